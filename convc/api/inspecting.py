@@ -205,11 +205,13 @@ class _Storage(msgspec.Struct):
 
 class _Tiling(msgspec.Struct):
     block_n: int
+    b_columns: int = 1
 
 
 class _Launch(msgspec.Struct):
     grid: tuple[int, int, int]
     persistent: bool = False
+    dependent: bool = False
 
 
 class _Layout(msgspec.Struct):
@@ -241,8 +243,14 @@ def _as_planned(plan: bytes) -> tuple[ScheduleOptions, int | None]:
         persistent="on" if read.launch.persistent else "off",
         ctas=read.launch.grid[0] if read.launch.persistent else None,
         columns=read.layout.columns,
+        dependent_launch=read.launch.dependent,
     )
     if reuse is None:
         return options, read.tiling.block_n
-    options = replace(options, border=reuse.walk.border, rows="merged" if reuse.stream.merged else "outer")
+    options = replace(
+        options,
+        border=reuse.walk.border,
+        rows="merged" if reuse.stream.merged else "outer",
+        filters="together" if read.tiling.b_columns > 1 else "apart",
+    )
     return options, read.tiling.block_n

@@ -302,6 +302,8 @@ def only(schedule: Schedule, options: ScheduleOptions | None) -> ScheduleOptions
         shift=schedule.variant or None,
         border=asked.border if schedule.shares else None,
         rows=asked.rows if schedule.shares else None,
+        filters=asked.filters if schedule.shares else None,
+        dependent_launch=asked.dependent_launch,
         store=asked.store if asked.store in schedule.stores else None,
         target=asked.target,
         persistent=asked.persistent,

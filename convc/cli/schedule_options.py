@@ -44,6 +44,9 @@ def schedule_options(command: Command) -> Command:
     words = "Let the timing engine decide among the candidates that are estimated best."
     command = click.option("--timed", is_flag=True, help=words)(command)
     command = click.option(
+        "--dependent-launch", is_flag=True, help="Set a kernel up while the one in front of it runs."
+    )(command)
+    command = click.option(
         "--target",
         type=_ScheduleChoice("target"),
         default="sm_100a",
@@ -62,6 +65,7 @@ def schedule_options(command: Command) -> Command:
     )(command)
     for name, words in (
         ("columns", "Make filter columns channels: of rows that overlap, or by the host."),
+        ("filters", "Give every filter tile a stage, or put it beside the activations that it meets (slide)."),
         ("store", "Store results from registers (direct), through shared memory and TMA (tma), or as is faster."),
         ("rows", "One stream of pixels an output row, or one for all rows."),
         ("border", "Mask lanes whose pixel is padding, or let them hold a zero."),

@@ -55,10 +55,11 @@ def arguments(chosen: Chosen) -> list[str]:
             if field.name == "shapes":
                 words += [word for name, shape in value.items() for word in ("--shape", _shape(name, shape))]
                 continue
+            name = field.name.replace("_", "-")
             if isinstance(value, bool):
-                words.append(f"--{field.name}" if value else f"--no-{field.name}")
+                words.append(f"--{name}" if value else f"--no-{name}")
             else:
-                words += [f"--{field.name}", str(value)]
+                words += [f"--{name}", str(value)]
     return words
 
 

@@ -25,6 +25,9 @@ class ScheduleOptions:
         persistent: whether one CTA for each SM walks over tiles, with its epilogues behind the next K loops: on, off,
             or auto, where that is faster by the estimate.
         ctas: how many CTAs walk; by default as many as the target has SMs.
+        filters: whether short filter tiles come in the stages of the activations that they meet (together), or every
+            filter tile has a stage of its own (apart).
+        dependent_launch: whether kernels set themselves up while the one in front of them runs.
     """
 
     schedule: str = "auto"
@@ -37,3 +40,5 @@ class ScheduleOptions:
     columns: str | None = None
     persistent: str = "auto"
     ctas: int | None = None
+    filters: str | None = None
+    dependent_launch: bool = False

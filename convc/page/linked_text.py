@@ -25,7 +25,7 @@ from convc.timing.sass import STEP, Sass
 INDENT = "    "
 """Before the line of a step in the text of a tile program; headings have less."""
 
-MATRIX = re.compile(r"add\.u64 (%\w+), \1, (0x[0-9a-f]{16});")
+MATRIX = re.compile(r"add\.u32 %word, %word, 0x([0-9a-f]{8});\s+mov\.b64 %\w+, \{ %word, 0x([0-9a-f]{8}) \};")
 INSTRUCTION = re.compile(r"mov\.b32 %shape, (0x[0-9a-f]{8});")
 MARK = re.compile(r"\s*//@ step=(\S+)")
 KIND = re.compile(r"tcgen05\.mma\S*\.kind::(\w+)")
@@ -202,6 +202,7 @@ def descriptors(text: str) -> list[tuple[str, ExplainedDescriptor]]:
         step = block.split(maxsplit=1)[0]
         for word in INSTRUCTION.findall(block):
             found.setdefault((kind[1], int(word, 16)), (step, explain_instruction(int(word, 16), kind[1])))
-        for _, word in MATRIX.findall(block):
-            found.setdefault(("matrix", int(word, 16)), (step, explain_matrix(int(word, 16))))
+        for low, high in MATRIX.findall(block):
+            word = int(high + low, 16)
+            found.setdefault(("matrix", word), (step, explain_matrix(word)))
     return list(found.values())

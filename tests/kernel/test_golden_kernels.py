@@ -52,6 +52,7 @@ SHARED = ConvProblem(
 SCHEDULES = {
     # masks of columns and rows, cleared first
     "slide_f16": ScheduleOptions(schedule="slide", border="mask", rows="merged"),
+    "slide_together_f16": ScheduleOptions(schedule="slide", filters="together"),
     "shift_chain_f16": ScheduleOptions(schedule="shift", shift="chain", border="zero", rows="outer"),
     "shift_ashift_f16": ScheduleOptions(schedule="shift", shift="ashift", border="mask", rows="outer"),
     "shift_windows_f16": ScheduleOptions(schedule="shift", shift="windows", border="mask", rows="outer"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -10,7 +12,7 @@ from support.types import element_types
 from support.witnesses import witnesses_agree
 
 from convc.compiler.schedules.all import sharing
-from convc.compiler.schedules.base import ROWS, Schedule
+from convc.compiler.schedules.base import FILTERS, ROWS, Schedule
 from convc.errors import PlanError
 from convc.ir.problem import ConvProblem
 
@@ -59,11 +61,15 @@ def check_many(schedule: Schedule, examples: int, assembled) -> None:
         problems(),
         st.sampled_from([None, "mask", "zero"]),
         st.sampled_from([None, *ROWS]),
+        st.sampled_from([None, *FILTERS]),
         st.integers(1, 3),
         st.integers(0, 2**32 - 1),
     )
-    def every(problem: ConvProblem, border: str | None, rows: str | None, stages: int, seed: int) -> None:
-        options = only(schedule, border, rows)
+    def every(
+        problem: ConvProblem, border: str | None, rows: str | None, filters: str | None, stages: int, seed: int
+    ) -> None:
+        filters = filters if schedule.name == "slide" else None
+        options = replace(only(schedule, border, rows), filters=filters)
         try:
             compiled = witnesses_agree(problem, seed, assembled, options, stages=stages)
         except PlanError:

@@ -283,6 +283,7 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "golden large_output_f32": partial(golden, "large_output_f32", images=1, tiles=2),
     "slide": partial(sharing, "slide"),
     "slide, all rows in one stream": partial(sharing, "slide", rows="merged"),
+    "slide, filters beside activations": partial(golden, "slide_together_f16"),
     "shift chain": partial(sharing, "shift", "chain", rows="merged"),
     "shift ashift": partial(sharing, "shift", "ashift"),
     "shift chain, zeros at the border": partial(sharing, "shift", "chain", border="zero"),

@@ -20,6 +20,7 @@ from convc.compiler.tile.steps.base import Compute, Loop, Repeat, Step
 from convc.compiler.tile.steps.epilogue import Convert, ReadAcc
 from convc.compiler.tile.steps.lanes import LoadMask
 from convc.compiler.tile.steps.operands import WarpgroupMma
+from convc.ir.expr import bounds
 from convc.ir.launch import KernelArtifact, PointerParam, TensorMapParam
 
 INDENT = "    "
@@ -97,8 +98,13 @@ def _step(step: Step, context: RoleContext) -> str:
 
 
 def _within(context: RoleContext, loop: Repeat, value: int) -> RoleContext:
-    """The surroundings of one time through a loop that is written out."""
-    return replace(context, unrolled={**context.unrolled, loop.var: value})
+    """The surroundings of one time through a loop that is written out: its variable is known, and what follows."""
+    numbers = {**context.numbers, loop.var: Number(bits=32, low=value, high=value)}
+    for step in walk(loop.body):
+        if isinstance(step, Compute):
+            low, high = bounds(step.expr, {name: (number.low, number.high) for name, number in numbers.items()})
+            numbers[step.dst] = Number(bits=step.bits, low=low, high=high)
+    return replace(context, unrolled={**context.unrolled, loop.var: value}, numbers=numbers)
 
 
 def _indent(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from convc.compiler.plan.storage import SmemTile, TmemTile
 from convc.compiler.tile.steps.operands import Multiply
@@ -50,17 +51,42 @@ def tensor_address(to: str, tile: TmemTile) -> list[str]:
     return lines + ([f"add.u32 {to}, {to}, {tile.column_offset};"] if tile.column_offset else [])
 
 
-def warpgroup_descriptor(tile: SmemTile) -> str:
-    """Descriptor of stage 0 of a tile for wgmma, in a CTA whose shared memory starts at address 0."""
+UNIT_BYTES = 16
+"""A matrix descriptor counts addresses in units of so many bytes."""
+
+
+class Halves(NamedTuple):
+    """A 64-bit number as two of 32 bits, as text."""
+
+    low: str
+    high: str
+
+    def names(self, operand: str) -> dict[str, str]:
+        """The halves as names of a template."""
+        return {f"{operand}_low": self.low, f"{operand}_high": self.high}
+
+
+def stage_units(tile: SmemTile) -> str:
+    """The line that sets ``%word`` to where a tile's current stage begins, in units, less the tile's offset."""
+    return f"mad.lo.u32 %word, {stage(tile.state)}, {tile.stage_bytes // UNIT_BYTES}, %units;"
+
+
+def warpgroup_descriptor(tile: SmemTile) -> Halves:
+    """Halves of a tile's descriptor for wgmma, low first: of stage 0, where shared memory starts at address 0."""
     fields = SharedDescriptor(start=tile.offset, lbo=16, sbo=8 * tile.row_bytes, swizzle=tile.swizzle)
-    return f"0x{encode_warpgroup(fields):016x}"
+    return _halves(encode_warpgroup(fields))
 
 
-def descriptor(tile: SmemTile, row: int = 0) -> str:
-    """Descriptor of stage 0 of a tile, from a row on, in a CTA whose shared memory starts at address 0."""
+def descriptor(tile: SmemTile, row: int = 0) -> Halves:
+    """Halves of a tile's descriptor from a row on, low first: of stage 0, where shared memory starts at address 0."""
     start = tile.offset + row * tile.row_bytes
     fields = SharedDescriptor(start=start, lbo=16, sbo=8 * tile.row_bytes, swizzle=tile.swizzle)
-    return f"0x{encode_shared(fields):016x}"
+    return _halves(encode_shared(fields))
+
+
+def _halves(encoded: int) -> Halves:
+    """Low and high 32 bits. The address is in the low ones, and no sum with it leaves its field."""
+    return Halves(f"0x{encoded & 0xFFFFFFFF:08x}", f"0x{encoded >> 32:08x}")
 
 
 def more_atoms(count: int) -> list[str]:

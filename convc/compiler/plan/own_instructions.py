@@ -16,12 +16,14 @@ LOAD_STAGE_UNROLLED = 88.0
 """The same in a loop that ptxas unrolls."""
 LOAD_COPY = 37.0
 """Each further copy of a stage."""
-MULTIPLY_STAGE = 119.0
+MULTIPLY_STAGE = 97.0
 """A stage that the mma role multiplies: wait, descriptors, commit; its loop keeps its counter."""
-MULTIPLY_STAGE_UNROLLED = 61.0
+MULTIPLY_STAGE_UNROLLED = 39.0
 """The same in a loop that ptxas unrolls."""
 MMA = 27.5
 """Issue of an MMA, with its descriptors."""
+READ_MASK = 46.0
+"""The lane mask of a filter tap, read from the table."""
 TENSOR_OPERATION = 17.0
 """Issue of a ``tcgen05.cp`` or ``tcgen05.shift``, with its address."""
 DRAIN = 80.0
@@ -72,7 +74,7 @@ def multiply_issue_cycles(work: CtaWork) -> float:
     unrolled = sum(ring.multiply_unrolled for ring in work.rings)
     waits = unrolled * MULTIPLY_STAGE_UNROLLED + (stages - unrolled + work.own_waits) * MULTIPLY_STAGE
     operations = work.copies + work.refreshes + work.shifts
-    return waits + work.drains * DRAIN + work.mmas * MMA + operations * TENSOR_OPERATION
+    return waits + work.drains * DRAIN + work.mmas * MMA + work.masked * READ_MASK + operations * TENSOR_OPERATION
 
 
 def start_cycles(work: CtaWork) -> float:

@@ -37,6 +37,8 @@ class Tiling(msgspec.Struct, frozen=True, kw_only=True):
         row_bytes: bytes of K in one row of an operand tile: 32, 64 or 128, also the swizzle span.
         b_stages: filter tiles in flight, each with its activation tile where `a_stages` is 0.
         a_stages: activation tiles in flight, where each of them serves several filter taps.
+        b_columns: 1: filter tiles have stages of their own. More: each activation tile has a stage with the filter
+            tiles of all its filter columns, at most so many, behind one barrier; `b_stages` is `a_stages` then.
     """
 
     block_m: int
@@ -44,14 +46,17 @@ class Tiling(msgspec.Struct, frozen=True, kw_only=True):
     row_bytes: int
     b_stages: int
     a_stages: int = 0
+    b_columns: int = 1
 
     @property
     def stages(self) -> tuple[int, ...]:
         """The stages of each ring of operand tiles, in the order of `CtaWork.rings`."""
-        return (self.a_stages, self.b_stages) if self.a_stages else (self.b_stages,)
+        return (self.a_stages, self.b_stages) if self.a_stages and self.b_columns == 1 else (self.b_stages,)
 
     def __str__(self) -> str:
         apart = f" of filter and {self.a_stages} of activations" if self.a_stages else ""
+        if self.b_columns > 1:
+            apart = f" of activations with {self.b_columns} filter columns"
         return f"{self.block_m}x{self.block_n} tile, {self.row_bytes}-byte rows, {self.b_stages} stages{apart}"
 
 
@@ -107,6 +112,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
         tiles: of the output, along M and along N.
         persistent: whether a CTA walks over tiles, from the one of its own number on by the number of CTAs.
         why: the reason for that, or against it.
+        dependent: the kernel sets itself up while the one in front of it runs, and waits for that before it reads.
     """
 
     entry: str
@@ -115,6 +121,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     tiles: tuple[int, int]
     persistent: bool = False
     why: str = ""
+    dependent: bool = False
 
     @property
     def ctas(self) -> int:

@@ -77,6 +77,7 @@ class CtaWork(msgspec.Struct, frozen=True, kw_only=True):
         drains: times that the issuing thread waits until its tensor operations are done.
         own_waits: times that it waits for room in tensor memory.
         masks: entries of the table of lane masks, which is made before anything is loaded.
+        masked: filter tiles whose multiplication reads a mask first.
         chunks: pieces in which each thread of the epilogue reads the accumulator.
         stores: store instructions of each thread of the epilogue.
         store_own: cycles of a thread's own instructions for each of them.
@@ -101,6 +102,7 @@ class CtaWork(msgspec.Struct, frozen=True, kw_only=True):
     drains: int = 0
     own_waits: int = 0
     masks: int = 0
+    masked: int = 0
     chunks: int = 0
     stores: int
     store_own: float

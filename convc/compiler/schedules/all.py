@@ -12,7 +12,7 @@ from convc.compiler.index.border import BORDERS
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.evidence import FOUR_PARTITIONS, LAST_LANES, MOVES_AFTER, ROW_START, SHIFT_THEN_ZERO
 from convc.compiler.plan.names import ScheduleName
-from convc.compiler.schedules.base import PERSISTENT, ROWS, STORES, TMA, Method, Schedule
+from convc.compiler.schedules.base import FILTERS, PERSISTENT, ROWS, STORES, TMA, Method, Schedule
 from convc.errors import InputError
 from convc.ir.arch import ARCHS, SM_100A
 from convc.ir.columns import COLUMNS
@@ -126,6 +126,7 @@ def choices() -> dict[str, tuple[str, ...]]:
         "store": (AUTO, *STORES),
         "columns": COLUMNS,
         "persistent": PERSISTENT,
+        "filters": FILTERS,
         "target": tuple(ARCHS),
     }
 
@@ -151,7 +152,7 @@ def asked(options: ScheduleOptions) -> tuple[Schedule, ...]:
         found = [schedule for schedule in named if schedule.variant == options.shift]
         if not found:
             raise InputError(f"schedule {options.schedule} has no variant {options.shift}")
-    for field in ("border", "rows"):
+    for field in ("border", "rows", "filters"):
         if getattr(options, field) is not None and not any(schedule.shares for schedule in found):
             raise InputError(
                 f"{field} is about activations that filter columns share, and schedule {options.schedule} shares none"

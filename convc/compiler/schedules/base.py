@@ -40,6 +40,12 @@ STORES: tuple[Store, ...] = (DIRECT, TMA)
 PERSISTENT = ("auto", "on", "off")
 """Whether CTAs walk over tiles."""
 
+Filters = Literal["apart", "together"]
+"""Whether each filter tile has a stage of its own, or comes in that of the activations that it meets."""
+APART: Filters = "apart"
+TOGETHER: Filters = "together"
+FILTERS: tuple[Filters, ...] = (APART, TOGETHER)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
@@ -51,6 +57,7 @@ class Request:
         store: how results leave (schedules whose lanes are consecutive output pixels).
         persistent: whether CTAs walk over tiles; None: each tile has its own, if nobody finds the other better.
         ctas: how many these are at most; None: one for each SM.
+        filters: where filter tiles are put (schedules that read the same activations for several filter columns).
     """
 
     border: Border | None = None
@@ -60,6 +67,7 @@ class Request:
     store: Store | None = None
     persistent: bool | None = None
     ctas: int | None = None
+    filters: Filters | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ from convc.compiler.plan.records import (
     TimedCandidate,
 )
 from convc.compiler.schedules.all import asked, schedule_of
-from convc.compiler.schedules.base import ROWS, STORES, Request
+from convc.compiler.schedules.base import FILTERS, ROWS, STORES, Request
 from convc.compiler.schedules.cores.all import core_of
 from convc.errors import PlanError
 from convc.ir.arch import ARCHS, Arch
@@ -64,7 +64,8 @@ def plan(
         except PlanError as error:
             found[chosen.schedule] = _turned_down(chosen, "proof", error.message)
             continue
-        return _finished(chosen, best, indexing, why, tuple(candidates.summary for candidates in found.values()))
+        summaries = tuple(candidates.summary for candidates in found.values())
+        return _finished(chosen, best, indexing, why, summaries, dependent=options.dependent_launch)
     raise _no_plan(layout, [rejection for candidates in found.values() for rejection in candidates.rejected])
 
 
@@ -105,7 +106,8 @@ def contenders(
         except PlanError:
             continue  # its schedule is in the race with another width, or `plan` has said why it is not
         others = {**found, picked.schedule: picked}
-        plans.append(_finished(picked, best, indexing, why, tuple(one.summary for one in others.values())))
+        summaries = tuple(one.summary for one in others.values())
+        plans.append(_finished(picked, best, indexing, why, summaries, dependent=options.dependent_launch))
     return tuple(plans)
 
 
@@ -132,6 +134,7 @@ def _request(options: ScheduleOptions, block_n: int | None, stages: int | None) 
         store=next((store for store in STORES if store == options.store), None),
         persistent={"on": True, "off": False}.get(options.persistent),
         ctas=options.ctas,
+        filters=next((filters for filters in FILTERS if filters == options.filters), None),
     )
 
 
@@ -198,7 +201,13 @@ def _walking(chosen: ScheduleCandidates, layout: DeviceLayout, arch: Arch, reque
 
 
 def _finished(
-    chosen: ScheduleCandidates, best: Candidate, indexing: Indexing, why: str, choices: tuple[ScheduleSummary, ...]
+    chosen: ScheduleCandidates,
+    best: Candidate,
+    indexing: Indexing,
+    why: str,
+    choices: tuple[ScheduleSummary, ...],
+    *,
+    dependent: bool,
 ) -> Plan:
     """The plan of a schedule's best candidate; ``why`` its CTAs walk over tiles, or do not."""
     name = chosen.schedule
@@ -219,6 +228,7 @@ def _finished(
             tiles=best.tiled.grid,
             persistent=walkers is not None,
             why=why,
+            dependent=dependent,
         ),
         indexing=indexing,
         estimate=best.cost,

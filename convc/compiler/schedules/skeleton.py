@@ -10,9 +10,11 @@ from convc.compiler.plan.names import MapName, NewNumber, Number, PointerName
 from convc.compiler.plan.records import Plan
 from convc.compiler.tile.program import Role
 from convc.compiler.tile.steps.base import (
+    AwaitGrid,
     Compute,
     InitRings,
     PrefetchMaps,
+    ReleaseGrid,
     Step,
 )
 from convc.ir.arch import SM_100A
@@ -105,6 +107,20 @@ def start_of(plan: Plan, warp: int) -> Role:
             PrefetchMaps(id="init.maps", note="fetch the tensor maps early", maps=maps_of(plan)),
             InitRings(id="init.rings", note=f"every barrier waits for {arrivals} a phase", rings=rings),
         ),
+    )
+
+
+def enter(plan: Plan) -> tuple[Step, ...]:
+    """The end of the set-up where the kernel may have begun early: it waits before it reads or writes any buffer.
+
+    Only then may the kernel behind begin, so that no more than two hold shared and tensor memory at a time. Every
+    kernel of a network waits, so all that came before the one in front have ended as well.
+    """
+    if not plan.launch.dependent:
+        return ()
+    return (
+        AwaitGrid(id="start.await", note="what the kernel in front wrote is there, and nobody reads what we write"),
+        ReleaseGrid(id="start.release", note="the kernel behind may set itself up"),
     )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from convc.compiler.plan.names import MapName, PointerName, RingName, SmemName, TmemName
 from convc.compiler.plan.storage import BARRIER_BYTES, MASK_BYTES, SLOT_BYTES, STAGE_ALIGN
 from convc.compiler.tile.program import TileProgram, executions, walk
-from convc.compiler.tile.steps.base import CtaSync, TmemAlloc, TmemDealloc
+from convc.compiler.tile.steps.base import AwaitGrid, CtaSync, ReleaseGrid, TmemAlloc, TmemDealloc
 from convc.compiler.tile.steps.epilogue import ReadAcc
 from convc.compiler.tile.steps.operands import Multiply
 from convc.compiler.tile.uses import Kind, makes, reads, uses
@@ -153,7 +153,16 @@ def acts(program: TileProgram) -> Iterator[str]:
         yield f"the launch has blocks of {program.launch.block} threads, the program {32 * program.warps}"
 
 
-CHECKS = (*RING_CHECKS, *PERSISTENT_CHECKS, shared_memory, tensor_memory, accumulators, acts)
+def grids(program: TileProgram) -> Iterator[str]:
+    """Both are in the set-up or neither: the wait for the kernel in front, and then the release of the one behind."""
+    setup = [step for role in program.setup for step in walk(role.steps)]
+    order = [type(step) for step in setup if isinstance(step, AwaitGrid | ReleaseGrid)]
+    if order not in ([], [AwaitGrid, ReleaseGrid]):
+        found = ", ".join(kind.__name__ for kind in order)
+        yield f"the set-up must wait for the kernel in front and then let the one behind begin, it has {found}"
+
+
+CHECKS = (*RING_CHECKS, *PERSISTENT_CHECKS, shared_memory, tensor_memory, accumulators, acts, grids)
 
 
 def _repeated(values: Iterable[str]) -> set[str]:

@@ -142,7 +142,7 @@ def copies(program: TileProgram) -> Iterator[str]:
             continue
         source = param.map
         size = load.bytes_through(source)
-        if size > tile.bytes or (isinstance(load, TmaLoad) and size != tile.bytes):
+        if size > tile.bytes or (isinstance(load, TmaLoad) and not load.at and size != tile.bytes):
             yield f"{load.id} copies {size} bytes into tile {tile.name} of {tile.bytes}"
         if len(load.coords) != source.rank or source.mode != load.map_mode:
             yield f"{load.id} does not have the coordinates of a {source.rank}-D {source.mode} map"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from convc.compiler.emit.fragments.base import Names, RoleContext, fragment
 from convc.compiler.emit.operands import (
+    UNIT_BYTES,
     acc_address,
     braces,
     descriptor,
     more_atoms,
     powers_of_two,
-    stage_address,
+    stage_units,
     tensor_address,
 )
 from convc.compiler.plan.storage import MASK_BYTES, Storage
@@ -49,8 +50,8 @@ def _(step: ClearAcc, context: RoleContext) -> Names:
 def _(step: TensorFill, context: RoleContext) -> Names:
     source = context.storage.smem_tile(step.source)
     return {
-        "source_address": stage_address("%word", source),
-        "descriptor": descriptor(source),
+        "source_address": stage_units(source),
+        **descriptor(source).names("from"),
         "tile_address": tensor_address("%to", context.storage.tmem_tile(step.tile)),
         "more_atoms": more_atoms(step.atoms),
     }
@@ -66,10 +67,10 @@ def _(step: MoveRows, context: RoleContext) -> Names:
 def _(step: Refresh, context: RoleContext) -> Names:
     source = context.storage.smem_tile(step.source)
     return {
-        "source_address": stage_address("%word", source),
+        "source_address": stage_units(source),
         "halo": step.halo,
-        "halo_bytes": 4 * source.row_bytes,
-        "descriptor": descriptor(source, MAIN_ROWS + 4 * step.extra),
+        "halo_units": 4 * source.row_bytes // UNIT_BYTES,
+        **descriptor(source, MAIN_ROWS + 4 * step.extra).names("from"),
         "tile_address": tensor_address("%to", context.storage.tmem_tile(step.tile)),
         "more_atoms": more_atoms(step.atoms),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from convc.compiler.emit.fragments.base import Names, RoleContext, fragment
 from convc.compiler.emit.operands import (
+    UNIT_BYTES,
     acc_address,
     braces,
     descriptor,
@@ -13,6 +14,7 @@ from convc.compiler.emit.operands import (
     register_rows,
     stage,
     stage_address,
+    stage_units,
     tensor_address,
     warpgroup_descriptor,
 )
@@ -68,6 +70,8 @@ def _(step: TmaLoad, context: RoleContext) -> Names:
         "ring_offset": ring.offset,
         "stage_bytes": tile.stage_bytes,
         "tile_offset": tile.offset,
+        "placed": step.at is not None,
+        "at": step.at or "",
     }
 
 
@@ -95,12 +99,14 @@ def _(step: TmaWideLoad, context: RoleContext) -> Names:
 def _(step: Mma, context: RoleContext) -> Names:
     a = context.storage.smem_tile(step.a)
     return _multiply(step, context) | {
-        "a_address": stage_address("%word", a),
+        "a_address": stage_units(a),
         "mask": mask_of(step),
         "moved": step.row is not None,
         "row": step.row or "",
-        "row_bytes": a.row_bytes,
-        "a_descriptor": descriptor(a),
+        "filters_moved": step.b_row is not None,
+        "b_row": step.b_row or "",
+        "row_units": a.row_bytes // UNIT_BYTES,
+        **descriptor(a).names("a"),
     }
 
 
@@ -110,18 +116,20 @@ def _(step: WarpgroupMma, context: RoleContext) -> Names:
     b = context.storage.smem_tile(step.b)
     return {
         "layout": _operand_layout(b),
-        "a_address": stage_address("%word", a),
+        "a_address": stage_units(a),
         "several": step.m > WARPGROUP_ROWS,
-        "group_bytes": WARPGROUP_ROWS * a.row_bytes,
+        "group_units": WARPGROUP_ROWS * a.row_bytes // UNIT_BYTES,
         "moved": step.row is not None,
         "row": step.row or "",
-        "row_bytes": a.row_bytes,
-        "a_descriptor": warpgroup_descriptor(a),
-        "b_address": stage_address("%word", b),
-        "b_descriptor": warpgroup_descriptor(b),
-        "counted": step.counter is not None,
+        "filters_moved": step.b_row is not None,
+        "b_row": step.b_row or "",
+        "row_units": a.row_bytes // UNIT_BYTES,
+        **warpgroup_descriptor(a).names("a"),
+        "b_address": stage_units(b),
+        **warpgroup_descriptor(b).names("b"),
+        "counted": _may_overwrite(step, context),
         "counter": step.counter or "",
-        "then_add": step.counter is not None and step.atoms > 1,
+        "then_add": _may_overwrite(step, context) and step.atoms > 1,
         "shape": _warpgroup_shape(step),
         "values": register_rows(f"%d{i}" for i in range(step.n // 2)),
         "modifiers": _WARPGROUP_MODIFIERS[dtypes.KINDS[step.operand]],
@@ -157,8 +165,8 @@ def _(step: MmaStationary, context: RoleContext) -> Names:
     runs = f"{zeroed} columns of padding, then {used} pixels, and so on" if step.runs else "none"
     usage = "" if step.collector == "discard" else step.collector
     return _multiply(step, context, weights_first=True, reach=step.reach) | {
-        "a_address": stage_address("%word", a),
-        "a_descriptor": descriptor(a),
+        "a_address": stage_units(a),
+        **descriptor(a).names("a"),
         "mask_note": f"{runs}; pixels shifted by {step.shift} columns",
         "zeroing": step.runs is not None,
         "entered": step.entered or "",
@@ -183,10 +191,10 @@ def _(step: MmaScaled, context: RoleContext) -> Names:
         more.append((text, _scaled_instruction(step, byte), place_a, place_b))
     return {
         "layout": _operand_layout(b),
-        "a_address": stage_address("%word", a),
-        "a_descriptor": descriptor(a),
-        "b_address": stage_address("%word", b),
-        "b_descriptor": descriptor(b),
+        "a_address": stage_units(a),
+        **descriptor(a).names("a"),
+        "b_address": stage_units(b),
+        **descriptor(b).names("b"),
         "acc_address": acc_address(context.storage.tmem_tile(step.acc)),
         "factors_a": tensor_address("%first_a", context.storage.tmem_tile(step.factors_a)),
         "factors_b": tensor_address("%first_b", context.storage.tmem_tile(step.factors_b)),
@@ -228,6 +236,11 @@ def _(step: CarryFactors, context: RoleContext) -> Names:
     }
 
 
+def _may_overwrite(step: Multiply, context: RoleContext) -> bool:
+    """Whether the first instruction may find its counter at 0."""
+    return step.counter is not None and context.numbers[step.counter].low <= 0
+
+
 def _multiply(step: Multiply, context: RoleContext, *, weights_first: bool = False, reach: int = 0) -> Names:
     """What the templates of all multiplications take.
 
@@ -250,13 +263,13 @@ def _multiply(step: Multiply, context: RoleContext, *, weights_first: bool = Fal
     moved = f", columns shifted by up to {allowed}" if allowed else ""
     return {
         "layout": _operand_layout(b),
-        "b_address": stage_address("%word", b),
-        "b_descriptor": descriptor(b),
+        "b_address": stage_units(b),
+        **descriptor(b).names("b"),
         "acc_address": acc_address(context.storage.tmem_tile(step.acc)),
-        "counted": step.counter is not None,
+        "counted": _may_overwrite(step, context),
         "counter": step.counter or "",
         "kind": kind,
-        "then_add": step.counter is not None and step.atoms > 1,
+        "then_add": _may_overwrite(step, context) and step.atoms > 1,
         "more_atoms": more_atoms(step.atoms),
         "instruction": f"0x{encode_instruction(shape):08x}",
         "instruction_note": f"{step.m} x {step.n}, {operands} in, {sums} out{moved}",

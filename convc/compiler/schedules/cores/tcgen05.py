@@ -12,7 +12,7 @@ from convc.compiler.plan.storage import BarrierRing
 from convc.compiler.plan.work import row_chunk
 from convc.compiler.schedules.base import Roles
 from convc.compiler.schedules.cores.base import TensorCore
-from convc.compiler.schedules.skeleton import load_role, number, start_of
+from convc.compiler.schedules.skeleton import enter, load_role, number, start_of
 from convc.compiler.tile.program import Role
 from convc.compiler.tile.steps.base import Commit, Compute, CtaSync, RingWait, Step, TmemAlloc, TmemBase, TmemDealloc
 from convc.compiler.tile.steps.epilogue import TmemLoad
@@ -68,6 +68,7 @@ class Tcgen05(TensorCore):
             steps=(
                 CtaSync(id="start.sync", note="barriers and tensor memory are ready"),
                 TmemBase(id="start.tmem", note="where the tensor memory begins"),
+                *enter(plan),
             ),
         )
         return (start_of(plan, LOAD_WARP), alloc, *roles.before, start, *roles.after)

@@ -16,7 +16,7 @@ from convc.compiler.plan.records import Plan
 from convc.compiler.plan.storage import BarrierRing
 from convc.compiler.schedules.base import Roles
 from convc.compiler.schedules.cores.base import TensorCore, first_that_divides
-from convc.compiler.schedules.skeleton import load_role, number, start_of
+from convc.compiler.schedules.skeleton import enter, load_role, number, start_of
 from convc.compiler.tile.program import Role
 from convc.compiler.tile.steps.base import Compute, CtaSync, Step, WaitMmas, WarpCommit
 from convc.compiler.tile.steps.epilogue import FragmentLoad
@@ -70,7 +70,7 @@ class Wgmma(TensorCore):
             last_warp=load,
             elected=False,
             note="all roles begin together",
-            steps=(CtaSync(id="start.sync", note="barriers are ready"),),
+            steps=(CtaSync(id="start.sync", note="barriers are ready"), *enter(plan)),
         )
         return (start_of(plan, load), *roles.before, start, *roles.after)
 

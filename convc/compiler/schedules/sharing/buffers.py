@@ -9,6 +9,7 @@ from convc.compiler.index.row_walk import Buffer
 from convc.compiler.plan.names import NewNumber
 from convc.compiler.plan.records import Plan
 from convc.compiler.schedules.sharing.indexing import shared
+from convc.compiler.schedules.sharing.storage import TileRing, activation_ring
 from convc.compiler.schedules.skeleton import number
 from convc.ir.expr import Const, IntExpr, Var
 
@@ -41,6 +42,16 @@ class SharedTile:
     def position(self) -> NewNumber:
         """The loop variable that counts its filter columns."""
         return number(f"i{self.mark}")
+
+    @property
+    def with_filters(self) -> bool:
+        """Whether the filter tiles of all its columns are in its stage."""
+        return self.plan.tiling.b_columns > 1
+
+    @property
+    def ring(self) -> TileRing:
+        """The ring that it goes through."""
+        return activation_ring(self.plan.tiling)
 
     @property
     def only_column(self) -> IntExpr | None:

@@ -9,7 +9,7 @@ from convc.compiler.plan.records import Plan
 from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.sharing.buffers import SharedTile, shared_tiles
 from convc.compiler.schedules.sharing.indexing import row_coordinates
-from convc.compiler.schedules.sharing.storage import EMPTY_A, EMPTY_B, FULL_A, FULL_B
+from convc.compiler.schedules.sharing.storage import EMPTY_B, FULL_B
 from convc.compiler.schedules.skeleton import about, number
 from convc.compiler.tile.steps.base import Advance, Compute, Loop, RingWait, Step
 from convc.compiler.tile.steps.lanes import LoadMask
@@ -21,7 +21,7 @@ def k_loop(plan: Plan, multiply: Callable[[SharedTile], Iterable[Step]]) -> tupl
     body: list[Step] = []
     for tile in shared_tiles(plan):
         note = "until the activations have landed"
-        wait = RingWait(id=f"mma.wait_a{tile.mark}", note=note, ring=FULL_A, starts_open=False)
+        wait = RingWait(id=f"mma.wait_a{tile.mark}", note=note, ring=tile.ring.full, starts_open=False)
         body += about(tile.only_column, wait)
         body += multiply(tile)
     blocks = Loop(
@@ -50,7 +50,8 @@ def before_tap(tile: SharedTile, position: IntExpr, which: str = "") -> Iterator
         yield Compute(id=f"mma.s{mark}", note="filter column", dst=s, expr=tile.column(position))
         note = "lanes that hold another row's pixel"
         yield LoadMask(id=f"mma.mask{mark}", note=note, entries=_mask_entries(plan, s))
-    yield wait_for_filter(mark)
+    if not tile.with_filters:
+        yield wait_for_filter(mark)
 
 
 def _mask_entries(plan: Plan, s: Number) -> tuple[tuple[Number, int], ...]:
@@ -87,12 +88,9 @@ def release_tile(tile: SharedTile) -> Iterator[Step]:
     release = core_of(tile.plan.arch).release(
         f"mma.release_a{tile.mark}",
         "the stage is free once it has been read",
-        tile.plan.storage.ring(EMPTY_A),
+        tile.plan.storage.ring(tile.ring.empty),
         before=None if tile.index else tile.round,
-        closes=False,
+        closes=tile.with_filters,
     )
-    yield from about(
-        tile.only_column,
-        *release,
-        Advance(id=f"mma.next_a{tile.mark}", note="next activation stage", stages=stages, state="a"),
-    )
+    move = Advance(id=f"mma.next_a{tile.mark}", note="next activation stage", stages=stages, state=tile.ring.state)
+    yield from about(tile.only_column, *release, move)

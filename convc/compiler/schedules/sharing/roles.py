@@ -1,7 +1,7 @@
 """The work of a CTA besides multiplying, where filter columns share activations: masks, a clear accumulator, loads.
 
 Loops: filter rows r, channel blocks, buffers (written out), and innermost the filter columns of a buffer. Activations
-and filter have rings of their own, since one tile of the first meets several of the second.
+and filter have rings of their own, since one tile of the first meets several of the second, or one for both.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from convc.compiler.plan.records import Plan
 from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.sharing.buffers import SharedTile, shared_tiles
 from convc.compiler.schedules.sharing.indexing import row_coordinates, shared
-from convc.compiler.schedules.sharing.storage import EMPTY_A, EMPTY_B, FULL_A, FULL_B
+from convc.compiler.schedules.sharing.storage import EMPTY_B, FULL_B
 from convc.compiler.schedules.skeleton import (
     MAP_A,
     MAP_B,
@@ -107,7 +107,8 @@ def load(plan: Plan) -> tuple[Step, ...]:
     body: list[Step] = [*block_channels(coordinates)]
     for tile in shared_tiles(plan):
         body += about(tile.only_column, *_load_tile(tile))
-        body.append(_load_filters(tile))
+        if not tile.with_filters:
+            body.append(_load_filters(tile))
     blocks = Loop(
         id="load.blocks", note="channel blocks", var=number("block"), count=plan.pipeline.blocks, body=tuple(body)
     )
@@ -134,43 +135,56 @@ def _load_tile(tile: SharedTile) -> Iterator[Step]:
     one = copy.body[-1] if isinstance(copy, Loop) else copy
     copies = copy.count if isinstance(copy, Loop) else 1
     assert isinstance(one, TensorCopy)
-    yield RingWait(id=f"load.wait_a{mark}", note="until the stage is free", ring=EMPTY_A, starts_open=True)
+    yield RingWait(id=f"load.wait_a{mark}", note="until the stage is free", ring=tile.ring.empty, starts_open=True)
+    filters = len(tile.buffer.taps) * filter_tile_bytes(plan) if tile.with_filters else 0
     yield ExpectBytes(
         id=f"load.expect_a{mark}",
-        note="the tile and its halo",
-        ring=FULL_A,
-        bytes=copies * one.bytes_through(plan.indexing.loads.a),
+        note="the tile and its halo, and its filter tiles" if filters else "the tile and its halo",
+        ring=tile.ring.full,
+        bytes=copies * one.bytes_through(plan.indexing.loads.a) + filters,
     )
     yield copy
-    yield Advance(id=f"load.next_a{mark}", note="next activation stage", stages=plan.tiling.a_stages, state="a")
+    if tile.with_filters:
+        yield _load_filters(tile)
+    stages = plan.tiling.a_stages
+    yield Advance(id=f"load.next_a{mark}", note="next activation stage", stages=stages, state=tile.ring.state)
+
+
+def filter_tile_bytes(plan: Plan) -> int:
+    """Bytes of the filter tile of one filter column."""
+    return plan.tiling.block_n * plan.tiling.row_bytes
 
 
 def _load_filters(tile: SharedTile) -> Loop:
-    """The filter tiles that an activation tile meets."""
+    """The filter tiles that an activation tile meets, in stages of their own or in its stage."""
     plan = tile.plan
     mark = tile.mark
     coordinates = row_coordinates(plan)
     column = tile.column(Var(tile.position))
     s = number(f"s{mark}")
     tap = number(f"tap{mark}")
-    body = (
+    at = number(f"at_b{mark}")
+    tap_steps = (
         Compute(id=f"load.s{mark}", note="filter column", dst=s, expr=column),
         compute(coordinates.tap, "load", dst=tap, s=Var(s)),
+    )
+    copy = TmaLoad(
+        id=f"load.b{mark}",
+        note="filter rows of this tap and block",
+        map=MAP_B,
+        tile=B,
+        ring=tile.ring.full if tile.with_filters else FULL_B,
+        coords=(coordinates.c.name, tap, coordinates.first_k.name),
+        at=at if tile.with_filters else None,
+    )
+    bytes_each = filter_tile_bytes(plan)
+    place = Var(tile.position) * bytes_each
+    inside = (*tap_steps, Compute(id=f"load.at_b{mark}", note="one filter tile a column", dst=at, expr=place), copy)
+    alone = (
+        *tap_steps,
         RingWait(id=f"load.wait_b{mark}", note="until the stage is free", ring=EMPTY_B, starts_open=True),
-        ExpectBytes(
-            id=f"load.expect_b{mark}",
-            note="one filter tile",
-            ring=FULL_B,
-            bytes=plan.storage.smem_tile(B).bytes,
-        ),
-        TmaLoad(
-            id=f"load.b{mark}",
-            note="filter rows of this tap and block",
-            map=MAP_B,
-            tile=B,
-            ring=FULL_B,
-            coords=(coordinates.c.name, tap, coordinates.first_k.name),
-        ),
+        ExpectBytes(id=f"load.expect_b{mark}", note="one filter tile", ring=FULL_B, bytes=bytes_each),
+        copy,
         Advance(id=f"load.next_b{mark}", note="next filter stage", stages=plan.tiling.b_stages, state="b"),
     )
     return Loop(
@@ -178,7 +192,8 @@ def _load_filters(tile: SharedTile) -> Loop:
         note=f"filter columns of {tile.name}",
         var=tile.position,
         count=len(tile.buffer.taps),
-        body=about(column, *body),
+        body=about(column, *(inside if tile.with_filters else alone)),
+        written_out=tile.with_filters,
     )
 
 
@@ -196,7 +211,7 @@ def _whole(tile: SharedTile) -> TmaWideLoad:
         note="pixels of one image row after the other",
         map=MAP_A,
         tile=A,
-        ring=FULL_A,
+        ring=tile.ring.full,
         coords=(channels_of(row_coordinates(tile.plan)).name, *(each.name for each in _starts(tile.plan))),
         halo=tile.buffer.halo,
         offset=tile.buffer.offset,
@@ -216,7 +231,7 @@ def _boxed(tile: SharedTile) -> tuple[Step, ...]:
             note="pixels of one image row after the other",
             map=MAP_A,
             tile=A,
-            ring=FULL_A,
+            ring=tile.ring.full,
             coords=(channels_of(coordinates).name, *(each.name for each in _starts(tile.plan))),
             offsets=(off_w, coordinates.off_h.name),
         ),
@@ -239,7 +254,7 @@ def _windows(tile: SharedTile) -> Loop:
             note="windows overlap by the halo",
             map=MAP_A,
             tile=A,
-            ring=FULL_A,
+            ring=tile.ring.full,
             coords=(channels_of(row_coordinates(plan)).name, *(name for _, name in starts)),
             halo=0,
             offset=tile.buffer.offset,

@@ -130,6 +130,7 @@ class Shift(Sharing):
             drains=rounds * self.drains(geometry) if self.waits(geometry) else 0,
             own_waits=rounds * len(buffers) if self.windows else 0,
             masks=self.masks(layout, geometry),
+            masked=taps if self.masks(layout, geometry) else 0,
         )
 
     def multiply(self, plan: Plan) -> tuple[Step, ...]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.plan.names import ACC, A, B
 from convc.compiler.plan.own_instructions import ROW_STORE
 from convc.compiler.plan.records import Pipeline, Plan, Tiling
 from convc.compiler.plan.storage import TmemTile
 from convc.compiler.plan.work import STORE_BYTES, CtaWork, row_chunk, row_store_cycles
+from convc.compiler.schedules.base import TOGETHER, Request
 from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.epilogue import row_epilogue
 from convc.compiler.schedules.sharing.base import Sharing
@@ -25,6 +28,11 @@ from convc.ir.arch import Arch
 from convc.ir.expr import Var
 from convc.layout.device_layout import DeviceLayout
 
+SHORT_TILE_BYTES = 4096
+"""A filter tile up to this size arrives faster than a copy with a stage of its own is issued."""
+MOST_COLUMNS = 8
+"""Filter columns of a stage, each of which is written out."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Slide(Sharing):
@@ -34,6 +42,17 @@ class Slide(Sharing):
     def whole_tap_first(self) -> bool:
         """Rows can be read from anywhere, so the columns of a buffer may come in any order."""
         return True
+
+    def tilings(self, layout: DeviceLayout, request: Request, geometry: Geometry) -> Iterator[Tiling]:
+        """Those of every schedule, but short filter tiles come in the stage of the activations that they meet."""
+        columns = max(len(buffer.taps) for buffer in geometry.walk.buffers)
+        for tiling in super().tilings(layout, request, geometry):
+            short = tiling.block_n * tiling.row_bytes <= SHORT_TILE_BYTES and 1 < columns <= MOST_COLUMNS
+            together = columns > 1 if request.filters == TOGETHER else short and request.filters is None
+            if not together:
+                yield tiling
+            elif tiling.a_stages == tiling.b_stages or request.stages is not None:
+                yield replace(tiling, a_stages=tiling.b_stages, b_columns=columns)
 
     def tensor_tiles(self, layout: DeviceLayout, tiling: Tiling, arch: Arch) -> tuple[TmemTile, ...]:
         """The accumulator alone."""
@@ -62,6 +81,7 @@ class Slide(Sharing):
             loads=taps + rounds * len(geometry.walk.buffers),
             rings=ring_uses(tiling, pipeline, geometry, loop="all"),
             masks=self.masks(layout, geometry),
+            masked=taps if self.masks(layout, geometry) else 0,
         )
 
     def multiply(self, plan: Plan) -> tuple[Step, ...]:
@@ -79,6 +99,12 @@ def _multiply(tile: SharedTile) -> Iterator[Step]:
     mark = tile.mark
     position = Var(tile.position)
     row = number(f"row{mark}")
+    inside = tile.with_filters
+    counter = tile.counter(position)
+    filters = number(f"b_row{mark}")
+    place = Compute(
+        id=f"mma.b_row{mark}", note="one filter tile a column", dst=filters, expr=position * plan.tiling.block_n
+    )
     body = (
         *before_tap(tile, position),
         Compute(
@@ -87,6 +113,7 @@ def _multiply(tile: SharedTile) -> Iterator[Step]:
             dst=row,
             expr=tile.turn(position) * tile.buffer.step,
         ),
+        *((place,) if inside else ()),
         core_of(plan.arch).product(
             id=f"mma.multiply{mark}",
             note="the same activations, some rows further on",
@@ -97,12 +124,13 @@ def _multiply(tile: SharedTile) -> Iterator[Step]:
             m=plan.tiling.block_m,
             n=plan.tiling.block_n,
             atoms=plan.pipeline.atoms,
-            counter=tile.counter(position),
+            counter=counter,
             row=row,
+            b_row=filters if inside else None,
             masked=plan.storage.masks > 0,
             filter_operand=plan.problem.filter_operand,
         ),
-        *release_filter(plan, mark, tile.counter(position)),
+        *(() if inside else release_filter(plan, mark, counter)),
     )
     yield Loop(
         id=f"mma.columns{mark}",
@@ -110,5 +138,6 @@ def _multiply(tile: SharedTile) -> Iterator[Step]:
         var=tile.position,
         count=len(tile.buffer.taps),
         body=about(tile.column(position), *body),
+        written_out=inside,
     )
     yield from release_tile(tile)

@@ -1,12 +1,13 @@
 """The places of operands in a CTA that shares activations between filter columns, and the uses of its rings.
 
-Activations and filter move at different paces, so each has a ring of its own. Shared memory, from its start: activation
+Activations and filter move at different paces, so each has a ring of its own, unless filter tiles are so short that all
+that an activation tile meets come with it. Shared memory, from its start: activation
 tiles with their halo, filter tiles, barriers, the table of lane masks, the word for the address of tensor memory.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.plan.names import A, B, RingName, TmemName
@@ -19,28 +20,59 @@ FULL_A = RingName("full_a")
 EMPTY_A = RingName("empty_a")
 FULL_B = RingName("full_b")
 EMPTY_B = RingName("empty_b")
+FULL = RingName("full")
+EMPTY = RingName("empty")
 A_TMEM = TmemName("a_tmem")
 """Activations in tensor memory."""
 
 
+class TileRing(NamedTuple):
+    """The ring of activation tiles, with the filter tiles that share their stages if there are any.
+
+    Attributes:
+        full, empty: its barriers.
+        state: place of a role in it.
+    """
+
+    full: RingName
+    empty: RingName
+    state: str
+
+
+APART = TileRing(FULL_A, EMPTY_A, "a")
+TOGETHER = TileRing(FULL, EMPTY, "")
+
+
+def activation_ring(tiling: Tiling) -> TileRing:
+    """The ring of the activation tiles."""
+    return TOGETHER if tiling.b_columns > 1 else APART
+
+
 def operand_tiles(tiling: Tiling, rows: int) -> tuple[SmemTile, SmemTile]:
     """Rings of activation tiles of some rows, halo included, and of filter tiles."""
-    a = tile_ring(A, rows, tiling.row_bytes, tiling.a_stages, 0, state="a")
-    b = tile_ring(B, tiling.block_n, tiling.row_bytes, tiling.b_stages, a.end, state="b")
-    return a, b
+    together = tiling.b_columns > 1
+    a = tile_ring(A, rows, tiling.row_bytes, tiling.a_stages, 0, state=activation_ring(tiling).state)
+    filters = tiling.b_columns * tiling.block_n
+    return a, tile_ring(B, filters, tiling.row_bytes, tiling.b_stages, a.end, state="" if together else "b")
 
 
 def operand_bytes(tiling: Tiling, rows: int) -> int:
     """Bytes of shared memory that `operand_tiles` take."""
     a = tiling.a_stages * aligned_stage(rows, tiling.row_bytes)
-    return a + tiling.b_stages * aligned_stage(tiling.block_n, tiling.row_bytes)
+    return a + tiling.b_stages * aligned_stage(tiling.b_columns * tiling.block_n, tiling.row_bytes)
 
 
 def operand_rings(tiling: Tiling, given: int) -> tuple[BarrierRing, ...]:
-    """`full_a`/`empty_a` and `full_b`/`empty_b` between load and mma; `given` arrivals give a stage back."""
+    """Rings between load and mma: one of activations and one of filters, or one of both; `given` arrivals give back."""
+    full, empty, state = activation_ring(tiling)
+    activations = (
+        BarrierRing(name=full, stages=tiling.a_stages, producer="load", consumer="mma", state=state),
+        BarrierRing(name=empty, stages=tiling.a_stages, producer="mma", consumer="load", state=state, arrivals=given),
+    )
+    if tiling.b_columns > 1:
+        return activations
     return (
-        BarrierRing(name=FULL_A, stages=tiling.a_stages, producer="load", consumer="mma", state="a"),
-        BarrierRing(name=EMPTY_A, stages=tiling.a_stages, producer="mma", consumer="load", state="a", arrivals=given),
+        *activations,
         BarrierRing(name=FULL_B, stages=tiling.b_stages, producer="load", consumer="mma", state="b"),
         BarrierRing(name=EMPTY_B, stages=tiling.b_stages, producer="mma", consumer="load", state="b", arrivals=given),
     )
@@ -48,7 +80,7 @@ def operand_rings(tiling: Tiling, given: int) -> tuple[BarrierRing, ...]:
 
 def operand_barriers(tiling: Tiling) -> int:
     """Barriers of `operand_rings`: two for every stage."""
-    return 2 * (tiling.a_stages + tiling.b_stages)
+    return 2 * sum(tiling.stages)
 
 
 def mask_entries(problem: ConvProblem, geometry: Geometry) -> int:
@@ -59,7 +91,7 @@ def mask_entries(problem: ConvProblem, geometry: Geometry) -> int:
 
 def ring_uses(
     tiling: Tiling, pipeline: Pipeline, geometry: Geometry, *, loop: Literal["all", "but last", "none"]
-) -> tuple[RingUse, RingUse]:
+) -> tuple[RingUse, ...]:
     """Count the activation and filter tiles that go through their stages.
 
     Args:
@@ -71,6 +103,9 @@ def ring_uses(
     columns = [len(buffer.taps) for buffer in geometry.walk.buffers]
     tiles = rounds * len(columns)
     steps = rounds * sum(columns)
+    if tiling.b_columns > 1:  # copies and multiplications of a stage are written out: the loop is that over blocks
+        few = tiles if pipeline.blocks <= UNROLLED_TURNS else 0
+        return (RingUse(steps=tiles, stages=tiling.b_stages, load_unrolled=few, multiply_unrolled=few),)
     inside = {"all": steps, "but last": steps - tiles, "none": 0}[loop]
     turns = max(columns) - (loop == "but last") if inside else pipeline.blocks
     unrolled = turns <= UNROLLED_TURNS

@@ -13,12 +13,14 @@ from convc.compiler.tile.interpret.state import RoleState
 from convc.compiler.tile.steps.base import (
     Advance,
     Arrive,
+    AwaitGrid,
     Commit,
     Compute,
     CtaSync,
     ExpectBytes,
     InitRings,
     PrefetchMaps,
+    ReleaseGrid,
     Signal,
     Step,
     TmemAlloc,
@@ -41,7 +43,9 @@ def perform(step: Step, role: RoleState) -> None:
     raise TypeError(f"{type(step).__name__} has no meaning: register a function for it")
 
 
-@perform.register(PrefetchMaps | InitRings | TmemAlloc | TmemBase | TmemDealloc | CtaSync | WaitMmas)
+@perform.register(
+    PrefetchMaps | AwaitGrid | ReleaseGrid | InitRings | TmemAlloc | TmemBase | TmemDealloc | CtaSync | WaitMmas
+)
 def _(step: Step, role: RoleState) -> None:
     """The frame of a kernel changes nothing on whole tiles."""
 

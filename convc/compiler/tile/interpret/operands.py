@@ -37,7 +37,7 @@ def _(step: TmaLoad, role: RoleState) -> None:
     tensor = tensor_of(role.cta, source)
     coords = role.integers(step.coords)
     rows = im2col(source, tensor, coords, role.integers(step.offsets)) if step.offsets else box(source, tensor, coords)
-    _land(step, role, rows, 0)
+    _land(step, role, rows, 0 if step.at is None else role.integer(step.at) // source.row_bytes)
 
 
 @perform.register
@@ -61,7 +61,9 @@ def _land(step: TensorCopy, role: RoleState, rows: Array, first: int) -> None:
 @perform.register
 def _(step: SharedMma, role: RoleState) -> None:
     first = 0 if step.row is None else role.integer(step.row)
-    _accumulate(step, role, role.tile(step.a)[first : first + step.m] @ role.tile(step.b).T)
+    column = 0 if step.b_row is None else role.integer(step.b_row)
+    filters = role.tile(step.b)[column : column + step.n]
+    _accumulate(step, role, role.tile(step.a)[first : first + step.m] @ filters.T)
 
 
 @perform.register

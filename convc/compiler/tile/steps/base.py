@@ -95,6 +95,22 @@ class CtaSync(Step):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AwaitGrid(Step):
+    """Wait until the kernel in front has ended and its results can be read (PTX, ``griddepcontrol.wait``)."""
+
+    def describe(self) -> str:
+        return "wait for the kernel in front"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseGrid(Step):
+    """Let the kernel behind begin its set-up (PTX, ``griddepcontrol.launch_dependents``)."""
+
+    def describe(self) -> str:
+        return "let the kernel behind begin"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Compute(Step):
     """Set the number `dst` to the value of `expr`; `bits` is 32, or 64 where the value may be large."""
 

@@ -43,9 +43,11 @@ class TmaLoad(TensorCopy):
 
     Attributes:
         offsets: of im2col maps: what moves every pixel by a filter tap, W first.
+        at: number with the byte in the tile where the box begins; None: its start, and the box fills the tile.
     """
 
     offsets: tuple[Number, ...] = ()
+    at: Number | None = None
 
     @property
     def map_mode(self) -> str:
@@ -54,7 +56,8 @@ class TmaLoad(TensorCopy):
 
     def describe(self) -> str:
         moved = f" + ({', '.join(self.offsets)})" if self.offsets else ""
-        return f"copy {self.map}[{', '.join(self.coords)}]{moved} to {self.tile}, counted on {self.ring}"
+        place = f"{self.tile} + {self.at}" if self.at else self.tile
+        return f"copy {self.map}[{', '.join(self.coords)}]{moved} to {place}, counted on {self.ring}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,14 +131,17 @@ class SharedMma(Multiply):
     Attributes:
         a: tile with the activations.
         row: number of the row of `a` that lane 0 reads; None: row 0.
+        b_row: number of the row of `b` that column 0 reads; None: row 0, and `b` has as many rows as there are columns.
     """
 
     a: SmemName
     row: Number | None = None
+    b_row: Number | None = None
 
     def describe(self) -> str:
         rows = f"{self.a} from row {self.row} on" if self.row else self.a
-        return self.shown(f"{rows} x {self.b}")
+        filters = f"{self.b} from row {self.b_row} on" if self.b_row else self.b
+        return self.shown(f"{rows} x {filters}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

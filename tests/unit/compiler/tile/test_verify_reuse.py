@@ -19,14 +19,15 @@ PROBLEM = ConvProblem(
 )
 
 
-def program(schedule: str, shift: str | None = None) -> TileProgram:
-    options = ScheduleOptions(schedule=schedule, shift=shift, border="mask", rows="outer")
+def program(schedule: str, shift: str | None = None, filters: str = "apart") -> TileProgram:
+    options = ScheduleOptions(schedule=schedule, shift=shift, border="mask", rows="outer", filters=filters)
     return build(plan(device_layout(PROBLEM), options=options, stages=3))
 
 
 SLIDE, ASHIFT, WINDOWS = program("slide"), program("shift", "ashift"), program("shift", "windows")
 STATIONARY = program("stationary")
-ALL = (SLIDE, ASHIFT, WINDOWS, STATIONARY, program("shift", "chain"))
+TOGETHER = program("slide", filters="together")
+ALL = (SLIDE, TOGETHER, ASHIFT, WINDOWS, STATIONARY, program("shift", "chain"))
 
 
 @pytest.mark.parametrize("made", ALL, ids=lambda made: made.schedule)
@@ -49,6 +50,9 @@ def test_what_is_built_is_sound_and_shown(made):
         (SLIDE, without("mma.release_a"), "ring empty_a is signalled by nobody, not by mma"),
         (SLIDE, without("mma.row"), "mma.multiply reads row, which nothing sets before"),
         (SLIDE, at("masks.s_word", value="mask"), "masks.s_word reads mask, which nothing sets before"),
+        (TOGETHER, at("load.columns", count=2), "load.expect_a expects 22784 bytes a stage"),
+        (TOGETHER, without("load.at_b"), "load.b reads at_b, which nothing sets before"),
+        (TOGETHER, without("mma.b_row"), "mma.multiply reads b_row, which nothing sets before"),
         (
             ASHIFT,
             at("mma.settle", starts_open=True),
