@@ -202,7 +202,12 @@ class SharedMemory:
 
     def _settle(self, low: int, high: int) -> None:
         """Perform the writes that reach into a range of addresses."""
-        starts = [s for s, top in self.put_off.items() if s < high and (top.stop > low or self._ends_behind(s, low))]
+        below = self._below
+        starts = [
+            start
+            for start, top in self.put_off.items()
+            if start < high and (top.stop > low or (start in below and self._ends_behind(start, low)))
+        ]
         for start in starts:
             stack = self._stack(start)
             del self.put_off[start]
