@@ -163,4 +163,7 @@ def _distinct(start: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
     if copies == 1 or (start == start[:, :1]).all():
         return start[:, :1], None
     first, members = distinct_columns(start)
-    return (start, None) if 2 * len(first) > copies else (start[:, first], members)
+    if 2 * len(first) > copies:
+        return start, None
+    order = first.argsort()  # as they come: neighbours among the CTAs are multiplied side by side
+    return start[:, first[order]], order.argsort()[members]
