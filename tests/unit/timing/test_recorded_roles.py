@@ -74,7 +74,7 @@ def artifact_of(name: str) -> KernelArtifact:
     assert match is not None
     problem = dataclasses.replace(LAYERS[match[1]], batch=int(match[3]))
     columns, stages, border = TILES[name]
-    options = ScheduleOptions(schedule=match[2], border=border, rows="merged" if border else None)
+    options = ScheduleOptions(schedule=match[2], border=border, rows="merged" if border else None, store="direct")
     return compile_problem(shared_problem(problem), options=options, block_n=columns, stages=stages).artifact
 
 
