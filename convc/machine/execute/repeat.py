@@ -30,6 +30,8 @@ SPACES = ("param", "shared")
 
 def may_repeat(body: tuple[Instr, ...], flow: Flow, segments: list[Segment]) -> bool:
     """Whether the course of a kernel depends on nothing but its text and its arguments."""
+    if any(pack.kind.endswith(".shared") for segment in segments for pack in segment.packs):
+        return False  # data lie in shared memory, where others may look at them
     inside = {index for segment in segments for index in range(segment.start, segment.stop)}
     for instr in body:
         plain = instr.form.name in BLIND or (instr.form.name == "ld" and space_of(instr) in SPACES)

@@ -8,7 +8,7 @@ from support.both_ways import same
 from support.kernels import execute, module
 from test_evaluation import HEAD as COPYING
 from test_evaluation import LOAD, MAP, TAIL
-from test_segments import epilogue
+from test_segments import epilogue, staging
 
 from convc.machine import RunOptions, RunResult
 from convc.machine.execute import engine
@@ -60,6 +60,7 @@ def launches(body: str, ctas: tuple[int, ...], options: RunOptions = DEFAULTS) -
     [
         (epilogue(), 2),
         (epilogue(guard="@%p"), 2),
+        (staging(), 0),
         (epilogue().replace("setp.lt.u32 %p", "ld.global.u32 %w, [%p_x]; setp.lt.u32 %p"), 0),
         (epilogue() + "mov.b32 %n, %v0; and.b32 %n, %n, 1;", 0),  # nobody needs it, which is not looked into
         (epilogue() + "st.global.f32 [%to], %v0;", 0),

@@ -79,7 +79,8 @@ def artifact_of(name: str) -> KernelArtifact:
     assert match is not None
     problem = dataclasses.replace(LAYERS[match[1]], batch=int(match[3]))
     columns, stages, activations, border = TILES[name]
-    options = ScheduleOptions(schedule=match[2], border=border, rows="merged" if border else None)
+    rows = "merged" if border else None
+    options = ScheduleOptions(schedule=match[2], border=border, rows=rows, store="direct", filters="apart")
     shared = shared_problem(problem)
     layout = device_layout(shared)
     (found,) = planner._found(layout, options, planner._request(options, columns, stages), {}).values()
