@@ -246,6 +246,7 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "golden pointwise_f16": partial(golden, "pointwise_f16"),
     "golden same_3x3_f16": partial(golden, "same_3x3_f16"),
     "golden stem_7x7_bf16": partial(golden, "stem_7x7_bf16", tiles=3),
+    "golden joined_columns_f16": partial(golden, "joined_columns_f16", tiles=3),
     "golden dilated_tf32": partial(golden, "dilated_tf32"),
     "golden block_end_f16": partial(golden, "block_end_f16"),
     "golden hopper_f16": partial(golden, "hopper_f16"),
