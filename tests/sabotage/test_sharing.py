@@ -27,7 +27,7 @@ TEXTS = {
         "shift chain", r"tcgen05\.shift\.cta_group::1\.down \[%to\];", "",
     ),
     "a refresh from the wrong row": (
-        "shift chain", r"(mad\.lo\.u32 %word, %halo, 512, %word;)", r"\1 add.u32 %word, %word, 128;",
+        "shift chain", r"(mad\.lo\.u32 %word, %halo, 32, %word;)", r"\1 add.u32 %word, %word, 8;",
     ),
     "no wait between .ashift and the refresh": (
         "shift ashift", r"mma_settle_retry:\s+mbarrier[^;]*;\s+@!%passed bra mma_settle_retry;", "",
