@@ -25,12 +25,17 @@ from convc.timing.parameters import Chip, read_chip
 PAGE = Path(__file__).resolve().parents[1] / "convc" / "docs" / "timing.md"
 MARKED = re.compile(r"(<!-- begin ablation -->\n).*?(<!-- end ablation -->)", re.DOTALL)
 
-PLAIN = ScheduleOptions(schedule="reload", store="direct")
+PLAIN = ScheduleOptions(schedule="reload", store="direct", persistent="off", columns="off")
 FEATURES: Mapping[str, Mapping[str, str]] = {
     "plain": {},
     "TMA store": {"store": "tma"},
+    "columns as channels": {"columns": "overlap"},
+    "persistent": {"persistent": "on"},
 }
 """What each adds to the options of those before it."""
+
+CHOSEN = "what auto takes"
+"""The last column: everything is left to the planner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,12 +102,13 @@ def ladder(problem: ConvProblem, chip: Chip) -> dict[str, Measured | None]:
         wider = dataclasses.replace(options, **added)
         found[feature] = measure(problem, wider, chip)
         options = options if found[feature] is None else wider
-    return found
+    return found | {CHOSEN: measure(problem, ScheduleOptions(), chip)}
 
 
 def table(rows: Mapping[str, Mapping[str, Measured | None]]) -> str:
     """A table of Markdown: time, bytes through L2, part of the tensor cores' peak."""
-    lines = [f"| layer | {' | '.join(FEATURES)} |", f"| --- |{' ---: |' * len(FEATURES)}"]
+    columns = (*FEATURES, CHOSEN)
+    lines = [f"| layer | {' | '.join(columns)} |", f"| --- |{' ---: |' * len(columns)}"]
     lines += [
         f"| {name} | {' | '.join(str(cell or 'not legal') for cell in row.values())} |" for name, row in rows.items()
     ]
