@@ -136,7 +136,8 @@ class Sabotage:
             ):
                 continue
             number = int(found[0], 0)
-            for step in self._steps(instr, category, number, _unit(head, before) if inside else None):
+            high = head == "mov.b64" and "{" in before
+            for step in self._steps(instr, category, found[0], _unit(head, before) if inside else None, high):
                 what = f"{found[0]} {step:+d} in {self._where(instr)}"
                 text = self.text[: found.start()] + str(number + step) + self.text[found.end() :]
                 yield Change(category, what, text)
@@ -149,14 +150,21 @@ class Sabotage:
                     return category
         return next((role for role, indices in self.roles.items() if instr.index in indices), "number")
 
-    def _steps(self, instr: Instr, category: str, number: int, unit: int | None) -> list[int]:
-        """How a number is moved: by the least that the instruction tells apart, or each field of a descriptor."""
-        if category == "descriptor" and number >= WORD:
+    def _steps(self, instr: Instr, category: str, written: str, unit: int | None, high: bool) -> list[int]:
+        """How a number is moved: by the least that the instruction tells apart, or each field of a descriptor.
+
+        ``high``: it is the upper half of 64 bits.
+        """
+        number = int(written, 0)
+        if category == "descriptor" and (number >= WORD or len(written) == len("0x00000000")):
             fields = next(table for name, table in FIELDS.items() if instr.index in self.descriptors[name])
+            first = 32 if high else 0
             size = 64 if number >> 32 else 32
-            moves = ((1 << low, number >> low & (1 << bits) - 1) for low, bits in fields.values() if low < size)
+            places = [(low - first, bits) for low, bits in fields.values() if first <= low < first + size]
+            moves = ((1 << low, number >> low & (1 << bits) - 1) for low, bits in places)
             return [step for move, value in moves for step in ((move, -move) if value else (move,))]
-        unit = unit or (16 if category == "descriptor" and self.head(instr).startswith("mad") else 1)
+        in_bytes = category == "descriptor" and self.head(instr).startswith("mad") and not self.ours
+        unit = unit or (16 if in_bytes else 1)
         return [unit, -unit]
 
     # ---- where numbers go --------------------------------------------------------------------------------------
