@@ -95,7 +95,7 @@ EXCUSES = (
     ),
     Excuse(r"in \d+: setp\.ne\.u32 %skip, %warp, \d;", "another warp does the work of this role just as well"),
     Excuse(
-        r"[+-]65536 in \d+: add\.u64 %(a|b|from|weights|pixels), %\1, 0x[48c]",
+        r"[+-]65536 in \d+: add\.u32 %word, %word, 0x0001",
         "the leading dimension byte offset of a K-major operand with a swizzle is not read",
     ),
     Excuse(r" \+1 in \d+: mov\.b32 %\w+, (0x0|\d{9})", "the sparsity selector is not read where A is dense"),
@@ -170,9 +170,6 @@ EXCUSES = (
         "with one stage all has been waited for before the stage is given back",
         ONE_STAGE,
         same=False,
-    ),
-    Excuse(
-        r"^\d+ \+1 in \d+: mad\.lo\.u32 %word, .* @mma\.multiply", "bytes below 16 are lost in the descriptor", WGMMA
     ),
     Excuse(r"^0 \+1 in \d+: setp\.eq\.u32 %one, %own, 0; @mma\.release", "another lane of the warp arrives"),
     Excuse(r"^(31|3) -1 in \d+: and\.b32 %t\d, %thread, .* @epilogue\.lane", "the last bit is shifted out", WGMMA),
