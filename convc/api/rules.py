@@ -16,6 +16,7 @@ MADE_LATER = {
     "geometry": "A schedule cannot lay this convolution out: its walk over the pixels does not exist.",
     "reuse": "A schedule cannot share activations in this convolution: the reason says which of its conditions fails.",
     "proof": "A claim about the index maps of the schedule is refuted; the reason has the counterexample.",
+    "persistent": "CTAs cannot walk over tiles here: the reason says what a CTA makes once that a tile would need.",
     "emission": "The schedule was planned, but its kernel cannot be written.",
 }
 """Rules that are no function of their own."""

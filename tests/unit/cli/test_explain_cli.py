@@ -20,7 +20,7 @@ from convc.report import network, verify
 
 PACKAGE = Path(package.__file__).parent
 SPACES = ("shared", "tensor", "global")
-REPORTS = {"report", "_report", "finding", "_finding", "Finding"}
+REPORTS = {"report", "_report", "finding", "_finding", "warp_finding", "Finding"}
 """Functions that make a finding; each takes its rule as ``rule``, or in the place where this name is."""
 
 

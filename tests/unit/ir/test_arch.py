@@ -22,6 +22,8 @@ ALLOWED = {
     "lanes.CHUNK": "columns cleared at a time are a choice",
     "lanes.MAIN_ROWS": "the 128 is in the name of the mode, im2col::w::128",
     "guards.PIECE_BYTES": "the vector that a lane stores is a choice",
+    "operands.UNIT_BYTES": "the unit of addresses in a matrix descriptor (PTX, matrix descriptor)",
+    "slide.MOST_COLUMNS": "how many columns are written out is a choice",
     "lane_masks.WORD": "bits of a register",
     "epilogue.PIECE_BYTES": "the same vector, as the interpreter of steps stores it",
     "storage.STAGE_ALIGN": "the period of the widest swizzle, 8 rows of 128 bytes",
