@@ -117,7 +117,13 @@ EXCUSES = (
         r"setp\.lt\.s32 %p[01], %t[1457], 3; @epilogue\.m$", "pixels past the last image have numbers past the limit"
     ),
     Excuse(r"1098 \+1 in \d+: selp", "a number past the last pixel is as good as another"),
-    Excuse(r"[+-]4294967296 in .* @mma\.refresh", "four rows have no second group of eight"),
+    Excuse(r"[+-]1 in \d+: mov\.b64 %from, .* @mma\.refresh", "four rows have no second group of eight"),
+    Excuse(r"0x3fff -1 in \d+: and\.b32 %units", "shared memory starts at a multiple of 1024 bytes"),
+    Excuse(
+        r"8 [+-]1 in \d+: mad\.lo\.u32 %word, %(b_)?row, 8, %word; @mma\.multiply",
+        "of a buffer with one filter column the row and the filter tile are number 0",
+        "%b_row",
+    ),
     Excuse(
         r"without .*mbarrier\.try_wait.* @load\.wait_a$",
         "activations leave shared memory before they are multiplied, and the ring of filter tiles is short",
