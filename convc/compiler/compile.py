@@ -111,6 +111,8 @@ def compile_timed(problem: ConvProblem, options: ScheduleOptions, timer: Timer) 
         TimedCandidate(
             schedule=one.plan.schedule,
             tiling=one.plan.tiling,
+            tensor_stores=one.plan.storage.results is not None,
+            persistent=one.plan.launch.persistent,
             estimated=one.plan.estimate.cycles,
             cycles=timer(one.artifact),
             preferred=number == 0,

@@ -234,7 +234,10 @@ def _decided(timed: Sequence[TimedCandidate]) -> Iterator[str]:
 
 def _timed(one: TimedCandidate) -> str:
     """A candidate with both of its times."""
-    return f"{one.schedule.title}, {one.tiling} ({one.cycles:.0f} cycles by the engine, {one.estimated:.0f} estimated)"
+    store = ", results through TMA" if one.tensor_stores else ""
+    walk = ", persistent" if one.persistent else ""
+    times = f"{one.cycles:.0f} cycles by the engine, {one.estimated:.0f} estimated"
+    return f"{one.schedule.title}, {one.tiling}{store}{walk} ({times})"
 
 
 def _rows(plan: Plan) -> list[Row]:

@@ -262,13 +262,15 @@ class TimedCandidate(msgspec.Struct, frozen=True, kw_only=True):
     """A candidate that was written down and timed.
 
     Attributes:
-        schedule, tiling: which.
+        schedule, tiling: which. tensor_stores: its results leave through TMA. persistent: its CTAs walk over tiles.
         estimated: cycles by the estimate, for which it was among the best. cycles: by the timer.
         preferred: the estimates alone would take it. taken: it is the plan's own.
     """
 
     schedule: ScheduleName
     tiling: Tiling
+    tensor_stores: bool = False
+    persistent: bool = False
     estimated: float
     cycles: float
     preferred: bool = False
