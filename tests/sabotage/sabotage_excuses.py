@@ -120,9 +120,9 @@ EXCUSES = (
     Excuse(r"[+-]1 in \d+: mov\.b64 %from, .* @mma\.refresh", "four rows have no second group of eight"),
     Excuse(r"0x3fff -1 in \d+: and\.b32 %units", "shared memory starts at a multiple of 1024 bytes"),
     Excuse(
-        r"8 [+-]1 in \d+: mad\.lo\.u32 %word, %(b_)?row, 8, %word; @mma\.multiply",
+        r"8 [+-]1 in \d+: mad\.lo\.u32 %word, %(b_)?row(_\d)?, 8, %word; @mma\.multiply",
         "of a buffer with one filter column the row and the filter tile are number 0",
-        "%b_row",
+        "Schedule slide",
     ),
     Excuse(
         r"without .*mbarrier\.try_wait.* @load\.wait_a$",
