@@ -199,8 +199,12 @@ class _Target(msgspec.Struct):
     name: str
 
 
+class _Results(msgspec.Struct):
+    name: str
+
+
 class _Storage(msgspec.Struct):
-    results: msgspec.Raw | None = None
+    results: _Results | None = None
 
 
 class _Tiling(msgspec.Struct):

@@ -101,7 +101,7 @@ def test_scale_factors_are_carried_once_a_stage():
 @pytest.mark.parametrize("name", SMALL)
 def test_the_machine_counts_the_work_of_the_plan(name):
     found, plan = counters(name), compiled(name).plan
-    work, ctas = plan.work, plan.launch.ctas
+    work, ctas = plan.work, math.prod(plan.launch.tiles)  # a CTA's work is of one tile, however many it walks over
     if plan.arch.tensor_core == "wgmma":
         warpgroups = work.m // 64
         assert found.warp_mma == 4 * warpgroups * ctas * work.mmas
@@ -139,7 +139,7 @@ def test_every_element_of_the_output_is_stored_once(name):
         assert counters(name).global_store_bytes == output.size_bytes
     else:
         stores = counters(name).tma_stores["output"]
-        assert stores.count == compiled(name).plan.launch.ctas * 4 * tile.stages
+        assert stores.count == math.prod(compiled(name).plan.launch.tiles) * 4 * tile.stages
         assert stores.bytes == stores.count * tile.bytes // 4
 
 

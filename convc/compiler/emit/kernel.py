@@ -92,8 +92,9 @@ def _step(step: Step, context: RoleContext) -> str:
     """The fragment of a step; that of a loop has those of its body inside."""
     names = common_names(step, context) | fragment(step, context)
     if isinstance(step, Repeat):
-        times = range(step.count) if isinstance(step, Loop) and step.written_out else range(1)
-        names["bodies"] = [(value, _indent(_steps(step.body, _within(context, step, value)))) for value in times]
+        written_out = isinstance(step, Loop) and step.written_out
+        known = [_within(context, step, value) for value in range(step.count)] if written_out else [context]
+        names["bodies"] = [(value, _indent(_steps(step.body, inside))) for value, inside in enumerate(known)]
     return render(template_name(type(step)), names).rstrip()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import pytest
@@ -78,3 +79,12 @@ def test_wide_pixel_numbers_store_the_same(schedule, monkeypatch):
 def test_what_the_hardware_cannot_name_is_refused(changes, message):
     with pytest.raises(PlanError, match=re.escape(message)):
         compile_problem(problem(**changes))
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda schedule: schedule.id.title)
+def test_the_tiles_of_a_walk_and_the_windows_of_a_tile_count(schedule):
+    """Only the variable of a loop that is written out is known; that of another has its whole range."""
+    options = dataclasses.replace(only(schedule), persistent="on")
+    single = problem(batch=2**31 + 1, in_extent=(1, 1), kernel=(1, 1), pad_lo=(0, 0), pad_hi=(0, 0))
+    with pytest.raises(PlanError, match=re.escape("which 32 bits cannot hold")):
+        compile_problem(single, options=options)

@@ -69,7 +69,7 @@ def test_a_plan_keeps_the_limits_or_says_why_there_is_none(conv, schedule, borde
     assert storage.tmem_columns.bit_count() == 1
     assert contradictions(build(found)) == ()
     assert found.indexing.loads.a.swizzle in ("64B", "128B")
-    assert found.launch.grid[1] * found.tiling.block_n >= conv.out_channels
+    assert found.launch.tiles[1] * found.tiling.block_n >= conv.out_channels
     lanes = found.reuse.stream.streams * found.reuse.tiles * found.reuse.tile.outputs
     assert lanes >= conv.gemm_m
     assert 0 < found.estimate.useful <= 1
