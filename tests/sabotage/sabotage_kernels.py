@@ -253,6 +253,10 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "golden hopper_slide_f16": partial(golden, "hopper_slide_f16"),
     "golden tensor_store_f16": partial(golden, "tensor_store_f16"),
     "golden persistent_f16": partial(golden, "persistent_f16"),
+    "CTAs that walk over tiles": partial(
+        conv, options=ScheduleOptions(schedule="reload", store="direct", persistent="on", ctas=3), in_channels=64,
+        out_channels=80, block_n=48, batch=3,
+    ),
     "golden scaled_nvfp4": partial(
         scaled, "nvfp4", "bf16", batch=2, in_channels=288, out_channels=88, in_extent=(9, 9), kernel=(3, 3),
         pad_lo=(1, 1), pad_hi=(1, 1), block_n=48, stages=3, name="scaled_nvfp4",
