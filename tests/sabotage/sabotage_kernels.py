@@ -254,8 +254,8 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "golden tensor_store_f16": partial(golden, "tensor_store_f16"),
     "golden persistent_f16": partial(golden, "persistent_f16"),
     "CTAs that walk over tiles": partial(
-        conv, options=ScheduleOptions(schedule="reload", store="direct", persistent="on", ctas=3), in_channels=64,
-        out_channels=80, block_n=48, batch=3,
+        conv, in_channels=64, out_channels=80, block_n=48, batch=3,
+        options=ScheduleOptions(schedule="reload", store="tma", persistent="on", ctas=3, dependent_launch=True),
     ),
     "golden scaled_nvfp4": partial(
         scaled, "nvfp4", "bf16", batch=2, in_channels=288, out_channels=88, in_extent=(9, 9), kernel=(3, 3),
@@ -277,6 +277,10 @@ SLOW: dict[str, Callable[[], Subject]] = {
         conv, in_channels=128, out_channels=80, block_n=48, stages=4, in_extent=(12, 24), stride=(1, 2),
         options=ScheduleOptions(schedule="slide", target="sm_90a"),
     ),
+    "wgmma, filters beside activations": partial(
+        conv, in_channels=72, out_channels=40,
+        options=ScheduleOptions(schedule="slide", filters="together", target="sm_90a"),
+    ),
     "results by tensor copies": partial(
         conv, in_channels=64, out_channels=160, block_n=128, stages=2, kernel=(1, 3), **UNPADDED, bias=True,
         options=ScheduleOptions(schedule="reload", store="tma"),
@@ -288,7 +292,10 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "golden large_output_f32": partial(golden, "large_output_f32", images=1, tiles=2),
     "slide": partial(sharing, "slide"),
     "slide, all rows in one stream": partial(sharing, "slide", rows="merged"),
-    "slide, filters beside activations": partial(golden, "slide_together_f16"),
+    "slide, filters beside activations": partial(
+        conv, in_channels=72, out_channels=40, options=ScheduleOptions(schedule="slide", filters="together")
+    ),
+    "golden slide_together_f16": partial(golden, "slide_together_f16"),
     "shift chain": partial(sharing, "shift", "chain", rows="merged"),
     "shift ashift": partial(sharing, "shift", "ashift"),
     "shift chain, zeros at the border": partial(sharing, "shift", "chain", border="zero"),

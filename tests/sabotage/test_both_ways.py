@@ -29,7 +29,8 @@ REPEATED = {
     "golden stem_7x7_bf16", "demo conv1", "demo layer1.0.conv2", "demo layer2.1.conv2",
     "demo layer3.1.conv2", "demo layer4.1.conv2", "bf16 to f32, wide tiles", "rows of 64 bytes",
 }  # fmt: skip
-"""Kernels whose launches take the course of an earlier one: those that touch data in segments alone."""
+"""Kernels whose launches take the course of an earlier one: those that touch data in segments alone, and leave none in
+shared memory, as tensor stores do."""
 
 EVERY = 250
 """One of so many changes of a kernel is tried by default."""

@@ -15,12 +15,12 @@ from convc.ptx import Instr
 
 BLIND = frozenset((
     "int.add", "int.sub", "int.mul.lo", "int.mul.wide", "int.mad.lo", "int.mad.wide", "int.div", "int.rem", "int.min",
-    "int.max", "logic.and", "logic.or", "logic.xor", "logic.not", "logic.shl", "logic.shr", "mov", "mov.pack", "mov.unpack",
-    "setp", "selp", "cvt", "cvta", "cvta.to", "bra", "ret", "exit", "elect.sync", "bar.warp.sync", "bar.sync", "mbarrier.init",
-    "mbarrier.arrive.expect_tx", "mbarrier.arrive", "mbarrier.try_wait.parity", "fence.mbarrier_init", "fence.proxy",
-    "prefetch.tensormap", "cp.async.bulk.tensor.load", "tcgen05.alloc", "tcgen05.dealloc",
-    "tcgen05.relinquish_alloc_permit", "tcgen05.fence", "tcgen05.commit", "tcgen05.mma", "tcgen05.cp", "tcgen05.shift",
-    "tcgen05.wait",
+    "int.max", "logic.and", "logic.or", "logic.xor", "logic.not", "logic.shl", "logic.shr", "mov", "mov.pack",
+    "mov.unpack", "setp", "selp", "cvt", "cvta", "cvta.to", "bra", "ret", "exit", "elect.sync", "bar.warp.sync",
+    "bar.sync", "mbarrier.init", "mbarrier.arrive.expect_tx", "mbarrier.arrive", "mbarrier.try_wait.parity",
+    "fence.mbarrier_init", "fence.proxy", "prefetch.tensormap", "cp.async.bulk.tensor.load", "tcgen05.alloc",
+    "tcgen05.dealloc", "tcgen05.relinquish_alloc_permit", "tcgen05.fence", "tcgen05.commit", "tcgen05.mma",
+    "tcgen05.cp", "tcgen05.shift", "tcgen05.wait",
 ))  # fmt: skip
 """Forms that look at no data; copies and products among them tell the cohort whether theirs may wait."""
 
