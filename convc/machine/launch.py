@@ -116,14 +116,20 @@ def uncollected() -> Iterator[None]:
 def staying() -> Iterator[None]:
     """Suspend garbage collection while objects are made that all stay, and spare it looking at each of them after that.
 
-    Frozen and thawed, objects count as old (``gc.freeze``, Python library reference). Where a caller has objects frozen
+    Frozen and thawed, objects count as old (``gc.freeze``, Python library reference). Where a caller had objects frozen
     nothing is thawed, as that would thaw them too.
     """
     with uncollected():
         yield
-        if gc.get_freeze_count() == 0:
+        if not _frozen_before():
             gc.freeze()
             gc.unfreeze()
+
+
+@cache
+def _frozen_before() -> bool:
+    """Whether a caller had objects frozen when the first kernel was read: asked once, as all of them are counted."""
+    return gc.get_freeze_count() > 0
 
 
 @lru_cache(maxsize=64)

@@ -67,7 +67,7 @@ def test_what_this_computer_has_is_not_enough():
 @pytest.mark.parametrize("frozen", [0, 7])
 def test_what_reading_a_kernel_makes_counts_as_old(monkeypatch, frozen):
     calls: list[str] = []
-    monkeypatch.setattr(gc, "get_freeze_count", lambda: frozen)
+    monkeypatch.setattr("convc.machine.launch._frozen_before", lambda: bool(frozen))
     monkeypatch.setattr(gc, "freeze", lambda: calls.append("freeze"))
     monkeypatch.setattr(gc, "unfreeze", lambda: calls.append("unfreeze"))
     with staying():
