@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.layers import square
 from convc.api.timing import element_bits
 from convc.compiler.compile import compile_problem
 from convc.compiler.options import ScheduleOptions
@@ -50,32 +51,14 @@ class Measured:
         return f"{self.microseconds:.1f} us, {self.l2_bytes / 1e6:.0f} MB, {100 * self.peak_share:.0f} %"
 
 
-def layer(channels: int, filters: int, extent: int, kernel: int = 1, stride: int = 1, batch: int = 32) -> ConvProblem:
-    """A convolution in float16 that keeps its extent, or divides it by the stride."""
-    pad = kernel // 2
-    return ConvProblem(
-        batch=batch,
-        in_channels=channels,
-        out_channels=filters,
-        in_extent=(extent, extent),
-        kernel=(kernel, kernel),
-        stride=(stride, stride),
-        pad_lo=(pad, pad),
-        pad_hi=(pad, pad),
-        operand="f16",
-        out="f16",
-        bias=True,
-    )
-
-
 LAYERS = {
-    "GEMM 4096 x 4096 x 4096": layer(4096, 4096, 64, batch=1),
-    "ResNet-50 conv1, 7x7, 3 -> 64": layer(3, 64, 224, kernel=7, stride=2),
-    "ResNet-50 layer1, 3x3, 64 -> 64": layer(64, 64, 56, kernel=3),
-    "ResNet-50 layer1, 1x1, 64 -> 256": layer(64, 256, 56),
-    "ResNet-50 layer3, 3x3, 256 -> 256": layer(256, 256, 14, kernel=3),
-    "ResNet-50 layer4, 1x1, 2048 -> 512": layer(2048, 512, 7),
-    "VGG conv3, 3x3, 256 -> 256": layer(256, 256, 56, kernel=3),
+    "GEMM 4096 x 4096 x 4096": square(4096, 4096, 64),
+    "ResNet-50 conv1, 7x7, 3 -> 64": square(3, 64, 224, kernel=7, stride=2, batch=32),
+    "ResNet-50 layer1, 3x3, 64 -> 64": square(64, 64, 56, kernel=3, batch=32),
+    "ResNet-50 layer1, 1x1, 64 -> 256": square(64, 256, 56, batch=32),
+    "ResNet-50 layer3, 3x3, 256 -> 256": square(256, 256, 14, kernel=3, batch=32),
+    "ResNet-50 layer4, 1x1, 2048 -> 512": square(2048, 512, 7, batch=32),
+    "VGG conv3, 3x3, 256 -> 256": square(256, 256, 56, kernel=3, batch=32),
 }
 
 

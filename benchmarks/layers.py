@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -24,21 +25,44 @@ EACH = RunOptions(repeats=False)
 def resnet50(selection: str = "all") -> tuple[ConvProblem, ...]:
     """All 53 layers at 224x224, or the ``demo`` ones: batch 1, float16, with bias."""
     return tuple(
-        ConvProblem(
+        square(
+            layer.in_channels,
+            layer.out_channels,
+            layer.extent,
+            kernel=layer.kernel,
+            stride=layer.stride,
+            pad=layer.pad,
             name=layer.name,
-            batch=1,
-            in_channels=layer.in_channels,
-            out_channels=layer.out_channels,
-            in_extent=(layer.extent, layer.extent),
-            kernel=(layer.kernel, layer.kernel),
-            stride=(layer.stride, layer.stride),
-            pad_lo=(layer.pad, layer.pad),
-            pad_hi=(layer.pad, layer.pad),
-            operand="f16",
-            out="f16",
-            bias=True,
         )
         for layer in make_models().read_layers(selection)
+    )
+
+
+def square(
+    channels: int, filters: int, extent: int, kernel: int = 1, stride: int = 1, pad: int | None = None, **changes: Any
+) -> ConvProblem:
+    """A convolution whose image, filter, stride and padding are as high as wide: batch 1, float16, with bias.
+
+    Args:
+        channels: C, of the input.
+        filters: K.
+        extent: H and W.
+        kernel: R and S.
+        stride: of both.
+        pad: on all four sides; by default what keeps the extent, or divides it by the stride.
+        changes: other fields of `ConvProblem`.
+    """
+    around = kernel // 2 if pad is None else pad
+    given: dict[str, Any] = {"batch": 1, "operand": "f16", "out": "f16", "bias": True}
+    return ConvProblem(
+        in_channels=channels,
+        out_channels=filters,
+        in_extent=(extent, extent),
+        kernel=(kernel, kernel),
+        stride=(stride, stride),
+        pad_lo=(around, around),
+        pad_hi=(around, around),
+        **given | changes,
     )
 
 

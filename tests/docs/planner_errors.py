@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 
+from benchmarks.layers import square
 from convc.api.models import chosen_convolutions, read_network
 from convc.compiler.kernels import shared_problem
 from convc.ir.problem import ConvProblem
@@ -36,16 +37,7 @@ def resnet50(batch: int) -> Layers:
     for name, channels, filters, size, kernel, stride, pad in tomllib.loads(
         (ROOT / "models" / "layers.toml").read_text("utf-8")
     )["resnet50"]:
-        problem = ConvProblem(
-            batch=batch,
-            in_channels=channels,
-            out_channels=filters,
-            in_extent=(size, size),
-            kernel=(kernel, kernel),
-            stride=(stride, stride),
-            pad_lo=(pad, pad),
-            pad_hi=(pad, pad),
-        )
+        problem = square(channels, filters, size, kernel, stride, pad, batch=batch, bias=False)
         found.setdefault((channels, filters, size, kernel, stride), (name, problem))
     return list(found.values())
 

@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from benchmarks.ablation import CHOSEN, FEATURES, LAYERS, MARKED, PAGE, ladder, layer, table
+from benchmarks.ablation import CHOSEN, FEATURES, LAYERS, MARKED, PAGE, ladder, table
+from benchmarks.layers import square
 from convc.timing.parameters import read_chip
 
 
@@ -20,16 +21,14 @@ def test_the_page_has_every_feature_and_every_layer():
 def test_a_feature_that_is_not_legal_is_left_out_behind(monkeypatch):
     features = {"plain": {}, "border": {"border": "mask"}, "TMA store": {"store": "tma"}}
     monkeypatch.setattr("benchmarks.ablation.FEATURES", features)
-    found = ladder(layer(16, 16, 9, batch=1), read_chip("b200"))
+    found = ladder(square(16, 16, 9), read_chip("b200"))
     assert found["border"] is None, "reload has no lanes to mask"
     assert found["TMA store"].microseconds < found["plain"].microseconds
     assert re.search(r"\| a \| \d+\.\d us, 0 MB, 0 % \| not legal \| \d", table({"a": found}))
 
 
 def test_the_planner_takes_what_is_fastest_or_nearly():
-    times = {
-        name: each.microseconds for name, each in ladder(layer(64, 256, 28, batch=1), read_chip("b200")).items() if each
-    }
+    times = {name: each.microseconds for name, each in ladder(square(64, 256, 28), read_chip("b200")).items() if each}
     assert times["TMA store"] < 0.8 * times["plain"]
     assert times[CHOSEN] <= 1.05 * min(times.values())
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.layers import square
 from convc.compiler.options import ScheduleOptions
 from convc.ir.epilogue import AddResidual, Clip, Relu, SiLU
 from convc.ir.problem import ConvProblem
@@ -43,26 +44,13 @@ def resnet50(batch: int, operand: str = "f16", out: str = "f16") -> list[Case]:
     """Every different convolution of ResNet-50, by the name of the first layer that has it."""
     rows = {tuple(row[1:]): row for row in reversed(tomllib.loads(LAYERS.read_text())["resnet50"])}.values()
     return [
-        Case(name=f"{row[0]}_b{batch}_{operand}", problem=_layer(row, batch, operand, out), timed=True)
+        Case(
+            name=f"{row[0]}_b{batch}_{operand}",
+            problem=square(*row[1:7], batch=batch, operand=operand, out=out),
+            timed=True,
+        )
         for row in reversed(rows)
     ]
-
-
-def _layer(row: list[Any], batch: int, operand: str, out: str) -> ConvProblem:
-    _, channels, filters, extent, kernel, stride, pad = row[:7]
-    return ConvProblem(
-        batch=batch,
-        in_channels=channels,
-        out_channels=filters,
-        in_extent=(extent, extent),
-        kernel=(kernel, kernel),
-        stride=(stride, stride),
-        pad_lo=(pad, pad),
-        pad_hi=(pad, pad),
-        operand=operand,
-        out=out,
-        bias=True,
-    )
 
 
 def small(name: str, schedule: str = "reload", block_n: int | None = None, **changes: Any) -> Case:
