@@ -10,7 +10,7 @@ FINDINGS = {
     "race-shared-memory": (
         "Two accesses of a byte of shared memory, one of which writes, are not ordered. Put a barrier, an mbarrier or "
         "a wait between the two lines; between ordinary accesses and a copy engine or the tensor core a proxy fence "
-        "is needed as well (fence.proxy.async)."
+        "is needed as well (fence.proxy.async). Between lanes of one warp it is bar.warp.sync."
     ),
     "race-tensor-memory": (
         "Two accesses of a cell of tensor memory, one of which writes, are not ordered. Between MMAs and tcgen05.ld "

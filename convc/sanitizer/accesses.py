@@ -16,12 +16,15 @@ from convc.sanitizer.happens_before import Home, Order
 from convc.sanitizer.lifetimes import Exits
 from convc.sanitizer.parts import Parts
 from convc.sanitizer.shadow import Access, AccessSet, Shadow, Sparse
-from convc.sanitizer.sites import finding, region_of, site_of
+from convc.sanitizer.sites import COLLECTIVE, finding, region_of, site_of
 from convc.sanitizer.strength import Strength, advice, apart
 from convc.sanitizer.tcgen05_order import Pipeline, Stream
 
 ORDINARY = ("st", "atom", "cp.async", "st.async", "red.async")
 """Kinds of ordinary writes: data, which an engine may not see without a proxy fence."""
+
+TWO_LANES = "; they are of two lanes: put bar.warp.sync between"
+"""What to do about accesses of one warp."""
 
 
 class AccessFields(TypedDict, total=False):
@@ -136,9 +139,17 @@ class Accesses(Order):
 
     def compare(self, access_set: AccessSet, access: Access, clocks: WarpClocks) -> None:
         """Report what an access races with."""
-        for index in self.shadow(access_set.space, access_set.home).before(access_set.places, access.write):
-            if not _ordered(access_set.space, self.log[index], access, clocks):
+        shadow = self.shadow(access_set.space, access_set.home)
+        for index in shadow.before(access_set.places, access.write):
+            first = self.log[index]
+            if not _ordered(access_set.space, first, access, clocks):
                 self._report(access_set, index, access, clocks)
+            elif (
+                clocks.between_lanes(first.component, first.time)
+                and not _as_one(first, access)
+                and shadow.by_another(access_set.places, access_set.owners, index)
+            ):
+                self._report(access_set, index, access, clocks, TWO_LANES)
 
     def touch(
         self, instr: Instr, row: int, thread: tuple[int, int], barrier: Home, work: AsyncStream | None = None
@@ -168,25 +179,27 @@ class Accesses(Order):
         key = ("start", access.instr.span.line)
         self.found.setdefault(key, finding(Verdict.error, "peer-not-started", message, site))
 
-    def _report(self, access_set: AccessSet, index: int, second: Access, clocks: WarpClocks) -> None:
+    def _report(
+        self, access_set: AccessSet, index: int, second: Access, clocks: WarpClocks, between_lanes: str = ""
+    ) -> None:
         """An error, or a matter for review where ordinary synchronisation orders the two or they are the same store."""
         first = self.log[index]
         space = access_set.space
         lines = (first.instr.span.line, second.instr.span.line)
         key = (space, *lines, first.write, second.write)
-        weakly = clocks.weak.get(first.component, -1) >= first.time
+        weakly = not between_lanes and clocks.weak.get(first.component, -1) >= first.time
         same = lines[0] == lines[1] and first.kind == second.kind == "st"
         unfenced = space != "tensor" and first.kind in ORDINARY and not second.generic
         forgiven = same or (weakly and not unfenced)
         if key in self.found and (forgiven or self.found[key].verdict is Verdict.error):
             return
-        why = ""
+        why = between_lanes
         if same:
             why = "; they may store the same"
         elif weakly:
             why = "; only a proxy fence or a tcgen05 fence is missing"
         elif first.generic and second.generic:
-            why = advice(first.strength, second.strength)
+            why = advice(first.strength, second.strength) or why
         shadow = self.shadow(space, access_set.home)
         here, lanes = shadow.entries(shadow.tables.number(access_set.by_lane()), index)
         region = region_of(access_set, here, shadow.tables.unit, self.allocated)
@@ -197,6 +210,11 @@ class Accesses(Order):
             site_of(self.cohort, second, access_set.lanes[here.any(axis=1)], region),
             site_of(self.cohort, first, lanes, region),
         )
+
+
+def _as_one(first: Access, second: Access) -> bool:
+    """Whether two accesses of a warp are atomic, or made by all its lanes together."""
+    return apart(first.strength, second.strength, True) or first.kind in COLLECTIVE or second.kind in COLLECTIVE
 
 
 def _ordered(space: str, first: Access, second: Access, clocks: WarpClocks) -> bool:

@@ -75,6 +75,8 @@ class WarpClocks(ClockMessage):
         tensor: see the module. unpublished: tcgen05.ld and st that have completed, for this warp alone so far.
         released: what a relaxed write after the latest release fence passes on, by whether other CTAs may hear of it.
         pending: what relaxed reads have seen and an acquire fence would make known, by whether other CTAs sent it.
+        together: up to when each lane of the warp knows what its other lanes did.
+        alone: of asynchronous work that a lane has waited for, up to when the others know of it too.
     """
 
     component: int = 0
@@ -83,12 +85,36 @@ class WarpClocks(ClockMessage):
     unpublished: Clock = field(default_factory=dict)
     released: dict[bool, ClockMessage] = field(default_factory=dict)
     pending: dict[bool, ClockMessage] = field(default_factory=dict)
+    together: int = 0
+    alone: Clock = field(default_factory=dict)
 
     def tick(self) -> int:
         """Advance the own component; later accesses of the warp are ordered after earlier ones."""
         self.time += 1
         self.generic[self.component] = self.weak[self.component] = self.time
         return self.time
+
+    def add(self, other: ClockMessage) -> None:
+        """Hear from others; what comes back of the warp's own, one of its lanes has released and all acquire."""
+        ClockMessage.add(self, other)
+        self.together = max(self.together, other.generic.get(self.component, 0))
+        for component, time in self.alone.items():
+            self.alone[component] = max(time, other.generic.get(component, -1))
+
+    def meet(self) -> None:
+        """bar.warp.sync: the lanes of the warp know of each other."""
+        self.together = self.time
+        self.alone.clear()
+
+    def between_lanes(self, component: int, time: int) -> bool:
+        """Whether a lane of the warp did that, or has waited for it, and the others need not know of it yet."""
+        return time > (self.together if component == self.component else self.alone.get(component, time))
+
+    def wait(self, known: Mapping[int, int]) -> None:
+        """Learn by a wait of each lane for its own work, of which the others hear when the lanes meet."""
+        for component in known:
+            self.alone.setdefault(component, self.generic.get(component, -1))
+        self.learn(known)
 
     def learn(self, known: Mapping[int, int]) -> None:
         """Hear that asynchronous work of one's own has completed."""

@@ -193,7 +193,7 @@ class Order(Checker):
         for stream, clocks in self._groups(strand, instr, kinds):
             if instr.form.name == "cp.async.wait_all":
                 stream.close()
-            clocks.learn(stream.known(left))
+            clocks.wait(stream.known(left))
 
     def _groups(
         self, strand: ObservedStrand, instr: Instr, kinds: tuple[str, ...]
@@ -246,6 +246,8 @@ class Order(Checker):
         for _, row, _, warp, _ in actors(strand):
             clocks = self.clocks(row, warp)
             match instr.form.name:
+                case "bar.warp.sync":
+                    clocks.meet()
                 case "tcgen05.wait":
                     stream = self.stream("tcgen05." + _chosen(instr, "op").removeprefix("wait::"), row, warp)
                     known = {stream.component: stream.time}

@@ -1,7 +1,7 @@
 """The race checker: what the CTAs of one cluster do to shared, tensor and global memory.
 
 Two accesses of one place, at least one a write, race unless one happened before the other. Only what the PTX manual
-promises orders them: program order of a warp, what `convc.sanitizer.happens_before` follows, and the pairs of tcgen05
+promises orders them: program order of a thread, what `convc.sanitizer.happens_before` follows, and the pairs of tcgen05
 instructions that the tensor core keeps in order. The machine performs everything in some order; that order is no excuse
 here.
 

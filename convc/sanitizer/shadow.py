@@ -198,6 +198,14 @@ class Shadow:
                 found.update(_numbers(table.take(places).reshape(-1)))
         return sorted(found - {-1})
 
+    def by_another(self, places: np.ndarray, owners: np.ndarray, number: int) -> bool:
+        """Whether an access is the last of its kind at some place, and another lane than the place's owner made it."""
+        for table in self.tables.arrays.values():
+            entry = table.take(places)
+            if ((entry >> 5 == number) & (entry & LANES - 1 != owners)).any():
+                return True
+        return False
+
     def entries(self, places: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray]:
         """Find where an access is the last of its kind (bool, like ``places``), and the lanes that made it there."""
         here = np.zeros(places.shape, bool)

@@ -159,7 +159,7 @@ def test_a_copy_into_a_peer_is_known_to_who_waits_for_it(sender):
 
 def test_a_multicast_overwrites_what_the_peer_may_still_read():
     """Rank 1 reads its buffer while rank 0 sends: the meeting in between is what orders them."""
-    reading = "ld.shared.u32 %v, [%s];"
+    reading = "ld.shared.u32 %v, [%s]; bar.warp.sync 0xffffffff;"
     send = f"{LEADER.format(label='SENT')} {EXPECT} {SENDERS['multicast']} SENT: bar.warp.sync 0xffffffff;"
     fill = "st.shared.u32 [%s], %t;"
     clean = pair(INIT, fill, MEET, reading, "fence.proxy.async;", MEET, send, WAIT, MEET, maps=("map",))

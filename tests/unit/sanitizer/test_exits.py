@@ -17,6 +17,7 @@ mbarrier.init.shared::cta.b64 [%bar], 1; fence.mbarrier_init.release.cluster;
 READY: bar.warp.sync 0xffffffff; st.shared.u32 [%s], %t;
 st.shared.v4.u32 [%s+512], {{%t, %t, %t, %t}}; fence.proxy.async;
 """
+MET = "bar.warp.sync 0xffffffff;"
 COMPLETION = "mbarrier::complete_tx::bytes"
 VISITS = {
     "mbarrier.arrive.release.cluster": "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%far];",
@@ -116,8 +117,8 @@ def test_work_of_the_own_cta_is_waited_for():
         .replace(", [%bar], %m;", ", [%bar];")
         .replace("cluster.global", "cta.global")
     )
-    assert rules(check(kernel(INIT, own.format(only="")), threads=32)) == set()
-    found = only_error(check(kernel(INIT, own.format(only="bra END;")), threads=32))
+    assert rules(check(kernel(INIT, MET, own.format(only="")), threads=32)) == set()
+    found = only_error(check(kernel(INIT, MET, own.format(only="bra END;")), threads=32))
     assert found.rule == "exit-before-completion"
     assert found.message.startswith(
         "the CTA exits although nobody has waited for the write by a copy of warp 0 (copy, line"

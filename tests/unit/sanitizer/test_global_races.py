@@ -74,7 +74,7 @@ WAIT = "WAIT: mbarrier.try_wait.parity.shared::cta.b64 %p, [%bar], 0; @!%p bra W
 def loading(load: str, fence: str) -> str:
     """Warp 0 stores what one of its lanes then has copied."""
     send = f"{LEADER.format(label='SENT')} {LOADS[load]} SENT: bar.warp.sync 0xffffffff;"
-    return kernel(INIT, "st.global.u32 [%a], %t;", fence, send, WAIT)
+    return kernel(INIT, "st.global.u32 [%a], %t;", fence, "bar.warp.sync 0xffffffff;", send, WAIT)
 
 
 @pytest.mark.parametrize("load", LOADS)

@@ -152,7 +152,8 @@ def test_mixed_scopes_of_one_cta_are_fine():
 
 def test_an_engine_does_not_see_an_atomic_without_a_proxy_fence():
     body = """st.shared.v4.u32 [%s+256], {%t, %t, %t, %t}; atom.shared.add.u32 %v, [%s+256], %i; {fence}
-    setp.eq.u32 %p, %t, 0; @!%p bra DONE; cp.async.bulk.global.shared::cta.bulk_group [%p_out], [%s+256], 16;
+    bar.warp.sync 0xffffffff; setp.eq.u32 %p, %t, 0; @!%p bra DONE;
+    cp.async.bulk.global.shared::cta.bulk_group [%p_out], [%s+256], 16;
     cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; DONE:"""
     assert rules(check(kernel(body.replace("{fence}", "fence.proxy.async;")), threads=32)) == set()
     found = errors(check(kernel(body.replace("{fence}", "")), threads=32))

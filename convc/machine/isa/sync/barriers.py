@@ -251,11 +251,12 @@ def _missing(strand: Strand, ticket: Ticket, voters: np.ndarray) -> np.ndarray:
 
 @op("bar.warp.sync", result=False)
 def warp_barrier(instr: Instr, table: SlotTable) -> Run:
-    """bar.warp.sync membermask: lanes of a warp run side by side already."""
+    """bar.warp.sync membermask: lanes of a warp run side by side already, so that only the observer is told."""
     members = table.slot(instr.args["membermask"], 32)
 
     def run(strand: Strand) -> None:
         expect_named(strand, strand.regs[members], instr)
+        notify_fence(strand, instr)
 
     return run
 
