@@ -32,7 +32,7 @@ REPEATED = {
 """Kernels whose launches take the course of an earlier one: those that touch data in segments alone, and leave none in
 shared memory, as tensor stores do."""
 
-EVERY = 250
+EVERY = 400
 """One of so many changes of a kernel is tried by default."""
 
 
