@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,7 @@ from convc.cli.options import (
 
 if TYPE_CHECKING:
     from convc import TimeReport
+    from convc.api.inspecting import Inspection
     from convc.api.timing import LayerTime
 
 Command = Callable[..., Any]
@@ -127,29 +129,33 @@ def roofline_command(timed: Timed, output: Path | None) -> None:
     write_picture(roofline_picture(roof_points(report), report.chip), output)
 
 
+def timed_layer(command: Command) -> Command:
+    """One layer and a chip, as ``found`` and ``chip``, with what the layer is planned with as ``chosen``."""
+
+    @functools.wraps(command)
+    def inspected(model: Path, layer: str | None, output: Path | None, chip: ChipOptions, chosen: Chosen) -> object:
+        check_output(output)
+        found = api.inspect(model, layer, read=chosen.read, schedule=chosen.schedule)
+        return command(found=found, chip=chip, chosen=chosen, output=output)
+
+    return layer_of_model(chip_options(output_option(inspected)))
+
+
 @click.command("schedules", short_help="The schedules of a layer, by what each waits for.")
-@layer_of_model
-@chip_options
-@output_option
-def schedules_command(model: Path, layer: str | None, output: Path | None, chip: ChipOptions, chosen: Chosen) -> None:
+@timed_layer
+def schedules_command(found: Inspection, chip: ChipOptions, chosen: Chosen, output: Path | None) -> None:
     """Draw the time of every legal schedule of a layer, split by what its critical path goes through."""
     from convc.api.drawing import time_schedules
     from convc.draw.schedules import schedules_picture
 
-    check_output(output)
-    found = api.inspect(model, layer, read=chosen.read, schedule=chosen.schedule)
     write_picture(schedules_picture(found.plan, time_schedules(found, chip, chosen.schedule)), output)
 
 
 @click.command("memory-time", short_help="Shared and tensor memory of a CTA, cycle by cycle.")
-@layer_of_model
-@chip_options
-@output_option
-def memory_time_command(model: Path, layer: str | None, output: Path | None, chip: ChipOptions, chosen: Chosen) -> None:
+@timed_layer
+def memory_time_command(found: Inspection, chip: ChipOptions, chosen: Chosen, output: Path | None) -> None:
     """Draw which bytes of shared memory fill and are full, and who uses tensor memory, over a kernel's first round."""
     from convc.api.drawing import time_inspected
     from convc.draw.memory_time import memory_time_picture
 
-    check_output(output)
-    found = api.inspect(model, layer, read=chosen.read, schedule=chosen.schedule)
     write_picture(memory_time_picture(time_inspected(found, chip), found.program), output)

@@ -10,6 +10,23 @@ from click.shell_completion import CompletionItem
 
 Command = Callable[..., Any]
 
+CHOICES: tuple[tuple[str, str | None, str], ...] = (
+    ("schedule", "auto", "Load activations for every filter tap (reload), or share them between filter columns."),
+    ("shift", None, "How schedule shift moves rows: see `convc inspect`."),
+    ("border", None, "Mask lanes whose pixel is padding, or let them hold a zero."),
+    ("rows", None, "One stream of pixels an output row, or one for all rows."),
+    ("store", None, "Store results from registers (direct), through shared memory and TMA (tma), or as is faster."),
+    ("filters", None, "Give every filter tile a stage, or put it beside the activations that it meets (slide)."),
+    ("columns", None, "Make filter columns channels: of rows that overlap, or by the host."),
+    (
+        "persistent",
+        "auto",
+        "CTAs walk over tiles, each epilogue behind the next K loop (auto: where the estimate is better).",
+    ),
+    ("target", "sm_100a", "The GPU that kernels are for: sm_100a (Blackwell) or sm_90a (Hopper)."),
+)
+"""Options with a choice, in the order of the help: name, default where the command line has one, and what it says."""
+
 
 class _ScheduleChoice(click.ParamType):
     """A field of `ScheduleOptions`: what it may be is asked of the compiler where the help is shown.
@@ -47,35 +64,11 @@ def schedule_options(command: Command) -> Command:
         "--dependent-launch", is_flag=True, help="Set a kernel up while the one in front of it runs."
     )(command)
     command = click.option(
-        "--target",
-        type=_ScheduleChoice("target"),
-        default="sm_100a",
-        show_default=True,
-        help="The GPU that kernels are for: sm_100a (Blackwell) or sm_90a (Hopper).",
-    )(command)
-    command = click.option(
         "--ctas", type=click.IntRange(1), metavar="N", help="How many CTAs walk over tiles; by default one for each SM."
     )(command)
-    command = click.option(
-        "--persistent",
-        type=_ScheduleChoice("persistent"),
-        default="auto",
-        show_default=True,
-        help="CTAs walk over tiles, each epilogue behind the next K loop (auto: where the estimate is better).",
-    )(command)
-    for name, words in (
-        ("columns", "Make filter columns channels: of rows that overlap, or by the host."),
-        ("filters", "Give every filter tile a stage, or put it beside the activations that it meets (slide)."),
-        ("store", "Store results from registers (direct), through shared memory and TMA (tma), or as is faster."),
-        ("rows", "One stream of pixels an output row, or one for all rows."),
-        ("border", "Mask lanes whose pixel is padding, or let them hold a zero."),
-        ("shift", "How schedule shift moves rows: see `convc inspect`."),
-    ):
-        command = click.option(f"--{name}", type=_ScheduleChoice(name), help=words)(command)
-    return click.option(
-        "--schedule",
-        type=_ScheduleChoice("schedule"),
-        default="auto",
-        show_default=True,
-        help="Load activations for every filter tap (reload), or share them between filter columns.",
-    )(command)
+    for name, default, words in reversed(CHOICES):
+        shown = default is not None
+        command = click.option(
+            f"--{name}", type=_ScheduleChoice(name), default=default, show_default=shown, help=words
+        )(command)
+    return command

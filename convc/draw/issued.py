@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import math
 from collections.abc import Mapping
 
@@ -15,9 +14,6 @@ from convc.machine.state.observed import ObservedStrand
 from convc.machine.state.observer import Observer, Operation
 from convc.machine.tensor_core.mma import Mma
 from convc.ptx import Instr
-
-LARGE = 1 << 30
-"""Bytes of buffers from which on those of an earlier run are collected first."""
 
 
 class _Collector(Observer):
@@ -47,8 +43,6 @@ def issued_mmas(
     Raises:
         ConvcError: the machine does not take the kernel, or it fails.
     """
-    if sum(spec.size_bytes for spec in launch.buffers.values()) > LARGE:
-        gc.collect()  # buffers of an earlier run live on in circles of references; twice 15 GiB is too much
     contents = {name: np.zeros(spec.shape, ARRAY_TYPES[spec.dtype]) for name, spec in launch.buffers.items()}
     collector = _Collector()
     options = RunOptions(ctas=(0, math.prod(launch.cluster)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sympy.core.relational import Relational
 
 from convc.compiler.index.lower import translate
@@ -11,6 +13,20 @@ from convc.explain.derivation import Derivation
 from convc.explain.expressions import symbols_of
 from convc.explain.nests import Accumulate, Load, Move, Nest
 from convc.ir.epilogue import describe
+
+
+@dataclass(frozen=True, slots=True)
+class NestLine:
+    """A line of a nest as text.
+
+    Attributes:
+        words: the line, indented.
+        does: ``clear``, ``load``, ``move``, ``multiply`` or ``store``; of a loop ``loop-`` and the number that it
+            counts; "" for a condition.
+    """
+
+    words: str
+    does: str = ""
 
 
 def derivation_lines(derivation: Derivation, since: int = 0) -> list[str]:
@@ -31,26 +47,33 @@ def derivation_lines(derivation: Derivation, since: int = 0) -> list[str]:
 
 def nest_lines(nest: Nest) -> list[str]:
     """The nest as indented text, a loop or a statement per line, with what is known about the loop beside it."""
+    return [line.words for line in marked_lines(nest)]
+
+
+def marked_lines(nest: Nest) -> list[NestLine]:
+    """The lines of `nest_lines`, each with what it does."""
     notes = dict(nest.notes)
     heads = [_indented(depth, f"for {axis.name} in 0..{axis.extent - 1}:") for depth, axis in enumerate(nest.loops)]
     width = max(map(len, heads))
-    lines: list[str] = []
-    after: list[str] = []  # what comes after the loops further in: the innermost loop's first
+    lines: list[NestLine] = []
+    after: list[NestLine] = []  # what comes after the loops further in: the innermost loop's first
     for depth, (axis, head) in enumerate(zip(nest.loops, heads, strict=True), 1):
-        lines.append(f"{head:<{width}}  # {notes[axis.name]}" if notes.get(axis.name) else head)
+        words = f"{head:<{width}}  # {notes[axis.name]}" if notes.get(axis.name) else head
+        lines.append(NestLine(words, f"loop-{axis.name}"))
         for statement in nest.body:
             if statement.inside != axis.name:
                 continue
             match statement:
                 case Accumulate():
-                    lines.append(_indented(depth, "acc[...] = 0"))
-                    after.insert(0, _indented(depth, _store(nest)))
+                    lines.append(NestLine(_indented(depth, "acc[...] = 0"), "clear"))
+                    after.insert(0, NestLine(_indented(depth, _store(nest)), "store"))
                 case Load():
-                    lines.append(_indented(depth, _load(statement)))
+                    lines.append(NestLine(_indented(depth, _load(statement)), "load"))
                 case Move():
-                    after.insert(0, _indented(depth, _move(statement, axis)))
-    lines += [_indented(depth, line) for depth, line in enumerate(_multiply(nest), len(heads))]
-    return lines + after
+                    after.insert(0, NestLine(_indented(depth, _move(statement, axis)), "move"))
+    *conditions, multiply = (_indented(depth, line) for depth, line in enumerate(_multiply(nest), len(heads)))
+    lines += [NestLine(words) for words in conditions]
+    return [*lines, NestLine(multiply, "multiply"), *after]
 
 
 def _indented(depth: int, line: str) -> str:

@@ -30,17 +30,6 @@ INSTRUCTION = re.compile(r"mov\.b32 %shape, (0x[0-9a-f]{8});")
 MARK = re.compile(r"\s*//@ step=(\S+)")
 KIND = re.compile(r"tcgen05\.mma\S*\.kind::(\w+)")
 
-NEST = (
-    ("clear", re.compile(r"acc\[\.\.\.] = 0")),
-    ("load", re.compile(r"A\[.*] = x\[")),
-    ("move", re.compile(r"if .*A\[lane, e] = A\[lane \+ 1, e]")),
-    ("multiply", re.compile(r".* \+= ")),
-    ("store", re.compile(r"out\[.*] = acc")),
-)
-"""Statements of a loop nest as `convc.explain.show_nests` writes them."""
-
-LOOP = re.compile(r"for (\w+) in 0\.\.")
-
 ACTS: tuple[tuple[str, tuple[type[Step], ...]], ...] = (
     ("clear", (ClearAcc,)),
     ("load", (TensorFill,)),
@@ -49,14 +38,6 @@ ACTS: tuple[tuple[str, tuple[type[Step], ...]], ...] = (
     ("store", (ValueStep, TileStore)),
 )
 """Steps that do a statement; copies of activations and moves beside an MMA are `_kinds`'s."""
-
-
-@dataclass(frozen=True, slots=True)
-class NestLine:
-    """A line of the loop nest; ``kind``: its statement, or ``loop-`` and the number that it counts; "" for neither."""
-
-    words: str
-    kind: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +50,7 @@ class StepLine:
         lines: lines of the PTX that have instructions of the step.
         first: where the first run of these begins; 0 where there is none.
         cycles: of the critical path that lie in the step.
-        kinds: of the lines of the nest that it does, as `NestLine` has them.
+        kinds: of the lines of the nest that it does, as `convc.explain.show_nests.NestLine` has them.
     """
 
     step: str
@@ -124,17 +105,6 @@ def text_runs(lines: Sequence[TextLine]) -> list[TextRun]:
         else:
             runs.append(TextRun(line.number, last, [words]))
     return runs
-
-
-def nest_links(lines: Sequence[str]) -> list[NestLine]:
-    """The lines of a nest with what they do."""
-    found: list[NestLine] = []
-    for line in lines:
-        words = line.strip()
-        loop = LOOP.match(words)
-        kind = next((kind for kind, form in NEST if form.match(words)), "")
-        found.append(NestLine(line, f"loop-{loop[1]}" if loop else kind))
-    return found
 
 
 def _kinds(step: Step) -> str:

@@ -29,12 +29,12 @@ from convc.draw.timeline import timeline_picture
 from convc.errors import ToolError
 from convc.explain.derivation import Derivation
 from convc.explain.schedules import why_lines
-from convc.explain.show_nests import derivation_lines, nest_lines
+from convc.explain.show_nests import derivation_lines, marked_lines
 from convc.explain.summary import summary_lines
 from convc.explain.tiles import Tiles, plan_tiles
 from convc.page.lane_data import lane_data
 from convc.page.layouts import layouts, tensor_maps
-from convc.page.linked_text import descriptors, nest_links, sass_runs, step_lines, text_lines, text_runs
+from convc.page.linked_text import descriptors, sass_runs, step_lines, text_lines, text_runs
 from convc.page.records import PageKernel, PageReport
 from convc.report.format import convolution, human_bytes
 from convc.report.perfetto import trace_bytes
@@ -220,7 +220,7 @@ def _kernel(report: PageReport, place: int, pictures: _Pictures) -> dict[str, An
         "timeline": _timeline(kernel.time),
         "steps": step_lines(kernel.compiled.program, text, kernel.time.parts),
         "runs": text_runs(text),
-        "nest": nest_links(nest_lines(derivation.algorithms[-1].nest)),
+        "nest": marked_lines(derivation.algorithms[-1].nest),
         "sass": sass_runs(code, text),
     }
 

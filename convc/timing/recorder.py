@@ -65,6 +65,10 @@ class Recorder(Observer):
         self.cohort = cohort
         self.trace.ctas = cohort.watched
 
+    def end(self, cohort: ObservedCohort) -> None:
+        """Let the cohort go, which knows this observer: in a circle, its buffers would live until it is collected."""
+        del self.cohort
+
     # ---- items -----------------------------------------------------------------------------------------------------
 
     def step(self, strand: ObservedStrand, instr: Instr) -> None:

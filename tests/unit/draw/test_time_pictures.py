@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 
 import pytest
 from support.drawings import marked, parsed, words
@@ -16,6 +17,7 @@ from convc.draw.schedules import schedules_picture
 from convc.draw.timeline import timeline_picture
 from convc.errors import InputError
 from convc.explain.schedules import legal_choices
+from convc.machine.memory.global_memory import GlobalMemory
 from convc.support.resources import model_folder
 from convc.timing.parameters import read_chip
 from convc.timing.rings import stages
@@ -123,3 +125,15 @@ def test_memory_over_time_is_that_of_the_barriers_and_of_the_tensor_core(schedul
     multiplied = [each for each in drawn if each["state"] in ("multiplied into", "written")]
     assert [each["start"] for each in multiplied] == [f"{each.start:.1f}" for each in works]
     assert {each["held"] for each in drawn if each["state"] == "read out"} == {"acc"}
+
+
+def test_a_time_leaves_no_memory_of_the_machine_behind():
+    """Of large layers the buffers are many gigabytes, and nobody collects circles between two kernels."""
+    found = convc.inspect(TINY)
+    gc.collect()
+    gc.disable()
+    try:
+        time_inspected(found)
+        assert not any(isinstance(each, GlobalMemory) for each in gc.get_objects())
+    finally:
+        gc.enable()

@@ -22,12 +22,12 @@ from convc.draw.issued import issued_mmas
 from convc.errors import BuildError
 from convc.explain.example import example_tiles
 from convc.explain.nests import Accumulate, Load, Move
-from convc.explain.show_nests import nest_lines
+from convc.explain.show_nests import marked_lines, nest_lines
 from convc.explain.tiles import plan_tiles
 from convc.ir.launch import TensorMapParam
 from convc.page.lane_data import STATES, lane_data
 from convc.page.layouts import layouts, tensor_maps
-from convc.page.linked_text import descriptors, nest_links, sass_runs, step_lines, text_lines, text_runs
+from convc.page.linked_text import descriptors, sass_runs, step_lines, text_lines, text_runs
 from convc.page.render import page_html, script_json
 from convc.ptx.descriptors import decode_shared
 from convc.timing.assembler import assembly
@@ -194,11 +194,11 @@ def test_steps_and_lines_of_the_text_meet(report):
 def test_lines_of_a_nest_have_the_statements_of_its_body():
     for algorithm in example_tiles().derivation().algorithms:
         nest = algorithm.nest
-        lines = nest_links(nest_lines(nest))
+        lines = marked_lines(nest)
         body = {type(each) for each in nest.body}
-        kinds = Counter(line.kind for line in lines)
+        kinds = Counter(line.does for line in lines)
         assert [line.words for line in lines] == nest_lines(nest)
-        assert {line.kind for line in lines} >= {f"loop-{axis.name}" for axis in nest.loops}
+        assert {line.does for line in lines} >= {f"loop-{axis.name}" for axis in nest.loops}
         assert kinds["multiply"] == 1
         assert kinds["clear"] == kinds["store"] == (Accumulate in body)
         assert bool(kinds["load"]) == (Load in body)
