@@ -34,7 +34,7 @@ def run_cohort(launch: Launch, decoded: DecodedKernel, first: int, ctas: int, ob
         ops = [_observed(decoded, pc, ops, observer) for pc in range(len(decoded.ops))]
         observer.begin(cohort)
     key = key_of(launch, first, ctas) if cohort.lazy is not None and decoded.repeats else None
-    if key is not None and decoded.kept is not None and decoded.kept.key == key:
+    if key is not None and decoded.kept is not None and decoded.kept.fits(key, launch):
         repeat(decoded.kept, cohort)
     else:
         if key is not None:
