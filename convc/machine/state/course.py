@@ -91,7 +91,8 @@ def keep(key: Key, cohort: Cohort) -> Kept | None:
     products = [event for event in course.events if isinstance(event, Products)]
     others = [event for event in course.events if isinstance(event, Event)]
     alone = not course.spoiled and not cohort.shared.seen and cohort.tensor.taken == len(products)
-    if not alone or launch.findings:
+    passed = all(isinstance(at, int) for at in launch.tensor_maps)  # maps that lie in memory are data
+    if not alone or not passed or launch.findings:
         return None
     summed = {column for product in products for column in _columns(product.key)}
     if not all(summed.issuperset(_columns(cells)) for event in others for cells in event.read):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 from support.both_ways import same
@@ -11,6 +12,8 @@ from test_segments import HEAD
 
 from convc.ir.tensormap import TensorMap
 from convc.machine import RunOptions, RunResult
+from convc.machine.memory.global_memory import GlobalMemory
+from convc.machine.tma.tensormap_bytes import encode
 
 POINTERS = ("x", "bias", "out")
 
@@ -101,3 +104,19 @@ def test_other_data_gives_what_it_gives_eagerly(repeated, text, times):  # noqa:
         same(eager, lazy)
         same(alone, lazy)
         assert np.count_nonzero(lazy.buffers["out"])
+
+
+def test_a_map_in_memory_is_data(repeated):  # noqa: F811 - the fixture
+    """Another launch finds another map there."""
+    text = module(body().replace("%m_tile", "%p_map"), pointers=(*POINTERS, "map"))
+    for first in (0, 128):
+        buffers = data(1, 128)
+        memory = GlobalMemory()
+        for name, array in buffers.items():
+            memory.add(name, array.view(np.uint8))
+        home = memory.by_name["out"].base + 32 * first
+        buffers["map"] = np.frombuffer(encode(msgspec.structs.replace(TILE, dims=(8, 256)), home), np.uint8).copy()
+        found = execute(text, buffers, grid=(2, 1, 1), block=(64, 1, 1), pointers=(*POINTERS, "map"))
+        written = np.flatnonzero(found.buffers["out"].reshape(-1, 8).any(axis=1))
+        assert (written[0], written[-1]) == (first, first + 127)
+    assert not repeated
