@@ -5,8 +5,8 @@ global memory decides what it does (`convc.machine.execute.repeat` says of which
 done once, and for every further launch only what it did to data: its products, its passages through segments and its
 tensor stores.
 
-A course is kept only if it did nothing else to data and found nothing to report, and only where all CTAs of a launch
-run together and nobody watches. Events may hand data on in shared memory, where only they may look at them
+A course is that of a cohort. It is kept only if it did nothing else to data and found nothing to report, and only where
+nobody watches. Events may hand data on in shared memory, where only they may look at them
 (`SharedMemory.staged`).
 """
 
@@ -42,13 +42,13 @@ class Event(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The course of a launch.
+    """The course of a cohort.
 
     Attributes:
         key: what it depends on.
         events: of the course, on tensors without data.
         tensors: these, by the place of their map among the parameters.
-        counters: of the launch. width: columns of tensor memory that it had.
+        counters: of the cohort. width: columns of tensor memory that it had.
         finite: the places of tensors all of whose elements must be finite, as such of a type.
     """
 
@@ -64,29 +64,43 @@ class Kept:
         return key == self.key and all(is_finite(launch.tensor_maps[at][1], kind) for at, kind in self.finite)
 
 
+COURSES = 4
+"""Cohorts of a kernel whose courses are kept: each holds where its products read every row of A and of B."""
+
+
 def key_of(launch: Launch, first: int, ctas: int) -> Key | None:
-    """Name all that the course of a launch depends on besides its text; None where it is not kept."""
-    whole = first == 0 and ctas == launch.grid[0] * launch.grid[1] * launch.grid[2]
-    if not launch.repeats or not whole or launch.memory.watch is not None or launch.workspace or launch.findings:
+    """Name all that the course of a cohort depends on besides the text; None where it is not kept."""
+    if not launch.repeats or launch.memory.watch is not None or launch.workspace or launch.findings:
         return None
     maps = tuple((at, name, loader.tmap) for at, (name, loader) in launch.tensor_maps.items())
     buffers = tuple((buffer.base, buffer.size) for buffer in launch.memory.by_name.values())
     arguments = (launch.params.tobytes(), maps, buffers)
-    return (launch.grid, launch.block, launch.cluster, launch.dynamic_shared, launch.switches, *arguments)
+    sizes = (first, ctas, launch.grid, launch.block, launch.cluster, launch.dynamic_shared)
+    return (*sizes, launch.switches, *arguments)
 
 
 def begin(cohort: Cohort) -> None:
-    """Note from now on what a cohort does to data."""
+    """Note from now on what a cohort does to data, and count for it alone."""
     if cohort.lazy is not None:
+        cohort.counters = Counters()
         cohort.lazy.course = Course()
         cohort.shared.staged = InitMask(cohort.ctas, cohort.shared.padded)
 
 
-def keep(key: Key, cohort: Cohort) -> Kept | None:
-    """The course of a launch that has ended, or None where it cannot be taken again."""
+def keep(key: Key, cohort: Cohort, kept: dict[int, Kept], first: int) -> None:
+    """Count what a cohort did from CTA ``first`` on, and keep its course among others where it can be taken again."""
     course = None if cohort.lazy is None else cohort.lazy.course
     if course is None:
-        return None
+        return
+    cohort.launch.counters.include(cohort.counters)
+    kept.pop(first, None)
+    found = _kept(key, cohort, course)
+    if found is not None and len(kept) < COURSES:
+        kept[first] = found
+
+
+def _kept(key: Key, cohort: Cohort, course: Course) -> Kept | None:
+    """The course of a cohort that has ended; None where it cannot be taken again."""
     launch = cohort.launch
     products = [event for event in course.events if isinstance(event, Products)]
     others = [event for event in course.events if isinstance(event, Event)]
@@ -109,9 +123,7 @@ def keep(key: Key, cohort: Cohort) -> Kept | None:
             events.append(event.over(lambda own: tensors[places[id(own)]]))
         elif isinstance(event, Event):
             events.append(event)
-    counters = Counters()
-    counters.include(launch.counters)
-    return Kept(key, events, tensors, counters, cohort.tensor.width, frozenset(finite))
+    return Kept(key, events, tensors, cohort.counters, cohort.tensor.width, frozenset(finite))
 
 
 def _columns(cells: tuple[int, int]) -> range:

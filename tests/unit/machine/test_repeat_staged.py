@@ -18,10 +18,10 @@ from convc.machine.tma.tensormap_bytes import encode
 POINTERS = ("x", "bias", "out")
 
 TILE = TensorMap(
-    mode="tile", buffer="out", dtype="u32", dims=(8, 512), strides=(32,), element_strides=(1, 1), box=(8, 64),
+    mode="tile", buffer="out", dtype="u32", dims=(8, 100), strides=(32,), element_strides=(1, 1), box=(8, 64),
     swizzle="none",
 )  # fmt: skip
-"""64 rows of eight words a CTA."""
+"""64 rows of eight words a CTA; the last ones of the second are outside."""
 
 ROWS = TensorMap(
     mode="tile", buffer="x", dtype="u32", dims=(8, 256), strides=(32,), element_strides=(1, 1), box=(8, 64),
@@ -70,9 +70,9 @@ def body(*, staged: str = STAGE, then: str = "") -> str:
     return "\n".join([*lines, then, STORE])
 
 
-def launches(text: str, evaluation: str = "lazy", *, repeats: bool = True) -> list[RunResult]:
+def launches(text: str, evaluation: str = "lazy", *, repeats: bool = True, cohort: int = 2) -> list[RunResult]:
     """Three launches, each with data of its own."""
-    options = RunOptions(evaluation=evaluation, repeats=repeats)
+    options = RunOptions(evaluation=evaluation, repeats=repeats, cohort=cohort)
     maps = (TILE, ROWS)
     return [
         execute(text, data(seed, 128), grid=(2, 1, 1), block=(64, 1, 1), maps=maps, pointers=POINTERS, options=options)
@@ -104,6 +104,14 @@ def test_other_data_gives_what_it_gives_eagerly(repeated, text, times):  # noqa:
         same(eager, lazy)
         same(alone, lazy)
         assert np.count_nonzero(lazy.buffers["out"])
+
+
+def test_each_cohort_has_a_course_of_its_own(repeated):  # noqa: F811 - the fixture
+    text = module(body(), pointers=POINTERS, maps=("tile", "rows"))
+    found = launches(text, cohort=1)
+    assert len(repeated) == 4
+    for together, apart in zip(launches(text, "eager"), found, strict=True):
+        same(together, apart)
 
 
 def test_a_map_in_memory_is_data(repeated):  # noqa: F811 - the fixture

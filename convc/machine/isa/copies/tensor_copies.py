@@ -38,7 +38,7 @@ from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
 from convc.machine.tma.cache import Coordinate
 from convc.machine.tma.load import TensorLoader
-from convc.machine.tma.store import span, store
+from convc.machine.tma.store import Moves, span, store
 from convc.machine.tma.tensormap_bytes import SIZE, map_at
 from convc.ptx import Instr, Operand, TensorAddress
 
@@ -236,6 +236,7 @@ class _Stored(Event):
         coords, mode: as for `TensorBox`.
         where: shared address of the tile.
         rows: of the CTAs; None for all.
+        moves: as of `StoreResult.moves`.
     """
 
     map: int
@@ -243,6 +244,7 @@ class _Stored(Event):
     mode: str
     where: int
     rows: np.ndarray | None
+    moves: Moves | None
 
     def again(self, cohort: Cohort) -> bool:
         """Copy the tile of another cohort."""
@@ -250,7 +252,10 @@ class _Stored(Event):
         name, loader = _tensor(cohort, self.map)
         launch.about_to_change(name)
         room = cohort.shared.part(*span(loader, self.where, self.mode, cohort.shared.padded))
-        store(loader, room, self.where, self.coords, self.rows, self.mode, None, launch.switches)
+        if self.moves is not None:
+            self.moves.again(room, loader.memory)
+        else:
+            store(loader, room, self.where, self.coords, self.rows, self.mode, None, launch.switches)
         launch.contents_changed(name)
         return True
 
@@ -265,7 +270,8 @@ def _store(strand: Strand, instr: Instr, group: IssueGroup, box: TensorBox, wher
     room = cohort.shared.staging(low, high, group.rows)
     result = store(box.loader, room, where, box.coords, group.rows, box.mode, operation, launch.switches)
     if cohort.lazy is not None and cohort.lazy.course is not None:
-        cohort.lazy.course.events.append(_Stored(group.values[1], box.coords, box.mode, where, group.rows))
+        stored = _Stored(group.values[1], box.coords, box.mode, where, group.rows, result.moves())
+        cohort.lazy.course.events.append(stored)
     launch.contents_changed(name)
     check_written(cohort, instr, where, result.read, group.rows)
     if cohort.observer is not None:
