@@ -126,10 +126,19 @@ def staying() -> Iterator[None]:
             gc.unfreeze()
 
 
-@cache
+_frozen: list[int] = []
+"""How many objects a caller had frozen, when some first were."""
+
+
 def _frozen_before() -> bool:
-    """Whether a caller had objects frozen when the first kernel was read: asked once, as all of them are counted."""
-    return gc.get_freeze_count() > 0
+    """Whether a caller has ever been seen to have objects frozen.
+
+    Asked for every kernel until the answer is yes, as a caller may freeze them late: it takes no time while there are
+    none, and milliseconds once there are, because all of them are counted.
+    """
+    if not _frozen and (count := gc.get_freeze_count()):
+        _frozen.append(count)
+    return bool(_frozen)
 
 
 @lru_cache(maxsize=64)

@@ -28,9 +28,10 @@ REPEATED = {
     "f16", "bf16, short rows", "1x1, one stage, full tiles", "golden pointwise_f16", "golden same_3x3_f16",
     "golden stem_7x7_bf16", "demo conv1", "demo layer1.0.conv2", "demo layer2.1.conv2",
     "demo layer3.1.conv2", "demo layer4.1.conv2", "bf16 to f32, wide tiles", "rows of 64 bytes",
+    "golden tensor_store_f16", "results by tensor copies", "demo layer1.0.conv3",
 }  # fmt: skip
-"""Kernels whose launches take the course of an earlier one: those that touch data in segments alone, and leave none in
-shared memory, as tensor stores do."""
+"""Kernels whose launches take the course of an earlier one: those that touch data in segments and tensor stores alone.
+"""
 
 EVERY = 400
 """One of so many changes of a kernel is tried by default."""
@@ -66,9 +67,9 @@ def test_a_second_launch_may_take_the_course_of_the_first(name):
     run(kernel.text, kernel.launch, kernel.inputs)
     again = run(kernel.text, kernel.launch, others)
     decoded = _decoded(kernel.text, "kernel.ptx", kernel.launch.entry)
-    assert (decoded.kept is not None) == (name in REPEATED)
-    if decoded.kept is not None:
-        decoded.kept = None
+    assert bool(decoded.kept) == (name in REPEATED)
+    if decoded.kept:
+        decoded.kept.clear()
         same(run(kernel.text, kernel.launch, others), again)
 
 

@@ -57,7 +57,8 @@ class DecodedKernel:
         variables: where everything lies that it names. slots: its operand table.
         ops: the operation of each instruction, and one behind the last, where lanes exit.
         uses_tensor_memory: whether any instruction is a tcgen05 one.
-        repeats: whether launches may take the course of an earlier one (known once `packed` is). kept: the latest.
+        repeats: whether launches may take the course of an earlier one (known once `packed` is). kept: the latest,
+            by the first CTA of their cohorts.
     """
 
     def __init__(self, module: Module, kernel: Kernel) -> None:
@@ -71,7 +72,7 @@ class DecodedKernel:
         self.uses_tensor_memory = any(i.form.name.startswith("tcgen05") for i in self.kernel.body)
         self._packed: list[Run] | None = None
         self.repeats = False
-        self.kept: Kept | None = None
+        self.kept: dict[int, Kept] = {}
         self._joins: set[int] = set()
         self._flow: Flow | None = None
 

@@ -34,14 +34,15 @@ def run_cohort(launch: Launch, decoded: DecodedKernel, first: int, ctas: int, ob
         ops = [_observed(decoded, pc, ops, observer) for pc in range(len(decoded.ops))]
         observer.begin(cohort)
     key = key_of(launch, first, ctas) if cohort.lazy is not None and decoded.repeats else None
-    if key is not None and decoded.kept is not None and decoded.kept.key == key:
-        repeat(decoded.kept, cohort)
+    kept = decoded.kept.get(first)
+    if key is not None and kept is not None and kept.fits(key, launch):
+        repeat(kept, cohort)
     else:
         if key is not None:
             begin(cohort)
         _run_all(cohort, ops, _first_strand(cohort, decoded))
         if key is not None:
-            decoded.kept = keep(key, cohort)
+            keep(key, cohort, decoded.kept, first)
     if observer is not None:
         observer.end(cohort)
     launch.counters.ctas += ctas

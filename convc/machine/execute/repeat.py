@@ -1,9 +1,9 @@
 """Kernels whose launches may take the course of an earlier one, with other data (`convc.machine.state.course`).
 
 Nothing that such a kernel reads from global memory gets into an address, a predicate or any other register that scalar
-instructions read: tensor copies wait, the tensor core multiplies what they bring, and segments
-(`convc.machine.execute.straight`) read the sums and store them. All else, from the first barrier to the counts at the
-end, follows from the text and the arguments of the launch.
+instructions read: tensor copies wait, the tensor core multiplies what they bring, segments
+(`convc.machine.execute.straight`) read the sums and store them, in shared memory too, and tensor copies store what lies
+there. All else, from the first barrier to the counts at the end, follows from the text and the arguments of the launch.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ BLIND = frozenset((
     "bar.sync", "mbarrier.init", "mbarrier.arrive.expect_tx", "mbarrier.arrive", "mbarrier.try_wait.parity",
     "fence.mbarrier_init", "fence.proxy", "prefetch.tensormap", "cp.async.bulk.tensor.load", "tcgen05.alloc",
     "tcgen05.dealloc", "tcgen05.relinquish_alloc_permit", "tcgen05.fence", "tcgen05.commit", "tcgen05.mma",
-    "tcgen05.cp", "tcgen05.shift", "tcgen05.wait",
+    "tcgen05.cp", "tcgen05.shift", "tcgen05.wait", "cp.async.bulk.tensor.store", "cp.async.bulk.commit_group",
+    "cp.async.bulk.wait_group",
 ))  # fmt: skip
-"""Forms that look at no data; copies and products among them tell the cohort whether theirs may wait."""
+"""Forms that look at no data; copies and products among them tell the cohort whether theirs may wait, and stores of
+tensors what they did."""
 
 SPACES = ("param", "shared")
-"""State spaces that may be read besides; what copies brought there counts as looked at."""
+"""State spaces that may be read besides; what copies or segments brought there counts as looked at."""
 
 
 def may_repeat(body: tuple[Instr, ...], flow: Flow, segments: list[Segment]) -> bool:
     """Whether the course of a kernel depends on nothing but its text and its arguments."""
-    if any(pack.kind.endswith(".shared") for segment in segments for pack in segment.packs):
-        return False  # data lie in shared memory, where others may look at them
     inside = {index for segment in segments for index in range(segment.start, segment.stop)}
     for instr in body:
         plain = instr.form.name in BLIND or (instr.form.name == "ld" and space_of(instr) in SPACES)

@@ -19,15 +19,18 @@ from convc.machine.isa.memory.rows import read_rows, read_shared, row_writer, sh
 from convc.machine.isa.operands import Read, address_of
 from convc.machine.isa.registry import Run
 from convc.machine.isa.tcgen05.ld_st import loaded
-from convc.machine.isa.threads import threads_active
+from convc.machine.isa.threads import thread_shape, threads_active
 from convc.machine.state.cohort import Cohort
-from convc.machine.state.course import Passage
+from convc.machine.state.course import Event
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
-from convc.ptx import Instr
+from convc.ptx import Guard, Instr
 
 TRIALS = 3
 """Times one after the other that a segment may turn out not to be plain before it is given up."""
+
+NOBODY = np.zeros((1, 1, 1), bool)
+"""The threads where a guard holds: none."""
 
 Blocks = dict[Pack, np.ndarray]
 """Results of packs: (rows | 1, warps | 1, lanes | 1, elements)."""
@@ -52,7 +55,7 @@ Cells = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class _Through(Passage):
+class _Through(Event):
     """Warps that went through a segment.
 
     Attributes:
@@ -129,7 +132,7 @@ class _Runner:
         self._keep(strand.regs, blocks)
         counters = strand.cohort.counters
         counters.tensor_loads += self.tensors * strand.row_count * len(strand.warps)
-        counters.global_load_bytes += sum(4 * len(pack.targets) for pack in self.loads) * threads_active(strand)
+        counters.global_load_bytes += sum(4 * len(pack.targets) * _threads(pack.guard, strand) for pack in self.loads)
         found()
         return True
 
@@ -174,6 +177,11 @@ class _Runner:
             if not left:
                 continue
             block = blocks[pack]
+            mask = _mask(pack.guard, regs)
+            if mask is not None:
+                for at, slot in left:
+                    regs[slot] = np.where(mask, block[..., at], array(regs[slot], 32))
+                continue
             if block.size == block.shape[-1]:
                 values = block.reshape(-1).tolist()
                 for at, slot in left:
@@ -206,9 +214,11 @@ def _load(pack: Pack, body: tuple[Instr, ...], table: SlotTable) -> Perform:
     address = address_of(body[pack.members[0]].operands[1], table)
     words = len(pack.targets)
     size = 4 * words // len(pack.members)
+    guard = pack.guard
 
     def perform(strand: Strand, blocks: Blocks) -> bool:
-        block = read_rows(strand.cohort.launch.memory, address(strand.regs), words, size)
+        regs = strand.regs
+        block = read_rows(strand.cohort.launch.memory, address(regs), words, size, _mask(guard, regs))
         if block is None:
             return False
         blocks[pack] = block
@@ -316,20 +326,16 @@ class _Store:
         self.fetch = _fetch(sources, table)
         self.words = len(sources)
         self.size = 4 * self.words // len(pack.members)
-        self.guard = first.guard
+        self.guard = pack.guard
 
     def prepare(self, strand: Strand, blocks: Blocks) -> Callable[[], None] | None:
         """What stores the rows; None where that is not plain."""
         if strand.cohort.launch.memory.watch is not None:
             return None
         regs = strand.regs
-        mask: np.ndarray | None = None
-        if self.guard is not None:
-            predicate = regs[self.guard.slot]
-            if isinstance(predicate, np.ndarray):
-                mask = ~predicate if self.guard.negate else predicate
-            elif bool(predicate) == self.guard.negate:
-                return _nothing
+        mask = _mask(self.guard, regs)
+        if mask is not None and mask.size == 1 and not mask.any():
+            return _nothing
         words = self.fetch(blocks, regs)
         if not isinstance(words, np.ndarray) or words.ndim != 4 or words.dtype != DTYPE[32]:
             return None
@@ -344,13 +350,33 @@ class _SharedStore:
         self.addresses: list[Read] = [address_of(body[member].operands[0], table) for member in pack.members]
         self.fetch = _fetch(sources, table)
         self.size = 4 * len(sources) // len(pack.members)
+        self.guard = pack.guard
 
     def prepare(self, strand: Strand, blocks: Blocks) -> Callable[[], None] | None:
         """What stores the words; None where that is not plain."""
         words = self.fetch(blocks, strand.regs)
         if not isinstance(words, np.ndarray) or words.ndim != 4 or words.dtype != DTYPE[32]:
             return None
-        return shared_writer(strand, [address(strand.regs) for address in self.addresses], words, self.size)
+        regs = strand.regs
+        return shared_writer(strand, [read(regs) for read in self.addresses], words, _mask(self.guard, regs), self.size)
+
+
+def _mask(guard: Guard | None, regs: list[Value]) -> np.ndarray | None:
+    """bool, in the shape of a register: the threads where a guard holds; None: in all of them."""
+    if guard is None:
+        return None
+    predicate = regs[guard.slot]
+    if isinstance(predicate, np.ndarray):
+        return ~predicate if guard.negate else predicate
+    return NOBODY if bool(predicate) == guard.negate else None
+
+
+def _threads(guard: Guard | None, strand: Strand) -> int:
+    """Threads of a strand where a guard holds, all of which are active."""
+    mask = _mask(guard, strand.regs)
+    if mask is None:
+        return threads_active(strand)
+    return int(np.count_nonzero(np.broadcast_to(mask, thread_shape(strand))))
 
 
 def _nothing() -> None:

@@ -12,6 +12,7 @@ before the first instruction for which that would be another order than the text
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from convc.machine.base.values import width
@@ -36,6 +37,10 @@ STORES = frozenset(("store", "st.shared"))
 FEWEST = 12
 """Instructions in packs that make a segment worth its while."""
 
+COPY = ["load", "st.shared"]
+"""Kinds of packs that are worth a segment however few instructions they are: what touches data in segments alone may be
+repeated (`convc.machine.execute.repeat`)."""
+
 Element = tuple["Pack", int]
 """A pack, and the position on the last axis of its result."""
 
@@ -53,6 +58,7 @@ class Pack:
         level: how many packs one after the other its operands need.
         sources: for each operand, where the value comes from in each member.
         targets: slots, one for each element of the result.
+        guard: of all members, loads from global memory and stores alone. Where it does not hold elements are anything.
     """
 
     kind: str
@@ -60,6 +66,7 @@ class Pack:
     level: int
     sources: list[list[Source]]
     targets: list[int] = field(default_factory=list)
+    guard: Guard | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -92,7 +99,8 @@ def segments_of(body: tuple[Instr, ...], table: SlotTable) -> list[Segment]:
         if start >= end and _kind(body[start], table) in ("tensor", "load", "ld.shared", "apply"):
             run = _Run(body, table, start)
             end = run.extend(leaders)
-            if sum(len(pack.members) for pack in run.packs) >= FEWEST:
+            members = sum(len(pack.members) for pack in run.packs)
+            if members >= FEWEST or [pack.kind for pack in run.packs] == COPY:
                 found.append(run.segment(end))
     return found
 
@@ -102,12 +110,13 @@ def _kind(instr: Instr, table: SlotTable) -> str:
     name = instr.form.name
     if name in ("st", "st.mmio"):
         return _moves_words(instr, instr.operands[1], instr.operands[0], {"global": "store", "shared": "st.shared"})
+    if name in ("ld", "ld.nc"):
+        kind = _moves_words(instr, instr.operands[0], instr.operands[1], {"global": "load", "shared": "ld.shared"})
+        return kind if instr.guard is None or kind == "load" else ""
     if instr.guard is None:
         if instr.index in table.applied and all(isinstance(o, Reg | Imm) for o in instr.operands):
             floats = name != "cvt" or any("f" in mod for mod in instr.mods[-2:])
             return "apply" if floats else "scalar"
-        if name in ("ld", "ld.nc"):
-            return _moves_words(instr, instr.operands[0], instr.operands[1], {"global": "load", "shared": "ld.shared"})
         if name == "tcgen05.ld":
             plain = instr.slots["shape"] == "32x32b" and not instr.slots.get("pack")
             return "tensor" if plain and all(isinstance(r, Reg) for r in _items(instr.args["r"])) else ""
@@ -222,18 +231,24 @@ class _Run:
 
     def _load(self, instr: Instr) -> bool:
         address = instr.operands[1]
+        slots = _slots(instr.operands[0])
+        guard = instr.guard
+        if guard is not None and any(slot in self.made for slot in (guard.slot, *slots)):
+            return False
         base = self._outside(address)
         if base is None or not isinstance(address, Address):
             return False
-        slots = _slots(instr.operands[0])
+        if guard is not None:
+            self.read.add(guard.slot)
         # A pack reads one row: words that follow one another.
         kind = _kind(instr, self.table)
-        self._follow(kind, base, address.offset, Pack(kind, [instr.index], 0, [], slots), len(slots))
+        self._follow(base, address.offset, Pack(kind, [instr.index], 0, [], slots, guard), len(slots))
         return True
 
-    def _follow(self, kind: str, base: int, offset: int, pack: Pack, words: int) -> None:
+    def _follow(self, base: int, offset: int, pack: Pack, words: int) -> None:
         """Continue the pack whose words end where these begin, or open one that may be continued where they end."""
         size = 4 * words
+        kind = (pack.kind, _name(pack.guard))
         known = self.open.pop((kind, base, size, offset), None)
         key = (kind, base, size, offset + size)
         self.open.pop(key, None)
@@ -243,6 +258,8 @@ class _Run:
 
     def _apply(self, instr: Instr) -> bool:
         applied = self.table.applied[instr.index]
+        if not self._whole(applied.sources, None):
+            return False
         sources: list[list[Source]] = [[self._source(slot)] for slot in applied.sources]
         levels = [source[0][0].level for source in sources if not isinstance(source[0], int)]
         level = 1 + max(levels, default=0)
@@ -260,30 +277,40 @@ class _Run:
             return False
         slots = _slots(instr.operands[1])
         if any(pack.kind == "store" for pack in self.packs):
-            size = 4 * len(slots)
-            known = self.open.get(("store", base, size, address.offset))
-            if known is None or _guard(self.body[known.members[0]]) != _guard(instr):
+            key = (("store", _name(instr.guard)), base, 4 * len(slots), address.offset)
+            if key not in self.open:
                 return False
-        pack = Pack("store", [instr.index], 1 << 30, [[self._source(slot) for slot in slots]])
+        if not self._whole(slots, instr.guard):
+            return False
+        pack = Pack("store", [instr.index], 1 << 30, [[self._source(slot) for slot in slots]], guard=instr.guard)
         if instr.guard is not None:
             self.read.add(instr.guard.slot)
-        self._follow("store", base, address.offset, pack, len(slots))
+        self._follow(base, address.offset, pack, len(slots))
         return True
 
     def _store_shared(self, instr: Instr) -> bool:
         """Every store has an address of its own: rows of shared memory are swizzled."""
         slots = _slots(instr.operands[1])
-        if instr.guard is not None or self._outside(instr.operands[0]) is None:
+        guard = instr.guard
+        if (guard is not None and guard.slot in self.made) or not self._whole(slots, guard):
             return False
-        key = ("st.shared", len(slots))
+        key = ("st.shared", len(slots), _name(guard))
         if key not in self.open and any(pack.kind == "st.shared" for pack in self.packs):
             return False
-        self._grow(key, Pack("st.shared", [instr.index], 1 << 30, [[self._source(slot) for slot in slots]]))
+        if self._outside(instr.operands[0]) is None:
+            return False
+        if guard is not None:
+            self.read.add(guard.slot)
+        self._grow(key, Pack("st.shared", [instr.index], 1 << 30, [[self._source(s) for s in slots]], guard=guard))
         return True
 
+    def _whole(self, slots: Iterable[int], guard: Guard | None) -> bool:
+        """Whether what packs left in registers is known wherever a guard holds: it was loaded under none other."""
+        guards = [self.made[slot][0].guard for slot in slots if slot in self.made]
+        return all(other is None or _name(other) == _name(guard) for other in guards)
 
-def _guard(instr: Instr) -> tuple[int, bool] | None:
-    guard: Guard | None = instr.guard
+
+def _name(guard: Guard | None) -> tuple[int, bool] | None:
     return None if guard is None else (guard.slot, guard.negate)
 
 
@@ -292,9 +319,8 @@ def inputs_of(segment: Segment, body: tuple[Instr, ...]) -> list[int]:
     found: set[int] = set()
     for pack in segment.packs:
         found.update(source for sources in pack.sources for source in sources if isinstance(source, int))
-        first = body[pack.members[0]]
-        if first.guard is not None:
-            found.add(first.guard.slot)
+        if pack.guard is not None:
+            found.add(pack.guard.slot)
         for member in pack.members if pack.kind == "st.shared" else pack.members[:1]:
             bases = [operand.base for operand in body[member].operands if isinstance(operand, Address)]
             found.update(base.slot for base in bases if isinstance(base, Reg))

@@ -102,6 +102,8 @@ class Deferral:
 
     def settle_reads(self, buffer: str) -> None:
         """A buffer is about to change: what waits for its contents is performed now."""
+        if self.course is not None:
+            self.course.changed.add(buffer)
         if buffer in self.read:
             self.settle(0, COLUMNS)
             self.shared.part(0, self.shared.padded)
@@ -160,20 +162,37 @@ class Deferral:
         if reason is not None:
             return self._refused(reason)
         shape = first.shape
+        elements = (shape.desc.a_type, shape.desc.b_type)
+        parts = [run]
+        steps = [self._step(run, elements)]
+        if isinstance(steps[0], str):
+            parts = _strides(run)
+            steps = [self._step(part, elements) for part in parts]
+        found: list[Step] = []
+        for step in steps:
+            if isinstance(step, str):
+                return self._refused(step)
+            found.append(step)
+        for part, step in zip(parts, found, strict=True):
+            self._check(path, part, step.a, step.b)
+            self._add((first.d & 0xFFFF, shape.columns), step, elements, part[0].accumulate)
+        return True
+
+    def _step(self, run: list[Mma], elements: tuple[str, str]) -> Step | str:
+        """The operands of a run as rows of tensors; or why they are none that can wait."""
+        first = run[0]
+        shape = first.shape
         a = self._in_tensor(run) if first.a_in_tensor else self._in_shared(tuple([m.a for m in run]), shape.rows)
         if a is None:
-            return self._refused("A is no tile of a tensor")
+            return "A is no tile of a tensor"
         b = self._in_shared(tuple([m.b for m in run]), shape.b_rows)
         if b is None or a.units != b.units:
-            return self._refused("B is no tile of a tensor")
-        elements = (shape.desc.a_type, shape.desc.b_type)
+            return "B is no tile of a tensor"
         if first.mask is not None:
             zero = a.regions[0].loader.tmap.fill == "zero"  # what a masked row is read as
             if not zero or not is_finite(b.regions[0].loader, elements[1]):
-                return self._refused("lane mask, and B is not finite")
-        self._check(path, run, a, b)
-        self._add((first.d & 0xFFFF, shape.columns), Step(a, b, first.mask), elements, first.accumulate)
-        return True
+                return "lane mask, and B is not finite"
+        return Step(a, b, first.mask)
 
     def _refused(self, reason: str) -> bool:
         self.refused[reason] = self.refused.get(reason, 0) + 1
@@ -265,6 +284,21 @@ def _why_now(first: Mma) -> str | None:
         "elements below a byte": desc.a_type not in CODES or desc.b_type not in CODES,
     }
     return next((reason for reason, true in reasons.items() if true), None)
+
+
+def _strides(run: list[Mma]) -> list[list[Mma]]:
+    """A run cut where an operand begins further behind the last one than that did; into its parts where none does.
+
+    Filter taps of one buffer of activations: each begins some rows further on.
+    """
+    parts = [run[:2]]
+    for mma in run[2:]:
+        last = parts[-1]
+        if len(last) > 1 and (mma.a + last[-2].a, mma.b + last[-2].b) != (2 * last[-1].a, 2 * last[-1].b):
+            parts.append([mma])
+        else:
+            last.append(mma)
+    return parts if len(parts) > 1 else [[mma] for mma in run]
 
 
 def _overlapping(table: dict[Columns, Waiting] | dict[Columns, TensorRows], column: int, width: int) -> list[Columns]:

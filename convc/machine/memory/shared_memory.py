@@ -153,7 +153,9 @@ class SharedMemory:
     Attributes:
         put_off: the writes that wait, by the address where they start; no two of them overlap. None of their bytes has
             been written since; those of which some have are in ``_covered``.
-        seen: whether a write that waited was performed, or anybody has taken all bytes.
+        seen: whether a write that waited was performed, or anybody has taken all bytes, or some that are `staged` by
+            another door than `staging`.
+        staged: which bytes hold what segments stored (`convc.machine.lazy.course`); None where nobody asks.
     """
 
     def __init__(self, ctas: int, size: int, pool: ArrayPool | None = None) -> None:
@@ -162,6 +164,7 @@ class SharedMemory:
         self.written = InitMask(ctas, self.padded)
         self.put_off: dict[int, PutOff] = {}
         self.seen = False
+        self.staged: InitMask | None = None
         self._pool = pool or ArrayPool()
         self._room = self._pool.unused((ctas, self.padded), np.uint8)
         self._fresh = bytearray([1] * (self.padded // BLOCK))  # blocks that hold anything: to be poisoned
@@ -181,6 +184,17 @@ class SharedMemory:
 
     def part(self, low: int, high: int) -> np.ndarray:
         """All bytes, of which only those from ``low`` up to and without ``high`` may be looked at or written."""
+        if self.staged is not None and self.staged.map[:, low:high].any():
+            self.seen = True
+        return self._part(low, high)
+
+    def staging(self, low: int, high: int, rows: np.ndarray | None) -> np.ndarray:
+        """`part`, for those who look in the CTAs ``rows`` (None = all) at nothing but what is `staged`."""
+        if self.staged is not None and self.staged.missing(None, slice(low, high), rows):
+            self.seen = True
+        return self._part(low, high)
+
+    def _part(self, low: int, high: int) -> np.ndarray:
         if not self._all_used:
             self._poison(low, high)
         if self.put_off or self._covered:

@@ -2,10 +2,12 @@
 
 The convolutions of a network come back: the same text, grid and arguments. Where nothing that a kernel reads from
 global memory decides what it does (`convc.machine.execute.repeat` says of which kernels that is known), everything is
-done once, and for every further launch only what it did to data: its products and its passages through segments.
+done once, and for every further launch only what it did to data: its products, its passages through segments and its
+tensor stores.
 
-A course is kept only if it did nothing else to data and found nothing to report, and only where all CTAs of a launch
-run together and nobody watches.
+A course is that of a cohort. It is kept only if it did nothing else to data and found nothing to report, and only where
+nobody watches. Events may hand data on in shared memory, where only they may look at them
+(`SharedMemory.staged`).
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ from dataclasses import dataclass
 
 from convc.machine.lazy.course import Course
 from convc.machine.lazy.evaluate import Products
+from convc.machine.lazy.widen import is_finite
+from convc.machine.memory.shared_memory import InitMask
 from convc.machine.state.cohort import Cohort
 from convc.machine.state.counters import Counters
 from convc.machine.state.launch import Launch
@@ -23,13 +27,13 @@ from convc.machine.tma.load import TensorLoader
 Key = tuple[object, ...]
 
 
-class Passage(ABC):
-    """Warps that went through a segment."""
+class Event(ABC):
+    """Something that threads did to data, besides products."""
 
     @property
-    @abstractmethod
     def read(self) -> list[tuple[int, int]]:
         """First column and how many of what they read from tensor memory, all lanes of it."""
+        return []
 
     @abstractmethod
     def again(self, cohort: Cohort) -> bool:
@@ -38,65 +42,88 @@ class Passage(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The course of a launch.
+    """The course of a cohort.
 
     Attributes:
         key: what it depends on.
         events: of the course, on tensors without data.
         tensors: these, by the place of their map among the parameters.
-        counters: of the launch. width: columns of tensor memory that it had.
+        counters: of the cohort. width: columns of tensor memory that it had.
+        finite: the places of tensors all of whose elements must be finite, as such of a type.
     """
 
     key: Key
-    events: list[Products | Passage]
+    events: list[Products | Event]
     tensors: dict[int | bytes, TensorLoader]
     counters: Counters
     width: int
+    finite: frozenset[tuple[int | bytes, str]]
+
+    def fits(self, key: Key, launch: Launch) -> bool:
+        """Whether a launch, of which all but the data is a ``key``, takes this course."""
+        return key == self.key and all(is_finite(launch.tensor_maps[at][1], kind) for at, kind in self.finite)
+
+
+COURSES = 4
+"""Cohorts of a kernel whose courses are kept: each holds where its products read every row of A and of B."""
 
 
 def key_of(launch: Launch, first: int, ctas: int) -> Key | None:
-    """Name all that the course of a launch depends on besides its text; None where it is not kept."""
-    whole = first == 0 and ctas == launch.grid[0] * launch.grid[1] * launch.grid[2]
-    if not launch.repeats or not whole or launch.memory.watch is not None or launch.workspace or launch.findings:
+    """Name all that the course of a cohort depends on besides the text; None where it is not kept."""
+    if not launch.repeats or launch.memory.watch is not None or launch.workspace or launch.findings:
         return None
     maps = tuple((at, name, loader.tmap) for at, (name, loader) in launch.tensor_maps.items())
     buffers = tuple((buffer.base, buffer.size) for buffer in launch.memory.by_name.values())
     arguments = (launch.params.tobytes(), maps, buffers)
-    return (launch.grid, launch.block, launch.cluster, launch.dynamic_shared, launch.switches, *arguments)
+    sizes = (first, ctas, launch.grid, launch.block, launch.cluster, launch.dynamic_shared)
+    return (*sizes, launch.switches, *arguments)
 
 
 def begin(cohort: Cohort) -> None:
-    """Note from now on what a cohort does to data."""
+    """Note from now on what a cohort does to data, and count for it alone."""
     if cohort.lazy is not None:
+        cohort.counters = Counters()
         cohort.lazy.course = Course()
+        cohort.shared.staged = InitMask(cohort.ctas, cohort.shared.padded)
 
 
-def keep(key: Key, cohort: Cohort) -> Kept | None:
-    """The course of a launch that has ended, or None where it cannot be taken again."""
+def keep(key: Key, cohort: Cohort, kept: dict[int, Kept], first: int) -> None:
+    """Count what a cohort did from CTA ``first`` on, and keep its course among others where it can be taken again."""
     course = None if cohort.lazy is None else cohort.lazy.course
     if course is None:
-        return None
+        return
+    cohort.launch.counters.include(cohort.counters)
+    kept.pop(first, None)
+    found = _kept(key, cohort, course)
+    if found is not None and len(kept) < COURSES:
+        kept[first] = found
+
+
+def _kept(key: Key, cohort: Cohort, course: Course) -> Kept | None:
+    """The course of a cohort that has ended; None where it cannot be taken again."""
     launch = cohort.launch
     products = [event for event in course.events if isinstance(event, Products)]
-    passages = [event for event in course.events if isinstance(event, Passage)]
+    others = [event for event in course.events if isinstance(event, Event)]
     alone = not course.spoiled and not cohort.shared.seen and cohort.tensor.taken == len(products)
-    # Products with lane masks wait only where B is finite.
-    if not alone or launch.findings or any(product.masked for product in products):
+    passed = all(isinstance(at, int) for at in launch.tensor_maps)  # maps that lie in memory are data
+    if not alone or not passed or launch.findings:
         return None
     summed = {column for product in products for column in _columns(product.key)}
-    if not all(summed.issuperset(_columns(cells)) for passage in passages for cells in passage.read):
+    if not all(summed.issuperset(_columns(cells)) for event in others for cells in event.read):
         return None
     places = {id(loader): at for at, (_, loader) in launch.tensor_maps.items()}
     tensors = {at: _without_data(loader) for at, (_, loader) in launch.tensor_maps.items()}
-    events: list[Products | Passage] = []
+    # Products with lane masks wait only where B is finite.
+    finite = {(places[id(own)], kind) for product in products if product.masked for own, kind in product.right}
+    if any(launch.tensor_maps[at][0] in course.changed for at, _ in finite):
+        return None
+    events: list[Products | Event] = []
     for event in course.events:
         if isinstance(event, Products):
             events.append(event.over(lambda own: tensors[places[id(own)]]))
-        elif isinstance(event, Passage):
+        elif isinstance(event, Event):
             events.append(event)
-    counters = Counters()
-    counters.include(launch.counters)
-    return Kept(key, events, tensors, counters, cohort.tensor.width)
+    return Kept(key, events, tensors, cohort.counters, cohort.tensor.width, frozenset(finite))
 
 
 def _columns(cells: tuple[int, int]) -> range:
@@ -122,5 +149,5 @@ def repeat(kept: Kept, cohort: Cohort) -> None:
         if isinstance(event, Products):
             event.over(lambda stand_in: own[id(stand_in)]).perform(cohort.tensor, launch.rooms)
         elif not event.again(cohort):
-            raise AssertionError("a passage that was plain is not plain with the same addresses")
+            raise AssertionError("an event that was plain is not plain with the same addresses")
     counters.include(kept.counters)

@@ -30,6 +30,23 @@ from convc.machine.tma.source import CHUNK
 from convc.machine.tma.walk import Form
 
 
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """Whole chunks that a store moved, one after the other.
+
+    Attributes:
+        source: int32 (chunks,): where each lay in the shared memory of all CTAs.
+        target: int32 (chunks,): where it went in the buffer.
+    """
+
+    source: np.ndarray
+    target: np.ndarray
+
+    def again(self, smem: np.ndarray, memory: np.ndarray) -> None:
+        """Move other chunks, from shared memory uint8 (ctas, bytes) to the bytes of a buffer."""
+        _chunks(memory)[self.target] = smem.reshape(-1).view(CHUNK).take(self.source)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreResult:
     """What one store did.
@@ -40,6 +57,9 @@ class StoreResult:
         target: int64 (ctas, chunks): where in the buffer each chunk goes.
         inside: bool (ctas, chunks): which chunks were written.
         size: bytes that a chunk takes there.
+        source: int64 (ctas, chunks): where in the shared memory of all CTAs each chunk lay.
+        order: 1, or -1 where the first of two chunks for one place stays.
+        plain: whether chunks arrived as they were.
     """
 
     bytes: int
@@ -47,6 +67,16 @@ class StoreResult:
     target: np.ndarray
     inside: np.ndarray
     size: int
+    source: np.ndarray
+    order: int
+    plain: bool
+
+    def moves(self) -> Moves | None:
+        """What moved, to be moved again; None where that takes more."""
+        if not self.plain or not self.source.size or max(self.source.max(), self.target.max() >> 4) >= 1 << 31:
+            return None
+        source = self.source[self.inside][:: self.order]
+        return Moves(source.astype(np.int32), (self.target[self.inside][:: self.order] >> 4).astype(np.int32))
 
     def hits(self, offset: int) -> np.ndarray:
         """Find the CTAs that wrote the byte at an offset of the buffer, by their place among those that took part."""
@@ -97,21 +127,37 @@ def store(
     inside = inside & (at < (tmap.dims[0] * tmap.shared_bits >> 3) - lead)
     target = target + ((at + lead) * size // 16 + tmap.offset)
     start = (address >> 4) + (np.arange(place.row.size) if place.places is None else place.places)
-    data = smem.view(CHUNK)[numbers[:, None], start]
+    source = numbers[:, None] * (smem.shape[1] >> 4) + start
+    data = smem.reshape(-1).view(CHUNK).take(source)
     if place.flipped is not None:
         halves = data.view(np.uint64).reshape(*data.shape, 2)
         halves[:, place.flipped] = halves[:, place.flipped, ::-1]
     inside = np.broadcast_to(inside, data.shape)
     target = np.broadcast_to(target, data.shape)
     order = -1 if switches.colliding_stores == "lowest" else 1
+    plain = operation is None and size == 16
     if operation is not None:
         _reduce(tensor, data, target, inside, operation, switches)
     elif size < 16:
         tensor.memory[target[inside][::order, None] + np.arange(size)] = packed_six(data[inside][::order])
     else:
-        memory = tensor.memory
-        memory[: memory.size // 16 * 16].view(CHUNK)[target[inside][::order] >> 4] = data[inside][::order]
-    return StoreResult(bytes=place.bytes, read=place.written, target=target, inside=inside, size=size)
+        taking = ... if inside.all() else inside
+        _chunks(tensor.memory)[target[taking].reshape(-1)[::order] >> 4] = data[taking].reshape(-1)[::order]
+    return StoreResult(
+        bytes=place.bytes,
+        read=place.written,
+        target=target,
+        inside=inside,
+        size=size,
+        source=source,
+        order=order,
+        plain=plain and place.flipped is None,
+    )
+
+
+def _chunks(memory: np.ndarray) -> np.ndarray:
+    """The whole chunks of a buffer."""
+    return memory[: memory.size // 16 * 16].view(CHUNK)
 
 
 def span(tensor: TensorLoader, address: int, mode: str | None, limit: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""A write to shared memory that waits, and of which a part is written before anybody looks."""
+"""Writes to shared memory that wait, and of which a part is written before anybody looks."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from convc.machine.memory.shared_memory import SharedMemory
 
@@ -76,3 +78,63 @@ def test_a_new_write_of_some_of_its_bytes_comes_after_it(waiting):
     assert write.times == 1
     assert (shared.bytes[:, START : START + 16] == 1).all()
     assert (shared.bytes[:, START + 128 : STOP] == 7).all()
+
+
+def test_two_writes_from_one_address_on_may_be_written_over_one_after_the_other(waiting):
+    shared, write = waiting
+    shared.remember(Sevens(stop=START + 64))
+    overwrite(shared, np.array([START + 16]), 2)
+    seen = shared.part(START, STOP)[:, START:STOP].reshape(2, -1, 16)
+    assert (seen[:, [0, 2, 3]] == 7).all()
+    assert (seen[:, 1] == 2).all()
+    assert (seen[:, 4::2] == 1).all()
+    assert (seen[:, 5::2] == 7).all()
+    assert write.times == 1
+
+
+SIZE = 1024
+
+
+@dataclass
+class Bytes:
+    """Writes bytes that tell where they are, and whose they are."""
+
+    start: int
+    stop: int
+    value: int
+
+    def perform(self, memory: np.ndarray) -> None:
+        memory[:, self.start : self.stop] = np.arange(self.start, self.stop) * 7 + self.value
+
+
+def spans(draw: st.DrawFn) -> tuple[int, int]:
+    """Few that may be drawn, so that their ends and starts often meet."""
+    start = draw(st.integers(0, 2))
+    return 64 * start, 64 * draw(st.integers(start + 1, 4))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_bytes_are_those_of_writes_performed_at_once(data):
+    """Writes that wait, writes of units among them, and looks at a part, in any order and over one another."""
+    shared = SharedMemory(2, SIZE)
+    eager = np.full((2, SIZE), 0xFF, np.uint8)
+    for value in range(1, data.draw(st.integers(2, 16)) + 1):
+        low, high = data.draw(st.composite(spans)())
+        match data.draw(st.sampled_from(["wait", "units", "part", "look"])):
+            case "wait":
+                shared.remember(Bytes(low, high, value))
+                Bytes(low, high, value).perform(eager)
+            case "units":
+                size = data.draw(st.sampled_from([4, 8, 16]))
+                every = data.draw(st.integers(1, 3))
+                places = np.arange(low, high, size)[:: every * data.draw(st.sampled_from([-1, 1]))]
+                units = np.full((2, len(places), size), value, np.uint8)
+                shared.to_overwrite(places, size).reshape(2, -1, size)[:, places // size] = units
+                eager.reshape(2, -1, size)[:, places // size] = units
+            case "part":  # somebody looks, and writes what he looked at
+                shared.part(low, high)[0, low:high] = value
+                eager[0, low:high] = value
+            case "look":
+                assert np.array_equal(shared.part(low, high)[:, low:high], eager[:, low:high])
+    assert np.array_equal(shared.bytes[:, :SIZE], eager)

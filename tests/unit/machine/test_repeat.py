@@ -12,6 +12,7 @@ from test_segments import epilogue, staging
 
 from convc.machine import RunOptions, RunResult
 from convc.machine.execute import engine
+from convc.machine.launch import _decoded
 
 DEFAULTS = RunOptions()
 
@@ -24,6 +25,7 @@ def repeated(monkeypatch) -> list[object]:
     """Has an entry for each launch that took the course of an earlier one."""
     found: list[object] = []
     repeat = engine.repeat
+    _decoded.cache_clear()  # other tests may have left courses
 
     def counted(kept, cohort):
         found.append(kept)
@@ -55,15 +57,23 @@ def launches(body: str, ctas: tuple[int, ...], options: RunOptions = DEFAULTS) -
     ]
 
 
+def before(text: str) -> str:
+    """The epilogue, and something before its first load."""
+    return epilogue().replace("ld.global.v4", f"{text}\nld.global.v4", 1)
+
+
 @pytest.mark.parametrize(
     ("body", "times"),
     [
         (epilogue(), 2),
         (epilogue(guard="@%p"), 2),
-        (staging(), 0),
+        (staging(), 0),  # what was staged is read back outside of segments
         (epilogue().replace("setp.lt.u32 %p", "ld.global.u32 %w, [%p_x]; setp.lt.u32 %p"), 0),
         (epilogue() + "mov.b32 %n, %v0; and.b32 %n, %n, 1;", 0),  # nobody needs it, which is not looked into
         (epilogue() + "st.global.f32 [%to], %v0;", 0),
+        (before("mov.b64 {%n, %w}, %to; mov.b64 %to, {%n, %w};"), 2),  # halves of an address
+        (epilogue() + "mov.b64 %row, {%h0, %h1};", 0),  # and of results
+        (epilogue() + "{ .reg .b16 %half<2>; mov.b32 {%half0, %half1}, %h0; }", 0),
         (epilogue(pitch=16), 0),  # rows overlap in part, so that the instructions are executed one by one
     ],
 )

@@ -179,4 +179,21 @@ def test_rows_staged_in_shared_memory(changes):
     result, found = both(staging(**changes))
     assert isinstance(result, MachineFault) == (changes in ({"bias": (0, 4096, 0, 0)}, {"piece": 8}))
     kinds = {pack.kind for segment in found for pack in segment.packs}
-    assert ({"ld.shared", "st.shared"} <= kinds) == ("guard" not in changes)
+    assert {"ld.shared", "st.shared"} <= kinds
+
+
+NUMBERS = "".join(f"add.rn.f32 %v{i}, %v{i}, %v{i};" for i in range(11))
+"""Too few for a segment, and enough for somebody to look for one."""
+
+
+@pytest.mark.parametrize("guard", ["@%p", "@!%p"])
+@pytest.mark.parametrize("threads", [64, 32])
+@pytest.mark.parametrize("limit", [40, 0])
+def test_a_guarded_copy_to_shared_memory_leaves_the_other_registers_alone(guard, threads, limit):
+    copy = f"{guard} ld.global.nc.b32 %w, [%from]; {guard} st.shared.b32 [%n], %w;"
+    body = HEAD.format(pitch=4).replace("%t, 40", f"%t, {limit}") + ".shared .align 16 .b8 s[256];"
+    body += "mov.u32 %n, s; mad.lo.u32 %n, %t, 4, %n; mov.b32 %w, %t;" + copy + "bar.sync 0; st.global.b32 [%to], %w;"
+    body += f"{guard} ld.shared.b32 %c, [%n]; {guard} st.global.b32 [%to+2048], %c;"
+    result, found = both(body + NUMBERS, threads=threads)
+    assert isinstance(result, RunResult)
+    assert [[pack.kind for pack in segment.packs] for segment in found] == [["load", "st.shared"]]

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from convc.errors import LaunchError, MachineFault
 from convc.ir.tensormap import check
 from convc.machine.base.cluster_ranks import OFFSET
@@ -31,11 +33,12 @@ from convc.machine.lazy.regions import Region, region
 from convc.machine.memory.global_memory import PARAM_WINDOW
 from convc.machine.state.cohort import Cohort
 from convc.machine.state.counters import copies_of
+from convc.machine.state.course import Event
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
 from convc.machine.tma.cache import Coordinate
 from convc.machine.tma.load import TensorLoader
-from convc.machine.tma.store import span, store
+from convc.machine.tma.store import Moves, span, store
 from convc.machine.tma.tensormap_bytes import SIZE, map_at
 from convc.ptx import Instr, Operand, TensorAddress
 
@@ -224,6 +227,39 @@ def tensor_store(instr: Instr, table: SlotTable) -> Run:
     return run
 
 
+@dataclass(frozen=True, slots=True)
+class _Stored(Event):
+    """A tile that threads have staged in shared memory was copied to a tensor.
+
+    Attributes:
+        map: address of the tensor map.
+        coords, mode: as for `TensorBox`.
+        where: shared address of the tile.
+        rows: of the CTAs; None for all.
+        moves: as of `StoreResult.moves`.
+    """
+
+    map: int
+    coords: tuple[Coordinate, ...]
+    mode: str
+    where: int
+    rows: np.ndarray | None
+    moves: Moves | None
+
+    def again(self, cohort: Cohort) -> bool:
+        """Copy the tile of another cohort."""
+        launch = cohort.launch
+        name, loader = _tensor(cohort, self.map)
+        launch.about_to_change(name)
+        room = cohort.shared.part(*span(loader, self.where, self.mode, cohort.shared.padded))
+        if self.moves is not None:
+            self.moves.again(room, loader.memory)
+        else:
+            store(loader, room, self.where, self.coords, self.rows, self.mode, None, launch.switches)
+        launch.contents_changed(name)
+        return True
+
+
 def _store(strand: Strand, instr: Instr, group: IssueGroup, box: TensorBox, where: int, operation: str | None) -> None:
     """One copy out of the shared memory of the group's CTAs, and the books."""
     cohort = strand.cohort
@@ -231,8 +267,11 @@ def _store(strand: Strand, instr: Instr, group: IssueGroup, box: TensorBox, wher
     name = box.name
     launch.about_to_change(name)
     low, high = span(box.loader, where, box.mode, cohort.shared.padded)
-    room = cohort.shared.part(low, high)
+    room = cohort.shared.staging(low, high, group.rows)
     result = store(box.loader, room, where, box.coords, group.rows, box.mode, operation, launch.switches)
+    if cohort.lazy is not None and cohort.lazy.course is not None:
+        stored = _Stored(group.values[1], box.coords, box.mode, where, group.rows, result.moves())
+        cohort.lazy.course.events.append(stored)
     launch.contents_changed(name)
     check_written(cohort, instr, where, result.read, group.rows)
     if cohort.observer is not None:

@@ -18,12 +18,20 @@ UNITS = {4: np.dtype(np.uint32), 8: np.dtype(np.uint64), 16: CHUNK}
 """What one load of so many bytes moves."""
 
 
-def read_rows(memory: GlobalMemory, address: Value, words: int, size: int) -> np.ndarray | None:
+def read_rows(
+    memory: GlobalMemory, address: Value, words: int, size: int, mask: np.ndarray | None = None
+) -> np.ndarray | None:
     """The ``words`` words from the address of each thread on, uint32 (rows | 1, warps | 1, lanes | 1, words).
 
-    None where loads of ``size`` bytes, one after the other, would fault, or where threads use several buffers. All
-    threads are active.
+    Anything in threads that ``mask`` (bool; None: all) leaves out. None where loads of ``size`` bytes, one after the
+    other, would fault, or where threads use several buffers. All threads are active.
     """
+    if mask is not None:
+        if not mask.any():
+            return np.zeros((1, 1, 1, words), np.uint32)
+        if isinstance(address, np.ndarray):
+            chosen, address = np.broadcast_arrays(mask, address)
+            address = np.where(chosen, address, address.flat[chosen.argmax()])
     one = not isinstance(address, np.ndarray)
     low, high = (address, address) if one else (int(address.min()), int(address.max()))
     buffer = memory.at(low)
@@ -103,22 +111,26 @@ def read_shared(strand: Strand, address: Value, words: int, size: int) -> np.nda
     shared = cohort.shared
     if stop > shared.size or shared.written.missing(("row", address, stop), slice(address, stop), strand.rows):
         return None
-    room = shared.part(address, stop)[:, address:stop]
+    room = shared.staging(address, stop, strand.rows)[:, address:stop]
     own = room if strand.rows is None else room[strand.rows]
     return np.ascontiguousarray(own).view(np.uint32)[:, None, None]
 
 
-def shared_writer(strand: Strand, addresses: list[Value], words: np.ndarray, size: int) -> Callable[[], None] | None:
+def shared_writer(
+    strand: Strand, addresses: list[Value], words: np.ndarray, mask: np.ndarray | None, size: int
+) -> Callable[[], None] | None:
     """Prepare to store words of each thread to shared memory, as one store of ``size`` bytes after the other would.
 
     Args:
         strand: all of its threads are active.
         addresses: of each store; uint32, the same in all CTAs.
         words: uint32 (rows | 1, warps | 1, lanes | 1, words), those of one store after those of the other.
+        mask: bool, broadcastable to `thread_shape`: the threads that store; None for all.
         size: of one store.
 
     Returns:
-        A function that stores; None where a store would fault, or where two threads or stores meet in an address.
+        A function that stores; None where a store would fault, where two threads or stores meet in an address, or where
+        threads store in some CTAs only.
     """
     cohort = strand.cohort
     shape = thread_shape(strand)
@@ -127,6 +139,14 @@ def shared_writer(strand: Strand, addresses: list[Value], words: np.ndarray, siz
         return None
     wide = np.broadcast_to(np.stack(arrays, axis=-1), (1, *shape[1:], len(arrays)))
     places = wide.reshape(-1).astype(np.int64)
+    taking: np.ndarray | None = None
+    if mask is not None:
+        if len(mask) > 1:
+            return None
+        taking = np.broadcast_to(mask[..., None], wide.shape).reshape(-1)
+        places = places[taking]
+        if not places.size:
+            return _nothing
     if int(places.max()) + size > cohort.shared.size or (places % size).any():
         return None
     if np.unique(places).size < places.size:
@@ -134,13 +154,17 @@ def shared_writer(strand: Strand, addresses: list[Value], words: np.ndarray, siz
     unit = UNITS[size]
     full = np.ascontiguousarray(np.broadcast_to(words, (*shape, words.shape[-1])))
     units = full.view(unit).reshape(shape[0], -1)
+    units = units if taking is None else units[:, taking]
 
     def write() -> None:
         cohort.core.seal()
         shared = cohort.shared
         room = shared.to_overwrite(places, size).view(unit)
         room[slice(None) if strand.rows is None else strand.rows[:, None], places // size] = units
-        shared.written.mark((places[:, None] + np.arange(size)).reshape(-1), strand.rows)
+        where = (places[:, None] + np.arange(size)).reshape(-1)
+        shared.written.mark(where, strand.rows)
+        if shared.staged is not None:
+            shared.staged.mark(where, strand.rows)
 
     return write
 
