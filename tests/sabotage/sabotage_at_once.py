@@ -6,7 +6,6 @@ ELSEWHERE = {"A is no tile of a tensor"}
 """Some lanes of A were refreshed from another copy or moved by themselves, or A was stored by threads."""
 
 AT_ONCE: dict[str, set[str]] = {
-    "slide, filters beside activations": {"A is no tile of a tensor"},
     "CTAs that walk over tiles": {"some CTAs only"},  # in the last turn
     "nvfp4, scaled": {"scale factors"},
     "mxfp8, groups": {"scale factors"},
