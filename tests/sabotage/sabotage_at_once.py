@@ -7,7 +7,6 @@ ELSEWHERE = {"A is no tile of a tensor"}
 
 AT_ONCE: dict[str, set[str]] = {
     "CTAs that walk over tiles": {"some CTAs only"},  # in the last turn
-    "golden joined_columns_f16": {"A is no tile of a tensor"},  # its rows overlap, and no walk of theirs is kept
     "nvfp4, scaled": {"scale factors"},
     "mxfp8, groups": {"scale factors"},
     "mxfp8, one MMA a stage": {"scale factors"},

@@ -7,6 +7,7 @@ accumulators). No column is in two of the last two at once: whoever writes colum
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from convc.machine.lazy.widen import CODES, Rooms, is_finite
 from convc.machine.memory.shared_memory import SharedMemory
 from convc.machine.tensor_core.copy_shift import unit_index
 from convc.machine.tensor_core.datapath import Datapath
-from convc.machine.tensor_core.fetch import A_COLUMNS, chunk_index
+from convc.machine.tensor_core.fetch import A_COLUMNS, SPAN, chunk_index
 from convc.machine.tensor_core.mma import Mma
 from convc.machine.tensor_core.mma_operands import Operands
 from convc.machine.tensor_core.tensor_memory import COLUMNS, LANES, TensorMemory
@@ -162,24 +163,35 @@ class Deferral:
         if reason is not None:
             return self._refused(reason)
         shape = first.shape
+        steps = self._steps(run)
+        if isinstance(steps, str):
+            return self._refused(steps)
         elements = (shape.desc.a_type, shape.desc.b_type)
-        parts = [run]
-        steps = [self._step(run, elements)]
-        if isinstance(steps[0], str):
-            parts = _strides(run)
-            steps = [self._step(part, elements) for part in parts]
-        found: list[Step] = []
+        self._check(path, run, steps)
+        accumulate = first.accumulate
         for step in steps:
-            if isinstance(step, str):
-                return self._refused(step)
-            found.append(step)
-        for part, step in zip(parts, found, strict=True):
-            self._check(path, part, step.a, step.b)
-            self._add((first.d & 0xFFFF, shape.columns), step, elements, part[0].accumulate)
+            self._add((first.d & 0xFFFF, shape.columns), step, elements, accumulate)
+            accumulate = True
         return True
 
-    def _step(self, run: list[Mma], elements: tuple[str, str]) -> Step | str:
-        """The operands of a run as rows of tensors; or why they are none that can wait."""
+    def _steps(self, run: list[Mma]) -> list[Step] | str:
+        """A run as steps, one of all of it where possible; where not, why."""
+        whole = self._step(run)
+        if isinstance(whole, Step):
+            return [whole]
+        parts = _parts(run)
+        if len(parts) == 1:
+            return whole
+        steps: list[Step] = []
+        for part in parts:
+            step = self._step(part)
+            if isinstance(step, str):
+                return step
+            steps.append(step)
+        return steps
+
+    def _step(self, run: list[Mma]) -> Step | str:
+        """Instructions whose operands are a tile of a tensor each; where they are not, which one is not."""
         first = run[0]
         shape = first.shape
         a = self._in_tensor(run) if first.a_in_tensor else self._in_shared(tuple([m.a for m in run]), shape.rows)
@@ -190,7 +202,7 @@ class Deferral:
             return "B is no tile of a tensor"
         if first.mask is not None:
             zero = a.regions[0].loader.tmap.fill == "zero"  # what a masked row is read as
-            if not zero or not is_finite(b.regions[0].loader, elements[1]):
+            if not zero or not is_finite(b.regions[0].loader, shape.desc.b_type):
                 return "lane mask, and B is not finite"
         return Step(a, b, first.mask)
 
@@ -198,7 +210,7 @@ class Deferral:
         self.refused[reason] = self.refused.get(reason, 0) + 1
         return False
 
-    def _check(self, path: Datapath, run: list[Mma], a: TensorRows, b: TensorRows) -> None:
+    def _check(self, path: Datapath, run: list[Mma], steps: list[Step]) -> None:
         """What `Product` checks and marks before it multiplies; not again for operands that stay as they were.
 
         Every byte of an operand in shared memory that is rows of copies was written, by these: no need to look.
@@ -210,8 +222,8 @@ class Deferral:
             self._checked.clear()
         shape = first.shape  # of which these two say everything: hashing all of it takes longer
         key = (shape.word, shape.kind, first.d, first.accumulate, first.a_in_tensor)
-        a_written = not first.a_in_tensor and self._written(a)
-        b_written = self._written(b)
+        a_written = not first.a_in_tensor and all(self._written(step.a) for step in steps)
+        b_written = all(self._written(step.b) for step in steps)
         key += () if a_written else tuple([m.a for m in run])
         key += () if b_written else tuple([m.b for m in run])
         if key in self._checked:
@@ -261,6 +273,12 @@ class Deferral:
         self.waiting[key] = Waiting(elements, accumulate, [step])
 
 
+def _parts(run: list[Mma]) -> list[list[Mma]]:
+    """A run cut where B goes on elsewhere: the tiles of a few filter taps may be multiplied between two commits."""
+    starts = [0, *(at for at in range(1, len(run)) if run[at].b - run[at - 1].b != SPAN >> 4), len(run)]
+    return [run[low:high] for low, high in pairwise(starts)]
+
+
 def _why_now(first: Mma) -> str | None:
     """Why a run cannot wait, whatever its operands are; None where it can.
 
@@ -284,21 +302,6 @@ def _why_now(first: Mma) -> str | None:
         "elements below a byte": desc.a_type not in CODES or desc.b_type not in CODES,
     }
     return next((reason for reason, true in reasons.items() if true), None)
-
-
-def _strides(run: list[Mma]) -> list[list[Mma]]:
-    """A run cut where an operand begins further behind the last one than that did; into its parts where none does.
-
-    Filter taps of one buffer of activations: each begins some rows further on.
-    """
-    parts = [run[:2]]
-    for mma in run[2:]:
-        last = parts[-1]
-        if len(last) > 1 and (mma.a + last[-2].a, mma.b + last[-2].b) != (2 * last[-1].a, 2 * last[-1].b):
-            parts.append([mma])
-        else:
-            last.append(mma)
-    return parts if len(parts) > 1 else [[mma] for mma in run]
 
 
 def _overlapping(table: dict[Columns, Waiting] | dict[Columns, TensorRows], column: int, width: int) -> list[Columns]:

@@ -22,7 +22,8 @@ class Region:
         loader, walk, form, place, lead: as `TensorLoader.put` takes them.
         shift: chunks from the base of a row in ``walk`` to the first that is copied: channel and filter offsets.
         outside: bool (copies, rows), rows that lie outside the tensor; None: none does.
-        inside: chunks of a row that are inside dimension 0; those behind them are fill.
+        inside: chunks of a row that are inside dimension 0, if only in part; those behind them are fill.
+        cut: bytes at the end of the last of these that are fill as well.
         result: what the copy does.
     """
 
@@ -36,6 +37,7 @@ class Region:
     shift: int
     outside: np.ndarray | None
     inside: int
+    cut: int
     result: LoadResult
 
     def perform(self, memory: np.ndarray) -> None:
@@ -57,8 +59,8 @@ def region(
 
     Args and faults are those of `TensorLoader.load`; ``limit``: bytes of shared memory of a CTA;
     ``walk``: of these coordinates, where it is known; then only the first of them is looked at. To be performed at
-    once are copies whose bytes are changed on their way or leave gaps in shared memory, that start at different or
-    negative channels, or end inside a chunk.
+    once are copies whose bytes are changed on their way or leave gaps in shared memory, or that start at different or
+    negative channels.
     """
     first = coords[0]
     if type(first) is int:
@@ -84,7 +86,8 @@ def region(
         lead=lead,
         shift=shift,
         outside=outside,
-        inside=inside >> 4,
+        inside=-(-inside // 16),
+        cut=-inside % 16,
         result=result,
     )
 
@@ -110,7 +113,7 @@ def _plan(
         return None
     lead = loader.lead(channel)
     low, high = loader.window(lead)
-    if low or high % 16 or high <= 0 or (high < tmap.row_bytes and tmap.fill != "zero"):
+    if low or high <= 0 or (high < tmap.row_bytes and tmap.fill != "zero"):
         return None
     shift = lead >> 4
     for tap, stride in zip(form.taps, tmap.strides, strict=True):

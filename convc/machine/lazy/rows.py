@@ -52,6 +52,7 @@ class TensorRows:
         rows: int64 (rows,).
         first: the unit of each row at which the operand begins.
         units: how many of them are inside the tensor; the ``full`` number may have zeros behind them.
+        cut: bytes at the end of the last of these that are zeros too.
     """
 
     regions: tuple[Region, ...]
@@ -59,32 +60,35 @@ class TensorRows:
     first: int
     units: int
     full: int
+    cut: int = 0
 
     @property
     def whole(self) -> bool:
-        """Whether no unit lies behind dimension 0."""
-        return self.units == self.full
+        """Whether no byte lies behind dimension 0."""
+        return self.units == self.full and not self.cut
 
     def part(self, first: int, units: int) -> TensorRows:
-        """Some units of an operand that is whole."""
-        return TensorRows(self.regions, self.rows, self.first + first, units, units)
+        """Some of the units."""
+        cut = self.cut if first + units == self.units else 0
+        return TensorRows(self.regions, self.rows, self.first + first, units, units, cut)
 
     def beside(self, other: TensorRows) -> bool:
         """Whether others are rows of the same copies, and the same units of each."""
         same = len(self.regions) == len(other.regions) and all(map(is_, self.regions, other.regions))
-        return same and (self.first, self.units, self.full) == (other.first, other.units, other.full)
+        own = (self.first, self.units, self.full, self.cut)
+        return same and own == (other.first, other.units, other.full, other.cut)
 
     def with_rows(self, at: np.ndarray, other: TensorRows) -> TensorRows:
         """Put rows `beside` these in their place, where ``at`` (rows of the other,)."""
         rows = self.rows.copy()
         rows[at] = other.rows
-        return TensorRows(self.regions, _one_of(rows), self.first, self.units, self.full)
+        return TensorRows(self.regions, _one_of(rows), self.first, self.units, self.full, self.cut)
 
     def moved(self) -> TensorRows:
         """Row i becomes what row i + 1 was, inside each sub-partition; its last row stays."""
         rows = self.rows.copy().reshape(-1, WINDOW)
         rows[:, :-1] = rows[:, 1:]
-        return TensorRows(self.regions, _one_of(rows.reshape(-1)), self.first, self.units, self.full)
+        return TensorRows(self.regions, _one_of(rows.reshape(-1)), self.first, self.units, self.full, self.cut)
 
 
 def find_rows(shared: SharedMemory, index_of: IndexOf, arguments: tuple, rows: int) -> TensorRows | None:
@@ -103,11 +107,19 @@ def find_rows(shared: SharedMemory, index_of: IndexOf, arguments: tuple, rows: i
     if found is None:
         return None
     for other in regions[1:]:
-        if other.loader is not first.loader or other.shift != first.shift or other.inside != first.inside:
+        if other.loader is not first.loader or other.shift != first.shift or not _end_alike(first, other):
             return None
     numbers, column, full = found
     units = min(full, first.inside - column)
-    return TensorRows(tuple(regions), numbers, column, units, full) if units > 0 else None
+    if units <= 0:
+        return None
+    cut = first.cut if column + units == first.inside else 0
+    return TensorRows(tuple(regions), numbers, column, units, full, cut)
+
+
+def _end_alike(one: Region, other: Region) -> bool:
+    """Whether rows of two copies have as many bytes inside dimension 0."""
+    return (one.inside, one.cut) == (other.inside, other.cut)
 
 
 def _regions(shared: SharedMemory, low: int, high: int) -> list[Region]:

@@ -49,6 +49,7 @@ class Tiles:
     Attributes:
         first: int64 (tiles,), a CTA that has each distinct tile. which: int64 (ctas,), the tile of each CTA.
         count: of the steps. rows: of a tile. run: bytes of a row in each step.
+        cuts: bytes at the end of each run that are fill, by the steps that have such.
     """
 
     def __init__(self, steps: Sequence[TensorRows], masks: Sequence[LaneMask | None], ctas: int) -> None:
@@ -62,6 +63,7 @@ class Tiles:
         self._joints: dict[tuple[int | bytes, ...], np.ndarray] = {}
         self.groups, self.piece = self._groups()
         self._places: np.ndarray | None = None
+        self.cuts = {n: step.cut for n, step in enumerate(steps) if step.cut}
         self.outside = [self._outside(step, mask) for step, mask in zip(steps, masks, strict=True)]
 
     def _distinct(self, masks: Sequence[LaneMask | None]) -> tuple[np.ndarray, np.ndarray]:
@@ -120,6 +122,7 @@ class Tiles:
         found = copy(self)
         found.groups = [_Group(group.base * pieces, group.steps, group.shifts * pieces) for group in self.groups]
         found.run = found.piece = size
+        found.cuts = {step: cut + size - self.run for step, cut in self.cuts.items() if cut + size > self.run}
         return found
 
     def over(self, loader: TensorLoader) -> Tiles:
@@ -194,8 +197,17 @@ class Tiles:
         source = self.loader.source.view(np.uint8)
         raw = rooms.room("raw", index.size, kind)
         source[: source.size // self.piece * self.piece].view(kind).take(index.reshape(-1), out=raw, mode="clip")
+        self._cut(raw.view(np.uint8).reshape(count * rows, steps, self.run))
         self._fill(raw.view(np.dtype((np.void, self.run))), part, rows)
         return raw
+
+    def _cut(self, runs: np.ndarray) -> None:
+        """Fill the ends of the runs of bytes (rows, steps, bytes) that dimension 0 of the tensor ends inside."""
+        for cut in set(self.cuts.values()):
+            steps = [step for step, own in self.cuts.items() if own == cut]
+            low = self.run - cut
+            where = slice(None) if len(steps) == self.count else steps
+            runs[:, where, low:] = self.loader.fill.view(np.uint8)[low % 16 :]
 
     def _fill(self, runs: np.ndarray, part: slice, rows: int) -> None:
         """Fill what is outside among the runs of bytes (tiles x rows x steps,) of some tiles."""

@@ -48,7 +48,7 @@ class Product:
         step += step % 2 if shape.pair else 0
         for low in range(0, len(everyone), step):
             part = everyone[low : low + step]
-            select = slice(int(part[0]), int(part[-1]) + 1) if self.rows is None else part
+            select = _together(part)
             mask = None
             if first.mask is not None:
                 enabled = first.mask.enabled
@@ -206,3 +206,11 @@ class Product:
             else:
                 out[:, lanes] = numerics.fused_groups(left, right, of_a, of_b, scale_type, c)
         return out
+
+
+def _together(rows: np.ndarray) -> Select:
+    """CTAs as a slice where they are neighbours, as the first of a grid are that go on to a last tile."""
+    first = int(rows[0])
+    if bool((rows == np.arange(first, first + len(rows))).all()):
+        return slice(first, first + len(rows))
+    return rows

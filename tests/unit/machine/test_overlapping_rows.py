@@ -13,6 +13,11 @@ import pytest
 
 from convc.errors import LaunchError
 from convc.ir.tensormap import TensorMap, check
+from convc.machine.lazy.regions import region
+from convc.machine.lazy.rows import find_rows
+from convc.machine.lazy.tiles import Tiles
+from convc.machine.lazy.widen import Rooms
+from convc.machine.memory.shared_memory import SharedMemory
 from convc.machine.tma.load import TensorLoader
 
 WIDTH, HEIGHT, BATCH, CHANNELS = 230, 230, 2, 4
@@ -74,18 +79,45 @@ def expected(mode: str, inner: int, step: int, swizzle: str, rows: int) -> np.nd
     return shared
 
 
+def start(tmap: TensorMap) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Coordinates and offsets of the program's copy."""
+    if tmap.mode == "im2col":
+        return (0, FIRST_Q, FIRST_P * 2, 0), (0, OFF_H)
+    return (0, FIRST_Q, FIRST_P * 2 + OFF_H, 0), ()
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_the_machine_reads_what_the_gpu_read(case):
     tmap = overlapping(*case)
     data = memory().view(np.uint8)
     check(tmap, data.size)
     shared = np.full((1, 32 << 10), 0xCD, np.uint8)
-    first_row = FIRST_P * 2 if case[0] == "im2col" else FIRST_P * 2 + OFF_H
-    offsets = (0, OFF_H) if case[0] == "im2col" else ()
-    result = TensorLoader(tmap, data).load(shared, 0, (0, FIRST_Q, first_row, 0), offsets)
+    result = TensorLoader(tmap, data).load(shared, 0, *start(tmap))
     wanted = expected(*case)
     assert result.bytes == tmap.rows * tmap.row_bytes
     np.testing.assert_array_equal(shared[0].view(np.uint16)[: wanted.size], wanted)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case[1] == 28 or case[3] == "128B"])
+def test_an_operand_that_waits_is_what_shared_memory_would_hold(case):
+    """Where dimension 0 ends inside a unit of 16 bytes as well: a neighbour's elements follow the 28 of a row."""
+    shared = SharedMemory(1, 32 << 10)
+    tmap = overlapping(*case)
+    waiting = region(TensorLoader(tmap, memory().view(np.uint8)), shared.padded, 0, *start(tmap), None, 1)
+    assert waiting is not None
+    shared.remember(waiting)
+    units = np.lexsort((waiting.place.column, waiting.place.row))  # row by row
+    rows = find_rows(shared, lambda _: units, (case,), tmap.rows)
+    assert rows is not None
+    last = rows.part(rows.units - 1, 1)
+    found = [_raw(Tiles([rows], [None], 1)), _raw(Tiles([last], [None], 1)), _raw(Tiles([last], [None], 1).narrowed(8))]
+    wanted = shared.bytes.reshape(-1, 16)[units].reshape(tmap.rows, -1)
+    for some, low, high in zip(found, (0, -16, -16), (None, None, -8), strict=True):
+        np.testing.assert_array_equal(some, wanted[:, low:high])
+
+
+def _raw(tiles: Tiles) -> np.ndarray:
+    return tiles.raw(slice(0, 1), tiles.rows, Rooms()).view(np.uint8).reshape(tiles.rows, -1)
 
 
 def test_rows_eight_bytes_apart_are_refused():
