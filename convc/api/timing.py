@@ -175,7 +175,7 @@ def time(
         jobs.append(job)
     others: list[_Job] = []
     if asks_for_choices(model.what_if) and len(jobs) == 1 and jobs[0].problem is not None:
-        others = list(_other_schedules(jobs[0].name, jobs[0].schedule, jobs[0].problem, schedule, chosen))
+        others = list(_other_schedules(jobs[0], jobs[0].problem, schedule, chosen, model))
     timed: dict[str, KernelTime] = {}
     layers: list[LayerTime] = []
     for index, job in enumerate([*jobs, *others]):
@@ -279,36 +279,32 @@ def _compiled(
 
 
 def _other_schedules(
-    name: str, planned: str, problem: ConvProblem, options: ScheduleOptions | None, work: WorkOptions
+    planned: _Job, problem: ConvProblem, options: ScheduleOptions | None, work: WorkOptions, chip: ChipOptions
 ) -> Iterator[_Job]:
     """The kernels of a layer in all legal schedules but the planned one."""
     for one in SCHEDULES:
-        if f"{one.name} {one.variant}".strip() == planned:
+        if f"{one.name} {one.variant}".strip() == planned.schedule:
             continue
-        with open_kernels(only(one, options), work) as kernels:
+        with open_kernels(only(one, options), work, chip) as kernels:
             try:
                 kernel = kernels.compiled(problem)
             except PlanError:
                 continue  # it is not legal here
         artifact = kernel.artifact
-        yield _job(name, kernel.schedule, problem, artifact.ptx, "kernel.ptx", artifact.launch)
+        yield _job(planned.name, kernel.schedule, problem, artifact.ptx, "kernel.ptx", artifact.launch)
 
 
 def only(schedule: Schedule, options: ScheduleOptions | None) -> ScheduleOptions:
     """The options that ask for one schedule, with what others say where it has a use for it."""
     asked = options or ScheduleOptions()
-    return ScheduleOptions(
+    return dataclasses.replace(
+        asked,
         schedule=schedule.name,
         shift=schedule.variant or None,
         border=asked.border if schedule.shares else None,
         rows=asked.rows if schedule.shares else None,
         filters=asked.filters if schedule.shares else None,
-        dependent_launch=asked.dependent_launch,
         store=asked.store if asked.store in schedule.stores else None,
-        target=asked.target,
-        persistent=asked.persistent,
-        ctas=asked.ctas,
-        columns=asked.columns,
     )
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from convc.timing.engine import Event, Replay
 from convc.timing.parameters import Chip
 from convc.timing.resources import Share
-from convc.timing.spread import apart, later, latest, sooner
+from convc.timing.spread import later, later_anywhere, latest, sooner, where_later
 from convc.timing.tensor_core import read_a_cycles, read_b_cycles
 from convc.timing.trace import Contribution, Item, Trace, Work
 
@@ -204,10 +204,8 @@ class _Grid:
         beside = -(-clusters // self.slots)
         asking = clusters / beside * self.trace.ctas
         crowd = sm_share(chip, asking, self.missed, self.traffic)
-        share = crowd
-        if reading < 1:
-            share = sm_share(chip, later(1.0, asking * reading), self.missed, self.traffic)
-            share = replace(share, own=crowd.own, stores=crowd.stores)
+        share = sm_share(chip, later(1.0, asking * reading), self.missed, self.traffic)
+        share = replace(share, own=crowd.own, stores=crowd.stores)
         replay = Replay(side_by_side(self.trace, beside), chip, share, self.trace.ctas)
         cycles = replay.run()
         busy = min(clusters, self.slots) * self.trace.ctas
@@ -233,11 +231,10 @@ class _Grid:
         """
         found, now = self.round(clusters, reading)
         for _ in range(TURNS):
-            if apart(now, reading) < CLOSE or (abs(now - reading) < CLOSE and found.l2 >= self.chip["tma.fill"]):
-                break  # lanes of a spread differ, but an SM has more of L2 than it can take
-            reading = now if reading == 1 else (reading + now) / 2
-            if reading > ALL:
+            better = _nearer(reading, now)
+            if not later_anywhere(later(better, reading), sooner(better, reading)):
                 break
+            reading = better
             found, now = self.round(clusters, reading)
         return found
 
@@ -251,6 +248,13 @@ class _Grid:
         moved = clusters * _bytes(self.trace, "load") * self.traffic
         rates = {"chip.l2": read, "chip.stores": written, "chip.memory": moved}
         return latest(amount / _a_cycle(chip, rate) for rate, amount in rates.items())
+
+
+def _nearer(reading: float, now: float) -> float:
+    """The next guess of what part of the SMs reads; in lanes where the last one was good enough, that one again."""
+    first = where_later(1.0, reading, (reading + now) / 2, now)
+    other = where_later(first, ALL, reading, first)
+    return where_later(CLOSE, later(now - reading, reading - now), reading, other)
 
 
 def most_beside(footprint: Footprint, chip: Chip) -> int:
@@ -278,7 +282,7 @@ def _use(replay: Replay, cycles: float, busy: int, traffic: float) -> dict[str, 
     mine = [work for work in replay.trace.works if work.row % sms == 0 or (work.pair and (work.row ^ 1) % sms == 0)]
     port = sum(port_cycles(work, chip) for work in mine) + replay.sms[0].shared.busy
     read = sum(work.bytes - work.filled for work in mine if work.kind == "load") * busy
-    spent = units | {"tensor memory": max(lanes), "read port": port, "L2": read / _a_cycle(chip, "chip.l2")}
+    spent = units | {"tensor memory": latest(lanes), "read port": port, "L2": read / _a_cycle(chip, "chip.l2")}
     if traffic:
         spent["memory"] = read * traffic / _a_cycle(chip, "chip.memory")
     return {name: worked / cycles for name, worked in spent.items()}

@@ -102,6 +102,8 @@ class Replay:
         self.work_ends: dict[int, tuple[float, int]] = {}
         self._complete: dict[object, tuple[float, int | None]] = {}  # phases and meetings
         self._latest: dict[object, tuple[float, int | None]] = {}
+        self._woken: dict[object, float] = {}  # when those see it who wait for it
+        self._wake = chip["mbarrier.wake"] + chip["mbarrier.poll"] / 2
         self._stopped: dict[object, list[_Strand]] = defaultdict(list)
         self._outline = outline(trace)
         self._due = dict(self._outline.due)
@@ -210,17 +212,13 @@ class Replay:
 
     def _perform(self, strand: _Strand, item: Item, start: float, own: float) -> tuple[int | None, str]:
         """Move a warp's time past an item; what it waited for, and how."""
-        chip = self.chip
         cause: int | None = None
         edge = "program"
         if item.works:
             return self._issue(strand, item, later(start, self._met(item)), own)
         if item.waits is not None:
             complete, cause = self._complete[item.waits]
-            woken = complete
-            if cause is None or self.events[cause].track != TENSOR_CORE:  # whose latency ends when a thread sees it
-                woken += chip["mbarrier.wake"] + chip["mbarrier.poll"] / 2
-            strand.time = where_later(complete, start + own, woken)
+            strand.time = where_later(complete, start + own, self._woken[item.waits], start + own)
             return (cause, "phase") if complete > start + own else (None, edge)
         if item.leaves is not None:
             met, cause = self._complete[item.leaves]
@@ -284,8 +282,8 @@ class Replay:
                 if item.name.startswith("wgmma"):  # its groups are waited for as those of copies are
                     strand.group.append(number)
                 if accepted > time:
-                    time = accepted
                     cause = queued
+                time = later(time, accepted)
             self.events.append(
                 Event(
                     track=track,
@@ -382,6 +380,10 @@ class Replay:
     def _count(self, user: object, time: float, event: int | None) -> None:
         """One contribution less is missing."""
         so_far, last = self._latest.get(user, (-1.0, None))
+        woken = time
+        if event is None or self.events[event].track != TENSOR_CORE:  # whose latency ends when a thread sees it
+            woken += self._wake
+        self._woken[user] = where_later(time, so_far, woken, self._woken.get(user, 0.0))
         self._latest[user] = later(so_far, time), event if time > so_far else last
         self._due[user] -= 1
         if self._due[user]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from convc.timing.moving import moving_cycles
 from convc.timing.parameters import Chip
-from convc.timing.spread import back_by, later, latest, sooner
+from convc.timing.spread import back_by, later, later_anywhere, latest, sooner, where_later
 from convc.timing.tensor_core import MmaShape, interval, latency, read_a_cycles, read_b_cycles
 from convc.timing.trace import SHIFT, Work
 
@@ -149,9 +149,9 @@ class Streaming:
         A closed queue: all SMs do the same, so each waits for its own bytes in flight at its share of the rate, and
         the latency passes meanwhile. How sharp the knee between the two is was measured, of L2 and of memory.
         """
-        self.flying = [(end, size) for end, size in self.flying if end > time]
+        self.flying = [(end, size) for end, size in self.flying if later_anywhere(end, time)]
         self.asked += asked
-        queue = (asked + sum(size for _, size in self.flying)) / self.share.l2
+        queue = (asked + sum(where_later(end, time, size, 0.0) for end, size in self.flying)) / self.share.l2
         knee = self.chip["chip.memory_knee" if self.share.missed else "chip.l2_knee"]
         return (alone**knee + queue**knee) ** (1 / knee)
 
@@ -173,20 +173,19 @@ class Streaming:
             least: part of its rate that it keeps in any case.
         """
         first = len(self.reading)
-        while first and self.reading[first - 1][1] > begin:
+        while first and later_anywhere(self.reading[first - 1][1], begin):
             first -= 1
         time = begin
         for start, stop, part in self.reading[first:]:
-            alone = later(0.0, start - time)
-            if cycles <= alone:
-                break
-            rate = later(least, 1 - gives * part)
+            alone = sooner(cycles, later(0.0, start - time))
             time += alone
             cycles -= alone
-            if cycles <= (stop - time) * rate:
-                return time + cycles / rate
-            cycles -= (stop - time) * rate
-            time = stop
+            rate = later(least, 1 - gives * part)
+            beside = sooner(cycles, later(0.0, stop - time) * rate)
+            time += beside / rate
+            cycles -= beside
+            if not later_anywhere(cycles, 0.0):
+                break
         return time + cycles
 
     def _reads(self, work: Work, begin: float, cycles: float) -> None:
@@ -222,17 +221,16 @@ class Streaming:
         else:
             cycles = moving_cycles(work, chip) if work.kind == SHIFT else self._copied(work)
             after = chip["tensor_core.depth"]
-        if other is not None and other.tensor.free > later(accepted, self.tensor.free):
+        held = accepted if other is None else later(accepted, other.tensor.free)
+        begin, cause = self.tensor.take(held, cycles, event)
+        if other is not None and cause is None and begin > accepted:
             cause = other.tensor.last
-            begin, _ = self.tensor.take(later(accepted, other.tensor.free), cycles, event)
-        else:
-            begin, cause = self.tensor.take(accepted, cycles, event)
         self._reads(work, begin, cycles)
         if other is not None:
             other.tensor.take(begin, cycles, event)
             other._reads(work, begin, cycles)
-        if work.mma is not None and begin > accepted:  # it is one of a chain
-            after += chip["tensor_core.chain"]
+        if work.mma is not None:  # one that had to wait is one of a chain
+            after += where_later(begin, accepted, chip["tensor_core.chain"], 0.0)
         self.queued.append(begin)
         return accepted, begin, begin + cycles + later(after, 0.0), cause
 

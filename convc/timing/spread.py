@@ -84,11 +84,18 @@ def latest(values: Iterable[float]) -> float:
     return later(_made(np.maximum.reduce(spread)), most) if spread else most
 
 
-def where_later(one: float, other: float, then: float) -> float:
-    """``then`` where the first of two times is later, and else the second, in each lane."""
-    if any(type(value) is Spread for value in (one, other, then)):
-        return _made(np.where(lanes_of(one) > lanes_of(other), lanes_of(then), lanes_of(other)))
-    return then if one > other else other
+def where_later(one: float, other: float, then: float, otherwise: float) -> float:
+    """``then`` where the first of two times is later, and else ``otherwise``, in each lane."""
+    if any(type(value) is Spread for value in (one, other, then, otherwise)):
+        return _made(np.where(lanes_of(one) > lanes_of(other), lanes_of(then), lanes_of(otherwise)))
+    return then if one > other else otherwise
+
+
+def later_anywhere(one: float, other: float) -> bool:
+    """Whether the first of two numbers is larger in any lane."""
+    if type(one) is Spread or type(other) is Spread:
+        return bool(np.any(lanes_of(one) > lanes_of(other)))
+    return one > other
 
 
 def back_by(values: Sequence[float], count: float) -> float:
@@ -100,11 +107,6 @@ def back_by(values: Sequence[float], count: float) -> float:
         value = lanes_of(back_by(values, float(count.lanes[lane])))
         found[lane] = value[lane] if isinstance(value, np.ndarray) else value
     return _made(found)
-
-
-def apart(one: float, other: float) -> float:
-    """The difference of two numbers in the lane in which it is largest."""
-    return float(np.max(np.abs(np.asarray(lanes_of(one)) - lanes_of(other))))
 
 
 def spread_chip(chip: Chip, ends: Sequence[tuple[str, float]]) -> Chip:

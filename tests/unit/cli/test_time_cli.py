@@ -14,7 +14,9 @@ from click.testing import CliRunner
 
 import convc as package
 from convc import ChipOptions, ScheduleOptions
+from convc.api.timing import only
 from convc.cli.main import main
+from convc.compiler.schedules.all import SCHEDULES
 from convc.draw.passes import passes_picture
 from convc.report.passes import CSV_COLUMNS as PASS_COLUMNS
 from convc.report.time_files import EVENT_COLUMNS, LAYER_COLUMNS
@@ -241,3 +243,19 @@ def test_layers_and_a_schedule_that_is_named_leave_no_choice(two, tiny):
     assert [[time.layer for time in one.times] for one in both.what_ifs[0].settings] == 3 * [["stem", "head"]]
     assert [[time.schedule for time in one.times] for one in named.what_ifs[0].settings] == 3 * [["slide"]]
     assert not both.what_ifs[0].schedules
+
+
+def test_other_schedules_are_asked_for_with_the_same_options():
+    others = {
+        "target": "sm_90a", "timed": True, "columns": "off", "persistent": "on", "ctas": 3, "dependent_launch": True,
+        "border": "zero", "rows": "merged", "filters": "apart", "store": "tma", "schedule": "auto", "shift": None,
+    }  # fmt: skip
+    assert set(others) == {field.name for field in dataclasses.fields(ScheduleOptions)}
+    asked = ScheduleOptions(**others)
+    for one in SCHEDULES:
+        found = only(one, asked)
+        assert (found.schedule, found.shift) == (one.name, one.variant or None)
+        kept = {"target", "timed", "columns", "persistent", "ctas", "dependent_launch"}
+        kept |= {"border", "rows", "filters"} if one.shares else set()
+        kept |= {"store"} if "tma" in one.stores else set()
+        assert {name for name in others if getattr(found, name) == others[name]} - {"shift"} == kept
