@@ -297,18 +297,16 @@ def _other_schedules(
 def only(schedule: Schedule, options: ScheduleOptions | None) -> ScheduleOptions:
     """The options that ask for one schedule, with what others say where it has a use for it."""
     asked = options or ScheduleOptions()
-    return ScheduleOptions(
+    shared = asked if schedule.shares else ScheduleOptions()
+    return dataclasses.replace(
+        asked,
         schedule=schedule.name,
         shift=schedule.variant or None,
-        border=asked.border if schedule.shares else None,
-        rows=asked.rows if schedule.shares else None,
-        filters=asked.filters if schedule.shares else None,
-        dependent_launch=asked.dependent_launch,
+        border=shared.border,
+        rows=shared.rows,
+        filters=shared.filters,
         store=asked.store if asked.store in schedule.stores else None,
-        target=asked.target,
-        persistent=asked.persistent,
-        ctas=asked.ctas,
-        columns=asked.columns,
+        timed=False,
     )
 
 

@@ -54,7 +54,10 @@ def schedule_options(command: Command) -> Command:
         help="The GPU that kernels are for: sm_100a (Blackwell) or sm_90a (Hopper).",
     )(command)
     command = click.option(
-        "--ctas", type=click.IntRange(1), metavar="N", help="How many CTAs walk over tiles; by default one for each SM."
+        "--ctas",
+        type=click.IntRange(1),
+        metavar="N",
+        help="How many CTAs walk over tiles, with --persistent on; by default one for each SM.",
     )(command)
     command = click.option(
         "--persistent",

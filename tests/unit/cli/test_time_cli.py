@@ -14,7 +14,9 @@ from click.testing import CliRunner
 
 import convc as package
 from convc import ChipOptions, ScheduleOptions
+from convc.api.timing import only
 from convc.cli.main import main
+from convc.compiler.schedules.all import RELOAD, SLIDE
 from convc.draw.passes import passes_picture
 from convc.report.passes import CSV_COLUMNS as PASS_COLUMNS
 from convc.report.time_files import EVENT_COLUMNS, LAYER_COLUMNS
@@ -241,3 +243,26 @@ def test_layers_and_a_schedule_that_is_named_leave_no_choice(two, tiny):
     assert [[time.layer for time in one.times] for one in both.what_ifs[0].settings] == 3 * [["stem", "head"]]
     assert [[time.schedule for time in one.times] for one in named.what_ifs[0].settings] == 3 * [["slide"]]
     assert not both.what_ifs[0].schedules
+
+
+def test_what_is_asked_of_one_schedule_is_asked_of_the_others():
+    asked = ScheduleOptions(
+        schedule="reload",
+        border="zero",
+        rows="outer",
+        target="sm_90a",
+        store="direct",
+        columns="host",
+        persistent="on",
+        ctas=3,
+        filters="apart",
+        dependent_launch=True,
+    )
+    others = {"schedule": "slide", "shift": None, "timed": False}
+    given = {field.name: getattr(asked, field.name) for field in dataclasses.fields(asked)}
+    assert all(
+        value != field.default or field.name in others
+        for field, value in zip(dataclasses.fields(asked), given.values(), strict=True)
+    )
+    assert dataclasses.asdict(only(SLIDE, asked)) == given | others
+    assert only(RELOAD, asked) == dataclasses.replace(asked, border=None, rows=None, filters=None)
