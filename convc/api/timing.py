@@ -297,14 +297,16 @@ def _other_schedules(
 def only(schedule: Schedule, options: ScheduleOptions | None) -> ScheduleOptions:
     """The options that ask for one schedule, with what others say where it has a use for it."""
     asked = options or ScheduleOptions()
+    shared = asked if schedule.shares else ScheduleOptions()
     return dataclasses.replace(
         asked,
         schedule=schedule.name,
         shift=schedule.variant or None,
-        border=asked.border if schedule.shares else None,
-        rows=asked.rows if schedule.shares else None,
-        filters=asked.filters if schedule.shares else None,
+        border=shared.border,
+        rows=shared.rows,
+        filters=shared.filters,
         store=asked.store if asked.store in schedule.stores else None,
+        timed=False,
     )
 
 

@@ -64,7 +64,10 @@ def schedule_options(command: Command) -> Command:
         "--dependent-launch", is_flag=True, help="Set a kernel up while the one in front of it runs."
     )(command)
     command = click.option(
-        "--ctas", type=click.IntRange(1), metavar="N", help="How many CTAs walk over tiles; by default one for each SM."
+        "--ctas",
+        type=click.IntRange(1),
+        metavar="N",
+        help="How many CTAs walk over tiles, with --persistent on; by default one for each SM.",
     )(command)
     for name, default, words in reversed(CHOICES):
         shown = default is not None

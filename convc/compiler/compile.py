@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from convc.compiler.options import ScheduleOptions
-from convc.compiler.plan.names import ScheduleName
+from convc.compiler.plan.names import Form
 from convc.errors import PlanError
 from convc.ir.launch import KernelArtifact
 from convc.ir.problem import ConvProblem
@@ -68,7 +68,7 @@ def compile_problem(
     # Imported here because sympy, jinja2 and the steps are slow to load, and who finds a kernel needs none of them.
     from convc.compiler.schedules.columns import plan_problem
 
-    refused: dict[ScheduleName, str] = {}
+    refused: dict[Form, str] = {}
     while True:
         decided = plan_problem(
             problem, options=options or ScheduleOptions(), block_n=block_n, stages=stages, refused=refused
@@ -76,7 +76,7 @@ def compile_problem(
         try:
             return _written(problem, decided)
         except PlanError as error:
-            refused[decided.schedule] = error.message
+            refused[decided.form] = error.message
 
 
 def compile_timed(problem: ConvProblem, options: ScheduleOptions, timer: Timer) -> Compiled:
@@ -97,14 +97,14 @@ def compile_timed(problem: ConvProblem, options: ScheduleOptions, timer: Timer) 
     from convc.compiler.schedules.planner import contenders, quickest
 
     by_estimate = plan_problem(problem, options=options, refused={})
-    refused: dict[ScheduleName, str] = {}
+    refused: dict[Form, str] = {}
     written: list[Compiled] = []
     while not written:
         for decided in contenders(by_estimate.layout, options=options, refused=refused):
             try:
                 written.append(_written(problem, decided))
             except PlanError as error:
-                refused[decided.schedule] = error.message
+                refused[decided.form] = error.message
                 written.clear()
                 break
     timed = [

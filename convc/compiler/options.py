@@ -24,7 +24,7 @@ class ScheduleOptions:
             chosen where the schedule is, and off where that is named.
         persistent: whether one CTA for each SM walks over tiles, with its epilogues behind the next K loops: on, off,
             or auto, where that is faster by the estimate.
-        ctas: how many CTAs walk; by default as many as the target has SMs.
+        ctas: how many CTAs walk, with persistent on; by default as many as the target has SMs.
         filters: whether short filter tiles come in the stages of the activations that they meet (together), or every
             filter tile has a stage of its own (apart).
         dependent_launch: whether kernels set themselves up while the one in front of them runs.

@@ -80,7 +80,8 @@ def test_the_planner_takes_what_it_finds_faster_and_says_why():
     ("options", "error", "words"),
     [
         ({"persistent": "on", "target": "sm_90a"}, InputError, "persistent on needs accumulators in tensor memory"),
-        ({"persistent": "off", "ctas": 2}, InputError, "ctas says how many CTAs walk over tiles"),
+        ({"persistent": "off", "ctas": 2}, InputError, "needs persistent on; persistent is off"),
+        ({"ctas": 2}, InputError, "needs persistent on; persistent is auto"),
         ({"persistent": "on", "ctas": 0}, InputError, "ctas must be at least 1, got 0"),
         (
             {"persistent": "on", "schedule": "slide", "border": "mask"},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NewType
+from typing import NamedTuple, NewType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +17,13 @@ class ScheduleName:
     def title(self) -> str:
         """Both in one, for people."""
         return f"{self.name} {self.variant}".strip()
+
+
+class Form(NamedTuple):
+    """A schedule, and whether its CTAs walk over tiles."""
+
+    schedule: ScheduleName
+    persistent: bool
 
 
 Number = NewType("Number", str)

@@ -17,6 +17,7 @@ import msgspec
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.plan.coordinates import Coordinates, in_order
 from convc.compiler.plan.evidence import Rule
+from convc.compiler.plan.names import Form
 from convc.compiler.plan.names import ScheduleName as ScheduleName
 from convc.compiler.plan.storage import Storage
 from convc.compiler.plan.work import CtaWork
@@ -343,6 +344,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     def problem(self) -> ConvProblem:
         """The convolution that the kernel runs."""
         return self.layout.problem
+
+    @property
+    def form(self) -> Form:
+        """The schedule, and whether its CTAs walk over tiles."""
+        return Form(self.schedule, self.launch.persistent)
 
     @property
     def reuse(self) -> Reuse | None:

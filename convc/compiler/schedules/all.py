@@ -170,8 +170,10 @@ def _check_walk(options: ScheduleOptions) -> None:
     """InputError where CTAs cannot walk over tiles as the options say."""
     if options.ctas is not None and options.ctas < 1:
         raise InputError(f"ctas must be at least 1, got {options.ctas}")
-    if options.ctas is not None and options.persistent == "off":
-        raise InputError("ctas says how many CTAs walk over tiles, and persistent off lets none")
+    if options.ctas is not None and options.persistent != "on":
+        raise InputError(
+            f"ctas says how many CTAs walk over tiles, which needs persistent on; persistent is {options.persistent}"
+        )
     if options.persistent == "on" and ARCHS[options.target].tensor_core != "tcgen05":
         raise InputError(
             f"persistent on needs accumulators in tensor memory, and {options.target} has them in registers"

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.cost import SLACK
-from convc.compiler.plan.records import ColumnSummary, Plan, ScheduleName
+from convc.compiler.plan.names import Form
+from convc.compiler.plan.records import ColumnSummary, Plan
 from convc.compiler.schedules.all import AUTO, asked
 from convc.compiler.schedules.planner import plan
 from convc.errors import PlanError
@@ -35,7 +36,7 @@ def plan_problem(
     options: ScheduleOptions,
     block_n: int | None = None,
     stages: int | None = None,
-    refused: Mapping[ScheduleName, str],
+    refused: Mapping[Form, str],
 ) -> Plan:
     """Lay out and plan a problem, with the filter columns as they are asked for, or as it is fastest.
 

@@ -15,6 +15,8 @@ from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.candidate import Candidate, ScheduleCandidates
 from convc.compiler.plan.columns import with_columns
 from convc.compiler.plan.cost import ASSUMED_SLACK, MOST_TIMED, SLACK, TIMED_MARGIN, slack
+from convc.compiler.plan.names import Form
+from convc.compiler.plan.persistent import persistent
 from convc.compiler.plan.records import (
     Alternative,
     Indexing,
@@ -29,7 +31,7 @@ from convc.compiler.schedules.all import asked, schedule_of
 from convc.compiler.schedules.base import FILTERS, ROWS, STORES, Request
 from convc.compiler.schedules.cores.all import core_of
 from convc.errors import PlanError
-from convc.ir.arch import ARCHS, Arch
+from convc.ir.arch import ARCHS
 from convc.layout.device_layout import DeviceLayout
 
 
@@ -39,7 +41,7 @@ def plan(
     options: ScheduleOptions | None = None,
     block_n: int | None = None,
     stages: int | None = None,
-    refused: Mapping[ScheduleName, str] | None = None,
+    refused: Mapping[Form, str] | None = None,
 ) -> Plan:
     """Plan the kernel of a problem.
 
@@ -47,7 +49,7 @@ def plan(
         layout: the problem and its device buffers.
         options: for which target, and which schedules to consider; all by default.
         block_n, stages: fix the tile width or the number of stages instead of choosing.
-        refused: schedules that turned out to be impossible to write down, each with the reason.
+        refused: forms of schedules that turned out to be impossible to write down, each with the reason.
 
     Raises:
         InputError: an option has a value that does not exist.
@@ -55,23 +57,25 @@ def plan(
     """
     options = options or ScheduleOptions()
     request = _request(options, block_n, stages)
-    found = _found(layout, options, request, refused or {})
+    refused = dict(refused or {})
+    found = _found(layout, options, request, refused)
     while legal := [candidates for candidates in found.values() if candidates.legal]:
         chosen = _chosen(legal)
-        best, why = _walking(chosen, layout, ARCHS[options.target], request)
+        best, why = _walking(chosen, request, refused)
         try:
             indexing = with_columns(layout, schedule_of(chosen.schedule).indexing(best))
         except PlanError as error:
-            found[chosen.schedule] = _turned_down(chosen, "proof", error.message)
+            form = Form(chosen.schedule, best.tiled.ctas is not None)
+            refused[form] = error.message
+            if not _falls_back(form, request):
+                found[chosen.schedule] = _turned_down(chosen, "proof", error.message)
             continue
         summaries = tuple(candidates.summary for candidates in found.values())
         return _finished(chosen, best, indexing, why, summaries, dependent=options.dependent_launch)
     raise _no_plan(layout, [rejection for candidates in found.values() for rejection in candidates.rejected])
 
 
-def contenders(
-    layout: DeviceLayout, *, options: ScheduleOptions, refused: Mapping[ScheduleName, str]
-) -> tuple[Plan, ...]:
+def contenders(layout: DeviceLayout, *, options: ScheduleOptions, refused: Mapping[Form, str]) -> tuple[Plan, ...]:
     """Plan the best few candidates of a problem, for somebody who can time their kernels.
 
     Args:
@@ -98,7 +102,7 @@ def contenders(
         if len(plans) == MOST_TIMED or candidate.cost.cycles > limit:
             break
         picked = replace(candidates, picked=candidate)
-        best, why = _walking(picked, layout, ARCHS[options.target], request)
+        best, why = _walking(picked, request, refused)
         if (picked.schedule, best.tiled.tiling, best.work) == (first.schedule, first.tiling, first.work):
             continue
         try:
@@ -139,14 +143,20 @@ def _request(options: ScheduleOptions, block_n: int | None, stages: int | None) 
 
 
 def _found(
-    layout: DeviceLayout, options: ScheduleOptions, request: Request, refused: Mapping[ScheduleName, str]
+    layout: DeviceLayout, options: ScheduleOptions, request: Request, refused: Mapping[Form, str]
 ) -> dict[ScheduleName, ScheduleCandidates]:
     """Everything that the schedules that are asked for have to offer."""
     arch = ARCHS[options.target]
     found = {schedule.id: schedule.candidates(layout, arch, request) for schedule in asked(options)}
-    for name, reason in refused.items():
-        found[name] = _turned_down(found[name], "emission", reason)
+    for form, reason in refused.items():
+        if not _falls_back(form, request):
+            found[form.schedule] = _turned_down(found[form.schedule], "emission", reason)
     return found
+
+
+def _falls_back(form: Form, request: Request) -> bool:
+    """Whether a schedule is left another form where this one cannot be: a CTA for each tile where CTAs would walk."""
+    return form.persistent and request.persistent is None
 
 
 def _turned_down(candidates: ScheduleCandidates, rule: str, reason: str) -> ScheduleCandidates:
@@ -180,16 +190,19 @@ def _assumed(candidates: ScheduleCandidates) -> int:
     return schedule_of(candidates.schedule).assumed
 
 
-def _walking(chosen: ScheduleCandidates, layout: DeviceLayout, arch: Arch, request: Request) -> tuple[Candidate, str]:
-    """The candidate to take, whose CTAs walk over tiles where that is faster, and the reason."""
+def _walking(chosen: ScheduleCandidates, request: Request, refused: Mapping[Form, str]) -> tuple[Candidate, str]:
+    """The candidate to take, whose CTAs walk over tiles where that is faster and not refused, and the reason."""
     best = chosen.best
+    arch = best.tiled.arch
     if request.persistent is not None:
         return best, f"persistent CTAs are switched {'on' if request.persistent else 'off'}"
     tiles = math.prod(best.tiled.grid)
     if tiles <= arch.rates.sms:
         return best, f"{tiles} tiles are no more than the {arch.rates.sms} SMs: each has a CTA of its own"
-    walk = replace(request, persistent=True, block_n=best.tiled.tiling.block_n)
-    walking = schedule_of(chosen.schedule).candidates(layout, arch, walk)
+    reason = refused.get(Form(chosen.schedule, True))
+    if reason is not None:
+        return best, f"a CTA for each tile: {reason}"
+    walking = persistent(chosen.of_width(best.tiled.tiling.block_n), arch, None)
     if not walking.legal:
         return best, f"a CTA for each tile: {walking.rejected[0].reason}"
     cycles = walking.best.cost.cycles

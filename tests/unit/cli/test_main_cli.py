@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import fields
 
 import onnx
 import pytest
 
 import convc as package
-from convc import api, errors
+from convc import ScheduleOptions, api, errors
+from convc.cli.main import main
 
 VERBS = (
     "check", "compile", "run", "verify", "inspect", "exec", "explain", "explain-descriptor", "draw", "report", "time",
@@ -29,6 +31,14 @@ def test_the_commands_are_these(convc):
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_command_has_help(convc, verb):
     assert f"Usage: convc {verb}" in convc.good(verb, "-h")
+
+
+def test_every_choice_about_schedules_can_be_made_wherever_one_can():
+    chosen = {field.name for field in fields(ScheduleOptions)}
+    taken = {verb: {param.name for param in main.get_command(None, verb).params} for verb in VERBS if verb != "draw"}
+    planning = {verb for verb, names in taken.items() if "schedule" in names}
+    assert planning == {"compile", "verify", "time", "inspect", "report"}
+    assert not any(chosen - taken[verb] for verb in planning)
 
 
 HELP = """

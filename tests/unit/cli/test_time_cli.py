@@ -16,7 +16,7 @@ import convc as package
 from convc import ChipOptions, ScheduleOptions
 from convc.api.timing import only
 from convc.cli.main import main
-from convc.compiler.schedules.all import SCHEDULES
+from convc.compiler.schedules.all import RELOAD, SLIDE
 from convc.draw.passes import passes_picture
 from convc.report.passes import CSV_COLUMNS as PASS_COLUMNS
 from convc.report.time_files import EVENT_COLUMNS, LAYER_COLUMNS
@@ -245,17 +245,24 @@ def test_layers_and_a_schedule_that_is_named_leave_no_choice(two, tiny):
     assert not both.what_ifs[0].schedules
 
 
-def test_other_schedules_are_asked_for_with_the_same_options():
-    others = {
-        "target": "sm_90a", "timed": True, "columns": "off", "persistent": "on", "ctas": 3, "dependent_launch": True,
-        "border": "zero", "rows": "merged", "filters": "apart", "store": "tma", "schedule": "auto", "shift": None,
-    }  # fmt: skip
-    assert set(others) == {field.name for field in dataclasses.fields(ScheduleOptions)}
-    asked = ScheduleOptions(**others)
-    for one in SCHEDULES:
-        found = only(one, asked)
-        assert (found.schedule, found.shift) == (one.name, one.variant or None)
-        kept = {"target", "timed", "columns", "persistent", "ctas", "dependent_launch"}
-        kept |= {"border", "rows", "filters"} if one.shares else set()
-        kept |= {"store"} if "tma" in one.stores else set()
-        assert {name for name in others if getattr(found, name) == others[name]} - {"shift"} == kept
+def test_what_is_asked_of_one_schedule_is_asked_of_the_others():
+    asked = ScheduleOptions(
+        schedule="reload",
+        border="zero",
+        rows="outer",
+        target="sm_90a",
+        store="direct",
+        columns="host",
+        persistent="on",
+        ctas=3,
+        filters="apart",
+        dependent_launch=True,
+    )
+    others = {"schedule": "slide", "shift": None, "timed": False}
+    given = {field.name: getattr(asked, field.name) for field in dataclasses.fields(asked)}
+    assert all(
+        value != field.default or field.name in others
+        for field, value in zip(dataclasses.fields(asked), given.values(), strict=True)
+    )
+    assert dataclasses.asdict(only(SLIDE, asked)) == given | others
+    assert only(RELOAD, asked) == dataclasses.replace(asked, border=None, rows=None, filters=None)

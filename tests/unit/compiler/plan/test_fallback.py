@@ -11,6 +11,7 @@ from convc.compiler.index import presburger
 from convc.compiler.index.maps import Counterexample
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.schedules.all import SCHEDULES, SLIDE
+from convc.compiler.schedules.base import Schedule
 from convc.compiler.schedules.sharing import indexing
 from convc.errors import PlanError
 from convc.ir.problem import ConvProblem
@@ -62,3 +63,37 @@ def test_claims_that_take_too_long_leave_no_kernel(monkeypatch):
     monkeypatch.setattr(presburger, "OPERATIONS", 10)
     with pytest.raises(PlanError, match="takes isl more than 10 steps to decide"):
         compile_problem(PROBLEM)
+
+
+WALKED = ConvProblem(batch=32, in_channels=64, out_channels=256, in_extent=(56, 56), kernel=(1, 1))
+"""Its CTAs walk over tiles where nothing is in the way."""
+
+
+def test_ctas_that_walk_give_way_to_a_cta_for_each_tile(monkeypatch):
+    written = kernel.emit
+
+    def emit(program):
+        if program.visits:
+            raise PlanError("the kernel is too long")
+        return written(program)
+
+    assert compile_problem(WALKED).plan.launch.persistent
+    monkeypatch.setattr(kernel, "emit", emit)
+    plan = compile_problem(WALKED).plan
+    assert not plan.launch.persistent
+    assert plan.launch.why == "a CTA for each tile: the kernel is too long"
+    assert not reasons(compile_problem(WALKED))
+    with pytest.raises(PlanError, match="no kernel can be planned: the kernel is too long"):
+        compile_problem(WALKED, options=ScheduleOptions(schedule="reload", persistent="on"))
+
+
+def test_a_walk_that_is_not_proved_gives_way_too(monkeypatch):
+    derived = Schedule.indexing
+
+    def indexing(schedule, candidate):
+        if candidate.tiled.ctas is not None:
+            raise PlanError("not proved")
+        return derived(schedule, candidate)
+
+    monkeypatch.setattr(Schedule, "indexing", indexing)
+    assert compile_problem(WALKED).plan.launch.why == "a CTA for each tile: not proved"
