@@ -307,6 +307,7 @@ def only(schedule: Schedule, options: ScheduleOptions | None) -> ScheduleOptions
         store=asked.store if asked.store in schedule.stores else None,
         target=asked.target,
         persistent=asked.persistent,
+        pairs=asked.pairs if schedule.pairs else "auto",
         ctas=asked.ctas,
         columns=asked.columns,
     )

@@ -63,6 +63,13 @@ def schedule_options(command: Command) -> Command:
         show_default=True,
         help="CTAs walk over tiles, each epilogue behind the next K loop (auto: where the estimate is better).",
     )(command)
+    command = click.option(
+        "--pairs",
+        type=_ScheduleChoice("pairs"),
+        default="auto",
+        show_default=True,
+        help="Two CTAs multiply as one, each with half of the filter tile (auto: where the estimate is better).",
+    )(command)
     for name, words in (
         ("columns", "Make filter columns channels: of rows that overlap, or by the host."),
         ("filters", "Give every filter tile a stage, or put it beside the activations that it meets (slide)."),

@@ -22,6 +22,9 @@ class ScheduleName:
 Number = NewType("Number", str)
 """An integer that a kernel computes while it runs, a coordinate or a loop counter; also the name of its register."""
 
+RANK = Number("rank")
+"""Which CTA of its cluster a CTA is."""
+
 NewNumber = NewType("NewNumber", Number)
 """A number that the step makes in which it stands; everywhere else it is read."""
 

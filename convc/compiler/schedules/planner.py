@@ -15,6 +15,7 @@ from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.candidate import Candidate, ScheduleCandidates
 from convc.compiler.plan.columns import with_columns
 from convc.compiler.plan.cost import ASSUMED_SLACK, MOST_TIMED, SLACK, TIMED_MARGIN, slack
+from convc.compiler.plan.pairs import PAIR
 from convc.compiler.plan.records import (
     Alternative,
     Indexing,
@@ -58,7 +59,7 @@ def plan(
     found = _found(layout, options, request, refused or {})
     while legal := [candidates for candidates in found.values() if candidates.legal]:
         chosen = _chosen(legal)
-        best, why = _walking(chosen, layout, ARCHS[options.target], request)
+        best, why = _launched(chosen, layout, ARCHS[options.target], request)
         try:
             indexing = with_columns(layout, schedule_of(chosen.schedule).indexing(best))
         except PlanError as error:
@@ -98,8 +99,8 @@ def contenders(
         if len(plans) == MOST_TIMED or candidate.cost.cycles > limit:
             break
         picked = replace(candidates, picked=candidate)
-        best, why = _walking(picked, layout, ARCHS[options.target], request)
-        if (picked.schedule, best.tiled.tiling, best.work) == (first.schedule, first.tiling, first.work):
+        best, why = _launched(picked, layout, ARCHS[options.target], request)
+        if any((picked.schedule, best.tiled.tiling, best.work) == (p.schedule, p.tiling, p.work) for p in plans):
             continue
         try:
             indexing = with_columns(layout, schedule_of(picked.schedule).indexing(best))
@@ -134,6 +135,7 @@ def _request(options: ScheduleOptions, block_n: int | None, stages: int | None) 
         store=next((store for store in STORES if store == options.store), None),
         persistent={"on": True, "off": False}.get(options.persistent),
         ctas=options.ctas,
+        pairs={"on": True, "off": False}.get(options.pairs),
         filters=next((filters for filters in FILTERS if filters == options.filters), None),
     )
 
@@ -180,6 +182,19 @@ def _assumed(candidates: ScheduleCandidates) -> int:
     return schedule_of(candidates.schedule).assumed
 
 
+def _launched(
+    chosen: ScheduleCandidates, layout: DeviceLayout, arch: Arch, request: Request
+) -> tuple[Candidate, tuple[str, str]]:
+    """The candidate to take, and why its CTAs walk over tiles or do not, and multiply in pairs or by themselves."""
+    best, why = _walking(chosen, layout, arch, request)
+    pairs, reason = _pairing(chosen, best, layout, arch, request)
+    if request.persistent is None and pairs is not best:
+        ctas = pairs.tiled.ctas
+        tiles = math.prod(pairs.tiled.grid)
+        why = f"a CTA for each of {tiles} tiles" if ctas is None else f"persistent: {ctas} CTAs walk over {tiles} tiles"
+    return pairs, (why, reason)
+
+
 def _walking(chosen: ScheduleCandidates, layout: DeviceLayout, arch: Arch, request: Request) -> tuple[Candidate, str]:
     """The candidate to take, whose CTAs walk over tiles where that is faster, and the reason."""
     best = chosen.best
@@ -200,16 +215,41 @@ def _walking(chosen: ScheduleCandidates, layout: DeviceLayout, arch: Arch, reque
     return walking.best, f"persistent: {both}, {alone}"
 
 
+def _pairing(
+    chosen: ScheduleCandidates, best: Candidate, layout: DeviceLayout, arch: Arch, request: Request
+) -> tuple[Candidate, str]:
+    """The candidate to take, whose CTAs multiply two at a time where that is faster, and the reason.
+
+    Pairs have room for wider tiles, and hide other waits when they walk, so both are looked at anew.
+    """
+    if request.pairs is not None:
+        return best, f"CTA pairs are switched {'on' if request.pairs else 'off'}"
+    schedule = schedule_of(chosen.schedule)
+    if not schedule.pairs or arch.tensor_core != "tcgen05" or best.tiled.grid[0] < PAIR:
+        return best, ""
+    ways = (False, True) if request.persistent is None else (request.persistent,)
+    wanted = (replace(request, pairs=True, persistent=way) for way in ways)
+    found = [each for each in (schedule.candidates(layout, arch, one) for one in wanted) if each.legal]
+    if not found:
+        return best, ""
+    pairs = min((each.best for each in found), key=lambda one: one.cost.cycles)
+    both = f"{pairs.cost.cycles:.0f} cycles with {pairs.tiled.tiling}"
+    alone = f"{best.cost.cycles:.0f} with {best.tiled.tiling}"
+    if SLACK * pairs.cost.cycles > best.cost.cycles:
+        return best, f"each CTA multiplies by itself: {alone}, {both}"
+    return pairs, f"CTA pairs: {both}, {alone}"
+
+
 def _finished(
     chosen: ScheduleCandidates,
     best: Candidate,
     indexing: Indexing,
-    why: str,
+    why: tuple[str, str],
     choices: tuple[ScheduleSummary, ...],
     *,
     dependent: bool,
 ) -> Plan:
-    """The plan of a schedule's best candidate; ``why`` its CTAs walk over tiles, or do not."""
+    """The plan of a schedule's best candidate; ``why`` its CTAs walk over tiles or do not, and multiply in pairs."""
     name = chosen.schedule
     walkers = best.tiled.ctas
     threads = 32 * core_of(best.tiled.arch).warps(best.tiled.tiling.block_m)
@@ -227,8 +267,10 @@ def _finished(
             threads=threads,
             tiles=best.tiled.grid,
             persistent=walkers is not None,
-            why=why,
+            why=why[0],
+            pairs_why=why[1],
             dependent=dependent,
+            cluster=(best.tiled.tiling.ctas, 1, 1),
         ),
         indexing=indexing,
         estimate=best.cost,
