@@ -216,6 +216,7 @@ class _Launch(msgspec.Struct):
     grid: tuple[int, int, int]
     persistent: bool = False
     dependent: bool = False
+    cluster: tuple[int, int, int] = (1, 1, 1)
 
 
 class _Layout(msgspec.Struct):
@@ -245,6 +246,7 @@ def _as_planned(plan: bytes) -> tuple[ScheduleOptions, int | None]:
         target=read.arch.name,
         store=None if read.storage.results is None else "tma",
         persistent="on" if read.launch.persistent else "off",
+        pairs="on" if read.launch.cluster[0] > 1 else "off",
         ctas=read.launch.grid[0] if read.launch.persistent else None,
         columns=read.layout.columns,
         dependent_launch=read.launch.dependent,

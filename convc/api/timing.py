@@ -306,6 +306,7 @@ def only(schedule: Schedule, options: ScheduleOptions | None) -> ScheduleOptions
         rows=shared.rows,
         filters=shared.filters,
         store=asked.store if asked.store in schedule.stores else None,
+        pairs=asked.pairs if schedule.pairs else "auto",
         timed=False,
     )
 

@@ -23,6 +23,11 @@ CHOICES: tuple[tuple[str, str | None, str], ...] = (
         "auto",
         "CTAs walk over tiles, each epilogue behind the next K loop (auto: where the estimate is better).",
     ),
+    (
+        "pairs",
+        "auto",
+        "Two CTAs multiply as one, each with half of the filter tile (auto: where the estimate is better).",
+    ),
     ("target", "sm_100a", "The GPU that kernels are for: sm_100a (Blackwell) or sm_90a (Hopper)."),
 )
 """Options with a choice, in the order of the help: name, default where the command line has one, and what it says."""

@@ -24,6 +24,8 @@ class ScheduleOptions:
             chosen where the schedule is, and off where that is named.
         persistent: whether one CTA for each SM walks over tiles, with its epilogues behind the next K loops: on, off,
             or auto, where that is faster by the estimate.
+        pairs: whether the tensor cores of two CTAs multiply as one, each with half of the filter tile: on, off, or
+            auto, where that is faster by the estimate.
         ctas: how many CTAs walk, with persistent on; by default as many as the target has SMs.
         filters: whether short filter tiles come in the stages of the activations that they meet (together), or every
             filter tile has a stage of its own (apart).
@@ -39,6 +41,7 @@ class ScheduleOptions:
     timed: bool = False
     columns: str | None = None
     persistent: str = "auto"
+    pairs: str = "auto"
     ctas: int | None = None
     filters: str | None = None
     dependent_launch: bool = False

@@ -118,6 +118,8 @@ class Rates:
         mma_columns: columns of D that the tensor core multiplies in a cycle [tensor_core.strip_columns, .strip_cycles].
         mma_floor: fewest cycles of an MMA with both operands in shared memory [tensor_core.floor].
         mma_depth: cycles of an MMA besides reading its rows and multiplying its columns [tensor_core.depth].
+        pair_depth, pair_port: the same of an MMA of a CTA pair, and cycles that its reads wait for the other CTA's rows
+            [tensor_core.pair_depth, .pair_port].
         mma_chain: cycles that the end of a chain of MMAs comes later [tensor_core.chain].
         read_bytes: bytes a cycle that MMAs read from the shared memory of one SM [shared_memory.read_port].
         fill_bytes: bytes a cycle that TMA writes into it [tma.fill]. fill_rows: rows a cycle, of at most 128 bytes
@@ -133,6 +135,7 @@ class Rates:
             sector_cycles: a whole one [threads.sector, and threads.part_line for the half].
         store_bytes: bytes a cycle that tensor copies read from shared memory [shared_memory.store_port].
         load_latency: cycles of a load from L2 [threads.global_latency].
+        cluster_barrier: cycles of a barrier of a cluster [threads.cluster_barrier].
         cta_start: cycles to replace CTAs that have ended by the next [launch.replace].
         fmas: float32 multiply-adds per cycle and SM without the tensor core (CUDA C++ programming guide, throughput of
             arithmetic instructions).
@@ -152,6 +155,8 @@ class Rates:
     mma_columns: float = 2.0
     mma_floor: float = 38.75
     mma_depth: float = 104.0
+    pair_depth: float = 138.0
+    pair_port: float = 3.0
     mma_chain: float = 12.0
     read_bytes: float = 128.0
     fill_bytes: float = 125.5
@@ -168,6 +173,7 @@ class Rates:
     sector_cycles: float = 1.0
     store_bytes: float = 31.8
     load_latency: float = 300.0
+    cluster_barrier: float = 370.0
     cta_start: float = 1100.0
     fmas: int = 128
 

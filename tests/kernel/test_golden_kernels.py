@@ -83,6 +83,18 @@ CARRIED = ConvProblem(
 WALKED = replace(FINISHED, name="persistent_f16", batch=7)
 """Two CTAs, five tiles each: both halves of the accumulator, the tile of results and the numbers are used again."""
 
+PAIRED = ConvProblem(
+    name="pair_f16",
+    batch=7,
+    in_channels=64,
+    out_channels=96,
+    in_extent=(9, 9),
+    kernel=(1, 1),
+    bias=True,
+    epilogue=(AddResidual(), Relu()),
+)
+"""Pairs of CTAs that walk: five tiles of pixels and an empty one, three a CTA."""
+
 SCALED = ConvProblem(
     name="scaled_nvfp4",
     batch=2,
@@ -120,6 +132,11 @@ CHOICES = {
             "block_n": 48,
             "stages": 2,
         },
+        "pair_f16": {
+            "options": ScheduleOptions(schedule="reload", store="tma", persistent="on", ctas=2, pairs="on"),
+            "block_n": 96,
+            "stages": 2,
+        },
         **{name: {"options": options, "stages": 3, "block_n": 48} for name, options in SCHEDULES.items()},
         "stationary_f16": {"options": SCHEDULES["stationary_f16"], "stages": 3},  # weights are 128 rows
     }.items()
@@ -127,7 +144,7 @@ CHOICES = {
 PROBLEMS |= {"hopper_f16": FINISHED}
 PROBLEMS |= dict.fromkeys(SCHEDULES, SHARED) | {
     "block_end_f16": FINISHED, "scaled_nvfp4": SCALED, "tensor_store_f16": CARRIED,
-    "persistent_f16": WALKED,
+    "persistent_f16": WALKED, "pair_f16": PAIRED,
 }  # fmt: skip
 
 

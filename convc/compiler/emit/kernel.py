@@ -6,6 +6,7 @@ the three acts of the program follow one another in the body of the entry.
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Mapping
 from dataclasses import replace
@@ -54,6 +55,9 @@ def emit(program: TileProgram) -> KernelArtifact:
             "parameter_registers": ", ".join(f"%{name}" for name in program.params),
             "threads": launch.block[0],
             "persistent": program.visits is not None,
+            "clustered": math.prod(launch.cluster) > 1,
+            "cluster": ", ".join(map(str, launch.cluster)),
+            "paired": program.pair > 1,
             "tensor_memory": program.storage.tmem_columns > 0,
             "maps": maps,
             "pointers": pointers,
@@ -66,7 +70,7 @@ def emit(program: TileProgram) -> KernelArtifact:
 def _role(program: TileProgram, role: Role) -> str:
     """The block of one role."""
     context = RoleContext(program=program, role=role, numbers=numbers_of(program, role))
-    everyone = (role.first_warp, role.last_warp) == (0, program.warps - 1)
+    everyone = (role.first_warp, role.last_warp) == (0, program.warps - 1) and not role.leads
     return render(
         "role",
         {
@@ -115,7 +119,8 @@ def _indent(text: str) -> str:
 def _guard(role: Role) -> list[str]:
     """Lines that set ``%skip`` for the warps that are not in the role."""
     if role.first_warp == role.last_warp:
-        return [f"setp.ne.u32 %skip, %warp, {role.first_warp};"]
+        other = [f"setp.ne.u32 %skip, %warp, {role.first_warp};"]
+        return [*other, "setp.ne.or.u32 %skip, %rank, 0, %skip;"] if role.leads else other
     if role.first_warp == 0:
         return [f"setp.gt.u32 %skip, %warp, {role.last_warp};"]
     below = f"setp.lt.u32 %skip, %warp, {role.first_warp};"
@@ -153,7 +158,8 @@ def _about(program: TileProgram) -> list[str]:
     storage = program.storage
     grid = program.launch.grid
     walk = "" if program.visits is None else f", at most {program.visits} tiles each"
-    lines = [f"Schedule {program.schedule}; grid {grid[0]} x {grid[1]}{walk}; {program.warps} warps:"]
+    pair = ", CTA pairs whose tensor cores multiply as one" if program.pair > 1 else ""
+    lines = [f"Schedule {program.schedule}; grid {grid[0]} x {grid[1]}{walk}{pair}; {program.warps} warps:"]
     lines += [f"  {role.name}: {role.who}, {role.note}" for role in program.roles]
     lines.append(f"Shared memory ({storage.smem_bytes} bytes):")
     lines += [

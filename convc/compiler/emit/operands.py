@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from convc.compiler.plan.storage import SmemTile, TmemTile
+from convc.compiler.plan.storage import BarrierRing, SmemTile, TmemTile
 from convc.compiler.tile.steps.operands import Multiply
 from convc.ir import dtypes
 from convc.ptx.descriptors import SharedDescriptor, encode_shared, encode_warpgroup
@@ -36,6 +36,11 @@ def phase(state: str) -> str:
 def stage_address(to: str, tile: SmemTile) -> str:
     """The line that sets a register to the address of a tile's current stage, less the tile's offset."""
     return f"mad.lo.u32 {to}, {stage(tile.state)}, {tile.stage_bytes}, %smem;"
+
+
+def barriers(ring: BarrierRing) -> str:
+    """The register with the start of the shared memory whose barriers of a ring are signalled."""
+    return "%lead" if ring.at == "leader" else "%smem"
 
 
 def acc_address(acc: TmemTile) -> str:

@@ -115,7 +115,14 @@ class ConvMaps:
 
 
 def conv_maps(
-    problem: ConvProblem, *, block_m: int, block_n: int, channels_per_step: int, c_pitch: int, k_pitch: int
+    problem: ConvProblem,
+    *,
+    block_m: int,
+    block_n: int,
+    channels_per_step: int,
+    c_pitch: int,
+    k_pitch: int,
+    m_tiles: int | None = None,
 ) -> ConvMaps:
     """Derive the maps of one tiled convolution. They are not proved yet: see `convc.compiler.index.claims.prove`.
 
@@ -125,6 +132,7 @@ def conv_maps(
         channels_per_step: channels per step of the K loop.
         c_pitch: elements per activation pixel of a group and per filter tap, at least C/G.
         k_pitch: elements per output pixel, at least K.
+        m_tiles: tiles along M; None: as many as there are pixels for. In those behind them no lane has a pixel.
 
     Raises:
         PlanError: for another number of spatial axes, or sizes that do not fit the problem.
@@ -136,7 +144,7 @@ def conv_maps(
         channels_per_step=channels_per_step,
         c_pitch=c_pitch,
         k_pitch=k_pitch,
-        m_tiles=-(-problem.gemm_m // block_m),
+        m_tiles=m_tiles or -(-problem.gemm_m // block_m),
         n_tiles=-(-problem.out_channels // block_n),
         blocks=-(-c_pitch // channels_per_step),
     )

@@ -106,7 +106,7 @@ class Offer:
             tiling=tiling,
             need=self.need(tiling),
             grid=(self.rows, columns),
-            ctas=None if self.most_ctas is None else walkers(self.rows * columns, self.most_ctas),
+            ctas=None if self.most_ctas is None else walkers(self.rows * columns, self.most_ctas, tiling.ctas),
         )
 
     def _best(self, tilings: Sequence[Tiling]) -> Candidate | None:

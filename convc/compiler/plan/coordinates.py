@@ -48,7 +48,7 @@ class TapCoordinates:
 
     Attributes:
         start_w, start_h, start_n: where the tile's im2col copy begins, for the first tap.
-        first_k: first output channel of the tile.
+        first_k: output channel of the first filter row that the CTA brings: the tile's, or that of its half.
         off_w, off_h: offset of a filter tap, in pixels.
         tap: number of the filter tap.
         c: first channel of a block, in the group.

@@ -215,10 +215,11 @@ def pace_of(tiled: TiledProblem, work: CtaWork) -> Pace:
     )
 
 
-def walkers(tiles: int, most: int) -> int:
-    """CTAs that make so many tiles: as few as need no more turns than `most` CTAs."""
-    turns = -(-tiles // most)
-    return -(-tiles // turns)
+def walkers(tiles: int, most: int, together: int = 1) -> int:
+    """CTAs that make so many tiles: as few as need no more turns than `most` CTAs, whole groups of `together`."""
+    groups = tiles // together
+    turns = -(-groups // max(1, most // together))
+    return -(-groups // turns) * together
 
 
 def latency_of(steps: int, stages: int, pace: Pace, work: CtaWork) -> float:

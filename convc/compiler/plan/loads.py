@@ -124,7 +124,7 @@ def _boxed_loads(layout: DeviceLayout, tiling: Tiling, reuse: Reuse, channels: i
 
 
 def _filter_map(layout: DeviceLayout, tiling: Tiling, channels: int) -> TensorMap:
-    """Filter rows (K, R*S, C): a box is one tap of a tile's output channels."""
+    """Filter rows (K, R*S, C): a box is one tap of a CTA's part of a tile's output channels."""
     (_, *dims), strides = dims_and_strides(layout.filter)
     return TensorMap(
         mode="tile",
@@ -133,6 +133,6 @@ def _filter_map(layout: DeviceLayout, tiling: Tiling, channels: int) -> TensorMa
         dims=(layout.c_pitch, *dims),
         strides=strides,
         element_strides=(1, 1, 1),
-        box=(channels, 1, tiling.block_n),
+        box=(channels, 1, tiling.b_rows),
         swizzle=SWIZZLE[tiling.row_bytes],
     )

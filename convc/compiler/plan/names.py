@@ -20,14 +20,18 @@ class ScheduleName:
 
 
 class Form(NamedTuple):
-    """A schedule, and whether its CTAs walk over tiles."""
+    """A schedule, whether its CTAs walk over tiles, and whether two of them multiply as one."""
 
     schedule: ScheduleName
     persistent: bool
+    pairs: bool
 
 
 Number = NewType("Number", str)
 """An integer that a kernel computes while it runs, a coordinate or a loop counter; also the name of its register."""
+
+RANK = Number("rank")
+"""Which CTA of its cluster a CTA is."""
 
 NewNumber = NewType("NewNumber", Number)
 """A number that the step makes in which it stands; everywhere else it is read."""

@@ -14,6 +14,7 @@ import msgspec
 
 from convc.compiler.plan.candidate import Offer, ScheduleCandidates
 from convc.compiler.plan.names import ACC, DONE, DRAINED
+from convc.compiler.plan.pairs import PAIR
 from convc.compiler.plan.records import Rejection, Tiling
 from convc.compiler.plan.storage import BarrierRing, MemoryNeed, Storage, lay_out
 from convc.ir.arch import Arch
@@ -72,8 +73,9 @@ def two_halves(storage: Storage, arch: Arch) -> Storage:
             stages=HALVES,
             producer=done.consumer,
             consumer=done.producer,
-            arrivals=arch.limits.tmem_lanes,
+            arrivals=arch.limits.tmem_lanes * (PAIR if done.at == "all" else 1),
             state=STATE,
+            at="leader" if done.at == "all" else "own",
         ),
     )
     results = storage.results

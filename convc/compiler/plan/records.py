@@ -38,6 +38,8 @@ class Tiling(msgspec.Struct, frozen=True, kw_only=True):
         row_bytes: bytes of K in one row of an operand tile: 32, 64 or 128, also the swizzle span.
         b_stages: filter tiles in flight, each with its activation tile where `a_stages` is 0.
         a_stages: activation tiles in flight, where each of them serves several filter taps.
+        ctas: CTAs whose tensor cores multiply as one (``cta_group``): each has `block_m` pixels of its own, and its
+            part of the filter tile in its shared memory.
         b_columns: 1: filter tiles have stages of their own. More: each activation tile has a stage with the filter
             tiles of all its filter columns, at most so many, behind one barrier; `b_stages` is `a_stages` then.
     """
@@ -48,6 +50,12 @@ class Tiling(msgspec.Struct, frozen=True, kw_only=True):
     b_stages: int
     a_stages: int = 0
     b_columns: int = 1
+    ctas: int = 1
+
+    @property
+    def b_rows(self) -> int:
+        """Rows of a filter tile that a CTA has in its shared memory."""
+        return self.block_n // self.ctas
 
     @property
     def stages(self) -> tuple[int, ...]:
@@ -58,7 +66,8 @@ class Tiling(msgspec.Struct, frozen=True, kw_only=True):
         apart = f" of filter and {self.a_stages} of activations" if self.a_stages else ""
         if self.b_columns > 1:
             apart = f" of activations with {self.b_columns} filter columns"
-        return f"{self.block_m}x{self.block_n} tile, {self.row_bytes}-byte rows, {self.b_stages} stages{apart}"
+        pair = ", in pairs of CTAs" if self.ctas > 1 else ""
+        return f"{self.block_m}x{self.block_n} tile, {self.row_bytes}-byte rows, {self.b_stages} stages{apart}{pair}"
 
 
 class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,6 +123,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
         persistent: whether a CTA walks over tiles, from the one of its own number on by the number of CTAs.
         why: the reason for that, or against it.
         dependent: the kernel sets itself up while the one in front of it runs, and waits for that before it reads.
+        cluster: CTAs of a cluster along the axes of the grid.
+        pairs_why: the reason for pairs of CTAs that multiply together, or against them.
     """
 
     entry: str
@@ -123,6 +134,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     persistent: bool = False
     why: str = ""
     dependent: bool = False
+    cluster: tuple[int, int, int] = (1, 1, 1)
+    pairs_why: str = ""
 
     @property
     def ctas(self) -> int:
@@ -347,8 +360,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def form(self) -> Form:
-        """The schedule, and whether its CTAs walk over tiles."""
-        return Form(self.schedule, self.launch.persistent)
+        """The schedule, whether its CTAs walk over tiles, and whether two of them multiply as one."""
+        return Form(self.schedule, self.launch.persistent, self.tiling.ctas > 1)
 
     @property
     def reuse(self) -> Reuse | None:

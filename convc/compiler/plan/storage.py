@@ -9,7 +9,7 @@ descriptor).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -78,6 +78,10 @@ class TmemTile(msgspec.Struct, frozen=True, kw_only=True):
         return self.column_offset + self.stages * self.columns
 
 
+Where = Literal["own", "leader", "all"]
+"""Whose barrier a signal is for: the CTA's own, that of the first CTA of its pair, or those of both."""
+
+
 class BarrierRing(msgspec.Struct, frozen=True, kw_only=True):
     """A ring of mbarriers, one per stage, with one role that signals and one that waits.
 
@@ -88,6 +92,7 @@ class BarrierRing(msgspec.Struct, frozen=True, kw_only=True):
         producer, consumer: name of the role that signals, and of the role that waits.
         offset: byte offset of barrier 0 in shared memory.
         state: which of a role's states says the stage and the phase; tiles and rings that move together share one.
+        at: whose barriers its signals are for. Those of ``leader`` are waited for by the first CTA of a pair alone.
     """
 
     name: RingName
@@ -97,6 +102,7 @@ class BarrierRing(msgspec.Struct, frozen=True, kw_only=True):
     consumer: str
     offset: int = 0
     state: str = ""
+    at: Where = "own"
 
     @property
     def end(self) -> int:

@@ -29,25 +29,28 @@ def multiply_interval(work: CtaWork, rates: Rates) -> float:
 
 def port_bytes(work: CtaWork) -> int:
     """Bytes of shared memory that all MMAs of a CTA read: `ATOM_BYTES` of every row of their operands there."""
-    rows = work.n if work.a_in_tensor else work.m + work.n
+    filters = work.n // work.ctas
+    rows = filters if work.a_in_tensor else work.m + filters
     return work.mmas * rows * ATOM_BYTES
 
 
 def port_interval(work: CtaWork, rates: Rates) -> float:
     """Cycles in which one MMA reads its operands from shared memory."""
-    return port_bytes(work) / work.mmas / rates.read_bytes
+    exchange = rates.pair_port if work.ctas > 1 and not work.a_in_tensor else 0.0
+    return port_bytes(work) / work.mmas / rates.read_bytes + exchange
 
 
 def mma_interval(work: CtaWork, rates: Rates) -> float:
     """Cycles from one MMA of a long chain to the next: the slower of multiplying and reading, with a floor."""
-    least = 0.0 if work.a_in_tensor else rates.mma_floor
+    least = 0.0 if work.a_in_tensor or work.ctas > 1 else rates.mma_floor
     return max(multiply_interval(work, rates), port_interval(work, rates), least)
 
 
 def mma_latency(work: CtaWork, rates: Rates) -> float:
     """Cycles from the issue of an MMA to its barrier: A is read first, then the columns are multiplied."""
     read = 0.0 if work.a_in_tensor else work.m * ATOM_BYTES / rates.read_bytes
-    return rates.mma_depth + read + multiply_interval(work, rates)
+    depth = rates.pair_depth if work.ctas > 1 else rates.mma_depth
+    return depth + read + multiply_interval(work, rates)
 
 
 def tensor_cycles(work: CtaWork, rates: Rates) -> float:
@@ -86,7 +89,8 @@ def first_mma_cycles(work: CtaWork, fill: float, rates: Rates) -> float:
         fill: cycles in which TMA fills all tiles.
     """
     first = work.activation_bytes / work.rings[0].steps + work.filter_bytes / work.rings[-1].steps
-    return start_cycles(work) + copy_cycles(rates) + fill * first / work.loaded_bytes + FIRST_MMA
+    meet = rates.cluster_barrier if work.ctas > 1 else 0.0
+    return start_cycles(work) + meet + copy_cycles(rates) + fill * first / work.loaded_bytes + FIRST_MMA
 
 
 def ring_cycles(steps: int, stages: int, turn: float) -> float:
@@ -115,9 +119,13 @@ def turn_cycles(work: CtaWork, steps: int, tile: float, fill: float, rates: Rate
 
 
 def last_mma_cycles(work: CtaWork, rates: Rates) -> float:
-    """Cycles from the end of the last MMA on the tensor core to the moment at which the epilogue knows of it."""
+    """Cycles from the end of the last MMA on the tensor core to the moment at which the epilogue knows of it.
+
+    Those in which CTAs of a cluster meet before one of them leaves are counted here too.
+    """
     chain = rates.mma_chain if work.mmas > 1 else 0.0
-    return mma_latency(work, rates) - mma_interval(work, rates) + chain
+    meet = rates.cluster_barrier if work.ctas > 1 else 0.0
+    return meet + mma_latency(work, rates) - mma_interval(work, rates) + chain
 
 
 def store_unit_cycles(work: CtaWork, residual: bool, rates: Rates) -> float:

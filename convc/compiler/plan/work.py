@@ -64,7 +64,8 @@ class CtaWork(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         mmas: ``tcgen05.mma`` instructions.
-        m, n: their rows and columns.
+        m, n: their rows and columns in this CTA.
+        ctas: CTAs that each of them is done by, and that have a part of the filter's rows each.
         a_in_tensor: whether their first operand lies in tensor memory.
         activation_bytes, filter_bytes: what TMA brings, zero-filled bytes included.
         factor_bytes: how many of these are scale factors, in rows of `FACTOR_ROW_BYTES`.
@@ -110,6 +111,7 @@ class CtaWork(msgspec.Struct, frozen=True, kw_only=True):
     slabs: int = 0
     slab_bytes: int = 0
     factor_bytes: int = 0
+    ctas: int = 1
 
     @property
     def loaded_bytes(self) -> int:
@@ -119,5 +121,6 @@ class CtaWork(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def read_bytes(self) -> int:
         """Bytes of shared memory that MMAs and copies to tensor memory read."""
-        rows = self.n if self.a_in_tensor else self.m + self.n
+        filters = self.n // self.ctas
+        rows = filters if self.a_in_tensor else self.m + filters
         return self.mmas * rows * ATOM_BYTES + self.copies * TILE_COPY_BYTES + self.refreshes * REFRESH_BYTES

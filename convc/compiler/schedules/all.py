@@ -12,7 +12,7 @@ from convc.compiler.index.border import BORDERS
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.evidence import FOUR_PARTITIONS, LAST_LANES, MOVES_AFTER, ROW_START, SHIFT_THEN_ZERO
 from convc.compiler.plan.names import ScheduleName
-from convc.compiler.schedules.base import FILTERS, PERSISTENT, ROWS, STORES, TMA, Method, Schedule
+from convc.compiler.schedules.base import FILTERS, PAIRS, PERSISTENT, ROWS, STORES, TMA, Method, Schedule
 from convc.errors import InputError
 from convc.ir.arch import ARCHS, SM_100A
 from convc.ir.columns import COLUMNS
@@ -54,7 +54,7 @@ def _stationary(schedule: Schedule) -> Method:
     return Stationary(schedule)
 
 
-RELOAD = Schedule(name="reload", tensor_cores=("tcgen05", "wgmma"), stores=STORES, method=_reload)
+RELOAD = Schedule(name="reload", tensor_cores=("tcgen05", "wgmma"), stores=STORES, pairs=True, method=_reload)
 SLIDE = Schedule(
     name="slide",
     tensor_cores=("tcgen05", "wgmma"),
@@ -126,6 +126,7 @@ def choices() -> dict[str, tuple[str, ...]]:
         "store": (AUTO, *STORES),
         "columns": COLUMNS,
         "persistent": PERSISTENT,
+        "pairs": PAIRS,
         "filters": FILTERS,
         "target": tuple(ARCHS),
     }

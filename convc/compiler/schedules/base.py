@@ -40,6 +40,9 @@ STORES: tuple[Store, ...] = (DIRECT, TMA)
 PERSISTENT = ("auto", "on", "off")
 """Whether CTAs walk over tiles."""
 
+PAIRS = ("auto", "on", "off")
+"""Whether the tensor cores of two CTAs multiply as one."""
+
 Filters = Literal["apart", "together"]
 """Whether each filter tile has a stage of its own, or comes in that of the activations that it meets."""
 APART: Filters = "apart"
@@ -58,6 +61,8 @@ class Request:
         persistent: whether CTAs walk over tiles; None: each tile has its own, if nobody finds the other better.
         ctas: how many these are at most; None: one for each SM.
         filters: where filter tiles are put (schedules that read the same activations for several filter columns).
+        pairs: whether the tensor cores of two CTAs multiply as one; None: each by itself, if nobody finds the other
+            better.
     """
 
     border: Border | None = None
@@ -68,6 +73,7 @@ class Request:
     persistent: bool | None = None
     ctas: int | None = None
     filters: Filters | None = None
+    pairs: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +103,7 @@ class Schedule:
         activations: where the activation operand of the tensor core lies; in tensor memory its rows can move.
         shares: whether filter columns share what was loaded.
         stores: how its results can leave.
+        pairs: whether two CTAs can share its filter tiles and multiply as one.
         transposed: whether weights are the first operand, so that lanes of the accumulator are output channels.
         max_halo: the longest halo that it can hold, in lanes; 0 where nothing is shared.
         rests_on: rules of the hardware that it needs although the manual does not settle them.
@@ -109,6 +116,7 @@ class Schedule:
     activations: Literal["shared memory", "tensor memory"] = "shared memory"
     shares: bool = False
     stores: tuple[Store, ...] = (DIRECT,)
+    pairs: bool = False
     transposed: bool = False
     max_halo: int = 0
     rests_on: tuple[Rule, ...] = ()
@@ -140,12 +148,16 @@ class Schedule:
 
             return ScheduleCandidates(schedule=self.id, parts=(Rejection(rule="target", reason=reason),))
         found = self.method(self).candidates(layout, arch, request)
-        if not request.persistent:
-            return found
         # Imported here for the same reason.
-        from convc.compiler.plan.persistent import persistent
+        if request.pairs:
+            from convc.compiler.plan.pairs import paired
 
-        return persistent(found, arch, request.ctas)
+            found = paired(found, arch, able=self.pairs)
+        if request.persistent:
+            from convc.compiler.plan.persistent import persistent
+
+            found = persistent(found, arch, request.ctas)
+        return found
 
     def indexing(self, candidate: Candidate) -> Indexing:
         """Derive and prove the index maps of a candidate, as `Method.indexing` says."""

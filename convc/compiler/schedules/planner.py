@@ -16,6 +16,7 @@ from convc.compiler.plan.candidate import Candidate, ScheduleCandidates
 from convc.compiler.plan.columns import with_columns
 from convc.compiler.plan.cost import ASSUMED_SLACK, MOST_TIMED, SLACK, TIMED_MARGIN, slack
 from convc.compiler.plan.names import Form
+from convc.compiler.plan.pairs import PAIR
 from convc.compiler.plan.persistent import persistent
 from convc.compiler.plan.records import (
     Alternative,
@@ -61,11 +62,11 @@ def plan(
     found = _found(layout, options, request, refused)
     while legal := [candidates for candidates in found.values() if candidates.legal]:
         chosen = _chosen(legal)
-        best, why = _walking(chosen, request, refused)
+        best, why = _launched(chosen, request, refused)
         try:
             indexing = with_columns(layout, schedule_of(chosen.schedule).indexing(best))
         except PlanError as error:
-            form = Form(chosen.schedule, best.tiled.ctas is not None)
+            form = Form(chosen.schedule, best.tiled.ctas is not None, best.tiled.tiling.ctas == PAIR)
             refused[form] = error.message
             if not _falls_back(form, request):
                 found[chosen.schedule] = _turned_down(chosen, "proof", error.message)
@@ -102,8 +103,8 @@ def contenders(layout: DeviceLayout, *, options: ScheduleOptions, refused: Mappi
         if len(plans) == MOST_TIMED or candidate.cost.cycles > limit:
             break
         picked = replace(candidates, picked=candidate)
-        best, why = _walking(picked, request, refused)
-        if (picked.schedule, best.tiled.tiling, best.work) == (first.schedule, first.tiling, first.work):
+        best, why = _launched(picked, request, refused)
+        if any((picked.schedule, best.tiled.tiling, best.work) == (p.schedule, p.tiling, p.work) for p in plans):
             continue
         try:
             indexing = with_columns(layout, schedule_of(picked.schedule).indexing(best))
@@ -138,6 +139,7 @@ def _request(options: ScheduleOptions, block_n: int | None, stages: int | None) 
         store=next((store for store in STORES if store == options.store), None),
         persistent={"on": True, "off": False}.get(options.persistent),
         ctas=options.ctas,
+        pairs={"on": True, "off": False}.get(options.pairs),
         filters=next((filters for filters in FILTERS if filters == options.filters), None),
     )
 
@@ -155,8 +157,8 @@ def _found(
 
 
 def _falls_back(form: Form, request: Request) -> bool:
-    """Whether a schedule is left another form where this one cannot be: a CTA for each tile where CTAs would walk."""
-    return form.persistent and request.persistent is None
+    """Whether a schedule is left another form where this one cannot be: a CTA for each tile, each by itself."""
+    return (form.persistent and request.persistent is None) or (form.pairs and request.pairs is None)
 
 
 def _turned_down(candidates: ScheduleCandidates, rule: str, reason: str) -> ScheduleCandidates:
@@ -190,6 +192,19 @@ def _assumed(candidates: ScheduleCandidates) -> int:
     return schedule_of(candidates.schedule).assumed
 
 
+def _launched(
+    chosen: ScheduleCandidates, request: Request, refused: Mapping[Form, str]
+) -> tuple[Candidate, tuple[str, str]]:
+    """The candidate to take, and why its CTAs walk over tiles or do not, and multiply in pairs or by themselves."""
+    best, why = _walking(chosen, request, refused)
+    pairs, reason = _pairing(chosen, best, request, refused)
+    if request.persistent is None and pairs is not best:
+        ctas = pairs.tiled.ctas
+        tiles = math.prod(pairs.tiled.grid)
+        why = f"a CTA for each of {tiles} tiles" if ctas is None else f"persistent: {ctas} CTAs walk over {tiles} tiles"
+    return pairs, (why, reason)
+
+
 def _walking(chosen: ScheduleCandidates, request: Request, refused: Mapping[Form, str]) -> tuple[Candidate, str]:
     """The candidate to take, whose CTAs walk over tiles where that is faster and not refused, and the reason."""
     best = chosen.best
@@ -199,7 +214,7 @@ def _walking(chosen: ScheduleCandidates, request: Request, refused: Mapping[Form
     tiles = math.prod(best.tiled.grid)
     if tiles <= arch.rates.sms:
         return best, f"{tiles} tiles are no more than the {arch.rates.sms} SMs: each has a CTA of its own"
-    reason = refused.get(Form(chosen.schedule, True))
+    reason = refused.get(Form(chosen.schedule, True, best.tiled.tiling.ctas == PAIR))
     if reason is not None:
         return best, f"a CTA for each tile: {reason}"
     walking = persistent(chosen.of_width(best.tiled.tiling.block_n), arch, None)
@@ -213,16 +228,44 @@ def _walking(chosen: ScheduleCandidates, request: Request, refused: Mapping[Form
     return walking.best, f"persistent: {both}, {alone}"
 
 
+def _pairing(
+    chosen: ScheduleCandidates, best: Candidate, request: Request, refused: Mapping[Form, str]
+) -> tuple[Candidate, str]:
+    """The candidate to take, whose CTAs multiply two at a time where that is faster, and the reason.
+
+    Pairs have room for wider tiles, and hide other waits when they walk, so both are looked at anew.
+    """
+    if request.pairs is not None:
+        return best, f"CTA pairs are switched {'on' if request.pairs else 'off'}"
+    arch = best.tiled.arch
+    schedule = schedule_of(chosen.schedule)
+    if not schedule.pairs or arch.tensor_core != "tcgen05" or best.tiled.grid[0] < PAIR:
+        return best, ""
+    ways = (False, True) if request.persistent is None else (request.persistent,)
+    wanted = (
+        replace(request, pairs=True, persistent=way) for way in ways if Form(chosen.schedule, way, True) not in refused
+    )
+    found = [each for each in (schedule.candidates(best.tiled.layout, arch, one) for one in wanted) if each.legal]
+    if not found:
+        return best, ""
+    pairs = min((each.best for each in found), key=lambda one: one.cost.cycles)
+    both = f"{pairs.cost.cycles:.0f} cycles with {pairs.tiled.tiling}"
+    alone = f"{best.cost.cycles:.0f} with {best.tiled.tiling}"
+    if SLACK * pairs.cost.cycles > best.cost.cycles:
+        return best, f"each CTA multiplies by itself: {alone}, {both}"
+    return pairs, f"CTA pairs: {both}, {alone}"
+
+
 def _finished(
     chosen: ScheduleCandidates,
     best: Candidate,
     indexing: Indexing,
-    why: str,
+    why: tuple[str, str],
     choices: tuple[ScheduleSummary, ...],
     *,
     dependent: bool,
 ) -> Plan:
-    """The plan of a schedule's best candidate; ``why`` its CTAs walk over tiles, or do not."""
+    """The plan of a schedule's best candidate; ``why`` its CTAs walk over tiles or do not, and multiply in pairs."""
     name = chosen.schedule
     walkers = best.tiled.ctas
     threads = 32 * core_of(best.tiled.arch).warps(best.tiled.tiling.block_m)
@@ -240,8 +283,10 @@ def _finished(
             threads=threads,
             tiles=best.tiled.grid,
             persistent=walkers is not None,
-            why=why,
+            why=why[0],
+            pairs_why=why[1],
             dependent=dependent,
+            cluster=(best.tiled.tiling.ctas, 1, 1),
         ),
         indexing=indexing,
         estimate=best.cost,

@@ -9,6 +9,7 @@ What happens in these is the schedule's; the acts around them are the same for a
 
 from __future__ import annotations
 
+from convc.compiler.plan.names import RANK
 from convc.compiler.plan.records import Plan
 from convc.compiler.schedules import skeleton
 from convc.compiler.schedules.all import schedule_of
@@ -26,6 +27,8 @@ def build(plan: Plan) -> TileProgram:
         place = {CTA: plan.launch.grid[0]}
     core = core_of(plan.arch)
     warps = core.warps(plan.tiling.block_m)
+    if plan.tiling.ctas > 1:
+        place[RANK] = plan.tiling.ctas
     extents = {
         **place,
         "warp": warps,
@@ -45,4 +48,5 @@ def build(plan: Plan) -> TileProgram:
         teardown=core.teardown(plan),
         storage=plan.storage,
         launch=skeleton.launch(plan),
+        pair=plan.tiling.ctas,
     )

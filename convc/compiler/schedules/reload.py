@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from convc.compiler.index.claims import prove
 from convc.compiler.index.conv import ConvMaps, conv_maps
 from convc.compiler.index.lower import lower
+from convc.compiler.index.pair_rows import first_filter, prove_halves
 from convc.compiler.index.warp_rows import first_row, prove_rows
 from convc.compiler.plan.candidate import Candidate, Offer, ScheduleCandidates
 from convc.compiler.plan.candidates import tilings
@@ -104,7 +105,7 @@ class Reload(Method):
         if layout.blocks is not None:
             return scaled_storage(layout.blocks, tiling, arch, results, numbers)
         a = tile_ring(A, tiling.block_m, tiling.row_bytes, tiling.b_stages, 0)
-        b = tile_ring(B, tiling.block_n, tiling.row_bytes, tiling.b_stages, a.end)
+        b = tile_ring(B, tiling.b_rows, tiling.row_bytes, tiling.b_stages, a.end)
         acc = TmemTile(name=ACC, lanes=tiling.block_m, columns=tiling.block_n, column_offset=0)
         core = core_of(arch)
         given = core.releases(tiling.block_m)
@@ -124,9 +125,10 @@ class Reload(Method):
         return CtaWork(
             mmas=steps * pipeline.atoms * (tiling.block_m // rows),
             m=rows,
+            ctas=tiling.ctas,
             n=tiling.block_n,
             activation_bytes=steps * tiling.block_m * tiling.row_bytes + factors_a,
-            filter_bytes=steps * tiling.block_n * tiling.row_bytes + factors_b,
+            filter_bytes=steps * tiling.b_rows * tiling.row_bytes + factors_b,
             factor_bytes=factors_a + factors_b,
             row_bytes=tiling.row_bytes,
             chunks=tiling.block_n // row_chunk(tiling.block_n),
@@ -156,6 +158,7 @@ class Reload(Method):
             channels_per_step=pipeline.channels,
             c_pitch=layout.c_pitch,
             k_pitch=layout.k_pitch,
+            m_tiles=candidate.tiled.grid[0],
         )
         blocks = layout.blocks
         factors = None if blocks is None else factor_coordinates(blocks, layout, tiling, pipeline)
@@ -163,19 +166,25 @@ class Reload(Method):
         results = candidate.storage.results
         if results is not None:
             proofs.append(prove_rows(maps))
+        if tiling.ctas > 1:
+            proofs.append(prove_halves(maps, tiling.ctas))
         if blocks is not None and factors is not None:
             proofs.append(prove_factors(factors, blocks, layout, tiling, pipeline))
         demand_proof(layout.problem, proofs)
         element = layout.problem.out_dtype.bytes
         channel = result_of(maps.column, "k", "k")
-        first_k = substitute(channel.value, {"column": Const(0)})
+        first_k = coordinate(
+            "first_k", substitute(channel.value, {"column": Const(0)}), "first output channel of the tile"
+        )
+        if tiling.ctas > 1:
+            first_k = result_of(first_filter(maps, tiling.ctas), "k", "first_k")
         store = lower(maps.store["offset"], maps.store.ranges) * element
         return Indexing(
             coordinates=TapCoordinates(
                 start_w=result_of(maps.start, "w", "start_w"),
                 start_h=result_of(maps.start, "h", "start_h"),
                 start_n=result_of(maps.start, "n", "start_n"),
-                first_k=coordinate("first_k", first_k, "first output channel of the tile"),
+                first_k=first_k,
                 off_w=result_of(maps.step, "off_w", "off_w"),
                 off_h=result_of(maps.step, "off_h", "off_h"),
                 tap=result_of(maps.step, "tap", "tap"),
@@ -226,7 +235,7 @@ def _load(plan: Plan, coordinates: TapCoordinates) -> tuple[Step, ...]:
             id="load.expect",
             note="both tiles of the stage",
             ring=FULL,
-            bytes=plan.storage.smem_tile(A).bytes + plan.storage.smem_tile(B).bytes,
+            bytes=plan.tiling.ctas * (plan.storage.smem_tile(A).bytes + plan.storage.smem_tile(B).bytes),
         ),
         TmaLoad(
             id="load.a",

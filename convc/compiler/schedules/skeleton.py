@@ -164,6 +164,7 @@ def launch(plan: Plan) -> LaunchSpec:
         entry=plan.launch.entry,
         grid=plan.launch.grid,
         block=(plan.launch.threads, 1, 1),
+        cluster=plan.launch.cluster,
         shared_bytes=plan.storage.smem_bytes,
         buffers={name: BufferSpec(dtype=buffer.dtype, shape=buffer.shape) for name, buffer in buffers.items()},
         params=(

@@ -32,6 +32,7 @@ class Role:
         first_warp, last_warp: warps of the role, inclusive.
         elected: True: one lane of the (single) warp does it and the others wait at the end.
         note: what the role is for.
+        leads: True: of a pair of CTAs the first one does it alone.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Role:
     elected: bool
     note: str
     steps: tuple[Step, ...]
+    leads: bool = False
 
     @property
     def threads(self) -> int:
@@ -51,7 +53,8 @@ class Role:
         """The threads of the role, for people."""
         one = self.first_warp == self.last_warp
         warps = f"warp {self.first_warp}" if one else f"warps {self.first_warp} to {self.last_warp}"
-        return f"one lane of {warps}" if self.elected else warps
+        lanes = f"one lane of {warps}" if self.elected else warps
+        return f"{lanes} of the first CTA" if self.leads else lanes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +80,8 @@ class TileProgram:
         setup, roles, teardown: three acts; within an act roles run side by side, and each act waits for the one before.
         storage: where tiles and barriers lie.
         launch: how the kernel is launched, with its buffers and tensor maps.
+        pair: CTAs whose tensor cores multiply as one (``cta_group``), side by side along x: 2, or 1 where each has its
+            own.
     """
 
     name: str
@@ -92,6 +97,7 @@ class TileProgram:
     teardown: tuple[Role, ...]
     storage: Storage
     launch: LaunchSpec
+    pair: int = 1
 
     @property
     def all_roles(self) -> tuple[Role, ...]:

@@ -101,6 +101,7 @@ def ring_starts(program: TileProgram) -> Iterator[str]:
 def ring_bytes(program: TileProgram) -> Iterator[str]:
     """A stage expects what the copies bring before the role moves on to the next one."""
     states: dict[str, str] = {ring.name: ring.state for ring in program.storage.rings}
+    tellers = {ring.name: program.pair if ring.at == "leader" else 1 for ring in program.storage.rings}
     maps = dict(zip(program.params, program.launch.params, strict=True))
     for role in program.all_roles:
         expecting: dict[str, ExpectBytes] = {}
@@ -117,7 +118,7 @@ def ring_bytes(program: TileProgram) -> Iterator[str]:
                 if step.ring not in expecting:
                     yield f"{step.id} counts on {step.ring}, and nobody expects its bytes"
                 elif isinstance(source, TensorMapParam):
-                    missing[step.ring] -= step.bytes_through(source.map) * times
+                    missing[step.ring] -= step.bytes_through(source.map) * times * tellers[step.ring]
         for ring, step in expecting.items():
             yield from _brought(step, missing[ring])
 
@@ -180,5 +181,7 @@ def _ends(program: TileProgram, ring: BarrierRing, kind: type[RingStep]) -> list
     for role in program.all_roles:
         for step, count in executions(role.steps):
             if isinstance(step, kind) and step.ring == ring.name:
-                found.append((role.name, step, count * signals_of(role, step)))
+                both = isinstance(step, Release) and ring.at == "leader"
+                times = count * (program.pair if both else 1)
+                found.append((role.name, step, times * signals_of(role, step)))
     return found

@@ -21,6 +21,7 @@ from convc.compiler.tile.program import Role, TileProgram, walk
 from convc.compiler.tile.steps.base import (
     Advance,
     Arrive,
+    ClusterSync,
     Commit,
     Compute,
     CtaSync,
@@ -31,6 +32,7 @@ from convc.compiler.tile.steps.base import (
     Step,
     TmemAlloc,
     TmemBase,
+    TmemDealloc,
     WarpCommit,
 )
 from convc.compiler.tile.steps.epilogue import ReadAcc
@@ -119,7 +121,12 @@ def _(step: InitRings, context: RoleContext) -> Names:
 
 @fragment.register
 def _(step: TmemAlloc, context: RoleContext) -> Names:
-    return {"slot_offset": context.storage.slot_offset, "columns": step.columns}
+    return {"slot_offset": context.storage.slot_offset, "columns": step.columns, "group": context.program.pair}
+
+
+@fragment.register
+def _(step: TmemDealloc, context: RoleContext) -> Names:
+    return {"columns": step.columns, "group": context.program.pair}
 
 
 @fragment.register
@@ -139,8 +146,8 @@ def _(step: Loop, context: RoleContext) -> Names:
     return {"var": step.var, "count": step.count, "label": f"{label_of(step)}_next", "counted": not step.written_out}
 
 
-@fragment.register
-def _(step: CtaSync, context: RoleContext) -> Names:
+@fragment.register(CtaSync | ClusterSync)
+def _(step: CtaSync | ClusterSync, context: RoleContext) -> Names:
     return {"fence": context.storage.tmem_columns > 0}
 
 
@@ -160,13 +167,25 @@ def _(step: RingWait, context: RoleContext) -> Names:
 @fragment.register
 def _(step: ExpectBytes, context: RoleContext) -> Names:
     ring = context.storage.ring(step.ring)
-    return {"stage": stage(ring.state), "offset": ring.offset, "bytes": step.bytes}
+    return {
+        "stage": stage(ring.state),
+        "offset": ring.offset,
+        "bytes": step.bytes,
+        "leads": ring.at == "leader",
+    }
 
 
 @fragment.register
 def _(step: Commit, context: RoleContext) -> Names:
     ring = context.storage.ring(step.ring)
-    return {"staged": ring.stages > 1, "stage": stage(ring.state), "offset": ring.offset}
+    return {
+        "staged": ring.stages > 1,
+        "stage": stage(ring.state),
+        "offset": ring.offset,
+        "group": context.program.pair,
+        "everywhere": ring.at == "all",
+        "ctas": f"0x{(1 << context.program.pair) - 1:x}",
+    }
 
 
 @fragment.register

@@ -6,6 +6,7 @@ from convc.compiler.emit.fragments.base import Names, RoleContext, fragment
 from convc.compiler.emit.operands import (
     UNIT_BYTES,
     acc_address,
+    barriers,
     braces,
     descriptor,
     mask_of,
@@ -18,7 +19,7 @@ from convc.compiler.emit.operands import (
     tensor_address,
     warpgroup_descriptor,
 )
-from convc.compiler.plan.storage import SmemTile
+from convc.compiler.plan.storage import BarrierRing, SmemTile
 from convc.compiler.tile.steps.operands import (
     CarryFactors,
     Mma,
@@ -72,6 +73,7 @@ def _(step: TmaLoad, context: RoleContext) -> Names:
         "tile_offset": tile.offset,
         "placed": step.at is not None,
         "at": step.at or "",
+        **_told(ring),
     }
 
 
@@ -92,6 +94,17 @@ def _(step: TmaWideLoad, context: RoleContext) -> Names:
         "ring_offset": ring.offset,
         "placed": step.at is not None,
         "at": step.at or "",
+        **_told(ring),
+    }
+
+
+def _told(ring: BarrierRing) -> Names:
+    """How a copy into the CTA's own memory names the barrier that its bytes count on, of this CTA or of the first."""
+    paired = ring.at == "leader"
+    return {
+        "barriers": barriers(ring),
+        "space": "shared::cluster" if paired else "shared::cta",
+        "told": ".cta_group::2" if paired else "",
     }
 
 
@@ -101,6 +114,7 @@ def _(step: Mma, context: RoleContext) -> Names:
     return _multiply(step, context) | {
         "a_address": stage_units(a),
         "mask": mask_of(step),
+        "group": context.program.pair,
         "moved": step.row is not None,
         "row": step.row or "",
         "filters_moved": step.b_row is not None,
@@ -154,6 +168,7 @@ def _(step: MmaTensor, context: RoleContext) -> Names:
     return _multiply(step, context) | {
         "a_address": tensor_address("%a", context.storage.tmem_tile(step.a)),
         "mask": mask_of(step),
+        "group": context.program.pair,
         "shift": ".ashift" if step.moves else "",
     }
 
@@ -256,8 +271,9 @@ def _multiply(step: Multiply, context: RoleContext, *, weights_first: bool = Fal
     second = step.filter_operand or step.operand
     if weights_first:
         first, second = second, first
+    rows = context.program.pair * step.m
     shape = InstructionDescriptor(
-        kind=kind, d_type=sums, a_type=first, b_type=second, m=step.m, n=step.n, ws_max_shift=allowed
+        kind=kind, d_type=sums, a_type=first, b_type=second, m=rows, n=step.n, ws_max_shift=allowed
     )
     operands = first if first == second else f"{first} and {second}"
     moved = f", columns shifted by up to {allowed}" if allowed else ""
@@ -272,7 +288,7 @@ def _multiply(step: Multiply, context: RoleContext, *, weights_first: bool = Fal
         "then_add": _may_overwrite(step, context) and step.atoms > 1,
         "more_atoms": more_atoms(step.atoms),
         "instruction": f"0x{encode_instruction(shape):08x}",
-        "instruction_note": f"{step.m} x {step.n}, {operands} in, {sums} out{moved}",
+        "instruction_note": f"{rows} x {step.n}, {operands} in, {sums} out{moved}",
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from convc.compiler.emit.fragments.base import Names, RoleContext, fragment, label_of
-from convc.compiler.emit.operands import stage
+from convc.compiler.emit.operands import barriers, stage
 from convc.compiler.tile.steps.persistent import Release, TileLoop
 
 
@@ -22,4 +22,5 @@ def _(step: TileLoop, context: RoleContext) -> Names:
 @fragment.register
 def _(step: Release, context: RoleContext) -> Names:
     ring = context.storage.ring(step.ring)
-    return {"stage": stage(ring.state), "offset": ring.offset}
+    space = ".shared::cta" if ring.at == "own" else ".release.cluster.shared::cluster"
+    return {"stage": stage(ring.state), "offset": ring.offset, "barriers": barriers(ring), "space": space}

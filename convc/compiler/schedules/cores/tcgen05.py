@@ -6,6 +6,8 @@ loads and one multiplies.
 
 from __future__ import annotations
 
+import math
+
 from convc.compiler.plan.names import ACC, DONE
 from convc.compiler.plan.records import Plan
 from convc.compiler.plan.storage import BarrierRing
@@ -14,7 +16,17 @@ from convc.compiler.schedules.base import Roles
 from convc.compiler.schedules.cores.base import TensorCore
 from convc.compiler.schedules.skeleton import enter, load_role, number, start_of
 from convc.compiler.tile.program import Role
-from convc.compiler.tile.steps.base import Commit, Compute, CtaSync, RingWait, Step, TmemAlloc, TmemBase, TmemDealloc
+from convc.compiler.tile.steps.base import (
+    ClusterSync,
+    Commit,
+    Compute,
+    CtaSync,
+    RingWait,
+    Step,
+    TmemAlloc,
+    TmemBase,
+    TmemDealloc,
+)
 from convc.compiler.tile.steps.epilogue import TmemLoad
 from convc.compiler.tile.steps.operands import Mma
 from convc.ir.expr import IntExpr, Var
@@ -66,7 +78,7 @@ class Tcgen05(TensorCore):
             elected=False,
             note="all roles begin together",
             steps=(
-                CtaSync(id="start.sync", note="barriers and tensor memory are ready"),
+                _meet(plan, "start.sync", "barriers and tensor memory are ready"),
                 TmemBase(id="start.tmem", note="where the tensor memory begins"),
                 *enter(plan),
             ),
@@ -82,6 +94,7 @@ class Tcgen05(TensorCore):
             elected=True,
             note="multiplies them into the accumulator",
             steps=roles.multiply,
+            leads=plan.tiling.ctas > 1,
         )
         epilogue = Role(
             name="epilogue",
@@ -101,7 +114,7 @@ class Tcgen05(TensorCore):
             last_warp=WARPS - 1,
             elected=False,
             note="nobody leaves before the work is done",
-            steps=(CtaSync(id="end.sync", note="the accumulator has been read"),),
+            steps=(_meet(plan, "end.sync", "the accumulator has been read"),),
         )
         dealloc = Role(
             name="dealloc",
@@ -133,3 +146,10 @@ class Tcgen05(TensorCore):
             Compute(id="epilogue.column", note=note, dst=column, expr=Var("chunk") * columns),
             TmemLoad(id="epilogue.read", note="one row a lane", acc=ACC, first=column, columns=columns),
         )
+
+
+def _meet(plan: Plan, id: str, note: str) -> Step:
+    """All threads meet: of the CTA, or of all CTAs that use each other's memory."""
+    if math.prod(plan.launch.cluster) > 1:
+        return ClusterSync(id=id, note=note)
+    return CtaSync(id=id, note=note)

@@ -14,6 +14,7 @@ from convc.compiler.tile.steps.base import (
     Advance,
     Arrive,
     AwaitGrid,
+    ClusterSync,
     Commit,
     Compute,
     CtaSync,
@@ -44,7 +45,16 @@ def perform(step: Step, role: RoleState) -> None:
 
 
 @perform.register(
-    PrefetchMaps | AwaitGrid | ReleaseGrid | InitRings | TmemAlloc | TmemBase | TmemDealloc | CtaSync | WaitMmas
+    PrefetchMaps
+    | AwaitGrid
+    | ReleaseGrid
+    | InitRings
+    | TmemAlloc
+    | TmemBase
+    | TmemDealloc
+    | CtaSync
+    | ClusterSync
+    | WaitMmas
 )
 def _(step: Step, role: RoleState) -> None:
     """The frame of a kernel changes nothing on whole tiles."""
@@ -62,14 +72,16 @@ def _(step: Advance, role: RoleState) -> None:
 
 @perform.register
 def _(step: ExpectBytes, role: RoleState) -> None:
-    role.barrier(step.ring).arrive(expect=step.bytes)
+    if role.ring(step.ring).at == "own" or role.cta is role.cta.cluster[0]:
+        role.barrier(step.ring).arrive(expect=step.bytes)
 
 
 @perform.register
 def _(step: Commit, role: RoleState) -> None:
     """A stage that is given back to who copies is gone."""
     _give_back(step, role)
-    role.barrier(step.ring).arrive()
+    for barrier in role.signalled(step.ring):
+        barrier.arrive()
 
 
 @perform.register
@@ -84,7 +96,8 @@ def _give_back(step: Signal, role: RoleState) -> None:
     if ring.consumer == "load":
         for tile in role.cta.program.storage.smem:
             if tile.state == ring.state:
-                role.tile(tile.name)[:] = np.nan
+                for rows in role.tiles(tile.name):
+                    rows[:] = np.nan
 
 
 @perform.register

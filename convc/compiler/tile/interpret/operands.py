@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from convc.compiler.tile.interpret.copies import box, im2col, im2col_wide, tensor_of
 from convc.compiler.tile.interpret.lanes import move_up
 from convc.compiler.tile.interpret.meaning import perform
-from convc.compiler.tile.interpret.state import Array, RoleState
+from convc.compiler.tile.interpret.state import Array, CtaState, RoleState
 from convc.compiler.tile.steps.operands import (
     CarryFactors,
     MmaScaled,
@@ -55,22 +55,27 @@ def _land(step: TensorCopy, role: RoleState, rows: Array, first: int) -> None:
     empty = np.full((tile.rows, rows.shape[1]), np.nan, np.float32)
     role.cta.stages.setdefault(role.key(step.tile), empty)[first : first + len(rows)] = rows
     element = dtypes.BY_NAME[role.cta.map_of(step.map).dtype]
-    role.barrier(step.ring).complete(rows.size * element.bytes)
+    for barrier in role.signalled(step.ring):
+        barrier.complete(rows.size * element.bytes)
 
 
 @perform.register
 def _(step: SharedMma, role: RoleState) -> None:
     first = 0 if step.row is None else role.integer(step.row)
     column = 0 if step.b_row is None else role.integer(step.b_row)
-    filters = role.tile(step.b)[column : column + step.n]
-    _accumulate(step, role, role.tile(step.a)[first : first + step.m] @ filters.T)
+    each = step.n // len(role.together)
+    filters = np.concatenate([rows[column : column + each] for rows in role.tiles(step.b)])
+    for cta, pixels in zip(role.together, role.tiles(step.a), strict=True):
+        _accumulate(step, role, cta, pixels[first : first + step.m] @ filters.T)
 
 
 @perform.register
 def _(step: MmaTensor, role: RoleState) -> None:
-    _accumulate(step, role, role.tile(step.a) @ role.tile(step.b).T)
-    if step.moves:
-        move_up(role.tile(step.a))
+    filters = np.concatenate(role.tiles(step.b))
+    for cta, pixels in zip(role.together, role.tiles(step.a), strict=True):
+        _accumulate(step, role, cta, pixels @ filters.T)
+        if step.moves:
+            move_up(pixels)
 
 
 @perform.register
@@ -79,14 +84,14 @@ def _(step: MmaStationary, role: RoleState) -> None:
     if step.runs is not None and step.entered is not None:
         place = (np.arange(step.n) + role.integer(step.entered)) % sum(step.runs)
         pixels[place < step.runs[0]] = 0
-    _accumulate(step, role, role.tile(step.b) @ pixels.T)
+    _accumulate(step, role, role.cta, role.tile(step.b) @ pixels.T)
 
 
 @perform.register
 def _(step: MmaScaled, role: RoleState) -> None:
     a = _scaled(step, role.tile(step.a), role.tile(step.factors_a))
     b = _scaled(step, role.tile(step.b), role.tile(step.factors_b))
-    _accumulate(step, role, a @ b.T)
+    _accumulate(step, role, role.cta, a @ b.T)
 
 
 @perform.register
@@ -96,13 +101,13 @@ def _(step: CarryFactors, role: RoleState) -> None:
     role.cta.stages[role.key(step.tile)] = carried.copy()
 
 
-def _accumulate(step: Multiply, role: RoleState, product: Array) -> None:
-    """Add to the accumulator, or overwrite it; masked lanes stay as they are."""
-    old = role.cta.acc[role.key(step.acc)]
+def _accumulate(step: Multiply, role: RoleState, cta: CtaState, product: Array) -> None:
+    """Add to the accumulator of a CTA, or overwrite it; masked lanes stay as they are."""
+    old = cta.acc[role.key(step.acc)]
     product = product.astype(old.dtype, copy=False)  # whole numbers: exact in float32 for one stage, not for all
     overwrites = step.counter is not None and role.integer(step.counter) == 0
     new = product if overwrites else old + product
-    role.cta.acc[role.key(step.acc)] = np.where(role.mask[:, None], old, new) if step.masked else new
+    cta.acc[role.key(step.acc)] = np.where(role.mask[:, None], old, new) if step.masked else new
 
 
 def _scaled(step: MmaScaled, rows: Array, factors: Array) -> NDArray[np.float32]:

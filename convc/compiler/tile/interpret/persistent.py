@@ -14,7 +14,8 @@ def _(step: Release, role: RoleState) -> None:
     for tile in role.cta.program.storage.tmem:
         if tile.state == ring.state:
             role.cta.clear(tile, role.key(tile.name)[1])
-    role.barrier(step.ring).arrive(role.threads)
+    for barrier in role.signalled(step.ring):
+        barrier.arrive(role.threads)
 
 
 @perform.register(StoresRead | RoleSync)

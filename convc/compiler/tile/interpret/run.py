@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from convc.compiler.plan.names import RANK
 from convc.compiler.tile.interpret import epilogue, lanes, operands, persistent
 from convc.compiler.tile.interpret.meaning import perform
 from convc.compiler.tile.interpret.state import Array, CtaState, RoleState, unwritten
@@ -39,34 +40,45 @@ def interpret(program: TileProgram, buffers: Mapping[str, Array]) -> Array:
     written = np.zeros(output.shape, bool)
     width, height, _ = program.launch.grid
     for tile_n in range(height):
-        for tile_m in range(width):
-            _run_cta(
+        for first in range(0, width, program.pair):
+            ctas = tuple(
                 CtaState(
                     program=program,
                     buffers={**buffers, "output": output},
                     written=written,
                     numbers={"cta": tile_m} if program.visits else {"tile_m": tile_m, "tile_n": tile_n},
                 )
+                for tile_m in range(first, first + program.pair)
             )
+            for rank, cta in enumerate(ctas):
+                cta.cluster = ctas
+                cta.numbers[RANK] = rank
+            _run_cluster(ctas)
     return output.reshape(spec.shape)
 
 
-def _run_cta(cta: CtaState) -> None:
-    """Set-up, then the roles side by side; the closing roles have no meaning on tiles."""
-    for role in cta.program.setup:
-        if list(_go(RoleState(cta, role), role.steps)):
-            raise TileError(f"role {role.name} of the set-up waits")
-    running = [_go(RoleState(cta, role), role.steps) for role in cta.program.roles]
+def _run_cluster(ctas: tuple[CtaState, ...]) -> None:
+    """Set-up, then the roles of all CTAs side by side; the closing roles have no meaning on tiles."""
+    for cta in ctas:
+        for role in cta.program.setup:
+            if list(_go(RoleState(cta, role), role.steps)):
+                raise TileError(f"role {role.name} of the set-up waits")
+    running = [
+        _go(RoleState(cta, role), role.steps)
+        for rank, cta in enumerate(ctas)
+        for role in cta.program.roles
+        if rank == 0 or not role.leads
+    ]
     while running:
-        state = _barriers(cta)
+        state = _barriers(ctas)
         left = [role for role in running if _advance(role)]
-        if len(left) == len(running) and state == _barriers(cta):
+        if len(left) == len(running) and state == _barriers(ctas):
             raise TileError("deadlock: every role waits")
         running = left
 
 
-def _barriers(cta: CtaState) -> list[tuple[int, int, int]]:
-    return [barrier.state for barrier in cta.barriers.values()]
+def _barriers(ctas: tuple[CtaState, ...]) -> list[tuple[int, int, int]]:
+    return [barrier.state for cta in ctas for barrier in cta.barriers.values()]
 
 
 def _advance(role: Iterator[None]) -> bool:

@@ -88,6 +88,7 @@ class CtaState:
         barriers, stages: by name and stage; a stage is there once something was copied to it.
         acc: accumulators, by name and stage.
         masks: entries of the mask table, bool (lanes,).
+        cluster: the CTAs of its cluster by their ranks, itself among them.
     """
 
     program: TileProgram
@@ -98,6 +99,7 @@ class CtaState:
     stages: dict[tuple[SmemName | TmemName, int], Array] = field(default_factory=dict)
     acc: dict[tuple[TmemName, int], Array] = field(default_factory=dict)
     masks: dict[int, NDArray[np.bool_]] = field(default_factory=dict)
+    cluster: tuple[CtaState, ...] = ()
 
     def __post_init__(self) -> None:
         storage = self.program.storage
@@ -182,14 +184,34 @@ class RoleState:
         """The current stage of a tile."""
         return self.cta.stages[self.key(name)]
 
+    def tiles(self, name: SmemName | TmemName) -> list[Array]:
+        """The current stage of a tile in every CTA that multiplies with this one."""
+        return [cta.stages[self.key(name)] for cta in self.together]
+
+    @property
+    def together(self) -> tuple[CtaState, ...]:
+        """The CTAs whose tensor cores multiply as one with this one's."""
+        return self.cta.cluster if self.cta.program.pair > 1 else (self.cta,)
+
     def ring(self, name: RingName) -> BarrierRing:
         """A ring of the program."""
         return self.cta.program.storage.ring(name)
 
     def barrier(self, name: RingName) -> Barrier:
-        """The current barrier of a ring."""
+        """The CTA's current barrier of a ring."""
+        return self._barrier_of(self.cta, name)
+
+    def signalled(self, name: RingName) -> list[Barrier]:
+        """The barriers that a signal to a ring is for."""
+        at = self.ring(name).at
+        if at == "own":
+            return [self.barrier(name)]
+        ctas = self.cta.cluster if at == "all" else self.cta.cluster[:1]
+        return [self._barrier_of(cta, name) for cta in ctas]
+
+    def _barrier_of(self, cta: CtaState, name: RingName) -> Barrier:
         ring = self.ring(name)
-        return self.cta.barriers[name, self.stages.get(ring.state, 0) if ring.stages > 1 else 0]
+        return cta.barriers[name, self.stages.get(ring.state, 0) if ring.stages > 1 else 0]
 
     def phase(self, name: RingName) -> int:
         """The parity of the phase of a ring that the role is in."""

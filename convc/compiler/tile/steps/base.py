@@ -95,6 +95,14 @@ class CtaSync(Step):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterSync(Step):
+    """All threads of the CTAs of a cluster meet; what each did before is seen by all after it."""
+
+    def describe(self) -> str:
+        return "all threads of the cluster meet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AwaitGrid(Step):
     """Wait until the kernel in front has ended and its results can be read (PTX, ``griddepcontrol.wait``)."""
 
@@ -168,7 +176,10 @@ class Signal(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectBytes(Signal):
-    """Arrive at the ring's barrier and announce how many bytes the copies of this stage will bring."""
+    """Arrive at the ring's barrier and announce how many bytes the copies of this stage will bring.
+
+    Of a pair the first CTA does it, for the copies of both.
+    """
 
     bytes: int
 

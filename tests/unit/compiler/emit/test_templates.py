@@ -127,11 +127,11 @@ def test_no_register_has_the_name_of_a_special_register():
 )
 def test_names_must_be_exactly_those_of_the_template(names, message):
     with pytest.raises(TypeError, match=message):
-        render("steps/tmem_dealloc", {"id": "x", "role": "y", "note": "z", **names})
+        render("steps/tmem_dealloc", {"id": "x", "role": "y", "note": "z", "group": 1, **names})
 
 
 def test_only_texts_and_numbers_are_printed():
-    names = {"id": "x", "role": "y", "note": "z", "columns": 32.0}
+    names = {"id": "x", "role": "y", "note": "z", "group": 1, "columns": 32.0}
     with pytest.raises(TypeError, match="texts and numbers, got float"):
         render("steps/tmem_dealloc", names)
 

@@ -23,7 +23,8 @@ SAME = {
     "poll": "mbarrier.poll", "tensor_copy_bytes": "tensor_memory.copy", "refresh_cycles": "tensor_memory.copy_small",
     "shift_cycles": "tensor_memory.shift", "ashift_cycles": "tensor_memory.ashift", "sector_cycles": "threads.sector",
     "load_latency": "threads.global_latency", "store_bytes": "shared_memory.store_port",
-    "cta_start": "launch.replace",
+    "cta_start": "launch.replace", "pair_depth": "tensor_core.pair_depth", "pair_port": "tensor_core.pair_port",
+    "cluster_barrier": "threads.cluster_barrier",
 }  # fmt: skip
 OTHERS = {"clock_mhz", "mma_columns", "fmas", "half_sector_cycles"}
 

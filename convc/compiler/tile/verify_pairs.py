@@ -1,0 +1,42 @@
+"""CTAs that work together: they meet before and after, and each signal is for the barriers at which somebody waits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+from convc.compiler.tile.program import TileProgram, walk
+from convc.compiler.tile.steps.base import ClusterSync, RingWait
+from convc.compiler.tile.steps.operands import Multiply
+
+
+def clusters_meet(program: TileProgram) -> Iterator[str]:
+    """CTAs that use each other's memory meet when barriers are ready, and before one of them leaves."""
+    if math.prod(program.launch.cluster) == 1:
+        return
+    for name, act in (("set-up", program.setup), ("teardown", program.teardown)):
+        everyone = [role for role in act if (role.first_warp, role.last_warp) == (0, program.warps - 1)]
+        if not any(isinstance(step, ClusterSync) for role in everyone for step in role.steps):
+            yield f"the CTAs of a cluster do not meet in the {name}"
+
+
+def pairs_share(program: TileProgram) -> Iterator[str]:
+    """The first CTA of a pair multiplies for both; it alone waits where copies of both tell, and it tells both."""
+    if program.launch.cluster[0] % program.pair or program.launch.grid[0] % program.pair:
+        yield f"{program.pair} CTAs multiply as one in clusters of {program.launch.cluster}, grid {program.launch.grid}"
+    rings = {ring.name: ring for ring in program.storage.rings}
+    for role in program.roles:
+        steps = list(walk(role.steps))
+        multiplies = any(isinstance(step, Multiply) for step in steps)
+        if multiplies and not role.leads and program.pair > 1:
+            yield f"role {role.name} multiplies in both CTAs of a pair"
+        if role.leads and not (multiplies and program.pair > 1):
+            yield f"role {role.name} is the first CTA's alone, and multiplies for no pair"
+        for step in steps:
+            if isinstance(step, RingWait):
+                right = "leader" if role.leads else "all"
+                if rings[step.ring].at != (right if program.pair > 1 else "own"):
+                    yield f"{step.id} waits for ring {step.ring}, whose signals are for {rings[step.ring].at}"
+
+
+CLUSTER_CHECKS: tuple[Callable[[TileProgram], Iterator[str]], ...] = (clusters_meet, pairs_share)

@@ -1,0 +1,87 @@
+"""CTA pairs (``--pairs on``): right, or refused."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from kernel.test_random_problems import problems
+from support.examples import PARTS
+from support.witnesses import witnesses_agree
+
+from convc.compiler.options import ScheduleOptions
+from convc.compiler.schedules.planner import plan
+from convc.errors import PlanError
+from convc.ir.epilogue import AddResidual, Relu
+from convc.ir.problem import ConvProblem
+from convc.layout.device_layout import device_layout
+
+SMALL = ConvProblem(
+    batch=3, in_channels=64, out_channels=96, in_extent=(12, 12), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1)
+)
+
+
+def paired(schedule: str = "reload", **more: object) -> ScheduleOptions:
+    """Options for a kernel whose CTAs multiply two at a time."""
+    return ScheduleOptions(**{"schedule": schedule, "pairs": "on", "persistent": "off", **more})
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("operand", ["f16", "s8", "tf32"])
+def test_witnesses_agree(operand, part, assembled):
+    @settings(max_examples=12 // part, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @given(problems(operand), st.integers(0, 2**32 - 1), st.sampled_from([None, 2, 4]), st.booleans())
+    def check(problem, seed, ctas, copied):
+        own = problem.out_channels // problem.groups
+        narrow = own <= 16 and (problem.operand_dtype.integer or (copied and problem.out_dtype.bytes == 1))
+        if narrow or (problem.groups > 1 and own % 32):
+            return  # no width is legal
+        walks = {} if ctas is None else {"persistent": "on", "ctas": ctas}
+        witnesses_agree(problem, seed, assembled, paired(store="tma" if copied else "direct", **walks))
+
+    check()
+
+
+@pytest.mark.parametrize(("batch", "persistent", "store"), [(3, "off", "direct"), (4, "on", "tma")])
+def test_whole_and_empty_tiles(persistent, store, batch, assembled):
+    """Four tiles of pixels, or five and an empty one."""
+    problem = dataclasses.replace(SMALL, batch=batch, epilogue=(AddResidual(), Relu()))
+    options = paired(store=store, persistent=persistent, ctas=2 if persistent == "on" else None)
+    compiled = witnesses_agree(problem, batch, assembled, options, block_n=96)
+    assert compiled.plan.launch.cluster == (2, 1, 1)
+    assert compiled.plan.launch.tiles == (4 if batch == 3 else 6, 1)
+    assert compiled.plan.storage.smem_tile("b").rows == 48
+
+
+def test_the_planner_takes_what_it_finds_faster_and_says_why():
+    layer = ConvProblem(batch=256, in_channels=256, out_channels=256, in_extent=(14, 14), kernel=(1, 1))
+    plans = {
+        choice: plan(device_layout(layer), options=ScheduleOptions(schedule="reload", pairs=choice))
+        for choice in ("auto", "off", "on")
+    }
+    assert plans["auto"].estimate.cycles <= min(plans["off"].estimate.cycles, plans["on"].estimate.cycles)
+    assert plans["off"].launch.pairs_why == "CTA pairs are switched off"
+    many = plan(device_layout(dataclasses.replace(layer, in_channels=1024, out_channels=1024)))
+    assert many.launch.cluster == (2, 1, 1)
+    assert many.launch.pairs_why.startswith("CTA pairs: ")
+    few = plan(device_layout(SMALL), options=ScheduleOptions(schedule="reload"))
+    assert few.launch.pairs_why.startswith("each CTA multiplies by itself: ")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"target": "sm_90a"}, "CTA pairs are those of tcgen05, and sm_90a has wgmma"),
+        ({"schedule": "stationary"}, "schedule stationary has no form for CTA pairs"),
+    ],
+)
+def test_what_cannot_be_is_refused(options, words):
+    with pytest.raises(PlanError, match=words):
+        plan(device_layout(SMALL), options=paired(**options))
+
+
+def test_widths_that_do_not_split_are_refused():
+    with pytest.raises(PlanError, match="an MMA of a CTA pair takes multiples of 32"):
+        plan(device_layout(dataclasses.replace(SMALL, operand="s8", out="s8")), options=paired(), block_n=48)

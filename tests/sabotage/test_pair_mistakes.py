@@ -1,0 +1,33 @@
+"""Mistakes that only CTA pairs can have are noticed: one of the two leaves early, or a signal goes astray."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from sabotage_kernels import subject
+from test_one_change import caught
+
+NAME = "golden pair_f16"
+COMMIT = r"(step=mma\.{}(?s:.)*?mov\.b16 %ctas, )0x3"
+
+MISTAKES = {
+    "a peer leaves early": (r"(?s)(step=end\.sync.*?)barrier\.cluster\.wait\.acquire\.aligned;", r"\1"),
+    "a peer begins early": (r"(?s)(step=start\.sync.*?)barrier\.cluster\.wait\.acquire\.aligned;", r"\1"),
+    "operands are told to the wrong CTA": (r"(mapa\.\S+ %lead, %smem, )0", r"\g<1>1"),
+    "a stage is given back to the first CTA alone": (COMMIT.format("release"), r"\g<1>0x1"),
+    "a stage is given back to the second CTA alone": (COMMIT.format("release"), r"\g<1>0x2"),
+    "the first CTA alone hears of the accumulator": (COMMIT.format("done"), r"\g<1>0x1"),
+    "both CTAs multiply": (r"setp\.ne\.or\.u32 %skip, %rank, 0, %skip;", ""),
+    "bytes of one CTA": (r"(@%first mbarrier\.arrive\.expect_tx\S+ _, \[\S+\], )45056", r"\g<1>22528"),
+    "the same half of the filter twice": (r"(mul\.lo\.s32 %\w+, )%rank, 48", r"\g<1>0, 48"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_the_mistake_of_a_pair_is_noticed(mistake):
+    text = subject(NAME).text
+    pattern, wrong = MISTAKES[mistake]
+    broken, count = re.subn(pattern, wrong, text, count=1)
+    assert count == 1
+    assert caught(NAME, broken)

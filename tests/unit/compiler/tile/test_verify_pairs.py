@@ -1,0 +1,71 @@
+"""A kernel of CTA pairs with one thing wrong is found out."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import msgspec
+import pytest
+from unit.compiler.tile.test_verify_program import at, rewrite
+
+from convc.compiler.options import ScheduleOptions
+from convc.compiler.schedules.planner import plan
+from convc.compiler.schedules.program import build
+from convc.compiler.tile.steps.base import CtaSync, Step
+from convc.compiler.tile.verify import contradictions
+from convc.ir.problem import ConvProblem
+from convc.layout.device_layout import device_layout
+
+PROBLEM = ConvProblem(name="p", in_channels=64, out_channels=96, in_extent=(20, 20), kernel=(3, 3), bias=True)
+OPTIONS = ScheduleOptions(schedule="reload", persistent="on", ctas=2, pairs="on")
+PROGRAM = build(plan(device_layout(PROBLEM), options=OPTIONS, block_n=96, stages=3))
+
+
+def test_what_is_built_is_sound():
+    assert contradictions(PROGRAM) == ()
+    assert PROGRAM.launch.cluster == (2, 1, 1)
+    assert {ring.name: ring.at for ring in PROGRAM.storage.rings} == {
+        "full": "leader", "empty": "all", "done": "all", "drained": "leader",
+    }  # fmt: skip
+    assert PROGRAM.storage.ring("drained").arrivals == 256  # threads of both CTAs
+
+
+@pytest.mark.parametrize("which", ["start.sync", "end.sync"])
+def test_ctas_that_meet_by_themselves_are_found(which):
+    def edit(step: Step) -> tuple[Step, ...]:
+        return (CtaSync(id=step.id, note=step.note),) if step.id == which else (step,)
+
+    alone = rewrite(PROGRAM, edit)
+    act = "set-up" if which == "start.sync" else "teardown"
+    assert contradictions(alone) == (f"the CTAs of a cluster do not meet in the {act}",)
+
+
+@pytest.mark.parametrize(
+    ("ring", "at", "sentence"),
+    [
+        ("full", "own", "mma.wait waits for ring full, whose signals are for own"),
+        ("empty", "own", "load.wait waits for ring empty, whose signals are for own"),
+        ("done", "leader", "epilogue.wait waits for ring done, whose signals are for leader"),
+        ("drained", "own", "ring drained is signalled 256 times and awaited 2 times"),
+    ],
+)
+def test_a_signal_for_the_wrong_barriers_is_found(ring, at, sentence):
+    rings = tuple(msgspec.structs.replace(each, at=at) if each.name == ring else each for each in PROGRAM.storage.rings)
+    storage = msgspec.structs.replace(PROGRAM.storage, rings=rings)
+    assert sentence in contradictions(dataclasses.replace(PROGRAM, storage=storage))
+
+
+def test_bytes_of_one_cta_alone_are_found():
+    found = contradictions(rewrite(PROGRAM, at("load.expect", bytes=128 * 128 + 48 * 128)))
+    assert any("load.expect expects 22528 bytes a stage" in sentence for sentence in found)
+
+
+def test_a_role_that_both_ctas_have_is_found():
+    roles = tuple(dataclasses.replace(role, leads=False) for role in PROGRAM.roles)
+    assert "role mma multiplies in both CTAs of a pair" in contradictions(dataclasses.replace(PROGRAM, roles=roles))
+
+
+def test_half_a_pair_is_found():
+    launch = msgspec.structs.replace(PROGRAM.launch, cluster=(1, 1, 1))
+    found = contradictions(dataclasses.replace(PROGRAM, launch=launch))
+    assert found == ("2 CTAs multiply as one in clusters of (1, 1, 1), grid (2, 1, 1)",)
