@@ -254,11 +254,12 @@ def test_what_is_asked_of_one_schedule_is_asked_of_the_others():
         store="direct",
         columns="host",
         persistent="on",
+        pairs="on",
         ctas=3,
         filters="apart",
         dependent_launch=True,
     )
-    others = {"schedule": "slide", "shift": None, "timed": False}
+    others = {"schedule": "slide", "shift": None, "timed": False, "pairs": "on" if SLIDE.pairs else "auto"}
     given = {field.name: getattr(asked, field.name) for field in dataclasses.fields(asked)}
     assert all(
         value != field.default or field.name in others
