@@ -10,7 +10,6 @@ import base64
 import functools
 import gzip
 import json
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,10 +49,6 @@ COLUMNS = ("layer", "convolution", "schedule", "us", "share", "waits for", "verd
 WAITS = 3
 """Causes that are named in an answer."""
 
-TRACK = re.compile(r'(<g data-track="[^"]*" data-group="[^"]*")>(?=<rect [^>]*? y="([^"]*)")')
-SLICE = re.compile(r'(<rect class="\w+" x="[^"]*") y="[^"]*"( width="[^"]*") height="[^"]*" data-state="[^"]*"[^>]*')
-"""A track of a timeline with the place of its first slice, and a slice with its attributes."""
-
 FEW = 4
 """Kernels of a page up to which it has tensor maps and memory over time, 27 KB and more each, and more of the MMAs."""
 
@@ -86,13 +81,15 @@ class _Pictures:
 
 @functools.cache
 def _environment() -> jinja2.Environment:
-    return jinja2.Environment(
+    environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(FOLDER),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         autoescape=True,
     )
+    environment.filters["packed"] = _packed
+    return environment
 
 
 def page_html(report: PageReport) -> bytes:
@@ -138,6 +135,15 @@ def tile_parts(tiles: Tiles, derivation: Derivation) -> dict[str, Any]:
     }
 
 
+def _packed(content: str) -> str:
+    """Markup as gzip in base64, which the page's script unpacks when it is opened."""
+    return f'<script type="application/gzip" class="packed">{_gzip(content.encode())}</script>'
+
+
+def _gzip(content: bytes) -> str:
+    return base64.b64encode(gzip.compress(content, mtime=0)).decode()
+
+
 def script_json(data: object) -> str:
     """JSON that can stand in a script element: no ``<`` ends it, none begins a comment."""
     plain = json.dumps(data, separators=(",", ":"))
@@ -147,12 +153,6 @@ def script_json(data: object) -> str:
 def _svg(picture: Picture) -> str:
     """A picture without the style that the page has once."""
     return picture.svg(style=False)
-
-
-def _timeline(time: KernelTime) -> str:
-    """The timeline without what its sentences say as attributes too, and places of slices from the page's style."""
-    tracks = TRACK.sub(r'\1 style="--y:\2px">', _svg(timeline_picture(time)))
-    return SLICE.sub(r"\1\2", tracks)
 
 
 def _rows(report: PageReport) -> list[dict[str, Any]]:
@@ -217,7 +217,7 @@ def _kernel(report: PageReport, place: int, pictures: _Pictures) -> dict[str, An
         ),
         "maps": pictures.told(tensor_maps(launch) if few else ()),
         "trace": _trace(kernel.time),
-        "timeline": _timeline(kernel.time),
+        "timeline": _svg(timeline_picture(kernel.time)),
         "steps": step_lines(kernel.compiled.program, text, kernel.time.parts),
         "runs": text_runs(text),
         "nest": marked_lines(derivation.algorithms[-1].nest),
@@ -231,7 +231,7 @@ def _trace(time: KernelTime) -> str:
         content = trace_bytes(time)
     except ToolError:
         return ""
-    return base64.b64encode(gzip.compress(content, mtime=0)).decode()
+    return _gzip(content)
 
 
 def _summary(kernel: PageKernel, fused: tuple[str, ...]) -> list[str]:

@@ -25,7 +25,8 @@ const told = {};
 const wait = (ready, then) => (ready() ? then() : setTimeout(() => wait(ready, then), 10));
 const panel = document.querySelector("#kernel-0 .lanes");
 panel.scrollIntoView();
-wait(() => panel.querySelector(".stage svg") !== null, () => {
+const drawn = () => panel.querySelector(".stage svg") !== null && document.querySelector("script.packed") === null;
+wait(drawn, () => {
   const set = (name, value) => {
     const input = panel.querySelector("." + name);
     input.value = value;
