@@ -37,7 +37,7 @@ class PageLayer:
         name: as in the model.
         problem: what it computes.
         fused: nodes of the model that the kernel does as well.
-        kernel: place of its kernel in `PageReport.kernels`; None where it has none.
+        kernel: place of its kernel in `PageContents.kernels`; None where it has none.
         point: the layer under the roofs of the chip; None where it has no kernel.
         reason: why there is no kernel.
     """
@@ -51,7 +51,7 @@ class PageLayer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PageReport:
+class PageContents:
     """Everything that a page shows.
 
     Attributes:

@@ -31,10 +31,10 @@ from convc.explain.schedules import why_lines
 from convc.explain.show_nests import derivation_lines, marked_lines
 from convc.explain.summary import summary_lines
 from convc.explain.tiles import Tiles, plan_tiles
+from convc.page.contents import PageContents, PageKernel
 from convc.page.lane_data import lane_data
 from convc.page.layouts import layouts, tensor_maps
 from convc.page.linked_text import descriptors, sass_runs, step_lines, text_lines, text_runs
-from convc.page.records import PageKernel, PageReport
 from convc.report.format import convolution, human_bytes
 from convc.report.perfetto import trace_bytes
 from convc.timing.kernel import KernelTime
@@ -92,7 +92,7 @@ def _environment() -> jinja2.Environment:
     return environment
 
 
-def page_html(report: PageReport) -> bytes:
+def page_html(report: PageContents) -> bytes:
     """The whole page, UTF-8: one file that needs nothing else."""
     points = [layer.point for layer in report.layers if layer.point is not None]
     several = len(report.layers) > 1 or not report.kernels
@@ -155,7 +155,7 @@ def _svg(picture: Picture) -> str:
     return picture.svg(style=False)
 
 
-def _rows(report: PageReport) -> list[dict[str, Any]]:
+def _rows(report: PageContents) -> list[dict[str, Any]]:
     """The table of layers."""
     times = [_time(report, layer.kernel) for layer in report.layers]
     longest = max((time.microseconds for time in times if time is not None), default=1.0)
@@ -180,7 +180,7 @@ def _rows(report: PageReport) -> list[dict[str, Any]]:
     return rows
 
 
-def _time(report: PageReport, kernel: int | None) -> KernelTime | None:
+def _time(report: PageContents, kernel: int | None) -> KernelTime | None:
     """The time of a kernel, where there is one."""
     return None if kernel is None else report.kernels[kernel].time
 
@@ -190,7 +190,7 @@ def _waits(time: KernelTime, most: int) -> str:
     return ", ".join(f"{cause} {share:.0%}" for cause, share in list(time.waits.items())[:most])
 
 
-def _kernel(report: PageReport, place: int, pictures: _Pictures) -> dict[str, Any]:
+def _kernel(report: PageContents, place: int, pictures: _Pictures) -> dict[str, Any]:
     """Everything about a kernel."""
     kernel = report.kernels[place]
     plan = kernel.compiled.plan

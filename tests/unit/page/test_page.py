@@ -270,6 +270,19 @@ def test_layouts_are_those_of_the_launch(report):
     assert len(maps) == 2
 
 
+def test_results_show_themselves_in_notebooks(model, report, tmp_path):
+    (shown,) = Page(report._repr_html_()).named("iframe")
+    assert "allow-same-origin" not in str(shown["sandbox"])
+    assert shown["srcdoc"] == page_html(report).decode()
+    for found in (convc.verify(model, schedule=TAPS), convc.compile(model, tmp_path / "build", schedule=TAPS)):
+        page = Page(found._repr_html_())
+        assert not page.open
+        cells = [words for tag, words in page.words if tag == "td"]
+        assert EVIL in "".join(cells)
+        assert {tag for tag, _ in page.elements} == {"table", "caption", "thead", "tbody", "tr", "th", "td"}
+        assert sum(tag == "tr" for tag, _ in page.elements) == 1 + 3
+
+
 def test_the_worked_example_is_a_page_of_its_own(tmp_path):
     done = CliRunner().invoke(
         main, ["report", "--example", "-o", str(tmp_path / "example.html")], catch_exceptions=False
