@@ -11,6 +11,7 @@ from pathlib import Path
 from benchmarks import (
     batch,
     check,
+    draw,
     foreign,
     models,
     network,
@@ -29,7 +30,7 @@ BENCHMARKS = {
     "compile": compile_benchmark.measure, "network": network.measure, "check": check.measure, "reuse": reuse.measure,
     "models": models.measure, "planning": planning.measure, "parsing": parsing.measure, "processes": processes.measure,
     "twins": twins.measure, "batch": batch.measure, "foreign": foreign.measure, "time": time_kernels.measure,
-    "page": page.measure,
+    "page": page.measure, "draw": draw.measure,
 }  # fmt: skip
 
 

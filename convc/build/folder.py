@@ -38,6 +38,7 @@ from convc.ir.network import SkippedNode, TensorRef
 from convc.ir.problem import ConvProblem
 from convc.layout.device_layout import BufferLayout, DeviceLayout, device_layout
 from convc.support.files import NpyHeader, read_npy, read_text, to_npy_dtype, write_bytes, write_npy
+from convc.support.html import table_html
 
 FORMAT = "convc-build/2"
 MAX_JSON_BYTES = 64 << 20
@@ -117,6 +118,11 @@ class Build:
     def __repr__(self) -> str:
         kernels = {layer.kernel for layer in self.network.layers}
         return f"<Build {self.path}: {len(self.network.layers)} layers, {len(kernels)} kernels>"
+
+    def _repr_html_(self) -> str:
+        """A row for each layer, for notebooks."""
+        rows = [(layer.name, layer.problem.describe(), layer.kernel) for layer in self.network.layers]
+        return table_html(repr(self)[1:-1], ("layer", "convolution", "kernel"), rows)
 
     @property
     def names(self) -> tuple[str, ...]:

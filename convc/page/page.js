@@ -166,7 +166,7 @@ for (const panel of document.querySelectorAll(".lanes")) {
 }
 
 // Lines of the nest, of the tile program, of the PTX and of machine code that belong to one step light up together.
-for (const linked of document.querySelectorAll(".linked")) {
+function link(linked) {
   const rows = [...linked.querySelectorAll("tr[data-step]")];
   const kinds = (element) => (element?.dataset.kind ?? "").split(" ").filter((kind) => kind !== "");
   // A line of the nest stands for all steps that do it; a step for itself and the lines of the nest that it does.
@@ -200,7 +200,7 @@ for (const linked of document.querySelectorAll(".linked")) {
 }
 
 // A slice of the timeline shows the line of the PTX that it is about.
-for (const section of document.querySelectorAll(".kernel")) {
+function jump(section) {
   section.querySelector(".zoomed").addEventListener("click", (event) => {
     const line = Number(event.target.closest("[data-track] rect")?.textContent.match(/line (\d+)$/)?.[1]);
     const runs = [...section.querySelectorAll(".linked pre[id]")];
@@ -230,14 +230,17 @@ window.addEventListener("beforeprint", () => {
   }
 });
 
-// A trace lies in the page as gzip in base64; the button saves the file that the viewer opens.
+// Long parts of the page, and traces, lie in it as gzip in base64.
+function inflated(script) {
+  const bytes = new Blob([Uint8Array.from(atob(script.textContent), (one) => one.charCodeAt(0))]);
+  return new Response(bytes.stream().pipeThrough(new DecompressionStream("gzip")));
+}
+
+// The button saves the file that the viewer opens.
 for (const button of document.querySelectorAll("button.save")) {
   button.addEventListener("click", async () => {
-    const packed = atob(document.getElementById(button.dataset.trace).textContent);
-    const bytes = new Blob([Uint8Array.from(packed, (one) => one.charCodeAt(0))]);
-    const unpacked = await new Response(bytes.stream().pipeThrough(new DecompressionStream("gzip"))).blob();
     const link = document.createElement("a");
-    link.href = URL.createObjectURL(unpacked);
+    link.href = URL.createObjectURL(await inflated(document.getElementById(button.dataset.trace)).blob());
     link.download = button.dataset.name;
     link.click();
     URL.revokeObjectURL(link.href);
@@ -245,9 +248,26 @@ for (const button of document.querySelectorAll("button.save")) {
 }
 
 // The timeline grows along its cycles; its width is that of the picture times the zoom.
-for (const range of document.querySelectorAll(".zoom")) {
-  const svg = range.closest("details").querySelector(".zoomed svg");
+function zoom(section) {
+  const svg = section.querySelector(".zoomed svg");
+  const range = section.querySelector(".zoom");
   const width = Number(svg.getAttribute("width"));
   svg.setAttribute("preserveAspectRatio", "none");
   range.addEventListener("input", () => svg.setAttribute("width", width * Number(range.value)));
 }
+
+// Everything is unpacked at once, so that the page can be searched and printed; one part after the other.
+(async () => {
+  for (const script of document.querySelectorAll("script.packed")) {
+    const section = script.closest("section");
+    const template = document.createElement("template");
+    template.innerHTML = await inflated(script).text();
+    const [part] = template.content.children;
+    script.replaceWith(part);
+    if (part.matches(".linked")) link(part);
+    else {
+      zoom(section);
+      jump(section);
+    }
+  }
+})();

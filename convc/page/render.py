@@ -10,7 +10,6 @@ import base64
 import functools
 import gzip
 import json
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,10 +31,10 @@ from convc.explain.schedules import why_lines
 from convc.explain.show_nests import derivation_lines, marked_lines
 from convc.explain.summary import summary_lines
 from convc.explain.tiles import Tiles, plan_tiles
+from convc.page.contents import PageContents, PageKernel
 from convc.page.lane_data import lane_data
 from convc.page.layouts import layouts, tensor_maps
 from convc.page.linked_text import descriptors, sass_runs, step_lines, text_lines, text_runs
-from convc.page.records import PageKernel, PageReport
 from convc.report.format import convolution, human_bytes
 from convc.report.perfetto import trace_bytes
 from convc.timing.kernel import KernelTime
@@ -49,10 +48,6 @@ COLUMNS = ("layer", "convolution", "schedule", "us", "share", "waits for", "verd
 
 WAITS = 3
 """Causes that are named in an answer."""
-
-TRACK = re.compile(r'(<g data-track="[^"]*" data-group="[^"]*")>(?=<rect [^>]*? y="([^"]*)")')
-SLICE = re.compile(r'(<rect class="\w+" x="[^"]*") y="[^"]*"( width="[^"]*") height="[^"]*" data-state="[^"]*"[^>]*')
-"""A track of a timeline with the place of its first slice, and a slice with its attributes."""
 
 FEW = 4
 """Kernels of a page up to which it has tensor maps and memory over time, 27 KB and more each, and more of the MMAs."""
@@ -86,16 +81,18 @@ class _Pictures:
 
 @functools.cache
 def _environment() -> jinja2.Environment:
-    return jinja2.Environment(
+    environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(FOLDER),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         autoescape=True,
     )
+    environment.filters["packed"] = _packed
+    return environment
 
 
-def page_html(report: PageReport) -> bytes:
+def page_html(report: PageContents) -> bytes:
     """The whole page, UTF-8: one file that needs nothing else."""
     points = [layer.point for layer in report.layers if layer.point is not None]
     several = len(report.layers) > 1 or not report.kernels
@@ -138,6 +135,15 @@ def tile_parts(tiles: Tiles, derivation: Derivation) -> dict[str, Any]:
     }
 
 
+def _packed(content: str) -> str:
+    """Markup as gzip in base64, which the page's script unpacks when it is opened."""
+    return f'<script type="application/gzip" class="packed">{_gzip(content.encode())}</script>'
+
+
+def _gzip(content: bytes) -> str:
+    return base64.b64encode(gzip.compress(content, mtime=0)).decode()
+
+
 def script_json(data: object) -> str:
     """JSON that can stand in a script element: no ``<`` ends it, none begins a comment."""
     plain = json.dumps(data, separators=(",", ":"))
@@ -149,13 +155,7 @@ def _svg(picture: Picture) -> str:
     return picture.svg(style=False)
 
 
-def _timeline(time: KernelTime) -> str:
-    """The timeline without what its sentences say as attributes too, and places of slices from the page's style."""
-    tracks = TRACK.sub(r'\1 style="--y:\2px">', _svg(timeline_picture(time)))
-    return SLICE.sub(r"\1\2", tracks)
-
-
-def _rows(report: PageReport) -> list[dict[str, Any]]:
+def _rows(report: PageContents) -> list[dict[str, Any]]:
     """The table of layers."""
     times = [_time(report, layer.kernel) for layer in report.layers]
     longest = max((time.microseconds for time in times if time is not None), default=1.0)
@@ -180,7 +180,7 @@ def _rows(report: PageReport) -> list[dict[str, Any]]:
     return rows
 
 
-def _time(report: PageReport, kernel: int | None) -> KernelTime | None:
+def _time(report: PageContents, kernel: int | None) -> KernelTime | None:
     """The time of a kernel, where there is one."""
     return None if kernel is None else report.kernels[kernel].time
 
@@ -190,7 +190,7 @@ def _waits(time: KernelTime, most: int) -> str:
     return ", ".join(f"{cause} {share:.0%}" for cause, share in list(time.waits.items())[:most])
 
 
-def _kernel(report: PageReport, place: int, pictures: _Pictures) -> dict[str, Any]:
+def _kernel(report: PageContents, place: int, pictures: _Pictures) -> dict[str, Any]:
     """Everything about a kernel."""
     kernel = report.kernels[place]
     plan = kernel.compiled.plan
@@ -217,7 +217,7 @@ def _kernel(report: PageReport, place: int, pictures: _Pictures) -> dict[str, An
         ),
         "maps": pictures.told(tensor_maps(launch) if few else ()),
         "trace": _trace(kernel.time),
-        "timeline": _timeline(kernel.time),
+        "timeline": _svg(timeline_picture(kernel.time)),
         "steps": step_lines(kernel.compiled.program, text, kernel.time.parts),
         "runs": text_runs(text),
         "nest": marked_lines(derivation.algorithms[-1].nest),
@@ -231,7 +231,7 @@ def _trace(time: KernelTime) -> str:
         content = trace_bytes(time)
     except ToolError:
         return ""
-    return base64.b64encode(gzip.compress(content, mtime=0)).decode()
+    return _gzip(content)
 
 
 def _summary(kernel: PageKernel, fused: tuple[str, ...]) -> list[str]:

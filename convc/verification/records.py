@@ -17,6 +17,7 @@ from convc.ir.planned import Planned
 from convc.ir.problem import ConvProblem
 from convc.machine import Counters
 from convc.runtime.network.stats import RunStats
+from convc.support.html import table_html
 from convc.verification.compare import Comparison
 
 Mode = Literal["integer", "normal", "network"]
@@ -110,9 +111,15 @@ class LayerReport:
                 return check.comparison
         return None
 
+    @property
+    def verdict(self) -> str:
+        """Whether it is right, and of how many of its CTAs that is known."""
+        if not self.ok:
+            return "WRONG"
+        return "right" if self.sampled is None else f"right in {self.sampled}"
+
     def __repr__(self) -> str:
-        verdict = ("right" if self.sampled is None else f"right in {self.sampled}") if self.ok else "WRONG"
-        return f"<LayerReport {self.name}: {verdict}, {len(self.checks)} checks, schedule {self.schedule}>"
+        return f"<LayerReport {self.name}: {self.verdict}, {len(self.checks)} checks, schedule {self.schedule}>"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +153,11 @@ class ModelReport:
         """Share of all launches that was run, where layers were sampled; None: all of them."""
         parts = [layer.sampled for layer in self.layers if layer.sampled is not None]
         return Sampled(ctas=sum(part.ctas for part in parts), of=sum(part.of for part in parts)) if parts else None
+
+    def _repr_html_(self) -> str:
+        """A row for each layer, for notebooks."""
+        rows = [(layer.name, layer.problem.describe(), layer.schedule, layer.verdict) for layer in self.layers]
+        return table_html(repr(self)[1:-1], ("layer", "convolution", "schedule", "verdict"), rows)
 
     def __repr__(self) -> str:
         right = f"{self.count_right} of {len(self.layers)} layers right"

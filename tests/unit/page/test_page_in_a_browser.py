@@ -1,4 +1,4 @@
-"""The page in a real browser: its script runs without an error, sliders move lanes, steps light up, tables sort.
+"""The page in a real browser: no error, sliders move lanes, steps light up, tables sort, the first screen answers.
 
 A browser without a window opens the page and prints what became of it (``--dump-dom``); a script of the test's, put at
 the page's end, does what a reader would.
@@ -6,10 +6,18 @@ the page's end, does what a reader would.
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
+import numpy as np
+import onnx
 import pytest
+from support.pixels import pixels_of
 
 import convc
 from convc.api.paging import page_report
+from convc.explain.schedules import why_lines
+from convc.page.example import example_html
 from convc.page.lane_data import lane_data
 from convc.page.render import page_html
 from convc.report.perfetto import trace_bytes
@@ -25,7 +33,8 @@ const told = {};
 const wait = (ready, then) => (ready() ? then() : setTimeout(() => wait(ready, then), 10));
 const panel = document.querySelector("#kernel-0 .lanes");
 panel.scrollIntoView();
-wait(() => panel.querySelector(".stage svg") !== null, () => {
+const drawn = () => panel.querySelector(".stage svg") !== null && document.querySelector("script.packed") === null;
+wait(drawn, () => {
   const set = (name, value) => {
     const input = panel.querySelector("." + name);
     input.value = value;
@@ -96,6 +105,46 @@ function end(trace) {
 }
 </script>"""
 
+SCREEN = r"""<script>
+const told = {};
+const wait = (ready, then) => (ready() ? then() : setTimeout(() => wait(ready, then), 10));
+const panel = document.querySelector(".kernel .lanes");
+const box = (one) => {
+  const { left, top, right, bottom } = one.getBoundingClientRect();
+  return [left, top, right, bottom].map(Math.round);
+};
+wait(() => panel.querySelector(".stage svg") && !document.querySelector("script.packed"), () => {
+  told.ready = performance.now();
+  told.answers = [...document.querySelectorAll(".answer dd")].map((one) => [one.textContent, box(one)]);
+  told.lane = [panel.querySelector(".one").textContent, box(panel.querySelector(".one"))];
+  told.cells = [...panel.querySelectorAll("[data-lane] rect:first-of-type")].flatMap((one) => {
+    const [left, top, right, bottom] = box(one);
+    const point = [Math.round((left + right) / 2), top + 3];  // above the words, and where no diagonal goes
+    const seen = bottom < innerHeight && document.elementFromPoint(...point) === one;
+    return seen ? [[...point, getComputedStyle(one).fill, one.parentElement.dataset.state]] : [];
+  });
+  const column = panel.querySelector(".column");
+  const took = (work) => {
+    const began = performance.now();
+    work();
+    document.body.getBoundingClientRect();  // the page is laid out
+    return performance.now() - began;
+  };
+  told.slide = took(() => column.dispatchEvent(new Event("input", { bubbles: true })));
+  const yard = document.createElement("div");
+  told.yard = took(() => {
+    yard.innerHTML = "<p><b>x</b></p>".repeat(20000);
+    document.body.append(yard);
+  });
+  yard.remove();
+  const answer = document.createElement("script");
+  answer.type = "application/json";
+  answer.id = "told";
+  answer.textContent = JSON.stringify(told);
+  document.body.append(answer);
+});
+</script>"""
+
 
 AXE = """<script>
 document.getElementById("kernel-0").remove();  // one kernel is like another
@@ -110,6 +159,9 @@ axe.run({ exclude: [["svg"]] }, { resultTypes: ["violations"] }).then((found) =>
 });
 </script>"""
 
+
+YARDS = 4
+"""A computer on which the browser takes half a second and more to lay 20,000 lines out is busy, and gets more time."""
 
 TAPS = convc.ScheduleOptions(columns="off")
 
@@ -165,6 +217,80 @@ def test_tables_sort_and_steps_light_up(told):
     assert told["loads"] == ["load.a_0", "load.a_1"]
     assert any(f"{told['line']:5} " in words for words in told["shown"])
     assert told["closed"] == 0
+
+
+@pytest.fixture(scope="module")
+def layer():
+    """The report of one layer, of which all schedules are timed."""
+    return page_report("models/tiny_two_convs.onnx", "stem", schedule=TAPS)
+
+
+@pytest.fixture(scope="module")
+def layer_page(layer):
+    """Its page."""
+    return page_html(layer).decode()
+
+
+SIZE = (1280, 800)
+
+
+def test_the_first_screen_answers_three_questions(browser, layer, layer_page):
+    """Why this schedule, where does the time go, what does lane 57 hold at s = 2: without scrolling or a click."""
+    (kernel,) = layer.kernels
+    told = browser.told(layer_page.replace("</body>", f"{SCREEN}</body>"), *SIZE)
+    width, height = SIZE
+    shown = [*told["answers"], told["lane"]]
+    assert all(0 <= left < right <= width and 0 <= top < bottom <= height for _, (left, top, right, bottom) in shown)
+    words = [each for each, _ in told["answers"]]
+    assert set(why_lines(kernel.compiled.plan)) <= set(words)
+    assert f"{kernel.time.microseconds:.2f} us, {kernel.time.cycles:.0f} cycles on b200" in words
+    cause, share = next(iter(kernel.time.waits.items()))
+    assert any(each.startswith(f"{cause} {share:.0%}") for each in words)
+    assert re.match(r"lane 57 at filter tap \(\d+, 2\): pixel \(\d+, \d+, \d+\) from row", told["lane"][0])
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_the_first_screen_looks_as_the_page_says(browser, layer_page, dark):
+    """Loosely: each lane has its colour where no letter is, and words can be seen; no font and no pixel is compared."""
+    page = layer_page.replace("prefers-color-scheme:dark", "min-width:1px") if dark else layer_page
+    told = browser.told(page.replace("</body>", f"{SCREEN}</body>"), *SIZE)
+    shot = pixels_of(browser.screenshot(page, *SIZE)).astype(int)
+    assert shot.shape == (SIZE[1], SIZE[0], 3)
+    paper = (13, 17, 23) if dark else (255, 255, 255)
+    assert np.abs(shot[4, 4] - paper).max() <= 2
+    assert len(told["cells"]) > 32
+    for x, y, fill, _ in told["cells"]:
+        assert np.abs(shot[y, x] - [int(each) for each in re.findall(r"\d+", fill)][:3]).max() <= 2, (x, y, fill)
+    assert len({fill for *_, fill, _ in told["cells"]}) >= 4
+    for words, (left, top, right, bottom) in [*told["answers"], told["lane"]]:
+        assert np.ptp(shot[top:bottom, left:right]) > 100, f"nobody can read {words!r}"
+
+
+def assert_quick(told):
+    """Ready in 2 s, and at a slider's move in a tenth of that, or in `YARDS` times the layout of 20,000 lines."""
+    limit = max(2000, YARDS * told["yard"])
+    assert 0 < told["ready"] < limit, told
+    assert 0 < told["slide"] < limit / 10, told
+
+
+def test_the_page_answers_in_two_seconds(browser, layer_page):
+    assert_quick(browser.timed(layer_page.replace("</body>", f"{SCREEN}</body>"), *SIZE))
+
+
+@pytest.mark.slow
+def test_a_page_of_53_layers_answers_in_two_seconds(browser):
+    light = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
+    page = page_html(page_report(light / "light_resnet50.onnx")).decode()
+    script = SCREEN.replace("const box", "panel.scrollIntoView();\nconst box")
+    assert_quick(browser.timed(page.replace("</body>", f"{script}</body>"), *SIZE))
+
+
+def test_the_worked_example_runs_without_a_fault(browser):
+    script = SCREEN.replace("told.ready =", "told.faults = window.faults; told.ready =")
+    page = example_html().decode().replace("<head>", f"<head>{WATCH}").replace("</body>", f"{script}</body>")
+    told = browser.told(page, *SIZE)
+    assert told["faults"] == []
+    assert told["lane"][0].startswith("lane 15 at filter tap (1, 2)")
 
 
 def test_everybody_can_use_the_page(browser, report, axe):
