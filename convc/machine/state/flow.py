@@ -11,13 +11,12 @@ Everything is computed on basic blocks, once per kernel and only when a branch r
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 from operator import and_, or_
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlowFacts:
+class FlowFacts(NamedTuple):
     """What control flow needs to know of one instruction.
 
     Attributes:
