@@ -7,10 +7,9 @@ import numpy as np
 from convc.errors import LaunchError
 from convc.ir.launch import LaunchSpec, Part, PointerParam, ScalarParam, StructParam, TensorMapParam
 from convc.ir.scalars import scalar_bytes
-from convc.ir.tensormap import check as check_tensor_map
 from convc.machine.memory.global_memory import GlobalMemory
 from convc.machine.state.variables import Parameter
-from convc.machine.tma.load import TensorLoader
+from convc.machine.tma.load import TensorLoader, checked
 
 
 def parameters_of(
@@ -53,7 +52,7 @@ def _put(
             if slot.size != 128:
                 raise LaunchError(f"parameter {slot.name!r} has {slot.size} bytes; a tensor map takes 128")
             buffer = memory.by_name[tmap.buffer]
-            check_tensor_map(tmap, buffer.size, f"parameter {slot.name!r}")
+            checked(tmap, buffer.size, f"parameter {slot.name!r}")
             maps[slot.offset] = (tmap.buffer, TensorLoader(tmap, buffer.data))
         case PointerParam(buffer=name, offset=offset):
             value = np.array([memory.by_name[name].base + offset], np.uint64)

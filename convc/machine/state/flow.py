@@ -11,13 +11,12 @@ Everything is computed on basic blocks, once per kernel and only when a branch r
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
-from operator import and_
+from operator import and_, or_
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlowFacts:
+class FlowFacts(NamedTuple):
     """What control flow needs to know of one instruction.
 
     Attributes:
@@ -52,7 +51,7 @@ class Flow:
                 self.block_of[i] = block
         self.exit = len(self.starts)
         self.successors = [self._successors(end - 1, count) for end in self.ends]
-        self._live: list[frozenset[int]] | None = None
+        self._live: list[int] | None = None
         self._post: list[int] | None = None
 
     def _successors(self, last: int, count: int) -> list[int]:
@@ -98,28 +97,32 @@ class Flow:
         if self._live is None:
             self._live = self._liveness()
         block = self.block_of[index]
-        live = frozenset[int]().union(*(self._live[s] for s in self.successors[block]))
-        for i in reversed(range(index, self.ends[block])):
-            live = (live - self.facts[i].writes) | self.facts[i].reads
-        return live
+        read, written = self._summary(index, self.ends[block])
+        live = reduce(or_, (self._live[s] for s in self.successors[block]), 0) & ~written | read
+        return frozenset(slot for slot, bit in enumerate(reversed(f"{live:b}")) if bit == "1")
 
-    def _liveness(self) -> list[frozenset[int]]:
-        summary: list[tuple[frozenset[int], frozenset[int]]] = []
-        for start, end in zip(self.starts, self.ends, strict=True):
-            reads: set[int] = set()
-            writes: set[int] = set()
-            for i in range(start, end):
-                reads |= self.facts[i].reads - writes
-                writes |= self.facts[i].writes
-            summary.append((frozenset(reads), frozenset(writes)))
-        live: list[frozenset[int]] = [frozenset()] * (self.exit + 1)
+    def _summary(self, start: int, end: int) -> tuple[int, int]:
+        """Registers that instructions read as they were before them, and those that they write, as bits."""
+        reads = 0
+        writes = 0
+        for fact in self.facts[start:end]:
+            for slot in fact.reads:
+                reads |= 1 << slot & ~writes
+            for slot in fact.writes:
+                writes |= 1 << slot
+        return reads, writes
+
+    def _liveness(self) -> list[int]:
+        """The registers that may still be read where a block begins, as the bits of a number."""
+        summary = [self._summary(start, end) for start, end in zip(self.starts, self.ends, strict=True)]
+        live = [0] * (self.exit + 1)
         changed = True
         while changed:
             changed = False
             for block in reversed(range(self.exit)):
-                out = frozenset[int]().union(*(live[s] for s in self.successors[block]))
+                out = reduce(or_, (live[s] for s in self.successors[block]), 0)
                 read, written = summary[block]
-                new = read | (out - written)
+                new = read | out & ~written
                 if new != live[block]:
                     live[block] = new
                     changed = True

@@ -17,6 +17,7 @@ CTAs with equal coordinates are gathered once.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -49,6 +50,10 @@ class Plan(NamedTuple):
     inside: int
 
 
+checked = lru_cache(maxsize=64)(check)
+"""`check`, for maps that come back: the layers of a network are launched one after the other."""
+
+
 class TensorLoader:
     """Copies boxes of one tensor into shared memory; knows what copies in both directions need.
 
@@ -62,7 +67,7 @@ class TensorLoader:
     """
 
     def __init__(self, tmap: TensorMap, memory: np.ndarray) -> None:
-        check(tmap, memory.size)
+        checked(tmap, memory.size)
         self.tmap = tmap
         self.memory = memory
         self.walks = walks_of(tmap)

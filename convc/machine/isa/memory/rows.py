@@ -149,7 +149,8 @@ def shared_writer(
             return _nothing
     if int(places.max()) + size > cohort.shared.size or (places % size).any():
         return None
-    if np.unique(places).size < places.size:
+    where = _bytes_of(places // size, size)
+    if where is None:
         return None
     unit = UNITS[size]
     full = np.ascontiguousarray(np.broadcast_to(words, (*shape, words.shape[-1])))
@@ -161,12 +162,24 @@ def shared_writer(
         shared = cohort.shared
         room = shared.to_overwrite(places, size).view(unit)
         room[slice(None) if strand.rows is None else strand.rows[:, None], places // size] = units
-        where = (places[:, None] + np.arange(size)).reshape(-1)
         shared.written.mark(where, strand.rows)
         if shared.staged is not None:
             shared.staged.mark(where, strand.rows)
 
     return write
+
+
+def _bytes_of(units: np.ndarray, size: int) -> slice | np.ndarray | None:
+    """The bytes of units of ``size`` bytes, by their numbers, in order; None where two units are the same."""
+    first = int(units.min())
+    taken = np.zeros(int(units.max()) - first + 1, bool)
+    taken[units - first] = True
+    found = taken.nonzero()[0]
+    if found.size < units.size:
+        return None
+    if found.size == taken.size:
+        return slice(first * size, (first + taken.size) * size)
+    return ((found + first)[:, None] * size + np.arange(size)).reshape(-1)
 
 
 def _nothing() -> None:
