@@ -88,6 +88,7 @@ class CtaState:
         barriers, stages: by name and stage; a stage is there once something was copied to it.
         acc: accumulators, by name and stage.
         masks: entries of the mask table, bool (lanes,).
+        tensors: what the maps lie over, as numbers; all CTAs of a grid have this in common.
     """
 
     program: TileProgram
@@ -98,6 +99,7 @@ class CtaState:
     stages: dict[tuple[SmemName | TmemName, int], Array] = field(default_factory=dict)
     acc: dict[tuple[TmemName, int], Array] = field(default_factory=dict)
     masks: dict[int, NDArray[np.bool_]] = field(default_factory=dict)
+    tensors: dict[MapName, Array] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         storage = self.program.storage
