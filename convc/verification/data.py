@@ -178,12 +178,14 @@ def _integer_ranges(problem: ConvProblem, seed: int) -> tuple[int, int]:
     if saturated is not None:
         typical_max = min(typical_max, saturated)
     terms = problem.gemm_k
+    added = _added(problem)
+    largest_sum = _largest_sum(problem)
 
     def fits(x_max: int, w_max: int) -> bool:
         """Whether all three rules hold for these magnitudes."""
         variance = terms * _variance(x_max) * _variance(w_max)
-        largest = terms * x_max * w_max + _added(problem) * x_max
-        exact = x_max <= x_limit and w_max <= w_limit and largest <= _largest_sum(problem)
+        largest = terms * x_max * w_max + added * x_max
+        exact = x_max <= x_limit and w_max <= w_limit and largest <= largest_sum
         return exact and variance <= typical_max**2
 
     # Parts carry different bits: the side with more of them must reach beyond one part, before both grow by turns.

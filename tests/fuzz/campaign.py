@@ -16,10 +16,13 @@ from fuzz.subjects import Subject, minimise, wrong_with
 
 TESTS = Path(__file__).parents[1]
 BATCH = 100
-"""Cases of a worker process: its start costs as much as ten of them."""
+"""Cases that the journal counts as one."""
+
+STRETCH = 5
+"""Most batches of a worker process: its start and first case cost as much as twenty others."""
 
 CASE_S = 60
-"""Seconds that a case may take in all, on the average of its batch."""
+"""Seconds that a case may take in all, on the average of a batch; a process of several batches has no more in all."""
 
 
 @dataclass
@@ -81,10 +84,9 @@ def in_process(name: str, seed: int, numbers: range, folder: Path) -> dict[int, 
     while first < numbers.stop:
         command = [sys.executable, "-m", "fuzz", name, "--seed", str(seed), "--folder", str(folder)]
         command += ["--work", str(first), str(numbers.stop)]
+        most_s = CASE_S * min(len(numbers), BATCH)
         try:
-            done = subprocess.run(
-                command, cwd=TESTS, capture_output=True, text=True, timeout=CASE_S * len(numbers), check=False
-            )
+            done = subprocess.run(command, cwd=TESTS, capture_output=True, text=True, timeout=most_s, check=False)
             lines, end = done.stdout, f"the process ended with {done.returncode}: {done.stderr.strip()[-300:]}"
             well = done.returncode == 0
         except subprocess.TimeoutExpired as late:
@@ -104,18 +106,29 @@ def in_process(name: str, seed: int, numbers: range, folder: Path) -> dict[int, 
     return found
 
 
+def stretches(batches: list[int], jobs: int) -> list[list[int]]:
+    """Batches, by their first cases, in runs of neighbours, one process each; where it can be, one for each job."""
+    most = max(1, min(STRETCH, len(batches) // jobs))
+    found: list[list[int]] = []
+    for first in batches:
+        if found and first == found[-1][-1] + BATCH and len(found[-1]) < most:
+            found[-1].append(first)
+        else:
+            found.append([first])
+    return found
+
+
 def campaign(name: str, seed: int, count: int, jobs: int, folder: Path) -> Journal:
     """Do all batches that the folder's journal does not have yet."""
     journal = Journal.of(folder)
-    left = [first for first in range(0, count, BATCH) if first not in journal.batches]
+    left = stretches([first for first in range(0, count, BATCH) if first not in journal.batches], jobs)
 
-    def one(first: int) -> tuple[int, dict[int, str]]:
-        return first, in_process(name, seed, range(first, min(first + BATCH, count)), folder)
+    def one(batches: list[int]) -> tuple[list[int], dict[int, str]]:
+        return batches, in_process(name, seed, range(batches[0], min(batches[-1] + BATCH, count)), folder)
 
     with ThreadPoolExecutor(jobs) as pool:
-        for first, found in pool.map(one, left):
-            if first + BATCH <= count:
-                journal.batches.add(first)
+        for batches, found in pool.map(one, left):
+            journal.batches.update(first for first in batches if first + BATCH <= count)
             journal.found |= found
             journal.save()
             for number, said in sorted(found.items()):

@@ -27,9 +27,18 @@ MOST_WORK = 3_000_000
 """Multiply-adds of a case."""
 
 
+ASSEMBLED = 8
+"""The kernel of one of so many cases is assembled: ptxas takes as long as all three witnesses."""
+
+
 def assembled(text: str) -> object:
     """What ptxas makes of a text; without one, as if it were well."""
-    return assemble(text) if find_ptxas() is not None else SimpleNamespace(spill_bytes=0)
+    return assemble(text) if find_ptxas() is not None else unseen(text)
+
+
+def unseen(text: str) -> object:
+    """What a text is taken for that nobody assembles."""
+    return SimpleNamespace(spill_bytes=0)
 
 
 class Convolutions:
@@ -129,9 +138,10 @@ class Convolutions:
 
     def check(self, case: Case) -> None:
         """Read it, and let the witnesses agree on every convolution in it."""
+        judge = unseen if case["seed"] % ASSEMBLED else assembled
         for conv in read_model(self.model(case), fuse=True).convs:
             try:
-                witnesses_agree(conv.problem, case["seed"], assembled)
+                witnesses_agree(conv.problem, case["seed"], judge)
             except OF_OURS as wrong:
                 raise AssertionError(str(wrong)) from wrong
 

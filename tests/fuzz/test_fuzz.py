@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from fuzz import campaign as campaigns
-from fuzz import subjects
+from fuzz import convolutions, subjects
 from fuzz.campaign import Journal, generator, work
 from fuzz.convolutions import Convolutions
 from fuzz.models import Models
@@ -125,13 +125,34 @@ def test_a_campaign_goes_on_where_it_was(monkeypatch, tmp_path):
     campaigns.campaign("ptx", 1, 40, 1, tmp_path)
     again = campaigns.campaign("ptx", 1, 70, 2, tmp_path)
     assert sorted(done, key=lambda numbers: numbers.start) == [
-        range(20),
-        range(20, 40),
+        range(40),
         range(40, 60),
         range(60, 70),
     ]
     assert again.found == {21: "wrong"} == Journal.of(tmp_path).found
     assert again.batches == {0, 20, 40}
+
+
+@pytest.mark.parametrize(
+    ("batches", "jobs", "expected"),
+    [
+        (range(0, 1200, 100), 1, [[0, 100, 200, 300, 400], [500, 600, 700, 800, 900], [1000, 1100]]),
+        (range(0, 400, 100), 2, [[0, 100], [200, 300]]),
+        (range(0, 300, 100), 4, [[0], [100], [200]]),
+        ([0, 100, 300, 400], 1, [[0, 100], [300, 400]]),
+        ([], 1, []),
+    ],
+)
+def test_a_process_does_neighbouring_batches(batches, jobs, expected):
+    assert campaigns.stretches(list(batches), jobs) == expected
+
+
+def test_one_kernel_of_eight_is_assembled(monkeypatch):
+    judges: list[object] = []
+    monkeypatch.setattr(convolutions, "witnesses_agree", lambda problem, seed, judge: judges.append(judge))
+    for seed in range(16):
+        SUBJECTS["convolutions"].check(CASE | {"seed": seed})
+    assert judges == 2 * [convolutions.assembled, *7 * [convolutions.unseen]]
 
 
 def test_a_worker_that_dies_or_hangs_is_a_finding(monkeypatch, tmp_path):

@@ -40,10 +40,16 @@ def makes(step: Step) -> str | None:
 
 @functools.cache
 def _named_fields(kind: type[Step]) -> tuple[tuple[str, object], ...]:
-    """Fields of a class of steps, but for those of every step, with their types."""
+    """Fields of a class of steps that may name something, with their types; those of every step name nothing."""
     hints = get_type_hints(kind)
     common = {field.name for field in dataclasses.fields(Step)}
-    return tuple((field.name, hints[field.name]) for field in dataclasses.fields(kind) if field.name not in common)
+    own = [field.name for field in dataclasses.fields(kind) if field.name not in common]
+    return tuple((name, hints[name]) for name in own if _may_name(hints[name]))
+
+
+def _may_name(hint: object) -> bool:
+    """Whether a value of a type may have names in it."""
+    return hint in KINDS or hint == IntExpr or any(map(_may_name, get_args(hint)))
 
 
 def _names(hint: object, value: Any) -> Iterator[tuple[Kind, str]]:

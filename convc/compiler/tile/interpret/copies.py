@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from convc.compiler.plan.names import MapName
 from convc.compiler.tile.interpret.state import Array, CtaState
 from convc.errors import TileError
 from convc.ir import dtypes
@@ -16,14 +17,21 @@ Rows = NDArray[np.float32]
 """(pixels, channels), or (outer positions, inner extent)."""
 
 
-def tensor_of(cta: CtaState, source: TensorMap) -> Array:
+def tensor_of(cta: CtaState, name: MapName) -> Array:
     """The tensor that a map lies over, its elements as numbers; outermost dimension first.
 
-    It follows the strides of the map: rows may overlap.
+    It follows the strides of the map: rows may overlap. One array serves all copies: nobody writes to what is copied.
 
     Raises:
         LaunchError: the map leaves its buffer.
     """
+    known = cta.tensors.get(name)
+    if known is None:
+        known = cta.tensors[name] = _tensor(cta, cta.map_of(name))
+    return known
+
+
+def _tensor(cta: CtaState, source: TensorMap) -> Array:
     spec = cta.program.launch.buffers[source.buffer]
     check(source, spec.size_bytes, source.buffer)
     numbers = np.ravel(dtypes.widen(dtypes.BY_NAME[spec.dtype], cta.buffers[source.buffer]))
@@ -40,7 +48,7 @@ def tensor_of(cta: CtaState, source: TensorMap) -> Array:
 def box(source: TensorMap, tensor: Array, coords: Sequence[int]) -> Rows:
     """Rows of a tile copy."""
     axes = [start + np.arange(extent) for start, extent in zip(coords, source.box, strict=True)]
-    return _gathered(tensor, np.meshgrid(*axes[::-1], indexing="ij")).reshape(-1, source.box[0])
+    return _gathered(tensor, np.ix_(*axes[::-1])).reshape(-1, source.box[0])
 
 
 def im2col(source: TensorMap, tensor: Array, coords: Sequence[int], offsets: Sequence[int]) -> Rows:
@@ -64,7 +72,7 @@ def im2col(source: TensorMap, tensor: Array, coords: Sequence[int], offsets: Seq
     at_h = source.lower[1] + number // columns % rows * steps[1] + offsets[1]
     at_n = number // (columns * rows)
     at_c = first_channel + np.arange(source.channels)
-    return _gathered(tensor, np.broadcast_arrays(at_n[:, None], at_h[:, None], at_w[:, None], at_c[None, :]))
+    return _gathered(tensor, (at_n[:, None], at_h[:, None], at_w[:, None], at_c[None, :]))
 
 
 def im2col_wide(source: TensorMap, tensor: Array, coords: Sequence[int], *, halo: int, offset: int) -> Rows:
@@ -93,13 +101,15 @@ def im2col_wide(source: TensorMap, tensor: Array, coords: Sequence[int], *, halo
     at_w, at_n = np.array(walked).T
     indices = [at_n[:, None], *(np.array([[place]]) for place in reversed(fixed)), at_w[:, None]]
     indices.append(channel + np.arange(source.channels)[None, :])
-    return _gathered(tensor, np.broadcast_arrays(*indices))
+    return _gathered(tensor, indices)
 
 
 def _gathered(tensor: Array, indices: Sequence[NDArray[np.int64]]) -> Rows:
-    """Elements of a tensor, zero where an index is outside."""
-    inside = np.ones(indices[0].shape, bool)
+    """Elements of a tensor at indices that broadcast together, zero where one is outside."""
+    inside = np.True_
+    clipped: list[NDArray[np.int64]] = []
     for index, extent in zip(indices, tensor.shape, strict=True):
-        inside &= (index >= 0) & (index < extent)
-    clipped = tuple(np.clip(index, 0, extent - 1) for index, extent in zip(indices, tensor.shape, strict=True))
-    return np.where(inside, tensor[clipped], np.float32(0)).astype(np.float32)
+        own = np.minimum(np.maximum(index, 0), extent - 1)
+        inside = inside & (own == index)
+        clipped.append(own)
+    return np.where(inside, tensor[tuple(clipped)], np.float32(0)).astype(np.float32, copy=False)

@@ -34,7 +34,7 @@ SCALED = {
 @perform.register
 def _(step: TmaLoad, role: RoleState) -> None:
     source = role.cta.map_of(step.map)
-    tensor = tensor_of(role.cta, source)
+    tensor = tensor_of(role.cta, step.map)
     coords = role.integers(step.coords)
     rows = im2col(source, tensor, coords, role.integers(step.offsets)) if step.offsets else box(source, tensor, coords)
     _land(step, role, rows, 0 if step.at is None else role.integer(step.at) // source.row_bytes)
@@ -44,7 +44,7 @@ def _(step: TmaLoad, role: RoleState) -> None:
 def _(step: TmaWideLoad, role: RoleState) -> None:
     source = role.cta.map_of(step.map)
     rows = im2col_wide(
-        source, tensor_of(role.cta, source), role.integers(step.coords), halo=step.halo, offset=step.offset
+        source, tensor_of(role.cta, step.map), role.integers(step.coords), halo=step.halo, offset=step.offset
     )
     _land(step, role, rows, 0 if step.at is None else role.integer(step.at) // source.row_bytes)
 
@@ -52,8 +52,10 @@ def _(step: TmaWideLoad, role: RoleState) -> None:
 def _land(step: TensorCopy, role: RoleState, rows: Array, first: int) -> None:
     """Put rows into the current stage of a tile, from one of its rows on, and count their bytes."""
     tile = role.cta.program.storage.smem_tile(step.tile)
-    empty = np.full((tile.rows, rows.shape[1]), np.nan, np.float32)
-    role.cta.stages.setdefault(role.key(step.tile), empty)[first : first + len(rows)] = rows
+    key = role.key(step.tile)
+    if key not in role.cta.stages:
+        role.cta.stages[key] = np.full((tile.rows, rows.shape[1]), np.nan, np.float32)
+    role.cta.stages[key][first : first + len(rows)] = rows
     element = dtypes.BY_NAME[role.cta.map_of(step.map).dtype]
     for barrier in role.signalled(step.ring):
         barrier.complete(rows.size * element.bytes)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from convc.compiler.plan.names import RANK
+from convc.compiler.plan.names import RANK, MapName
 from convc.compiler.tile.interpret import epilogue, lanes, operands, persistent
 from convc.compiler.tile.interpret.meaning import perform
 from convc.compiler.tile.interpret.state import Array, CtaState, RoleState, unwritten
@@ -38,6 +38,7 @@ def interpret(program: TileProgram, buffers: Mapping[str, Array]) -> Array:
     stored = dtypes.BY_NAME[spec.dtype]
     output = unwritten(stored, int(np.prod(spec.shape)))
     written = np.zeros(output.shape, bool)
+    tensors: dict[MapName, Array] = {}
     width, height, _ = program.launch.grid
     for tile_n in range(height):
         for first in range(0, width, program.pair):
@@ -47,6 +48,7 @@ def interpret(program: TileProgram, buffers: Mapping[str, Array]) -> Array:
                     buffers={**buffers, "output": output},
                     written=written,
                     numbers={"cta": tile_m} if program.visits else {"tile_m": tile_m, "tile_n": tile_n},
+                    tensors=tensors,
                 )
                 for tile_m in range(first, first + program.pair)
             )

@@ -89,6 +89,7 @@ class CtaState:
         acc: accumulators, by name and stage.
         masks: entries of the mask table, bool (lanes,).
         cluster: the CTAs of its cluster by their ranks, itself among them.
+        tensors: what the maps lie over, as numbers; all CTAs of a grid have this in common.
     """
 
     program: TileProgram
@@ -100,6 +101,7 @@ class CtaState:
     acc: dict[tuple[TmemName, int], Array] = field(default_factory=dict)
     masks: dict[int, NDArray[np.bool_]] = field(default_factory=dict)
     cluster: tuple[CtaState, ...] = ()
+    tensors: dict[MapName, Array] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         storage = self.program.storage
