@@ -202,9 +202,8 @@ class _Grid:
         """
         chip = self.chip
         beside = -(-clusters // self.slots)
-        asking = clusters / beside * self.trace.ctas
-        crowd = sm_share(chip, asking, self.missed, self.traffic)
-        share = sm_share(chip, later(1.0, asking * reading), self.missed, self.traffic)
+        crowd = sm_share(chip, self.asking(clusters, 1.0), self.missed, self.traffic)
+        share = sm_share(chip, self.asking(clusters, reading), self.missed, self.traffic)
         share = replace(share, own=crowd.own, stores=crowd.stores)
         replay = Replay(side_by_side(self.trace, beside), chip, share, self.trace.ctas)
         cycles = replay.run()
@@ -223,6 +222,11 @@ class _Grid:
         )
         return launch, replay.sms[0].asked / crowd.l2 / cycles
 
+    def asking(self, clusters: int, reading: float) -> float:
+        """SMs that ask at the same time in a round of that many clusters; one at least, whatever part of them reads."""
+        beside = -(-clusters // self.slots)
+        return later(1.0, clusters / beside * self.trace.ctas * reading)
+
     def settled(self, clusters: int, reading: float) -> Launch:
         """A round of that many clusters, with as many SMs reading at the same time as then do on average.
 
@@ -232,8 +236,12 @@ class _Grid:
         found, now = self.round(clusters, reading)
         for _ in range(TURNS):
             better = _nearer(reading, now)
-            if not later_anywhere(later(better, reading), sooner(better, reading)):
+            before = self.asking(clusters, reading)
+            after = self.asking(clusters, better)
+            if not later_anywhere(later(before, after), sooner(before, after)):
                 break
+            if float(better) == reading and not later_anywhere(self.chip["tma.fill"], found.l2):
+                break  # lanes of a spread differ, but in all of them an SM has more of L2 than it can take
             reading = better
             found, now = self.round(clusters, reading)
         return found

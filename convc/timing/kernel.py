@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,11 +14,12 @@ from convc.ir.dtypes import ARRAY_TYPES
 from convc.ir.launch import LaunchSpec
 from convc.machine import RunOptions, run
 from convc.machine.launch import uncollected
+from convc.ptx import Instr
 from convc.ptx.parser import parse
 from convc.timing.assembler import Assembly, assembled, assembly
 from convc.timing.attribution import Part, by_cause, critical_path
 from convc.timing.chip import Footprint, Launch, Operands, time_launch
-from convc.timing.loops import Unrolled, unrolled_loops
+from convc.timing.loops import Unrolled, unrolled_loops, walker
 from convc.timing.moving import mark_wrapped
 from convc.timing.parameters import Chip
 from convc.timing.recorder import Recorder
@@ -198,7 +199,8 @@ def time_kernel(
     cluster = math.prod(launch.cluster)
     recorder = Recorder(_unrolled(text, file, launch.entry))
     # A cluster in the middle of a row is one without a border, as most are; the next says what is read twice.
-    first = middle_of_row(launch)
+    busiest = None if cluster > 1 else walker(_body(text, file, launch.entry), launch.ctas)
+    first = middle_of_row(launch) if busiest is None else busiest
     contents = {name: np.zeros(spec.shape, ARRAY_TYPES[spec.dtype]) for name, spec in launch.buffers.items()}
     run(
         text,
@@ -260,13 +262,17 @@ def _size(launch: LaunchSpec, names: set[str]) -> int:
 
 def _starts(text: str, file: str, entry: str) -> list[int]:
     """Lines on which an instruction of a kernel begins."""
-    kernel = next(kernel for kernel in parse(text, file).kernels if kernel.name == entry)
-    return sorted({instr.span.line for instr in kernel.body})
+    return sorted({instr.span.line for instr in _body(text, file, entry)})
+
+
+@functools.lru_cache(maxsize=4)
+def _body(text: str, file: str, entry: str) -> Sequence[Instr]:
+    """The instructions of a kernel; none where there is no such kernel, which the machine says."""
+    kernels = [kernel for kernel in parse(text, file).kernels if kernel.name == entry]
+    return kernels[0].body if kernels else ()
 
 
 @functools.lru_cache(maxsize=64)
 def _unrolled(text: str, file: str, entry: str) -> Unrolled:
     """The loops of a kernel that ptxas unrolls."""
-    module = parse(text, file)
-    kernels = [kernel for kernel in module.kernels if kernel.name == entry]
-    return unrolled_loops(kernels[0].body) if kernels else Unrolled()
+    return unrolled_loops(_body(text, file, entry))

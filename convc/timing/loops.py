@@ -1,11 +1,11 @@
-"""Loops that ptxas unrolls: innermost, with few turns whose number the text says."""
+"""Loops that ptxas unrolls: innermost, with few turns whose number the text says; and those that walk over tiles."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from convc.ptx import Imm, Instr, Label, Reg
+from convc.ptx import Imm, Instr, Label, Reg, Special
 
 MOST_TURNS = 4
 """Turns of a loop that is unrolled."""
@@ -69,3 +69,42 @@ def _counter(body: Sequence[Instr], first: int, last: int) -> set[int]:
     if start is None or body[start].form.name != "mov" or not isinstance(body[start].operands[1], Imm):
         return set()
     return {start, last - 2, last - 1}
+
+
+def walker(body: Sequence[Instr], ctas: int) -> int | None:
+    """A CTA that takes the most turns of a loop over tiles, of those that do the one in the middle.
+
+    Such a loop begins with the CTA's own number and goes on by as many as there are CTAs, up to a limit: where that is
+    no multiple, the first CTAs have a tile more.
+
+    Args:
+        body: of the kernel.
+        ctas: of the grid.
+
+    Returns:
+        Its number, 0 where the text does not say the limit; None where there is no such loop.
+    """
+    own: set[Reg] = set()
+    for instr in body:
+        if instr.form.name == "mov" and (instr.operands[1] == Special("ctaid.x") or instr.operands[1] in own):
+            own.update(operand for operand in instr.operands[:1] if isinstance(operand, Reg))
+    steps = {instr.operands[0] for instr in body if _goes_on(instr, ctas) and instr.operands[0] in own}
+    if not steps:
+        return None
+    limits = [
+        instr.operands[2].value
+        for instr in body
+        if instr.form.name == "setp" and instr.operands[1] in steps and isinstance(instr.operands[2], Imm)
+    ]
+    if not limits:
+        return 0
+    more = int(max(limits)) % ctas or ctas
+    return (more - 1) // 2
+
+
+def _goes_on(instr: Instr, ctas: int) -> bool:
+    """Whether an instruction adds the number of CTAs to a register."""
+    if instr.form.name != "int.add" or instr.operands[0] != instr.operands[1]:
+        return False
+    step = instr.operands[2]
+    return not isinstance(step, Imm) or step.value == ctas

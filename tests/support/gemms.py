@@ -31,7 +31,8 @@ class Gemm:
     Attributes:
         n: columns of a tile. k: of A and B that a stage holds. stages: of the ring.
         order: ``serial``: one warp copies and multiplies, and waits for both; ``turns``: it has copied ahead, but
-            waits for each product; ``roles``: two warps, with a ring between them.
+            waits for each product; ``ahead``: it has copied two stages less than there are ahead, and waits for a
+            product when it needs its stage; ``roles``: two warps, with a ring between them.
         pair: two CTAs multiply together.
         accumulators: of a CTA, side by side in M.
         persistent: CTAs that are launched; they store a tile while they multiply the next one. 0: one for each tile.
@@ -42,7 +43,7 @@ class Gemm:
     n: int
     k: int
     stages: int
-    order: Literal["serial", "turns", "roles"] = "roles"
+    order: Literal["serial", "turns", "ahead", "roles"] = "roles"
     pair: bool = False
     accumulators: int = 1
     persistent: int = 0
@@ -139,7 +140,7 @@ class _Builder:
         gemm = self.gemm
         stage = turn % gemm.stages
         who = (row, warp)
-        if gemm.order == "roles":
+        if gemm.order in ("ahead", "roles"):
             self.wait(who, "load.wait", (row, 100 + stage, turn // gemm.stages - 1))
         full = (0, stage, turn // gemm.stages)
         number = self.item(who, "mbarrier.arrive", "load.copy")
@@ -186,7 +187,8 @@ class _Builder:
         """A warp that copies and multiplies, and waits for both."""
         gemm = self.gemm
         who = (0, LOADS)
-        ahead = gemm.stages - 1
+        waits = gemm.order != "ahead"
+        ahead = gemm.stages - (1 if waits else 2)
         for step in range(min(ahead, self.steps)):
             self._copy(0, LOADS, step)
         for step in range(self.steps):
@@ -194,8 +196,11 @@ class _Builder:
                 self._copy(0, LOADS, step + ahead)
             self.wait(who, "mma.wait", (0, step % gemm.stages, step // gemm.stages))
             self._products(who)
-            self._commit(who, 100, step)
-            self.wait(who, "mma.done", (0, 100, step))
+            if waits:
+                self._commit(who, 100, step)
+                self.wait(who, "mma.done", (0, 100, step))
+            else:
+                self._commit(who, 100 + step % gemm.stages, step // gemm.stages)
         self._commit(who, 200, 0)
 
     def _store(self, row: int, warp: int, tile: int) -> None:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
 from convc.errors import UnmodelledError
 from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam, load_launch
+from convc.ptx.parser import parse
 from convc.timing import recorder
 from convc.timing.attribution import critical_path
 from convc.timing.chip import Footprint, most_beside, side_by_side, sm_share, time_launch
 from convc.timing.engine import Replay
 from convc.timing.kernel import MATTERS, KernelTime, time_kernel
+from convc.timing.loops import walker
 from convc.timing.parameters import Chip, read_chip
 from convc.timing.resources import Share, Streaming
 from convc.timing.tensor_core import MmaShape, interval
@@ -240,22 +243,43 @@ POLLING = """
 .version 8.7
 .target sm_100a
 .address_size 64
-.visible .entry poll() {
+.visible .entry poll() {{
     .shared .align 8 .b64 bar;
+    .shared .align 16 .b8 answer[16];
     .reg .pred %p;
     mbarrier.init.shared::cta.b64 [bar], 1;
-again:
-    mbarrier.test_wait.parity.shared::cta.b64 %p, [bar], 1;
-    @!%p bra again;
+    {asks}
     ret;
-}
+}}
 """
+REQUEST = "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [answer], [bar];"
 
 
-def test_control_flow_that_depends_on_time_is_refused_by_name():
+@pytest.mark.parametrize(("tiles", "most", "who"), [(9, 3, 0), (11, 3, 1), (12, 3, 1), (14, 4, 0)])
+def test_of_ctas_that_walk_one_with_most_tiles_is_timed(tiles: int, most: int, who: int):
+    folder = TESTS / "golden" / "persistent_f16"
+    text = (folder / "kernel.ptx").read_text().replace("%tile, %tile, 2;", "%tile, %tile, 4;")
+    text = text.replace("%more, %tile, 10;", f"%more, %tile, {tiles};")
+    launch = msgspec.structs.replace(load_launch(folder / "launch.json"), grid=(4, 1, 1))
+    found = time_kernel(text, launch, {}, B200)
+    assert sum(work.kind == "mma" for work in found.trace.works) == most * 4
+    assert walker(parse(text).kernels[0].body, 4) == who
+
+
+@pytest.mark.parametrize(
+    ("asks", "said"),
+    [
+        (
+            "mbarrier.test_wait.parity.shared::cta.b64 %p, [bar], 1;",
+            r"mbarrier\.test_wait\.parity cannot be timed: it polls",
+        ),
+        (REQUEST, r"clusterlaunchcontrol\.try_cancel.* cannot be timed: which CTA it gets depends on time"),
+    ],
+)
+def test_control_flow_that_depends_on_time_is_refused_by_name(asks: str, said: str):
     launch = LaunchSpec(entry="poll", grid=(1, 1, 1), block=(32, 1, 1), buffers={}, params=())
-    with pytest.raises(UnmodelledError, match=r"mbarrier\.test_wait\.parity cannot be timed: it polls"):
-        time_kernel(POLLING, launch, {}, B200)
+    with pytest.raises(UnmodelledError, match=said):
+        time_kernel(POLLING.format(asks=asks), launch, {}, B200)
 
 
 SPINNING = """
