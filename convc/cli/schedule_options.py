@@ -70,11 +70,12 @@ def schedule_options(command: Command) -> Command:
         ("columns", "Make filter columns channels: of rows that overlap, or by the host."),
         ("filters", "Give every filter tile a stage, or put it beside the activations that it meets (slide)."),
         ("store", "Store results from registers (direct), through shared memory and TMA (tma), or as is faster."),
+        ("residual_load", "Let the threads that add a residual read it (direct), or copies bring it ahead (tma)."),
         ("rows", "One stream of pixels an output row, or one for all rows."),
         ("border", "Mask lanes whose pixel is padding, or let them hold a zero."),
         ("shift", "How schedule shift moves rows: see `convc inspect`."),
     ):
-        command = click.option(f"--{name}", type=_ScheduleChoice(name), help=words)(command)
+        command = click.option(f"--{name.replace('_', '-')}", type=_ScheduleChoice(name), help=words)(command)
     return click.option(
         "--schedule",
         type=_ScheduleChoice("schedule"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from support.schedules import RELOAD_ONLY
 
@@ -123,7 +125,12 @@ CHOICES = {
         "hopper_f16": {"options": HOPPER, "block_n": 48, "stages": 3},  # one warpgroup, rows past M
         "tensor_store_f16": {"options": ScheduleOptions(schedule="reload", store="tma"), "block_n": 128, "stages": 1},
         "persistent_f16": {
-            "options": ScheduleOptions(schedule="reload", store="tma", persistent="on", ctas=2),
+            "options": ScheduleOptions(schedule="reload", store="tma", persistent="on", ctas=2, residual_load="direct"),
+            "block_n": 48,
+            "stages": 2,
+        },
+        "copied_residual_f16": {
+            "options": ScheduleOptions(schedule="reload", persistent="on", ctas=2, residual_load="tma"),
             "block_n": 48,
             "stages": 2,
         },
@@ -134,7 +141,7 @@ CHOICES = {
 PROBLEMS |= {"hopper_f16": FINISHED}
 PROBLEMS |= dict.fromkeys(SCHEDULES, SHARED) | {
     "block_end_f16": FINISHED, "scaled_nvfp4": SCALED, "tensor_store_f16": CARRIED,
-    "persistent_f16": WALKED,
+    "persistent_f16": WALKED, "copied_residual_f16": dataclasses.replace(WALKED, name="copied_residual_f16"),
 }  # fmt: skip
 
 

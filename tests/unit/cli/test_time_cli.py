@@ -257,8 +257,9 @@ def test_what_is_asked_of_one_schedule_is_asked_of_the_others():
         ctas=3,
         filters="apart",
         dependent_launch=True,
+        residual_load="tma",
     )
-    others = {"schedule": "slide", "shift": None, "timed": False}
+    others = {"schedule": "slide", "shift": None, "timed": False, "residual_load": None}
     given = {field.name: getattr(asked, field.name) for field in dataclasses.fields(asked)}
     assert all(
         value != field.default or field.name in others
