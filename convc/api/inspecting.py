@@ -205,6 +205,7 @@ class _Results(msgspec.Struct):
 
 class _Storage(msgspec.Struct):
     results: _Results | None = None
+    residual: _Results | None = None
 
 
 class _Tiling(msgspec.Struct):
@@ -245,6 +246,7 @@ def _as_planned(plan: bytes) -> tuple[ScheduleOptions, int | None]:
         shift=read.schedule.variant or None,
         target=read.arch.name,
         store=None if read.storage.results is None else "tma",
+        residual_load=None if read.storage.residual is None else "tma",
         persistent="on" if read.launch.persistent else "off",
         pairs="on" if read.launch.cluster[0] > 1 else "off",
         ctas=read.launch.grid[0] if read.launch.persistent else None,

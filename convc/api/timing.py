@@ -18,7 +18,7 @@ from convc.api.working import open_kernels
 from convc.build.folder import Build
 from convc.build.selection import LayerNames, pick_layers
 from convc.compiler.schedules.all import AUTO, SCHEDULES
-from convc.compiler.schedules.base import Schedule
+from convc.compiler.schedules.base import TMA, Schedule
 from convc.draw.roofline import RoofPoint, roofline_picture
 from convc.draw.timeline import timeline_picture
 from convc.errors import InputError, PlanError
@@ -307,6 +307,7 @@ def only(schedule: Schedule, options: ScheduleOptions | None) -> ScheduleOptions
         filters=shared.filters,
         store=asked.store if asked.store in schedule.stores else None,
         pairs=asked.pairs if schedule.pairs else "auto",
+        residual_load=asked.residual_load if TMA in schedule.stores else None,
         timed=False,
     )
 

@@ -16,6 +16,11 @@ CHOICES: tuple[tuple[str, str | None, str], ...] = (
     ("border", None, "Mask lanes whose pixel is padding, or let them hold a zero."),
     ("rows", None, "One stream of pixels an output row, or one for all rows."),
     ("store", None, "Store results from registers (direct), through shared memory and TMA (tma), or as is faster."),
+    (
+        "residual_load",
+        None,
+        "Let the threads that add a residual read it (direct), or copies bring it ahead (tma).",
+    ),
     ("filters", None, "Give every filter tile a stage, or put it beside the activations that it meets (slide)."),
     ("columns", None, "Make filter columns channels: of rows that overlap, or by the host."),
     (
@@ -77,6 +82,6 @@ def schedule_options(command: Command) -> Command:
     for name, default, words in reversed(CHOICES):
         shown = default is not None
         command = click.option(
-            f"--{name}", type=_ScheduleChoice(name), default=default, show_default=shown, help=words
+            f"--{name.replace('_', '-')}", type=_ScheduleChoice(name), default=default, show_default=shown, help=words
         )(command)
     return command

@@ -29,6 +29,8 @@ class ScheduleOptions:
         ctas: how many CTAs walk, with persistent on; by default as many as the target has SMs.
         filters: whether short filter tiles come in the stages of the activations that they meet (together), or every
             filter tile has a stage of its own (apart).
+        residual_load: how a residual arrives: direct, read by the threads that add it, or tma, brought by tensor copies
+            while the K loop runs, where results leave in them; auto is as good as None.
         dependent_launch: whether kernels set themselves up while the one in front of them runs.
     """
 
@@ -45,3 +47,4 @@ class ScheduleOptions:
     ctas: int | None = None
     filters: str | None = None
     dependent_launch: bool = False
+    residual_load: str | None = None

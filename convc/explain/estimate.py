@@ -35,6 +35,8 @@ def estimate_lines(plan: Plan) -> Iterator[str]:
         f"TMA fill: {work.loaded_bytes} bytes at {cost.fill_rate:g} bytes a cycle ({work.row_bytes}-byte rows): "
         f"{cost.fill_cycles:.0f} cycles{_factors(plan)}; {work.activation_bytes} of them are activations."
     )
+    if work.residual_bytes:
+        yield f"Behind them {work.residual_bytes} bytes of residual arrive, for the epilogue."
     memory = f" and memory, which moves {cost.memory_bytes} bytes in all," if cost.memory_bytes else ""
     yield (
         f"L2{memory}: the same bytes at {cost.l2_rate:.0f} bytes a cycle for each of {cost.busy_sms} busy SMs: "

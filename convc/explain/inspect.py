@@ -201,6 +201,10 @@ def _memory(storage: Storage) -> Table:
         tile = storage.results
         what = f"tile {tile.name}: {tile.rows} rows of {tile.row_bytes} bytes, swizzle {tile.swizzle}"
         _row(table, "shared", tile.offset, tile.end, f"{what}, {tile.stages} slabs, over the others at the end")
+    if storage.residual is not None:
+        tile = storage.residual
+        what = f"tile {tile.name}: {tile.rows} rows of {tile.row_bytes} bytes, swizzle {tile.swizzle}"
+        _row(table, "shared", tile.offset, tile.end, f"{what}, {tile.stages} slabs of the residual")
     if storage.numbers is not None:
         tile = storage.numbers
         _row(table, "shared", tile.offset, tile.end, f"bias: {tile.rows} rows of {tile.row_bytes} bytes")

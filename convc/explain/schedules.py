@@ -73,24 +73,49 @@ def why_lines(plan: Plan) -> Iterator[str]:
     if len(legal) == 1:
         asked = "the one that was asked for" if len(plan.choices) == 1 else "the only one that is possible here"
         yield f"{chosen.schedule.title} is {asked}"
-        yield store_line(plan)
+        yield from _around_lines(plan)
         return
     yield from _compared(legal, chosen)
     still = _best(legal, "shared memory")
     moved = _best(legal, "tensor memory")
     if still and moved and _numbers(still) != _numbers(moved):
         yield verdict_on_moving(still, moved, chosen)
+    yield from _around_lines(plan)
+
+
+def _around_lines(plan: Plan) -> Iterator[str]:
+    """Say how a residual arrives, if there is one, and how results leave."""
+    if plan.problem.residual:
+        yield residual_line(plan)
     yield store_line(plan)
+
+
+def residual_line(plan: Plan) -> str:
+    """Say how a residual arrives, and why: what the epilogue would take the other way, or what forbids that."""
+    took = f"about {plan.estimate.epilogue_cycles:.0f} cycles of a CTA"
+    if plan.storage.residual is not None:
+        read = estimate(_tiled(plan), replace(plan.work, residual_bytes=0)).epilogue_cycles
+        how = "through tensor copies while the K loop runs"
+        return f"the residual arrives {how}: the epilogue takes {took}, where its threads read it {read:.0f}"
+    reason = "that was asked for, or is no slower"
+    if plan.storage.results is None:
+        reason = "copies bring it to where results are staged, and none are"
+    return f"the residual is read by the threads that add it: {reason}"
+
+
+def _tiled(plan: Plan) -> TiledProblem:
+    """The problem and the tiles of a plan."""
+    return TiledProblem(
+        layout=plan.layout, arch=plan.arch, tiling=plan.tiling, need=plan.storage.need, grid=plan.launch.grid[:2]
+    )
 
 
 def store_line(plan: Plan) -> str:
     """Say how results leave, and why: what the epilogue of a CTA would take the other way, or what forbids that."""
-    tiled = TiledProblem(
-        layout=plan.layout, arch=plan.arch, tiling=plan.tiling, need=plan.storage.need, grid=plan.launch.grid[:2]
-    )
+    tiled = _tiled(plan)
     results = plan.storage.results
     if results is not None:
-        direct = estimate(tiled, replace(plan.work, slabs=0)).epilogue_cycles
+        direct = estimate(tiled, replace(plan.work, slabs=0, residual_bytes=0)).epilogue_cycles
         took = f"about {plan.estimate.epilogue_cycles:.0f} cycles of a CTA, from registers {direct:.0f}"
         return f"results leave through shared memory and tensor copies: the epilogue takes {took}"
     if TMA not in schedule_of(plan.schedule).stores:

@@ -128,7 +128,12 @@ CHOICES = {
         "hopper_f16": {"options": HOPPER, "block_n": 48, "stages": 3},  # one warpgroup, rows past M
         "tensor_store_f16": {"options": ScheduleOptions(schedule="reload", store="tma"), "block_n": 128, "stages": 1},
         "persistent_f16": {
-            "options": ScheduleOptions(schedule="reload", store="tma", persistent="on", ctas=2),
+            "options": ScheduleOptions(schedule="reload", store="tma", persistent="on", ctas=2, residual_load="direct"),
+            "block_n": 48,
+            "stages": 2,
+        },
+        "copied_residual_f16": {
+            "options": ScheduleOptions(schedule="reload", persistent="on", ctas=2, residual_load="tma"),
             "block_n": 48,
             "stages": 2,
         },
@@ -144,7 +149,8 @@ CHOICES = {
 PROBLEMS |= {"hopper_f16": FINISHED}
 PROBLEMS |= dict.fromkeys(SCHEDULES, SHARED) | {
     "block_end_f16": FINISHED, "scaled_nvfp4": SCALED, "tensor_store_f16": CARRIED,
-    "persistent_f16": WALKED, "pair_f16": PAIRED,
+    "persistent_f16": WALKED, "copied_residual_f16": replace(WALKED, name="copied_residual_f16"),
+    "pair_f16": PAIRED,
 }  # fmt: skip
 
 

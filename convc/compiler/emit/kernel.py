@@ -175,6 +175,10 @@ def _about(program: TileProgram) -> list[str]:
         slabs = f"{tile.rows} rows of {tile.row_bytes} bytes, {tile.stages} slabs"
         shared = "" if storage.results_apart else ", over the others when they have been multiplied"
         lines.append(f"  {tile.offset}: tile {tile.name}, {slabs}{shared}")
+    if storage.residual is not None:
+        tile = storage.residual
+        slabs = f"{tile.rows} rows of {tile.row_bytes} bytes, {tile.stages} slabs of the residual"
+        lines.append(f"  {tile.offset}: tile {tile.name}, {slabs}")
     if storage.numbers is not None:
         tile = storage.numbers
         lines.append(f"  {tile.offset}: tile {tile.name}, {tile.rows} rows of {tile.row_bytes} bytes")

@@ -36,6 +36,15 @@ def prove_rows(maps: ConvMaps) -> Outcome:
     return Proof(claim, f"m = {translate(first['m'])} + row") if isinstance(places, Proof) else places
 
 
+def prove_tile(maps: ConvMaps) -> Outcome:
+    """Whether the rows of a tile are neighbours in the output."""
+    claim = f"the {maps.tiles.block_m} rows of a tile are consecutive output pixels"
+    tile_m, _ = maps.row.domain
+    row = Axis("row", maps.tiles.block_m)
+    first = _at_lane(maps, sympy.Integer(0))
+    return prove_equal(claim, _at_lane(maps, row.symbol), first + row.symbol, (tile_m, row))
+
+
 def _at_lane(maps: ConvMaps, lane: sympy.Expr) -> sympy.Expr:
     """The output pixel of a lane."""
     return maps.row["m"].xreplace({axis.symbol: lane for axis in maps.row.domain if axis.name == "lane"})

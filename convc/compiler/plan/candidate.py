@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from convc.compiler.index.geometry import Geometry
@@ -174,16 +174,6 @@ class ScheduleCandidates:
     def best(self) -> Candidate:
         """The candidate to take (see `convc.compiler.plan.cost.choose`)."""
         return self.picked or self.legal[choose([candidate.cost for candidate in self.legal])]
-
-    def of_width(self, block_n: int) -> ScheduleCandidates:
-        """The tilings of one width."""
-        parts = (
-            replace(part, tilings=tuple(tiling for tiling in part.tilings if tiling.block_n == block_n))
-            if isinstance(part, Offer)
-            else part
-            for part in self.parts
-        )
-        return replace(self, parts=tuple(parts), picked=None)
 
     @property
     def summary(self) -> ScheduleSummary:

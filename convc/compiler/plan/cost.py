@@ -62,6 +62,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
         memory_bytes: what the whole launch moves from and to memory.
         written_bytes: what it writes.
         tensor, fill: cycles of the tensor core and of the fill port for a CTA.
+        residual_fill: cycles of that port for its residual, which comes behind the operands.
         suppliers: cycles of the K loop if only this limited it, by what it is, but for what other SMs and stages limit.
         loop: cycles of the loop, from the first MMA to the end of the last one, where these do not limit it.
         stage: cycles in which the last stage is multiplied once it is there.
@@ -70,7 +71,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
         own, stores: cycles of its epilogue: instructions of its threads, and the way to global memory.
         pieces: in how many pieces the epilogue does both in turn.
         walkers: CTAs that walk over tiles, of which there are `ctas`; None: each tile has its own.
-        behind: cycles of the way to global memory that no instruction goes beside: of tensor copies, those of the last.
+        behind: cycles of the way to global memory that no instruction goes beside (`terms.behind_cycles`).
     """
 
     rates: Rates
@@ -81,6 +82,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     written_bytes: float
     tensor: float
     fill: float
+    residual_fill: float
     suppliers: dict[str, float]
     loop: float
     stage: float
@@ -140,7 +142,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
         the round in which all would have to read, r = shared / round and round = around + r * shared.
         """
         on_each = -(-ctas // self.rates.sms)
-        loop = max(self.loop, latency + self.stage, on_each * self.tensor, on_each * self.fill)
+        loop = max(self.loop, latency + self.stage, on_each * self.tensor, on_each * (self.fill + self.residual_fill))
         around = self.around + self.epilogue_cycles(on_each)
         reads = self.shared_cycles(ctas)
         crowded = min((around + math.sqrt(around * around + 4 * reads * reads)) / 2, around + reads)
@@ -181,6 +183,7 @@ def pace_of(tiled: TiledProblem, work: CtaWork) -> Pace:
     problem = tiled.layout.problem
     tensor = terms.tensor_cycles(work, rates)
     fill = terms.fill_cycles(work, rates)
+    residual_fill = work.residual_bytes / rates.fill_bytes
     load = load_issue_cycles(work)
     multiply = multiply_issue_cycles(work) + terms.drain_cycles(work, rates)
     steps = work.rings[-1].steps
@@ -191,15 +194,16 @@ def pace_of(tiled: TiledProblem, work: CtaWork) -> Pace:
     return Pace(
         rates=rates,
         ctas=math.prod(tiled.grid),
-        asked_bytes=work.loaded_bytes - common,
+        asked_bytes=work.loaded_bytes + work.residual_bytes - common,
         shared_bytes=common,
         memory_bytes=memory_bytes(tiled.layout, rates, tiled.grid[1]),
         written_bytes=tiled.layout.output.size_bytes,
         tensor=tensor,
         fill=fill,
+        residual_fill=residual_fill,
         suppliers={
             "shared memory" if inside else "tensor core": tensor,
-            "TMA fill": fill,
+            "TMA fill": fill + residual_fill,
             "issue of copies": load,
             "issue of MMAs": multiply,
         },
@@ -210,7 +214,7 @@ def pace_of(tiled: TiledProblem, work: CtaWork) -> Pace:
         own=terms.epilogue_own_cycles(work, problem.residual, rates),
         stores=stores,
         pieces=max(1, work.slabs or work.chunks),
-        behind=stores / max(1, work.slabs),
+        behind=terms.behind_cycles(work, problem.residual, rates),
         walkers=tiled.ctas,
     )
 

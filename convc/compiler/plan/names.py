@@ -58,6 +58,9 @@ B = SmemName("b")
 C = SmemName("c")
 """The tile of results in shared memory, where they leave through tensor copies."""
 
+R = SmemName("r")
+"""The tile of the residual in shared memory, where it arrives through tensor copies."""
+
 NUMBERS = SmemName("numbers")
 """What the epilogue adds to each channel and multiplies it with, brought to shared memory ahead of need."""
 
@@ -66,6 +69,10 @@ ACC = TmemName("acc")
 
 DONE = RingName("done")
 """The ring that says that the accumulator is complete."""
+
+FULL_R = RingName("full_r")
+EMPTY_R = RingName("empty_r")
+"""The rings that say that a slab of the residual has landed, and that it has been added."""
 
 DRAINED = RingName("drained")
 """The ring that says that it has been read, where the next tile is multiplied into it."""

@@ -50,6 +50,8 @@ STAGED_COLUMN = 8.0
 """A column of it: load, bias, conversion; the numbers of the channels are in shared memory already."""
 STAGED_STORE = 10.0
 """A store of 16 bytes to shared memory."""
+STAGED_RESIDUAL = 63.0
+"""16 bytes of a residual that copies have brought: a load from shared memory, and the additions."""
 PIXEL_STORE = 62.0
 """A store of one value, where a lane holds a channel."""
 PIXEL_TEST = 60.0

@@ -81,4 +81,13 @@ def two_halves(storage: Storage, arch: Arch) -> Storage:
     results = storage.results
     if results is not None:
         results = msgspec.structs.replace(results, offset=storage.smem[-1].end)
-    return lay_out(storage.smem, tmem, rings, arch, masks=storage.masks, results=results, numbers=storage.numbers)
+    return lay_out(
+        storage.smem,
+        tmem,
+        rings,
+        arch,
+        masks=storage.masks,
+        results=results,
+        numbers=storage.numbers,
+        residual=storage.residual,
+    )

@@ -99,18 +99,20 @@ class Loads(msgspec.Struct, frozen=True, kw_only=True):
         b: over the filter (tile).
         factors: over the scale factors of both, in that order, where they have any.
         out: over the output, where results leave through tensor copies.
+        residual: over the residual, where it arrives through them.
     """
 
     a: TensorMap
     b: TensorMap
     factors: tuple[TensorMap, ...] = ()
     out: TensorMap | None = None
+    residual: TensorMap | None = None
 
     @property
     def all(self) -> tuple[TensorMap, ...]:
         """Every map, in the order of the kernel's parameters."""
-        read = (self.a, self.b, *self.factors)
-        return read if self.out is None else (*read, self.out)
+        epilogue = (each for each in (self.out, self.residual) if each is not None)
+        return (self.a, self.b, *self.factors, *epilogue)
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):

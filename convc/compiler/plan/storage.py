@@ -54,6 +54,11 @@ class SmemTile(msgspec.Struct, frozen=True, kw_only=True):
         return self.rows * self.row_bytes
 
     @property
+    def whole(self) -> int:
+        """Bytes of all stages together, where these are the pieces of one tile."""
+        return self.stages * self.bytes
+
+    @property
     def end(self) -> int:
         """First byte past the last stage."""
         return self.offset + self.stages * self.stage_bytes
@@ -129,6 +134,8 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True):
         results: the tile of results on their way to global memory, one stage for each slab of columns; it lies over the
             operand tiles, which have all been multiplied by then, or behind them, where the CTA goes on to another tile
             meanwhile. None: results go straight to global memory.
+        residual: the tile of the residual, one stage for each slab of columns, with a place of its own. None: the
+            epilogue reads it from global memory, if there is one.
         numbers: what the epilogue adds to each channel, and what it multiplies it with: one row each, dense. None: it
             reads them from global memory.
         slot_offset: shared word that receives the address of the tensor-memory allocation.
@@ -146,6 +153,7 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True):
     masks: int = 0
     results: SmemTile | None = None
     numbers: SmemTile | None = None
+    residual: SmemTile | None = None
 
     @property
     def need(self) -> MemoryNeed:
@@ -160,7 +168,7 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def tiles(self) -> tuple[SmemTile, ...]:
         """Every tile in shared memory, those of the epilogue last."""
-        return (*self.smem, *(tile for tile in (self.results, self.numbers) if tile is not None))
+        return (*self.smem, *(tile for tile in (self.results, self.residual, self.numbers) if tile is not None))
 
     def smem_tile(self, name: SmemName) -> SmemTile:
         """The tile of that name in shared memory; KeyError where there is none."""
@@ -214,10 +222,14 @@ def lay_out(
     masks: int = 0,
     results: SmemTile | None = None,
     numbers: SmemTile | None = None,
+    residual: SmemTile | None = None,
 ) -> Storage:
-    """Put barriers, mask table, slot and numbers behind the tiles, whose places are settled."""
+    """Put residual, barriers, mask table, slot and numbers behind the tiles, whose places are settled."""
     placed: list[BarrierRing] = []
     end = smem[-1].end if results is None else max(smem[-1].end, results.end)
+    if residual is not None:
+        residual = msgspec.structs.replace(residual, offset=end)
+        end = residual.end
     for ring in rings:
         placed.append(msgspec.structs.replace(ring, offset=end))
         end = placed[-1].end
@@ -237,6 +249,7 @@ def lay_out(
         masks=masks,
         results=results,
         numbers=numbers,
+        residual=residual,
     )
 
 

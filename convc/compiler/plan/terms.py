@@ -15,6 +15,7 @@ from convc.compiler.plan.own_instructions import (
     MMA,
     STAGED,
     STAGED_COLUMN,
+    STAGED_RESIDUAL,
     STAGED_STORE,
     start_cycles,
 )
@@ -134,16 +135,38 @@ def store_unit_cycles(work: CtaWork, residual: bool, rates: Rates) -> float:
     Of results that tensor copies carry away, those of the port through which they are read from shared memory.
     """
     if work.slabs:
-        return work.slabs * work.slab_bytes / rates.store_bytes
+        return slab_cycles(work, rates) + residual_reads(work, residual, rates)
     bias = work.chunks * rates.half_sector_cycles * 16
     return work.stores * work.store_cycles * (1 + residual) + bias
 
 
+def behind_cycles(work: CtaWork, residual: bool, rates: Rates) -> float:
+    """Those of `store_unit_cycles` that no instruction of the epilogue goes beside.
+
+    Of tensor copies these are the last one, and the residual that threads wait for.
+    """
+    if not work.slabs:
+        return store_unit_cycles(work, residual, rates)
+    return slab_cycles(work, rates) / work.slabs + residual_reads(work, residual, rates)
+
+
+def slab_cycles(work: CtaWork, rates: Rates) -> float:
+    """Cycles of the port through which tensor copies read results from shared memory."""
+    return work.slabs * work.slab_bytes / rates.store_bytes
+
+
+def residual_reads(work: CtaWork, residual: bool, rates: Rates) -> float:
+    """Cycles of the SM's way to global memory for a residual that threads read, where results are staged."""
+    if work.residual_bytes or not residual:
+        return 0.0
+    return work.stores * SM_100A.limits.tmem_lanes * rates.sector_cycles
+
+
 def epilogue_own_cycles(work: CtaWork, residual: bool, rates: Rates) -> float:
     """Cycles of an epilogue besides that: the instructions of its threads, which take a piece after the other."""
-    wait = rates.load_latency if residual else 0.0
+    wait = rates.load_latency if residual and not work.residual_bytes else 0.0
     if work.slabs:
-        reads = work.stores * SM_100A.limits.tmem_lanes * rates.sector_cycles if residual else 0.0
-        own = work.n * STAGED_COLUMN + work.stores * STAGED_STORE
-        return STAGED + own + work.chunks * wait + reads
+        added = work.stores * STAGED_RESIDUAL if work.residual_bytes else 0.0
+        own = work.n * STAGED_COLUMN + work.stores * STAGED_STORE + added
+        return STAGED + own + work.chunks * wait
     return work.chunks * (CHUNK + wait) + work.stores * work.store_own + EXIT

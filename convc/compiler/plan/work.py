@@ -83,6 +83,7 @@ class CtaWork(msgspec.Struct, frozen=True, kw_only=True):
         stores: store instructions of each thread of the epilogue.
         store_own: cycles of a thread's own instructions for each of them.
         store_cycles: cycles of the SM's way to global memory for one of all threads.
+        residual_bytes: what tensor copies bring of a residual; 0: threads read it, if there is one.
         slabs, slab_bytes: tensor copies that carry the results away, and the bytes of each; no copies: threads store
             to global memory.
     """
@@ -112,10 +113,11 @@ class CtaWork(msgspec.Struct, frozen=True, kw_only=True):
     slab_bytes: int = 0
     factor_bytes: int = 0
     ctas: int = 1
+    residual_bytes: int = 0
 
     @property
     def loaded_bytes(self) -> int:
-        """Bytes through TMA."""
+        """Bytes of operands through TMA."""
         return self.activation_bytes + self.filter_bytes
 
     @property

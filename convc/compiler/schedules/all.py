@@ -12,7 +12,18 @@ from convc.compiler.index.border import BORDERS
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.evidence import FOUR_PARTITIONS, LAST_LANES, MOVES_AFTER, ROW_START, SHIFT_THEN_ZERO
 from convc.compiler.plan.names import ScheduleName
-from convc.compiler.schedules.base import FILTERS, PAIRS, PERSISTENT, ROWS, STORES, TMA, Method, Schedule
+from convc.compiler.schedules.base import (
+    DIRECT,
+    FILTERS,
+    PAIRS,
+    PERSISTENT,
+    RESIDUAL_LOADS,
+    ROWS,
+    STORES,
+    TMA,
+    Method,
+    Schedule,
+)
 from convc.errors import InputError
 from convc.ir.arch import ARCHS, SM_100A
 from convc.ir.columns import COLUMNS
@@ -128,6 +139,7 @@ def choices() -> dict[str, tuple[str, ...]]:
         "persistent": PERSISTENT,
         "pairs": PAIRS,
         "filters": FILTERS,
+        "residual_load": (AUTO, *RESIDUAL_LOADS),
         "target": tuple(ARCHS),
     }
 
@@ -160,6 +172,12 @@ def asked(options: ScheduleOptions) -> tuple[Schedule, ...]:
             )
     if options.store == TMA and ARCHS[options.target].tensor_core != "tcgen05":
         raise InputError(f"store tma needs a row of the accumulator in each lane, and {options.target} has fragments")
+    if options.residual_load == TMA and options.store == DIRECT:
+        raise InputError(
+            "residual_load tma brings a residual to where results are staged, and store direct stages none"
+        )
+    if options.residual_load == TMA and ARCHS[options.target].tensor_core != "tcgen05":
+        raise InputError(f"residual_load tma goes with store tma, which {options.target} has not")
     able = [schedule for schedule in found if options.store in (None, AUTO, *schedule.stores)]
     if not able:
         owners = " and ".join(dict.fromkeys(each.name for each in SCHEDULES if options.store in each.stores))

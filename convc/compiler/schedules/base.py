@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+import msgspec
+
 from convc.compiler.index.border import Border
 from convc.compiler.plan.evidence import Rule
 from convc.compiler.plan.names import ScheduleName
@@ -36,6 +38,10 @@ Store = Literal["direct", "tma"]
 DIRECT: Store = "direct"
 TMA: Store = "tma"
 STORES: tuple[Store, ...] = (DIRECT, TMA)
+
+ResidualLoad = Literal["direct", "tma"]
+"""Whether a residual is read by the threads that add it, or brought by tensor copies ahead of need."""
+RESIDUAL_LOADS: tuple[ResidualLoad, ...] = ("direct", "tma")
 
 PERSISTENT = ("auto", "on", "off")
 """Whether CTAs walk over tiles."""
@@ -63,6 +69,7 @@ class Request:
         filters: where filter tiles are put (schedules that read the same activations for several filter columns).
         pairs: whether the tensor cores of two CTAs multiply as one; None: each by itself, if nobody finds the other
             better.
+        residual_load: how a residual arrives.
     """
 
     border: Border | None = None
@@ -74,6 +81,7 @@ class Request:
     ctas: int | None = None
     filters: Filters | None = None
     pairs: bool | None = None
+    residual_load: ResidualLoad | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +149,8 @@ class Schedule:
             )
         elif layout.blocks is not None and not arch.scales_blocks:
             reason = f"{layout.blocks.name} has scale factors, and {arch.tensor_core} of {arch.name} takes none"
+        elif layout.problem.residual and request.residual_load == "tma" and TMA not in stores_of(self, arch, request):
+            reason = f"residual_load tma goes with store tma, and results of {self.id.title} leave from registers"
         if reason is not None:
             # Imported here because the help of a command reads records of schedules, and needs no planner.
             from convc.compiler.plan.candidate import ScheduleCandidates
@@ -175,6 +185,26 @@ def stores_of(schedule: Schedule, arch: Arch, request: Request) -> tuple[Store, 
     """
     able = schedule.stores if arch.limits.tmem_columns else (DIRECT,)
     return able if request.store is None else (request.store,)
+
+
+class Ways(msgspec.Struct, frozen=True, kw_only=True):
+    """The ways in which results leave, and in which a residual arrives, if there is one."""
+
+    store: Store = DIRECT
+    residual_load: ResidualLoad = DIRECT
+
+
+def ways_of(schedule: Schedule, layout: DeviceLayout, arch: Arch, request: Request) -> tuple[Ways, ...]:
+    """The ways of a schedule for a problem on a target: those that are asked for, or all.
+
+    A residual is brought to where results are staged, so that both go through tensor copies or only the results.
+    """
+    ways: list[Ways] = []
+    for store in stores_of(schedule, arch, request):
+        able = RESIDUAL_LOADS if store == TMA and layout.problem.residual else (DIRECT,)
+        wanted = request.residual_load if layout.problem.residual else None
+        ways += (Ways(store=store, residual_load=load) for load in able if wanted in (None, load))
+    return tuple(ways)
 
 
 @dataclass(frozen=True, slots=True)

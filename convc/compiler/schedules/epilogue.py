@@ -14,6 +14,7 @@ from convc.compiler.plan.coordinates import Coordinate
 from convc.compiler.plan.names import NUMBERS, C, Number
 from convc.compiler.plan.records import Plan
 from convc.compiler.schedules.cores.all import core_of
+from convc.compiler.schedules.residual import add_slab, landed, read_by_threads
 from convc.compiler.schedules.skeleton import (
     BIAS,
     EPILOGUE_THREADS,
@@ -29,6 +30,7 @@ from convc.compiler.tile.steps.epilogue import (
     AddBias,
     AddLaneResidual,
     AddRowResidual,
+    AddSlabResidual,
     ApplyClip,
     ApplyLeakyRelu,
     ApplyRelu,
@@ -65,7 +67,7 @@ def row_epilogue(
     pixel = compute(plan.indexing.coordinates.m, "epilogue", pixel_bits(plan))
     if first_m is None:
         return (*core.lane(), pixel, *before, *core.accumulated(), direct_stores(plan, scaled))
-    pixels = (pixel, compute(first_m, "epilogue")) if plan.problem.residual else (compute(first_m, "epilogue"),)
+    pixels = (pixel, compute(first_m, "epilogue")) if read_by_threads(plan) else (compute(first_m, "epilogue"),)
     steps = (*core.lane(), *pixels, *stage_numbers(plan), *before)
     return (*steps, *core.accumulated(), *tensor_stores(plan, first_m, scaled))
 
@@ -110,10 +112,13 @@ def tensor_stores(plan: Plan, first_m: Coordinate, scaled: tuple[Step, ...]) -> 
     assert isinstance(column, Compute), "a read begins with its first column"
     within = column.expr if chunks > 1 else substitute(column.expr, {"chunk": Const(0)})
     read = (replace(column, expr=first + within), *loads)
-    body = (*chunk_values(plan, read, row_store(plan, columns), scaled), stage)
+    copied = None if plan.storage.residual is None else add_slab(stage)
+    body = (*chunk_values(plan, read, row_store(plan, columns), scaled, copied), stage)
     if chunks > 1:
         note = f"{columns} columns at a time"
         body = (Loop(id="epilogue.chunks", note=note, var=number("chunk"), count=chunks, body=body),)
+    if copied is not None:
+        body = landed(plan, body)
     channel = compute(plan.indexing.coordinates.k, "epilogue", dst=Number("slab_k"), column=first)
     store = TileStore(
         id="epilogue.store",
@@ -155,8 +160,22 @@ def staged(plan: Plan, row: int) -> dict[str, Any]:
     return {"channel": plan.indexing.coordinates.k.name, "first": row * plan.layout.bias.shape[-1]}
 
 
-def chunk_values(plan: Plan, read: tuple[Step, ...], write: GlobalStore, scaled: tuple[Step, ...]) -> tuple[Step, ...]:
-    """The steps from the accumulator to packed values; `read` sets the first column of the chunk, and reads it."""
+def chunk_values(
+    plan: Plan,
+    read: tuple[Step, ...],
+    write: GlobalStore,
+    scaled: tuple[Step, ...],
+    slab: AddSlabResidual | None = None,
+) -> tuple[Step, ...]:
+    """The steps from the accumulator to packed values.
+
+    Args:
+        plan: of the kernel.
+        read: steps of which the first sets the first column of the chunk, and the others read it.
+        write: which of the lane's values are stored, and where.
+        scaled: steps on the sums before the bias is added.
+        slab: the step that adds a residual, where copies have brought it.
+    """
     coordinates = plan.indexing.coordinates
     bias = AddBias(
         id="epilogue.bias",
@@ -167,7 +186,8 @@ def chunk_values(plan: Plan, read: tuple[Step, ...], write: GlobalStore, scaled:
         **staged(plan, 0),
     )
     channel = compute(coordinates.k, "epilogue")
-    needed = plan.storage.numbers is None or plan.problem.residual
+    reads = read_by_threads(plan)
+    needed = plan.storage.numbers is None or reads
     place = compute(coordinates.out_byte, "epilogue", 64)
     return (
         read[0],
@@ -176,8 +196,8 @@ def chunk_values(plan: Plan, read: tuple[Step, ...], write: GlobalStore, scaled:
         *scaled,
         bias,
         *requantise(plan, write.columns),
-        *((place,) if plan.problem.residual else ()),  # a residual is read where y is stored
-        *epilogue_steps(plan.problem.epilogue, write),
+        *((place,) if reads else ()),  # a residual is read where y is stored
+        *epilogue_steps(plan.problem.epilogue, write, slab),
         *convert(plan, write.columns),
     )
 
@@ -232,8 +252,16 @@ def convert(plan: Plan, columns: int) -> tuple[Convert, ...]:
     return (Convert(id="epilogue.round", note=f"to {out}, {per_word} a word", out=out, columns=columns),)
 
 
-def epilogue_steps(epilogue: tuple[EpilogueStep, ...], store: GlobalStore | PixelStore) -> Iterator[Step]:
-    """One step each, in order; `store` says which of the lane's values are stored, and where."""
+def epilogue_steps(
+    epilogue: tuple[EpilogueStep, ...], store: GlobalStore | PixelStore, slab: AddSlabResidual | None = None
+) -> Iterator[Step]:
+    """One step each, in order.
+
+    Args:
+        epilogue: what to do.
+        store: which of the lane's values are stored, and where.
+        slab: the step that adds a residual, where copies have brought it.
+    """
     for index, step in enumerate(epilogue):
         common: dict[str, Any] = {
             "id": f"epilogue.apply_{index}",
@@ -252,7 +280,7 @@ def epilogue_steps(epilogue: tuple[EpilogueStep, ...], store: GlobalStore | Pixe
             case SiLU():
                 yield ApplySilu(**common)
             case AddResidual():
-                yield _residual(common["id"], common["note"], store)
+                yield _residual(common["id"], common["note"], store) if slab is None else replace(slab, **common)
 
 
 def _residual(id: str, note: str, store: GlobalStore | PixelStore) -> Step:

@@ -17,7 +17,6 @@ from convc.compiler.plan.columns import with_columns
 from convc.compiler.plan.cost import ASSUMED_SLACK, MOST_TIMED, SLACK, TIMED_MARGIN, slack
 from convc.compiler.plan.names import Form
 from convc.compiler.plan.pairs import PAIR
-from convc.compiler.plan.persistent import persistent
 from convc.compiler.plan.records import (
     Alternative,
     Indexing,
@@ -29,7 +28,7 @@ from convc.compiler.plan.records import (
     TimedCandidate,
 )
 from convc.compiler.schedules.all import asked, schedule_of
-from convc.compiler.schedules.base import FILTERS, ROWS, STORES, Request
+from convc.compiler.schedules.base import FILTERS, RESIDUAL_LOADS, ROWS, STORES, Request
 from convc.compiler.schedules.cores.all import core_of
 from convc.errors import PlanError
 from convc.ir.arch import ARCHS
@@ -141,6 +140,7 @@ def _request(options: ScheduleOptions, block_n: int | None, stages: int | None) 
         ctas=options.ctas,
         pairs={"on": True, "off": False}.get(options.pairs),
         filters=next((filters for filters in FILTERS if filters == options.filters), None),
+        residual_load=next((way for way in RESIDUAL_LOADS if way == options.residual_load), None),
     )
 
 
@@ -217,7 +217,10 @@ def _walking(chosen: ScheduleCandidates, request: Request, refused: Mapping[Form
     reason = refused.get(Form(chosen.schedule, True, best.tiled.tiling.ctas == PAIR))
     if reason is not None:
         return best, f"a CTA for each tile: {reason}"
-    walking = persistent(chosen.of_width(best.tiled.tiling.block_n), arch, None)
+    width = None if chosen.picked is None else best.tiled.tiling.block_n
+    # Asked anew, since CTAs that walk may need another cut of the output: they have no lane masks.
+    walk = replace(request, persistent=True, block_n=width or request.block_n)
+    walking = schedule_of(chosen.schedule).candidates(best.tiled.layout, arch, walk)
     if not walking.legal:
         return best, f"a CTA for each tile: {walking.rejected[0].reason}"
     cycles = walking.best.cost.cycles

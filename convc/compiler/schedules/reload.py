@@ -15,7 +15,7 @@ from convc.compiler.index.claims import prove
 from convc.compiler.index.conv import ConvMaps, conv_maps
 from convc.compiler.index.lower import lower
 from convc.compiler.index.pair_rows import first_filter, prove_halves
-from convc.compiler.index.warp_rows import first_row, prove_rows
+from convc.compiler.index.warp_rows import first_row, prove_rows, prove_tile
 from convc.compiler.plan.candidate import Candidate, Offer, ScheduleCandidates
 from convc.compiler.plan.candidates import tilings
 from convc.compiler.plan.constraints import TILING_RULES, check_problem
@@ -24,6 +24,7 @@ from convc.compiler.plan.loads import loads_of
 from convc.compiler.plan.names import ACC, A, B, RingName
 from convc.compiler.plan.own_instructions import ROW_STORE
 from convc.compiler.plan.records import Indexing, Pipeline, Plan, Rejection, Tiling
+from convc.compiler.plan.residual_tile import copied, residual_map, with_residual
 from convc.compiler.plan.result_tile import number_tile, result_map, result_pixels, result_rows, result_tile, staged
 from convc.compiler.plan.results import demand_proof, result_of
 from convc.compiler.plan.scale_factors import factor_coordinates, filter_rows, prove_factors, scaled_storage
@@ -38,9 +39,10 @@ from convc.compiler.plan.work import (
     row_store_cycles,
 )
 from convc.compiler.schedules import scaled
-from convc.compiler.schedules.base import TMA, Method, Request, Roles, Store, stores_of
+from convc.compiler.schedules.base import TMA, Method, Request, Roles, Ways, ways_of
 from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.epilogue import row_epilogue
+from convc.compiler.schedules.residual import load_residual
 from convc.compiler.schedules.skeleton import (
     MAP_A,
     MAP_B,
@@ -70,38 +72,47 @@ class Reload(Method):
         if rejected:
             return ScheduleCandidates(schedule=self.schedule.id, parts=rejected)
         parts: list[Offer | Rejection] = []
-        for store in stores_of(self.schedule, arch, request):
-            outside = result_pixels(layout, arch) if store == TMA else None
+        for ways in ways_of(self.schedule, layout, arch, request):
+            outside = result_pixels(layout, arch) if ways.store == TMA else None
             if outside is not None:
                 parts.append(Rejection(rule=result_pixels.__name__, reason=outside))
                 continue
-            parts += (self._offer(layout, arch, request, rows, store) for rows in arch.limits.tile_rows)
+            parts += (self._offer(layout, arch, request, rows, ways) for rows in arch.limits.tile_rows)
         return ScheduleCandidates(schedule=self.schedule.id, parts=tuple(parts))
 
-    def _offer(self, layout: DeviceLayout, arch: Arch, request: Request, rows: int, store: Store) -> Offer:
-        """The tilings with tiles of so many output pixels whose results leave in one way."""
+    def _offer(self, layout: DeviceLayout, arch: Arch, request: Request, rows: int, ways: Ways) -> Offer:
+        """The tilings with tiles of so many output pixels whose results leave, and whose residual comes, in one way."""
+
+        def work(tiling: Tiling, pipeline: Pipeline) -> CtaWork:
+            done = self.work(layout, tiling, pipeline, arch)
+            if ways.store == TMA:
+                done = staged(done, result_tile(layout, tiling))
+            return copied(done, layout, tiling) if ways.residual_load == TMA else done
+
         return Offer(
             layout=layout,
             arch=arch,
             tilings=tuple(tilings(layout, rows, block_n=request.block_n, stages=request.stages)),
             rows=-(-layout.problem.gemm_m // rows),
-            need=lambda tiling: self.storage(layout, tiling, arch, store).need,
-            storage=lambda tiling: self.storage(layout, tiling, arch, store),
-            work=lambda tiling, pipeline: staged(
-                self.work(layout, tiling, pipeline, arch), result_tile(layout, tiling) if store == TMA else None
-            ),
-            rules=(*TILING_RULES, result_rows) if store == TMA else TILING_RULES,
+            need=lambda tiling: self.storage(layout, tiling, arch, ways).need,
+            storage=lambda tiling: self.storage(layout, tiling, arch, ways),
+            work=work,
+            rules=(*TILING_RULES, result_rows) if ways.store == TMA else TILING_RULES,
         )
 
-    def storage(self, layout: DeviceLayout, tiling: Tiling, arch: Arch, store: Store | None = None) -> Storage:
-        """Lay out one CTA.
+    def storage(self, layout: DeviceLayout, tiling: Tiling, arch: Arch, ways: Ways | None = None) -> Storage:
+        """Lay out one CTA; by default its results leave from registers.
 
         Three rings: `full` (copies have landed: load signals, mma waits), `empty` (the stage has been multiplied: mma
         signals, load waits) and, where that is another role, `done` (the accumulator is complete: mma signals, the
         epilogue waits).
         """
-        results = result_tile(layout, tiling) if store == TMA else None
-        numbers = number_tile(layout, tiling) if store == TMA else None
+        ways = ways or Ways()
+        if ways.residual_load == TMA:
+            without = replace(ways, residual_load="direct")
+            return with_residual(self.storage(layout, tiling, arch, without), layout, tiling, arch)
+        results = result_tile(layout, tiling) if ways.store == TMA else None
+        numbers = number_tile(layout, tiling) if ways.store == TMA else None
         if layout.blocks is not None:
             return scaled_storage(layout.blocks, tiling, arch, results, numbers)
         a = tile_ring(A, tiling.block_m, tiling.row_bytes, tiling.b_stages, 0)
@@ -168,6 +179,9 @@ class Reload(Method):
             proofs.append(prove_rows(maps))
         if tiling.ctas > 1:
             proofs.append(prove_halves(maps, tiling.ctas))
+        residual = candidate.storage.residual
+        if residual is not None:
+            proofs.append(prove_tile(maps))
         if blocks is not None and factors is not None:
             proofs.append(prove_factors(factors, blocks, layout, tiling, pipeline))
         demand_proof(layout.problem, proofs)
@@ -196,7 +210,11 @@ class Reload(Method):
                 k=channel,
                 out_byte=coordinate("out_byte", store, f"store.offset in bytes of {layout.problem.out}"),
             ),
-            loads=replace(loads_of(layout, tiling), out=None if results is None else result_map(layout, results)),
+            loads=replace(
+                loads_of(layout, tiling),
+                out=None if results is None else result_map(layout, results),
+                residual=None if residual is None else residual_map(layout, tiling),
+            ),
             derivation=(*map(str, proofs), *_dropped(maps)),
             row_limit=layout.problem.gemm_m if maps.row.guard else None,
             channel_limit=layout.k_pitch if maps.column.guard else None,
@@ -273,6 +291,7 @@ def _load(plan: Plan, coordinates: TapCoordinates) -> tuple[Step, ...]:
     return (
         *(compute(each, "load") for each in (*start, coordinates.first_k)),
         Loop(id="load.rows", note="filter rows", var=number("r"), count=rows, body=row),
+        *load_residual(plan, coordinates.first_m),
     )
 
 

@@ -30,6 +30,7 @@ MAP_SCALES_B = MapName("map_scales_b")
 MAPS = (MAP_A, MAP_B, MAP_SCALES_A, MAP_SCALES_B)
 """Parameters for the tensor maps over operands, in the order of `Loads.all`."""
 MAP_OUT = MapName("map_out")
+MAP_RESIDUAL = MapName("map_residual")
 
 BIAS = PointerName("bias")
 RESIDUAL = PointerName("residual")
@@ -139,14 +140,15 @@ def load_role(warp: int, steps: tuple[Step, ...]) -> Role:
 def maps_of(plan: Plan) -> tuple[MapName, ...]:
     """Names of the parameters that are tensor maps, in order."""
     loads = plan.indexing.loads
-    read = MAPS[: 2 + len(loads.factors)]
-    return read if loads.out is None else (*read, MAP_OUT)
+    epilogue = {MAP_OUT: loads.out, MAP_RESIDUAL: loads.residual}
+    return (*MAPS[: 2 + len(loads.factors)], *(name for name, over in epilogue.items() if over is not None))
 
 
 def pointers(plan: Plan) -> tuple[PointerName, ...]:
     """Names of the parameters that point at buffers, in order."""
-    read = (BIAS, RESIDUAL) if plan.problem.residual else (BIAS,)
-    return (*read, OUT) if plan.indexing.loads.out is None else read
+    loads = plan.indexing.loads
+    read = (BIAS, RESIDUAL) if plan.problem.residual and loads.residual is None else (BIAS,)
+    return (*read, OUT) if loads.out is None else read
 
 
 def launch(plan: Plan) -> LaunchSpec:

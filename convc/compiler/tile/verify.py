@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from convc.compiler.plan.names import MapName, PointerName, RingName, SmemName, TmemName
-from convc.compiler.plan.storage import BARRIER_BYTES, MASK_BYTES, SLOT_BYTES, STAGE_ALIGN
+from convc.compiler.plan.storage import BARRIER_BYTES, MASK_BYTES, SLOT_BYTES, STAGE_ALIGN, SmemTile, Storage
 from convc.compiler.tile.program import TileProgram, executions, walk
 from convc.compiler.tile.steps.base import AwaitGrid, ClusterSync, CtaSync, ReleaseGrid, TmemAlloc, TmemDealloc
 from convc.compiler.tile.steps.epilogue import ReadAcc
@@ -69,27 +69,52 @@ def names(program: TileProgram) -> Iterator[str]:
 
 
 def shared_memory(program: TileProgram) -> Iterator[str]:
-    """Tiles, barriers and the slot do not overlap, are aligned, and fit what the launch asks for."""
+    """Tiles, barriers and the slot do not overlap, and fit what the launch asks for.
+
+    The tile of results may lie over operand tiles, which have been multiplied by then, if the CTA makes one tile.
+    """
     storage = program.storage
-    pieces = [(tile.offset, tile.end, f"tile {tile.name}") for tile in storage.smem]
-    pieces += [(ring.offset, ring.end, f"ring {ring.name}") for ring in storage.rings]
+    operands = [_piece(tile) for tile in storage.smem]
+    results = [] if storage.results is None else [_piece(storage.results)]
+    others = _others(storage)
+    groups = [operands + results + others] if program.visits else [operands + others, results + others]
+    pairs = (pair for group in groups for pair in itertools.pairwise(sorted(group)))
+    for (_, end, name), (start, _, other) in dict.fromkeys(pairs):
+        if start < end:
+            yield f"{name} ends at {end} and overlaps {other}, which starts at {start}"
+    _, end, last = max(operands + results + others, key=lambda piece: piece[1])
+    if end > storage.smem_bytes or storage.smem_bytes != program.launch.shared_bytes:
+        yield (
+            f"{last} ends at {end}; the plan has {storage.smem_bytes} bytes of shared memory, "
+            f"the launch {program.launch.shared_bytes}"
+        )
+
+
+Piece = tuple[int, int, str]
+"""First byte, first byte behind it, and what it is called."""
+
+
+def _piece(tile: SmemTile) -> Piece:
+    return tile.offset, tile.end, f"tile {tile.name}"
+
+
+def _others(storage: Storage) -> list[Piece]:
+    """The pieces of shared memory that are always in use."""
+    pieces = [(ring.offset, ring.end, f"ring {ring.name}") for ring in storage.rings]
     if storage.mask_offset is not None:
         pieces.append((storage.mask_offset, storage.mask_offset + MASK_BYTES * storage.masks, "the mask table"))
-    if storage.results is not None and program.visits:  # others are loaded while results are carried away
-        pieces.append((storage.results.offset, storage.results.end, f"tile {storage.results.name}"))
+    if storage.residual is not None:
+        pieces.append(_piece(storage.residual))
     if storage.numbers is not None:
         pieces.append((storage.numbers.offset, storage.numbers.end, "the numbers of the epilogue"))
     pieces.append((storage.slot_offset, storage.slot_offset + SLOT_BYTES, "the slot"))
-    pieces.sort()
-    for (_, end, name), (start, _, other) in itertools.pairwise(pieces):
-        if start < end:
-            yield f"{name} ends at {end} and overlaps {other}, which starts at {start}"
-    if pieces[-1][1] > storage.smem_bytes or storage.smem_bytes != program.launch.shared_bytes:
-        yield (
-            f"{pieces[-1][2]} ends at {pieces[-1][1]}; the plan has {storage.smem_bytes} bytes of shared memory, "
-            f"the launch {program.launch.shared_bytes}"
-        )
-    for tile in storage.smem:
+    return pieces
+
+
+def shared_places(program: TileProgram) -> Iterator[str]:
+    """Tiles that copies write begin where the pattern of a swizzle does; barriers and the slot are aligned."""
+    storage = program.storage
+    for tile in (*storage.smem, *(() if storage.residual is None else (storage.residual,))):
         if tile.offset % STAGE_ALIGN or tile.stage_bytes % STAGE_ALIGN or tile.stage_bytes < tile.bytes:
             place = f"tile {tile.name} at {tile.offset} with stages of {tile.stage_bytes} bytes"
             yield f"{place} is not aligned to {STAGE_ALIGN}"
@@ -163,7 +188,17 @@ def grids(program: TileProgram) -> Iterator[str]:
         yield f"the set-up must wait for the kernel in front and then let the one behind begin, it has {found}"
 
 
-CHECKS = (*RING_CHECKS, *PERSISTENT_CHECKS, *CLUSTER_CHECKS, shared_memory, tensor_memory, accumulators, acts, grids)
+CHECKS = (
+    *RING_CHECKS,
+    *PERSISTENT_CHECKS,
+    *CLUSTER_CHECKS,
+    shared_memory,
+    shared_places,
+    tensor_memory,
+    accumulators,
+    acts,
+    grids,
+)
 
 
 def _repeated(values: Iterable[str]) -> set[str]:

@@ -70,7 +70,7 @@ def accumulators_again(program: TileProgram) -> Iterator[str]:
         waits = [index for index, step in enumerate(steps) if isinstance(step, RingWait) and step.ring in rings]
         if not waits or waits[0] > uses[0]:
             yield f"role {role.name} uses an accumulator and has not waited for it"
-        given = [index for index, step in enumerate(steps) if isinstance(step, Release)]
+        given = [index for index, step in enumerate(steps) if isinstance(step, Release) and step.ring in rings]
         if given and given[0] < uses[-1]:
             yield f"role {role.name} gives an accumulator back and reads it afterwards"
 

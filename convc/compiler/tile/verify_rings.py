@@ -132,7 +132,7 @@ def _brought(step: ExpectBytes, missing: int) -> Iterator[str]:
 def copies(program: TileProgram) -> Iterator[str]:
     """A copy fits its tile, its coordinates are those of its map, and its ring has the stages of the tile."""
     rings = {ring.name: ring for ring in program.storage.rings}
-    tiles = {tile.name: tile for tile in program.storage.smem}
+    tiles = {tile.name: tile for tile in program.storage.tiles}
     maps = dict(zip(program.params, program.launch.params, strict=True))
     for load in (step for role in program.all_roles for step in walk(role.steps) if isinstance(step, TensorCopy)):
         tile = tiles[load.tile]

@@ -258,8 +258,10 @@ def test_what_is_asked_of_one_schedule_is_asked_of_the_others():
         ctas=3,
         filters="apart",
         dependent_launch=True,
+        residual_load="tma",
     )
-    others = {"schedule": "slide", "shift": None, "timed": False, "pairs": "on" if SLIDE.pairs else "auto"}
+    others = {"schedule": "slide", "shift": None, "timed": False, "residual_load": None}
+    others["pairs"] = "on" if SLIDE.pairs else "auto"
     given = {field.name: getattr(asked, field.name) for field in dataclasses.fields(asked)}
     assert all(
         value != field.default or field.name in others

@@ -15,6 +15,7 @@ from convc.compiler.tile.steps.epilogue import (
     AddLaneBias,
     AddLaneResidual,
     AddRowResidual,
+    AddSlabResidual,
     ApplyClip,
     ApplyLeakyRelu,
     ApplyRelu,
@@ -29,6 +30,7 @@ from convc.compiler.tile.steps.epilogue import (
     Requantise,
     RequantiseLane,
     ScaleSums,
+    SlabAccess,
     StageNumbers,
     StageRow,
     TileStore,
@@ -211,6 +213,28 @@ def _(step: GlobalStore, context: RoleContext) -> Names:
 
 @fragment.register
 def _(step: StageRow, context: RoleContext) -> Names:
+    """The place of the row, and the registers that are written there."""
+    register = "v" if dtypes.BY_NAME[step.out].bytes == 4 else "h"
+    return _slab_row(step, context, "to", [f"%{register}{word}" for word in range(_words(step))])
+
+
+@fragment.register
+def _(step: AddSlabResidual, context: RoleContext) -> Names:
+    """The place of the row, the registers that take what is there, and what is done with those."""
+    words = [f"%res{word}" for word in range(_words(step))]
+    return _slab_row(step, context, "from", words) | {
+        "packed": step.out != "f32",
+        "words": len(words),
+        "lines": _added(step.out, words, 0),
+    }
+
+
+def _words(step: SlabAccess) -> int:
+    """32-bit words of a chunk of a lane's row."""
+    return step.columns * dtypes.BY_NAME[step.out].bytes // 4
+
+
+def _slab_row(step: SlabAccess, context: RoleContext, address: str, words: list[str]) -> Names:
     """Sixteen bytes a piece: the register of its address, its distance in an unswizzled row, those that hold it.
 
     The tile and its rows lie at multiples of their size, so that a distance can be added by XOR, before and after the
@@ -218,10 +242,9 @@ def _(step: StageRow, context: RoleContext) -> Names:
     """
     tile = context.storage.smem_tile(step.tile)
     element = dtypes.BY_NAME[step.out].bytes
-    register = "v" if element == 4 else "h"
     pieces = [
-        (f"%to{piece}", piece * PIECE_BYTES, braces(f"%{register}{4 * piece + word}" for word in range(4)))
-        for piece in range(step.columns * element // PIECE_BYTES)
+        (f"%{address}{piece}", piece * PIECE_BYTES, braces(words[4 * piece : 4 * piece + 4]))
+        for piece in range(len(words) // 4)
     ]
     return {
         "row_bytes": tile.row_bytes,

@@ -13,6 +13,7 @@ from convc.compiler.tile.steps.epilogue import (
     AddLaneBias,
     AddLaneResidual,
     AddRowResidual,
+    AddSlabResidual,
     ApplyClip,
     ApplyLeakyRelu,
     ApplyRelu,
@@ -171,6 +172,13 @@ def _(step: GlobalStore, role: RoleState) -> None:
     role.cta.write(
         role.cta.buffer_of(step.buffer), places[inside], dtypes.encode(dtypes.BY_NAME[step.out], role.values)[inside]
     )
+
+
+@perform.register
+def _(step: AddSlabResidual, role: RoleState) -> None:
+    first = 0 if step.chunk is None else role.integer(step.chunk) * step.columns
+    slab = role.cta.stages[step.tile, role.integer(step.slab)]
+    role.values = _floats(role) + slab[:, first : first + step.columns]
 
 
 @perform.register

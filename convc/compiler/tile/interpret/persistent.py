@@ -14,6 +14,9 @@ def _(step: Release, role: RoleState) -> None:
     for tile in role.cta.program.storage.tmem:
         if tile.state == ring.state:
             role.cta.clear(tile, role.key(tile.name)[1])
+    for tile in role.cta.program.storage.tiles:
+        if tile.state == ring.state:
+            role.cta.stages.pop(role.key(tile.name), None)
     for barrier in role.signalled(step.ring):
         barrier.arrive(role.threads)
 

@@ -179,7 +179,7 @@ class RoleState:
     def key(self, name: TileName) -> tuple[TileName, int]:
         """Name and current stage of a tile."""
         storage = self.cta.program.storage
-        tile = next(tile for tile in (*storage.smem, *storage.tmem) if tile.name == name)
+        tile = next(tile for tile in (*storage.tiles, *storage.tmem) if tile.name == name)
         return name, self.stages.get(tile.state, 0) if tile.stages > 1 else 0
 
     def tile(self, name: SmemName | TmemName) -> Array:

@@ -281,14 +281,14 @@ class GlobalStore(RowAccess):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StageRow(ValueStep):
-    """Write the packed values of this lane's row into its row of a slab of the tile of results.
+class SlabAccess(ValueStep):
+    """A step on this lane's row of a slab of a tile in shared memory: 16 bytes at a time.
 
     Attributes:
-        tile, slab: the tile in shared memory, and the number of the slab, a stage of the tile.
+        tile, slab: the tile, and the number of the slab, a stage of the tile.
         lane: number of the lane, which is that of its row.
         chunk: number of the chunk of `columns` in the slab; None: a slab is one chunk.
-        out: type name of the values.
+        out: type name of the values there.
     """
 
     tile: SmemName
@@ -297,9 +297,26 @@ class StageRow(ValueStep):
     chunk: Number | None
     out: str
 
+    @property
+    def place(self) -> str:
+        """The slab and the chunk in words."""
+        return f"{self.tile}[{self.slab}]{f', chunk {self.chunk}' if self.chunk else ''}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddSlabResidual(SlabAccess):
+    """Add the residual of this lane's output pixel, which copies have brought; zero where it is none of the output."""
+
     def describe(self) -> str:
-        place = f", chunk {self.chunk}" if self.chunk else ""
-        return f"write {self.columns} values to {self.tile}[{self.slab}]{place}"
+        return f"add {self.columns} values of {self.place}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageRow(SlabAccess):
+    """Write the packed values of this lane's row into its row of a slab of the tile of results."""
+
+    def describe(self) -> str:
+        return f"write {self.columns} values to {self.place}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

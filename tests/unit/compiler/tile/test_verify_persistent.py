@@ -12,6 +12,7 @@ from convc.compiler.options import ScheduleOptions
 from convc.compiler.schedules.planner import plan
 from convc.compiler.schedules.program import build
 from convc.compiler.tile.verify import contradictions
+from convc.ir.epilogue import AddResidual
 from convc.ir.expr import Var
 from convc.ir.problem import ConvProblem
 from convc.layout.device_layout import device_layout
@@ -45,6 +46,41 @@ def test_what_is_built_is_sound():
 )
 def test_every_mistake_is_named(edit, sentence):
     assert any(sentence in found for found in contradictions(rewrite(PROGRAM, edit)))
+
+
+ADDED = dataclasses.replace(PROBLEM, epilogue=(AddResidual(),))
+COPIED = dataclasses.replace(OPTIONS, residual_load="tma")
+WALKED = build(plan(device_layout(ADDED), options=COPIED, block_n=48, stages=3))
+ALONE = build(
+    plan(device_layout(ADDED), options=dataclasses.replace(COPIED, persistent="off", ctas=None), block_n=48, stages=3)
+)
+
+
+@pytest.mark.parametrize("program", [WALKED, ALONE], ids=["walked", "alone"])
+@pytest.mark.parametrize(
+    ("edit", "sentence"),
+    [
+        (without("epilogue.landed_r"), "ring full_r is awaited by nobody, not by epilogue"),
+        (without("load.wait_r"), "ring empty_r is awaited by nobody, not by load"),
+        (without("epilogue.added_r"), "ring empty_r is signalled by nobody, not by epilogue"),
+        (without("epilogue.next_r"), "role epilogue does not advance in a loop over rings of state r of [3] stages"),
+        (without("load.residual"), "load.expect_r expects 4096 bytes a stage, and"),
+        (without("load.expect_r"), "load.residual counts on full_r, and nobody expects its bytes"),
+        (at("load.wait_r", starts_open=False), "of the waits for the rings full_r and empty_r, exactly one may find"),
+        (at("load.residual", tile="a"), "load.residual copies 4096 bytes into tile a of 16384"),
+    ],
+)
+def test_every_mistake_about_a_residual_is_named(edit, sentence, program):
+    assert contradictions(program) == ()
+    assert any(sentence in found for found in contradictions(rewrite(program, edit)))
+
+
+@pytest.mark.parametrize("offset", [0, ALONE.storage.results.offset])
+def test_a_residual_over_what_is_in_use_is_found(offset):
+    residual = msgspec.structs.replace(ALONE.storage.residual, offset=offset)
+    storage = msgspec.structs.replace(ALONE.storage, residual=residual)
+    found = contradictions(dataclasses.replace(ALONE, storage=storage))
+    assert any("overlaps tile" in sentence and "tile r" in sentence for sentence in found)
 
 
 def test_results_over_operand_tiles_are_found():
