@@ -14,7 +14,7 @@ from convc.compiler.index.row_walk import BORDERS
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.candidate import Candidate, ScheduleCandidates
 from convc.compiler.plan.columns import with_columns
-from convc.compiler.plan.cost import ASSUMED_SLACK, MOST_TIMED, SLACK, TIMED_MARGIN, slack
+from convc.compiler.plan.cost import ASSUMED_SLACK, MOST_TIMED, PAIR_SLACK, SLACK, TIMED_MARGIN, slack
 from convc.compiler.plan.pairs import PAIR
 from convc.compiler.plan.records import (
     Alternative,
@@ -58,8 +58,7 @@ def plan(
     request = _request(options, block_n, stages)
     found = _found(layout, options, request, refused or {})
     while legal := [candidates for candidates in found.values() if candidates.legal]:
-        chosen = _chosen(legal)
-        best, why = _launched(chosen, layout, ARCHS[options.target], request)
+        chosen, best, why = _launched(_chosen(legal), legal, layout, ARCHS[options.target], request)
         try:
             indexing = with_columns(layout, schedule_of(chosen.schedule).indexing(best))
         except PlanError as error:
@@ -99,7 +98,7 @@ def contenders(
         if len(plans) == MOST_TIMED or candidate.cost.cycles > limit:
             break
         picked = replace(candidates, picked=candidate)
-        best, why = _launched(picked, layout, ARCHS[options.target], request)
+        picked, best, why = _launched(picked, [picked], layout, ARCHS[options.target], request)
         if any((picked.schedule, best.tiled.tiling, best.work) == (p.schedule, p.tiling, p.work) for p in plans):
             continue
         try:
@@ -183,16 +182,64 @@ def _assumed(candidates: ScheduleCandidates) -> int:
 
 
 def _launched(
-    chosen: ScheduleCandidates, layout: DeviceLayout, arch: Arch, request: Request
-) -> tuple[Candidate, tuple[str, str]]:
-    """The candidate to take, and why its CTAs walk over tiles or do not, and multiply in pairs or by themselves."""
+    chosen: ScheduleCandidates,
+    legal: Sequence[ScheduleCandidates],
+    layout: DeviceLayout,
+    arch: Arch,
+    request: Request,
+) -> tuple[ScheduleCandidates, Candidate, tuple[str, str]]:
+    """The schedule to take and its candidate, whose CTAs walk over tiles and multiply in pairs where that is faster.
+
+    Args:
+        chosen: the schedule to take if each tile has a CTA that multiplies by itself.
+        legal: the schedules that pairs may have instead.
+        layout, arch, request: what is planned.
+
+    Returns:
+        The schedule and the candidate, and the reasons for both choices, or against them.
+    """
     best, why = _walking(chosen, layout, arch, request)
-    pairs, reason = _pairing(chosen, best, layout, arch, request)
-    if request.persistent is None and pairs is not best:
+    if request.pairs is not None:
+        return chosen, best, (why, f"CTA pairs are switched {'on' if request.pairs else 'off'}")
+    found = _pairs(chosen, legal, layout, arch, request) if best.tiled.grid[0] >= PAIR else []
+    if not found:
+        return chosen, best, (why, "")
+    schedule, pairs = min(found, key=lambda one: one[1].cost.cycles)
+    both = f"{pairs.cost.cycles:.0f} cycles for {schedule.schedule.title} with {pairs.tiled.tiling}"
+    alone = f"{best.cost.cycles:.0f} for {chosen.schedule.title} with {best.tiled.tiling}"
+    if PAIR_SLACK * pairs.cost.cycles > best.cost.cycles:
+        return chosen, best, (why, f"each CTA multiplies by itself: {alone}, {both}")
+    if request.persistent is None:
         ctas = pairs.tiled.ctas
         tiles = math.prod(pairs.tiled.grid)
         why = f"a CTA for each of {tiles} tiles" if ctas is None else f"persistent: {ctas} CTAs walk over {tiles} tiles"
-    return pairs, (why, reason)
+    return schedule, pairs, (why, f"CTA pairs: {both}, {alone}")
+
+
+def _pairs(
+    chosen: ScheduleCandidates,
+    legal: Sequence[ScheduleCandidates],
+    layout: DeviceLayout,
+    arch: Arch,
+    request: Request,
+) -> list[tuple[ScheduleCandidates, Candidate]]:
+    """The best candidates of CTA pairs, of schedules that rest on no more assumed rules than the chosen one.
+
+    Pairs have room for wider tiles, and hide other waits when they walk, so both are looked at anew.
+    """
+    if arch.tensor_core != "tcgen05":
+        return []
+    ways = (False, True) if request.persistent is None else (request.persistent,)
+    found: list[tuple[ScheduleCandidates, Candidate]] = []
+    for candidates in legal:
+        schedule = schedule_of(candidates.schedule)
+        if not schedule.pairs or schedule.assumed > _assumed(chosen):
+            continue
+        for way in ways:
+            pairs = schedule.candidates(layout, arch, replace(request, pairs=True, persistent=way))
+            if pairs.legal:
+                found.append((candidates, pairs.best))
+    return found
 
 
 def _walking(chosen: ScheduleCandidates, layout: DeviceLayout, arch: Arch, request: Request) -> tuple[Candidate, str]:
@@ -213,31 +260,6 @@ def _walking(chosen: ScheduleCandidates, layout: DeviceLayout, arch: Arch, reque
     if SLACK * cycles > best.cost.cycles:  # an estimate that is off by less must not make a kernel slower
         return best, f"a CTA for each tile: {both}, {alone}"
     return walking.best, f"persistent: {both}, {alone}"
-
-
-def _pairing(
-    chosen: ScheduleCandidates, best: Candidate, layout: DeviceLayout, arch: Arch, request: Request
-) -> tuple[Candidate, str]:
-    """The candidate to take, whose CTAs multiply two at a time where that is faster, and the reason.
-
-    Pairs have room for wider tiles, and hide other waits when they walk, so both are looked at anew.
-    """
-    if request.pairs is not None:
-        return best, f"CTA pairs are switched {'on' if request.pairs else 'off'}"
-    schedule = schedule_of(chosen.schedule)
-    if not schedule.pairs or arch.tensor_core != "tcgen05" or best.tiled.grid[0] < PAIR:
-        return best, ""
-    ways = (False, True) if request.persistent is None else (request.persistent,)
-    wanted = (replace(request, pairs=True, persistent=way) for way in ways)
-    found = [each for each in (schedule.candidates(layout, arch, one) for one in wanted) if each.legal]
-    if not found:
-        return best, ""
-    pairs = min((each.best for each in found), key=lambda one: one.cost.cycles)
-    both = f"{pairs.cost.cycles:.0f} cycles with {pairs.tiled.tiling}"
-    alone = f"{best.cost.cycles:.0f} with {best.tiled.tiling}"
-    if SLACK * pairs.cost.cycles > best.cost.cycles:
-        return best, f"each CTA multiplies by itself: {alone}, {both}"
-    return pairs, f"CTA pairs: {both}, {alone}"
 
 
 def _finished(
