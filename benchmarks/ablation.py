@@ -26,12 +26,13 @@ from convc.timing.parameters import Chip, read_chip
 PAGE = Path(__file__).resolve().parents[1] / "convc" / "docs" / "timing.md"
 MARKED = re.compile(r"(<!-- begin ablation -->\n).*?(<!-- end ablation -->)", re.DOTALL)
 
-PLAIN = ScheduleOptions(schedule="reload", store="direct", persistent="off", columns="off")
+PLAIN = ScheduleOptions(schedule="reload", store="direct", persistent="off", pairs="off", columns="off")
 FEATURES: Mapping[str, Mapping[str, str]] = {
     "plain": {},
     "TMA store": {"store": "tma"},
     "columns as channels": {"columns": "overlap"},
     "persistent": {"persistent": "on"},
+    "pairs": {"pairs": "on"},
 }
 """What each adds to the options of those before it."""
 

@@ -55,6 +55,28 @@ def test_whole_and_empty_tiles(persistent, store, batch, assembled):
     assert compiled.plan.storage.smem_tile("b").rows == 48
 
 
+@pytest.mark.parametrize(
+    ("extent", "rows", "filters", "tiles"),
+    [
+        ((3, 140), "outer", "apart", (6, 2)),
+        ((3, 100), "outer", "together", (4, 2)),  # three tiles, one a row, and a spare one
+        ((5, 140), "merged", "apart", (6, 2)),
+    ],
+)
+def test_shared_activations(extent, rows, filters, tiles, assembled):
+    problem = dataclasses.replace(SMALL, batch=1, in_extent=extent, epilogue=(AddResidual(), Relu()))
+    options = paired("slide", border="zero", rows=rows, filters=filters)
+    compiled = witnesses_agree(problem, 5, assembled, options, block_n=48)
+    assert compiled.plan.launch.tiles == tiles
+    assert compiled.plan.storage.smem_tile("b").rows == (72 if filters == "together" else 24)
+
+
+def test_shared_activations_of_pairs_that_walk(assembled):
+    problem = dataclasses.replace(SMALL, in_extent=(4, 140))
+    options = paired("slide", border="zero", rows="outer", persistent="on", ctas=4)
+    assert witnesses_agree(problem, 5, assembled, options, block_n=48).program.visits > 3
+
+
 def test_the_planner_takes_what_it_finds_faster_and_says_why():
     layer = ConvProblem(batch=256, in_channels=256, out_channels=256, in_extent=(14, 14), kernel=(1, 1))
     plans = {
@@ -75,6 +97,7 @@ def test_the_planner_takes_what_it_finds_faster_and_says_why():
     [
         ({"target": "sm_90a"}, "CTA pairs are those of tcgen05, and sm_90a has wgmma"),
         ({"schedule": "stationary"}, "schedule stationary has no form for CTA pairs"),
+        ({"schedule": "slide", "border": "mask"}, "masks lanes, and the CTAs of a pair have masks of their own"),
     ],
 )
 def test_what_cannot_be_is_refused(options, words):

@@ -297,6 +297,10 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "slide, filters beside activations": partial(
         conv, in_channels=72, out_channels=40, options=ScheduleOptions(schedule="slide", filters="together")
     ),
+    "slide in CTA pairs": partial(
+        conv, in_channels=128, out_channels=96, block_n=48, stages=4, batch=2,
+        options=ScheduleOptions(schedule="slide", border="zero", rows="outer", filters="apart", pairs="on"),
+    ),
     "golden slide_together_f16": partial(golden, "slide_together_f16"),
     "shift chain": partial(sharing, "shift", "chain", rows="merged"),
     "shift ashift": partial(sharing, "shift", "ashift"),

@@ -12,17 +12,23 @@ from convc.ir.problem import ConvProblem
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Geometry:
-    """The walk, the stream, the lanes of a tile, and tiles per stream."""
+    """The walk, the stream, the lanes of a tile, tiles per stream, and spare tiles behind all, without an output."""
 
     walk: RowWalk
     stream: RowStream
     tile: LaneTile
     tiles: int
+    spare: int = 0
 
     @property
     def all_tiles(self) -> int:
-        """Tiles of all streams."""
-        return self.stream.streams * self.tiles
+        """Tiles of all streams, and the spare ones."""
+        return self.stream.streams * self.tiles + self.spare
+
+    @property
+    def several(self) -> bool:
+        """Whether the number of a tile says which stream it belongs to; a spare one to a stream that is none."""
+        return self.stream.streams > 1 or (self.spare > 0 and not self.stream.merged)
 
     @property
     def length(self) -> int:

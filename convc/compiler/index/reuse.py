@@ -60,6 +60,7 @@ def reuse_maps(problem: ConvProblem, geometry: Geometry) -> ReuseMaps:
         stream=geometry.stream,
         tile=geometry.tile,
         tiles=geometry.tiles,
+        spare=geometry.spare,
         place=maker.place(),
         pixel=pixel.map,
         start=maker.start().simplified(),
@@ -90,11 +91,7 @@ class _Maker:
 
     def first(self, window: Expr | int) -> Expr:
         """Place of a window's first lane in its stream."""
-        inside = (
-            Mod(self.tile_m.symbol, Integer(self.geometry.tiles))
-            if self.geometry.stream.streams > 1
-            else self.tile_m.symbol
-        )
+        inside = Mod(self.tile_m.symbol, Integer(self.geometry.tiles)) if self.geometry.several else self.tile_m.symbol
         return inside * self.geometry.tile.outputs + window * self.geometry.tile.useful
 
     def window_of(self) -> Expr:

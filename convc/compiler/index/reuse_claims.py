@@ -88,7 +88,7 @@ class _Places:
     @property
     def stream(self) -> IntExpr:
         """Number of the stream."""
-        return Var("tile_m") // self.geometry.tiles if self.geometry.stream.streams > 1 else Const(0)
+        return Var("tile_m") // self.geometry.tiles if self.geometry.several else Const(0)
 
     @property
     def first(self) -> IntExpr:

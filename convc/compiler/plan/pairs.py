@@ -51,10 +51,13 @@ def _paired(offer: Offer) -> Offer | Rejection:
     def storage(tiling: Tiling) -> Storage:
         return told_to_pairs(offer.storage(tiling))
 
+    rows = -(-offer.rows // PAIR) * PAIR
+    geometry = offer.geometry and replace(offer.geometry, spare=rows - offer.rows)
     return replace(
         offer,
+        geometry=geometry,
         tilings=tuple(msgspec.structs.replace(tiling, ctas=PAIR) for tiling in offer.tilings),
-        rows=-(-offer.rows // PAIR) * PAIR,
+        rows=rows,
         storage=storage,
         rules=(pair_shape, *offer.rules),
     )

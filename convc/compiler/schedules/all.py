@@ -70,6 +70,7 @@ SLIDE = Schedule(
     name="slide",
     tensor_cores=("tcgen05", "wgmma"),
     shares=True,
+    pairs=True,
     max_halo=SM_100A.limits.wide_halo,
     rests_on=(ROW_START,),
     method=_slide,

@@ -14,7 +14,7 @@ from convc.compiler.index.row_walk import BORDERS
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.candidate import Candidate, ScheduleCandidates
 from convc.compiler.plan.columns import with_columns
-from convc.compiler.plan.cost import ASSUMED_SLACK, MOST_TIMED, SLACK, TIMED_MARGIN, slack
+from convc.compiler.plan.cost import ASSUMED_SLACK, MOST_TIMED, PAIR_SLACK, SLACK, TIMED_MARGIN, slack
 from convc.compiler.plan.names import Form
 from convc.compiler.plan.pairs import PAIR
 from convc.compiler.plan.records import (
@@ -60,8 +60,7 @@ def plan(
     refused = dict(refused or {})
     found = _found(layout, options, request, refused)
     while legal := [candidates for candidates in found.values() if candidates.legal]:
-        chosen = _chosen(legal)
-        best, why = _launched(chosen, request, refused)
+        chosen, best, why = _launched(_chosen(legal), legal, request, refused)
         try:
             indexing = with_columns(layout, schedule_of(chosen.schedule).indexing(best))
         except PlanError as error:
@@ -102,7 +101,7 @@ def contenders(layout: DeviceLayout, *, options: ScheduleOptions, refused: Mappi
         if len(plans) == MOST_TIMED or candidate.cost.cycles > limit:
             break
         picked = replace(candidates, picked=candidate)
-        best, why = _launched(picked, request, refused)
+        picked, best, why = _launched(picked, [picked], request, refused)
         if any((picked.schedule, best.tiled.tiling, best.work) == (p.schedule, p.tiling, p.work) for p in plans):
             continue
         try:
@@ -193,16 +192,63 @@ def _assumed(candidates: ScheduleCandidates) -> int:
 
 
 def _launched(
-    chosen: ScheduleCandidates, request: Request, refused: Mapping[Form, str]
-) -> tuple[Candidate, tuple[str, str]]:
-    """The candidate to take, and why its CTAs walk over tiles or do not, and multiply in pairs or by themselves."""
+    chosen: ScheduleCandidates,
+    legal: Sequence[ScheduleCandidates],
+    request: Request,
+    refused: Mapping[Form, str],
+) -> tuple[ScheduleCandidates, Candidate, tuple[str, str]]:
+    """The schedule to take and its candidate, whose CTAs walk over tiles and multiply in pairs where that is faster.
+
+    Args:
+        chosen: the schedule to take if each tile has a CTA that multiplies by itself.
+        legal: the schedules that pairs may have instead.
+        request: what is asked for.
+        refused: forms that cannot be taken.
+
+    Returns:
+        The schedule and the candidate, and the reasons for both choices, or against them.
+    """
     best, why = _walking(chosen, request, refused)
-    pairs, reason = _pairing(chosen, best, request, refused)
-    if request.persistent is None and pairs is not best:
+    if request.pairs is not None:
+        return chosen, best, (why, f"CTA pairs are switched {'on' if request.pairs else 'off'}")
+    found = _pairs(chosen, legal, request, refused) if best.tiled.grid[0] >= PAIR else []
+    if not found:
+        return chosen, best, (why, "")
+    schedule, pairs = min(found, key=lambda one: one[1].cost.cycles)
+    both = f"{pairs.cost.cycles:.0f} cycles for {schedule.schedule.title} with {pairs.tiled.tiling}"
+    alone = f"{best.cost.cycles:.0f} for {chosen.schedule.title} with {best.tiled.tiling}"
+    if PAIR_SLACK * pairs.cost.cycles > best.cost.cycles:
+        return chosen, best, (why, f"each CTA multiplies by itself: {alone}, {both}")
+    if request.persistent is None:
         ctas = pairs.tiled.ctas
         tiles = math.prod(pairs.tiled.grid)
         why = f"a CTA for each of {tiles} tiles" if ctas is None else f"persistent: {ctas} CTAs walk over {tiles} tiles"
-    return pairs, (why, reason)
+    return schedule, pairs, (why, f"CTA pairs: {both}, {alone}")
+
+
+def _pairs(
+    chosen: ScheduleCandidates, legal: Sequence[ScheduleCandidates], request: Request, refused: Mapping[Form, str]
+) -> list[tuple[ScheduleCandidates, Candidate]]:
+    """The best candidates of CTA pairs, of schedules that rest on no more assumed rules than the chosen one.
+
+    Pairs have room for wider tiles, and hide other waits when they walk, so both are looked at anew.
+    """
+    tiled = chosen.best.tiled
+    if tiled.arch.tensor_core != "tcgen05":
+        return []
+    ways = (False, True) if request.persistent is None else (request.persistent,)
+    found: list[tuple[ScheduleCandidates, Candidate]] = []
+    for candidates in legal:
+        schedule = schedule_of(candidates.schedule)
+        if not schedule.pairs or schedule.assumed > _assumed(chosen):
+            continue
+        for way in ways:
+            if Form(candidates.schedule, way, True) in refused:
+                continue
+            pairs = schedule.candidates(tiled.layout, tiled.arch, replace(request, pairs=True, persistent=way))
+            if pairs.legal:
+                found.append((candidates, pairs.best))
+    return found
 
 
 def _walking(chosen: ScheduleCandidates, request: Request, refused: Mapping[Form, str]) -> tuple[Candidate, str]:
@@ -229,34 +275,6 @@ def _walking(chosen: ScheduleCandidates, request: Request, refused: Mapping[Form
     if SLACK * cycles > best.cost.cycles:  # an estimate that is off by less must not make a kernel slower
         return best, f"a CTA for each tile: {both}, {alone}"
     return walking.best, f"persistent: {both}, {alone}"
-
-
-def _pairing(
-    chosen: ScheduleCandidates, best: Candidate, request: Request, refused: Mapping[Form, str]
-) -> tuple[Candidate, str]:
-    """The candidate to take, whose CTAs multiply two at a time where that is faster, and the reason.
-
-    Pairs have room for wider tiles, and hide other waits when they walk, so both are looked at anew.
-    """
-    if request.pairs is not None:
-        return best, f"CTA pairs are switched {'on' if request.pairs else 'off'}"
-    arch = best.tiled.arch
-    schedule = schedule_of(chosen.schedule)
-    if not schedule.pairs or arch.tensor_core != "tcgen05" or best.tiled.grid[0] < PAIR:
-        return best, ""
-    ways = (False, True) if request.persistent is None else (request.persistent,)
-    wanted = (
-        replace(request, pairs=True, persistent=way) for way in ways if Form(chosen.schedule, way, True) not in refused
-    )
-    found = [each for each in (schedule.candidates(best.tiled.layout, arch, one) for one in wanted) if each.legal]
-    if not found:
-        return best, ""
-    pairs = min((each.best for each in found), key=lambda one: one.cost.cycles)
-    both = f"{pairs.cost.cycles:.0f} cycles with {pairs.tiled.tiling}"
-    alone = f"{best.cost.cycles:.0f} with {best.tiled.tiling}"
-    if SLACK * pairs.cost.cycles > best.cost.cycles:
-        return best, f"each CTA multiplies by itself: {alone}, {both}"
-    return pairs, f"CTA pairs: {both}, {alone}"
 
 
 def _finished(

@@ -222,6 +222,8 @@ class Sharing(Method):
             reason = self.refuses(geometry)
             if request.persistent and self.masks(layout, geometry):
                 reason = f"border {border} with rows {row} masks lanes, and the masks of a CTA are those of one tile"
+            if request.pairs and self.masks(layout, geometry):
+                reason = f"border {border} with rows {row} masks lanes, and the CTAs of a pair have masks of their own"
             if reason is None:
                 found.append(geometry)
             else:

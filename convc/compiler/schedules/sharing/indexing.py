@@ -12,7 +12,8 @@ from convc.compiler.index.reuse_claims import prove
 from convc.compiler.plan.candidate import Candidate
 from convc.compiler.plan.coordinates import Coordinate, RowCoordinates, coordinate
 from convc.compiler.plan.evidence import ROWS_BEFORE, Rule
-from convc.compiler.plan.records import Plan, Reuse
+from convc.compiler.plan.names import RANK
+from convc.compiler.plan.records import Plan, Reuse, Tiling
 from convc.compiler.plan.results import demand_proof, result_of
 from convc.ir.expr import And, Const, IntExpr, Select, Var
 from convc.ir.problem import ConvProblem
@@ -50,6 +51,7 @@ def reuse_of(maps: ReuseMaps, rests_on: tuple[Rule, ...], *, masks: bool, whole_
         stream=maps.stream,
         tile=maps.tile,
         tiles=maps.tiles,
+        spare=maps.spare,
         masked_columns=columns,
         masked_lines=lines,
         clear=taps[first].s in columns or 0 in lines,
@@ -77,7 +79,7 @@ def coordinates_of(candidate: Candidate, maps: ReuseMaps, *, transposed: bool) -
     return RowCoordinates(
         start_w=result_of(maps.start, "w", "start_w"),
         **_row_starts(maps),
-        first_k=coordinate("first_k", first_k, "first output channel of the tile"),
+        first_k=first_filter(first_k, tiling),
         tap=coordinate("tap", Var("r") * problem.kernel[1] + Var("s"), "tap (r, s) of the filter"),
         c=coordinate("c", block, "first channel of the block"),
         pack_c=_pack_start(candidate, block) if problem.groups > 1 else None,
@@ -95,6 +97,14 @@ def coordinates_of(candidate: Candidate, maps: ReuseMaps, *, transposed: bool) -
         if line_masks
         else None,
     )
+
+
+def first_filter(first_k: IntExpr, tiling: Tiling) -> Coordinate:
+    """The output channel of the first filter row that a CTA brings: the tile's, or that of its part."""
+    if tiling.ctas == 1:
+        return coordinate("first_k", first_k, "first output channel of the tile")
+    meaning = f"first output channel of the CTA's {tiling.b_rows} filter rows"
+    return coordinate("first_k", first_k + Var(RANK) * tiling.b_rows, meaning)
 
 
 def row_coordinates(plan: Plan) -> RowCoordinates:

@@ -141,7 +141,7 @@ def _load_tile(tile: SharedTile) -> Iterator[Step]:
         id=f"load.expect_a{mark}",
         note="the tile and its halo, and its filter tiles" if filters else "the tile and its halo",
         ring=tile.ring.full,
-        bytes=copies * one.bytes_through(plan.indexing.loads.a) + filters,
+        bytes=plan.tiling.ctas * (copies * one.bytes_through(plan.indexing.loads.a) + filters),
     )
     yield copy
     if tile.with_filters:
@@ -151,8 +151,8 @@ def _load_tile(tile: SharedTile) -> Iterator[Step]:
 
 
 def filter_tile_bytes(plan: Plan) -> int:
-    """Bytes of the filter tile of one filter column."""
-    return plan.tiling.block_n * plan.tiling.row_bytes
+    """Bytes of a CTA's part of the filter tile of one filter column."""
+    return plan.tiling.b_rows * plan.tiling.row_bytes
 
 
 def _load_filters(tile: SharedTile) -> Loop:
@@ -178,12 +178,13 @@ def _load_filters(tile: SharedTile) -> Loop:
         at=at if tile.with_filters else None,
     )
     bytes_each = filter_tile_bytes(plan)
+    expected = plan.tiling.ctas * bytes_each
     place = Var(tile.position) * bytes_each
     inside = (*tap_steps, Compute(id=f"load.at_b{mark}", note="one filter tile a column", dst=at, expr=place), copy)
     alone = (
         *tap_steps,
         RingWait(id=f"load.wait_b{mark}", note="until the stage is free", ring=EMPTY_B, starts_open=True),
-        ExpectBytes(id=f"load.expect_b{mark}", note="one filter tile", ring=FULL_B, bytes=bytes_each),
+        ExpectBytes(id=f"load.expect_b{mark}", note="one filter tile", ring=FULL_B, bytes=expected),
         copy,
         Advance(id=f"load.next_b{mark}", note="next filter stage", stages=plan.tiling.b_stages, state="b"),
     )

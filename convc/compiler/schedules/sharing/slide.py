@@ -71,8 +71,9 @@ class Slide(Sharing):
             mmas=taps * pipeline.atoms * (tiling.block_m // m),
             m=m,
             n=tiling.block_n,
+            ctas=tiling.ctas,
             activation_bytes=rounds * rows * tiling.row_bytes,
-            filter_bytes=taps * tiling.block_n * tiling.row_bytes,
+            filter_bytes=taps * tiling.b_rows * tiling.row_bytes,
             row_bytes=tiling.row_bytes,
             chunks=tiling.block_n // row_chunk(tiling.block_n),
             stores=tiling.block_n * layout.problem.out_dtype.bytes // STORE_BYTES,
@@ -103,7 +104,7 @@ def _multiply(tile: SharedTile) -> Iterator[Step]:
     counter = tile.counter(position)
     filters = number(f"b_row{mark}")
     place = Compute(
-        id=f"mma.b_row{mark}", note="one filter tile a column", dst=filters, expr=position * plan.tiling.block_n
+        id=f"mma.b_row{mark}", note="one filter tile a column", dst=filters, expr=position * plan.tiling.b_rows
     )
     body = (
         *before_tap(tile, position),

@@ -52,14 +52,14 @@ def operand_tiles(tiling: Tiling, rows: int) -> tuple[SmemTile, SmemTile]:
     """Rings of activation tiles of some rows, halo included, and of filter tiles."""
     together = tiling.b_columns > 1
     a = tile_ring(A, rows, tiling.row_bytes, tiling.a_stages, 0, state=activation_ring(tiling).state)
-    filters = tiling.b_columns * tiling.block_n
+    filters = tiling.b_columns * tiling.b_rows
     return a, tile_ring(B, filters, tiling.row_bytes, tiling.b_stages, a.end, state="" if together else "b")
 
 
 def operand_bytes(tiling: Tiling, rows: int) -> int:
     """Bytes of shared memory that `operand_tiles` take."""
     a = tiling.a_stages * aligned_stage(rows, tiling.row_bytes)
-    return a + tiling.b_stages * aligned_stage(tiling.b_columns * tiling.block_n, tiling.row_bytes)
+    return a + tiling.b_stages * aligned_stage(tiling.b_columns * tiling.b_rows, tiling.row_bytes)
 
 
 def operand_rings(tiling: Tiling, given: int) -> tuple[BarrierRing, ...]:
