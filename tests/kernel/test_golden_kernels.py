@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from support.schedules import RELOAD_ONLY
 
@@ -106,7 +108,8 @@ SCALED = ConvProblem(
 """Scale factors of blocks, and of whole tensors."""
 
 JOINED = ScheduleOptions(schedule="reload", columns="overlap")
-HOPPER = ScheduleOptions(schedule="reload", target="sm_90a")
+HOPPER = ScheduleOptions(schedule="reload", target="sm_90a", store="direct")
+HOPPER_TMA = dataclasses.replace(HOPPER, store="tma")
 
 CHOICES = {
     name: {"options": RELOAD_ONLY} | choice
@@ -121,6 +124,7 @@ CHOICES = {
         "dilated_tf32": {"block_n": 16, "stages": 3},  # uneven pads, channels past K
         "large_output_f32": {"block_n": 160, "stages": 1},  # byte offsets beyond 32 bits
         "hopper_f16": {"options": HOPPER, "block_n": 48, "stages": 3},  # one warpgroup, rows past M
+        "hopper_tensor_store_f16": {"options": HOPPER_TMA, "block_n": 96, "stages": 2},
         "tensor_store_f16": {"options": ScheduleOptions(schedule="reload", store="tma"), "block_n": 128, "stages": 1},
         "persistent_f16": {
             "options": ScheduleOptions(schedule="reload", store="tma", persistent="on", ctas=2),
@@ -131,7 +135,7 @@ CHOICES = {
         "stationary_f16": {"options": SCHEDULES["stationary_f16"], "stages": 3},  # weights are 128 rows
     }.items()
 }
-PROBLEMS |= {"hopper_f16": FINISHED}
+PROBLEMS |= {"hopper_f16": FINISHED, "hopper_tensor_store_f16": FINISHED}
 PROBLEMS |= dict.fromkeys(SCHEDULES, SHARED) | {
     "block_end_f16": FINISHED, "scaled_nvfp4": SCALED, "tensor_store_f16": CARRIED,
     "persistent_f16": WALKED,

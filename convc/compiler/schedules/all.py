@@ -12,7 +12,7 @@ from convc.compiler.index.border import BORDERS
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.evidence import FOUR_PARTITIONS, LAST_LANES, MOVES_AFTER, ROW_START, SHIFT_THEN_ZERO
 from convc.compiler.plan.names import ScheduleName
-from convc.compiler.schedules.base import FILTERS, PERSISTENT, ROWS, STORES, TMA, Method, Schedule
+from convc.compiler.schedules.base import FILTERS, PERSISTENT, ROWS, STORES, Method, Schedule
 from convc.errors import InputError
 from convc.ir.arch import ARCHS, SM_100A
 from convc.ir.columns import COLUMNS
@@ -157,8 +157,6 @@ def asked(options: ScheduleOptions) -> tuple[Schedule, ...]:
             raise InputError(
                 f"{field} is about activations that filter columns share, and schedule {options.schedule} shares none"
             )
-    if options.store == TMA and ARCHS[options.target].tensor_core != "tcgen05":
-        raise InputError(f"store tma needs a row of the accumulator in each lane, and {options.target} has fragments")
     able = [schedule for schedule in found if options.store in (None, AUTO, *schedule.stores)]
     if not able:
         owners = " and ".join(dict.fromkeys(each.name for each in SCHEDULES if options.store in each.stores))
