@@ -97,6 +97,11 @@ class Limits:
     wide_halo: int = 511
     wide_128_halo: int = 31
 
+    @property
+    def warp_rows(self) -> int:
+        """Rows of the accumulator that the lanes of a warp have in the epilogue."""
+        return 32 // self.row_lanes
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:

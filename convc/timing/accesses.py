@@ -13,6 +13,12 @@ LINE = 32
 STORED_LINE = 128
 """Bytes of global memory that a store sends on together."""
 
+REQUEST = 64
+"""Bytes of L2's rate that a request of the copy engine takes at least: those that a slice gives in a cycle."""
+
+PIECE = 16
+"""Bytes of a row that the copy engine takes from one place: it reads all of them, or fills all of them in."""
+
 BANKS = 32
 """Banks of shared memory, of four bytes each."""
 
@@ -31,6 +37,29 @@ def sectors(starts: np.ndarray, size: int) -> tuple[int, int]:
     touched = np.unique((starts[:, None] + np.arange(size)).ravel())
     _, counts = np.unique(touched // STORED_LINE, return_counts=True)
     return np.unique(touched // SECTOR).size, int(np.count_nonzero(counts < STORED_LINE))
+
+
+def requests(starts: np.ndarray, size: int, row: int) -> int:
+    """Count the requests of a copy to shared memory: each is a cycle of the copy engine, whatever its size.
+
+    A row asks for the sectors that it has whole once for each line, and once more for a part of a sector at either of
+    its ends; what is filled in behind it is asked for like that too. So 128 rows take the cycles of
+    ``tests/recordings/timing/rows_h200.csv``.
+
+    Args:
+        starts: bytes of global memory at which rows begin; -1 of a row outside of the tensor, which is one request.
+        size: bytes of a row that are in the tensor. row: bytes of it in shared memory.
+    """
+    inside = starts[starts >= 0]
+    ends = inside + size
+    first = -(-inside // SECTOR) * SECTOR
+    last = ends // SECTOR * SECTOR
+    head = inside < first
+    whole = np.where(first < last, (last - 1) // STORED_LINE - first // STORED_LINE + 1, 0)
+    tail = (last < ends) & (first <= last)
+    there = -(-size // PIECE) * PIECE
+    filled = int(there < row and there % SECTOR != 0) + int(row > -(-there // SECTOR) * SECTOR)
+    return int(np.sum(head + whole + tail + filled)) + starts.size - inside.size
 
 
 def wavefronts(places: np.ndarray) -> int:

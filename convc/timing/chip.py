@@ -251,7 +251,7 @@ class _Grid:
         chip = self.chip
         own = sm_share(chip, min(clusters, self.slots) * self.trace.ctas).own
         loads = [work for work in self.trace.works if work.kind == "load"]
-        read = clusters * sum((work.bytes - work.filled) * (own if work.common else 1) for work in loads)
+        read = clusters * sum(work.taken * (own if work.common else 1) for work in loads)
         written = clusters * _bytes(self.trace, "store")
         moved = clusters * _bytes(self.trace, "load") * self.traffic
         rates = {"chip.l2": read, "chip.stores": written, "chip.memory": moved}
@@ -289,9 +289,11 @@ def _use(replay: Replay, cycles: float, busy: int, traffic: float) -> dict[str, 
     sms = len(replay.sms)
     mine = [work for work in replay.trace.works if work.row % sms == 0 or (work.pair and (work.row ^ 1) % sms == 0)]
     port = sum(port_cycles(work, chip) for work in mine) + replay.sms[0].shared.busy
-    read = sum(work.bytes - work.filled for work in mine if work.kind == "load") * busy
-    spent = units | {"tensor memory": latest(lanes), "read port": port, "L2": read / _a_cycle(chip, "chip.l2")}
+    loads = [work for work in mine if work.kind == "load"]
+    taken = sum(work.taken for work in loads) * busy
+    spent = units | {"tensor memory": latest(lanes), "read port": port, "L2": taken / _a_cycle(chip, "chip.l2")}
     if traffic:
+        read = sum(work.bytes - work.filled for work in loads) * busy
         spent["memory"] = read * traffic / _a_cycle(chip, "chip.memory")
     return {name: worked / cycles for name, worked in spent.items()}
 

@@ -23,6 +23,9 @@ from convc.timing.trace import Item, Phase, Trace, Warp
 TENSOR_CORE = "tensor core"
 """Track of MMAs and of operations of tensor memory."""
 
+WAIT = "mbarrier.try_wait"
+"""What the name of a wait for a barrier begins with."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Event:
@@ -76,7 +79,7 @@ class _Strand:
     step: str = ""
     ready: dict[int, float] = field(default_factory=dict[int, float])  # when the result of an item can be read
     fetched: float | None = None  # the same of the first load of this step: ptxas puts a step's loads together
-    copies: bool = False  # whether this step has issued a copy
+    copied: int = 0  # where the copies that its latest wait let through begin
     group: list[int] = field(default_factory=list[int])
     groups: list[list[int]] = field(default_factory=list[list[int]])
 
@@ -158,7 +161,6 @@ class Replay:
         """When the next item of a warp issues, how long it holds the warp, and whose value it had to wait for."""
         if item.step != strand.step:
             strand.step = item.step
-            strand.copies = False
             strand.fetched = None
         ready = strand.ready
         start = strand.time
@@ -264,8 +266,7 @@ class Replay:
                 continue
             event = len(self.events)
             if work.kind in ("load", "store"):
-                if not strand.copies and item.sass is None:
-                    strand.copies = True
+                if item.sass is None and self._first_copy(strand):
                     time = start + self.chip["tma.issue"] * (self.chip["threads.unrolled"] if item.unrolled else 1)
                 begin, end, queued = sm.copy(work, time, event)
                 track = "tma"
@@ -305,6 +306,13 @@ class Replay:
             self.work_ends[number] = (end, event)
         strand.time = time
         return cause, "queue" if cause is not None else "program"
+
+    def _first_copy(self, strand: _Strand) -> bool:
+        """Whether a warp has waited for a barrier since its last copy: those behind one wait follow each other soon."""
+        passed = strand.items[strand.copied : strand.at]
+        first = not strand.copied or any(item.name.startswith(WAIT) for item in passed)
+        strand.copied = strand.at
+        return first
 
     def _tensor_memory(self, strand: _Strand, item: Item, start: float, own: float) -> tuple[int | None, str]:
         """tcgen05.ld and st: through the port of the warp's sub-partition; done before the warp goes on."""

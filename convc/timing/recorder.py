@@ -16,7 +16,7 @@ from convc.machine.state.observed import ObservedCohort, ObservedStrand
 from convc.machine.state.observer import GlobalRange, LaneAccess, Observer, Operation, Places, Transfer
 from convc.machine.state.warpgroups import WARPS
 from convc.ptx import Address, Instr
-from convc.timing.accesses import LINE, sectors, wavefronts
+from convc.timing.accesses import LINE, requests, sectors, wavefronts
 from convc.timing.forms import Form, form_of, mode_of, warpgroup_shape
 from convc.timing.loops import Unrolled
 from convc.timing.tensor_core import MmaShape
@@ -142,12 +142,14 @@ class Recorder(Observer):
     ) -> int:
         """Write down a CTA's copy; ``beside``: position of the same CTA of the next cluster, if it copies too."""
         moved = max(len(transfer.reads), len(transfer.writes))
-        lines = 0
+        mode = mode_of(instr)
+        requested = 0
         filled = 0
         if transfer.memory is not None:
             for _, offsets, size in transfer.memory.lines(np.array([position])):
-                lines += offsets.size
-                filled += int(np.count_nonzero(offsets < 0)) * size
+                filled = moved - int(np.count_nonzero(offsets >= 0)) * size
+                if mode != "bulk":
+                    requested = requests(offsets.ravel(), size, moved // offsets.size)
             self._note(transfer.memory.buffer, transfer.memory.kind)
         self.trace.works.append(
             Work(
@@ -156,9 +158,9 @@ class Recorder(Observer):
                 step=instr.step or "",
                 line=instr.span.line,
                 bytes=moved,
-                filled=min(filled, moved),
-                lines=lines,
-                mode=mode_of(instr),
+                filled=filled,
+                requests=requested,
+                mode=mode,
                 buffer="" if transfer.memory is None else transfer.memory.buffer,
                 common=transfer.memory is not None and beside is not None and _equal(transfer.memory, position, beside),
             )

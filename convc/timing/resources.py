@@ -122,9 +122,7 @@ class Streaming:
             end = self._beside(begin, work.bytes / alone, 1 - chip["shared_memory.store_beside"] / alone, 0.0)
             begin, cause = self.stores.take(time, end - begin, event)
             return begin, end, cause
-        read = work.bytes - work.filled
-        rows = work.lines / chip["tma.row"] if work.mode != "bulk" else 0.0
-        times = {"fill port": work.bytes / chip["tma.fill"], "rows of TMA": rows}
+        times = {"fill port": work.bytes / chip["tma.fill"], "rows of TMA": work.requests / chip["tma.row"]}
         self.limit = max(times, key=times.__getitem__)
         begin, cause = self.fill.take(time, later(*times.values()), event)
         missed = self.share.missed
@@ -134,7 +132,7 @@ class Streaming:
         if not self.prefetched and (work.row, work.buffer) not in self.warmed:
             self.warmed.add((work.row, work.buffer))
             wait += chip["tma.first"]
-        asked = read * self.share.own if work.common else read
+        asked = work.taken * self.share.own if work.common else work.taken
         end = self.fill.free + wait
         behind = time + self._in_crowd(self.fill.free - begin + wait, asked, time)
         if behind > end:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from convc.timing.accesses import REQUEST
 from convc.timing.tensor_core import MmaShape
 
 Warp = tuple[int, int]
@@ -33,7 +34,7 @@ class Work:
         row: the CTA that issues it.
         step, line: of the instruction that issues it.
         bytes: that it moves. filled: of those, how many are not read but filled in.
-        lines: pieces of contiguous global memory.
+        requests: of a copy by tensor map (see `convc.timing.accesses.requests`).
         mode: of a TMA copy: tile, im2col or bulk.
         mma: shape of an MMA.
         buffer: that a copy reads or writes.
@@ -48,13 +49,18 @@ class Work:
     line: int
     bytes: int = 0
     filled: int = 0
-    lines: int = 0
+    requests: int = 0
     mode: str = ""
     mma: MmaShape | None = None
     buffer: str = ""
     common: bool = False
     pair: bool = False
     wrapped: bool = False
+
+    @property
+    def taken(self) -> int:
+        """Bytes of L2's rate that it takes: a request takes `REQUEST` of them at least."""
+        return max(self.requests * REQUEST, self.bytes - self.filled)
 
 
 class Slot(NamedTuple):

@@ -111,7 +111,8 @@ SCALED = ConvProblem(
 """Scale factors of blocks, and of whole tensors."""
 
 JOINED = ScheduleOptions(schedule="reload", columns="overlap")
-HOPPER = ScheduleOptions(schedule="reload", target="sm_90a")
+HOPPER = ScheduleOptions(schedule="reload", target="sm_90a", store="direct")
+HOPPER_TMA = replace(HOPPER, store="tma")
 
 CHOICES = {
     name: {"options": RELOAD_ONLY} | choice
@@ -126,6 +127,7 @@ CHOICES = {
         "dilated_tf32": {"block_n": 16, "stages": 3},  # uneven pads, channels past K
         "large_output_f32": {"block_n": 160, "stages": 1},  # byte offsets beyond 32 bits
         "hopper_f16": {"options": HOPPER, "block_n": 48, "stages": 3},  # one warpgroup, rows past M
+        "hopper_tensor_store_f16": {"options": HOPPER_TMA, "block_n": 96, "stages": 2},
         "tensor_store_f16": {"options": ScheduleOptions(schedule="reload", store="tma"), "block_n": 128, "stages": 1},
         "persistent_f16": {
             "options": ScheduleOptions(schedule="reload", store="tma", persistent="on", ctas=2, residual_load="direct"),
@@ -146,7 +148,7 @@ CHOICES = {
         "stationary_f16": {"options": SCHEDULES["stationary_f16"], "stages": 3},  # weights are 128 rows
     }.items()
 }
-PROBLEMS |= {"hopper_f16": FINISHED}
+PROBLEMS |= {"hopper_f16": FINISHED, "hopper_tensor_store_f16": FINISHED}
 PROBLEMS |= dict.fromkeys(SCHEDULES, SHARED) | {
     "block_end_f16": FINISHED, "scaled_nvfp4": SCALED, "tensor_store_f16": CARRIED,
     "persistent_f16": WALKED, "copied_residual_f16": replace(WALKED, name="copied_residual_f16"),

@@ -8,9 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernel.test_random_problems import problems
+from recordings.hopper_cases import small
+from recordings.record_hopper import prepared
 from support.examples import PARTS
 from support.witnesses import witnesses_agree
 
+import convc
 from convc.compiler.compile import compile_problem
 from convc.compiler.options import ScheduleOptions
 from convc.errors import InputError, PlanError
@@ -18,6 +21,7 @@ from convc.ir.epilogue import AddResidual, Relu
 from convc.ir.problem import ConvProblem
 
 TMA = ScheduleOptions(store="tma")
+HOPPER_TMA = ScheduleOptions(target="sm_90a", store="tma")
 SMALL = ConvProblem(in_channels=64, out_channels=96, in_extent=(10, 10), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1))
 
 
@@ -49,9 +53,22 @@ def test_a_schedule_with_other_lanes_is_refused():
         compile_problem(SMALL, options=ScheduleOptions(schedule="slide", store="tma"))
 
 
-def test_a_target_without_tensor_memory_is_refused():
-    with pytest.raises(InputError, match="needs a row of the accumulator in each lane, and sm_90a has fragments"):
-        compile_problem(SMALL, options=ScheduleOptions(target="sm_90a", store="tma"))
+@pytest.mark.parametrize(("out", "width"), [("f16", 48), ("f32", 256), ("s8", 160)])
+def test_fragments_are_staged_by_halves_of_a_row(out, width, assembled):
+    operand = "s8" if out == "s8" else "f16"
+    problem = dataclasses.replace(SMALL, operand=operand, out=out, out_channels=width - 3)
+    compiled = witnesses_agree(problem, width, assembled, HOPPER_TMA, block_n=width)
+    assert compiled.plan.indexing.loads.out.box[1] == 16  # rows of a warp
+
+
+def test_two_warpgroups_meet_before_results_lie_over_operands():
+    pointwise = {"kernel": (1, 1), "pad_lo": (0, 0), "pad_hi": (0, 0)}
+    made = prepared(small("wide", "reload", 256, batch=1, out_channels=256, in_extent=(130, 130), **pointwise))
+    kernel = made.kernel.artifact
+    meet = "bar.sync 1, 256;"
+    assert kernel.ptx.count(meet) == 2  # behind the numbers of the channels, and here
+    without = convc.simulate("".join(kernel.ptx.rsplit(meet, 1)), kernel.launch, dict(made.buffers), check=True)
+    assert {found.rule for found in without.findings} == {"race-shared-memory"}
 
 
 def test_a_row_that_no_swizzle_spans_is_refused():

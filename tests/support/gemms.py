@@ -150,7 +150,7 @@ class _Builder:
             size = 2 * rows * gemm.k
             self.trace.works.append(
                 Work(
-                    kind="load", row=row, step="load", line=0, bytes=size, lines=size // gemm.row_bytes, mode="tile",
+                    kind="load", row=row, step="load", line=0, bytes=size, requests=size // gemm.row_bytes, mode="tile",
                     buffer="A" if of_a else "B", common=of_a,
                 )
             )  # fmt: skip
@@ -236,7 +236,7 @@ class _Builder:
         if first:
             size = ROWS * gemm.bulk * gemm.out_bytes
             self.trace.works.append(
-                Work(kind="store", row=who[0], step="store", line=0, bytes=size, lines=ROWS, mode="tile", buffer="C")
+                Work(kind="store", row=who[0], step="store", line=0, bytes=size, requests=ROWS, mode="tile", buffer="C")
             )
             self.item(who, "cp.async.bulk.tensor", "epilogue.bulk", works=[len(self.trace.works) - 1])
             self.item(who, "cp.async.bulk.commit_group", "epilogue.bulk", group=True)

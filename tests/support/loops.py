@@ -41,7 +41,7 @@ def mainloop(shape: MmaShape, slices: int, stages: int, turns: int) -> Trace:
         for rows in (shape.m, shape.n):
             size = rows * slices * 32
             number = _work(
-                trace, Work(kind="load", row=0, step="copy", line=0, bytes=size, lines=size // 128, mode="tile")
+                trace, Work(kind="load", row=0, step="copy", line=0, bytes=size, requests=size // 128, mode="tile")
             )
             _add(trace, PRODUCER, Item(name="cp.async.bulk.tensor", step="copy", line=0, index=0, works=[number]))
             arrived.append(Contribution(None, 0, (number,)))
@@ -81,7 +81,9 @@ def copies(rows: int, in_flight: int, turns: int) -> Trace:
         stage, use = turn % in_flight, turn // in_flight
         before = (0, stage, use - 1) if use else None
         _add(trace, PRODUCER, Item(name="mbarrier.try_wait", step="wait", line=0, index=0, waits=before, cycles=READY))
-        number = _work(trace, Work(kind="load", row=0, step="copy", line=0, bytes=rows * 128, lines=rows, mode="tile"))
+        number = _work(
+            trace, Work(kind="load", row=0, step="copy", line=0, bytes=rows * 128, requests=rows, mode="tile")
+        )
         _add(trace, PRODUCER, Item(name="cp.async.bulk.tensor", step="copy", line=0, index=0, works=[number]))
         trace.phases[0, stage, use] = [Contribution(None, 0, (number,))]
     return trace

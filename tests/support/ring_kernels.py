@@ -169,7 +169,7 @@ def _produce(builder: _Builder) -> None:
 def _load(rows: int, mode: str, common: bool) -> Work:
     """A copy of rows of 128 bytes."""
     return Work(
-        kind="load", row=0, step="load", line=0, bytes=rows * 128, lines=rows, mode=mode, buffer=mode, common=common
+        kind="load", row=0, step="load", line=0, bytes=rows * 128, requests=rows, mode=mode, buffer=mode, common=common
     )
 
 
@@ -203,7 +203,9 @@ def _store(builder: _Builder) -> None:
         builder.trace.arrivals.setdefault(meeting, []).append((warp, len(builder.trace.items[warp]) - 1))
     rows = min(128, kernel.pixels)
     for _ in range(kernel.tile_n // 64):
-        work = Work(kind="store", row=0, step="store", line=0, bytes=rows * 128, lines=rows, mode="tile", buffer="out")
+        work = Work(
+            kind="store", row=0, step="store", line=0, bytes=rows * 128, requests=rows, mode="tile", buffer="out"
+        )
         builder.trace.works.append(work)
         builder.item(CONSUMERS[0], "cp.async.bulk.tensor", "store.bulk", works=[len(builder.trace.works) - 1])
     builder.item(CONSUMERS[0], "cp.async.bulk.commit_group", "store.bulk", group=True)

@@ -1,4 +1,4 @@
-"""The output pixels of a warp: 32 in a row, so that one tensor copy can carry their results away."""
+"""The output pixels of a warp: neighbours, so that one tensor copy can carry their results away."""
 
 from __future__ import annotations
 
@@ -8,26 +8,23 @@ from convc.compiler.index.conv import ConvMaps
 from convc.compiler.index.lower import translate
 from convc.compiler.index.maps import IndexMap, Outcome, Proof, prove_equal
 from convc.compiler.index.symbols import Axis
-from convc.ir.arch import SM_100A
-
-WARP_ROWS = SM_100A.limits.tmem_part_lanes
 
 
-def first_row(maps: ConvMaps) -> IndexMap:
-    """(tile_m, warp) -> m: the output pixel of a warp's first row."""
+def first_row(maps: ConvMaps, rows: int) -> IndexMap:
+    """(tile_m, warp) -> m: the output pixel of the first of a warp's rows."""
     tile_m, _ = maps.row.domain
-    warp = Axis("warp", maps.tiles.block_m // WARP_ROWS)
-    m = _at_lane(maps, warp.symbol * WARP_ROWS)
+    warp = Axis("warp", maps.tiles.block_m // rows)
+    m = _at_lane(maps, warp.symbol * rows)
     return IndexMap(name="first_row", domain=(tile_m, warp), results=(("m", m),))
 
 
-def prove_rows(maps: ConvMaps) -> Outcome:
+def prove_rows(maps: ConvMaps, count: int) -> Outcome:
     """Whether the rows of a warp are neighbours in the output, and its columns are."""
-    claim = f"the {WARP_ROWS} rows of a warp are consecutive output pixels, at m*{maps.tiles.k_pitch} + k"
-    first = first_row(maps)
+    claim = f"the {count} rows of a warp are consecutive output pixels, at m*{maps.tiles.k_pitch} + k"
+    first = first_row(maps, count)
     tile_m, warp = first.domain
-    row = Axis("row", WARP_ROWS)
-    m = _at_lane(maps, warp.symbol * WARP_ROWS + row.symbol)
+    row = Axis("row", count)
+    m = _at_lane(maps, warp.symbol * count + row.symbol)
     rows = prove_equal(claim, m, first["m"] + row.symbol, (tile_m, warp, row))
     if not isinstance(rows, Proof):
         return rows

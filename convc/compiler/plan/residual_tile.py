@@ -54,5 +54,4 @@ def copied(work: CtaWork, layout: DeviceLayout, tiling: Tiling) -> CtaWork:
 
 def residual_map(layout: DeviceLayout, tiling: Tiling) -> TensorMap:
     """The residual as a matrix of pixels by channels; a box is a slab of the tile."""
-    over = result_map(layout, result_tile(layout, tiling))
-    return msgspec.structs.replace(over, buffer="residual", box=(over.box[0], tiling.block_m))
+    return msgspec.structs.replace(result_map(layout, result_tile(layout, tiling), tiling.block_m), buffer="residual")

@@ -20,7 +20,7 @@ from convc.compiler.plan.loads import SWIZZLE, map_dtype
 from convc.compiler.plan.names import NUMBERS, C
 from convc.compiler.plan.records import Tiling
 from convc.compiler.plan.results import WORD
-from convc.compiler.plan.storage import WARP_ROWS, SmemTile, tile_ring
+from convc.compiler.plan.storage import SmemTile, tile_ring
 from convc.compiler.plan.work import CtaWork
 from convc.ir import dtypes
 from convc.ir.arch import Arch
@@ -70,8 +70,8 @@ def result_pixels(layout: DeviceLayout, arch: Arch) -> str | None:
     return None
 
 
-def result_map(layout: DeviceLayout, tile: SmemTile) -> TensorMap:
-    """The output as a matrix of pixels by channels; a box is the rows of a warp in a slab.
+def result_map(layout: DeviceLayout, tile: SmemTile, rows: int) -> TensorMap:
+    """The output as a matrix of pixels by channels; a box is the `rows` of a warp in a slab.
 
     Channels are those of the pitch: the padding behind them is written too, as it is without copies.
     """
@@ -83,6 +83,6 @@ def result_map(layout: DeviceLayout, tile: SmemTile) -> TensorMap:
         dims=(layout.k_pitch, layout.problem.gemm_m),
         strides=(layout.k_pitch * element,),
         element_strides=(1, 1),
-        box=(tile.row_bytes // element, WARP_ROWS),
+        box=(tile.row_bytes // element, rows),
         swizzle=SWIZZLE[tile.row_bytes],
     )

@@ -19,8 +19,6 @@ from convc.ir.arch import SM_100A, Arch
 STAGE_ALIGN = 1024
 SLOT_BYTES = 4
 BARRIER_BYTES = 8
-WARP_ROWS = SM_100A.limits.tmem_part_lanes
-"""Rows of the accumulator that a warp has (PTX manual, tensor memory: access by lanes)."""
 NUMBERS_ALIGN = 16
 MASK_BYTES = SM_100A.limits.tmem_lanes // 8
 """A mask has a bit for each lane."""

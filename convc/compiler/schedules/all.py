@@ -171,14 +171,14 @@ def asked(options: ScheduleOptions) -> tuple[Schedule, ...]:
             raise InputError(
                 f"{field} is about activations that filter columns share, and schedule {options.schedule} shares none"
             )
-    if options.store == TMA and ARCHS[options.target].tensor_core != "tcgen05":
-        raise InputError(f"store tma needs a row of the accumulator in each lane, and {options.target} has fragments")
     if options.residual_load == TMA and options.store == DIRECT:
         raise InputError(
             "residual_load tma brings a residual to where results are staged, and store direct stages none"
         )
     if options.residual_load == TMA and ARCHS[options.target].tensor_core != "tcgen05":
-        raise InputError(f"residual_load tma goes with store tma, which {options.target} has not")
+        raise InputError(
+            f"residual_load tma needs a row of the accumulator in each lane, and {options.target} has fragments"
+        )
     able = [schedule for schedule in found if options.store in (None, AUTO, *schedule.stores)]
     if not able:
         owners = " and ".join(dict.fromkeys(each.name for each in SCHEDULES if options.store in each.stores))

@@ -179,12 +179,8 @@ class Schedule:
 
 
 def stores_of(schedule: Schedule, arch: Arch, request: Request) -> tuple[Store, ...]:
-    """The ways in which results of a schedule may leave on a target: the one that is asked for, or all.
-
-    Tensor copies want a row of the accumulator in each lane, as tensor memory gives it.
-    """
-    able = schedule.stores if arch.limits.tmem_columns else (DIRECT,)
-    return able if request.store is None else (request.store,)
+    """The ways in which results of a schedule may leave on a target: the one that is asked for, or all."""
+    return schedule.stores if request.store is None else (request.store,)
 
 
 class Ways(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,7 +17,6 @@ from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.residual import add_slab, landed, read_by_threads
 from convc.compiler.schedules.skeleton import (
     BIAS,
-    EPILOGUE_THREADS,
     MAP_OUT,
     OUT,
     RESIDUAL,
@@ -69,7 +68,7 @@ def row_epilogue(
         return (*core.lane(), pixel, *before, *core.accumulated(), direct_stores(plan, scaled))
     pixels = (pixel, compute(first_m, "epilogue")) if read_by_threads(plan) else (compute(first_m, "epilogue"),)
     steps = (*core.lane(), *pixels, *stage_numbers(plan), *before)
-    return (*steps, *core.accumulated(), *tensor_stores(plan, first_m, scaled))
+    return (*steps, *core.accumulated(), *core.vacated(plan), *tensor_stores(plan, first_m, scaled))
 
 
 def direct_stores(plan: Plan, scaled: tuple[Step, ...]) -> Loop:
@@ -95,8 +94,10 @@ def tensor_stores(plan: Plan, first_m: Coordinate, scaled: tuple[Step, ...]) -> 
     tile = plan.storage.smem_tile(C)
     columns = core.columns(plan)
     slab_columns = tile.row_bytes // plan.problem.out_dtype.bytes
-    chunks = slab_columns // columns
+    lanes = plan.arch.limits.row_lanes
+    chunks = slab_columns // (columns * lanes)
     slab = number("slab")
+    looped = chunks > 1 or core.written_out
     first = Var("slab") * slab_columns
     stage = StageRow(
         id="epilogue.stage",
@@ -105,18 +106,21 @@ def tensor_stores(plan: Plan, first_m: Coordinate, scaled: tuple[Step, ...]) -> 
         tile=C,
         slab=slab,
         lane=Number("lane"),
-        chunk=number("chunk") if chunks > 1 else None,
+        chunk=number("chunk") if looped else None,
+        half=number("half") if lanes > 1 else None,
         out=plan.problem.out,
     )
-    column, *loads = core.read(columns)
+    column, *loads = core.read(columns, slab, chunks)
     assert isinstance(column, Compute), "a read begins with its first column"
-    within = column.expr if chunks > 1 else substitute(column.expr, {"chunk": Const(0)})
+    within = column.expr if looped else substitute(column.expr, {"chunk": Const(0)})
     read = (replace(column, expr=first + within), *loads)
     copied = None if plan.storage.residual is None else add_slab(stage)
     body = (*chunk_values(plan, read, row_store(plan, columns), scaled, copied), stage)
-    if chunks > 1:
+    if looped:
         note = f"{columns} columns at a time"
-        body = (Loop(id="epilogue.chunks", note=note, var=number("chunk"), count=chunks, body=body),)
+        chunk = number("chunk")
+        inner = Loop(id="epilogue.chunks", note=note, var=chunk, count=chunks, body=body, written_out=core.written_out)
+        body = (inner,)
     if copied is not None:
         body = landed(plan, body)
     channel = compute(plan.indexing.coordinates.k, "epilogue", dst=Number("slab_k"), column=first)
@@ -127,10 +131,12 @@ def tensor_stores(plan: Plan, first_m: Coordinate, scaled: tuple[Step, ...]) -> 
         tile=C,
         slab=slab,
         coords=(Number("slab_k"), first_m.name),
+        rows=plan.arch.limits.warp_rows,
     )
     note = f"{slab_columns} columns a copy"
+    body = (*body, channel, store)
     return (
-        Loop(id="epilogue.slabs", note=note, var=slab, count=tile.stages, body=(*body, channel, store)),
+        Loop(id="epilogue.slabs", note=note, var=slab, count=tile.stages, body=body, written_out=core.written_out),
         StoreWait(id="epilogue.drain", note="shared memory goes away with the CTA"),
     )
 
@@ -148,7 +154,7 @@ def stage_numbers(plan: Plan) -> tuple[Step, ...]:
         tile=NUMBERS,
         rows=tile.rows,
         columns=plan.tiling.block_n,
-        threads=EPILOGUE_THREADS,
+        threads=plan.tiling.block_m * plan.arch.limits.row_lanes,
     )
     return compute(plan.indexing.coordinates.k, "epilogue", dst=first, column=Const(0)), stage
 

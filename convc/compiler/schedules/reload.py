@@ -175,8 +175,9 @@ class Reload(Method):
         factors = None if blocks is None else factor_coordinates(blocks, layout, tiling, pipeline)
         proofs = list(prove(maps))
         results = candidate.storage.results
+        rows = candidate.tiled.arch.limits.warp_rows
         if results is not None:
-            proofs.append(prove_rows(maps))
+            proofs.append(prove_rows(maps, rows))
         if tiling.ctas > 1:
             proofs.append(prove_halves(maps, tiling.ctas))
         residual = candidate.storage.residual
@@ -205,14 +206,14 @@ class Reload(Method):
                 c=result_of(maps.step, "c", "c"),
                 pack_c=result_of(maps.pack, "c", "pack_c") if layout.problem.groups > 1 else None,
                 factors=factors,
-                first_m=None if results is None else result_of(first_row(maps), "m", "first_m"),
+                first_m=None if results is None else result_of(first_row(maps, rows), "m", "first_m"),
                 m=result_of(maps.row, "m", "m"),
                 k=channel,
                 out_byte=coordinate("out_byte", store, f"store.offset in bytes of {layout.problem.out}"),
             ),
             loads=replace(
                 loads_of(layout, tiling),
-                out=None if results is None else result_map(layout, results),
+                out=None if results is None else result_map(layout, results, rows),
                 residual=None if residual is None else residual_map(layout, tiling),
             ),
             derivation=(*map(str, proofs), *_dropped(maps)),

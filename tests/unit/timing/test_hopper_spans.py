@@ -7,16 +7,19 @@ registers of a thread where ptxas is not asked, were chosen with these launches 
 from __future__ import annotations
 
 import csv
+import dataclasses
 from pathlib import Path
 from statistics import mean
 
 import numpy as np
 import pytest
 from recordings.hopper_cases import cases
+from recordings.record_rows import EXTENT, Rows, variants
+from recordings.record_rows import ROWS as COPIED
 from recordings.record_stores import PATTERNS, places_of
 
 from convc.compiler.compile import compile_problem
-from convc.timing.accesses import sectors
+from convc.timing.accesses import requests, sectors
 from convc.timing.kernel import time_kernel
 from convc.timing.parameters import read_chip
 
@@ -46,6 +49,20 @@ def test_stores_take_a_cycle_a_sector_and_one_a_line_in_part():
         assert everywhere[name] / alone[name] == pytest.approx(H200["threads.stores_of_all"], rel=0.1), name
 
 
+def starts_of(row: Rows) -> np.ndarray:
+    """Where the rows of a CTA's first copy begin in memory."""
+    line, column = np.divmod(np.arange(COPIED), 64 if row.mode == "tile" else row.columns)
+    return np.full(COPIED, -1) if row.outside else (line * EXTENT + column) * row.pitch * row.step
+
+
+def test_a_copy_takes_a_cycle_for_each_request():
+    """No constant was chosen with these in sight: requests are counted, and the port's rate has rows of its own."""
+    alone = [float(row["cycles"]) for row in rows("rows_h200.csv") if row["ctas"] == "1"]
+    for row, cycles in zip(variants(), alone, strict=True):
+        asked = requests(starts_of(row), row.real, row.box)
+        assert max(asked, row.box * COPIED / H200["tma.fill"]) == pytest.approx(cycles, rel=0.06), row
+
+
 def test_launches_of_an_h200():
     recorded = {row["case"]: row for row in rows("spans_h200.csv") if not row["width"]}
     known = {case.name: case for case in cases()}
@@ -53,7 +70,8 @@ def test_launches_of_an_h200():
     for name, (width, stages) in ROWS.items():
         row = recorded[name]
         case = known[name]
-        made = compile_problem(case.problem, options=case.options, block_n=width, stages=stages)
+        options = dataclasses.replace(case.options, store="direct")
+        made = compile_problem(case.problem, options=options, block_n=width, stages=stages)
         assert (made.schedule, str(made.plan.tiling)) == (row["schedule"], row["tiling"])
         chip = H200.changed({"chip.clock": float(row["sm_ghz"])})
         found = time_kernel(made.artifact.ptx, made.artifact.launch, {}, chip)

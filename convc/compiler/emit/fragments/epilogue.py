@@ -9,7 +9,6 @@ import struct
 from convc.compiler.emit.fragments.base import Names, RoleContext, fragment
 from convc.compiler.emit.guards import PIECE_BYTES, lane_names, lane_pieces, row_names, row_pieces
 from convc.compiler.emit.operands import acc_address, braces, quads, register_rows, values_per_word
-from convc.compiler.plan.storage import WARP_ROWS
 from convc.compiler.tile.steps.epilogue import (
     AddBias,
     AddLaneBias,
@@ -58,7 +57,10 @@ def _(step: FragmentLoad, context: RoleContext) -> Names:
     of the four is to get: row i + 8 * (s // 2), and of the chunk's columns its half s % 2.
     """
     eights = step.columns // 8
-    first = context.unrolled[step.chunk] * 2 * eights
+    chunk = context.unrolled[step.chunk]
+    if step.slab is not None:
+        chunk += context.unrolled[step.slab] * step.slab_chunks
+    first = chunk * 2 * eights
     lines: list[str] = []
     for eight in range(eights):
         own = [4 * (first + eights * (s % 2) + eight) + 2 * (s // 2) for s in range(4)]
@@ -253,7 +255,10 @@ def _slab_row(step: SlabAccess, context: RoleContext, address: str, words: list[
         "slab": step.slab,
         "chunked": step.chunk is not None,
         "chunk": step.chunk or "",
-        "chunk_bytes": step.columns * element,
+        "chunk_bytes": step.chunk_columns * element,
+        "halved": step.half is not None,
+        "half": step.half or "",
+        "half_bytes": step.columns * element,
         "lane": step.lane,
         "count": len(pieces),
         "line_shift": tile.row_bytes.bit_length() - 4,  # a line of 128 bytes counts in 16 bytes
@@ -270,7 +275,7 @@ def _(step: TileStore, context: RoleContext) -> Names:
         "coords": braces(f"%{name}" for name in step.coords),
         "slab": step.slab,
         "stage_bytes": tile.stage_bytes,
-        "warp_bytes": WARP_ROWS * tile.row_bytes,
+        "warp_bytes": step.rows * tile.row_bytes,
         "offset": tile.offset,
     }
 

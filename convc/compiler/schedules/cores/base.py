@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
+from convc.compiler.plan.names import Number
 from convc.compiler.plan.records import Plan
 from convc.compiler.plan.storage import BarrierRing
 from convc.compiler.schedules.base import Roles
@@ -87,8 +88,18 @@ class TensorCore(ABC):
         """The wait of the epilogue for the accumulator."""
 
     @abstractmethod
-    def read(self, columns: int) -> tuple[Step, ...]:
-        """The steps of the epilogue that read columns of a chunk: the first two set the number ``column``, and read."""
+    def vacated(self, plan: Plan) -> tuple[Step, ...]:
+        """The wait of the epilogue until nobody reads operand tiles, which the tile of results lies over."""
+
+    @abstractmethod
+    def read(self, columns: int, slab: Number | None = None, slab_chunks: int = 0) -> tuple[Step, ...]:
+        """The steps of the epilogue that read columns of a chunk: the first two set the number ``column``, and read.
+
+        Args:
+            columns: that a lane has at a time.
+            slab: the number of the slab whose chunks these are, where results are staged; ``column`` counts in it.
+            slab_chunks: chunks of a slab.
+        """
 
 
 def first_that_divides(width: int, choices: Iterable[int]) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from convc.compiler.plan.names import ACC, DONE
+from convc.compiler.plan.names import ACC, DONE, Number
 from convc.compiler.plan.records import Plan
 from convc.compiler.plan.storage import BarrierRing
 from convc.compiler.plan.work import row_chunk
@@ -139,7 +139,10 @@ class Tcgen05(TensorCore):
     def accumulated(self) -> tuple[Step, ...]:
         return (RingWait(id="epilogue.wait", note="until the accumulator is complete", ring=DONE, starts_open=False),)
 
-    def read(self, columns: int) -> tuple[Step, ...]:
+    def vacated(self, plan: Plan) -> tuple[Step, ...]:
+        return ()
+
+    def read(self, columns: int, slab: Number | None = None, slab_chunks: int = 0) -> tuple[Step, ...]:
         column = number("column")
         note = "first column of the chunk"
         return (

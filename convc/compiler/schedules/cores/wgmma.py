@@ -7,11 +7,14 @@ half, and both read the same filter tile. No warp asks for more registers than a
 
 A stage is given back one stage later, when the next one is already being multiplied, so that the tensor core does not
 run dry in between. Every warp gives it back for itself, as each waits for MMAs by itself (PTX, wgmma.wait_group).
+
+Results leave from registers, or through shared memory: two lanes then write the halves of a row, and a copy carries the
+16 rows of a warp away. What the epilogue reads ahead it brings before anything is multiplied.
 """
 
 from __future__ import annotations
 
-from convc.compiler.plan.names import ACC, NewNumber
+from convc.compiler.plan.names import ACC, NewNumber, Number
 from convc.compiler.plan.records import Plan
 from convc.compiler.plan.storage import BarrierRing
 from convc.compiler.schedules.base import Roles
@@ -19,8 +22,9 @@ from convc.compiler.schedules.cores.base import TensorCore, first_that_divides
 from convc.compiler.schedules.skeleton import enter, load_role, number, start_of
 from convc.compiler.tile.program import Role
 from convc.compiler.tile.steps.base import Compute, CtaSync, Step, WaitMmas, WarpCommit
-from convc.compiler.tile.steps.epilogue import FragmentLoad
+from convc.compiler.tile.steps.epilogue import FragmentLoad, StageNumbers
 from convc.compiler.tile.steps.operands import WarpgroupMma
+from convc.compiler.tile.steps.persistent import RoleSync
 from convc.ir.arch import SM_90A
 from convc.ir.expr import IntExpr, Var
 
@@ -77,13 +81,15 @@ class Wgmma(TensorCore):
     def main(self, plan: Plan, roles: Roles) -> tuple[Role, ...]:
         """One role loads; the other multiplies and carries away."""
         load = _multiplying(plan.tiling.block_m)
+        staged = [index for index, step in enumerate(roles.epilogue) if isinstance(step, StageNumbers)]
+        ahead = staged[0] + 1 if staged else 0  # so much of the epilogue can be done while the first copies come
         multiply = Role(
             name="mma",
             first_warp=0,
             last_warp=load - 1,
             elected=False,
             note="multiplies them into registers, and carries those to global memory",
-            steps=(*roles.multiply, *roles.epilogue),
+            steps=(*roles.epilogue[:ahead], *roles.multiply, *roles.epilogue[ahead:]),
         )
         return (load_role(load, roles.load), multiply)
 
@@ -118,7 +124,12 @@ class Wgmma(TensorCore):
     def accumulated(self) -> tuple[Step, ...]:
         return ()
 
-    def read(self, columns: int) -> tuple[Step, ...]:
+    def vacated(self, plan: Plan) -> tuple[Step, ...]:
+        """All warps meet: each has waited for its own rows alone, and those of a filter tile are read by all."""
+        threads = 32 * _multiplying(plan.tiling.block_m)
+        return (RoleSync(id="epilogue.meet", note="nobody multiplies any more", threads=threads),)
+
+    def read(self, columns: int, slab: Number | None = None, slab_chunks: int = 0) -> tuple[Step, ...]:
         column = number("column")
         first = Var("chunk") * (2 * columns) + Var("half") * columns
         return (
@@ -131,6 +142,8 @@ class Wgmma(TensorCore):
                 columns=columns,
                 chunk=number("chunk"),
                 row=number("lane"),
+                slab=slab,
+                slab_chunks=slab_chunks,
             ),
         )
 

@@ -40,6 +40,8 @@ from convc.ir import dtypes
 
 PIECE_BYTES = 16
 """What a lane reads and writes at once, where it has an output pixel."""
+WARP = 32
+"""Threads of a warp."""
 
 
 @perform.register
@@ -89,11 +91,10 @@ def _(step: RequantiseLane, role: RoleState) -> None:
 
 
 def _numbers(step: ChannelStep, role: RoleState) -> Array:
-    """A number for every column, of every lane where they are not staged."""
+    """A number for every column of every lane."""
     if step.staged is not None:
         column, row = step.staged
-        first = role.integer(column)
-        return role.cta.stages[NUMBERS, 0][row, first : first + step.columns]
+        return role.cta.stages[NUMBERS, 0][row, role.each(column)[:, None] + np.arange(step.columns)]
     assert step.channel is not None, "numbers are staged, or have a channel"
     channels = role.each(step.channel)[:, None] + np.arange(step.columns)
     return role.cta.buffer_of(step.buffer)[step.first + channels]
@@ -189,20 +190,21 @@ def _(step: StageRow, role: RoleState) -> None:
     slab = role.integer(step.slab)
     chunk = 0 if step.chunk is None else role.integer(step.chunk)
     if chunk == 0:
-        role.cta.stages[step.tile, slab] = unwritten(stored, (role.threads, storage.row_bytes // stored.bytes))
-    first = chunk * step.columns
-    role.cta.stages[step.tile, slab][:, first : first + step.columns] = dtypes.encode(stored, role.values)
+        role.cta.stages[step.tile, slab] = unwritten(stored, (storage.rows, storage.row_bytes // stored.bytes))
+    half = 0 if step.half is None else role.each(step.half)[:, None]
+    columns = chunk * step.chunk_columns + half * step.columns + np.arange(step.columns)
+    role.cta.stages[step.tile, slab][role.each(step.lane)[:, None], columns] = dtypes.encode(stored, role.values)
 
 
 @perform.register
 def _(step: TileStore, role: RoleState) -> None:
     """The box of every warp, as far as it is inside the tensor."""
     target = role.cta.map_of(step.map)
-    columns, rows = target.box
+    columns, _ = target.box
     width, height = target.dims
     slab = role.cta.stages[step.tile, role.integer(step.slab)]
     channel = role.integer(step.coords[0]) + np.arange(columns)
-    pixel = role.each(step.coords[1]) + np.arange(role.threads) % rows
+    pixel = (role.each(step.coords[1])[::WARP, None] + np.arange(step.rows)).ravel()
     inside = ((pixel >= 0) & (pixel < height))[:, None] & ((channel >= 0) & (channel < width))
     places = pixel[:, None] * width + channel
     role.cta.write(role.cta.buffers[target.buffer].reshape(-1), places[inside], slab[inside])

@@ -76,10 +76,14 @@ class FragmentLoad(ReadAcc):
     Attributes:
         chunk: number of the 2 * `columns` columns; the loop of it is written out.
         row: number of the row that the lane gets.
+        slab: where chunks count from the start of a slab, its number; the loop of it is written out too.
+        slab_chunks: chunks of a slab.
     """
 
     chunk: Number
     row: Number
+    slab: Number | None = None
+    slab_chunks: int = 0
 
     @property
     def read(self) -> int:
@@ -287,7 +291,8 @@ class SlabAccess(ValueStep):
     Attributes:
         tile, slab: the tile, and the number of the slab, a stage of the tile.
         lane: number of the lane, which is that of its row.
-        chunk: number of the chunk of `columns` in the slab; None: a slab is one chunk.
+        chunk: number of the chunk in the slab; None: a slab is one chunk.
+        half: which half of its chunk the lane has; None: it has all of it.
         out: type name of the values there.
     """
 
@@ -296,11 +301,19 @@ class SlabAccess(ValueStep):
     lane: Number
     chunk: Number | None
     out: str
+    half: Number | None = None
+
+    @property
+    def chunk_columns(self) -> int:
+        """Columns of a chunk."""
+        return self.columns if self.half is None else 2 * self.columns
 
     @property
     def place(self) -> str:
         """The slab and the chunk in words."""
-        return f"{self.tile}[{self.slab}]{f', chunk {self.chunk}' if self.chunk else ''}"
+        place = f"{self.tile}[{self.slab}]"
+        place += f", chunk {self.chunk}" if self.chunk else ""
+        return place + (f", half {self.half}" if self.half else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,12 +340,14 @@ class TileStore(Step):
         map: the tensor map over the output.
         tile, slab: the tile in shared memory, and the number of the slab.
         coords: the start coordinates, innermost dimension first: channel, and output pixel of the warp's first row.
+        rows: of a warp.
     """
 
     map: MapName
     tile: SmemName
     slab: Number
     coords: tuple[Number, Number]
+    rows: int
 
     def describe(self) -> str:
         return f"copy {self.tile}[{self.slab}] to {self.map}[{', '.join(self.coords)}]"
