@@ -35,7 +35,7 @@ def run_cohort(launch: Launch, decoded: DecodedKernel, first: int, ctas: int, ob
         observer.begin(cohort)
     key = key_of(launch, first, ctas) if cohort.lazy is not None and decoded.repeats else None
     kept = decoded.kept.get(first)
-    if key is not None and kept is not None and kept.fits(key, launch):
+    if key is not None and kept is not None and kept.key == key:
         repeat(kept, cohort)
     else:
         if key is not None:

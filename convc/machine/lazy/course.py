@@ -11,11 +11,10 @@ class Course:
 
     Attributes:
         events: its products (`convc.machine.lazy.evaluate`), its passages through segments
-            (`convc.machine.execute.segments`), its tensor stores (`convc.machine.isa.copies.tensor_copies`), in order.
+            (`convc.machine.execute.segments`) and its tensor stores (`convc.machine.isa.copies.tensor_copies`), as they
+            came.
         spoiled: whether it did anything else to data.
-        changed: the buffers that it has written.
     """
 
     events: list[object] = field(default_factory=list)
     spoiled: bool = False
-    changed: set[str] = field(default_factory=set)

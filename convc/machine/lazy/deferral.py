@@ -103,8 +103,6 @@ class Deferral:
 
     def settle_reads(self, buffer: str) -> None:
         """A buffer is about to change: what waits for its contents is performed now."""
-        if self.course is not None:
-            self.course.changed.add(buffer)
         if buffer in self.read:
             self.settle(0, COLUMNS)
             self.shared.part(0, self.shared.padded)

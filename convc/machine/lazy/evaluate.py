@@ -78,11 +78,6 @@ class Products:
     parts: tuple[Part, ...]
     masked: bool
 
-    @property
-    def right(self) -> list[tuple[TensorLoader, str]]:
-        """The tensors of B, each with the type of its elements."""
-        return [(part.right.loader, self.elements[1]) for part in self.parts]
-
     def perform(self, tensor: TensorMemory, rooms: tuple[Rooms, Rooms]) -> None:
         """Multiply, and put D into its columns."""
         whole = self.elements[0] in WHOLE

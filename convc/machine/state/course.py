@@ -17,7 +17,6 @@ from dataclasses import dataclass
 
 from convc.machine.lazy.course import Course
 from convc.machine.lazy.evaluate import Products
-from convc.machine.lazy.widen import is_finite
 from convc.machine.memory.shared_memory import InitMask
 from convc.machine.state.cohort import Cohort
 from convc.machine.state.counters import Counters
@@ -49,7 +48,6 @@ class Kept:
         events: of the course, on tensors without data.
         tensors: these, by the place of their map among the parameters.
         counters: of the cohort. width: columns of tensor memory that it had.
-        finite: the places of tensors all of whose elements must be finite, as such of a type.
     """
 
     key: Key
@@ -57,11 +55,6 @@ class Kept:
     tensors: dict[int | bytes, TensorLoader]
     counters: Counters
     width: int
-    finite: frozenset[tuple[int | bytes, str]]
-
-    def fits(self, key: Key, launch: Launch) -> bool:
-        """Whether a launch, of which all but the data is a ``key``, takes this course."""
-        return key == self.key and all(is_finite(launch.tensor_maps[at][1], kind) for at, kind in self.finite)
 
 
 COURSES = 4
@@ -106,24 +99,21 @@ def _kept(key: Key, cohort: Cohort, course: Course) -> Kept | None:
     others = [event for event in course.events if isinstance(event, Event)]
     alone = not course.spoiled and not cohort.shared.seen and cohort.tensor.taken == len(products)
     passed = all(isinstance(at, int) for at in launch.tensor_maps)  # maps that lie in memory are data
-    if not alone or not passed or launch.findings:
+    # Products with lane masks wait only where B is finite.
+    if not alone or not passed or launch.findings or any(product.masked for product in products):
         return None
     summed = {column for product in products for column in _columns(product.key)}
     if not all(summed.issuperset(_columns(cells)) for event in others for cells in event.read):
         return None
     places = {id(loader): at for at, (_, loader) in launch.tensor_maps.items()}
     tensors = {at: _without_data(loader) for at, (_, loader) in launch.tensor_maps.items()}
-    # Products with lane masks wait only where B is finite.
-    finite = {(places[id(own)], kind) for product in products if product.masked for own, kind in product.right}
-    if any(launch.tensor_maps[at][0] in course.changed for at, _ in finite):
-        return None
     events: list[Products | Event] = []
     for event in course.events:
         if isinstance(event, Products):
             events.append(event.over(lambda own: tensors[places[id(own)]]))
         elif isinstance(event, Event):
             events.append(event)
-    return Kept(key, events, tensors, cohort.counters, cohort.tensor.width, frozenset(finite))
+    return Kept(key, events, tensors, cohort.counters, cohort.tensor.width)
 
 
 def _columns(cells: tuple[int, int]) -> range:

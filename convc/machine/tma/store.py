@@ -72,7 +72,7 @@ class StoreResult:
     plain: bool
 
     def moves(self) -> Moves | None:
-        """Give the chunks that moved, to be moved again; None where that takes more."""
+        """Name the chunks that moved, to move others the same way; None where that takes more."""
         if not self.plain or not self.source.size or max(self.source.max(), self.target.max() >> 4) >= 1 << 31:
             return None
         source = self.source[self.inside][:: self.order]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from support.both_ways import outcome, same
@@ -11,6 +13,7 @@ from tma_programs import execute_program, recordings
 from convc.errors import InputError
 from convc.ir.tensormap import TensorMap
 from convc.machine import RunOptions, RunResult
+from convc.machine.lazy.deferral import _strides
 
 EVERY = 11
 """One of so many recorded programs is run both ways by default."""
@@ -121,3 +124,20 @@ def test_recorded_programs_run_the_same_both_ways():
 def test_the_evaluation_is_one_of_two():
     with pytest.raises(InputError, match="lazy or eager"):
         RunOptions(evaluation="late")
+
+
+@pytest.mark.parametrize(
+    ("starts", "parts"),
+    [
+        ([0, 2, 4, 6], [1, 1, 1, 1]),
+        ([0, 2, 4, 130, 132, 134, 260, 262, 264], [3, 3, 3]),
+        ([0, 2, 130, 132], [2, 2]),
+        ([0, 128, 256], [1, 1, 1]),
+        ([0], [1]),
+    ],
+)
+def test_a_run_is_cut_where_an_operand_begins_further_on(starts, parts):
+    """In the middle of a run of several filter taps, and everywhere where each of them is one product."""
+    a = [SimpleNamespace(a=start, b=0) for start in starts]
+    b = [SimpleNamespace(a=0, b=start) for start in starts]
+    assert [len(part) for part in _strides(a)] == [len(part) for part in _strides(b)] == parts
