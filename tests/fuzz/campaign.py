@@ -19,7 +19,7 @@ BATCH = 100
 """Cases that the journal counts as one."""
 
 STRETCH = 5
-"""Most batches of a worker process: its start and first case cost as much as twenty others."""
+"""Most batches of a worker process: its start and first case cost as much as about twenty others."""
 
 CASE_S = 60
 """Seconds that a case may take in all, on the average of a batch; a process of several batches has no more in all."""

@@ -28,7 +28,7 @@ MOST_WORK = 3_000_000
 
 
 ASSEMBLED = 8
-"""The kernel of one of so many cases is assembled: ptxas takes as long as all three witnesses."""
+"""The kernel of one of so many cases is assembled: ptxas takes nearly as long as the three witnesses."""
 
 
 def assembled(text: str) -> object:
