@@ -85,7 +85,7 @@ class TextRun:
 
 
 def turns_of(trace: Trace) -> tuple[Mapping[int, int], Mapping[int, int]]:
-    """How often warps of the recorded cluster execute what is on each line of the text, and each instruction.
+    """Count how often warps of the recorded cluster execute each line of the text, and each instruction.
 
     A wait counts once, however often it asks. Where a trace has machine instructions, a line counts as that of its own
     which is executed most.
