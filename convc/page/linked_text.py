@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from convc.compiler.tile.program import TileProgram, walk
@@ -21,6 +21,7 @@ from convc.draw.fields import ExplainedDescriptor, explain_instruction, explain_
 from convc.ptx.parser import parse
 from convc.timing.attribution import Part
 from convc.timing.sass import STEP, Sass
+from convc.timing.trace import Trace
 
 INDENT = "    "
 """Before the line of a step in the text of a tile program; headings have less."""
@@ -63,27 +64,48 @@ class StepLine:
 
 @dataclass(frozen=True, slots=True)
 class TextLine:
-    """A line of the PTX, from 1, with the step of its instruction; "" where it has none."""
+    """A line of the PTX, from 1, with the step of its instruction; "" where it has none.
+
+    ``turns``: how often warps of the recorded cluster execute it (`turns_of`).
+    """
 
     number: int
     step: str
     words: str
+    turns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class TextRun:
-    """Lines in a row of one step, "" for none: the number of the first, and each with its number before it."""
+    """Lines in a row of one step, "" for none: the number of the first, and each behind its number and its turns."""
 
     first: int
     step: str
     words: list[str]
 
 
-def text_lines(text: str) -> list[TextLine]:
+def turns_of(trace: Trace) -> tuple[Mapping[int, int], Mapping[int, int]]:
+    """Count how often warps of the recorded cluster execute each line of the text, and each instruction.
+
+    A wait counts once, however often it asks. Where a trace has machine instructions, a line counts as that of its own
+    which is executed most.
+    """
+    each = Counter((item.line, item.index) for items in trace.items.values() for item in items)
+    lines: dict[int, int] = defaultdict(int)
+    for (line, _), count in each.items():
+        lines[line] = max(lines[line], count)
+    return lines, {index: count for (_, index), count in each.items()}
+
+
+def text_lines(text: str, turns: Mapping[int, int] | None = None) -> list[TextLine]:
     """The lines of a PTX text with their steps, by the marks ``//@ step=`` as the parser reads them."""
+    turns = turns or {}
     module = parse(text)
     steps = {one.span.line: one.step for kernel in module.kernels for one in kernel.body if one.step}
-    return [TextLine(number, steps.get(number, ""), words) for number, words in enumerate(text.splitlines(), 1)]
+    return [
+        TextLine(number, steps.get(number, ""), words, turns.get(number, 0))
+        for number, words in enumerate(text.splitlines(), 1)
+    ]
 
 
 def text_runs(lines: Sequence[TextLine]) -> list[TextRun]:
@@ -99,7 +121,7 @@ def text_runs(lines: Sequence[TextLine]) -> list[TextRun]:
             last = mark[1]
         elif line.step or last != after:
             last = line.step
-        words = f"{line.number:5} {line.words}"
+        words = f"{line.number:5} {line.turns or '':>5} {line.words}"
         if runs and runs[-1].step == last:
             runs[-1].words.append(words)
         else:
@@ -122,7 +144,7 @@ def _kinds(step: Step) -> str:
     return " ".join(found)
 
 
-def sass_runs(code: Sequence[Sass], lines: Sequence[TextLine]) -> list[TextRun]:
+def sass_runs(code: Sequence[Sass], lines: Sequence[TextLine], turns: Mapping[int, int] | None = None) -> list[TextRun]:
     """Machine instructions in runs of one step: that of the PTX line which ptxas says they are from."""
     starts = [line.number for line in lines if line.step]
     steps = {line.number: line.step for line in lines}
@@ -130,7 +152,8 @@ def sass_runs(code: Sequence[Sass], lines: Sequence[TextLine]) -> list[TextRun]:
     for number, one in enumerate(code):
         place = bisect_right(starts, one.line)
         step = steps[starts[place - 1]] if place and one.line else ""
-        words = f"{number * STEP:05x} {one.opcode:<28} {f'line {one.line}' if one.line else ''}".rstrip()
+        count = (turns or {}).get(number, "")
+        words = f"{number * STEP:05x} {count:>5} {one.opcode:<28} {f'line {one.line}' if one.line else ''}".rstrip()
         if runs and runs[-1].step == step:
             runs[-1].words.append(words)
         else:

@@ -34,7 +34,7 @@ from convc.explain.tiles import Tiles, plan_tiles
 from convc.page.contents import PageContents, PageKernel
 from convc.page.lane_data import lane_data
 from convc.page.layouts import layouts, tensor_maps
-from convc.page.linked_text import descriptors, sass_runs, step_lines, text_lines, text_runs
+from convc.page.linked_text import descriptors, sass_runs, step_lines, text_lines, text_runs, turns_of
 from convc.report.format import convolution, human_bytes
 from convc.report.perfetto import trace_bytes
 from convc.timing.kernel import KernelTime
@@ -197,7 +197,8 @@ def _kernel(report: PageContents, place: int, pictures: _Pictures) -> dict[str, 
     launch = kernel.compiled.artifact.launch
     tiles = plan_tiles(plan)
     derivation = tiles.derivation()
-    text = text_lines(kernel.text)
+    line_turns, turns = turns_of(kernel.time.trace)
+    text = text_lines(kernel.text, line_turns)
     code = kernel.time.assembly.code if kernel.time.assembly else ()
     few = len(report.kernels) <= FEW
     names = [clean(layer.name) for layer in report.layers if layer.kernel == place]
@@ -221,7 +222,7 @@ def _kernel(report: PageContents, place: int, pictures: _Pictures) -> dict[str, 
         "steps": step_lines(kernel.compiled.program, text, kernel.time.parts),
         "runs": text_runs(text),
         "nest": marked_lines(derivation.algorithms[-1].nest),
-        "sass": sass_runs(code, text),
+        "sass": sass_runs(code, text, turns),
     }
 
 

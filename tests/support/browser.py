@@ -37,13 +37,7 @@ class Browser:
     folder: Path
 
     def told(self, page: str, width: int, height: int = 1200) -> dict[str, Any]:
-        """What a script at the page's end left as JSON in an element of the id ``told``."""
-        found = ANSWER.search(self._call(page, width, height, "--dump-dom"))
-        assert found, "the script of the test came to no end"
-        return json.loads(found[1])
-
-    def timed(self, page: str, width: int, height: int) -> dict[str, Any]:
-        """Of a page in real time, where `told` lets the clock jump while nothing happens.
+        """What a script at the page's end left as JSON in an element of the id ``told``, in real time.
 
         The page is printed when it is loaded: that waits for a picture which never comes, until ``told`` is there.
         """
@@ -51,24 +45,22 @@ class Browser:
             here = f"http://127.0.0.1:{silent.getsockname()[1]}"
             held = page.replace("default-src 'none'", f"default-src 'none'; img-src data: {here}", 1)
             held = held.replace("</body>", f'<img id="held" alt="" hidden src="{here}/">{LET_GO}</body>')
-            found = ANSWER.search(self._call(held, width, height, "--dump-dom", real=True))
+            found = ANSWER.search(self._call(held, width, height, "--dump-dom"))
         assert found, "the script of the test came to no end"
         return json.loads(found[1])
 
     def screenshot(self, page: str, width: int, height: int) -> bytes:
         """The first screen as PNG."""
         image = self.folder / "shot.png"
-        self._call(page, width, height, f"--screenshot={image}")
+        self._call(page, width, height, f"--screenshot={image}", "--virtual-time-budget=20000")
         return image.read_bytes()
 
-    def _call(self, page: str, width: int, height: int, what: str, real: bool = False) -> str:
+    def _call(self, page: str, width: int, height: int, *what: str) -> str:
         (self.folder / "page.html").write_text(page)
         flags = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
-        if not real:
-            flags.append("--virtual-time-budget=20000")
         flags += [f"--window-size={width},{height}", f"--user-data-dir={self.folder}/profile"]
-        call = [self.program, *flags, what, f"file://{self.folder}/page.html"]
-        return subprocess.run(call, capture_output=True, text=True, timeout=60, check=True).stdout
+        call = [self.program, *flags, *what, f"file://{self.folder}/page.html"]
+        return subprocess.run(call, capture_output=True, text=True, timeout=120, check=True).stdout
 
 
 def browser_program() -> str | None:

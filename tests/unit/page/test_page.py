@@ -29,7 +29,7 @@ from convc.explain.tiles import plan_tiles
 from convc.ir.launch import TensorMapParam
 from convc.page.lane_data import STATES, lane_data
 from convc.page.layouts import layouts, tensor_maps
-from convc.page.linked_text import descriptors, sass_runs, step_lines, text_lines, text_runs
+from convc.page.linked_text import descriptors, sass_runs, step_lines, text_lines, text_runs, turns_of
 from convc.page.render import page_html, script_json
 from convc.ptx.descriptors import decode_shared
 from convc.timing.assembler import assembly
@@ -190,7 +190,7 @@ def test_lane_data_is_the_lane_tables(report, tiles):
 
 def test_steps_and_lines_of_the_text_meet(report):
     kernel = report.kernels[0]
-    lines = text_lines(kernel.text)
+    lines = text_lines(kernel.text, turns_of(kernel.time.trace)[0])
     steps = step_lines(kernel.compiled.program, lines, kernel.time.parts)
     assert "\n".join(line.words for line in lines) + "\n" == kernel.text
     assert {line.step for line in lines} == {step.step for step in steps if step.lines} | {""}
@@ -198,7 +198,11 @@ def test_steps_and_lines_of_the_text_meet(report):
     assert sum(step.cycles for step in steps) <= sum(part.cycles for part in kernel.time.parts) + 1
     assert any(step.cycles > 0 for step in steps)
     runs = text_runs(lines)
-    assert [words for run in runs for words in run.words] == [f"{line.number:5} {line.words}" for line in lines]
+    assert [words for run in runs for words in run.words] == [
+        f"{line.number:5} {line.turns or '':>5} {line.words}" for line in lines
+    ]
+    multiplied = sum(line.turns for line in lines if "tcgen05.mma." in line.words)
+    assert multiplied == len(issued_mmas(kernel.text, kernel.compiled.artifact.launch))
     assert {run.first: run.step for run in runs}.items() >= {(step.first, step.step) for step in steps if step.lines}
 
 
