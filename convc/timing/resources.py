@@ -179,9 +179,9 @@ class Streaming:
             time += alone
             cycles -= alone
             rate = later(least, 1 - gives * part)
-            beside = sooner(cycles, later(0.0, stop - time) * rate)
-            time += beside / rate
-            cycles -= beside
+            beside = later(0.0, stop - time) * rate
+            time = where_later(cycles, beside, later(stop, time), time + cycles / rate)
+            cycles -= sooner(cycles, beside)
             if not later_anywhere(cycles, 0.0):
                 break
         return time + cycles
