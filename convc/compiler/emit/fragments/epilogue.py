@@ -216,8 +216,13 @@ def _(step: GlobalStore, context: RoleContext) -> Names:
 @fragment.register
 def _(step: StageRow, context: RoleContext) -> Names:
     """The place of the row, and the registers that are written there."""
-    register = "v" if dtypes.BY_NAME[step.out].bytes == 4 else "h"
-    return _slab_row(step, context, "to", [f"%{register}{word}" for word in range(_words(step))])
+    element = dtypes.BY_NAME[step.out].bytes
+    register = "v" if element == 4 else "h"
+    return _slab_row(step, context, "to", [f"%{register}{word}" for word in range(_words(step))]) | {
+        "halved": step.half is not None,
+        "half": step.half or "",
+        "half_bytes": step.columns * element,
+    }
 
 
 @fragment.register
@@ -256,9 +261,6 @@ def _slab_row(step: SlabAccess, context: RoleContext, address: str, words: list[
         "chunked": step.chunk is not None,
         "chunk": step.chunk or "",
         "chunk_bytes": step.chunk_columns * element,
-        "halved": step.half is not None,
-        "half": step.half or "",
-        "half_bytes": step.columns * element,
         "lane": step.lane,
         "count": len(pieces),
         "line_shift": tile.row_bytes.bit_length() - 4,  # a line of 128 bytes counts in 16 bytes
