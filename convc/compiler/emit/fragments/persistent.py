@@ -22,4 +22,4 @@ def _(step: TileLoop, context: RoleContext) -> Names:
 @fragment.register
 def _(step: Release, context: RoleContext) -> Names:
     ring = context.storage.ring(step.ring)
-    return {"stage": stage(ring.state), "offset": ring.offset}
+    return {"stage": stage(ring.state), "offset": ring.offset, "fence": context.orders_tensor_memory(ring)}
