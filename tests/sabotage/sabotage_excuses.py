@@ -79,6 +79,12 @@ EXCUSES = (
         only=r"barriers drained",
         same=False,
     ),
+    Excuse(
+        r"without .*mbarrier\.try_wait.* @mma\.drained$",
+        "its operands come behind the residual of the tile before, which waits until this half has been read",
+        only=r"barriers empty_r",
+        same=False,
+    ),
     # Numbers that may be others.
     Excuse(
         r"48 \+1 in \d+: mad\.lo\.s32 %k, %tile_n, 48, %column; @epilogue\.k",

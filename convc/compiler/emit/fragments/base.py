@@ -16,7 +16,7 @@ from typing import Any
 
 from convc.compiler.emit.exprs import Number, lower
 from convc.compiler.emit.operands import phase, stage
-from convc.compiler.plan.storage import BARRIER_BYTES, Storage
+from convc.compiler.plan.storage import BARRIER_BYTES, BarrierRing, Storage
 from convc.compiler.tile.program import Role, TileProgram, walk
 from convc.compiler.tile.steps.base import (
     Advance,
@@ -69,6 +69,11 @@ class RoleContext:
         return self.storage.tmem_columns > 0 and any(
             isinstance(step, Multiply | ReadAcc) for step in walk(self.role.steps)
         )
+
+    def orders_tensor_memory(self, ring: BarrierRing) -> bool:
+        """Whether something in tensor memory may depend on a ring; that of a residual is about shared memory alone."""
+        residual = self.storage.residual
+        return residual is None or ring.state != residual.state
 
 
 def template_name(step_type: type[Step]) -> str:
@@ -157,7 +162,7 @@ def _(step: RingWait, context: RoleContext) -> Names:
     return {
         "staged": ring.stages > 1,
         "stage": stage(ring.state),
-        "fence": context.uses_tensor_memory,
+        "fence": context.uses_tensor_memory and context.orders_tensor_memory(ring),
         "label": f"{label_of(step)}_retry",
         "offset": ring.offset,
         "parity": _parity(ring.state, step.starts_open, context),

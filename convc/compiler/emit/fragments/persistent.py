@@ -23,4 +23,10 @@ def _(step: TileLoop, context: RoleContext) -> Names:
 def _(step: Release, context: RoleContext) -> Names:
     ring = context.storage.ring(step.ring)
     space = ".shared::cta" if ring.at == "own" else ".release.cluster.shared::cluster"
-    return {"stage": stage(ring.state), "offset": ring.offset, "barriers": barriers(ring), "space": space}
+    return {
+        "stage": stage(ring.state),
+        "offset": ring.offset,
+        "barriers": barriers(ring),
+        "space": space,
+        "fence": context.orders_tensor_memory(ring),
+    }
