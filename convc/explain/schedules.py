@@ -120,8 +120,6 @@ def store_line(plan: Plan) -> str:
         return f"results leave through shared memory and tensor copies: the epilogue takes {took}"
     if TMA not in schedule_of(plan.schedule).stores:
         reason = f"tensor copies want warps with consecutive output pixels, which {plan.schedule.title} has not"
-    elif not plan.arch.limits.tmem_columns:
-        reason = f"tensor copies want a row of the accumulator in each lane, and {plan.arch.name} has fragments"
     else:
         reason = result_pixels(plan.layout, plan.arch) or result_rows(tiled) or "that was asked for, or is no slower"
     return f"results leave from registers: {reason}"

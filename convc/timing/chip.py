@@ -204,7 +204,7 @@ class _Grid:
         beside = -(-clusters // self.slots)
         crowd = sm_share(chip, self.asking(clusters, 1.0), self.missed, self.traffic)
         share = sm_share(chip, self.asking(clusters, reading), self.missed, self.traffic)
-        share = replace(share, own=crowd.own, stores=crowd.stores)
+        share = replace(share, own=crowd.own, stores=crowd.stores, written=crowd.written)
         replay = Replay(side_by_side(self.trace, beside), chip, share, self.trace.ctas)
         cycles = replay.run()
         busy = min(clusters, self.slots) * self.trace.ctas
@@ -328,7 +328,7 @@ def sm_share(chip: Chip, asking: float, missed: float = 0.0, traffic: float = 0.
         l2 = sooner(l2, _a_cycle(chip, "chip.memory") / asking / traffic)
     own = 1 - chip["gpc.merged"] * (1 - 1 / together)
     stores = later(1.0, chip["threads.stores_of_all"] * sooner(1.0, asking / chip["chip.sms"]))
-    return Share(l2=l2, missed=missed, own=own, stores=stores)
+    return Share(l2=l2, missed=missed, own=own, stores=stores, written=_a_cycle(chip, "chip.stores") / asking)
 
 
 @functools.lru_cache(maxsize=4)

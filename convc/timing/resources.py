@@ -57,12 +57,14 @@ class Share:
         missed: part of what it reads that comes from memory.
         own: part of its `common` requests that L2 sees; the rest is served together with those of other SMs.
         stores: how much longer its warps' stores take until L2 has them than until they have left the SM.
+        written: bytes a cycle that its tensor copies write.
     """
 
     l2: float
     missed: float = 0.0
     own: float = 1.0
     stores: float = 1.0
+    written: float = float("inf")
 
 
 @dataclass(slots=True)
@@ -117,7 +119,7 @@ class Streaming:
         chip = self.chip
         if work.kind == "store":
             self.limit = "bulk stores"
-            alone = chip["shared_memory.store_port"]
+            alone = sooner(chip["shared_memory.store_port"], self.share.written)
             begin = later(time, self.stores.free)
             end = self._beside(begin, work.bytes / alone, 1 - chip["shared_memory.store_beside"] / alone, 0.0)
             begin, cause = self.stores.take(time, end - begin, event)

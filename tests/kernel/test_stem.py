@@ -74,7 +74,7 @@ def test_three_witnesses_agree(part, assembled):
     )
     @given(problems(), st.sampled_from(OPTIONS), st.integers(0, 2**32 - 1))
     def every(problem: ConvProblem, options: ScheduleOptions, seed: int) -> None:
-        compiled = witnesses_agree(problem, seed, lambda text: assembled(text, options.target), options)
+        compiled = witnesses_agree(problem, seed, assembled, options)
         assert compiled.layout.columns == options.columns
 
     every()

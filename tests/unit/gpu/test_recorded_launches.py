@@ -1,4 +1,4 @@
-"""The machine leaves in the buffers of kernels what an H100 left, launched with `convc.launch`; no GPU is needed."""
+"""The machine leaves in the buffers of kernels what an H200 left, launched with `convc.launch`; no GPU is needed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from convc.ir.findings import Verdict
 from convc.support.resources import PACKAGE
 
 TESTS = Path(__file__).parents[2]
-RECORD = json.loads((TESTS / "recordings" / "launches_h100.json").read_text())
+RECORD = json.loads((TESTS / "recordings" / "kernels_h200.json").read_text())
 LAUNCHES = {each["name"]: each for each in RECORD["launches"]}
 
 
@@ -45,7 +45,7 @@ def test_a_kernel_without_its_wait_failed_the_comparison_and_is_found_by_the_che
 @pytest.mark.parametrize(
     ("mistake", "exit_code", "said"),
     [
-        ("target", 2, "the kernel is for sm_100a, and this GPU is an NVIDIA H100"),
+        ("target", 2, "the kernel is for sm_100a, and this GPU is an NVIDIA H200"),
         ("fault", 1, "CUDA_ERROR_ILLEGAL_ADDRESS, 700"),
         ("behind", 1, "wrote behind buffer 'y': byte 4000 of 4000"),
         ("hang", 1, "has not ended after 3 s"),

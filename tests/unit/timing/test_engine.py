@@ -143,7 +143,7 @@ def test_all_that_a_grid_writes_takes_its_time():
     stored = sum(work.bytes for work in kernel.trace.works if work.kind == "store") * kernel.ctas / kernel.trace.ctas
     slow = B200.changed({"chip.stores": 1e-4})
     assert stored > 0
-    assert cycles_on(kernel, slow) == pytest.approx(stored / (1e-4 * 1e3 / slow["chip.clock"]))
+    assert cycles_on(kernel, slow) == pytest.approx(stored / (1e-4 * 1e3 / slow["chip.clock"]), rel=0.01)
 
 
 def test_a_warpgroup_multiplies_in_the_tensor_core():

@@ -20,7 +20,7 @@ TOUCHES = ("cp.async.bulk.tensor", "ld.global", "st.global")
 @pytest.mark.parametrize("dependent", [True, False])
 def test_a_dependent_kernel_waits_before_it_touches_a_buffer(target, dependent, assembled):
     options = ScheduleOptions(target=target, dependent_launch=dependent)
-    compiled = witnesses_agree(PROBLEM, 1, lambda text: assembled(text, target), options)
+    compiled = witnesses_agree(PROBLEM, 1, assembled, options)
     text = compiled.artifact.ptx
     assert plan_launch(compiled.artifact.launch, text).dependent == dependent
     assert text.count("griddepcontrol") == 2 * dependent
