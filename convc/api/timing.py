@@ -309,6 +309,7 @@ def only(schedule: Schedule, options: ScheduleOptions | None) -> ScheduleOptions
         persistent=asked.persistent,
         ctas=asked.ctas,
         columns=asked.columns,
+        split_k=asked.split_k if schedule.splits else "off",
     )
 
 

@@ -63,6 +63,13 @@ def schedule_options(command: Command) -> Command:
         show_default=True,
         help="CTAs walk over tiles, each epilogue behind the next K loop (auto: where the estimate is better).",
     )(command)
+    command = click.option(
+        "--split-k",
+        type=_ScheduleChoice("split_k"),
+        default="off",
+        show_default=True,
+        help="So many CTAs share the K loop of a tile (auto: where tiles leave SMs idle and the estimate is better).",
+    )(command)
     for name, words in (
         ("columns", "Make filter columns channels: of rows that overlap, or by the host."),
         ("filters", "Give every filter tile a stage, or put it beside the activations that it meets (slide)."),

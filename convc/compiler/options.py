@@ -28,6 +28,8 @@ class ScheduleOptions:
         filters: whether short filter tiles come in the stages of the activations that they meet (together), or every
             filter tile has a stage of its own (apart).
         dependent_launch: whether kernels set themselves up while the one in front of them runs.
+        split_k: how many CTAs of a cluster share the K loop of a tile: 2, 4 or 8, off for one, or auto, where that is
+            faster by the estimate.
     """
 
     schedule: str = "auto"
@@ -42,3 +44,4 @@ class ScheduleOptions:
     ctas: int | None = None
     filters: str | None = None
     dependent_launch: bool = False
+    split_k: str = "off"

@@ -131,6 +131,8 @@ def _plan(plan: Plan) -> Iterator[str]:
     work = plan.work
     yield f"schedule {plan.schedule.title} for {plan.arch.name}: {plan.tiling}"
     yield f"grid {' x '.join(map(str, launch.grid))} CTAs of {launch.threads} threads: {launch.why}"
+    if launch.parts > 1:
+        yield launch.split_why
     yield (
         f"K loop: {times(pipeline.taps)} taps, {pipeline.blocks} blocks of {pipeline.channels} "
         f"channels: {pipeline.steps} steps of {pipeline.atoms} MMAs; a CTA loads {work.activation_bytes} bytes of "

@@ -50,6 +50,9 @@ C = SmemName("c")
 NUMBERS = SmemName("numbers")
 """What the epilogue adds to each channel and multiplies it with, brought to shared memory ahead of need."""
 
+SUMS = SmemName("sums")
+"""Sums of a part of the K loop, which another CTA of the cluster reads."""
+
 ACC = TmemName("acc")
 """The accumulator."""
 

@@ -50,6 +50,10 @@ STAGED_COLUMN = 8.0
 """A column of it: load, bias, conversion; the numbers of the channels are in shared memory already."""
 STAGED_STORE = 10.0
 """A store of 16 bytes to shared memory."""
+SUM_WRITTEN = 4.0
+"""A column of sums: read from tensor memory, written to shared memory."""
+SUM_READ = 2.0
+"""A column of a part's sums, read and added."""
 PIXEL_STORE = 62.0
 """A store of one value, where a lane holds a channel."""
 PIXEL_TEST = 60.0

@@ -104,7 +104,7 @@ class Loads(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """The grid of CTAs of `threads` threads: (tiles along M, tiles along N, 1), or (CTAs, 1, 1) that walk over tiles.
+    """The grid: (tiles along M, tiles along N, CTAs that share a tile), or (CTAs, 1, 1) that walk over tiles.
 
     Attributes:
         entry: name of the kernel.
@@ -113,6 +113,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
         persistent: whether a CTA walks over tiles, from the one of its own number on by the number of CTAs.
         why: the reason for that, or against it.
         dependent: the kernel sets itself up while the one in front of it runs, and waits for that before it reads.
+        cluster: CTAs of a cluster along the axes of the grid.
+        split_why: the reason for the number of CTAs that share a tile.
     """
 
     entry: str
@@ -122,11 +124,18 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     persistent: bool = False
     why: str = ""
     dependent: bool = False
+    cluster: tuple[int, int, int] = (1, 1, 1)
+    split_why: str = ""
 
     @property
     def ctas(self) -> int:
         """CTAs in the grid."""
         return math.prod(self.grid)
+
+    @property
+    def parts(self) -> int:
+        """CTAs that share the K loop of a tile: a cluster along the third axis of the grid."""
+        return self.grid[2]
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):

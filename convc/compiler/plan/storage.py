@@ -125,6 +125,8 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True):
             meanwhile. None: results go straight to global memory.
         numbers: what the epilogue adds to each channel, and what it multiplies it with: one row each, dense. None: it
             reads them from global memory.
+        sums: what a CTA has added up, for those that share its tile: over the operand tiles, as `results`. None: nobody
+            does.
         slot_offset: shared word that receives the address of the tensor-memory allocation.
         smem_bytes: dynamic shared memory of the CTA.
         tmem_columns: columns to allocate, a power of two; 0 where the target has no tensor memory.
@@ -140,6 +142,7 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True):
     masks: int = 0
     results: SmemTile | None = None
     numbers: SmemTile | None = None
+    sums: SmemTile | None = None
 
     @property
     def need(self) -> MemoryNeed:
@@ -154,7 +157,7 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def tiles(self) -> tuple[SmemTile, ...]:
         """Every tile in shared memory, those of the epilogue last."""
-        return (*self.smem, *(tile for tile in (self.results, self.numbers) if tile is not None))
+        return (*self.smem, *(tile for tile in (self.results, self.numbers, self.sums) if tile is not None))
 
     def smem_tile(self, name: SmemName) -> SmemTile:
         """The tile of that name in shared memory; KeyError where there is none."""
@@ -208,10 +211,11 @@ def lay_out(
     masks: int = 0,
     results: SmemTile | None = None,
     numbers: SmemTile | None = None,
+    sums: SmemTile | None = None,
 ) -> Storage:
     """Put barriers, mask table, slot and numbers behind the tiles, whose places are settled."""
     placed: list[BarrierRing] = []
-    end = smem[-1].end if results is None else max(smem[-1].end, results.end)
+    end = max(tile.end for tile in (smem[-1], results, sums) if tile is not None)
     for ring in rings:
         placed.append(msgspec.structs.replace(ring, offset=end))
         end = placed[-1].end
@@ -231,6 +235,7 @@ def lay_out(
         masks=masks,
         results=results,
         numbers=numbers,
+        sums=sums,
     )
 
 

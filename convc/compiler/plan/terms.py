@@ -16,6 +16,8 @@ from convc.compiler.plan.own_instructions import (
     STAGED,
     STAGED_COLUMN,
     STAGED_STORE,
+    SUM_READ,
+    SUM_WRITTEN,
     start_cycles,
 )
 from convc.compiler.plan.work import ATOM_BYTES, FACTOR_ROW_BYTES, TILE_COPY_BYTES, CtaWork
@@ -138,4 +140,13 @@ def epilogue_own_cycles(work: CtaWork, residual: bool, rates: Rates) -> float:
         reads = work.stores * SM_100A.limits.tmem_lanes * rates.sector_cycles if residual else 0.0
         own = work.n * STAGED_COLUMN + work.stores * STAGED_STORE
         return STAGED + own + work.chunks * wait + reads
+    if work.parts > 1:
+        own = work.n // work.parts * STAGED_COLUMN + work.stores * work.store_own + wait
+        return STAGED + own + EXIT + exchange_cycles(work, rates)
     return work.chunks * (CHUNK + wait) + work.stores * work.store_own + EXIT
+
+
+def exchange_cycles(work: CtaWork, rates: Rates) -> float:
+    """Cycles in which CTAs that share a tile exchange their sums: written, met, read, and met again."""
+    own = work.n * (SUM_WRITTEN + SUM_READ)
+    return own + 2 * rates.cluster_barrier + rates.remote_latency + work.sum_bytes / rates.remote_bytes

@@ -82,6 +82,8 @@ class CtaWork(msgspec.Struct, frozen=True, kw_only=True):
         stores: store instructions of each thread of the epilogue.
         store_own: cycles of a thread's own instructions for each of them.
         store_cycles: cycles of the SM's way to global memory for one of all threads.
+        parts: CTAs that share the K loop of the tile, and exchange sums (`convc.compiler.plan.split`).
+        sum_bytes: what each of them reads of the sums of the others.
         slabs, slab_bytes: tensor copies that carry the results away, and the bytes of each; no copies: threads store
             to global memory.
     """
@@ -110,6 +112,8 @@ class CtaWork(msgspec.Struct, frozen=True, kw_only=True):
     slabs: int = 0
     slab_bytes: int = 0
     factor_bytes: int = 0
+    parts: int = 1
+    sum_bytes: int = 0
 
     @property
     def loaded_bytes(self) -> int:

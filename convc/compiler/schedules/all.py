@@ -12,7 +12,7 @@ from convc.compiler.index.border import BORDERS
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.evidence import FOUR_PARTITIONS, LAST_LANES, MOVES_AFTER, ROW_START, SHIFT_THEN_ZERO
 from convc.compiler.plan.names import ScheduleName
-from convc.compiler.schedules.base import FILTERS, PERSISTENT, ROWS, STORES, TMA, Method, Schedule
+from convc.compiler.schedules.base import FILTERS, PARTS_OF, PERSISTENT, ROWS, STORES, TMA, Method, Schedule
 from convc.errors import InputError
 from convc.ir.arch import ARCHS, SM_100A
 from convc.ir.columns import COLUMNS
@@ -54,11 +54,12 @@ def _stationary(schedule: Schedule) -> Method:
     return Stationary(schedule)
 
 
-RELOAD = Schedule(name="reload", tensor_cores=("tcgen05", "wgmma"), stores=STORES, method=_reload)
+RELOAD = Schedule(name="reload", tensor_cores=("tcgen05", "wgmma"), stores=STORES, splits=True, method=_reload)
 SLIDE = Schedule(
     name="slide",
     tensor_cores=("tcgen05", "wgmma"),
     shares=True,
+    splits=True,
     max_halo=SM_100A.limits.wide_halo,
     rests_on=(ROW_START,),
     method=_slide,
@@ -127,6 +128,7 @@ def choices() -> dict[str, tuple[str, ...]]:
         "columns": COLUMNS,
         "persistent": PERSISTENT,
         "filters": FILTERS,
+        "split_k": tuple(PARTS_OF),
         "target": tuple(ARCHS),
     }
 
@@ -142,6 +144,7 @@ def asked(options: ScheduleOptions) -> tuple[Schedule, ...]:
         if value is not None and value not in known:
             raise InputError(f"{field} must be one of {', '.join(known)}, got {value!r}")
     _check_walk(options)
+    _check_split(options)
     named = [schedule for schedule in SCHEDULES if options.schedule in (AUTO, schedule.name)]
     if options.shift is None:
         found = named
@@ -175,6 +178,21 @@ def _check_walk(options: ScheduleOptions) -> None:
     if options.persistent == "on" and ARCHS[options.target].tensor_core != "tcgen05":
         raise InputError(
             f"persistent on needs accumulators in tensor memory, and {options.target} has them in registers"
+        )
+
+
+def _check_split(options: ScheduleOptions) -> None:
+    """InputError where CTAs cannot share the K loop of a tile as the options say."""
+    if options.split_k in ("auto", "off"):
+        return
+    if options.persistent == "on":
+        raise InputError(
+            f"split_k {options.split_k} gives each tile a cluster of its own, and persistent on lets CTAs walk over "
+            "tiles: ask for one of them"
+        )
+    if ARCHS[options.target].tensor_core != "tcgen05":
+        raise InputError(
+            f"split_k {options.split_k} needs accumulators in tensor memory, and {options.target} has them in registers"
         )
 
 

@@ -10,7 +10,7 @@ its *method*, a class in a file of its own, which is imported with the planner's
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -40,6 +40,10 @@ STORES: tuple[Store, ...] = (DIRECT, TMA)
 PERSISTENT = ("auto", "on", "off")
 """Whether CTAs walk over tiles."""
 
+PARTS_OF: Mapping[str, int | None] = {"auto": None, "off": 1, "2": 2, "4": 4, "8": 8}
+"""CTAs that share the K loop of a tile, by what a user asks for: no larger clusters than every GPU launches (CUDA
+programming guide); None leaves the number to the planner."""
+
 Filters = Literal["apart", "together"]
 """Whether each filter tile has a stage of its own, or comes in that of the activations that it meets."""
 APART: Filters = "apart"
@@ -58,6 +62,7 @@ class Request:
         persistent: whether CTAs walk over tiles; None: each tile has its own, if nobody finds the other better.
         ctas: how many these are at most; None: one for each SM.
         filters: where filter tiles are put (schedules that read the same activations for several filter columns).
+        parts: CTAs of a cluster that share the K loop of a tile; None: each tile has one, if nobody finds more better.
     """
 
     border: Border | None = None
@@ -68,6 +73,7 @@ class Request:
     persistent: bool | None = None
     ctas: int | None = None
     filters: Filters | None = None
+    parts: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +104,7 @@ class Schedule:
         shares: whether filter columns share what was loaded.
         stores: how its results can leave.
         transposed: whether weights are the first operand, so that lanes of the accumulator are output channels.
+        splits: whether several CTAs can share its K loop.
         max_halo: the longest halo that it can hold, in lanes; 0 where nothing is shared.
         rests_on: rules of the hardware that it needs although the manual does not settle them.
         method: makes the method of a record; what that needs is imported in here.
@@ -110,6 +117,7 @@ class Schedule:
     shares: bool = False
     stores: tuple[Store, ...] = (DIRECT,)
     transposed: bool = False
+    splits: bool = False
     max_halo: int = 0
     rests_on: tuple[Rule, ...] = ()
     method: Callable[[Schedule], Method] = field(repr=False)
@@ -140,12 +148,16 @@ class Schedule:
 
             return ScheduleCandidates(schedule=self.id, parts=(Rejection(rule="target", reason=reason),))
         found = self.method(self).candidates(layout, arch, request)
-        if not request.persistent:
-            return found
         # Imported here for the same reason.
-        from convc.compiler.plan.persistent import persistent
+        if request.persistent:
+            from convc.compiler.plan.persistent import persistent
 
-        return persistent(found, arch, request.ctas)
+            return persistent(found, arch, request.ctas)
+        if (request.parts or 1) > 1:
+            from convc.compiler.plan.split import split
+
+            return split(found, request.parts or 1, able=self.splits)
+        return found
 
     def indexing(self, candidate: Candidate) -> Indexing:
         """Derive and prove the index maps of a candidate, as `Method.indexing` says."""

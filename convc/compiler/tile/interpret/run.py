@@ -6,16 +6,15 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from convc.compiler.tile.interpret import epilogue, lanes, operands, persistent
+from convc.compiler.tile.interpret import epilogue, lanes, operands, persistent, split
 from convc.compiler.tile.interpret.meaning import perform
 from convc.compiler.tile.interpret.state import Array, CtaState, RoleState, unwritten
 from convc.compiler.tile.program import TileProgram
-from convc.compiler.tile.steps.base import Loop, RingWait, Step
-from convc.compiler.tile.steps.persistent import TileLoop
+from convc.compiler.tile.steps.base import Loop, RingWait, Step, Strided
 from convc.errors import TileError
 from convc.ir import dtypes
 
-MEANINGS = (operands, lanes, epilogue, persistent)
+MEANINGS = (operands, lanes, epilogue, persistent, split)
 """Modules that register meanings when they are imported."""
 
 
@@ -37,22 +36,37 @@ def interpret(program: TileProgram, buffers: Mapping[str, Array]) -> Array:
     stored = dtypes.BY_NAME[spec.dtype]
     output = unwritten(stored, int(np.prod(spec.shape)))
     written = np.zeros(output.shape, bool)
-    width, height, _ = program.launch.grid
+    width, height, parts = program.launch.grid
     for tile_n in range(height):
         for tile_m in range(width):
-            _run_cta(
-                CtaState(
+            place = {"cta": tile_m} if program.visits else {"tile_m": tile_m, "tile_n": tile_n}
+            cluster: list[CtaState] = []
+            for part in range(parts):
+                numbers = place if parts == 1 else {**place, "part": part}
+                state = CtaState(
                     program=program,
                     buffers={**buffers, "output": output},
                     written=written,
-                    numbers={"cta": tile_m} if program.visits else {"tile_m": tile_m, "tile_n": tile_n},
+                    numbers=numbers,
+                    cluster=cluster,
                 )
-            )
+                cluster.append(state)
+            _run_cluster(cluster)
     return output.reshape(spec.shape)
 
 
+def _run_cluster(cluster: list[CtaState]) -> None:
+    """All CTAs make their sums; then they do what comes after that, and meet between any two roles of that act."""
+    for cta in cluster:
+        _run_cta(cta)
+    for role in cluster[0].program.teardown:
+        for cta in cluster:
+            if list(_go(RoleState(cta, role), role.steps)):
+                raise TileError(f"role {role.name} of the teardown waits")
+
+
 def _run_cta(cta: CtaState) -> None:
-    """Set-up, then the roles side by side; the closing roles have no meaning on tiles."""
+    """Set-up, then the roles side by side."""
     for role in cta.program.setup:
         if list(_go(RoleState(cta, role), role.steps)):
             raise TileError(f"role {role.name} of the set-up waits")
@@ -82,7 +96,7 @@ def _go(role: RoleState, steps: tuple[Step, ...]) -> Iterator[None]:
                 for number in range(count):
                     role.numbers[var] = number
                     yield from _go(role, body)
-            case TileLoop(var=var, first=first, stride=stride, limit=limit, body=body):
+            case Strided(var=var, first=first, stride=stride, limit=limit, body=body):
                 for number in range(role.integer(first), limit, stride):
                     role.numbers[var] = number
                     yield from _go(role, body)

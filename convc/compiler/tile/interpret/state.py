@@ -84,7 +84,9 @@ class CtaState:
         program: what it runs.
         buffers: global memory, by the names of the launch; elements in their storage types.
         written: which elements of the output were written.
-        numbers: where it is in the grid: tile_m and tile_n, or cta where it makes several tiles.
+        numbers: where it is in the grid: tile_m and tile_n, or cta where it makes several tiles; part where several
+            share a tile.
+        cluster: the CTAs of its cluster, by their ranks.
         barriers, stages: by name and stage; a stage is there once something was copied to it.
         acc: accumulators, by name and stage.
         masks: entries of the mask table, bool (lanes,).
@@ -94,6 +96,7 @@ class CtaState:
     buffers: dict[str, Array]
     written: NDArray[np.bool_]
     numbers: dict[str, int]
+    cluster: list[CtaState] = field(default_factory=list["CtaState"])
     barriers: dict[tuple[RingName, int], Barrier] = field(default_factory=dict)
     stages: dict[tuple[SmemName | TmemName, int], Array] = field(default_factory=dict)
     acc: dict[tuple[TmemName, int], Array] = field(default_factory=dict)

@@ -23,7 +23,8 @@ SAME = {
     "poll": "mbarrier.poll", "tensor_copy_bytes": "tensor_memory.copy", "refresh_cycles": "tensor_memory.copy_small",
     "shift_cycles": "tensor_memory.shift", "ashift_cycles": "tensor_memory.ashift", "sector_cycles": "threads.sector",
     "load_latency": "threads.global_latency", "store_bytes": "shared_memory.store_port",
-    "cta_start": "launch.replace",
+    "cta_start": "launch.replace", "cluster_barrier": "threads.cluster_barrier",
+    "remote_bytes": "shared_memory.remote", "remote_latency": "shared_memory.remote_latency",
 }  # fmt: skip
 OTHERS = {"clock_mhz", "mma_columns", "fmas", "half_sector_cycles"}
 
