@@ -90,6 +90,18 @@ WALKED = ConvProblem(
 )
 """Two CTAs, five tiles each: both halves of the accumulator, the tile of results and the numbers are used again."""
 
+SPLIT = ConvProblem(
+    name="split_k_f16",
+    batch=2,
+    in_channels=256,
+    out_channels=80,
+    in_extent=(9, 9),
+    kernel=(1, 1),
+    bias=True,
+    epilogue=(AddResidual(), Relu()),
+)
+"""Four channel blocks for two CTAs, 24 columns of the epilogue each."""
+
 SCALED = ConvProblem(
     name="scaled_nvfp4",
     batch=2,
@@ -127,6 +139,7 @@ CHOICES = {
             "block_n": 48,
             "stages": 2,
         },
+        "split_k_f16": {"options": ScheduleOptions(schedule="reload", split_k="2"), "block_n": 48, "stages": 1},
         **{name: {"options": options, "stages": 3, "block_n": 48} for name, options in SCHEDULES.items()},
         "stationary_f16": {"options": SCHEDULES["stationary_f16"], "stages": 3},  # weights are 128 rows
     }.items()
@@ -134,7 +147,7 @@ CHOICES = {
 PROBLEMS |= {"hopper_f16": FINISHED}
 PROBLEMS |= dict.fromkeys(SCHEDULES, SHARED) | {
     "block_end_f16": FINISHED, "scaled_nvfp4": SCALED, "tensor_store_f16": CARRIED,
-    "persistent_f16": WALKED,
+    "persistent_f16": WALKED, "split_k_f16": SPLIT,
 }  # fmt: skip
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -11,12 +13,18 @@ from kernel.test_random_problems import problems
 from support.examples import PARTS
 from support.witnesses import witnesses_agree
 
+from convc.build.writer import layer_of
+from convc.compiler.compile import compile_problem
+from convc.compiler.kernels import kernel_of
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.schedules.planner import plan
-from convc.errors import InputError, PlanError
+from convc.errors import InputError, MachineFault, PlanError
 from convc.ir.epilogue import AddResidual, Relu
+from convc.ir.findings import Verdict
 from convc.ir.problem import ConvProblem
 from convc.layout.device_layout import device_layout
+from convc.runtime.layer import run_layer
+from convc.sanitizer.run import check_kernel
 
 SMALL = ConvProblem(
     batch=3, in_channels=64, out_channels=96, in_extent=(12, 12), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1)
@@ -68,6 +76,44 @@ def test_every_number_of_parts(parts, schedule, assembled):
 def test_groups(assembled):
     grouped = dataclasses.replace(SMALL, in_channels=128, out_channels=128, groups=2)
     assert witnesses_agree(grouped, 3, assembled, sharing(2)).plan.launch.parts == 2
+
+
+BARRIER = re.compile(r"barrier\.cluster\.\w+[^;]*;")
+ADDS = re.compile(r"mapa\.shared::cluster\.u32 %peer, %at, (\d);")
+
+
+def test_parts_are_added_in_the_order_of_their_numbers():
+    """Of 2^24, 1, -2^24 and 0 the second is lost at once, and would not be if any two others came first."""
+    problem = ConvProblem(in_channels=256, out_channels=32, in_extent=(8, 16), kernel=(1, 1), out="f32")
+    compiled = compile_problem(problem, options=sharing(4), block_n=32)
+    parts = ((4096, 4096), (1, 1), (4096, -4096), (0, 0))
+    x = np.zeros((1, 256, 8, 16), np.float16)
+    w = np.zeros((32, 256, 1, 1), np.float16)
+    for block, (pixel, weight) in enumerate(parts):
+        x[:, 64 * block] = pixel
+        w[:, 64 * block] = weight
+    layer = layer_of(problem, kernel_of(compiled), w, None)
+    assert not run_layer(layer, x).y.any()
+    text = compiled.artifact.ptx
+    swapped = ADDS.sub(lambda add: add[0].replace(f"{add[1]};", f"{'0213'[int(add[1])]};"), text)
+    changed = dataclasses.replace(layer, ptx=swapped)
+    assert (run_layer(changed, x).y == 1).all()
+
+
+@pytest.mark.parametrize("steps", ["meet.arrive meet.wait", "add.arrive leave.arrive end.wait"])
+def test_a_meeting_that_is_left_out_is_found(steps):
+    """Sums are read before they are there, or a CTA leaves while others read its sums."""
+    kernel = compile_problem(SMALL, options=sharing(2), block_n=48).artifact
+    buffers = {name: np.ones(b.shape, np.float16) for name, b in kernel.launch.buffers.items() if name != "output"}
+    buffers["bias"] = buffers["bias"].astype(np.float32)
+    assert check_kernel(kernel.ptx, kernel.launch, buffers).verdict is Verdict.clean
+    marked = kernel.ptx.split("//@ step=")
+    left = [BARRIER.sub("", part) if part.split()[0] in steps.split() else part for part in marked]
+    try:
+        verdict = check_kernel("//@ step=".join(left), kernel.launch, buffers).verdict
+    except MachineFault:
+        return  # it reads the memory of a CTA that has gone
+    assert verdict > Verdict.review
 
 
 def test_parts_have_all_steps_and_each_has_one_at_least():

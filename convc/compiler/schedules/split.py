@@ -133,8 +133,8 @@ def finished(plan: Plan, teardown: tuple[Role, ...]) -> tuple[Role, ...]:
     """The teardown of CTAs that share a tile: all meet, each adds the parts of its columns, and all meet again."""
     end, *others = teardown
     there = (
-        ClusterArrive(id="meet.arrive", note="the sums of this CTA are there"),
-        ClusterWait(id="meet.wait", note="those of all parts are"),
+        ClusterArrive(id="meet.arrive", note="the sums of this CTA are there", fenced=True),
+        ClusterWait(id="meet.wait", note="those of all parts are", fenced=True),
     )
     meet = replace(end, name="meet", note="nobody reads sums before they are there", steps=there)
     add = Role(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from convc.compiler.emit.fragments.base import Names, RoleContext, fragment
 from convc.compiler.emit.operands import braces
-from convc.compiler.tile.steps.split import AddSums, ClusterArrive, ClusterWait, StageSums
+from convc.compiler.tile.steps.split import AddSums, StageSums
 
 QUAD = 4
 """Columns of a 16-byte access."""
@@ -52,9 +52,3 @@ def _(step: AddSums, context: RoleContext) -> Names:
         "loads": loads,
         "lines": lines,
     }
-
-
-@fragment.register(ClusterArrive)
-@fragment.register(ClusterWait)
-def _(step: ClusterArrive | ClusterWait, context: RoleContext) -> Names:
-    return {"fence": context.storage.tmem_columns > 0}

@@ -63,7 +63,12 @@ class AddSums(ReadValues):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterArrive(Step):
-    """Tell all threads of the cluster that this one has written, and read, what it has so far."""
+    """Tell all threads of the cluster that this one has written, and read, what it has so far.
+
+    `fenced`: tensor memory was used before, and is given back behind the meeting.
+    """
+
+    fenced: bool = False
 
     def describe(self) -> str:
         return "arrive at the barrier of the cluster"
@@ -71,7 +76,12 @@ class ClusterArrive(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterWait(Step):
-    """Wait until all threads of the cluster have arrived; what they wrote before can be read."""
+    """Wait until all threads of the cluster have arrived; what they wrote before can be read.
+
+    `fenced`: tensor memory is given back behind it.
+    """
+
+    fenced: bool = False
 
     def describe(self) -> str:
         return "wait until all threads of the cluster have arrived"
