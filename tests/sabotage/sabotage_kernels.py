@@ -258,6 +258,14 @@ SLOW: dict[str, Callable[[], Subject]] = {
         conv, in_channels=64, out_channels=80, block_n=48, batch=3,
         options=ScheduleOptions(schedule="reload", store="tma", persistent="on", ctas=3, dependent_launch=True),
     ),
+    "CTAs that share tiles": partial(
+        conv, in_channels=64, out_channels=80, block_n=48, stages=2,
+        options=ScheduleOptions(schedule="reload", split_k="2"),
+    ),
+    "slide, CTAs that share full tiles": partial(
+        conv, batch=1, in_channels=512, out_channels=128, in_extent=(8, 18), block_n=64, stages=2, kernel=(1, 3),
+        **UNPADDED, options=ScheduleOptions(schedule="slide", split_k="2"),
+    ),
     "golden scaled_nvfp4": partial(
         scaled, "nvfp4", "bf16", batch=2, in_channels=288, out_channels=88, in_extent=(9, 9), kernel=(3, 3),
         pad_lo=(1, 1), pad_hi=(1, 1), block_n=48, stages=3, name="scaled_nvfp4",
