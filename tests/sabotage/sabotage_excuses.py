@@ -168,6 +168,7 @@ EXCUSES = (
     ),
     Excuse(r"^3 -1 in \d+: setp\.gt\.u32 %skip, %warp, 3;", "the last warp has no pixel", r"GEMM 49 x"),
     # CTAs that share a tile.
+    Excuse(r"mad\.lo\.s32 %k, .* @add\.k", "nobody asks for the channel", r"(?s:\A(?!.*%in, %k,))"),
     Excuse(r"^0 [+-]1 in \d+: mov\.b32 %v\d+, 0; @add\.add", "of lanes that have no pixel, and store nothing"),
     Excuse(r"\+1 in .* %row_in, %m, \d+; @add\.add", "the sums of a lane that has no pixel are not stored"),
     Excuse(r"mad\.lo\.s32 %column, %(chunk), .* @add\.column", "the only chunk is number 0", ONE_TRIP),

@@ -262,7 +262,11 @@ SLOW: dict[str, Callable[[], Subject]] = {
         conv, in_channels=64, out_channels=80, block_n=48, stages=2,
         options=ScheduleOptions(schedule="reload", split_k="2"),
     ),
-    "slide, CTAs that share full tiles": partial(
+    "CTAs that share full tiles": partial(
+        conv, batch=1, in_channels=256, out_channels=128, in_extent=(8, 16), block_n=64, stages=1, kernel=(1, 1),
+        **UNPADDED, options=ScheduleOptions(schedule="reload", split_k="2"),
+    ),
+    "slide, CTAs that share tiles": partial(
         conv, batch=1, in_channels=512, out_channels=128, in_extent=(8, 18), block_n=64, stages=2, kernel=(1, 3),
         **UNPADDED, options=ScheduleOptions(schedule="slide", split_k="2"),
     ),
