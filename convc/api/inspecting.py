@@ -252,6 +252,7 @@ def _as_planned(plan: bytes) -> tuple[ScheduleOptions, int | None]:
         ctas=read.launch.grid[0] if read.launch.persistent else None,
         columns=read.layout.columns,
         dependent_launch=read.launch.dependent,
+        split_k="off" if read.launch.cluster[2] == 1 else str(read.launch.cluster[2]),
     )
     if reuse is None:
         return options, read.tiling.block_n

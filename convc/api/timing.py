@@ -308,6 +308,7 @@ def only(schedule: Schedule, options: ScheduleOptions | None) -> ScheduleOptions
         store=asked.store if asked.store in schedule.stores else None,
         pairs=asked.pairs if schedule.pairs else "auto",
         residual_load=asked.residual_load if TMA in schedule.stores else None,
+        split_k=asked.split_k if schedule.splits else "off",
         timed=False,
     )
 

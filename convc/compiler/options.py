@@ -32,6 +32,8 @@ class ScheduleOptions:
         residual_load: how a residual arrives: direct, read by the threads that add it, or tma, brought by tensor copies
             while the K loop runs, where results leave in them; auto is as good as None.
         dependent_launch: whether kernels set themselves up while the one in front of them runs.
+        split_k: how many CTAs of a cluster share the K loop of a tile: 2, 4 or 8, off for one, or auto, where that is
+            faster by the estimate.
     """
 
     schedule: str = "auto"
@@ -48,3 +50,4 @@ class ScheduleOptions:
     filters: str | None = None
     dependent_launch: bool = False
     residual_load: str | None = None
+    split_k: str = "off"

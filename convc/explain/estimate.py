@@ -17,7 +17,8 @@ def estimate_lines(plan: Plan) -> Iterator[str]:
     rates = plan.arch.rates
     word = "turn" if plan.launch.persistent else "wave"
     waves = f"{cost.waves} {word}{'s' if cost.waves > 1 else ''}"
-    grid = f"{plan.launch.grid[0]} x {plan.launch.grid[1]}"
+    parts = f" x {plan.launch.parts}" if plan.launch.parts > 1 else ""
+    grid = f"{plan.launch.grid[0]} x {plan.launch.grid[1]}{parts}"
     held = f", {cost.beside} on each at a time" if cost.beside > 1 else ""
     yield f"{cost.ctas} CTAs ({grid}) on {rates.sms} SMs{held}: {waves}, the last one {cost.last_wave_fill:.0%} full."
     yield f"{cost.useful:.1%} of the multiplications are the convolution's own; the rest pads tiles."

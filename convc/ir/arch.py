@@ -141,6 +141,8 @@ class Rates:
         store_bytes: bytes a cycle that tensor copies read from shared memory [shared_memory.store_port].
         load_latency: cycles of a load from L2 [threads.global_latency].
         cluster_barrier: cycles of a barrier of a cluster [threads.cluster_barrier].
+        remote_bytes: bytes a cycle that an SM reads from the shared memory of others in its cluster
+            [shared_memory.remote]. remote_latency: cycles of such a load [shared_memory.remote_latency].
         cta_start: cycles to replace CTAs that have ended by the next [launch.replace].
         fmas: float32 multiply-adds per cycle and SM without the tensor core (CUDA C++ programming guide, throughput of
             arithmetic instructions).
@@ -179,6 +181,8 @@ class Rates:
     store_bytes: float = 31.8
     load_latency: float = 300.0
     cluster_barrier: float = 370.0
+    remote_bytes: float = 14.4
+    remote_latency: float = 180.0
     cta_start: float = 1100.0
     fmas: int = 128
 

@@ -32,6 +32,8 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         loops: variable and count of the loops around it, outermost first.
         tap_column: the filter column that it is about, of the loop variables; None: of none, or of several.
+        nest: where the CTAs that share a tile take turns with the steps of a loop: what these are counted through,
+            outermost first, each with its count.
         first_column, width: the first of the accumulator's columns that it works on, of the loop variables, and how
             many these are; None: no certain ones.
     """
@@ -40,6 +42,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     tap_column: Expr | None
     first_column: Expr | None
     width: int | None
+    nest: tuple[tuple[str, int], ...] = ()
 
 
 class DebugInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +58,7 @@ class DebugInfo(msgspec.Struct, frozen=True, kw_only=True):
         steps: the scope of every step, by its id.
         tiles: along M and along N, where CTAs walk over them, each from its own number on by the number of CTAs; None:
             each CTA has the tile of its place in the grid.
+        parts: CTAs that share a tile, along the third axis of the grid.
     """
 
     pixel: Expr
@@ -70,6 +74,7 @@ class DebugInfo(msgspec.Struct, frozen=True, kw_only=True):
     in_channels: int
     steps: dict[str, Scope]
     tiles: tuple[int, int] | None = None
+    parts: int = 1
 
     def outputs(self, tile: tuple[int, int], lanes: Bounds, columns: Bounds) -> tuple[Bounds | None, Bounds | None]:
         """First and last output pixel and channel that lanes and columns of the accumulator hold; None: none at all.
@@ -88,25 +93,28 @@ class DebugInfo(msgspec.Struct, frozen=True, kw_only=True):
     def tile_of(self, cta: int, grid: tuple[int, ...], step: str | None, nth: int | None) -> tuple[int, int] | None:
         """The tile that a CTA makes when it executes a step; None where that is not certain."""
         if self.tiles is None:
-            return cta % grid[0], cta // grid[0]
+            return cta % grid[0], cta // grid[0] % grid[1]
         loops = self._loops(step, nth)
         if loops is None or WALK not in loops:
             return None
         number = cta + math.prod(grid) * loops[WALK]
         return number % self.tiles[0], number // self.tiles[0]
 
-    def columns_of(self, step: str | None, nth: int | None) -> Bounds | None:
-        """Columns of the accumulator that an execution of a step works on, where they are certain."""
-        loops = self._loops(step, nth)
+    def columns_of(self, step: str | None, nth: int | None, part: int = 0) -> Bounds | None:
+        """Columns of the accumulator that an execution of a step works on, where they are certain.
+
+        ``part`` is the number of the CTA among those that share its tile.
+        """
+        loops = self._loops(step, nth, part)
         scope = self.steps.get(step or "")
         if loops is None or scope is None or scope.width is None:
             return None
         first = _value(scope.first_column, loops)
         return None if first is None else (first, first + scope.width - 1)
 
-    def reduction(self, step: str | None, nth: int | None) -> dict[str, Bounds]:
+    def reduction(self, step: str | None, nth: int | None, part: int = 0) -> dict[str, Bounds]:
         """Input channels (c) and filter tap (r, s) of an execution of a step, as far as they are certain."""
-        loops = self._loops(step, nth)
+        loops = self._loops(step, nth, part)
         scope = self.steps.get(step or "")
         if loops is None or scope is None:
             return {}
@@ -114,11 +122,13 @@ class DebugInfo(msgspec.Struct, frozen=True, kw_only=True):
         s: int | None
         block: int | None
         if "k_step" in loops:
-            tap, block = divmod(loops["k_step"], self.blocks)
+            apart = self.parts if not scope.nest else 1  # of every tap the CTA has each n-th block
+            tap, block = divmod(loops["k_step"], self.blocks // apart)
+            block = block * apart + (part if apart > 1 else 0)
             r, s = divmod(tap, self.taps[1])
         else:
             r = loops.get("r")
-            s = _value(scope.tap_column, loops)
+            s = loops["s"] if "s" in dict(scope.nest) else _value(scope.tap_column, loops)
             block = loops.get("block")
         known = {name: (value, value) for name, value in (("r", r), ("s", s)) if value is not None}
         if block is not None:
@@ -126,7 +136,7 @@ class DebugInfo(msgspec.Struct, frozen=True, kw_only=True):
             known["c"] = first, min(first + self.block_channels, self.in_channels) - 1
         return known
 
-    def _loops(self, step: str | None, nth: int | None) -> dict[str, int] | None:
+    def _loops(self, step: str | None, nth: int | None, part: int = 0) -> dict[str, int] | None:
         """Loop variables of a step that has run ``nth`` times before; None where it does not run so often."""
         scope = self.steps.get(step or "")
         if scope is None or nth is None or nth >= math.prod(count for _, count in scope.loops):
@@ -134,6 +144,13 @@ class DebugInfo(msgspec.Struct, frozen=True, kw_only=True):
         values: dict[str, int] = {}
         for name, count in reversed(scope.loops):
             nth, values[name] = divmod(nth, count)
+        if scope.nest:
+            shared = next(name for name in values if name in ("step", "block"))
+            unit = values.pop(shared) * self.parts + part
+            for name, count in reversed(scope.nest):
+                unit, values[name] = divmod(unit, count)
+        if self.parts > 1:
+            values["part"] = part
         return values
 
 

@@ -38,20 +38,22 @@ def _place(layer: Layer, site: Site, info: DebugInfo) -> Place | None:
     if site.cta is None:
         return None
     tile = info.tile_of(site.cta, layer.launch.grid, site.step, site.nth)
+    width, height, _ = layer.launch.grid
+    part = site.cta // (width * height)
     pixels = channels = None
     if tile is not None:
-        pixels, channels = info.outputs(tile, *_in_accumulator(site, info))
+        pixels, channels = info.outputs(tile, *_in_accumulator(site, info, part))
     region = site.region
     if region is not None and (region.space, region.buffer) == ("global", "output"):
         pixels, channels = _in_output(layer, region)
     shown = None if pixels is None else (_pixel(layer, pixels[0]), _pixel(layer, pixels[1]))
-    return Place(pixels=shown, k=channels, **info.reduction(site.step, site.nth))
+    return Place(pixels=shown, k=channels, **info.reduction(site.step, site.nth, part))
 
 
-def _in_accumulator(site: Site, info: DebugInfo) -> tuple[Bounds, Bounds]:
+def _in_accumulator(site: Site, info: DebugInfo, part: int) -> tuple[Bounds, Bounds]:
     """Lanes and columns of the accumulator that a site is about; all of them where nothing says less."""
     lanes = (0, info.lanes - 1)
-    columns = info.columns_of(site.step, site.nth) or (0, info.columns - 1)
+    columns = info.columns_of(site.step, site.nth, part) or (0, info.columns - 1)
     region = site.region
     if region is None or region.lanes is None:
         return lanes, columns

@@ -90,7 +90,7 @@ def _unit(item: Item) -> str:
         return "global memory"
     if item.cells:
         return "tensor memory"
-    return "shared memory" if item.wavefronts or item.name == "ld" else "alu"
+    return "shared memory" if item.wavefronts or item.remote or item.name == "ld" else "alu"
 
 
 class Replay:
@@ -239,7 +239,7 @@ class Replay:
             return self._tensor_memory(strand, item, start, own)
         if item.sectors != NO_SECTORS:
             return self._global(strand, item, start, own)
-        if item.wavefronts:
+        if item.wavefronts or item.remote:
             return self._shared(strand, item, start, own)
         strand.time = start + own
         return cause, edge
@@ -327,10 +327,12 @@ class Replay:
     def _shared(self, strand: _Strand, item: Item, start: float, own: float) -> tuple[int | None, str]:
         """Loads and stores of shared memory; the warp goes on when those before it have been served."""
         sm = self.sms[strand.warp[0] % len(self.sms)]
-        begin, end, cause = sm.access(item.wavefronts, start + own, len(self.events))
+        access = sm.remote(item.remote, start + own, len(self.events)) if item.remote else None
+        begin, end, cause = access or sm.access(item.wavefronts, start + own, len(self.events))
         if item.name.startswith("ld"):  # the latency is that of one wavefront
             behind = later(0.0, end - start - own - 1)
-            strand.ready[strand.at] = start + self.chip["shared_memory.load_latency"] + behind
+            latency = self.chip["shared_memory.remote_latency" if item.remote else "shared_memory.load_latency"]
+            strand.ready[strand.at] = start + latency + behind
         strand.time = begin
         return cause, "queue" if cause is not None else "program"
 

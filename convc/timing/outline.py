@@ -73,4 +73,4 @@ def outline(trace: Trace) -> Outline:
 def _is_alone(item: Item) -> bool:
     """Whether an item only takes its warp's time."""
     joins = item.works or item.waits or item.meets or item.leaves or item.group or item.left is not None
-    return not (joins or item.wavefronts or item.cells or item.sectors != NO_SECTORS)
+    return not (joins or item.wavefronts or item.remote or item.cells or item.sectors != NO_SECTORS)

@@ -322,10 +322,14 @@ class Recorder(Observer):
                 item.cached = tuple((buffer, int(place)) for place in touched)
 
     def shared(self, strand: ObservedStrand, instr: Instr, kind: str, accesses: Sequence[LaneAccess]) -> None:
-        """Count the wavefronts of each warp's access, of its own shared memory or of another CTA's."""
+        """Count the wavefronts of each warp's access of its own shared memory, and the bytes of another CTA's."""
         for access in accesses:
-            if access.row < self.cohort.watched:
+            if access.row >= self.cohort.watched:
+                continue
+            if access.home == access.row:
                 self._last(access.row, access.warp).wavefronts += wavefronts(access.places)
+            else:
+                self._last(access.row, access.warp).remote += access.places.size
 
     def tensor(self, strand: ObservedStrand, instr: Instr, kind: str, accesses: Sequence[LaneAccess]) -> None:
         """tcgen05.ld and st."""

@@ -89,6 +89,7 @@ class Streaming:
     tensor: Server = field(default_factory=Server)
     sectors: Server = field(default_factory=Server)
     shared: Server = field(default_factory=Server)
+    network: Server = field(default_factory=Server)
     reading: list[tuple[float, float, float]] = field(default_factory=list[tuple[float, float, float]])
     lanes: list[Server] = field(default_factory=lambda: [Server() for _ in range(4)])
     cached: dict[tuple[str, int], float] = field(default_factory=dict[tuple[str, int], float])
@@ -154,6 +155,11 @@ class Streaming:
         queue = (asked + sum(where_later(end, time, size, 0.0) for end, size in self.flying)) / self.share.l2
         knee = self.chip["chip.memory_knee" if self.share.missed else "chip.l2_knee"]
         return (alone**knee + queue**knee) ** (1 / knee)
+
+    def remote(self, size: int, time: float, event: int) -> tuple[float, float, int | None]:
+        """Begin and end of an access of another CTA's shared memory, of so many bytes, and what it waited for."""
+        begin, cause = self.network.take(time, size / self.chip["shared_memory.remote"], event)
+        return begin, self.network.free, cause
 
     def access(self, wavefronts: int, time: float, event: int) -> tuple[float, float, int | None]:
         """Begin and end of a warp's access of shared memory, which the port serves behind MMAs; what it waited for."""

@@ -93,7 +93,7 @@ class Item:
         group: it closes the warp's group of copies. left: groups that may be under way when it goes on.
         sectors: of 32 bytes of global memory, whole and in part.
         cached: lines of the SM's cache that a load of global memory needs, as buffer and number.
-        wavefronts: of shared memory: cycles of its port.
+        wavefronts: of shared memory: cycles of its port. remote: bytes of the shared memory of other CTAs.
         cells: of tensor memory, a lane, that it loads or stores. shape: of that, as ``16x256b``.
         needs: items of the warp, by number, that computed what it reads; ``~number`` where it is enough that the item
             has read its own operands (`Slot.reads`).
@@ -116,6 +116,7 @@ class Item:
     sectors: tuple[int, int] = (0, 0)
     cached: tuple[tuple[str, int], ...] = ()
     wavefronts: int = 0
+    remote: int = 0
     cells: int = 0
     shape: str = ""
     needs: tuple[int, ...] = ()

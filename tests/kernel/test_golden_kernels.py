@@ -95,6 +95,18 @@ PAIRED = ConvProblem(
 )
 """Pairs of CTAs that walk: five tiles of pixels and an empty one, three a CTA."""
 
+SPLIT = ConvProblem(
+    name="split_k_f16",
+    batch=2,
+    in_channels=256,
+    out_channels=80,
+    in_extent=(9, 9),
+    kernel=(1, 1),
+    bias=True,
+    epilogue=(AddResidual(), Relu()),
+)
+"""Four channel blocks for two CTAs, 24 columns of the epilogue each."""
+
 SCALED = ConvProblem(
     name="scaled_nvfp4",
     batch=2,
@@ -144,6 +156,7 @@ CHOICES = {
             "block_n": 96,
             "stages": 2,
         },
+        "split_k_f16": {"options": ScheduleOptions(schedule="reload", split_k="2"), "block_n": 48, "stages": 1},
         **{name: {"options": options, "stages": 3, "block_n": 48} for name, options in SCHEDULES.items()},
         "stationary_f16": {"options": SCHEDULES["stationary_f16"], "stages": 3},  # weights are 128 rows
     }.items()
@@ -152,7 +165,7 @@ PROBLEMS |= {"hopper_f16": FINISHED, "hopper_tensor_store_f16": FINISHED}
 PROBLEMS |= dict.fromkeys(SCHEDULES, SHARED) | {
     "block_end_f16": FINISHED, "scaled_nvfp4": SCALED, "tensor_store_f16": CARRIED,
     "persistent_f16": WALKED, "copied_residual_f16": replace(WALKED, name="copied_residual_f16"),
-    "pair_f16": PAIRED,
+    "pair_f16": PAIRED, "split_k_f16": SPLIT,
 }  # fmt: skip
 
 

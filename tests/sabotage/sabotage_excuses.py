@@ -87,9 +87,9 @@ EXCUSES = (
     ),
     # Numbers that may be others.
     Excuse(
-        r"48 \+1 in \d+: mad\.lo\.s32 %k, %tile_n, 48, %column; @epilogue\.k",
+        r"48 \+1 in \d+: mad\.lo\.s32 %k, %tile_n, 48, %column; @(?:epilogue|add)\.k",
         "it is for the test of channels alone, which come by eights up to a multiple of 8",
-        only=r"// persistent_f16",
+        only=r"// (?:persistent|split_k)_f16",
     ),
     Excuse(r"0 \+1 in \d+: bar\.sync 0;", "all warps meet at one barrier, whatever its number"),
     Excuse(r"1 [+-]1 in \d+: bar\.sync 1, 128;", "another barrier that nobody uses while the roles run"),
@@ -108,7 +108,7 @@ EXCUSES = (
     Excuse(r" \+562949953421312 in ", "without a swizzle there is no pattern for the base offset to move"),
     Excuse(r"in \d+: setp\.lt\.(?:and\.)?s32 %in, %k,", "16 bytes of channels begin at multiples of 4 or 8"),
     Excuse(
-        r"^0 [+-]1 in \d+: mov\.b(32 %res\d|16 %half|32 %wide), 0; @epilogue\.apply",
+        r"^0 [+-]1 in \d+: mov\.b(32 %res\d|16 %half|32 %wide), 0; @(?:epilogue|add)\.apply",
         "what stands in for a residual past the edges is added to values that are not stored",
     ),
     Excuse(r"^0 [+-]1 in \d+: cvt\.pack\.sat\.[us]8\.s32", "the next two values push its two bytes out of the word"),
@@ -173,6 +173,17 @@ EXCUSES = (
         r" \+8 in .* @load\.wait(_[ab])?$", "it waits for the next stage, which is freed later: slower, and as safe"
     ),
     Excuse(r"^3 -1 in \d+: setp\.gt\.u32 %skip, %warp, 3;", "the last warp has no pixel", r"GEMM 49 x"),
+    # CTAs that share a tile.
+    Excuse(r"mad\.lo\.s32 %k, .* @add\.k", "nobody asks for the channel", r"(?s:\A(?!.*%in, %k,))"),
+    Excuse(r"^0 [+-]1 in \d+: mov\.b32 %v\d+, 0; @add\.add", "of lanes that have no pixel, and store nothing"),
+    Excuse(r"\+1 in .* %row_in, %m, \d+; @add\.add", "the sums of a lane that has no pixel are not stored"),
+    Excuse(r"mad\.lo\.s32 %column, %(chunk), .* @add\.column", "the only chunk is number 0", ONE_TRIP),
+    Excuse(
+        r"without .*bar\.sync 1, 128; @epilogue\.numbers",
+        "the cluster meets before the numbers are read",
+        r"barrier\.cluster",
+        same=False,
+    ),
     Excuse(r" -8 in .* @epilogue\.wait$", "the only stage is free when the accumulator is complete", ONE_STEP),
     # Kernels for Hopper.
     Excuse(r"without \d+: bar\.sync 0; @end\.sync", "shared memory stays until the last warp ends", WGMMA, same=False),

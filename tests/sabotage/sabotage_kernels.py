@@ -255,9 +255,22 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "golden persistent_f16": partial(golden, "persistent_f16"),
     "golden pair_f16": partial(golden, "pair_f16"),
     "golden copied_residual_f16": partial(golden, "copied_residual_f16"),
+    "golden split_k_f16": partial(golden, "split_k_f16"),
     "CTAs that walk over tiles": partial(
         conv, in_channels=64, out_channels=80, block_n=48, batch=3,
         options=ScheduleOptions(schedule="reload", store="tma", persistent="on", ctas=3, dependent_launch=True),
+    ),
+    "CTAs that share tiles": partial(
+        conv, in_channels=64, out_channels=80, block_n=48, stages=2,
+        options=ScheduleOptions(schedule="reload", split_k="2"),
+    ),
+    "CTAs that share full tiles": partial(
+        conv, batch=1, in_channels=256, out_channels=128, in_extent=(8, 16), block_n=64, stages=1, kernel=(1, 1),
+        **UNPADDED, options=ScheduleOptions(schedule="reload", split_k="2"),
+    ),
+    "slide, CTAs that share tiles": partial(
+        conv, batch=1, in_channels=512, out_channels=128, in_extent=(8, 18), block_n=64, stages=2, kernel=(1, 3),
+        **UNPADDED, options=ScheduleOptions(schedule="slide", split_k="2"),
     ),
     "golden scaled_nvfp4": partial(
         scaled, "nvfp4", "bf16", batch=2, in_channels=288, out_channels=88, in_extent=(9, 9), kernel=(3, 3),

@@ -18,7 +18,7 @@ from convc.compiler.emit.operands import phase, stage, values_per_word
 from convc.compiler.emit.render import render
 from convc.compiler.tile.program import Role, TileProgram, walk
 from convc.compiler.tile.steps.base import Compute, Loop, Repeat, Step
-from convc.compiler.tile.steps.epilogue import Convert, ReadAcc
+from convc.compiler.tile.steps.epilogue import Convert, ReadValues
 from convc.compiler.tile.steps.lanes import LoadMask
 from convc.compiler.tile.steps.operands import WarpgroupMma
 from convc.ir.expr import bounds
@@ -58,6 +58,7 @@ def emit(program: TileProgram) -> KernelArtifact:
             "clustered": math.prod(launch.cluster) > 1,
             "cluster": ", ".join(map(str, launch.cluster)),
             "paired": program.pair > 1,
+            "split": program.launch.cluster[2] > 1,
             "tensor_memory": program.storage.tmem_columns > 0,
             "maps": maps,
             "pointers": pointers,
@@ -137,7 +138,7 @@ def _registers(role: Role, states: tuple[str, ...], numbers: Mapping[str, Number
         names = [name for name in (*counters, *computed) if numbers[name].bits == bits]
         if names:
             lines.append(f".reg .b{bits} {', '.join(f'%{name}' for name in names)};")
-    values = max((step.columns for step in steps if isinstance(step, ReadAcc)), default=0)
+    values = max((step.columns for step in steps if isinstance(step, ReadValues)), default=0)
     if values:
         lines.append(f".reg .b32 %v<{values}>;  // one row of the accumulator")
     sums = max((step.n for step in steps if isinstance(step, WarpgroupMma)), default=0)
@@ -159,7 +160,9 @@ def _about(program: TileProgram) -> list[str]:
     grid = program.launch.grid
     walk = "" if program.visits is None else f", at most {program.visits} tiles each"
     pair = ", CTA pairs whose tensor cores multiply as one" if program.pair > 1 else ""
-    lines = [f"Schedule {program.schedule}; grid {grid[0]} x {grid[1]}{walk}{pair}; {program.warps} warps:"]
+    parts = program.launch.cluster[2]
+    shared = f" x {parts}, which share the K loop of a tile" if parts > 1 else ""
+    lines = [f"Schedule {program.schedule}; grid {grid[0]} x {grid[1]}{shared}{walk}{pair}; {program.warps} warps:"]
     lines += [f"  {role.name}: {role.who}, {role.note}" for role in program.roles]
     lines.append(f"Shared memory ({storage.smem_bytes} bytes):")
     lines += [
@@ -179,6 +182,10 @@ def _about(program: TileProgram) -> list[str]:
         tile = storage.residual
         slabs = f"{tile.rows} rows of {tile.row_bytes} bytes, {tile.stages} slabs of the residual"
         lines.append(f"  {tile.offset}: tile {tile.name}, {slabs}")
+    if storage.sums is not None:
+        tile = storage.sums
+        place = f"  {tile.offset}: tile {tile.name}, {tile.rows} rows of {tile.row_bytes} bytes"
+        lines.append(f"{place}, over the others when they have been multiplied")
     if storage.numbers is not None:
         tile = storage.numbers
         lines.append(f"  {tile.offset}: tile {tile.name}, {tile.rows} rows of {tile.row_bytes} bytes")

@@ -71,6 +71,7 @@ class Offer:
         rules: what a tiling must keep.
         geometry: how activations are shared; None where they are not.
         most_ctas: CTAs at most, which walk over tiles (`convc.compiler.plan.persistent`); None: each tile has its own.
+        parts: CTAs that share the K loop of a tile (`convc.compiler.plan.split`).
     """
 
     layout: DeviceLayout
@@ -83,6 +84,7 @@ class Offer:
     rules: Sequence[TilingRule] = TILING_RULES
     geometry: Geometry | None = None
     most_ctas: int | None = None
+    parts: int = 1
 
     @cached_property
     def legal(self) -> tuple[Candidate, ...]:
@@ -107,6 +109,7 @@ class Offer:
             need=self.need(tiling),
             grid=(self.rows, columns),
             ctas=None if self.most_ctas is None else walkers(self.rows * columns, self.most_ctas, tiling.ctas),
+            parts=self.parts,
         )
 
     def _best(self, tilings: Sequence[Tiling]) -> Candidate | None:

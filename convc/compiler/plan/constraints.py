@@ -27,6 +27,7 @@ class TiledProblem(msgspec.Struct, frozen=True, kw_only=True):
         tiling, need: one piece of work, and the memory of a CTA that does it.
         grid: tiles of output pixels and of output channels.
         ctas: CTAs that walk over the tiles; None: each tile has its own.
+        parts: CTAs that share the K loop of a tile.
     """
 
     layout: DeviceLayout
@@ -35,6 +36,7 @@ class TiledProblem(msgspec.Struct, frozen=True, kw_only=True):
     need: MemoryNeed
     grid: tuple[int, int]
     ctas: int | None = None
+    parts: int = 1
 
 
 def spatial_axes(layout: DeviceLayout, arch: Arch) -> str | None:

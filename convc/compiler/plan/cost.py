@@ -197,7 +197,7 @@ def pace_of(tiled: TiledProblem, work: CtaWork) -> Pace:
     common = work.filter_bytes if tiled.grid[0] > 1 else work.activation_bytes  # grid.x is what counts first
     return Pace(
         rates=rates,
-        ctas=math.prod(tiled.grid),
+        ctas=math.prod(tiled.grid) * tiled.parts,
         asked_bytes=work.loaded_bytes + work.residual_bytes - common,
         shared_bytes=common,
         memory_bytes=memory_bytes(tiled.layout, rates, tiled.grid[1]),

@@ -20,11 +20,12 @@ class ScheduleName:
 
 
 class Form(NamedTuple):
-    """A schedule, whether its CTAs walk over tiles, and whether two of them multiply as one."""
+    """A schedule, whether its CTAs walk over tiles or multiply in pairs, and how many share the K loop of a tile."""
 
     schedule: ScheduleName
     persistent: bool
     pairs: bool
+    parts: int = 1
 
 
 Number = NewType("Number", str)
@@ -32,6 +33,9 @@ Number = NewType("Number", str)
 
 RANK = Number("rank")
 """Which CTA of its cluster a CTA is."""
+
+PART = Number("part")
+"""Which part of a tile's K loop a CTA has, where several share it."""
 
 NewNumber = NewType("NewNumber", Number)
 """A number that the step makes in which it stands; everywhere else it is read."""
@@ -63,6 +67,9 @@ R = SmemName("r")
 
 NUMBERS = SmemName("numbers")
 """What the epilogue adds to each channel and multiplies it with, brought to shared memory ahead of need."""
+
+SUMS = SmemName("sums")
+"""Sums of a part of the K loop, which another CTA of the cluster reads."""
 
 ACC = TmemName("acc")
 """The accumulator."""

@@ -52,6 +52,10 @@ STAGED_STORE = 10.0
 """A store of 16 bytes to shared memory."""
 STAGED_RESIDUAL = 63.0
 """16 bytes of a residual that copies have brought: a load from shared memory, and the additions."""
+SUM_WRITTEN = 4.0
+"""A column of sums: read from tensor memory, written to shared memory."""
+SUM_READ = 2.0
+"""A column of a part's sums, read and added."""
 PIXEL_STORE = 62.0
 """A store of one value, where a lane holds a channel."""
 PIXEL_TEST = 60.0

@@ -116,7 +116,7 @@ class Loads(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """The grid of CTAs of `threads` threads: (tiles along M, tiles along N, 1), or (CTAs, 1, 1) that walk over tiles.
+    """The grid: (tiles along M, tiles along N, CTAs that share a tile), or (CTAs, 1, 1) that walk over tiles.
 
     Attributes:
         entry: name of the kernel.
@@ -127,6 +127,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
         dependent: the kernel sets itself up while the one in front of it runs, and waits for that before it reads.
         cluster: CTAs of a cluster along the axes of the grid.
         pairs_why: the reason for pairs of CTAs that multiply together, or against them.
+        split_why: the reason for the number of CTAs that share a tile.
     """
 
     entry: str
@@ -138,11 +139,17 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     dependent: bool = False
     cluster: tuple[int, int, int] = (1, 1, 1)
     pairs_why: str = ""
+    split_why: str = ""
 
     @property
     def ctas(self) -> int:
         """CTAs in the grid."""
         return math.prod(self.grid)
+
+    @property
+    def parts(self) -> int:
+        """CTAs that share the K loop of a tile: a cluster along the third axis of the grid."""
+        return self.grid[2]
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):
@@ -362,8 +369,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def form(self) -> Form:
-        """The schedule, whether its CTAs walk over tiles, and whether two of them multiply as one."""
-        return Form(self.schedule, self.launch.persistent, self.tiling.ctas > 1)
+        """The schedule, and what its CTAs do together."""
+        return Form(self.schedule, self.launch.persistent, self.tiling.ctas > 1, self.launch.parts)
 
     @property
     def reuse(self) -> Reuse | None:

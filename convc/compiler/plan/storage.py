@@ -136,6 +136,8 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True):
             epilogue reads it from global memory, if there is one.
         numbers: what the epilogue adds to each channel, and what it multiplies it with: one row each, dense. None: it
             reads them from global memory.
+        sums: what a CTA has added up, for those that share its tile: over the operand tiles, as `results`. None: nobody
+            does.
         slot_offset: shared word that receives the address of the tensor-memory allocation.
         smem_bytes: dynamic shared memory of the CTA.
         tmem_columns: columns to allocate, a power of two; 0 where the target has no tensor memory.
@@ -152,6 +154,7 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True):
     results: SmemTile | None = None
     numbers: SmemTile | None = None
     residual: SmemTile | None = None
+    sums: SmemTile | None = None
 
     @property
     def need(self) -> MemoryNeed:
@@ -166,7 +169,8 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def tiles(self) -> tuple[SmemTile, ...]:
         """Every tile in shared memory, those of the epilogue last."""
-        return (*self.smem, *(tile for tile in (self.results, self.residual, self.numbers) if tile is not None))
+        epilogue = (self.results, self.residual, self.numbers, self.sums)
+        return (*self.smem, *(tile for tile in epilogue if tile is not None))
 
     def smem_tile(self, name: SmemName) -> SmemTile:
         """The tile of that name in shared memory; KeyError where there is none."""
@@ -212,7 +216,7 @@ def aligned_stage(rows: int, row_bytes: int) -> int:
     return -(-rows * row_bytes // STAGE_ALIGN) * STAGE_ALIGN
 
 
-def lay_out(
+def lay_out(  # noqa: PLR0913 - one for each kind of thing that has a place
     smem: tuple[SmemTile, ...],
     tmem: tuple[TmemTile, ...],
     rings: Iterable[BarrierRing],
@@ -221,10 +225,11 @@ def lay_out(
     results: SmemTile | None = None,
     numbers: SmemTile | None = None,
     residual: SmemTile | None = None,
+    sums: SmemTile | None = None,
 ) -> Storage:
     """Put residual, barriers, mask table, slot and numbers behind the tiles, whose places are settled."""
     placed: list[BarrierRing] = []
-    end = smem[-1].end if results is None else max(smem[-1].end, results.end)
+    end = max(tile.end for tile in (smem[-1], results, sums) if tile is not None)
     if residual is not None:
         residual = msgspec.structs.replace(residual, offset=end)
         end = residual.end
@@ -248,6 +253,7 @@ def lay_out(
         results=results,
         numbers=numbers,
         residual=residual,
+        sums=sums,
     )
 
 

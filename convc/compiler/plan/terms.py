@@ -17,6 +17,8 @@ from convc.compiler.plan.own_instructions import (
     STAGED_COLUMN,
     STAGED_RESIDUAL,
     STAGED_STORE,
+    SUM_READ,
+    SUM_WRITTEN,
     start_cycles,
 )
 from convc.compiler.plan.work import ATOM_BYTES, FACTOR_ROW_BYTES, TILE_COPY_BYTES, CtaWork
@@ -169,4 +171,13 @@ def epilogue_own_cycles(work: CtaWork, residual: bool, rates: Rates) -> float:
         added = work.stores * STAGED_RESIDUAL if work.residual_bytes else 0.0
         own = work.n * STAGED_COLUMN + work.stores * STAGED_STORE + added
         return STAGED + own + work.chunks * wait
+    if work.parts > 1:
+        own = work.n // work.parts * STAGED_COLUMN + work.stores * work.store_own + wait
+        return STAGED + own + EXIT + exchange_cycles(work, rates)
     return work.chunks * (CHUNK + wait) + work.stores * work.store_own + EXIT
+
+
+def exchange_cycles(work: CtaWork, rates: Rates) -> float:
+    """Cycles in which CTAs that share a tile exchange their sums: written, met, read, and met again."""
+    own = work.n * (SUM_WRITTEN + SUM_READ)
+    return own + 2 * rates.cluster_barrier + rates.remote_latency + work.sum_bytes / rates.remote_bytes

@@ -84,6 +84,8 @@ class CtaWork(msgspec.Struct, frozen=True, kw_only=True):
         store_own: cycles of a thread's own instructions for each of them.
         store_cycles: cycles of the SM's way to global memory for one of all threads.
         residual_bytes: what tensor copies bring of a residual; 0: threads read it, if there is one.
+        parts: CTAs that share the K loop of the tile, and exchange sums (`convc.compiler.plan.split`).
+        sum_bytes: what each of them reads of the sums of the others.
         slabs, slab_bytes: tensor copies that carry the results away, and the bytes of each; no copies: threads store
             to global memory.
     """
@@ -114,6 +116,8 @@ class CtaWork(msgspec.Struct, frozen=True, kw_only=True):
     factor_bytes: int = 0
     ctas: int = 1
     residual_bytes: int = 0
+    parts: int = 1
+    sum_bytes: int = 0
 
     @property
     def loaded_bytes(self) -> int:

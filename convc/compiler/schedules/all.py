@@ -16,6 +16,7 @@ from convc.compiler.schedules.base import (
     DIRECT,
     FILTERS,
     PAIRS,
+    PARTS_OF,
     PERSISTENT,
     RESIDUAL_LOADS,
     ROWS,
@@ -65,12 +66,15 @@ def _stationary(schedule: Schedule) -> Method:
     return Stationary(schedule)
 
 
-RELOAD = Schedule(name="reload", tensor_cores=("tcgen05", "wgmma"), stores=STORES, pairs=True, method=_reload)
+RELOAD = Schedule(
+    name="reload", tensor_cores=("tcgen05", "wgmma"), stores=STORES, pairs=True, splits=True, method=_reload
+)
 SLIDE = Schedule(
     name="slide",
     tensor_cores=("tcgen05", "wgmma"),
     shares=True,
     pairs=True,
+    splits=True,
     max_halo=SM_100A.limits.wide_halo,
     rests_on=(ROW_START,),
     method=_slide,
@@ -141,6 +145,7 @@ def choices() -> dict[str, tuple[str, ...]]:
         "pairs": PAIRS,
         "filters": FILTERS,
         "residual_load": (AUTO, *RESIDUAL_LOADS),
+        "split_k": tuple(PARTS_OF),
         "target": tuple(ARCHS),
     }
 
@@ -156,6 +161,7 @@ def asked(options: ScheduleOptions) -> tuple[Schedule, ...]:
         if value is not None and value not in known:
             raise InputError(f"{field} must be one of {', '.join(known)}, got {value!r}")
     _check_walk(options)
+    _check_split(options)
     named = [schedule for schedule in SCHEDULES if options.schedule in (AUTO, schedule.name)]
     if options.shift is None:
         found = named
@@ -197,6 +203,26 @@ def _check_walk(options: ScheduleOptions) -> None:
     if options.persistent == "on" and ARCHS[options.target].tensor_core != "tcgen05":
         raise InputError(
             f"persistent on needs accumulators in tensor memory, and {options.target} has them in registers"
+        )
+
+
+def _check_split(options: ScheduleOptions) -> None:
+    """InputError where CTAs cannot share the K loop of a tile as the options say."""
+    if options.split_k in ("auto", "off"):
+        return
+    if options.persistent == "on":
+        raise InputError(
+            f"split_k {options.split_k} gives each tile a cluster of its own, and persistent on lets CTAs walk over "
+            "tiles: ask for one of them"
+        )
+    if options.pairs == "on":
+        raise InputError(
+            f"split_k {options.split_k} gives each CTA of a cluster a part of K, and pairs on lets two CTAs multiply "
+            "as one: ask for one of them"
+        )
+    if ARCHS[options.target].tensor_core != "tcgen05":
+        raise InputError(
+            f"split_k {options.split_k} needs accumulators in tensor memory, and {options.target} has them in registers"
         )
 
 

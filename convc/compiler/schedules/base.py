@@ -10,7 +10,7 @@ its *method*, a class in a file of its own, which is imported with the planner's
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -48,6 +48,9 @@ PERSISTENT = ("auto", "on", "off")
 
 PAIRS = ("auto", "on", "off")
 """Whether the tensor cores of two CTAs multiply as one."""
+PARTS_OF: Mapping[str, int | None] = {"auto": None, "off": 1, "2": 2, "4": 4, "8": 8}
+"""CTAs that share the K loop of a tile, by what a user asks for: no larger clusters than every GPU launches (CUDA
+programming guide); None leaves the number to the planner."""
 
 Filters = Literal["apart", "together"]
 """Whether each filter tile has a stage of its own, or comes in that of the activations that it meets."""
@@ -70,6 +73,7 @@ class Request:
         pairs: whether the tensor cores of two CTAs multiply as one; None: each by itself, if nobody finds the other
             better.
         residual_load: how a residual arrives.
+        parts: CTAs of a cluster that share the K loop of a tile; None: each tile has one, if nobody finds more better.
     """
 
     border: Border | None = None
@@ -82,6 +86,7 @@ class Request:
     filters: Filters | None = None
     pairs: bool | None = None
     residual_load: ResidualLoad | None = None
+    parts: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +118,7 @@ class Schedule:
         stores: how its results can leave.
         pairs: whether two CTAs can share its filter tiles and multiply as one.
         transposed: whether weights are the first operand, so that lanes of the accumulator are output channels.
+        splits: whether several CTAs can share its K loop.
         max_halo: the longest halo that it can hold, in lanes; 0 where nothing is shared.
         rests_on: rules of the hardware that it needs although the manual does not settle them.
         method: makes the method of a record; what that needs is imported in here.
@@ -126,6 +132,7 @@ class Schedule:
     stores: tuple[Store, ...] = (DIRECT,)
     pairs: bool = False
     transposed: bool = False
+    splits: bool = False
     max_halo: int = 0
     rests_on: tuple[Rule, ...] = ()
     method: Callable[[Schedule], Method] = field(repr=False)
@@ -166,7 +173,11 @@ class Schedule:
         if request.persistent:
             from convc.compiler.plan.persistent import persistent
 
-            found = persistent(found, arch, request.ctas)
+            return persistent(found, arch, request.ctas)
+        if (request.parts or 1) > 1:
+            from convc.compiler.plan.split import split
+
+            return split(found, request.parts or 1, able=self.splits)
         return found
 
     def indexing(self, candidate: Candidate) -> Indexing:

@@ -8,7 +8,8 @@ from convc.compiler.plan.names import ACC
 from convc.compiler.plan.records import Plan
 from convc.compiler.tile.program import TileProgram
 from convc.compiler.tile.steps.base import Compute, Repeat, Step
-from convc.compiler.tile.steps.epilogue import ReadAcc, ValueStep
+from convc.compiler.tile.steps.epilogue import ReadValues, ValueStep
+from convc.compiler.tile.steps.split import ShareLoop
 from convc.ir.debug_info import DebugInfo, Scope
 from convc.ir.expr import IntExpr, Var, substitute, to_json
 
@@ -38,18 +39,19 @@ def debug_info_of(plan: Plan, program: TileProgram) -> DebugInfo:
         block_channels=elements * pipeline.channels,
         in_channels=elements * problem.group_channels,
         tiles=plan.launch.tiles if plan.launch.persistent else None,
-        steps={step.id: scope for role in program.all_roles for step, scope in _scopes(role.steps, ())},
+        parts=plan.launch.parts,
+        steps={step.id: scope for role in program.all_roles for step, scope in _scopes(role.steps, (), ())},
     )
 
 
-def _scopes(steps: tuple[Step, ...], loops: Loops) -> Iterator[tuple[Step, Scope]]:
+def _scopes(steps: tuple[Step, ...], loops: Loops, nest: Loops) -> Iterator[tuple[Step, Scope]]:
     """Every step with the loops around it, the filter column that it is about, and its columns of the accumulator."""
     numbers: dict[str, IntExpr] = {}
     first: IntExpr | None = None
     for step in steps:
         if isinstance(step, Compute):
             numbers[step.dst] = step.expr
-        if isinstance(step, ReadAcc):
+        if isinstance(step, ReadValues):
             first = numbers.get(step.first)
         width = step.columns if isinstance(step, ValueStep) and first is not None else None
         yield (
@@ -59,7 +61,9 @@ def _scopes(steps: tuple[Step, ...], loops: Loops) -> Iterator[tuple[Step, Scope
                 tap_column=None if step.column is None else to_json(step.column),
                 first_column=None if first is None or width is None else to_json(first),
                 width=width,
+                nest=nest,
             ),
         )
         if isinstance(step, Repeat):
-            yield from _scopes(step.body, (*loops, (step.var, step.count)))
+            inside = step.nest if isinstance(step, ShareLoop) else nest
+            yield from _scopes(step.body, (*loops, (step.var, step.count)), inside)

@@ -65,26 +65,32 @@ def row_epilogue(
     core = core_of(plan.arch)
     pixel = compute(plan.indexing.coordinates.m, "epilogue", pixel_bits(plan))
     if first_m is None:
-        return (*core.lane(), pixel, *before, *core.accumulated(), direct_stores(plan, scaled))
+        columns = core.columns(plan)
+        stores = direct_stores(plan, scaled, core.read(columns), columns, core.chunks(plan))
+        return (*core.lane(), pixel, *before, *core.accumulated(), stores)
     pixels = (pixel, compute(first_m, "epilogue")) if read_by_threads(plan) else (compute(first_m, "epilogue"),)
     steps = (*core.lane(), *pixels, *stage_numbers(plan), *before)
     return (*steps, *core.accumulated(), *core.vacated(plan), *tensor_stores(plan, first_m, scaled))
 
 
-def direct_stores(plan: Plan, scaled: tuple[Step, ...]) -> Loop:
-    """Every lane writes its row to global memory."""
-    core = core_of(plan.arch)
-    columns = core.columns(plan)
+def direct_stores(plan: Plan, scaled: tuple[Step, ...], read: tuple[Step, ...], columns: int, chunks: int) -> Loop:
+    """Every lane writes its row to global memory.
+
+    Args:
+        scaled: steps on the sums before the bias is added.
+        read: steps that set the first column of a chunk, and bring its sums.
+        columns, chunks: of a chunk, and how many chunks there are.
+    """
     write = row_store(plan, columns)
     place = compute(plan.indexing.coordinates.out_byte, "epilogue", 64)
-    values = chunk_values(plan, core.read(columns), write, scaled)
+    values = chunk_values(plan, read, write, scaled)
     return Loop(
         id="epilogue.chunks",
         note=f"{columns} columns at a time",
         var=number("chunk"),
-        count=core.chunks(plan),
+        count=chunks,
         body=(*values, *(() if plan.problem.residual else (place,)), write),
-        written_out=core.written_out,
+        written_out=core_of(plan.arch).written_out,
     )
 
 

@@ -10,6 +10,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import msgspec
+
 from convc.compiler.index.row_walk import BORDERS
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.candidate import Candidate, ScheduleCandidates
@@ -28,7 +30,7 @@ from convc.compiler.plan.records import (
     TimedCandidate,
 )
 from convc.compiler.schedules.all import asked, schedule_of
-from convc.compiler.schedules.base import FILTERS, RESIDUAL_LOADS, ROWS, STORES, Request
+from convc.compiler.schedules.base import FILTERS, PARTS_OF, RESIDUAL_LOADS, ROWS, STORES, Request
 from convc.compiler.schedules.cores.all import core_of
 from convc.errors import PlanError
 from convc.ir.arch import ARCHS
@@ -61,16 +63,21 @@ def plan(
     found = _found(layout, options, request, refused)
     while legal := [candidates for candidates in found.values() if candidates.legal]:
         chosen, best, why = _launched(_chosen(legal), legal, request, refused)
+        chosen, best, shared = _sharing(legal, chosen, best, request, refused)
+        if best.tiled.parts > 1:
+            why = ("each tile has a cluster of its own", "")
         try:
             indexing = with_columns(layout, schedule_of(chosen.schedule).indexing(best))
         except PlanError as error:
-            form = Form(chosen.schedule, best.tiled.ctas is not None, best.tiled.tiling.ctas == PAIR)
+            tiled = best.tiled
+            form = Form(chosen.schedule, tiled.ctas is not None, tiled.tiling.ctas == PAIR, tiled.parts)
             refused[form] = error.message
             if not _falls_back(form, request):
                 found[chosen.schedule] = _turned_down(chosen, "proof", error.message)
             continue
         summaries = tuple(candidates.summary for candidates in found.values())
-        return _finished(chosen, best, indexing, why, summaries, dependent=options.dependent_launch)
+        done = _finished(chosen, best, indexing, why, summaries, dependent=options.dependent_launch)
+        return msgspec.structs.replace(done, launch=msgspec.structs.replace(done.launch, split_why=shared))
     raise _no_plan(layout, [rejection for candidates in found.values() for rejection in candidates.rejected])
 
 
@@ -140,6 +147,7 @@ def _request(options: ScheduleOptions, block_n: int | None, stages: int | None) 
         pairs={"on": True, "off": False}.get(options.pairs),
         filters=next((filters for filters in FILTERS if filters == options.filters), None),
         residual_load=next((way for way in RESIDUAL_LOADS if way == options.residual_load), None),
+        parts=PARTS_OF.get(options.split_k),
     )
 
 
@@ -157,7 +165,8 @@ def _found(
 
 def _falls_back(form: Form, request: Request) -> bool:
     """Whether a schedule is left another form where this one cannot be: a CTA for each tile, each by itself."""
-    return (form.persistent and request.persistent is None) or (form.pairs and request.pairs is None)
+    chosen = ((form.persistent, request.persistent), (form.pairs, request.pairs), (form.parts > 1, request.parts))
+    return any(has and asked is None for has, asked in chosen)
 
 
 def _turned_down(candidates: ScheduleCandidates, rule: str, reason: str) -> ScheduleCandidates:
@@ -209,6 +218,8 @@ def _launched(
         The schedule and the candidate, and the reasons for both choices, or against them.
     """
     best, why = _walking(chosen, request, refused)
+    if (request.parts or 1) > 1:
+        return chosen, best, (why, "")
     if request.pairs is not None:
         return chosen, best, (why, f"CTA pairs are switched {'on' if request.pairs else 'off'}")
     found = _pairs(chosen, legal, request, refused) if best.tiled.grid[0] >= PAIR else []
@@ -257,6 +268,8 @@ def _walking(chosen: ScheduleCandidates, request: Request, refused: Mapping[Form
     arch = best.tiled.arch
     if request.persistent is not None:
         return best, f"persistent CTAs are switched {'on' if request.persistent else 'off'}"
+    if best.tiled.parts > 1:
+        return best, "each tile has a cluster of its own"
     tiles = math.prod(best.tiled.grid)
     if tiles <= arch.rates.sms:
         return best, f"{tiles} tiles are no more than the {arch.rates.sms} SMs: each has a CTA of its own"
@@ -275,6 +288,46 @@ def _walking(chosen: ScheduleCandidates, request: Request, refused: Mapping[Form
     if SLACK * cycles > best.cost.cycles:  # an estimate that is off by less must not make a kernel slower
         return best, f"a CTA for each tile: {both}, {alone}"
     return walking.best, f"persistent: {both}, {alone}"
+
+
+def _sharing(
+    legal: Sequence[ScheduleCandidates],
+    chosen: ScheduleCandidates,
+    best: Candidate,
+    request: Request,
+    refused: Mapping[Form, str],
+) -> tuple[ScheduleCandidates, Candidate, str]:
+    """The candidate to take, whose tiles several CTAs share where that is faster, with its schedule and the reason."""
+    sms = best.tiled.arch.rates.sms
+    tiles = math.prod(best.tiled.grid)
+    if request.parts is not None:
+        if request.parts == 1:
+            return chosen, best, "split K is switched off"
+        busy = f"{min(sms, tiles * request.parts)} of {sms} SMs work instead of {min(sms, tiles)}"
+        return chosen, best, f"{request.parts} CTAs share a tile, as asked: {busy}"
+    able = [one for one in legal if schedule_of(one.schedule).splits and _assumed(one) <= _assumed(chosen)]
+    if best.tiled.arch.tensor_core != "tcgen05":
+        able = []
+    if best.tiled.ctas is not None or 2 * tiles > sms or not able:
+        return chosen, best, f"{tiles} tiles leave no two of {sms} SMs for each: one CTA has all of K"
+    offers = [
+        schedule_of(one.schedule).candidates(best.tiled.layout, best.tiled.arch, replace(request, parts=parts))
+        for one in able
+        for parts in PARTS_OF.values()
+        if parts is not None and parts > 1 and Form(one.schedule, False, False, parts) not in refused
+    ]
+    if not offers:
+        return chosen, best, "one CTA has all of K: no kernel with more could be written down"
+    shared = min((one for one in offers if one.legal), key=_cycles, default=None)
+    if shared is None:
+        return chosen, best, f"one CTA has all of K: {offers[0].rejected[0].reason}"
+    found = shared.best
+    parts = found.tiled.parts
+    cycles = f"{found.cost.cycles:.0f} cycles where {parts} CTAs share a tile, {best.cost.cycles:.0f} with one for each"
+    if SLACK * found.cost.cycles > best.cost.cycles:  # an estimate that is off by less must not make a kernel slower
+        return chosen, best, f"one CTA has all of K: {cycles}"
+    busy = f"{found.cost.busy_sms} of {sms} SMs work instead of {best.cost.busy_sms}"
+    return shared, found, f"split K: {cycles}; {busy}"
 
 
 def _finished(
@@ -300,14 +353,14 @@ def _finished(
         pipeline=best.pipeline,
         launch=Launch(
             entry=f"conv_{name.name}",
-            grid=(*best.tiled.grid, 1) if walkers is None else (walkers, 1, 1),
+            grid=(*best.tiled.grid, best.tiled.parts) if walkers is None else (walkers, 1, 1),
             threads=threads,
             tiles=best.tiled.grid,
             persistent=walkers is not None,
             why=why[0],
             pairs_why=why[1],
             dependent=dependent,
-            cluster=(best.tiled.tiling.ctas, 1, 1),
+            cluster=(best.tiled.tiling.ctas, 1, best.tiled.parts),
         ),
         indexing=indexing,
         estimate=best.cost,

@@ -15,6 +15,7 @@ from convc.compiler.schedules import skeleton
 from convc.compiler.schedules.all import schedule_of
 from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.persistent import CTA, walking
+from convc.compiler.schedules.split import PART, finished, sharing_k
 from convc.compiler.tile.program import Range, TileProgram
 
 
@@ -25,6 +26,9 @@ def build(plan: Plan) -> TileProgram:
     if plan.launch.persistent:
         roles = walking(plan, roles)
         place = {CTA: plan.launch.grid[0]}
+    if plan.launch.parts > 1:
+        roles = sharing_k(plan, roles)
+        place[PART] = plan.launch.parts
     core = core_of(plan.arch)
     warps = core.warps(plan.tiling.block_m)
     if plan.tiling.ctas > 1:
@@ -34,6 +38,7 @@ def build(plan: Plan) -> TileProgram:
         "warp": warps,
         "thread": plan.launch.threads,
     }
+    teardown = core.teardown(plan)
     return TileProgram(
         name=plan.problem.name,
         title=plan.problem.describe(),
@@ -45,7 +50,7 @@ def build(plan: Plan) -> TileProgram:
         inputs=tuple(Range(name=skeleton.number(name), low=0, high=extent - 1) for name, extent in extents.items()),
         setup=core.setup(plan, roles),
         roles=core.main(plan, roles),
-        teardown=core.teardown(plan),
+        teardown=finished(plan, teardown) if plan.launch.parts > 1 else teardown,
         storage=plan.storage,
         launch=skeleton.launch(plan),
         pair=plan.tiling.ctas,

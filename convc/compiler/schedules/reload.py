@@ -46,11 +46,13 @@ from convc.compiler.schedules.residual import load_residual
 from convc.compiler.schedules.skeleton import (
     MAP_A,
     MAP_B,
+    TURN,
     about,
     block_channels,
     channels_of,
     compute,
     number,
+    shares_blocks,
 )
 from convc.compiler.tile.steps.base import Advance, ExpectBytes, Loop, RingWait, Step
 from convc.compiler.tile.steps.operands import TmaLoad
@@ -299,6 +301,7 @@ def _load(plan: Plan, coordinates: TapCoordinates) -> tuple[Step, ...]:
 def _multiply(plan: Plan) -> tuple[Step, ...]:
     """Multiply stage after stage until the accumulator is complete."""
     k_step = number("k_step")
+    first = k_step if plan.launch.parts == 1 or shares_blocks(plan) else TURN
     core = core_of(plan.arch)
     mma = core.product(
         id="mma.multiply",
@@ -310,7 +313,7 @@ def _multiply(plan: Plan) -> tuple[Step, ...]:
         m=plan.tiling.block_m,
         n=plan.tiling.block_n,
         atoms=plan.pipeline.atoms,
-        counter=k_step,
+        counter=first,
         filter_operand=plan.problem.filter_operand,
     )
     body = (

@@ -38,6 +38,9 @@ OUT = PointerName("out")
 BUFFER_OF = {OUT: "output"}
 """Buffers that parameters point at, where the names differ."""
 
+TURN = NewNumber(Number("turn"))
+"""Counts the steps of a CTA's part of the K loop, where several share a tile."""
+
 T = TypeVar("T", bound=Step)
 
 
@@ -71,6 +74,11 @@ def pixel_bits(plan: Plan) -> Literal[32, 64]:
     }
     low, high = bounds(plan.indexing.coordinates.m.value, ranges)
     return 32 if low >= -(2**31) and high < 2**31 else 64
+
+
+def shares_blocks(plan: Plan) -> bool:
+    """Whether the CTAs that share a tile have as many channel blocks each, of every filter tap."""
+    return plan.launch.parts > 1 and plan.pipeline.blocks % plan.launch.parts == 0
 
 
 def number(name: str) -> NewNumber:

@@ -13,7 +13,8 @@ ID_WIDTH = 14
 def show(program: TileProgram) -> str:
     """Write the whole program."""
     grid = program.launch.grid
-    lines = [program.title, f"schedule {program.schedule}, grid {grid[0]} x {grid[1]}, {program.warps} warps"]
+    parts = f" x {grid[2]}" if grid[2] > 1 else ""
+    lines = [program.title, f"schedule {program.schedule}, grid {grid[0]} x {grid[1]}{parts}, {program.warps} warps"]
     for act, roles in (("set-up", program.setup), ("main", program.roles), ("teardown", program.teardown)):
         lines += ["", act]
         for role in roles:

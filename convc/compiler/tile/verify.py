@@ -16,10 +16,12 @@ from convc.compiler.tile.program import TileProgram, executions, walk
 from convc.compiler.tile.steps.base import AwaitGrid, ClusterSync, CtaSync, ReleaseGrid, TmemAlloc, TmemDealloc
 from convc.compiler.tile.steps.epilogue import ReadAcc
 from convc.compiler.tile.steps.operands import Multiply
+from convc.compiler.tile.steps.split import ClusterWait
 from convc.compiler.tile.uses import Kind, makes, reads, uses
 from convc.compiler.tile.verify_pairs import CLUSTER_CHECKS
 from convc.compiler.tile.verify_persistent import PERSISTENT_CHECKS
 from convc.compiler.tile.verify_rings import RING_CHECKS
+from convc.compiler.tile.verify_split import SPLIT_CHECKS
 from convc.errors import PlanError
 
 
@@ -173,7 +175,7 @@ def acts(program: TileProgram) -> Iterator[str]:
             yield f"role {role.name} has warps {role.first_warp} to {role.last_warp}, the CTA has {program.warps}"
     for name, act in (("set-up", program.setup), ("teardown", program.teardown)):
         everyone = [role for role in act if (role.first_warp, role.last_warp) == (0, program.warps - 1)]
-        if not any(isinstance(step, CtaSync | ClusterSync) for role in everyone for step in role.steps):
+        if not any(isinstance(step, CtaSync | ClusterSync | ClusterWait) for role in everyone for step in role.steps):
             yield f"the warps do not meet in the {name}"
     if program.launch.block != (32 * program.warps, 1, 1):
         yield f"the launch has blocks of {program.launch.block} threads, the program {32 * program.warps}"
@@ -192,6 +194,7 @@ CHECKS = (
     *RING_CHECKS,
     *PERSISTENT_CHECKS,
     *CLUSTER_CHECKS,
+    *SPLIT_CHECKS,
     shared_memory,
     shared_places,
     tensor_memory,

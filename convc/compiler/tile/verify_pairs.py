@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 
 from convc.compiler.tile.program import TileProgram, walk
@@ -12,7 +11,7 @@ from convc.compiler.tile.steps.operands import Multiply
 
 def clusters_meet(program: TileProgram) -> Iterator[str]:
     """CTAs that use each other's memory meet when barriers are ready, and before one of them leaves."""
-    if math.prod(program.launch.cluster) == 1:
+    if program.pair == 1:
         return
     for name, act in (("set-up", program.setup), ("teardown", program.teardown)):
         everyone = [role for role in act if (role.first_warp, role.last_warp) == (0, program.warps - 1)]

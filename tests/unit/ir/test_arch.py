@@ -37,6 +37,8 @@ ALLOWED = {
     "stationary.CHUNK": "pixels read at a time are a choice",
     "block_scaled.CHANNELS": "blocks of channels, from the formats",
     "block_scaled.NAN_FACTOR": "codes, from the formats",
+    "base.PARTS_OF": "CTAs that share a tile",
+    "split.MOST_SUMS": "registers of a thread",
 }
 """Constants that happen to be equal to a limit, by module and name, and why they are none."""
 

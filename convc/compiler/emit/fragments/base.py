@@ -30,6 +30,7 @@ from convc.compiler.tile.steps.base import (
     Loop,
     RingWait,
     Step,
+    Strided,
     TmemAlloc,
     TmemBase,
     TmemDealloc,
@@ -37,7 +38,6 @@ from convc.compiler.tile.steps.base import (
 )
 from convc.compiler.tile.steps.epilogue import ReadAcc
 from convc.compiler.tile.steps.operands import Multiply
-from convc.compiler.tile.steps.persistent import TileLoop
 from convc.ir.expr import bounds
 
 Names = dict[str, Any]
@@ -88,7 +88,7 @@ def numbers_of(program: TileProgram, role: Role) -> dict[str, Number]:
     numbers["thread"] = Number(bits=32, low=32 * role.first_warp, high=32 * role.last_warp + 31)
     for step in walk(role.steps):
         match step:
-            case TileLoop(var=var, limit=limit):
+            case Strided(var=var, limit=limit):
                 numbers[var] = Number(bits=32, low=0, high=limit - 1)
             case Loop(var=var, count=count):
                 numbers[var] = Number(bits=32, low=0, high=count - 1)

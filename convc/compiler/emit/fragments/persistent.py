@@ -1,14 +1,15 @@
-"""The spelling of the steps of a CTA that makes several tiles."""
+"""The spelling of the steps of a CTA that makes several tiles, and of loops that each CTA begins elsewhere."""
 
 from __future__ import annotations
 
 from convc.compiler.emit.fragments.base import Names, RoleContext, fragment, label_of
 from convc.compiler.emit.operands import barriers, stage
-from convc.compiler.tile.steps.persistent import Release, TileLoop
+from convc.compiler.tile.steps.base import Strided
+from convc.compiler.tile.steps.persistent import Release
 
 
 @fragment.register
-def _(step: TileLoop, context: RoleContext) -> Names:
+def _(step: Strided, context: RoleContext) -> Names:
     """All but what is in the loop, which the kernel writes (`convc.compiler.emit.kernel`)."""
     return {
         "var": step.var,

@@ -224,6 +224,8 @@ class Sharing(Method):
                 reason = f"border {border} with rows {row} masks lanes, and the masks of a CTA are those of one tile"
             if request.pairs and self.masks(layout, geometry):
                 reason = f"border {border} with rows {row} masks lanes, and the CTAs of a pair have masks of their own"
+            if (request.parts or 1) > 1 and self.masks(layout, geometry):
+                reason = f"border {border} with rows {row} masks lanes, and the first step of each part must write all"
             if reason is None:
                 found.append(geometry)
             else:

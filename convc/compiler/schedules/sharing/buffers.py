@@ -10,7 +10,7 @@ from convc.compiler.plan.names import NewNumber
 from convc.compiler.plan.records import Plan
 from convc.compiler.schedules.sharing.indexing import shared
 from convc.compiler.schedules.sharing.storage import TileRing, activation_ring
-from convc.compiler.schedules.skeleton import number
+from convc.compiler.schedules.skeleton import TURN, number, shares_blocks
 from convc.ir.expr import Const, IntExpr, Var
 
 
@@ -81,8 +81,11 @@ class SharedTile:
 
     @property
     def round(self) -> IntExpr:
-        """Number of a filter row and channel block."""
-        return Var("r") * self.plan.pipeline.blocks + Var("block")
+        """Number of a filter row and channel block, of those that the CTA has."""
+        parts = self.plan.launch.parts
+        if parts > 1 and not shares_blocks(self.plan):
+            return Var(TURN)
+        return Var("r") * (self.plan.pipeline.blocks // parts) + Var("block") // parts
 
 
 def shared_tiles(plan: Plan) -> Iterator[SharedTile]:

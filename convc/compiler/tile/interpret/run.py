@@ -6,17 +6,16 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from convc.compiler.plan.names import RANK, MapName
-from convc.compiler.tile.interpret import epilogue, lanes, operands, persistent
+from convc.compiler.plan.names import PART, RANK, MapName
+from convc.compiler.tile.interpret import epilogue, lanes, operands, persistent, split
 from convc.compiler.tile.interpret.meaning import perform
 from convc.compiler.tile.interpret.state import Array, CtaState, RoleState, unwritten
-from convc.compiler.tile.program import TileProgram
-from convc.compiler.tile.steps.base import Loop, RingWait, Step
-from convc.compiler.tile.steps.persistent import TileLoop
+from convc.compiler.tile.program import Role, TileProgram
+from convc.compiler.tile.steps.base import Loop, RingWait, Step, Strided
 from convc.errors import TileError
 from convc.ir import dtypes
 
-MEANINGS = (operands, lanes, epilogue, persistent)
+MEANINGS = (operands, lanes, epilogue, persistent, split)
 """Modules that register meanings when they are imported."""
 
 
@@ -39,7 +38,7 @@ def interpret(program: TileProgram, buffers: Mapping[str, Array]) -> Array:
     output = unwritten(stored, int(np.prod(spec.shape)))
     written = np.zeros(output.shape, bool)
     tensors: dict[MapName, Array] = {}
-    width, height, _ = program.launch.grid
+    width, height, parts = program.launch.grid
     for tile_n in range(height):
         for first in range(0, width, program.pair):
             ctas = tuple(
@@ -51,20 +50,19 @@ def interpret(program: TileProgram, buffers: Mapping[str, Array]) -> Array:
                     tensors=tensors,
                 )
                 for tile_m in range(first, first + program.pair)
+                for _ in range(parts)
             )
             for rank, cta in enumerate(ctas):
                 cta.cluster = ctas
-                cta.numbers[RANK] = rank
+                cta.numbers |= {RANK: rank, PART: rank % parts}
             _run_cluster(ctas)
     return output.reshape(spec.shape)
 
 
 def _run_cluster(ctas: tuple[CtaState, ...]) -> None:
-    """Set-up, then the roles of all CTAs side by side; the closing roles have no meaning on tiles."""
-    for cta in ctas:
-        for role in cta.program.setup:
-            if list(_go(RoleState(cta, role), role.steps)):
-                raise TileError(f"role {role.name} of the set-up waits")
+    """Set-up, then the roles of all CTAs side by side, then the closing roles, between any two of which all meet."""
+    for role in ctas[0].program.setup:
+        _act(ctas, role, "set-up")
     running = [
         _go(RoleState(cta, role), role.steps)
         for rank, cta in enumerate(ctas)
@@ -77,6 +75,15 @@ def _run_cluster(ctas: tuple[CtaState, ...]) -> None:
         if len(left) == len(running) and state == _barriers(ctas):
             raise TileError("deadlock: every role waits")
         running = left
+    for role in ctas[0].program.teardown:
+        _act(ctas, role, "teardown")
+
+
+def _act(ctas: tuple[CtaState, ...], role: Role, act: str) -> None:
+    """A role that all CTAs have done before the next begins."""
+    for cta in ctas:
+        if list(_go(RoleState(cta, role), role.steps)):
+            raise TileError(f"role {role.name} of the {act} waits")
 
 
 def _barriers(ctas: tuple[CtaState, ...]) -> list[tuple[int, int, int]]:
@@ -96,7 +103,7 @@ def _go(role: RoleState, steps: tuple[Step, ...]) -> Iterator[None]:
                 for number in range(count):
                     role.numbers[var] = number
                     yield from _go(role, body)
-            case TileLoop(var=var, first=first, stride=stride, limit=limit, body=body):
+            case Strided(var=var, first=first, stride=stride, limit=limit, body=body):
                 for number in range(role.integer(first), limit, stride):
                     role.numbers[var] = number
                     yield from _go(role, body)

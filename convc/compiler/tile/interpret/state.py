@@ -84,7 +84,8 @@ class CtaState:
         program: what it runs.
         buffers: global memory, by the names of the launch; elements in their storage types.
         written: which elements of the output were written.
-        numbers: where it is in the grid: tile_m and tile_n, or cta where it makes several tiles.
+        numbers: where it is in the grid: tile_m and tile_n, or cta where it makes several tiles; part where several
+            share a tile.
         barriers, stages: by name and stage; a stage is there once something was copied to it.
         acc: accumulators, by name and stage.
         masks: entries of the mask table, bool (lanes,).

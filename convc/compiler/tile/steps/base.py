@@ -153,6 +153,21 @@ class Loop(Repeat):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Strided(Repeat):
+    """Do `body` for `var` = `first`, `first` + `stride` and so on, as long as it is below `limit`.
+
+    The first time always is. `count` is how often it is at most: of the CTA whose `first` is 0.
+    """
+
+    first: Number
+    stride: int
+    limit: int
+
+    def describe(self) -> str:
+        return f"for {self.var} in {self.first}, {self.first} + {self.stride}, .. below {self.limit}:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RingWait(Step):
     """Wait at the role's place in the ring.
 

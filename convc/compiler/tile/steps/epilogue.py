@@ -45,11 +45,17 @@ class ValueStep(Step):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadAcc(ValueStep):
+class ReadValues(ValueStep):
+    """Bring `columns` columns to the lanes' registers, from the column `first` on."""
+
+    first: Number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadAcc(ReadValues):
     """Read `columns` columns of the accumulator from the column `first` on."""
 
     acc: TmemName
-    first: Number
 
     @property
     def read(self) -> int:

@@ -4,23 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from convc.compiler.plan.names import Number
-from convc.compiler.tile.steps.base import Repeat, Signal, Step
+from convc.compiler.tile.steps.base import Signal, Step, Strided
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TileLoop(Repeat):
-    """Do `body` for `var` = `first`, `first` + `stride` and so on, as long as it is below `limit`.
-
-    The first time always is. `count` is how often it is at most: of the CTA whose `first` is 0.
-    """
-
-    first: Number
-    stride: int
-    limit: int
-
-    def describe(self) -> str:
-        return f"for {self.var} in {self.first}, {self.first} + {self.stride}, .. below {self.limit}:"
+class TileLoop(Strided):
+    """Do `body` for the tiles of a CTA."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,7 @@ SAME = {
     "load_latency": "threads.global_latency", "store_bytes": "shared_memory.store_port",
     "cta_start": "launch.replace", "pair_depth": "tensor_core.pair_depth", "pair_port": "tensor_core.pair_port",
     "cluster_barrier": "threads.cluster_barrier",
+    "remote_bytes": "shared_memory.remote", "remote_latency": "shared_memory.remote_latency",
 }  # fmt: skip
 OTHERS = {"clock_mhz", "mma_columns", "fmas", "half_sector_cycles"}
 

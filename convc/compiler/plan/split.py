@@ -1,0 +1,145 @@
+"""Split K: the CTAs of a cluster share the K loop of one tile.
+
+Where a layer has fewer tiles than the chip has SMs, most of it idles while a few CTAs go through long K loops. Here a
+cluster of CTAs along the third axis of the grid works on one tile: part p of n takes the steps p, p + n, p + 2 n and so
+on, so that each has one at least and no two differ by more than one. Every CTA then leaves its sums in its own shared
+memory, over the operand tiles, which have all been multiplied by then. Once all are there, CTA p adds the columns of
+its n-th of the tile, those of part 0 first, then 1, 2 and so on, and stores them: the order does not depend on who was
+first, so neither do the bits of the result.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import msgspec
+
+from convc.compiler.plan.candidate import Offer, ScheduleCandidates
+from convc.compiler.plan.candidates import pipeline_of
+from convc.compiler.plan.constraints import TiledProblem
+from convc.compiler.plan.names import SUMS
+from convc.compiler.plan.records import Pipeline, Rejection, Tiling
+from convc.compiler.plan.result_tile import number_tile
+from convc.compiler.plan.storage import MemoryNeed, SmemTile, Storage, lay_out
+from convc.compiler.plan.work import STORE_BYTES, CtaWork
+
+SUM_BYTES = 4
+QUAD = STORE_BYTES // SUM_BYTES
+"""Columns that a thread writes to shared memory, or reads there, at once."""
+
+
+def split(candidates: ScheduleCandidates, parts: int, *, able: bool) -> ScheduleCandidates:
+    """Offer the tilings to clusters of CTAs that share a tile, as far as these can.
+
+    Args:
+        candidates: of a schedule, one tile a CTA.
+        parts: CTAs of a cluster.
+        able: whether several CTAs can share the schedule's K loop.
+    """
+    if not able:
+        reason = f"schedule {candidates.schedule.title} has one CTA for the whole K loop of a tile"
+        return replace(candidates, parts=(Rejection(rule="split", reason=reason),))
+    shared = (_shared(part, parts) if isinstance(part, Offer) else part for part in candidates.parts)
+    return replace(candidates, parts=tuple(shared))
+
+
+def _shared(offer: Offer, parts: int) -> Offer | Rejection:
+    """An offer with room for sums."""
+    if offer.layout.blocks is not None:
+        reason = f"{offer.layout.blocks.name} has scale factors, which the warps carry that would carry sums"
+        return Rejection(rule="split", reason=reason)
+
+    first = offer.storage(offer.tilings[0])
+    if first.results is not None:
+        reason = "store tma has one CTA for the whole row of a tile, and CTAs that share it store some columns each"
+        return Rejection(rule="split", reason=reason)
+
+    def storage(tiling: Tiling) -> Storage:
+        return with_sums(offer.storage(tiling), tiling, offer)
+
+    def need(tiling: Tiling) -> MemoryNeed:
+        return storage(tiling).need
+
+    def work(tiling: Tiling, pipeline: Pipeline) -> CtaWork:
+        units = shared_units(pipeline, rows=offer.geometry is not None)
+        rows = min(tiling.block_m, offer.layout.problem.gemm_m)
+        return part_of(offer.work(tiling, pipeline), units, parts, rows)
+
+    rules = (shared_steps, shared_columns, *offer.rules)
+    return replace(offer, storage=storage, need=need, work=work, parts=parts, rules=rules)
+
+
+def sum_tile(tiling: Tiling) -> SmemTile:
+    """Lay sums out from the start of shared memory on: for every four columns, 16 bytes of each lane.
+
+    The lanes of a warp then write and read 512 bytes that follow each other.
+    """
+    row = QUAD * SUM_BYTES * tiling.block_m
+    rows = tiling.block_n // QUAD
+    return SmemTile(name=SUMS, rows=rows, row_bytes=row, swizzle="none", stages=1, stage_bytes=rows * row, offset=0)
+
+
+def with_sums(storage: Storage, tiling: Tiling, offer: Offer) -> Storage:
+    """The memory of a CTA that leaves its sums for others, and reads what it adds to each channel ahead of need."""
+    numbers = number_tile(offer.layout, tiling)
+    return lay_out(storage.smem, storage.tmem, storage.rings, offer.arch, numbers=numbers, sums=sum_tile(tiling))
+
+
+def shared_units(pipeline: Pipeline, *, rows: bool) -> int:
+    """Steps that CTAs share: filter rows and channel blocks, and filter columns where each loads activations.
+
+    Args:
+        pipeline: the K loop.
+        rows: whether the columns of a filter row share activations, and so stay together.
+    """
+    return (pipeline.taps[0] if rows else math.prod(pipeline.taps)) * pipeline.blocks
+
+
+def part_of(work: CtaWork, units: int, parts: int, rows: int) -> CtaWork:
+    """The work of the CTA with the most steps of a tile, and its columns of the epilogue.
+
+    Args:
+        work: of a CTA that has a tile for itself.
+        units, parts: steps that are shared, and CTAs that share them.
+        rows: output pixels of the tile.
+    """
+    most = -(-units // parts)
+
+    def share(count: int) -> int:
+        return count * most // units
+
+    rings = (
+        msgspec.structs.replace(ring, steps=share(ring.steps), load_unrolled=0, multiply_unrolled=0)
+        for ring in work.rings
+    )
+    return msgspec.structs.replace(
+        work,
+        mmas=share(work.mmas),
+        activation_bytes=share(work.activation_bytes),
+        filter_bytes=share(work.filter_bytes),
+        loads=share(work.loads),
+        rings=tuple(rings),
+        chunks=-(-work.chunks // parts),
+        stores=-(-work.stores // parts),
+        parts=parts,
+        sum_bytes=rows * work.n // parts * (parts - 1) * SUM_BYTES,
+    )
+
+
+def shared_steps(tiled: TiledProblem) -> str | None:
+    """Every CTA of a cluster has one step at least, since its first one fills the accumulator."""
+    atom = tiled.arch.limits.mma_atom_bytes
+    units = shared_units(pipeline_of(tiled.layout, tiled.tiling, atom), rows=bool(tiled.tiling.a_stages))
+    if units < tiled.parts:
+        return f"the K loop has {units} {'step' if units == 1 else 'steps'}, too few for {tiled.parts} CTAs"
+    return None
+
+
+def shared_columns(tiled: TiledProblem) -> str | None:
+    """Every CTA of a cluster stores as many columns, in pieces of 16 bytes, and reads sums in such pieces too."""
+    n = tiled.tiling.block_n
+    least = max(STORE_BYTES // tiled.layout.problem.out_dtype.bytes, QUAD)
+    if n % (tiled.parts * least):
+        return f"{n} columns: {tiled.parts} CTAs that store 16 bytes at a time share multiples of {tiled.parts * least}"
+    return None

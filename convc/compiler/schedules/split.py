@@ -1,0 +1,188 @@
+"""From a kernel with a CTA for each tile to one whose tiles are shared by the CTAs of a cluster.
+
+Loads and multiplications stay as they are, in a loop over the steps of the CTA's part. What was the epilogue becomes
+two: each CTA leaves all sums of its part in shared memory, and when all of the cluster have, each adds the parts of its
+own columns and stores these. No CTA leaves before the others have read its sums.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+
+from convc.compiler.plan.names import PART, SUMS, NewNumber, Number
+from convc.compiler.plan.records import Plan
+from convc.compiler.plan.split import QUAD
+from convc.compiler.plan.work import STORE_BYTES
+from convc.compiler.schedules.base import Roles
+from convc.compiler.schedules.cores.all import core_of
+from convc.compiler.schedules.epilogue import direct_stores, stage_numbers
+from convc.compiler.schedules.skeleton import EPILOGUE_THREADS, TURN, compute, number, pixel_bits, shares_blocks
+from convc.compiler.tile.program import Role, walk
+from convc.compiler.tile.steps.base import Compute, Loop, Step
+from convc.compiler.tile.steps.split import AddSums, ClusterArrive, ClusterWait, ShareLoop, StageSums
+from convc.compiler.tile.uses import reads
+from convc.ir.expr import Var
+
+ADDING = EPILOGUE_THREADS // 32
+"""Warps that add sums."""
+
+MOST_SUMS = 128
+"""Registers of a thread that hold sums at a time: of some columns, those of all parts."""
+
+
+def sharing_k(plan: Plan, roles: Roles) -> Roles:
+    """The roles of a schedule, for CTAs that share the K loop of a tile."""
+    return replace(
+        roles,
+        load=tuple(_shared(plan, "load", step) for step in roles.load),
+        multiply=tuple(_shared(plan, "mma", step) for step in roles.multiply),
+        epilogue=_leave_sums(plan),
+    )
+
+
+def _shared(plan: Plan, role: str, step: Step) -> Step:
+    """A step of a role; of the K loop those turns that are the CTA's own."""
+    if not isinstance(step, Loop):
+        return step
+    if shares_blocks(plan):
+        return _own_blocks(plan, role, step)
+    nest, body = _nest(step)
+    units = math.prod(count for _, count in nest)
+    parts = plan.launch.parts
+    counted = Var("step")
+    made: list[Compute] = []
+    inner = units
+    for position, (name, count) in enumerate(nest):
+        inner //= count
+        value = counted // inner % count if position else counted // inner
+        made.append(Compute(id=f"{role}.{name}", note="of the CTA's part", dst=number(name), expr=value))
+    made.append(Compute(id=f"{role}.turn", note="steps before this one", dst=TURN, expr=counted // parts))
+    asked = {name for each in walk(body) for name in reads(each)}
+    own = (*(each for each in made if each.dst in asked), *body)
+    return _share_loop(plan, role, number("step"), nest, own)
+
+
+def _own_blocks(plan: Plan, role: str, loop: Loop) -> Loop | ShareLoop:
+    """A K loop with the channel blocks of the CTA's part alone: as many in every filter tap."""
+    parts = plan.launch.parts
+    if loop.var == "block":
+        return _share_loop(plan, role, loop.var, ((loop.var, loop.count),), loop.body)
+    if loop.var == "k_step":
+        return replace(loop, count=loop.count // parts)
+    body = (_own_blocks(plan, role, step) if isinstance(step, Loop) else step for step in loop.body)
+    return replace(loop, body=tuple(body))
+
+
+def _share_loop(
+    plan: Plan, role: str, var: NewNumber, nest: tuple[tuple[str, int], ...], body: tuple[Step, ...]
+) -> ShareLoop:
+    """The loop over every n-th step, of n CTAs, from the number of the CTA on."""
+    parts = plan.launch.parts
+    units = math.prod(count for _, count in nest)
+    return ShareLoop(
+        id=f"{role}.share",
+        note="the steps of this CTA's part",
+        var=var,
+        count=-(-units // parts),
+        body=body,
+        first=PART,
+        stride=parts,
+        limit=units,
+        nest=nest,
+    )
+
+
+def _nest(loop: Loop) -> tuple[tuple[tuple[str, int], ...], tuple[Step, ...]]:
+    """The loops of a K loop, outermost first, and what is done in all of them together.
+
+    Each but the innermost has a loop over the rest as its last step.
+    """
+    *before, last = loop.body
+    if isinstance(last, Loop) and last.var in ("s", "block"):
+        nest, body = _nest(last)
+        return ((loop.var, loop.count), *nest), (*before, *body)
+    return ((loop.var, loop.count),), loop.body
+
+
+def _leave_sums(plan: Plan) -> tuple[Step, ...]:
+    """Every lane leaves its row of the accumulator in shared memory."""
+    core = core_of(plan.arch)
+    columns = core.columns(plan)
+    stage = StageSums(
+        id="epilogue.sums",
+        note="for the CTAs that share the tile",
+        columns=columns,
+        tile=SUMS,
+        first=Number("column"),
+        lane=Number("lane"),
+    )
+    chunks = Loop(
+        id="epilogue.parts",
+        note=f"{columns} columns at a time",
+        var=number("chunk"),
+        count=core.chunks(plan),
+        body=(*core.read(columns), stage),
+    )
+    return (*core.lane(), *stage_numbers(plan), *core.accumulated(), chunks)
+
+
+def finished(plan: Plan, teardown: tuple[Role, ...]) -> tuple[Role, ...]:
+    """The teardown of CTAs that share a tile: all meet, each adds the parts of its columns, and all meet again."""
+    end, *others = teardown
+    there = (
+        ClusterArrive(id="meet.arrive", note="the sums of this CTA are there", fenced=True),
+        ClusterWait(id="meet.wait", note="those of all parts are", fenced=True),
+    )
+    meet = replace(end, name="meet", note="nobody reads sums before they are there", steps=there)
+    add = Role(
+        name="add",
+        first_warp=0,
+        last_warp=ADDING - 1,
+        elected=False,
+        note="carries sums of all parts to global memory",
+        steps=tuple(_named(_add(plan))),
+    )
+    read = ClusterArrive(id="leave.arrive", note="these warps read no sums")
+    leave = replace(end, name="leave", first_warp=ADDING, note="wait for those that do", steps=(read,))
+    done = ClusterWait(id="end.wait", note="nobody reads the sums of this CTA any more")
+    return (meet, *others, add, leave, replace(end, note="nobody leaves before its sums have been read", steps=(done,)))
+
+
+def _add(plan: Plan) -> tuple[Step, ...]:
+    """Every lane adds the parts of its row, the columns of this CTA, and writes what comes of it.
+
+    Where one chunk is all, the others are told as soon as it has been read.
+    """
+    parts = plan.launch.parts
+    own = plan.tiling.block_n // parts
+    least = max(STORE_BYTES // plan.problem.out_dtype.bytes, QUAD)
+    columns = next(width for width in range(own, 0, -least) if own % width == 0 and width * parts <= MOST_SUMS)
+    chunks = own // columns
+    place = Var(PART) * own + Var("chunk") * columns
+    add = AddSums(
+        id="epilogue.add",
+        note="always in this order",
+        columns=columns,
+        first=Number("column"),
+        tile=SUMS,
+        lane=Number("lane"),
+        row=plan.indexing.coordinates.m.name,
+        row_limit=plan.indexing.row_limit,
+        parts=parts,
+        dtype=plan.problem.sum_dtype.name,
+    )
+    told = (ClusterArrive(id="epilogue.arrive", note="all sums have been read"),)
+    column = Compute(id="epilogue.column", note="first column of the chunk", dst=number("column"), expr=place)
+    read = (column, add, *(told if chunks == 1 else ()))
+    pixel = compute(plan.indexing.coordinates.m, "epilogue", pixel_bits(plan))
+    stores = direct_stores(plan, (), read, columns, chunks)
+    return (*core_of(plan.arch).lane(), pixel, stores, *(() if chunks == 1 else told))
+
+
+def _named(steps: tuple[Step, ...]) -> Iterator[Step]:
+    """Steps with the name of the role that does them now."""
+    for step in steps:
+        named = replace(step, id=step.id.replace("epilogue.", "add."))
+        yield replace(named, body=tuple(_named(named.body))) if isinstance(named, Loop) else named

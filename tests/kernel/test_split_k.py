@@ -1,0 +1,157 @@
+"""CTAs of a cluster that share the K loop of a tile (``--split-k``): right, or refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from kernel.test_random_problems import problems
+from support.examples import PARTS
+from support.witnesses import witnesses_agree
+
+from convc.build.writer import layer_of
+from convc.compiler.compile import compile_problem
+from convc.compiler.kernels import kernel_of
+from convc.compiler.options import ScheduleOptions
+from convc.compiler.schedules.planner import plan
+from convc.errors import InputError, MachineFault, PlanError
+from convc.ir.epilogue import AddResidual, Relu
+from convc.ir.findings import Verdict
+from convc.ir.problem import ConvProblem
+from convc.layout.device_layout import device_layout
+from convc.runtime.layer import run_layer
+from convc.sanitizer.run import check_kernel
+
+SMALL = ConvProblem(
+    batch=3, in_channels=64, out_channels=96, in_extent=(12, 12), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1)
+)
+DEEP = dataclasses.replace(SMALL, batch=1, in_channels=256, in_extent=(7, 7))
+
+
+def sharing(parts: int, schedule: str = "reload", **more: str) -> ScheduleOptions:
+    """Options for a kernel whose tiles are shared by so many CTAs."""
+    return ScheduleOptions(schedule=schedule, split_k=str(parts), **more)
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("operand", ["f16", "s8", "tf32"])
+def test_witnesses_agree(operand, part, assembled):
+    drawn = (
+        problems(operand),
+        st.integers(0, 2**32 - 1),
+        st.sampled_from([2, 4, 8]),
+        st.sampled_from(["reload", "slide"]),
+    )
+
+    @settings(max_examples=24 // part, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @given(*drawn)
+    def check(problem, seed, parts, schedule):
+        border = None if schedule == "reload" else "zero"
+        try:
+            witnesses_agree(problem, seed, assembled, sharing(parts, schedule, border=border))
+        except PlanError:
+            return  # too few steps or columns for so many CTAs, or the schedule cannot be
+
+    check()
+
+
+@pytest.mark.parametrize("schedule", ["reload", "slide"])
+@pytest.mark.parametrize("parts", [2, 4, 8])
+def test_every_number_of_parts(parts, schedule, assembled):
+    """Nine steps do not divide by the parts, or three; every lane of the last tile is a pixel of no image."""
+    problem = dataclasses.replace(SMALL, epilogue=(AddResidual(), Relu()))
+    if schedule == "slide" and parts > 3:
+        problem = DEEP  # three filter rows are too few; here every CTA has some channel blocks of each
+    if schedule == "slide" and parts == 8:
+        problem = dataclasses.replace(DEEP, in_channels=512)
+    compiled = witnesses_agree(problem, parts, assembled, sharing(parts, schedule), block_n=64)
+    assert compiled.plan.launch.cluster == (1, 1, parts)
+    assert compiled.artifact.launch.grid[2] == parts
+
+
+def test_groups(assembled):
+    grouped = dataclasses.replace(SMALL, in_channels=128, out_channels=128, groups=2)
+    assert witnesses_agree(grouped, 3, assembled, sharing(2)).plan.launch.parts == 2
+
+
+BARRIER = re.compile(r"barrier\.cluster\.\w+[^;]*;")
+ADDS = re.compile(r"mapa\.shared::cluster\.u32 %peer, %at, (\d);")
+
+
+def test_parts_are_added_in_the_order_of_their_numbers():
+    """Of 2^24, 1, -2^24 and 0 the second is lost at once, and would not be if any two others came first."""
+    problem = ConvProblem(in_channels=256, out_channels=32, in_extent=(8, 16), kernel=(1, 1), out="f32")
+    compiled = compile_problem(problem, options=sharing(4), block_n=32)
+    parts = ((4096, 4096), (1, 1), (4096, -4096), (0, 0))
+    x = np.zeros((1, 256, 8, 16), np.float16)
+    w = np.zeros((32, 256, 1, 1), np.float16)
+    for block, (pixel, weight) in enumerate(parts):
+        x[:, 64 * block] = pixel
+        w[:, 64 * block] = weight
+    layer = layer_of(problem, kernel_of(compiled), w, None)
+    assert not run_layer(layer, x).y.any()
+    text = compiled.artifact.ptx
+    swapped = ADDS.sub(lambda add: add[0].replace(f"{add[1]};", f"{'0213'[int(add[1])]};"), text)
+    changed = dataclasses.replace(layer, ptx=swapped)
+    assert (run_layer(changed, x).y == 1).all()
+
+
+@pytest.mark.parametrize("steps", ["meet.arrive meet.wait", "add.arrive leave.arrive end.wait"])
+def test_a_meeting_that_is_left_out_is_found(steps):
+    """Sums are read before they are there, or a CTA leaves while others read its sums."""
+    kernel = compile_problem(SMALL, options=sharing(2), block_n=48).artifact
+    buffers = {name: np.ones(b.shape, np.float16) for name, b in kernel.launch.buffers.items() if name != "output"}
+    buffers["bias"] = buffers["bias"].astype(np.float32)
+    assert check_kernel(kernel.ptx, kernel.launch, buffers).verdict is Verdict.clean
+    marked = kernel.ptx.split("//@ step=")
+    left = [BARRIER.sub("", part) if part.split()[0] in steps.split() else part for part in marked]
+    try:
+        verdict = check_kernel("//@ step=".join(left), kernel.launch, buffers).verdict
+    except MachineFault:
+        return  # it reads the memory of a CTA that has gone
+    assert verdict > Verdict.review
+
+
+def test_parts_have_all_steps_and_each_has_one_at_least():
+    for parts in (2, 4, 8):
+        planned = plan(device_layout(SMALL), options=sharing(parts), block_n=64)
+        assert planned.work.mmas == -(-9 // parts) * planned.pipeline.atoms
+        assert planned.launch.ctas == parts * 8
+
+
+def test_the_planner_takes_what_it_finds_faster_and_says_why():
+    plans = {
+        choice: plan(device_layout(DEEP), options=ScheduleOptions(split_k=choice)) for choice in ("auto", "off", "4")
+    }
+    assert plans["off"].launch.cluster == (1, 1, 1)
+    assert plans["auto"].launch.parts > 1
+    assert plans["auto"].estimate.cycles < plans["off"].estimate.cycles
+    assert "SMs work instead of" in plans["auto"].launch.split_why
+    wide = ConvProblem(batch=32, in_channels=64, out_channels=64, in_extent=(56, 56), kernel=(1, 1))
+    full = plan(device_layout(wide), options=ScheduleOptions(split_k="auto"))
+    assert full.launch.parts == 1
+    assert "leave no two of 148 SMs for each" in full.launch.split_why
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"split_k": "3"}, InputError, "split_k must be one of auto, off, 2, 4, 8, got '3'"),
+        ({"split_k": "2", "target": "sm_90a"}, InputError, "split_k 2 needs accumulators in tensor memory"),
+        ({"split_k": "2", "persistent": "on"}, InputError, "split_k 2 gives each tile a cluster of its own"),
+        ({"split_k": "2", "store": "tma"}, PlanError, "store tma has one CTA for the whole row of a tile"),
+        ({"split_k": "2", "schedule": "stationary"}, PlanError, "has one CTA for the whole K loop of a tile"),
+        (
+            {"split_k": "2", "schedule": "slide", "border": "mask"},
+            PlanError,
+            "the first step of each part must write all",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused(options, error, words):
+    with pytest.raises(error, match=words):
+        plan(device_layout(SMALL), options=ScheduleOptions(**options))
