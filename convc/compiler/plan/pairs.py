@@ -69,7 +69,9 @@ def told_to_pairs(storage: Storage) -> Storage:
 
 
 def _told(ring: BarrierRing) -> BarrierRing:
-    """Copies tell the CTA that multiplies, and what has been multiplied is told to both."""
+    """Copies tell the CTA that multiplies, and what has been multiplied is told to both; the rest is each CTA's own."""
+    if "mma" not in (ring.producer, ring.consumer):
+        return ring
     return msgspec.structs.replace(ring, at="leader" if ring.consumer == "mma" else "all")
 
 

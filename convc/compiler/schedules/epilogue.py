@@ -199,7 +199,7 @@ def chunk_values(
     )
     channel = compute(coordinates.k, "epilogue")
     reads = read_by_threads(plan)
-    needed = plan.storage.numbers is None or reads
+    needed = plan.storage.results is None or reads
     place = compute(coordinates.out_byte, "epilogue", 64)
     return (
         read[0],

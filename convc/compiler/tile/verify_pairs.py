@@ -33,8 +33,11 @@ def pairs_share(program: TileProgram) -> Iterator[str]:
             yield f"role {role.name} is the first CTA's alone, and multiplies for no pair"
         for step in steps:
             if isinstance(step, RingWait):
+                ring = rings[step.ring]
                 right = "leader" if role.leads else "all"
-                if rings[step.ring].at != (right if program.pair > 1 else "own"):
+                if program.pair == 1 or "mma" not in (ring.producer, ring.consumer):
+                    right = "own"
+                if ring.at != right:
                     yield f"{step.id} waits for ring {step.ring}, whose signals are for {rings[step.ring].at}"
 
 

@@ -255,6 +255,7 @@ def test_what_is_asked_of_one_schedule_is_asked_of_the_others():
         columns="host",
         persistent="on",
         pairs="on",
+        split_k="2",
         ctas=3,
         filters="apart",
         dependent_launch=True,
