@@ -52,7 +52,8 @@ class RunOptions:
         ctas: run only the CTAs from the first number up to, and not with, the second, whole clusters; None: all. What
             the others would have written stays as it was.
         memory_bytes: most bytes that buffers, variables and a cohort may take together.
-        only: run only the CTAs of these numbers, of a launch without clusters; empty: all of ``ctas``.
+        only: run only the CTAs of these numbers, or the clusters that begin with them (clusters count one after the
+            other, x fastest); empty: all of ``ctas``.
         repeats: a launch may take the course of an earlier one (`convc.machine.state.course`); no result differs.
     """
 
@@ -306,9 +307,11 @@ def _range(launch: LaunchSpec, options: RunOptions) -> tuple[int, int]:
 def _cohorts(launch: LaunchSpec, options: RunOptions, size: int) -> list[tuple[int, int]]:
     """First CTA and number of CTAs of everything that is run in lockstep."""
     if options.only:
-        if math.prod(launch.cluster) > 1 or not all(0 <= cta < launch.ctas for cta in options.only):
-            raise InputError(f"single CTAs to run must be numbers below {launch.ctas}, of a launch without clusters")
-        return [(cta, 1) for cta in options.only]
+        whole = math.prod(launch.cluster)
+        if not all(0 <= cta < launch.ctas and cta % whole == 0 for cta in options.only):
+            first = f", the first of whole clusters of {whole}" if whole > 1 else ""
+            raise InputError(f"single CTAs to run must be numbers below {launch.ctas}{first}; got {options.only}")
+        return [(cta, whole) for cta in options.only]
     start, end = _range(launch, options)
     return [(first, min(size, end - first)) for first in range(start, end, size)]
 

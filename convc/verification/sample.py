@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,7 +41,7 @@ class Outputs:
 
 
 class TileMap:
-    """The outputs that each CTA of a kernel writes.
+    """The outputs that each CTA of a kernel writes; those that share the K loop of a tile count as one.
 
     Args:
         info: of the kernel.
@@ -51,11 +51,21 @@ class TileMap:
 
     def __init__(self, info: DebugInfo, layout: DeviceLayout, launch: LaunchSpec) -> None:
         self.grid = info.tiles or launch.grid[:2]
-        self.ctas = launch.ctas
+        self.ctas = launch.ctas // launch.cluster[2]
+        self._beside, _, self._parts = launch.cluster
         self._info = info
         self._layout = layout
         self._pixel = from_json(info.pixel)
         self._channel = from_json(info.channel)
+
+    def together(self, ctas: Iterable[int]) -> tuple[int, ...]:
+        """The CTAs of all clusters that one of these is in, in order."""
+        firsts = {cta - cta % self._beside for cta in ctas}
+        return tuple(sorted(first + rank for first in firsts for rank in range(self._beside)))
+
+    def clusters(self, ctas: Iterable[int]) -> tuple[int, ...]:
+        """The first CTAs of these clusters, as `convc.machine.RunOptions` counts them, those that share a tile too."""
+        return tuple(sorted({cta // self._beside * self._beside * self._parts for cta in ctas}))
 
     def pixels(self, tiles: np.ndarray) -> np.ndarray:
         """Pixels (tiles, lanes or columns) int64 of tiles along M; those of `DebugInfo.pixels` and more are none."""
@@ -125,7 +135,8 @@ class TileMap:
 def sample_ctas(tiles: TileMap, layout: DeviceLayout, count: int, seed: int) -> tuple[int, ...]:
     """``count`` CTAs at random, and one for each corner and border of the image, without repetitions, in order.
 
-    Channel tiles are drawn at random, but for the far corner, which gets the last: there all ends meet.
+    CTAs of a cluster come together; of those that share a tile one stands for all. Channel tiles are drawn at random,
+    but for the far corner, which gets the last: there all ends meet.
     """
     rng = np.random.default_rng((seed, 2))
     problem = layout.ordinary
@@ -142,7 +153,7 @@ def sample_ctas(tiles: TileMap, layout: DeviceLayout, count: int, seed: int) -> 
         if tile is not None:
             chosen.add((tile + tile_rows * column) % tiles.ctas)
     inner = rng.choice(tiles.ctas, min(count, tiles.ctas), replace=False)
-    return tuple(sorted(chosen | {int(cta) for cta in inner}))
+    return tiles.together(chosen | {int(cta) for cta in inner})
 
 
 def _border_places(extent: tuple[int, ...]) -> Iterator[tuple[str, ...]]:

@@ -65,7 +65,8 @@ def check_sampled(
         tiles = TileMap(read_debug_info(kernel.debug_info), layer.layout, layer.launch)
         ctas = sample_ctas(tiles, layer.layout, count, seed)
         buffers = sample_buffers(layer, strips)
-        chosen = dataclasses.replace(options or RunOptions(), only=ctas)
+        only = tiles.clusters(ctas)
+        chosen = dataclasses.replace(options or RunOptions(), only=only)
         told = progress.piece(index, len(modes)).launch(f"{conv.name}, {len(ctas)} CTAs, {mode} data")
         try:
             run = run_packed(layer, buffers, chosen, told)
@@ -75,7 +76,7 @@ def check_sampled(
         counters = counters or run.counters
         check = _judged(mode, strips, run, [tiles.outputs(cta) for cta in ctas])
         if check.comparison is not None and check.comparison.first is not None:
-            check = dataclasses.replace(check, writer=last_writer_packed(layer, buffers, check.comparison.first, ctas))
+            check = dataclasses.replace(check, writer=last_writer_packed(layer, buffers, check.comparison.first, only))
         checks.append(check)
     sampled = Sampled(ctas=len(ctas), of=kernel.artifact.launch.ctas)
     return dataclasses.replace(layer_report(conv, kernel, checks, counters), sampled=sampled)

@@ -31,12 +31,12 @@ ASSEMBLED = 8
 """The kernel of one of so many cases is assembled: ptxas takes nearly as long as the three witnesses."""
 
 
-def assembled(text: str) -> object:
+def assembled(text: str, target: str) -> object:
     """What ptxas makes of a text; without one, as if it were well."""
-    return assemble(text) if find_ptxas() is not None else unseen(text)
+    return assemble(text, target) if find_ptxas() is not None else unseen(text, target)
 
 
-def unseen(text: str) -> object:
+def unseen(text: str, target: str) -> object:
     """What a text is taken for that nobody assembles."""
     return SimpleNamespace(spill_bytes=0)
 

@@ -90,7 +90,11 @@ def test_the_planner_takes_what_it_finds_faster_and_says_why():
             InputError,
             "brings a residual to where results are staged, and store direct stages none",
         ),
-        ({"target": "sm_90a"}, InputError, "residual_load tma needs a row of the accumulator in each lane, and sm_90a has fragments"),
+        (
+            {"target": "sm_90a"},
+            InputError,
+            "residual_load tma needs a row of the accumulator in each lane, and sm_90a has fragments",
+        ),
         (
             {"schedule": "slide"},
             PlanError,

@@ -17,6 +17,8 @@ AT_ONCE: dict[str, set[str]] = {
     "stationary, requantised": {"zero-column mask"},
     "stationary, residual past the edges": {"zero-column mask"},
     "a CTA pair": {"CTA pair"},
+    "golden pair_f16": {"CTA pair"},
+    "slide in CTA pairs": {"CTA pair"},
     "weight stationary": {"zero-column mask"},
     "shift and copy": ELSEWHERE | {"lane mask, and D is written anew"},
     "ashift": ELSEWHERE,

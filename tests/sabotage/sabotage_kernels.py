@@ -252,6 +252,7 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "golden hopper_f16": partial(golden, "hopper_f16"),
     "golden hopper_slide_f16": partial(golden, "hopper_slide_f16"),
     "golden tensor_store_f16": partial(golden, "tensor_store_f16"),
+    "golden hopper_tensor_store_f16": partial(golden, "hopper_tensor_store_f16"),
     "golden persistent_f16": partial(golden, "persistent_f16"),
     "golden pair_f16": partial(golden, "pair_f16"),
     "golden copied_residual_f16": partial(golden, "copied_residual_f16"),

@@ -204,11 +204,13 @@ class Ways(msgspec.Struct, frozen=True, kw_only=True):
 def ways_of(schedule: Schedule, layout: DeviceLayout, arch: Arch, request: Request) -> tuple[Ways, ...]:
     """The ways of a schedule for a problem on a target: those that are asked for, or all.
 
-    A residual is brought to where results are staged, so that both go through tensor copies or only the results.
+    A residual is brought to where results are staged, so that both go through tensor copies or only the results. Where
+    the accumulator lies in fragments no lane has a row of it to add to.
     """
     ways: list[Ways] = []
+    rows = layout.problem.residual and arch.tensor_core == "tcgen05"
     for store in stores_of(schedule, arch, request):
-        able = RESIDUAL_LOADS if store == TMA and layout.problem.residual else (DIRECT,)
+        able = RESIDUAL_LOADS if store == TMA and rows else (DIRECT,)
         wanted = request.residual_load if layout.problem.residual else None
         ways += (Ways(store=store, residual_load=load) for load in able if wanted in (None, load))
     return tuple(ways)

@@ -7,6 +7,7 @@ block-scaled operands have: their factors come along in the same stages (`convc.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 from convc.compiler.index.claims import prove
 from convc.compiler.index.conv import ConvMaps, conv_maps
 from convc.compiler.index.lower import lower
+from convc.compiler.index.maps import Outcome
 from convc.compiler.index.pair_rows import first_filter, prove_halves
 from convc.compiler.index.warp_rows import first_row, prove_rows, prove_tile
 from convc.compiler.plan.candidate import Candidate, Offer, ScheduleCandidates
@@ -175,16 +177,10 @@ class Reload(Method):
         )
         blocks = layout.blocks
         factors = None if blocks is None else factor_coordinates(blocks, layout, tiling, pipeline)
-        proofs = list(prove(maps))
         results = candidate.storage.results
         rows = candidate.tiled.arch.limits.warp_rows
-        if results is not None:
-            proofs.append(prove_rows(maps, rows))
-        if tiling.ctas > 1:
-            proofs.append(prove_halves(maps, tiling.ctas))
         residual = candidate.storage.residual
-        if residual is not None:
-            proofs.append(prove_tile(maps))
+        proofs = [*prove(maps), *_prove_shared(candidate, maps, rows)]
         if blocks is not None and factors is not None:
             proofs.append(prove_factors(factors, blocks, layout, tiling, pipeline))
         demand_proof(layout.problem, proofs)
@@ -238,6 +234,16 @@ def tap_coordinates(plan: Plan) -> TapCoordinates:
     if not isinstance(coordinates, TapCoordinates):
         raise TypeError(f"schedule {plan.schedule.title} loads no tile for every tap")
     return coordinates
+
+
+def _prove_shared(candidate: Candidate, maps: ConvMaps, rows: int) -> Iterator[Outcome]:
+    """Whether the rows of a warp, the halves of a pair and the rows of a residual's tile lie as copies take them."""
+    if candidate.storage.results is not None:
+        yield prove_rows(maps, rows)
+    if candidate.tiled.tiling.ctas > 1:
+        yield prove_halves(maps, candidate.tiled.tiling.ctas)
+    if candidate.storage.residual is not None:
+        yield prove_tile(maps)
 
 
 def _dropped(maps: ConvMaps) -> tuple[str, ...]:

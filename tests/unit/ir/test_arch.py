@@ -26,6 +26,7 @@ ALLOWED = {
     "slide.MOST_COLUMNS": "how many columns are written out is a choice",
     "lane_masks.WORD": "bits of a register",
     "epilogue.PIECE_BYTES": "the same vector, as the interpreter of steps stores it",
+    "epilogue.WARP": "threads of a warp",
     "storage.STAGE_ALIGN": "the period of the widest swizzle, 8 rows of 128 bytes",
     "storage.BARRIER_BYTES": "an mbarrier is 64 bits (PTX, mbarrier)",
     "storage.NUMBERS_ALIGN": "the vector that a lane reads is a choice",

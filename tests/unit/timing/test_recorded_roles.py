@@ -94,7 +94,7 @@ def artifact_of(name: str) -> KernelArtifact:
     ]
     decided = dataclasses.replace(found, parts=tuple(offer for offer in offers if offer.tilings))
     plan = planner._finished(
-        decided, decided.best, schedule_of(decided.schedule).indexing(decided.best), "", (), dependent=False
+        decided, decided.best, schedule_of(decided.schedule).indexing(decided.best), ("", ""), (), dependent=False
     )
     return emit(build(plan))
 

@@ -40,6 +40,7 @@ from convc.ir import dtypes
 
 PIECE_BYTES = 16
 """What a lane reads and writes at once, where it has an output pixel."""
+
 WARP = 32
 """Threads of a warp."""
 
