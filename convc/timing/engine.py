@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from convc.timing.costs import holds, result
 from convc.timing.moving import conflicts
-from convc.timing.outline import NO_SECTORS, outline
+from convc.timing.outline import NO_SECTORS, outline, unit_of
 from convc.timing.parameters import Chip
 from convc.timing.resources import Share, Streaming
 from convc.timing.spread import later, latest, where_later
@@ -82,15 +82,6 @@ class _Strand:
     copied: int = 0  # where the copies that its latest wait let through begin
     group: list[int] = field(default_factory=list[int])
     groups: list[list[int]] = field(default_factory=list[list[int]])
-
-
-def _unit(item: Item) -> str:
-    """The unit that performs an instruction of a warp."""
-    if item.sectors != NO_SECTORS:
-        return "global memory"
-    if item.cells:
-        return "tensor memory"
-    return "shared memory" if item.wavefronts or item.remote or item.name == "ld" else "alu"
 
 
 class Replay:
@@ -176,7 +167,7 @@ class Replay:
             ready[~strand.at] = start + self.chip[item.sass.reads]
         if late is None:
             return start, own, ""
-        return start, own, _unit(strand.items[late]) if late >= 0 else "alu"
+        return start, own, unit_of(strand.items[late]) if late >= 0 else "alu"
 
     def _advance(self, strand: _Strand) -> bool:
         """Perform the next item of a warp; False where it ends, or stops until something is known."""
@@ -376,7 +367,7 @@ class Replay:
                 row=row,
                 warp=warp,
                 phase=item.waits,
-                unit=_unit(item),
+                unit=unit_of(item),
                 late=late,
             )
         )

@@ -74,3 +74,12 @@ def _is_alone(item: Item) -> bool:
     """Whether an item only takes its warp's time."""
     joins = item.works or item.waits or item.meets or item.leaves or item.group or item.left is not None
     return not (joins or item.wavefronts or item.remote or item.cells or item.sectors != NO_SECTORS)
+
+
+def unit_of(item: Item) -> str:
+    """The unit that performs an instruction of a warp."""
+    if item.sectors != NO_SECTORS:
+        return "global memory"
+    if item.cells:
+        return "tensor memory"
+    return "shared memory" if item.wavefronts or item.remote or item.name == "ld" else "alu"

@@ -74,7 +74,8 @@ def check_sampled(
             checks.append(Check(mode=mode, ok=False, seconds=0.0, fault=str(fault)))
             continue
         counters = counters or run.counters
-        check = _judged(mode, strips, run, [tiles.outputs(cta) for cta in ctas])
+        made = [part for part in map(tiles.outputs, ctas) if part.place.size]  # a CTA of a pair may have none
+        check = _judged(mode, strips, run, made)
         if check.comparison is not None and check.comparison.first is not None:
             check = dataclasses.replace(check, writer=last_writer_packed(layer, buffers, check.comparison.first, only))
         checks.append(check)

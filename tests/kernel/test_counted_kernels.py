@@ -101,7 +101,8 @@ def test_scale_factors_are_carried_once_a_stage():
 @pytest.mark.parametrize("name", SMALL)
 def test_the_machine_counts_the_work_of_the_plan(name):
     found, plan = counters(name), compiled(name).plan
-    work, ctas = plan.work, math.prod(plan.launch.tiles)  # a CTA's work is of one tile, however many it walks over
+    # A CTA's work is of one tile, however many it walks over, or of its part of one.
+    work, ctas = plan.work, math.prod(plan.launch.tiles) * plan.launch.parts
     if plan.arch.tensor_core == "wgmma":
         warpgroups = work.m // 64
         assert found.warp_mma == 4 * warpgroups * ctas * work.mmas

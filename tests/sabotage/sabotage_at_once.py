@@ -16,6 +16,10 @@ AT_ONCE: dict[str, set[str]] = {
     "stationary, full tiles": {"zero-column mask"},
     "stationary, requantised": {"zero-column mask"},
     "stationary, residual past the edges": {"zero-column mask"},
+    "golden split_k_f16": ELSEWHERE,  # each CTA of a cluster has channels of its own
+    "CTAs that share tiles": ELSEWHERE | {"some CTAs only"},  # one has a step more
+    "CTAs that share full tiles": ELSEWHERE,
+    "slide, CTAs that share tiles": ELSEWHERE,
     "a CTA pair": {"CTA pair"},
     "golden pair_f16": {"CTA pair"},
     "slide in CTA pairs": {"CTA pair"},

@@ -261,6 +261,14 @@ SLOW: dict[str, Callable[[], Subject]] = {
         conv, in_channels=64, out_channels=80, block_n=48, batch=3,
         options=ScheduleOptions(schedule="reload", store="tma", persistent="on", ctas=3, dependent_launch=True),
     ),
+    "residual by tensor copies": partial(
+        conv, in_channels=64, out_channels=64, block_n=64, kernel=(1, 1), **UNPADDED, epilogue=(AddResidual(), Relu()),
+        options=ScheduleOptions(schedule="reload", residual_load="tma"),
+    ),
+    "residual by tensor copies, f32": partial(
+        conv, "bf16", "f32", in_channels=64, out_channels=64, block_n=64, kernel=(1, 1), **UNPADDED,
+        epilogue=(AddResidual(),), options=ScheduleOptions(schedule="reload", residual_load="tma", persistent="on"),
+    ),
     "CTAs that share tiles": partial(
         conv, in_channels=64, out_channels=80, block_n=48, stages=2,
         options=ScheduleOptions(schedule="reload", split_k="2"),
@@ -287,7 +295,7 @@ SLOW: dict[str, Callable[[], Subject]] = {
     ),
     "wgmma, two warpgroups": partial(
         conv, "bf16", in_channels=64, out_channels=64, block_n=64, in_extent=(16, 17), kernel=(1, 1), **UNPADDED,
-        options=ScheduleOptions(schedule="reload", target="sm_90a"),
+        options=ScheduleOptions(schedule="reload", target="sm_90a", store="direct"),
     ),
     "wgmma, slide": partial(
         conv, in_channels=128, out_channels=80, block_n=48, stages=4, in_extent=(12, 24), stride=(1, 2),

@@ -29,7 +29,6 @@ from convc.compiler.tile.steps.epilogue import (
     AddBias,
     AddLaneResidual,
     AddRowResidual,
-    AddSlabResidual,
     ApplyClip,
     ApplyLeakyRelu,
     ApplyRelu,
@@ -41,10 +40,8 @@ from convc.compiler.tile.steps.epilogue import (
     Requantise,
     RequantiseLane,
     StageNumbers,
-    StageRow,
-    StoreWait,
-    TileStore,
 )
+from convc.compiler.tile.steps.staged import AddSlabResidual, StageRow, StoreWait, TileStore
 from convc.ir.epilogue import AddResidual, Clip, EpilogueStep, LeakyRelu, Relu, Sigmoid, SiLU
 from convc.ir.expr import Const, Var, substitute
 

@@ -16,8 +16,9 @@ from convc.compiler.schedules.base import Roles
 from convc.compiler.schedules.skeleton import EPILOGUE_THREADS, number
 from convc.compiler.tile.program import walk
 from convc.compiler.tile.steps.base import Advance, Compute, RingWait, Step
-from convc.compiler.tile.steps.epilogue import StageNumbers, StoreWait
+from convc.compiler.tile.steps.epilogue import StageNumbers
 from convc.compiler.tile.steps.persistent import Release, RoleSync, StoresRead, TileLoop
+from convc.compiler.tile.steps.staged import StoreWait
 from convc.compiler.tile.uses import reads
 from convc.ir.debug_info import WALK
 from convc.ir.expr import Var

@@ -7,9 +7,9 @@ from convc.compiler.plan.names import EMPTY_R, FULL_R, Number, R
 from convc.compiler.plan.records import Plan
 from convc.compiler.schedules.skeleton import MAP_RESIDUAL, compute, number
 from convc.compiler.tile.steps.base import Advance, ExpectBytes, Loop, RingWait, Step
-from convc.compiler.tile.steps.epilogue import AddSlabResidual, StageRow
 from convc.compiler.tile.steps.operands import TmaLoad
 from convc.compiler.tile.steps.persistent import Release
+from convc.compiler.tile.steps.staged import AddSlabResidual, StageRow
 from convc.ir.expr import Const, Var
 
 

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator
 from convc.compiler.plan.names import ACC, NewNumber, Number
 from convc.compiler.tile.program import Role, TileProgram, walk
 from convc.compiler.tile.steps.base import Compute, RingWait, Step
-from convc.compiler.tile.steps.epilogue import ReadAcc, StageNumbers, StageRow, TileStore
+from convc.compiler.tile.steps.epilogue import ReadAcc, StageNumbers
 from convc.compiler.tile.steps.operands import Multiply
 from convc.compiler.tile.steps.persistent import Release, RoleSync, StoresRead, TileLoop
+from convc.compiler.tile.steps.staged import StageRow, TileStore
 from convc.ir.expr import Const, FloorDiv, Mod, Var
 
 PLACE = (NewNumber(Number("tile_m")), NewNumber(Number("tile_n")))

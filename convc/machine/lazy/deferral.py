@@ -7,7 +7,6 @@ accumulators). No column is in two of the last two at once: whoever writes colum
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +21,7 @@ from convc.machine.lazy.widen import CODES, Rooms, is_finite
 from convc.machine.memory.shared_memory import SharedMemory
 from convc.machine.tensor_core.copy_shift import unit_index
 from convc.machine.tensor_core.datapath import Datapath
-from convc.machine.tensor_core.fetch import A_COLUMNS, SPAN, chunk_index
+from convc.machine.tensor_core.fetch import A_COLUMNS, chunk_index
 from convc.machine.tensor_core.mma import Mma
 from convc.machine.tensor_core.mma_operands import Operands
 from convc.machine.tensor_core.tensor_memory import COLUMNS, LANES, TensorMemory
@@ -177,7 +176,7 @@ class Deferral:
         whole = self._step(run)
         if isinstance(whole, Step):
             return [whole]
-        parts = _parts(run)
+        parts = _strides(run)
         if len(parts) == 1:
             return whole
         steps: list[Step] = []
@@ -271,10 +270,19 @@ class Deferral:
         self.waiting[key] = Waiting(elements, accumulate, [step])
 
 
-def _parts(run: list[Mma]) -> list[list[Mma]]:
-    """A run cut where B goes on elsewhere: the tiles of a few filter taps may be multiplied between two commits."""
-    starts = [0, *(at for at in range(1, len(run)) if run[at].b - run[at - 1].b != SPAN >> 4), len(run)]
-    return [run[low:high] for low, high in pairwise(starts)]
+def _strides(run: list[Mma]) -> list[list[Mma]]:
+    """A run cut where an operand begins further behind the last one than that did; into its parts where none does.
+
+    Filter taps of one buffer of activations: each begins some rows further on, and all are multiplied for one commit.
+    """
+    parts = [run[:2]]
+    for mma in run[2:]:
+        last = parts[-1]
+        if len(last) > 1 and (mma.a + last[-2].a, mma.b + last[-2].b) != (2 * last[-1].a, 2 * last[-1].b):
+            parts.append([mma])
+        else:
+            last.append(mma)
+    return parts if len(parts) > 1 else [[mma] for mma in run]
 
 
 def _why_now(first: Mma) -> str | None:

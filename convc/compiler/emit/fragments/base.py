@@ -21,7 +21,6 @@ from convc.compiler.tile.program import Role, TileProgram, walk
 from convc.compiler.tile.steps.base import (
     Advance,
     Arrive,
-    ClusterSync,
     Commit,
     Compute,
     CtaSync,
@@ -151,8 +150,8 @@ def _(step: Loop, context: RoleContext) -> Names:
     return {"var": step.var, "count": step.count, "label": f"{label_of(step)}_next", "counted": not step.written_out}
 
 
-@fragment.register(CtaSync | ClusterSync)
-def _(step: CtaSync | ClusterSync, context: RoleContext) -> Names:
+@fragment.register
+def _(step: CtaSync, context: RoleContext) -> Names:
     return {"fence": context.storage.tmem_columns > 0}
 
 

@@ -14,7 +14,6 @@ from convc.compiler.tile.steps.epilogue import (
     AddLaneBias,
     AddLaneResidual,
     AddRowResidual,
-    AddSlabResidual,
     ApplyClip,
     ApplyLeakyRelu,
     ApplyRelu,
@@ -29,13 +28,11 @@ from convc.compiler.tile.steps.epilogue import (
     Requantise,
     RequantiseLane,
     ScaleSums,
-    SlabAccess,
     StageNumbers,
-    StageRow,
-    TileStore,
     TmemLoad,
     ValueStep,
 )
+from convc.compiler.tile.steps.staged import AddSlabResidual, SlabAccess, StageRow, TileStore
 from convc.ir import dtypes
 
 

@@ -6,8 +6,6 @@ loads and one multiplies.
 
 from __future__ import annotations
 
-import math
-
 from convc.compiler.plan.names import ACC, DONE, Number
 from convc.compiler.plan.records import Plan
 from convc.compiler.plan.storage import BarrierRing
@@ -152,7 +150,7 @@ class Tcgen05(TensorCore):
 
 
 def _meet(plan: Plan, id: str, note: str) -> Step:
-    """All threads meet: of the CTA, or of all CTAs that use each other's memory."""
-    if math.prod(plan.launch.cluster) > 1:
+    """All threads meet: of the CTA, or of both CTAs of a pair."""
+    if plan.tiling.ctas > 1:
         return ClusterSync(id=id, note=note)
     return CtaSync(id=id, note=note)

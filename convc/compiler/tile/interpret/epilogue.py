@@ -13,7 +13,6 @@ from convc.compiler.tile.steps.epilogue import (
     AddLaneBias,
     AddLaneResidual,
     AddRowResidual,
-    AddSlabResidual,
     ApplyClip,
     ApplyLeakyRelu,
     ApplyRelu,
@@ -30,11 +29,9 @@ from convc.compiler.tile.steps.epilogue import (
     RowAccess,
     ScaleSums,
     StageNumbers,
-    StageRow,
-    StoreWait,
-    TileStore,
     TmemLoad,
 )
+from convc.compiler.tile.steps.staged import AddSlabResidual, StageRow, StoreWait, TileStore
 from convc.errors import TileError
 from convc.ir import dtypes
 

@@ -1,0 +1,86 @@
+"""Steps of an epilogue whose results, and residuals, lie in shared memory for tensor copies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from convc.compiler.plan.names import MapName, Number, SmemName
+from convc.compiler.tile.steps.base import Step
+from convc.compiler.tile.steps.epilogue import ValueStep
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlabAccess(ValueStep):
+    """A step on this lane's row of a slab of a tile in shared memory: 16 bytes at a time.
+
+    Attributes:
+        tile, slab: the tile, and the number of the slab, a stage of the tile.
+        lane: number of the lane, which is that of its row.
+        chunk: number of the chunk in the slab; None: a slab is one chunk.
+        half: which half of its chunk the lane has; None: it has all of it.
+        out: type name of the values there.
+    """
+
+    tile: SmemName
+    slab: Number
+    lane: Number
+    chunk: Number | None
+    out: str
+    half: Number | None = None
+
+    @property
+    def chunk_columns(self) -> int:
+        """Columns of a chunk."""
+        return self.columns if self.half is None else 2 * self.columns
+
+    @property
+    def place(self) -> str:
+        """The slab and the chunk in words."""
+        place = f"{self.tile}[{self.slab}]"
+        place += f", chunk {self.chunk}" if self.chunk else ""
+        return place + (f", half {self.half}" if self.half else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddSlabResidual(SlabAccess):
+    """Add the residual of this lane's output pixel, which copies have brought; zero where it is none of the output."""
+
+    def describe(self) -> str:
+        return f"add {self.columns} values of {self.place}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageRow(SlabAccess):
+    """Write the packed values of this lane's row into its row of a slab of the tile of results."""
+
+    def describe(self) -> str:
+        return f"write {self.columns} values to {self.place}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TileStore(Step):
+    """Copy the rows that each warp has of a slab to global memory, once all its lanes have written theirs.
+
+    Attributes:
+        map: the tensor map over the output.
+        tile, slab: the tile in shared memory, and the number of the slab.
+        coords: the start coordinates, innermost dimension first: channel, and output pixel of the warp's first row.
+        rows: of a warp.
+    """
+
+    map: MapName
+    tile: SmemName
+    slab: Number
+    coords: tuple[Number, Number]
+    rows: int
+
+    def describe(self) -> str:
+        return f"copy {self.tile}[{self.slab}] to {self.map}[{', '.join(self.coords)}]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreWait(Step):
+    """Wait until the copies to global memory have read shared memory, which goes away with the CTA."""
+
+    def describe(self) -> str:
+        return "wait until the copies have read their tiles"
