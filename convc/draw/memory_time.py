@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from convc.compiler.plan.names import TmemName
+from convc.compiler.plan.names import SmemName, TmemName
 from convc.compiler.tile.program import TileProgram, walk
 from convc.compiler.tile.steps.epilogue import ReadAcc
 from convc.compiler.tile.steps.lanes import MoveRows, Refresh, TensorFill
@@ -35,7 +35,7 @@ def memory_time_picture(kernel: KernelTime, program: TileProgram) -> Picture:
     """Draw what shared memory and tensor memory of the first CTA hold in its first round."""
     storage = program.storage
     end = kernel.launch.lengths[0]
-    names = [tile.name for tile in (*storage.smem, *storage.tmem)]
+    names = [tile.name for tile in (*storage.tiles, *storage.tmem)]
     left = MARGIN + max(map(width_of, [f"{name}00" for name in names])) + 8
     top = TITLE + 44.0
     low = top + HEIGHT + 40
@@ -82,19 +82,19 @@ def _shared(kernel: KernelTime, program: TileProgram, x: float, y: float) -> Ite
     """A band for each stage of each tile, with the times at which it is filling and full."""
     storage = program.storage
     scale = HEIGHT / storage.smem_bytes
-    tiles: dict[str, set[str]] = defaultdict(set)
+    tiles: dict[str, set[SmemName]] = defaultdict(set)
     for role in program.all_roles:
         for step in walk(role.steps):
             if isinstance(step, TensorCopy):
                 tiles[step.ring].add(step.tile)
-    for tile in storage.smem:
+    for tile in (storage.smem_tile(name) for name in sorted(set().union(*tiles.values()))):
         yield text(x - 4, y + tile.offset * scale + 10, tile.name, "soft end")
     for stage in stages(kernel.launch.replay):
         if stage.row != 0:
             continue
         number = int(stage.name.partition("[")[2].rstrip("]") or 0)
         for name in sorted(tiles[stage.ring]):
-            tile = next(each for each in storage.smem if each.name == name)
+            tile = storage.smem_tile(name)
             place = tile.offset + number * tile.stage_bytes
             band = _Band(kernel, f"{name}{number}", x, y + place * scale, tile.bytes * scale)
             for turn in stage.turns:
