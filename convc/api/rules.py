@@ -10,6 +10,7 @@ import inspect
 from convc.compiler.plan.constraints import PROBLEM_RULES, TILING_RULES, WALK_RULES, spatial_axes
 from convc.compiler.plan.pairs import pair_shape
 from convc.compiler.plan.result_tile import result_pixels, result_rows
+from convc.compiler.plan.split import shared_columns, shared_steps
 from convc.compiler.schedules.all import sharing
 
 MADE_LATER = {
@@ -19,6 +20,7 @@ MADE_LATER = {
     "proof": "A claim about the index maps of the schedule is refuted; the reason has the counterexample.",
     "persistent": "CTAs cannot walk over tiles here: the reason says what a CTA makes once that a tile would need.",
     "pairs": "CTAs cannot multiply in pairs here: the reason says what the target or the schedule lacks.",
+    "split": "CTAs cannot share the K loop of a tile here: the reason says what the schedule or the store lacks.",
     "emission": "The schedule was planned, but its kernel cannot be written.",
 }
 """Rules that are no function of their own."""
@@ -27,7 +29,9 @@ MADE_LATER = {
 def rejection_rules() -> dict[str, str]:
     """Explain the rules that a rejected candidate of `convc inspect` names, by that name."""
     own = [rule for each in sharing() for rule in getattr(each.method(each), "rules", ())]
-    rules = [*PROBLEM_RULES, *WALK_RULES, *TILING_RULES, result_rows, result_pixels, pair_shape, spatial_axes, *own]
+    results = (result_rows, result_pixels)
+    together = (pair_shape, shared_steps, shared_columns)
+    rules = [*PROBLEM_RULES, *WALK_RULES, *TILING_RULES, *results, *together, spatial_axes, *own]
     return MADE_LATER | {
         rule.__name__: " ".join((inspect.getdoc(rule) or "").replace("``", "").split()) for rule in rules
     }
