@@ -76,9 +76,7 @@ def test_the_wheel_carries_nothing_else(wheel):
     assert {top for top in tops if not top.endswith(".dist-info")} == {"convc"}
 
 
-@pytest.mark.slow
 def test_the_installed_command_compiles_and_verifies_a_packaged_model(installed, tmp_path):
-    """As `make versions` tries it, without the package index."""
     model = installed / "convc/_models/tiny_conv.onnx"
     where = run("-c", "import convc; print(convc.__file__)", cwd=tmp_path, path=installed)
     assert Path(where.strip()) == installed / "convc/__init__.py"

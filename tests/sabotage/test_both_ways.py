@@ -33,7 +33,7 @@ REPEATED = {
 """Kernels whose launches take the course of an earlier one: those that touch data in segments and tensor stores alone.
 """
 
-EVERY = 400
+EVERY = 250
 """One of so many changes of a kernel is tried by default."""
 
 

@@ -77,7 +77,6 @@ def check(kernel: KernelTime) -> None:
     assert total >= max(multiplied, filled, stored)
 
 
-@pytest.mark.parametrize("kernel", QUICK_FIRST, indirect=True)
 @pytest.mark.parametrize("slow", ["tma.fill", "chip.l2", "chip.memory", "chip.stores", "tensor_core.strip_cycles"])
 @pytest.mark.parametrize("cold", [False, True], ids=["warm", "cold"])
 def test_a_launch_is_never_quicker_than_the_chip_can_be(kernel, slow, cold):
@@ -161,7 +160,6 @@ def test_a_warpgroup_multiplies_in_the_tensor_core():
     assert kernel.cycles > sum(interval(shape, h200) for shape in multiplied) == pytest.approx(40 * 32)
 
 
-@pytest.mark.parametrize("kernel", QUICK_FIRST, indirect=True)
 def test_a_resource_that_is_not_used_changes_nothing(kernel):
     """Each of its parameters, made larger by far."""
     starts = tuple(unused(kernel))

@@ -124,7 +124,6 @@ def test_a_worker_killed_in_the_middle_costs_no_result(model, alone):
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_a_dask_cluster_gives_the_same_bits_and_survives_a_killed_worker(model, alone):
     killed = []
     with distributed.LocalCluster(
