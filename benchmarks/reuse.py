@@ -13,6 +13,7 @@ the schedule; here every number is one that the machine counted (`convc.machine.
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -82,12 +83,12 @@ class Measured:
     @property
     def lanes(self) -> int:
         """Output pixels that all tiles together have room for."""
-        return self.compiled.plan.launch.ctas * self.compiled.plan.tiling.block_m
+        return math.prod(self.compiled.plan.launch.tiles) * self.compiled.plan.tiling.block_m
 
     @property
     def waste(self) -> int:
         """How many of the lanes hold no pixel of the output."""
-        return self.lanes - self.compiled.problem.gemm_m * self.compiled.plan.launch.grid[1]
+        return self.lanes - self.compiled.problem.gemm_m * self.compiled.plan.launch.tiles[1]
 
 
 Found = dict[str, dict[str, Measured | PlanError]]
