@@ -43,6 +43,8 @@ from convc.support.html import table_html
 FORMAT = "convc-build/2"
 MAX_JSON_BYTES = 64 << 20
 
+_MAKES_ONE = "`convc compile MODEL.onnx -o FOLDER` makes one"
+
 Digest = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{16}$")]
 Stem = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$")]
 
@@ -267,9 +269,9 @@ def load_build(path: str | Path) -> Build:
     path = Path(path)
     file = path / "network.json"
     if not path.is_dir():
-        raise BuildError("expected a build folder", where=str(path), hint="`convc compile` makes one")
+        raise BuildError("expected a build folder", where=str(path), hint=_MAKES_ONE)
     if not file.is_file():
-        raise BuildError("not a build folder: it has no network.json", where=str(path))
+        raise BuildError("not a build folder: it has no network.json", where=str(path), hint=_MAKES_ONE)
     if file.stat().st_size > MAX_JSON_BYTES:
         raise BuildError(f"network.json is larger than {MAX_JSON_BYTES >> 20} MiB", where=str(file))
     try:

@@ -199,6 +199,14 @@ def test_a_layer_is_shown_with_the_columns_of_its_build(columns, tmp_path):
     assert shown.compiled.artifact.ptx == shown.text
 
 
+@pytest.mark.parametrize("name", ["void", "nowhere"])
+def test_a_folder_that_is_no_build_says_which_command_makes_one(name, tmp_path):
+    (tmp_path / "void").mkdir()
+    with pytest.raises(BuildError) as caught:
+        load_build(tmp_path / name)
+    assert "convc compile MODEL.onnx -o FOLDER" in caught.value.hint
+
+
 def test_a_folder_of_an_older_convc_is_to_be_compiled_again(folder):
     edit(folder / "network.json", lambda d: d.update(format="convc-build/1", layers=[{"notes": ["of then"]}]))
     with pytest.raises(BuildError) as caught:
