@@ -1,4 +1,4 @@
-"""Look for what goes wrong, by random operators and by damaged kernels and models.
+"""Look for what goes wrong, by random operators and schedules, and by damaged kernels and models.
 
     python -m tests.fuzz convolutions --count 1000 --jobs 2 --seed 1
 
@@ -18,8 +18,9 @@ from fuzz.campaign import campaign, serve
 from fuzz.convolutions import Convolutions
 from fuzz.models import Models
 from fuzz.ptx import Texts
+from fuzz.schedules import Schedules
 
-SUBJECTS = {"convolutions": Convolutions, "ptx": Texts, "models": Models}
+SUBJECTS = {"convolutions": Convolutions, "ptx": Texts, "models": Models, "schedules": Schedules}
 ROOT = Path(__file__).resolve().parents[2]
 
 

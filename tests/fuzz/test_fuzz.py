@@ -12,18 +12,19 @@ from pathlib import Path
 
 import pytest
 from fuzz import campaign as campaigns
-from fuzz import convolutions, subjects
+from fuzz import convolutions, schedules, subjects
 from fuzz.campaign import Journal, generator, work
 from fuzz.convolutions import Convolutions
 from fuzz.models import Models
 from fuzz.ptx import Texts
+from fuzz.schedules import Schedules
 from fuzz.subjects import kind_of, minimise, wrong_with
 from support import witnesses
 
 from convc.errors import InputError
 
-SUBJECTS = {"convolutions": Convolutions(), "ptx": Texts(), "models": Models()}
-CASES = {"convolutions": 2, "ptx": 6, "models": 6}
+SUBJECTS = {"convolutions": Convolutions(), "ptx": Texts(), "models": Models(), "schedules": Schedules()}
+CASES = {"convolutions": 2, "ptx": 6, "models": 6, "schedules": 2}
 MINUTE_S = 60
 CASE = {
     "op": "Conv", "type": "float16", "signs": ["uint8", "uint8"], "batch": 2, "inputs": 4, "outputs": 2, "group": 2,
@@ -145,6 +146,22 @@ def test_a_campaign_goes_on_where_it_was(monkeypatch, tmp_path):
 )
 def test_a_process_does_neighbouring_batches(batches, jobs, expected):
     assert campaigns.stretches(list(batches), jobs) == expected
+
+
+def test_choices_that_cannot_be_had_together_go_until_there_is_a_kernel(monkeypatch):
+    tried: list[dict[str, str]] = []
+
+    def witnesses(problem, seed, judge, options):
+        tried.append(
+            {name: value for name, value in dataclasses.asdict(options).items() if value in ("on", "tma", "2")}
+        )
+        if len(tried) < 3:
+            raise InputError("refused")
+
+    monkeypatch.setattr(schedules, "witnesses_agree", witnesses)
+    case = SUBJECTS["schedules"].case(generator(1, 0))
+    SUBJECTS["schedules"].check(case | {"options": {"store": "tma", "pairs": "on", "split_k": "2"}})
+    assert tried == [{"store": "tma", "pairs": "on", "split_k": "2"}, {"store": "tma", "pairs": "on"}, {"store": "tma"}]
 
 
 def test_one_kernel_of_eight_is_assembled(monkeypatch):
