@@ -28,7 +28,7 @@ from convc.layout.block_scaled import FORMATS
 from convc.runtime.launch_files import read_buffers
 from convc.support.files import read_text
 from convc.support.progress import Progress
-from convc.timing.kernel import KernelTime, target_of, time_kernel, waits_of_all
+from convc.timing.kernel import KernelTime, gaps, target_of, time_kernel, waits_of_all
 from convc.timing.parameters import Chip, check_target
 from convc.timing.what_if import Candidate, WhatIf, asks_for_choices, check_what_if, what_if
 
@@ -81,6 +81,11 @@ class TimeReport:
     def microseconds(self) -> float:
         """All kernels, one after the other, without what lies between them."""
         return sum(layer.kernel.microseconds for layer in self.layers)
+
+    @property
+    def gaps(self) -> float:
+        """Microseconds between the kernels where a graph launches them one behind the other."""
+        return gaps([layer.kernel for layer in self.layers])
 
     @property
     def waits(self) -> Mapping[str, float]:

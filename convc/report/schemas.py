@@ -260,12 +260,13 @@ class WhatIfJson(TypedDict):
 
 
 class TimeJson(TypedDict):
-    """Times of ``convc time``, kernel by kernel and in all; ``waits_for``: share of the whole time by cause."""
+    """Times of ``convc time``; ``waits_for``: share of all by cause; ``gaps_microseconds``: between graph launches."""
 
     format: Literal["convc-time/1"]
     source: str
     chip: str
     microseconds: float
+    gaps_microseconds: float
     waits_for: dict[str, float]
     layers: list[TimedLayer]
     what_ifs: list[WhatIfJson]

@@ -11,7 +11,7 @@ from convc.report.timing import Row
 from convc.report.what_if import what_ifs_json
 from convc.timing.assembler import Assembly
 from convc.timing.attribution import by_step
-from convc.timing.kernel import KernelTime, waits_of_all
+from convc.timing.kernel import KernelTime, gaps, waits_of_all
 from convc.timing.timeline import wait_cause
 from convc.timing.what_if import WhatIf
 
@@ -137,6 +137,7 @@ def times_json(source: str, chip: str, rows: Sequence[Row], answers: Sequence[Wh
         "source": source,
         "chip": chip,
         "microseconds": total,
+        "gaps_microseconds": gaps([kernel for _, _, _, kernel in rows]),
         "waits_for": dict(waits_of_all(kernel for _, _, _, kernel in rows)),
         "layers": layers,
         "what_ifs": what_ifs_json(answers),

@@ -11,7 +11,7 @@ from convc.report.grid import Column, print_grid
 from convc.report.grid import Row as GridRow
 from convc.timing.assembler import Assembly
 from convc.timing.attribution import StepTime, by_step
-from convc.timing.kernel import Dependence, KernelTime, spread, waits_of_all
+from convc.timing.kernel import Dependence, KernelTime, gaps, spread, waits_of_all
 
 Row = tuple[str, str, float | None, KernelTime]
 """Name and schedule of a layer, its rate in TFLOP/s, its kernel's time."""
@@ -71,6 +71,8 @@ def print_times(console: Console, rows: Sequence[Row]) -> None:
     print_grid(console, list(COLUMNS), made)
     largest = waits(waits_of_all(kernel for _, _, _, kernel in rows), 3)
     console.print(f"{total:.1f} us in all, the kernels alone; the largest waits: {largest}", soft_wrap=True)
+    between = gaps([kernel for _, _, _, kernel in rows])
+    console.print(f"launched by a graph, {between:.1f} us more lie between them", soft_wrap=True)
     console.print(LEGEND, soft_wrap=True)
 
 

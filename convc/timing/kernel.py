@@ -74,6 +74,7 @@ class KernelTime:
         footprint: what a CTA takes of its SM.
         cold: operands come from memory.
         operands: bytes that the launch reads and writes.
+        dependent: it may begin before the kernel in front of it has ended (the text has ``griddepcontrol``).
         assembly: what ptxas made of the text, where it was asked.
     """
 
@@ -87,6 +88,7 @@ class KernelTime:
     footprint: Footprint
     cold: bool
     operands: Operands
+    dependent: bool = False
     assembly: Assembly | None = None
 
     @property
@@ -98,6 +100,16 @@ class KernelTime:
     def microseconds(self) -> float:
         """Microseconds at the chip's clock (``chip.clock``)."""
         return self.cycles / self.chip["chip.clock"] / 1e3
+
+    @property
+    def gap(self) -> float:
+        """Microseconds between the kernel in front of it in a graph and its own first cycle.
+
+        Empty kernels follow each other after a period, in which a CTA is entered, as it is in ``cycles`` as well. What
+        a kernel does before it waits for the one in front of it takes part of this time, but is not taken off.
+        """
+        period = self.chip["launch.dependent_period" if self.dependent else "launch.period"]
+        return max(0.0, period - self.chip["launch.entry"] / self.chip["chip.clock"] / 1e3)
 
     @property
     def waits(self) -> Mapping[str, float]:
@@ -158,6 +170,11 @@ def waits_of_all(kernels: Iterable[KernelTime]) -> Mapping[str, float]:
         for cause, share in kernel.waits.items():
             spent[cause] += share * kernel.microseconds
     return {cause: time / total for cause, time in sorted(spent.items(), key=lambda pair: -pair[1])}
+
+
+def gaps(kernels: Sequence[KernelTime]) -> float:
+    """Microseconds between kernels that a graph launches one behind the other."""
+    return sum(kernel.gap for kernel in kernels[1:])
 
 
 def spread(dependences: tuple[Dependence, ...]) -> float:
@@ -236,6 +253,7 @@ def time_kernel(
         footprint=footprint,
         cold=cold,
         operands=operands,
+        dependent=any(instr.form.opcode == "griddepcontrol" for instr in _body(text, file, launch.entry)),
         assembly=made,
     )
 

@@ -44,7 +44,7 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     Attributes:
         value: the number, in ``unit``.
-        unit: ``clk`` is a cycle of the SM clock; ``1`` is a count.
+        unit: ``clk`` is a cycle of the SM clock, ``us`` a microsecond; ``1`` is a count.
         evidence: how sure it is; ``class`` in the file.
         source: who measured it, or how it was concluded.
         range: the least and the greatest value that the sources leave open.

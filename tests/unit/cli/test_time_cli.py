@@ -21,6 +21,7 @@ from convc.draw.passes import passes_picture
 from convc.report.passes import CSV_COLUMNS as PASS_COLUMNS
 from convc.report.time_files import EVENT_COLUMNS, LAYER_COLUMNS
 from convc.support.resources import model_folder
+from convc.timing.parameters import read_chip
 from convc.timing.passes import steps
 
 FOREIGN = Path(__file__).resolve().parents[2] / "foreign" / "matmul_tma_f16"
@@ -33,6 +34,17 @@ def test_a_model_has_a_line_for_each_layer(convc, two):
     assert lines[0].split()[:4] == ["layer", "schedule", "cycles", "us"]
     assert [line.split()[0] for line in lines[1:3]] == ["stem", "head"]
     assert "us in all, the kernels alone" in shown
+
+
+def test_what_lies_between_kernels_of_a_graph_is_less_with_dependent_launch(convc, two, tmp_path):
+    """One gap between two kernels: the period of empty ones, less the entry of a CTA, which a kernel's time has."""
+    found = []
+    for options in ((), ("--dependent-launch",)):
+        convc.good("time", two, *options, "--set", "launch.entry=200", "--clock", "2", "--json", tmp_path / "t.json")
+        found.append(json.loads((tmp_path / "t.json").read_text())["gaps_microseconds"])
+    chip = read_chip("b200")
+    assert found == pytest.approx([chip["launch.period"] - 0.1, chip["launch.dependent_period"] - 0.1])
+    assert f"launched by a graph, {found[0]:.1f} us more" in convc.good("time", two)
 
 
 def test_one_layer_is_shown_with_what_it_waits_for_and_what_it_rests_on(convc, tiny):
