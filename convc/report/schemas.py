@@ -1,9 +1,8 @@
 """The JSON that commands write and read, as JSON Schemas that are made from the record types.
 
 Every file is one object whose ``format`` names its kind and version, ``convc-check/1``, and whose ``convc`` is the
-version of the program that wrote it. Another number behind the slash means that fields went or changed their meaning;
-fields that come do not change it. The schemas are shipped in ``convc/docs/schemas``, and printed by
-``convc explain --schema FORMAT``. JSON has neither infinity nor NaN: such a number is null.
+version of the program that wrote it. The number behind the slash changes where fields go or change their meaning. The
+schemas are in ``convc/docs/schemas``; ``convc explain --schema FORMAT`` prints one. JSON has no NaN: it becomes null.
 
 Source: https://json-schema.org/draft/2020-12
 """

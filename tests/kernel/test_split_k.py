@@ -59,6 +59,12 @@ def test_witnesses_agree(operand, part, assembled):
     check()
 
 
+def test_whole_numbers_are_added_in_32_bits(assembled):
+    """The drawn problems of whole numbers are mostly too small to be shared."""
+    whole = dataclasses.replace(SMALL, batch=1, out_channels=24, operand="s8", out="s32")
+    witnesses_agree(whole, 3, assembled, sharing(2))
+
+
 @pytest.mark.parametrize("schedule", ["reload", "slide"])
 @pytest.mark.parametrize("parts", [2, 4, 8])
 def test_every_number_of_parts(parts, schedule, assembled):

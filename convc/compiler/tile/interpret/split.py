@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from convc.compiler.plan.split import SUM_BYTES
 from convc.compiler.tile.interpret.meaning import perform
 from convc.compiler.tile.interpret.state import RoleState
 from convc.compiler.tile.steps.split import AddSums, ClusterArrive, ClusterWait, StageSums
@@ -15,7 +16,7 @@ def _(step: StageSums, role: RoleState) -> None:
     tile = role.cta.program.storage.smem_tile(step.tile)
     first = role.integer(step.first)
     if first == 0:
-        width = tile.bytes // (role.threads * role.values.dtype.itemsize)
+        width = tile.bytes // (role.threads * SUM_BYTES)
         role.cta.stages[step.tile, 0] = np.full((role.threads, width), np.nan, role.values.dtype)
     role.cta.stages[step.tile, 0][:, first : first + step.columns] = role.values
 
