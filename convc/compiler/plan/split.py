@@ -21,10 +21,9 @@ from convc.compiler.plan.constraints import TiledProblem
 from convc.compiler.plan.names import SUMS
 from convc.compiler.plan.records import Pipeline, Rejection, Tiling
 from convc.compiler.plan.result_tile import number_tile
-from convc.compiler.plan.storage import MemoryNeed, SmemTile, Storage, lay_out
+from convc.compiler.plan.storage import SUM_BYTES, MemoryNeed, SmemTile, Storage, lay_out
 from convc.compiler.plan.work import STORE_BYTES, CtaWork
 
-SUM_BYTES = 4
 QUAD = STORE_BYTES // SUM_BYTES
 """Columns that a thread writes to shared memory, or reads there, at once."""
 

@@ -20,6 +20,9 @@ STAGE_ALIGN = 1024
 SLOT_BYTES = 4
 BARRIER_BYTES = 8
 NUMBERS_ALIGN = 16
+SUM_BYTES = 4
+"""Of a sum that CTAs of a cluster share: float32 or s32."""
+
 MASK_BYTES = SM_100A.limits.tmem_lanes // 8
 """A mask has a bit for each lane."""
 

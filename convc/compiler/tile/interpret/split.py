@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from convc.compiler.plan.split import SUM_BYTES
+from convc.compiler.plan.storage import SUM_BYTES
 from convc.compiler.tile.interpret.meaning import perform
 from convc.compiler.tile.interpret.state import RoleState
 from convc.compiler.tile.steps.split import AddSums, ClusterArrive, ClusterWait, StageSums
