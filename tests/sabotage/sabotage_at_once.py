@@ -16,22 +16,17 @@ AT_ONCE: dict[str, set[str]] = {
     "stationary, full tiles": {"zero-column mask"},
     "stationary, requantised": {"zero-column mask"},
     "stationary, residual past the edges": {"zero-column mask"},
-    "golden split_k_f16": ELSEWHERE,  # each CTA of a cluster has channels of its own
     "CTAs that share tiles": ELSEWHERE | {"some CTAs only"},  # one has a step more
-    "CTAs that share full tiles": ELSEWHERE,
-    "slide, CTAs that share tiles": ELSEWHERE,
-    "a CTA pair": {"CTA pair"},
-    "golden pair_f16": {"CTA pair"},
-    "slide in CTA pairs": {"CTA pair"},
+    "a CTA pair": {"lane mask, and D is written anew"},
     "weight stationary": {"zero-column mask"},
     "shift and copy": ELSEWHERE | {"lane mask, and D is written anew"},
     "ashift": ELSEWHERE,
-    "gluon_pairs": {"CTA pair"},
+    "gluon_pairs": ELSEWHERE,
 }
 """Kernels that are sabotaged."""
 
 OTHERS: dict[str, set[str]] = {
-    "gluon_pairs": {"CTA pair"},
+    "gluon_pairs": ELSEWHERE,
     "matmul_bf16": {"MN-major"},
     "matmul_device_tma": ELSEWHERE,
     "matmul_e4m3": {"MN-major"},

@@ -13,7 +13,7 @@ import numpy as np
 
 from convc.machine.base.values import Value
 from convc.machine.lazy.course import Course
-from convc.machine.lazy.evaluate import Step, Waiting, products_of
+from convc.machine.lazy.evaluate import Kind, Step, Waiting, products_of
 from convc.machine.lazy.regions import Region
 from convc.machine.lazy.rows import TensorRows, find_rows
 from convc.machine.lazy.tiles import Tiles
@@ -163,11 +163,11 @@ class Deferral:
         steps = self._steps(run)
         if isinstance(steps, str):
             return self._refused(steps)
-        elements = (shape.desc.a_type, shape.desc.b_type)
+        kind = Kind(shape.desc.a_type, shape.desc.b_type, shape.pair)
         self._check(path, run, steps)
         accumulate = first.accumulate
         for step in steps:
-            self._add((first.d & 0xFFFF, shape.columns), step, elements, accumulate)
+            self._add((first.d & 0xFFFF, shape.columns), step, kind, accumulate)
             accumulate = True
         return True
 
@@ -218,7 +218,7 @@ class Deferral:
             self._generation = generation
             self._checked.clear()
         shape = first.shape  # of which these two say everything: hashing all of it takes longer
-        key = (shape.word, shape.kind, first.d, first.accumulate, first.a_in_tensor)
+        key = (shape.word, shape.kind, shape.pair, first.d, first.accumulate, first.a_in_tensor)
         a_written = not first.a_in_tensor and all(self._written(step.a) for step in steps)
         b_written = all(self._written(step.b) for step in steps)
         key += () if a_written else tuple([m.a for m in run])
@@ -256,18 +256,18 @@ class Deferral:
                 return rows.part((column - first) // UNIT_COLUMNS, width // UNIT_COLUMNS)
         return None
 
-    def _add(self, key: Columns, step: Step, elements: tuple[str, str], accumulate: bool) -> None:
+    def _add(self, key: Columns, step: Step, kind: Kind, accumulate: bool) -> None:
         known = self.waiting.get(key)
         if known is None:
             self.settle(*key)
         elif not accumulate:
             del self.waiting[key]
-        elif known.takes(step, elements):
+        elif known.takes(step, kind):
             known.steps.append(step)
             return
         else:
             self.settle(*key)
-        self.waiting[key] = Waiting(elements, accumulate, [step])
+        self.waiting[key] = Waiting(kind, accumulate, [step])
 
 
 def _strides(run: list[Mma]) -> list[list[Mma]]:
@@ -288,7 +288,7 @@ def _strides(run: list[Mma]) -> list[list[Mma]]:
 def _why_now(first: Mma) -> str | None:
     """Why a run cannot wait, whatever its operands are; None where it can.
 
-    It can where all CTAs and all lanes of D take part, with one row each, and K-major elements of whole bytes.
+    It can where all CTAs and all lanes of D take part, with K-major elements of whole bytes.
     """
     shape = first.shape
     desc = shape.desc
@@ -298,7 +298,7 @@ def _why_now(first: Mma) -> str | None:
         "scaled D": bool(first.scale),
         "scale factors": bool(shape.factors),
         "weight stationary": shape.ws,
-        "CTA pair": shape.pair,
+        "CTA pair, and a lane mask for two banks": shape.pair and shape.banks > 1 and first.mask is not None,
         "64 rows": shape.spread_lanes,
         "sums in f16": shape.d_type == "f16",
         "saturating sums": shape.saturate,

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from convc.machine.base.values import distinct_columns
 from convc.machine.lazy.rows import TensorRows
 from convc.machine.lazy.tiles import Tiles
 from convc.machine.lazy.widen import WHOLE, Rooms, is_finite
@@ -26,6 +27,19 @@ EXACT = 1 << 24
 """Up to here float32 holds every whole number."""
 
 
+class Kind(NamedTuple):
+    """Types of A and of B, and whether CTAs multiply in pairs: each with the columns of B of both."""
+
+    a: str
+    b: str
+    pair: bool = False
+
+    @property
+    def elements(self) -> tuple[str, str]:
+        """Both types."""
+        return self.a, self.b
+
+
 class Step(NamedTuple):
     """A run of instructions: both operands, and the lanes of D that are written (None: all)."""
 
@@ -39,19 +53,19 @@ class Waiting:
     """Steps that add up in one accumulator.
 
     Attributes:
-        elements: types of A and of B.
+        kind: of the instructions.
         accumulate: whether what is there counts.
     """
 
-    elements: tuple[str, str]
+    kind: Kind
     accumulate: bool
     steps: list[Step]
 
-    def takes(self, step: Step, elements: tuple[str, str]) -> bool:
+    def takes(self, step: Step, kind: Kind) -> bool:
         """Whether a step may join: one gather reads one tensor, as one type."""
         last = self.steps[-1]
         same = step.a.regions[0].loader is last.a.regions[0].loader
-        return elements == self.elements and same and step.b.regions[0].loader is last.b.regions[0].loader
+        return kind == self.kind and same and step.b.regions[0].loader is last.b.regions[0].loader
 
 
 class Part(NamedTuple):
@@ -68,24 +82,24 @@ class Products:
 
     Attributes:
         key: first column of D, and how many it has.
-        elements: types of A and of B.
+        kind: of the instructions.
         parts: one after the other.
         masked: whether some lanes of D are not written by a step, so that B must be finite.
     """
 
     key: tuple[int, int]
-    elements: tuple[str, str]
+    kind: Kind
     parts: tuple[Part, ...]
     masked: bool
 
     def perform(self, tensor: TensorMemory, rooms: tuple[Rooms, Rooms]) -> None:
         """Multiply, and put D into its columns."""
-        whole = self.elements[0] in WHOLE
+        whole = self.kind.a in WHOLE
         fresh = not self.parts[0].accumulate
         target = tensor.panel(*self.key, fresh=fresh).view(np.int32 if whole else np.float32)
         with np.errstate(invalid="ignore", over="ignore"):
             for part in self.parts:
-                _Joint(target, part, self.elements, rooms).multiply()
+                _Joint(target, part, self.kind, rooms).multiply()
 
     def over(self, tensors: Callable[[TensorLoader], TensorLoader]) -> Products:
         """Apply the products to other tensors of the same maps."""
@@ -107,7 +121,7 @@ def products_of(key: tuple[int, int], waiting: Waiting, ctas: int) -> Products:
         left = Tiles([step.a for step in some], [step.mask for step in some], ctas)
         right = Tiles([step.b for step in some], [None] * len(some), ctas)
         parts.append(Part(left, right, waiting.accumulate or low > 0))
-    return Products(key, waiting.elements, tuple(parts), any(step.mask is not None for step in steps))
+    return Products(key, waiting.kind, tuple(parts), any(step.mask is not None for step in steps))
 
 
 def _even(steps: Sequence[Step]) -> list[Step]:
@@ -130,28 +144,36 @@ class _Joint:
         self,
         target: np.ndarray,
         part: Part,
-        elements: tuple[str, str],
+        kind: Kind,
         rooms: tuple[Rooms, Rooms],
     ) -> None:
-        self.target = target
         self.left, self.right, self.accumulate = part
+        # Two banks of lanes, each with half of the columns, are as two CTAs that share their rows of A.
+        self.banks = target.shape[1] // self.left.rows
+        self.target = target.reshape(-1, self.left.rows, target.shape[2])
+        self.elements = kind.elements
         self.finite = tuple(
-            is_finite(side.loader, element) for side, element in zip((self.left, self.right), elements, strict=True)
+            is_finite(side.loader, element)
+            for side, element in zip((self.left, self.right), self.elements, strict=True)
         )
-        self.elements = elements
+        self.pair = kind.pair
         self.rooms = rooms
 
     def multiply(self) -> None:
         """A few tiles of A at a time, each with every tile of B that goes with it."""
         self._narrow()
         right = self.right
-        tiles = len(right.first)
-        b = right.gather(slice(0, tiles), right.rows, self.elements[1], self.finite[1], self.rooms[1])
+        b = right.gather(slice(0, len(right.first)), right.rows, self.elements[1], self.finite[1], self.rooms[1])
+        of_a = self.left.which.repeat(self.banks)
+        of_b = right.which
+        if self.pair:
+            b, of_b = self._of_pairs(b)
+        tiles = len(b)
         ctas = np.arange(len(self.target))
         grid = np.full((len(self.left.first), tiles), -1)
-        grid[self.left.which, right.which] = ctas
+        grid[of_a, of_b] = ctas
         if np.count_nonzero(grid >= 0) < len(ctas):
-            self._one_by_one(b)
+            self._one_by_one(b, of_a, of_b)
             return
         empty = self._empty()
         step = max(1, BLOCK // (4 * self.left.rows * b.shape[-1]))
@@ -189,9 +211,20 @@ class _Joint:
             self.left = self.left.narrowed(4 * words)
             self.right = right.narrowed(4 * words)
 
-    def _one_by_one(self, b: np.ndarray) -> None:
+    def _of_pairs(self, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """B (tiles, columns, k) as pairs multiply by it, of halves (tiles, rows, k), and which tile each target takes.
+
+        Every CTA takes all columns, those of the even one first, or half of them for each bank.
+        """
+        halves = self.right.which.reshape(-1, 2)
+        if self.banks == 2:
+            return b, halves.repeat(2, axis=0).reshape(-1)
+        first, which = distinct_columns(halves.T)
+        return b[halves[first]].reshape(len(first), -1, b.shape[-1]), which.repeat(2)
+
+    def _one_by_one(self, b: np.ndarray, of_a: np.ndarray, of_b: np.ndarray) -> None:
         """CTAs that share both operands: each has its own accumulator all the same."""
-        for cta, (left, right) in enumerate(zip(self.left.which.tolist(), self.right.which.tolist(), strict=True)):
+        for cta, (left, right) in enumerate(zip(of_a.tolist(), of_b.tolist(), strict=True)):
             a = self._gather(slice(left, left + 1), self.left.rows)
             self._block(a, b[right], np.array([cta]), self.left.rows)
 

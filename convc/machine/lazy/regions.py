@@ -59,8 +59,8 @@ def region(
 
     Args and faults are those of `TensorLoader.load`; ``limit``: bytes of shared memory of a CTA;
     ``walk``: of these coordinates, where it is known; then only the first of them is looked at. To be performed at
-    once are copies whose bytes are changed on their way or leave gaps in shared memory, or that start at different or
-    negative channels.
+    once are copies whose bytes are changed on their way or leave gaps in shared memory, or that start at negative
+    channels, or at different ones from which not as many bytes are inside the tensor.
     """
     first = coords[0]
     if type(first) is int:
@@ -68,13 +68,16 @@ def region(
         if key not in loader.plans:
             loader.plans[key] = _plan(loader, limit, address, coords, offsets, mode)
         plan = loader.plans[key]
+        chunks = None
     else:
-        plan = _plan(loader, limit, address, coords, offsets, mode)
+        plan, chunks = _plan_of_each(loader, limit, address, coords, offsets, mode)
     if plan is None:
         return None
     form, place, lead, shift, inside = plan
     if walk is None:
         walk = loader.walks.find(coords[1:], form.steps, ctas)
+    if chunks is not None:
+        walk = walk.from_channels(chunks)
     outside, result = _lines(loader, walk, form, place, inside)
     return Region(
         start=address,
@@ -119,6 +122,29 @@ def _plan(
     for tap, stride in zip(form.taps, tmap.strides, strict=True):
         shift += tap * (stride >> 4)
     return Plan(form, place, lead, shift, high)
+
+
+def _plan_of_each(
+    loader: TensorLoader,
+    limit: int,
+    address: int,
+    coords: tuple[Coordinate, ...],
+    offsets: tuple[int, ...],
+    mode: str | None,
+) -> tuple[Plan | None, np.ndarray | None]:
+    """Do as `_plan`, where the first coordinate has a number for each CTA.
+
+    The plan is that of the first CTA; the others start so many chunks, int64 (ctas,), behind it (None: where it does).
+    """
+    first = coords[0]
+    if isinstance(first, int) or loader.channel(address, coords, mode) is not None:
+        return _plan(loader, limit, address, coords, offsets, mode), None
+    starts = first.astype(np.uint32).view(np.int32).astype(np.int64) * loader.tmap.shared_bits
+    windows = {loader.window(start >> 3) for start in np.unique(starts).tolist()}
+    if (starts % loader.grain).any() or len(windows) > 1:
+        return None, None
+    plan = _plan(loader, limit, address, (int(first[0]), *coords[1:]), offsets, mode)
+    return plan, (starts - starts[0]) >> 7
 
 
 def _lines(

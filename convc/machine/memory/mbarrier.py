@@ -123,6 +123,17 @@ class MBarrier:
         else:  # a phase may complete on the way, and what follows belong to the next
             self._one_by_one(ctas, rows, threads, Arrival(0, amount))
 
+    def takes_together(self, rows: np.ndarray | None, amount: int) -> bool:
+        """Whether threads that complete ``amount`` bytes for each of ``rows`` leave the same behind as one that does.
+
+        They do where no phase can complete before the last of them, and the count stays in its range.
+        """
+        tx, pending = (
+            value if isinstance(value, int) or rows is None else value[rows] for value in (self.tx, self.pending)
+        )
+        left = np.asarray(tx) - amount
+        return bool(((left >= 0) | ((np.asarray(pending) > 0) & (left >= -MAX_COUNT))).all())
+
     def found_by_each(self, rows: np.ndarray | None, threads: Count, count: Count) -> Count:
         """The states in which threads will find the barrier that arrive one after the other.
 

@@ -21,6 +21,9 @@ CACHE_BYTES = 16 << 20
 MAPS = 8
 """Tensor maps whose walks are kept from one launch to the next: a network has many layers of the same shape."""
 
+CHANNELS = 8
+"""Most walks from different channels that are kept with a walk: CTAs that share a K loop have one."""
+
 Coordinate = int | np.ndarray
 
 
@@ -54,6 +57,8 @@ class Walk:
             copy does.
         lines: by (taps, layout class, bytes inside): which rows lie outside the tensor, bool (copies, rows) or None;
             and what a copy does.
+        others: by the channel at which each CTA starts, in chunks behind the first of them: the walk from there.
+        origin: the walk that this is one of the ``others`` of.
         size: bytes of all of these.
         kept: whether the cache still has it.
         known_bits: what `bits` found out.
@@ -66,6 +71,8 @@ class Walk:
     indices: dict[int, tuple[int, np.ndarray]] = field(default_factory=dict)
     outside: dict[tuple, tuple[np.ndarray | None, LoadResult]] = field(default_factory=dict)
     lines: dict[tuple, tuple[np.ndarray | None, LoadResult]] = field(default_factory=dict)
+    others: dict[bytes, Walk] = field(default_factory=dict)
+    origin: Walk | None = None
     size: int = 0
     kept: bool = True
     known_bits: int | None = None
@@ -75,6 +82,26 @@ class Walk:
         if self.known_bits is None:
             self.known_bits = int(np.bitwise_or.reduce(self.base, axis=None))
         return self.known_bits
+
+    def from_channels(self, chunks: np.ndarray) -> Walk:
+        """The walk of CTAs that start so many chunks, int64 (ctas,), behind the base of each row."""
+        key = chunks.tobytes()
+        found = self.others.get(key)
+        if found is None:
+            if len(self.others) >= CHANNELS:
+                self.others.clear()
+            members = self.members
+            if members is None:
+                members = np.arange(self.ctas) if len(self.base) > 1 else np.zeros(self.ctas, np.int64)
+            first, which = distinct_columns(np.stack([members, chunks]))
+            order = first.argsort()
+            first = first[order]
+            copies = members[first]
+            base = self.base[copies] + chunks[first, None]
+            which = order.argsort()[which]
+            found = Walk(at=self.at[:, copies], base=base, ctas=self.ctas, members=which, origin=self, kept=False)
+            self.others[key] = found
+        return found
 
 
 class WalkCache:

@@ -25,11 +25,11 @@ from convc.machine.isa.copies.issue import (
 )
 from convc.machine.isa.copies.lines import tensor_reach
 from convc.machine.isa.copies.perform import check_written, note_writer, perform_load, perform_store, places
+from convc.machine.isa.copies.tensor_put_off import Issued, note_load, put_off_in_clusters, remember_walk, walk_again
 from convc.machine.isa.observe import notify_copy
 from convc.machine.isa.operands import address_of, expect
 from convc.machine.isa.registry import Run, op
-from convc.machine.lazy.deferral import Walked
-from convc.machine.lazy.regions import Region, region
+from convc.machine.lazy.regions import region
 from convc.machine.memory.global_memory import PARAM_WINDOW
 from convc.machine.state.cohort import Cohort
 from convc.machine.state.counters import copies_of
@@ -97,14 +97,20 @@ def tensor_load(instr: Instr, table: SlotTable) -> Run:
             # the usual case: one thread, and the CTA's own memory
             if cohort.cluster_size == 1 and where <= OFFSET and signal <= OFFSET:
                 name, loader = _tensor(cohort, address)
-                if _walk_again(strand, instr, coords, (name, loader), (where, signal, tuple(shift), mode)):
+                issued = Issued(name, loader, coords, tuple(shift), mode)
+                if walk_again(strand, instr, issued, where, signal):
                     return
                 at = tuple([c if type(c := regs[slot]) is int else strand.pick(c, thread) for slot in coords])
                 target = CopyTarget(where, signal, strand.rows, 1, strand.rows)
                 group = IssueGroup(thread, (), None, strand.rows, strand.row_count)
                 box = TensorBox(name, loader, at, tuple(shift), mode)
                 perform_load(strand, instr, group, _load, box, target)
-                _remember_walk(strand, instr, coords, loader, where)
+                remember_walk(strand, instr, issued, where)
+                return
+        elif cohort.lazy is not None and thread is not None and not mask and plain(rest := scalars[2:]):
+            name, loader = _tensor(cohort, rest[0])
+            issued = Issued(name, loader, coords, tuple(rest[1:]), mode)
+            if put_off_in_clusters(strand, instr, issued, scalars[0], scalars[1], pair):
                 return
         for group in issue_groups(strand, scalars + [regs[slot] for slot in mask]):
             where, signal, address, *shift = group.values
@@ -135,7 +141,7 @@ def _load(strand: Strand, instr: Instr, group: IssueGroup, box: TensorBox, targe
         put_off = region(box.loader, cohort.shared.padded, where, box.coords, box.offsets, box.mode, cohort.ctas)
         if put_off is not None:
             cohort.lazy.load(box.name, put_off)
-            _note_load(cohort, box.name, target.barrier, put_off)
+            note_load(cohort, box.name, target.barrier, put_off)
             return
     result = box.loader.load(cohort.shared.bytes, where, box.coords, box.offsets, target.rows, box.mode)
     for low, high in result.written:
@@ -146,61 +152,6 @@ def _load(strand: Strand, instr: Instr, group: IssueGroup, box: TensorBox, targe
         notify_copy(strand, instr, group, target, writes=places(where, result.written), memory=memory)
     count = cohort.ctas if target.rows is None else len(target.rows)
     copies_of(cohort.counters.tma_loads, box.name).add(count, result.bytes, result.filled)
-
-
-def _walk_again(
-    strand: Strand,
-    instr: Instr,
-    coords: list[int],
-    tensor: tuple[str, TensorLoader],
-    rest: tuple[int, int, tuple[int, ...], str],
-) -> bool:
-    """Put off the copy of one thread whose start coordinates but the first are those of its last one, if they are.
-
-    Args:
-        strand, instr: who copies.
-        coords: slots of the coordinates.
-        tensor: name of the buffer, and the loader.
-        rest: shared address, address of the mbarrier, offsets, mode.
-    """
-    cohort = strand.cohort
-    regs = strand.regs
-    first = regs[coords[0]]
-    if cohort.lazy is None or strand.rows is not None or strand.active is None or type(first) is not int:
-        return False
-    name, loader = tensor
-    where, signal, offsets, mode = rest
-    known = cohort.lazy.walked.get(instr.index)
-    outer = [regs[slot] for slot in coords[1:]]
-    if known is None or not known.fits(loader, strand.active, outer):
-        return False
-    found = region(loader, cohort.shared.padded, where, (first, *outer), offsets, mode, cohort.ctas, known.walk)
-    if found is None:
-        return False
-    cohort.lazy.load(name, found)
-    _note_load(cohort, name, signal, found)
-    return True
-
-
-def _remember_walk(strand: Strand, instr: Instr, coords: list[int], loader: TensorLoader, where: int) -> None:
-    """Keep what the copy to a shared address found out, where it is put off."""
-    cohort = strand.cohort
-    if cohort.lazy is None or strand.rows is not None or strand.active is None:
-        return
-    found = cohort.shared.put_off.get(where)
-    if isinstance(found, Region) and found.loader is loader:
-        outer = [strand.regs[slot] for slot in coords[1:]]
-        cohort.lazy.walked[instr.index] = Walked(loader, strand.active, outer, found.walk)
-
-
-def _note_load(cohort: Cohort, buffer: str, barrier: int, put_off: Region) -> None:
-    """What anybody can see of a copy into all CTAs that waits: its marks, its complete_tx, and the books."""
-    result = put_off.result
-    key = ("copy", put_off.start, put_off.stop)
-    if key not in cohort.shared.written.known:
-        cohort.shared.written.mark(slice(put_off.start, put_off.stop), None, key)
-    cohort.barrier(barrier, "cp.async.bulk.tensor").add_tx(cohort.ctas, None, -result.bytes)
-    copies_of(cohort.counters.tma_loads, buffer).add(cohort.ctas, result.bytes, result.filled)
 
 
 @op("cp.async.bulk.tensor.store", "cp.reduce.async.bulk.tensor", result=False)

@@ -28,7 +28,7 @@ def mapa(instr: Instr, table: SlotTable) -> Run:
         if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
             rank = np.asarray(b).astype(DTYPE[bits])
             base = (a if isinstance(a, np.ndarray) else DTYPE[bits].type(a)) & DTYPE[bits].type(rest)
-            return base | (rank << DTYPE[bits].type(RANK_SHIFT))
+            return narrow(base | (rank << DTYPE[bits].type(RANK_SHIFT)))
         return (a & rest) | (b << RANK_SHIFT)
 
     return apply(instr, table, run, bits, 32)

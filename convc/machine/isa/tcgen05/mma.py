@@ -168,15 +168,30 @@ def mma(instr: Instr, table: SlotTable) -> Run:
 
 def _alone(strand: Strand, values: list[Value], pair: bool) -> list[tuple[list[int], Rows, Rows]] | None:
     """`issues` in the usual case: one thread, the same in all CTAs, and operands that are the same in all; or None."""
-    if pair or strand.active is None:
+    if strand.active is None:
         return None
     known: list[int] = []
     for value in values:
         if isinstance(value, np.ndarray):
             return None
         known.append(value)
-    rows = None if strand.rows is None else tuple(strand.rows.tolist())
-    return [(known, rows, rows)]
+    if not pair:
+        rows = None if strand.rows is None else tuple(strand.rows.tolist())
+        return [(known, rows, rows)]
+    if strand.rows is None or strand.cohort.cluster_size % 2:
+        return None
+    taking = _pairs_of(strand.rows.tobytes(), strand.cohort.ctas)
+    return None if taking is None else [(known, *taking)]
+
+
+@lru_cache(maxsize=64)
+def _pairs_of(issuers: bytes, ctas: int) -> tuple[Rows, Rows] | None:
+    """`issues`: the CTAs that take part, and those that issue, where these are all even or all odd; else None."""
+    rows = np.frombuffer(issuers, np.int64)
+    if (rows % 2 != rows[0] % 2).any():
+        return None
+    taking = np.stack([rows & ~1, rows | 1], axis=1).reshape(-1)
+    return None if len(taking) == ctas else tuple(taking.tolist()), tuple(rows.tolist())
 
 
 def _readers(instr: Instr, table: SlotTable) -> list[Read | None]:

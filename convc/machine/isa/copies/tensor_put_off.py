@@ -1,0 +1,198 @@
+"""Tensor copies into shared memory that wait (`convc.machine.lazy`): who makes them, and what shows at once.
+
+A kernel without clusters has one address for all CTAs. In clusters every CTA has its own (`cluster_ranks`), and where
+each of them copies into its own shared memory all of it is one copy here as well, with the barriers that it signals:
+those of the CTAs themselves, or with ``.cta_group::2`` those of the other CTA of the pair.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from convc.machine.base.cluster_ranks import OFFSET, RANK_SHIFT
+from convc.machine.base.values import Value
+from convc.machine.lazy.deferral import Walked
+from convc.machine.lazy.regions import Region, region
+from convc.machine.memory.mbarrier import MBarrier
+from convc.machine.state.cohort import Cohort
+from convc.machine.state.counters import copies_of
+from convc.machine.state.strand import Strand
+from convc.machine.tma.load import TensorLoader
+from convc.ptx import Instr
+
+
+@dataclass(slots=True)
+class Issued:
+    """A copy as its instruction says it.
+
+    Attributes:
+        name: the buffer that the tensor is in. loader: of its map.
+        coords: slots of the coordinates.
+        offsets, mode: as for `TensorLoader.load`.
+    """
+
+    name: str
+    loader: TensorLoader
+    coords: list[int]
+    offsets: tuple[int, ...]
+    mode: str
+
+
+@dataclass(frozen=True, slots=True)
+class Signals:
+    """Barriers that a copy of all CTAs signals: those of the CTAs ``rows`` (None: of all), of each so many times."""
+
+    rows: np.ndarray | None = None
+    times: int = 1
+
+
+OWN = Signals()
+
+
+def walk_again(strand: Strand, instr: Instr, issued: Issued, where: int, signal: int) -> bool:
+    """Put off the copy of one thread whose start coordinates but the first are those of its last one, if they are.
+
+    Args:
+        strand, instr, issued: who copies, and what.
+        where, signal: shared address, and that of the mbarrier, in the own CTA.
+    """
+    cohort = strand.cohort
+    if cohort.lazy is None or strand.rows is not None:
+        return False
+    found = _walked(strand, instr, issued, where)
+    if found is None:
+        return False
+    cohort.lazy.load(issued.name, found)
+    note_load(cohort, issued.name, signal, found)
+    return True
+
+
+def remember_walk(strand: Strand, instr: Instr, issued: Issued, where: int) -> None:
+    """Keep what the copy to a shared address found out, where it is put off."""
+    cohort = strand.cohort
+    if cohort.lazy is None or strand.rows is not None or strand.active is None:
+        return
+    found = cohort.shared.put_off.get(where)
+    if isinstance(found, Region) and found.loader is issued.loader:
+        _remember(strand, instr, issued, found)
+
+
+def note_load(cohort: Cohort, buffer: str, barrier: int, put_off: Region, signals: Signals = OWN) -> None:
+    """Do what anybody can see of a copy into all CTAs that waits: its marks, its complete_tx, and the books."""
+    result = put_off.result
+    key = ("copy", put_off.start, put_off.stop)
+    if key not in cohort.shared.written.known:
+        cohort.shared.written.mark(slice(put_off.start, put_off.stop), None, key)
+    amount = result.bytes * signals.times
+    cohort.barrier(barrier, "cp.async.bulk.tensor").add_tx(cohort.ctas, signals.rows, -amount)
+    copies_of(cohort.counters.tma_loads, buffer).add(cohort.ctas, result.bytes, result.filled)
+
+
+def put_off_in_clusters(strand: Strand, instr: Instr, issued: Issued, to: Value, barrier: Value, pair: bool) -> bool:
+    """Put off the copy of one thread of every CTA of every cluster into its own shared memory, if it is one.
+
+    Args:
+        strand, instr, issued: who copies, and what.
+        to, barrier: shared addresses. pair: ``.cta_group::2``.
+
+    Returns:
+        Whether it was put off; if not, nothing has happened.
+    """
+    cohort = strand.cohort
+    if cohort.lazy is None or strand.rows is not None or strand.active is None:
+        return False
+    where = _own_offset(cohort, strand.pick(to, strand.active))
+    if where is None:
+        return False
+    at = strand.pick(barrier, strand.active)
+    signal = _own_offset(cohort, at)
+    signals = OWN
+    if signal is None:
+        found = _in_pairs(cohort, at) if pair else None
+        if found is None:
+            return False
+        signal, signals = found
+    bell = cohort.barriers.get(signal)
+    again = _walked(strand, instr, issued, where)
+    put_off = again or _new(strand, issued, where)
+    if bell is None or put_off is None or not _alike(bell, signals, put_off.result.bytes):
+        return False
+    if again is None:
+        _remember(strand, instr, issued, put_off)
+    cohort.lazy.load(issued.name, put_off)
+    note_load(cohort, issued.name, signal, put_off, signals)
+    return True
+
+
+def _own_offset(cohort: Cohort, address: int | np.ndarray) -> int | None:
+    """The address inside the CTA that each of all CTAs has for it in itself; None where they name other places."""
+    if isinstance(address, int):
+        return None  # a CTA of one rank, for all
+    offsets = address - (cohort.place.rank << RANK_SHIFT)
+    first = int(offsets[0])
+    return first if 0 <= first <= OFFSET and bool((offsets == first).all()) else None
+
+
+def _in_pairs(cohort: Cohort, address: int | np.ndarray) -> tuple[int, Signals] | None:
+    """Offset and CTAs of barriers in CTAs of the own pair, each of as many as any other; None where they lie elsewhere.
+
+    An address is the same for all CTAs where there is one pair in a cluster, and each has another where there are more.
+    """
+    own = cohort.place.rank
+    ranks = address >> RANK_SHIFT
+    offset = address & OFFSET
+    if isinstance(offset, np.ndarray):
+        if (offset != offset[0]).any():
+            return None
+        offset = int(offset[0])
+    if cohort.cluster_size % 2 or ((ranks ^ own) > 1).any():
+        return None
+    rows, times = np.unique(np.arange(cohort.ctas) - own + ranks, return_counts=True)
+    return (offset, Signals(rows, int(times[0]))) if (times == times[0]).all() else None
+
+
+def _alike(barrier: MBarrier, signals: Signals, amount: int) -> bool:
+    """Whether it makes no difference that several complete_tx of ``amount`` bytes come at once."""
+    return signals.times == 1 or barrier.takes_together(signals.rows, signals.times * amount)
+
+
+def _walked(strand: Strand, instr: Instr, issued: Issued, where: int) -> Region | None:
+    """The copy from the start coordinates, but the first, of the instruction's last one; None where they differ."""
+    cohort = strand.cohort
+    thread = strand.active
+    known = None if cohort.lazy is None else cohort.lazy.walked.get(instr.index)
+    outer = [strand.regs[slot] for slot in issued.coords[1:]]
+    if known is None or thread is None or not known.fits(issued.loader, thread, outer):
+        return None
+    value = strand.regs[issued.coords[0]]
+    first = value if type(value) is int else strand.pick(value, thread)
+    return region(
+        issued.loader,
+        cohort.shared.padded,
+        where,
+        (first, *outer),
+        issued.offsets,
+        issued.mode,
+        cohort.ctas,
+        known.walk,
+    )
+
+
+def _new(strand: Strand, issued: Issued, where: int) -> Region | None:
+    """The copy from new start coordinates; None where it must be performed at once."""
+    cohort = strand.cohort
+    thread = strand.active
+    if thread is None:
+        return None
+    at = tuple([strand.pick(strand.regs[slot], thread) for slot in issued.coords])
+    return region(issued.loader, cohort.shared.padded, where, at, issued.offsets, issued.mode, cohort.ctas)
+
+
+def _remember(strand: Strand, instr: Instr, issued: Issued, found: Region) -> None:
+    """Keep the walk of a copy for the next one of its instruction."""
+    if strand.cohort.lazy is not None and strand.active is not None:
+        outer = [strand.regs[slot] for slot in issued.coords[1:]]
+        walk = found.walk.origin or found.walk
+        strand.cohort.lazy.walked[instr.index] = Walked(issued.loader, strand.active, outer, walk)
