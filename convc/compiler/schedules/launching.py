@@ -1,0 +1,199 @@
+"""The launch of a schedule's candidates: whether CTAs walk over tiles, multiply in pairs, or share a tile.
+
+Each choice is one function from a pick to a pick. It keeps the candidate or takes another one, and writes its reason
+down. A candidate of another form is taken where it is faster by more than estimates are off.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from convc.compiler.plan.candidate import Candidate, ScheduleCandidates
+from convc.compiler.plan.cost import PAIR_SLACK, SLACK
+from convc.compiler.plan.names import Form
+from convc.compiler.plan.pairs import PAIR
+from convc.compiler.plan.reasons import Reasons
+from convc.compiler.schedules.all import schedule_of
+from convc.compiler.schedules.base import PARTS_OF, Request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pick:
+    """A candidate to take.
+
+    Attributes:
+        schedule: everything that its schedule has to offer.
+        best: the candidate.
+        why: the reasons for the way in which it is launched.
+    """
+
+    schedule: ScheduleCandidates
+    best: Candidate
+    why: Reasons = field(default_factory=Reasons)
+
+    def because(self, **sentences: str) -> Pick:
+        """The pick with reasons added."""
+        return replace(self, why=msgspec.structs.replace(self.why, **sentences))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """The field in which a launch is chosen.
+
+    Attributes:
+        legal: the schedules that another form may have instead of the chosen one.
+        request: what is asked for.
+        refused: forms that cannot be taken, each with the reason.
+    """
+
+    legal: Sequence[ScheduleCandidates]
+    request: Request
+    refused: Mapping[Form, str]
+
+
+def launched(chosen: ScheduleCandidates, survey: Survey) -> Pick:
+    """Choose how a schedule is launched, and whether another one is launched instead.
+
+    Args:
+        chosen: the schedule to take if each tile has a CTA that multiplies by itself.
+        survey: the field.
+    """
+    pick = Pick(schedule=chosen, best=chosen.best)
+    for choose in (_walking, _pairing, _sharing):
+        pick = choose(pick, survey)
+    return pick
+
+
+def form_of(schedule: ScheduleCandidates, best: Candidate) -> Form:
+    """The schedule of a candidate, and what its CTAs do together."""
+    tiled = best.tiled
+    return Form(schedule.schedule, tiled.ctas is not None, tiled.tiling.ctas == PAIR, tiled.parts)
+
+
+def cycles(candidates: ScheduleCandidates) -> float:
+    """Cycles of a schedule's best candidate."""
+    return candidates.best.cost.cycles
+
+
+def assumed(candidates: ScheduleCandidates) -> int:
+    """Assumed rules that a schedule rests on."""
+    return schedule_of(candidates.schedule).assumed
+
+
+def _walking(pick: Pick, survey: Survey) -> Pick:
+    """CTAs walk over tiles where that is faster and not refused."""
+    request = survey.request
+    chosen = pick.schedule
+    best = pick.best
+    arch = best.tiled.arch
+    if best.tiled.parts > 1:
+        return pick.because(walk="each tile has a cluster of its own")
+    if request.persistent is not None:
+        return pick.because(walk=f"persistent CTAs are switched {'on' if request.persistent else 'off'}")
+    tiles = math.prod(best.tiled.grid)
+    if tiles <= arch.rates.sms:
+        return pick.because(walk=f"{tiles} tiles are no more than the {arch.rates.sms} SMs: each has a CTA of its own")
+    reason = survey.refused.get(Form(chosen.schedule, True, best.tiled.tiling.ctas == PAIR))
+    if reason is not None:
+        return pick.because(walk=f"a CTA for each tile: {reason}")
+    width = None if chosen.picked is None else best.tiled.tiling.block_n
+    # Asked anew, since CTAs that walk may need another cut of the output: they have no lane masks.
+    walk = replace(request, persistent=True, block_n=width or request.block_n)
+    walking = schedule_of(chosen.schedule).candidates(best.tiled.layout, arch, walk)
+    if not walking.legal:
+        return pick.because(walk=f"a CTA for each tile: {walking.rejected[0].reason}")
+    both = f"{cycles(walking):.0f} cycles where {walking.best.cost.ctas} CTAs walk over {tiles} tiles"
+    alone = f"{best.cost.cycles:.0f} with a CTA for each"
+    if SLACK * cycles(walking) > best.cost.cycles:  # an estimate that is off by less must not make a kernel slower
+        return pick.because(walk=f"a CTA for each tile: {both}, {alone}")
+    return replace(pick, best=walking.best).because(walk=f"persistent: {both}, {alone}")
+
+
+def _pairing(pick: Pick, survey: Survey) -> Pick:
+    """Two CTAs multiply as one where that is faster, of whichever schedule."""
+    request = survey.request
+    best = pick.best
+    if best.tiled.parts > 1:
+        return pick
+    if request.pairs is not None:
+        return pick.because(pairs=f"CTA pairs are switched {'on' if request.pairs else 'off'}")
+    found = list(_pairs(pick.schedule, survey)) if best.tiled.grid[0] >= PAIR else []
+    if not found:
+        return pick
+    schedule, pairs = min(found, key=lambda one: one[1].cost.cycles)
+    both = f"{pairs.cost.cycles:.0f} cycles for {schedule.schedule.title} with {pairs.tiled.tiling}"
+    alone = f"{best.cost.cycles:.0f} for {pick.schedule.schedule.title} with {best.tiled.tiling}"
+    if PAIR_SLACK * pairs.cost.cycles > best.cost.cycles:
+        return pick.because(pairs=f"each CTA multiplies by itself: {alone}, {both}")
+    taken = replace(pick, schedule=schedule, best=pairs).because(pairs=f"CTA pairs: {both}, {alone}")
+    if request.persistent is not None:
+        return taken
+    ctas = pairs.tiled.ctas
+    tiles = math.prod(pairs.tiled.grid)
+    walk = f"a CTA for each of {tiles} tiles" if ctas is None else f"persistent: {ctas} CTAs walk over {tiles} tiles"
+    return taken.because(walk=walk)
+
+
+def _pairs(chosen: ScheduleCandidates, survey: Survey) -> Iterator[tuple[ScheduleCandidates, Candidate]]:
+    """The best candidates of CTA pairs, of schedules that rest on no more assumed rules than the chosen one.
+
+    Pairs have room for wider tiles, and hide other waits when they walk, so both are looked at anew.
+    """
+    request = survey.request
+    tiled = chosen.best.tiled
+    if tiled.arch.tensor_core != "tcgen05":
+        return
+    ways = (False, True) if request.persistent is None else (request.persistent,)
+    for candidates in survey.legal:
+        schedule = schedule_of(candidates.schedule)
+        if not schedule.pairs or schedule.assumed > assumed(chosen):
+            continue
+        for way in ways:
+            if Form(candidates.schedule, way, True) in survey.refused:
+                continue
+            pairs = schedule.candidates(tiled.layout, tiled.arch, replace(request, pairs=True, persistent=way))
+            if pairs.legal:
+                yield candidates, pairs.best
+
+
+def _sharing(pick: Pick, survey: Survey) -> Pick:
+    """Several CTAs share a tile where that is faster, of whichever schedule."""
+    request = survey.request
+    chosen = pick.schedule
+    best = pick.best
+    sms = best.tiled.arch.rates.sms
+    tiles = math.prod(best.tiled.grid)
+    if request.parts is not None:
+        if request.parts == 1:
+            return pick.because(split="split K is switched off")
+        busy = f"{min(sms, tiles * request.parts)} of {sms} SMs work instead of {min(sms, tiles)}"
+        return pick.because(split=f"{request.parts} CTAs share a tile, as asked: {busy}")
+    able = [one for one in survey.legal if schedule_of(one.schedule).splits and assumed(one) <= assumed(chosen)]
+    if best.tiled.arch.tensor_core != "tcgen05":
+        able = []
+    if best.tiled.ctas is not None or 2 * tiles > sms or not able:
+        return pick.because(split=f"{tiles} tiles leave no two of {sms} SMs for each: one CTA has all of K")
+    offers = [
+        schedule_of(one.schedule).candidates(best.tiled.layout, best.tiled.arch, replace(request, parts=parts))
+        for one in able
+        for parts in PARTS_OF.values()
+        if parts is not None and parts > 1 and Form(one.schedule, False, False, parts) not in survey.refused
+    ]
+    if not offers:
+        return pick.because(split="one CTA has all of K: no kernel with more could be written down")
+    shared = min((one for one in offers if one.legal), key=cycles, default=None)
+    if shared is None:
+        return pick.because(split=f"one CTA has all of K: {offers[0].rejected[0].reason}")
+    found = shared.best
+    parts = found.tiled.parts
+    both = f"{found.cost.cycles:.0f} cycles where {parts} CTAs share a tile, {best.cost.cycles:.0f} with one for each"
+    if SLACK * found.cost.cycles > best.cost.cycles:  # an estimate that is off by less must not make a kernel slower
+        return pick.because(split=f"one CTA has all of K: {both}")
+    busy = f"{found.cost.busy_sms} of {sms} SMs work instead of {best.cost.busy_sms}"
+    return replace(pick, schedule=shared, best=found).because(
+        walk="each tile has a cluster of its own", pairs="", split=f"split K: {both}; {busy}"
+    )
