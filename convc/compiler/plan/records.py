@@ -283,6 +283,7 @@ class TimedCandidate(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         schedule, tiling: which. tensor_stores: its results leave through TMA. persistent: its CTAs walk over tiles.
+        parts: CTAs that share a tile.
         estimated: cycles by the estimate, for which it was among the best. cycles: by the timer.
         preferred: the estimates alone would take it. taken: it is the plan's own.
     """
@@ -291,6 +292,7 @@ class TimedCandidate(msgspec.Struct, frozen=True, kw_only=True):
     tiling: Tiling
     tensor_stores: bool = False
     persistent: bool = False
+    parts: int = 1
     estimated: float
     cycles: float
     preferred: bool = False

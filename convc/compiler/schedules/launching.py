@@ -6,6 +6,7 @@ down. A candidate of another form is taken where it is faster by more than estim
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,10 @@ from convc.compiler.plan.names import Form
 from convc.compiler.plan.pairs import PAIR
 from convc.compiler.plan.reasons import Reasons
 from convc.compiler.schedules.all import schedule_of
-from convc.compiler.schedules.base import PARTS_OF, Request
+from convc.compiler.schedules.base import PARTS_OF, Request, Schedule
+
+CLUSTERS = "each tile has a cluster of its own"
+"""The reason why CTAs that share a tile do not walk."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,10 +72,75 @@ def launched(chosen: ScheduleCandidates, survey: Survey) -> Pick:
     return pick
 
 
-def form_of(schedule: ScheduleCandidates, best: Candidate) -> Form:
+def every_form(survey: Survey) -> Iterator[Pick]:
+    """The best candidate of every width of every legal schedule, in every form that is asked for or left open.
+
+    Their reasons say what they are, and that somebody else decides: they are there to be timed.
+    """
+    for candidates in survey.legal:
+        schedule = schedule_of(candidates.schedule)
+        tiled = candidates.best.tiled
+        yield from (_to_be_timed(candidates, best) for best in candidates.legal)
+        if tiled.arch.tensor_core == "tcgen05":
+            for form in _other_forms(schedule, survey):
+                offer = schedule.candidates(tiled.layout, tiled.arch, _in_form(survey.request, form))
+                yield from (_to_be_timed(offer, best) for best in offer.legal if _makes_sense(best))
+
+
+def _other_forms(schedule: Schedule, survey: Survey) -> Iterator[Form]:
+    """Forms of a schedule besides the one that every schedule has been asked for."""
+    request = survey.request
+    asked = (bool(request.persistent), bool(request.pairs), request.parts or 1)
+    walks = (False, True) if request.persistent is None else (request.persistent,)
+    pairs = (False, schedule.pairs) if request.pairs is None else (request.pairs,)
+    parts = [each for each in PARTS_OF.values() if each] if request.parts is None else [request.parts]
+    for form in dict.fromkeys(itertools.product(walks, pairs, parts if schedule.splits else [1])):
+        walk, pair, part = form
+        several = part > 1 and (walk or pair)
+        if form != asked and not several and Form(schedule.id, *form) not in survey.refused:
+            yield Form(schedule.id, *form)
+
+
+def _in_form(request: Request, form: Form) -> Request:
+    """A request for nothing but one form."""
+    return replace(request, persistent=form.persistent, pairs=form.pairs, parts=form.parts)
+
+
+def _makes_sense(best: Candidate) -> bool:
+    """Whether there is more than one tile for a CTA that walks, and for CTAs that share a tile an SM for each."""
+    tiles = math.prod(best.tiled.grid)
+    walks = best.tiled.ctas is not None and best.tiled.ctas >= tiles
+    return not walks and (best.tiled.parts == 1 or tiles * best.tiled.parts <= best.tiled.arch.rates.sms)
+
+
+def _to_be_timed(schedule: ScheduleCandidates, best: Candidate) -> Pick:
+    """A candidate among those that are timed."""
+    tiles = math.prod(best.tiled.grid)
+    parts = best.tiled.parts
+    walk = f"a CTA for each of {tiles} tiles" if best.tiled.ctas is None else _walkers(best)
+    pairs = "CTA pairs, as one of the candidates that are timed" if best.tiled.tiling.ctas == PAIR else ""
+    split = f"{parts} CTAs share a tile, as one of the candidates that are timed: {_busy(best)}" if parts > 1 else ""
+    if parts > 1:
+        walk = CLUSTERS
+    return Pick(schedule=schedule, best=best, why=Reasons(walk=walk, pairs=pairs, split=split))
+
+
+def _walkers(best: Candidate) -> str:
+    """How many CTAs walk."""
+    return f"persistent: {best.tiled.ctas} CTAs walk over {math.prod(best.tiled.grid)} tiles"
+
+
+def _busy(best: Candidate) -> str:
+    """How many SMs work where CTAs share tiles, and how many would without."""
+    sms = best.tiled.arch.rates.sms
+    tiles = math.prod(best.tiled.grid)
+    return f"{best.cost.busy_sms} of {sms} SMs work instead of {min(sms, tiles)}"
+
+
+def form_of(pick: Pick) -> Form:
     """The schedule of a candidate, and what its CTAs do together."""
-    tiled = best.tiled
-    return Form(schedule.schedule, tiled.ctas is not None, tiled.tiling.ctas == PAIR, tiled.parts)
+    tiled = pick.best.tiled
+    return Form(pick.schedule.schedule, tiled.ctas is not None, tiled.tiling.ctas == PAIR, tiled.parts)
 
 
 def cycles(candidates: ScheduleCandidates) -> float:
@@ -91,7 +160,7 @@ def _walking(pick: Pick, survey: Survey) -> Pick:
     best = pick.best
     arch = best.tiled.arch
     if best.tiled.parts > 1:
-        return pick.because(walk="each tile has a cluster of its own")
+        return pick.because(walk=CLUSTERS)
     if request.persistent is not None:
         return pick.because(walk=f"persistent CTAs are switched {'on' if request.persistent else 'off'}")
     tiles = math.prod(best.tiled.grid)
@@ -132,10 +201,8 @@ def _pairing(pick: Pick, survey: Survey) -> Pick:
     taken = replace(pick, schedule=schedule, best=pairs).because(pairs=f"CTA pairs: {both}, {alone}")
     if request.persistent is not None:
         return taken
-    ctas = pairs.tiled.ctas
-    tiles = math.prod(pairs.tiled.grid)
-    walk = f"a CTA for each of {tiles} tiles" if ctas is None else f"persistent: {ctas} CTAs walk over {tiles} tiles"
-    return taken.because(walk=walk)
+    each = f"a CTA for each of {math.prod(pairs.tiled.grid)} tiles"
+    return taken.because(walk=each if pairs.tiled.ctas is None else _walkers(pairs))
 
 
 def _pairs(chosen: ScheduleCandidates, survey: Survey) -> Iterator[tuple[ScheduleCandidates, Candidate]]:
@@ -170,8 +237,7 @@ def _sharing(pick: Pick, survey: Survey) -> Pick:
     if request.parts is not None:
         if request.parts == 1:
             return pick.because(split="split K is switched off")
-        busy = f"{min(sms, tiles * request.parts)} of {sms} SMs work instead of {min(sms, tiles)}"
-        return pick.because(split=f"{request.parts} CTAs share a tile, as asked: {busy}")
+        return pick.because(split=f"{request.parts} CTAs share a tile, as asked: {_busy(best)}")
     able = [one for one in survey.legal if schedule_of(one.schedule).splits and assumed(one) <= assumed(chosen)]
     if best.tiled.arch.tensor_core != "tcgen05":
         able = []
@@ -193,7 +259,5 @@ def _sharing(pick: Pick, survey: Survey) -> Pick:
     both = f"{found.cost.cycles:.0f} cycles where {parts} CTAs share a tile, {best.cost.cycles:.0f} with one for each"
     if SLACK * found.cost.cycles > best.cost.cycles:  # an estimate that is off by less must not make a kernel slower
         return pick.because(split=f"one CTA has all of K: {both}")
-    busy = f"{found.cost.busy_sms} of {sms} SMs work instead of {best.cost.busy_sms}"
-    return replace(pick, schedule=shared, best=found).because(
-        walk="each tile has a cluster of its own", pairs="", split=f"split K: {both}; {busy}"
-    )
+    taken = replace(pick, schedule=shared, best=found)
+    return taken.because(walk=CLUSTERS, pairs="", split=f"split K: {both}; {_busy(found)}")

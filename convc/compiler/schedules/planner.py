@@ -28,7 +28,7 @@ from convc.compiler.plan.records import (
 from convc.compiler.schedules.all import asked, schedule_of
 from convc.compiler.schedules.base import FILTERS, PARTS_OF, RESIDUAL_LOADS, ROWS, STORES, Request
 from convc.compiler.schedules.cores.all import core_of
-from convc.compiler.schedules.launching import Pick, Survey, assumed, cycles, form_of, launched
+from convc.compiler.schedules.launching import Pick, Survey, assumed, cycles, every_form, form_of, launched
 from convc.errors import PlanError
 from convc.ir.arch import ARCHS
 from convc.layout.device_layout import DeviceLayout
@@ -64,7 +64,7 @@ def plan(
         try:
             indexing = with_columns(layout, schedule_of(chosen.schedule).indexing(pick.best))
         except PlanError as error:
-            form = form_of(chosen, pick.best)
+            form = form_of(pick)
             refused[form] = error.message
             if not _falls_back(form, request):
                 found[chosen.schedule] = _turned_down(chosen, "proof", error.message)
@@ -81,8 +81,8 @@ def contenders(layout: DeviceLayout, *, options: ScheduleOptions, refused: Mappi
         layout, options, refused: see `plan`.
 
     Returns:
-        The plan that `plan` makes, then those of other schedules and widths by their estimates, the shortest first: at
-        most `MOST_TIMED`, and none whose estimate is `TIMED_MARGIN` times the shortest.
+        The plan that `plan` makes, then those of other schedules, widths and forms by their estimates, the shortest
+        first: at most `MOST_TIMED`, and none whose estimate is `TIMED_MARGIN` times the shortest.
 
     Raises:
         InputError, PlanError: see `plan`.
@@ -93,23 +93,21 @@ def contenders(layout: DeviceLayout, *, options: ScheduleOptions, refused: Mappi
     for choice in first.choices:
         if choice.fell:
             found[choice.schedule] = _turned_down(found[choice.schedule], choice.fell, choice.reason)
-    every = [(one, candidate) for one in found.values() for candidate in one.legal]
-    every.sort(key=lambda pair: pair[1].cost.cycles)
-    limit = TIMED_MARGIN * every[0][1].cost.cycles
+    legal = [one for one in found.values() if one.legal]
+    picks = sorted(every_form(Survey(legal=legal, request=request, refused=refused)), key=_price)
+    limit = TIMED_MARGIN * min(_price(picks[0]), first.estimate.cycles)
     plans = [first]
-    for candidates, candidate in every:
-        if len(plans) == MOST_TIMED or candidate.cost.cycles > limit:
+    for pick in picks:
+        if len(plans) == MOST_TIMED or _price(pick) > limit:
             break
-        picked = replace(candidates, picked=candidate)
-        pick = launched(picked, Survey(legal=[picked], request=request, refused=refused))
-        best = pick.best
-        if any((picked.schedule, best.tiled.tiling, best.work) == (p.schedule, p.tiling, p.work) for p in plans):
+        name = pick.schedule.schedule
+        if any((form_of(pick), pick.best.tiled.tiling, pick.best.work) == (p.form, p.tiling, p.work) for p in plans):
             continue
         try:
-            indexing = with_columns(layout, schedule_of(picked.schedule).indexing(best))
+            indexing = with_columns(layout, schedule_of(name).indexing(pick.best))
         except PlanError:
             continue  # its schedule is in the race with another width, or `plan` has said why it is not
-        others = {**found, picked.schedule: picked}
+        others = {**found, name: replace(pick.schedule, picked=pick.best)}
         summaries = tuple(one.summary for one in others.values())
         plans.append(_finished(pick, indexing, summaries, dependent=options.dependent_launch))
     return tuple(plans)
@@ -126,6 +124,11 @@ def quickest(timed: Sequence[TimedCandidate]) -> TimedCandidate:
     trusted = [one for one in timed if not schedule_of(one.schedule).assumed]
     near = [one for one in trusted if one.cycles <= ASSUMED_SLACK * fastest.cycles]
     return min(near, key=lambda one: one.cycles, default=fastest)
+
+
+def _price(pick: Pick) -> float:
+    """Cycles of a candidate."""
+    return pick.best.cost.cycles
 
 
 def _request(options: ScheduleOptions, block_n: int | None, stages: int | None) -> Request:
