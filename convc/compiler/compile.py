@@ -113,6 +113,7 @@ def compile_timed(problem: ConvProblem, options: ScheduleOptions, timer: Timer) 
             tiling=one.plan.tiling,
             tensor_stores=one.plan.storage.results is not None,
             persistent=one.plan.launch.persistent,
+            parts=one.plan.launch.parts,
             estimated=one.plan.estimate.cycles,
             cycles=timer(one.artifact),
             preferred=number == 0,

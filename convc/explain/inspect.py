@@ -130,11 +130,11 @@ def _plan(plan: Plan) -> Iterator[str]:
     launch = plan.launch
     work = plan.work
     yield f"schedule {plan.schedule.title} for {plan.arch.name}: {plan.tiling}"
-    yield f"grid {' x '.join(map(str, launch.grid))} CTAs of {launch.threads} threads: {launch.why}"
-    if launch.pairs_why:
-        yield f"clusters of {' x '.join(map(str, launch.cluster))} CTAs: {launch.pairs_why}"
+    yield f"grid {' x '.join(map(str, launch.grid))} CTAs of {launch.threads} threads: {launch.why.walk}"
+    if launch.why.pairs:
+        yield f"clusters of {' x '.join(map(str, launch.cluster))} CTAs: {launch.why.pairs}"
     if launch.parts > 1:
-        yield launch.split_why
+        yield launch.why.split
     yield (
         f"K loop: {times(pipeline.taps)} taps, {pipeline.blocks} blocks of {pipeline.channels} "
         f"channels: {pipeline.steps} steps of {pipeline.atoms} MMAs; a CTA loads {work.activation_bytes} bytes of "

@@ -259,8 +259,9 @@ def _timed(one: TimedCandidate) -> str:
     """A candidate with both of its times."""
     store = ", results through TMA" if one.tensor_stores else ""
     walk = ", persistent" if one.persistent else ""
+    parts = f", {one.parts} CTAs share a tile" if one.parts > 1 else ""
     times = f"{one.cycles:.0f} cycles by the engine, {one.estimated:.0f} estimated"
-    return f"{one.schedule.title}, {one.tiling}{store}{walk} ({times})"
+    return f"{one.schedule.title}, {one.tiling}{store}{walk}{parts} ({times})"
 
 
 def _rows(plan: Plan) -> list[Row]:

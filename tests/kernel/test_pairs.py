@@ -84,12 +84,12 @@ def test_the_planner_takes_what_it_finds_faster_and_says_why():
         for choice in ("auto", "off", "on")
     }
     assert plans["auto"].estimate.cycles <= min(plans["off"].estimate.cycles, plans["on"].estimate.cycles)
-    assert plans["off"].launch.pairs_why == "CTA pairs are switched off"
+    assert plans["off"].launch.why.pairs == "CTA pairs are switched off"
     many = plan(device_layout(dataclasses.replace(layer, in_channels=1024, out_channels=1024)))
     assert many.launch.cluster == (2, 1, 1)
-    assert many.launch.pairs_why.startswith("CTA pairs: ")
+    assert many.launch.why.pairs.startswith("CTA pairs: ")
     few = plan(device_layout(SMALL), options=ScheduleOptions(schedule="reload"))
-    assert few.launch.pairs_why.startswith("each CTA multiplies by itself: ")
+    assert few.launch.why.pairs.startswith("each CTA multiplies by itself: ")
 
 
 @pytest.mark.parametrize(

@@ -71,9 +71,9 @@ def test_the_planner_takes_what_it_finds_faster_and_says_why():
     assert {plan.launch.tiles for plan in plans.values()} == {(784, 1)}
     assert plans["auto"].estimate.cycles == min(plan.estimate.cycles for plan in plans.values())
     assert plans["on"].launch.grid == (131, 1, 1)  # six turns, as many as 148 CTAs would need
-    assert "131 CTAs walk over 784 tiles" in plans["auto"].launch.why
+    assert "131 CTAs walk over 784 tiles" in plans["auto"].launch.why.walk
     few = plan(device_layout(SMALL))
-    assert few.launch.why == f"{few.launch.ctas} tiles are no more than the 148 SMs: each has a CTA of its own"
+    assert few.launch.why.walk == f"{few.launch.ctas} tiles are no more than the 148 SMs: each has a CTA of its own"
 
 
 @pytest.mark.parametrize(

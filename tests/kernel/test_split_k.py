@@ -136,11 +136,11 @@ def test_the_planner_takes_what_it_finds_faster_and_says_why():
     assert plans["off"].launch.cluster == (1, 1, 1)
     assert plans["auto"].launch.parts > 1
     assert plans["auto"].estimate.cycles < plans["off"].estimate.cycles
-    assert "SMs work instead of" in plans["auto"].launch.split_why
+    assert "SMs work instead of" in plans["auto"].launch.why.split
     wide = ConvProblem(batch=32, in_channels=64, out_channels=64, in_extent=(56, 56), kernel=(1, 1))
     full = plan(device_layout(wide), options=ScheduleOptions(split_k="auto"))
     assert full.launch.parts == 1
-    assert "leave no two of 148 SMs for each" in full.launch.split_why
+    assert "leave no two of 148 SMs for each" in full.launch.why.split
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from convc.compiler.plan.coordinates import Coordinates, in_order
 from convc.compiler.plan.evidence import Rule
 from convc.compiler.plan.names import Form
 from convc.compiler.plan.names import ScheduleName as ScheduleName
+from convc.compiler.plan.reasons import Reasons
 from convc.compiler.plan.storage import Storage
 from convc.compiler.plan.work import CtaWork
 from convc.ir.arch import Arch
@@ -123,11 +124,9 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
         grid, threads: CTAs, and threads of each.
         tiles: of the output, along M and along N.
         persistent: whether a CTA walks over tiles, from the one of its own number on by the number of CTAs.
-        why: the reason for that, or against it.
+        why: the reasons for all of this.
         dependent: the kernel sets itself up while the one in front of it runs, and waits for that before it reads.
         cluster: CTAs of a cluster along the axes of the grid.
-        pairs_why: the reason for pairs of CTAs that multiply together, or against them.
-        split_why: the reason for the number of CTAs that share a tile.
     """
 
     entry: str
@@ -135,11 +134,9 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     threads: int
     tiles: tuple[int, int]
     persistent: bool = False
-    why: str = ""
+    why: Reasons = msgspec.field(default_factory=Reasons)
     dependent: bool = False
     cluster: tuple[int, int, int] = (1, 1, 1)
-    pairs_why: str = ""
-    split_why: str = ""
 
     @property
     def ctas(self) -> int:
@@ -286,6 +283,7 @@ class TimedCandidate(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         schedule, tiling: which. tensor_stores: its results leave through TMA. persistent: its CTAs walk over tiles.
+        parts: CTAs that share a tile.
         estimated: cycles by the estimate, for which it was among the best. cycles: by the timer.
         preferred: the estimates alone would take it. taken: it is the plan's own.
     """
@@ -294,6 +292,7 @@ class TimedCandidate(msgspec.Struct, frozen=True, kw_only=True):
     tiling: Tiling
     tensor_stores: bool = False
     persistent: bool = False
+    parts: int = 1
     estimated: float
     cycles: float
     preferred: bool = False

@@ -67,6 +67,32 @@ def test_a_sample_of_everything_compares_every_output_once(asked):
     assert check_sampled(node(asked), KERNELS.compiled(asked), 0).ok
 
 
+@pytest.mark.parametrize("border", [None, "zero"])
+def test_a_tile_that_ctas_share_is_sampled_with_all_of_them(border):
+    """CTAs of part 0 are those that say which tile they have; sums of the others are part of what they write."""
+    asked = problem(in_channels=16, out_channels=32, in_extent=(30, 31))
+    schedule = "reload" if border is None else "slide"
+    kernel = Kernels(ScheduleOptions(schedule=schedule, border=border, split_k="2")).compiled(asked)
+    assert kernel.artifact.launch.cluster == (1, 1, 2)
+    some = check_sampled(node(asked), kernel, 0, modes=("integer",))
+    assert some.ok
+    assert 0 < some.checks[0].comparison.count < np.prod(asked.y_shape)
+    text = edited(
+        kernel.artifact.ptx, r"mapa\.shared::cluster\.u32 %peer, %at, 1;", "mapa.shared::cluster.u32 %peer, %at, 0;"
+    )
+    artifact = KernelArtifact(ptx=text, launch=kernel.artifact.launch)
+    wrong = check_sampled(node(asked), msgspec.structs.replace(kernel, artifact=artifact), 0, modes=("integer",))
+    assert not wrong.ok
+
+
+def test_a_sample_of_shared_tiles_can_be_all_of_them():
+    asked = problem(in_channels=16, out_channels=32, in_extent=(12, 12))
+    kernel = Kernels(ScheduleOptions(schedule="reload", split_k="4")).compiled(asked)
+    every = check_sampled(node(asked), kernel, 10_000, modes=("integer",))
+    assert every.ok
+    assert every.checks[0].comparison.count == np.prod(asked.y_shape)
+
+
 def test_a_sample_has_every_border_and_is_drawn_by_the_seed():
     asked = problem(in_extent=(200, 300))
     tiles = tiles_of(asked)

@@ -13,10 +13,11 @@ from convc.compiler.emit import kernel
 from convc.compiler.plan.cost import MOST_TIMED, TIMED_MARGIN
 from convc.compiler.plan.records import Tiling, TimedCandidate
 from convc.compiler.schedules.all import CHAIN, RELOAD, SLIDE, STATIONARY, Schedule
-from convc.compiler.schedules.planner import quickest
+from convc.compiler.schedules.planner import contenders, quickest
 from convc.errors import PlanError
 from convc.explain.schedules import why_lines
 from convc.ir.problem import ConvProblem
+from convc.layout.device_layout import device_layout
 from convc.support.resources import model_folder
 
 PROBLEM = ConvProblem(in_channels=16, out_channels=32, in_extent=(12, 12), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1))
@@ -59,6 +60,38 @@ def test_a_candidate_that_cannot_be_written_is_not_timed(monkeypatch):
     made = compile_timed(PROBLEM, TIMED, lambda artifact: 1000.0)
     assert preferred not in {one.schedule for one in made.plan.timed}
     assert [choice.fell for choice in made.plan.choices if choice.schedule == preferred] == ["emission"]
+
+
+def test_every_form_is_in_the_race():
+    deep = ConvProblem(in_channels=512, out_channels=128, in_extent=(7, 7), kernel=(1, 1))
+    wide = ConvProblem(batch=32, in_channels=512, out_channels=2048, in_extent=(7, 7), kernel=(1, 1))
+    shared = contenders(device_layout(deep), options=ScheduleOptions(split_k="auto"), refused={})
+    walking = contenders(device_layout(wide), options=ScheduleOptions(), refused={})
+    assert {found.launch.parts for found in shared} > {1, 2}
+    assert {(found.launch.persistent, found.tiling.ctas) for found in walking} == {
+        (False, 1), (True, 1), (True, 2), (False, 2),
+    }  # fmt: skip
+    for found in (*shared[1:], *walking[1:]):
+        why = found.launch.why
+        assert bool(why.split) == (found.launch.parts > 1)
+        assert bool(why.pairs) == (found.tiling.ctas > 1)
+        assert why.walk.startswith("persistent: ") == found.launch.persistent
+    assert len({(found.form, found.tiling, found.work) for found in (*shared, *walking)}) == len(shared + walking)
+
+
+@pytest.mark.parametrize(
+    ("asked", "form"),
+    [
+        ({"persistent": "on"}, {"persistent": True}),
+        ({"pairs": "on", "schedule": "reload"}, {"pairs": True}),
+        ({"split_k": "2", "schedule": "reload"}, {"parts": 2}),
+        ({"persistent": "off", "pairs": "off", "split_k": "off"}, {"persistent": False, "pairs": False, "parts": 1}),
+    ],
+)
+def test_a_form_that_is_asked_for_is_the_only_one_in_the_race(asked, form):
+    found = contenders(device_layout(PROBLEM), options=ScheduleOptions(**asked), refused={})
+    assert len(found) > 1
+    assert all(each.form._replace(**form) == each.form for each in found)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,22 @@
+"""The reasons for the way in which a kernel is launched: one sentence for each choice."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Reasons(msgspec.Struct, frozen=True, kw_only=True):
+    """Sentences, each for one choice of a launch or against it; empty where it was not open.
+
+    A new choice has its field here, its sentence from who makes it (`convc.compiler.schedules.launching`) and its line
+    in ``convc inspect``.
+
+    Attributes:
+        walk: whether CTAs walk over tiles.
+        pairs: whether the tensor cores of two CTAs multiply as one.
+        split: how many CTAs share the K loop of a tile.
+    """
+
+    walk: str = ""
+    pairs: str = ""
+    split: str = ""

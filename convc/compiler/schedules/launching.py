@@ -1,0 +1,263 @@
+"""The launch of a schedule's candidates: whether CTAs walk over tiles, multiply in pairs, or share a tile.
+
+Each choice is one function from a pick to a pick. It keeps the candidate or takes another one, and writes its reason
+down. A candidate of another form is taken where it is faster by more than estimates are off.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from convc.compiler.plan.candidate import Candidate, ScheduleCandidates
+from convc.compiler.plan.cost import PAIR_SLACK, SLACK
+from convc.compiler.plan.names import Form
+from convc.compiler.plan.pairs import PAIR
+from convc.compiler.plan.reasons import Reasons
+from convc.compiler.schedules.all import schedule_of
+from convc.compiler.schedules.base import PARTS_OF, Request, Schedule
+
+CLUSTERS = "each tile has a cluster of its own"
+"""The reason why CTAs that share a tile do not walk."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pick:
+    """A candidate to take.
+
+    Attributes:
+        schedule: everything that its schedule has to offer.
+        best: the candidate.
+        why: the reasons for the way in which it is launched.
+    """
+
+    schedule: ScheduleCandidates
+    best: Candidate
+    why: Reasons = field(default_factory=Reasons)
+
+    def because(self, **sentences: str) -> Pick:
+        """The pick with reasons added."""
+        return replace(self, why=msgspec.structs.replace(self.why, **sentences))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """The field in which a launch is chosen.
+
+    Attributes:
+        legal: the schedules that another form may have instead of the chosen one.
+        request: what is asked for.
+        refused: forms that cannot be taken, each with the reason.
+    """
+
+    legal: Sequence[ScheduleCandidates]
+    request: Request
+    refused: Mapping[Form, str]
+
+
+def launched(chosen: ScheduleCandidates, survey: Survey) -> Pick:
+    """Choose how a schedule is launched, and whether another one is launched instead.
+
+    Args:
+        chosen: the schedule to take if each tile has a CTA that multiplies by itself.
+        survey: the field.
+    """
+    pick = Pick(schedule=chosen, best=chosen.best)
+    for choose in (_walking, _pairing, _sharing):
+        pick = choose(pick, survey)
+    return pick
+
+
+def every_form(survey: Survey) -> Iterator[Pick]:
+    """The best candidate of every width of every legal schedule, in every form that is asked for or left open.
+
+    Their reasons say what they are, and that somebody else decides: they are there to be timed.
+    """
+    for candidates in survey.legal:
+        schedule = schedule_of(candidates.schedule)
+        tiled = candidates.best.tiled
+        yield from (_to_be_timed(candidates, best) for best in candidates.legal)
+        if tiled.arch.tensor_core == "tcgen05":
+            for form in _other_forms(schedule, survey):
+                offer = schedule.candidates(tiled.layout, tiled.arch, _in_form(survey.request, form))
+                yield from (_to_be_timed(offer, best) for best in offer.legal if _makes_sense(best))
+
+
+def _other_forms(schedule: Schedule, survey: Survey) -> Iterator[Form]:
+    """Forms of a schedule besides the one that every schedule has been asked for."""
+    request = survey.request
+    asked = (bool(request.persistent), bool(request.pairs), request.parts or 1)
+    walks = (False, True) if request.persistent is None else (request.persistent,)
+    pairs = (False, schedule.pairs) if request.pairs is None else (request.pairs,)
+    parts = [each for each in PARTS_OF.values() if each] if request.parts is None else [request.parts]
+    for form in dict.fromkeys(itertools.product(walks, pairs, parts if schedule.splits else [1])):
+        walk, pair, part = form
+        several = part > 1 and (walk or pair)
+        if form != asked and not several and Form(schedule.id, *form) not in survey.refused:
+            yield Form(schedule.id, *form)
+
+
+def _in_form(request: Request, form: Form) -> Request:
+    """A request for nothing but one form."""
+    return replace(request, persistent=form.persistent, pairs=form.pairs, parts=form.parts)
+
+
+def _makes_sense(best: Candidate) -> bool:
+    """Whether there is more than one tile for a CTA that walks, and for CTAs that share a tile an SM for each."""
+    tiles = math.prod(best.tiled.grid)
+    walks = best.tiled.ctas is not None and best.tiled.ctas >= tiles
+    return not walks and (best.tiled.parts == 1 or tiles * best.tiled.parts <= best.tiled.arch.rates.sms)
+
+
+def _to_be_timed(schedule: ScheduleCandidates, best: Candidate) -> Pick:
+    """A candidate among those that are timed."""
+    tiles = math.prod(best.tiled.grid)
+    parts = best.tiled.parts
+    walk = f"a CTA for each of {tiles} tiles" if best.tiled.ctas is None else _walkers(best)
+    pairs = "CTA pairs, as one of the candidates that are timed" if best.tiled.tiling.ctas == PAIR else ""
+    split = f"{parts} CTAs share a tile, as one of the candidates that are timed: {_busy(best)}" if parts > 1 else ""
+    if parts > 1:
+        walk = CLUSTERS
+    return Pick(schedule=schedule, best=best, why=Reasons(walk=walk, pairs=pairs, split=split))
+
+
+def _walkers(best: Candidate) -> str:
+    """How many CTAs walk."""
+    return f"persistent: {best.tiled.ctas} CTAs walk over {math.prod(best.tiled.grid)} tiles"
+
+
+def _busy(best: Candidate) -> str:
+    """How many SMs work where CTAs share tiles, and how many would without."""
+    sms = best.tiled.arch.rates.sms
+    tiles = math.prod(best.tiled.grid)
+    return f"{best.cost.busy_sms} of {sms} SMs work instead of {min(sms, tiles)}"
+
+
+def form_of(pick: Pick) -> Form:
+    """The schedule of a candidate, and what its CTAs do together."""
+    tiled = pick.best.tiled
+    return Form(pick.schedule.schedule, tiled.ctas is not None, tiled.tiling.ctas == PAIR, tiled.parts)
+
+
+def cycles(candidates: ScheduleCandidates) -> float:
+    """Cycles of a schedule's best candidate."""
+    return candidates.best.cost.cycles
+
+
+def assumed(candidates: ScheduleCandidates) -> int:
+    """Assumed rules that a schedule rests on."""
+    return schedule_of(candidates.schedule).assumed
+
+
+def _walking(pick: Pick, survey: Survey) -> Pick:
+    """CTAs walk over tiles where that is faster and not refused."""
+    request = survey.request
+    chosen = pick.schedule
+    best = pick.best
+    arch = best.tiled.arch
+    if best.tiled.parts > 1:
+        return pick.because(walk=CLUSTERS)
+    if request.persistent is not None:
+        return pick.because(walk=f"persistent CTAs are switched {'on' if request.persistent else 'off'}")
+    tiles = math.prod(best.tiled.grid)
+    if tiles <= arch.rates.sms:
+        return pick.because(walk=f"{tiles} tiles are no more than the {arch.rates.sms} SMs: each has a CTA of its own")
+    reason = survey.refused.get(Form(chosen.schedule, True, best.tiled.tiling.ctas == PAIR))
+    if reason is not None:
+        return pick.because(walk=f"a CTA for each tile: {reason}")
+    width = None if chosen.picked is None else best.tiled.tiling.block_n
+    # Asked anew, since CTAs that walk may need another cut of the output: they have no lane masks.
+    walk = replace(request, persistent=True, block_n=width or request.block_n)
+    walking = schedule_of(chosen.schedule).candidates(best.tiled.layout, arch, walk)
+    if not walking.legal:
+        return pick.because(walk=f"a CTA for each tile: {walking.rejected[0].reason}")
+    both = f"{cycles(walking):.0f} cycles where {walking.best.cost.ctas} CTAs walk over {tiles} tiles"
+    alone = f"{best.cost.cycles:.0f} with a CTA for each"
+    if SLACK * cycles(walking) > best.cost.cycles:  # an estimate that is off by less must not make a kernel slower
+        return pick.because(walk=f"a CTA for each tile: {both}, {alone}")
+    return replace(pick, best=walking.best).because(walk=f"persistent: {both}, {alone}")
+
+
+def _pairing(pick: Pick, survey: Survey) -> Pick:
+    """Two CTAs multiply as one where that is faster, of whichever schedule."""
+    request = survey.request
+    best = pick.best
+    if best.tiled.parts > 1:
+        return pick
+    if request.pairs is not None:
+        return pick.because(pairs=f"CTA pairs are switched {'on' if request.pairs else 'off'}")
+    found = list(_pairs(pick.schedule, survey)) if best.tiled.grid[0] >= PAIR else []
+    if not found:
+        return pick
+    schedule, pairs = min(found, key=lambda one: one[1].cost.cycles)
+    both = f"{pairs.cost.cycles:.0f} cycles for {schedule.schedule.title} with {pairs.tiled.tiling}"
+    alone = f"{best.cost.cycles:.0f} for {pick.schedule.schedule.title} with {best.tiled.tiling}"
+    if PAIR_SLACK * pairs.cost.cycles > best.cost.cycles:
+        return pick.because(pairs=f"each CTA multiplies by itself: {alone}, {both}")
+    taken = replace(pick, schedule=schedule, best=pairs).because(pairs=f"CTA pairs: {both}, {alone}")
+    if request.persistent is not None:
+        return taken
+    each = f"a CTA for each of {math.prod(pairs.tiled.grid)} tiles"
+    return taken.because(walk=each if pairs.tiled.ctas is None else _walkers(pairs))
+
+
+def _pairs(chosen: ScheduleCandidates, survey: Survey) -> Iterator[tuple[ScheduleCandidates, Candidate]]:
+    """The best candidates of CTA pairs, of schedules that rest on no more assumed rules than the chosen one.
+
+    Pairs have room for wider tiles, and hide other waits when they walk, so both are looked at anew.
+    """
+    request = survey.request
+    tiled = chosen.best.tiled
+    if tiled.arch.tensor_core != "tcgen05":
+        return
+    ways = (False, True) if request.persistent is None else (request.persistent,)
+    for candidates in survey.legal:
+        schedule = schedule_of(candidates.schedule)
+        if not schedule.pairs or schedule.assumed > assumed(chosen):
+            continue
+        for way in ways:
+            if Form(candidates.schedule, way, True) in survey.refused:
+                continue
+            pairs = schedule.candidates(tiled.layout, tiled.arch, replace(request, pairs=True, persistent=way))
+            if pairs.legal:
+                yield candidates, pairs.best
+
+
+def _sharing(pick: Pick, survey: Survey) -> Pick:
+    """Several CTAs share a tile where that is faster, of whichever schedule."""
+    request = survey.request
+    chosen = pick.schedule
+    best = pick.best
+    sms = best.tiled.arch.rates.sms
+    tiles = math.prod(best.tiled.grid)
+    if request.parts is not None:
+        if request.parts == 1:
+            return pick.because(split="split K is switched off")
+        return pick.because(split=f"{request.parts} CTAs share a tile, as asked: {_busy(best)}")
+    able = [one for one in survey.legal if schedule_of(one.schedule).splits and assumed(one) <= assumed(chosen)]
+    if best.tiled.arch.tensor_core != "tcgen05":
+        able = []
+    if best.tiled.ctas is not None or 2 * tiles > sms or not able:
+        return pick.because(split=f"{tiles} tiles leave no two of {sms} SMs for each: one CTA has all of K")
+    offers = [
+        schedule_of(one.schedule).candidates(best.tiled.layout, best.tiled.arch, replace(request, parts=parts))
+        for one in able
+        for parts in PARTS_OF.values()
+        if parts is not None and parts > 1 and Form(one.schedule, False, False, parts) not in survey.refused
+    ]
+    if not offers:
+        return pick.because(split="one CTA has all of K: no kernel with more could be written down")
+    shared = min((one for one in offers if one.legal), key=cycles, default=None)
+    if shared is None:
+        return pick.because(split=f"one CTA has all of K: {offers[0].rejected[0].reason}")
+    found = shared.best
+    parts = found.tiled.parts
+    both = f"{found.cost.cycles:.0f} cycles where {parts} CTAs share a tile, {best.cost.cycles:.0f} with one for each"
+    if SLACK * found.cost.cycles > best.cost.cycles:  # an estimate that is off by less must not make a kernel slower
+        return pick.because(split=f"one CTA has all of K: {both}")
+    taken = replace(pick, schedule=shared, best=found)
+    return taken.because(walk=CLUSTERS, pairs="", split=f"split K: {both}; {_busy(found)}")

@@ -1,0 +1,77 @@
+"""A kernel whose CTAs share the K loop of a tile, with one thing wrong, is found out."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import msgspec
+import pytest
+from unit.compiler.tile.test_verify_program import Edit, at, rewrite, without
+
+from convc.compiler.options import ScheduleOptions
+from convc.compiler.schedules.planner import plan
+from convc.compiler.schedules.program import build
+from convc.compiler.tile.steps.base import Step
+from convc.compiler.tile.verify import contradictions
+from convc.ir.problem import ConvProblem
+from convc.layout.device_layout import device_layout
+
+PROBLEM = ConvProblem(name="p", in_channels=64, out_channels=96, in_extent=(20, 20), kernel=(3, 3), bias=True)
+OPTIONS = ScheduleOptions(schedule="reload", split_k="2")
+PROGRAM = build(plan(device_layout(PROBLEM), options=OPTIONS, block_n=48, stages=3))
+ORDER = "wrote, arrive, wait, read, arrive, wait"
+
+
+def test_what_is_built_is_sound():
+    assert contradictions(PROGRAM) == ()
+    assert PROGRAM.launch.cluster == (1, 1, 2)
+
+
+def swapped(first: str, second: str) -> Edit:
+    """Two steps in each other's place, each with its own name."""
+    steps = {step.id: step for role in PROGRAM.teardown for step in role.steps}
+    exchange = {first: steps[second], second: steps[first]}
+    return lambda step: (exchange.get(step.id, step),)
+
+
+def doubled(step: Step) -> tuple[Step, ...]:
+    """The first meeting twice."""
+    again = dataclasses.replace(step, id="meet.again") if step.id == "meet.arrive" else None
+    return (step,) if again is None else (step, again)
+
+
+@pytest.mark.parametrize(
+    ("edit", "sentence"),
+    [
+        (at("load.share", stride=1), "load.share goes by 1 from part on, 2 CTAs share a tile"),
+        (at("mma.share", first="tile_m"), "mma.share goes by 2 from tile_m on, 2 CTAs share a tile"),
+        (at("load.share", count=4), "load.share counts 4 steps of 9, 2 CTAs share a tile"),
+        (at("mma.share", limit=1, count=1), "mma.share counts 1 steps of 1, 2 CTAs share a tile"),
+        (without("meet.arrive"), f"warp 0 shares its sums in the order wrote, wait, read, arrive, wait, not {ORDER}"),
+        (without("meet.wait"), f"warp 0 shares its sums in the order wrote, arrive, read, arrive, wait, not {ORDER}"),
+        (
+            without("epilogue.sums"),
+            f"warp 0 shares its sums in the order arrive, wait, read, arrive, wait, not {ORDER}",
+        ),
+        (without("add.add"), f"warp 0 shares its sums in the order wrote, arrive, wait, arrive, wait, not {ORDER}"),
+        (without("end.wait"), f"warp 0 shares its sums in the order wrote, arrive, wait, read, arrive, not {ORDER}"),
+        (
+            without("leave.arrive"),
+            "warp 4 shares its sums in the order arrive, wait, wait, not arrive, wait, arrive, wait",
+        ),
+        (
+            swapped("meet.arrive", "meet.wait"),
+            f"warp 0 shares its sums in the order wrote, wait, arrive, read, arrive, wait, not {ORDER}",
+        ),
+        (doubled, f"warp 0 shares its sums in the order wrote, arrive, arrive, wait, read, arrive, wait, not {ORDER}"),
+        (at("add.add", parts=4), "add.add adds 4 parts of 2"),
+    ],
+)
+def test_every_mistake_is_named(edit, sentence):
+    assert sentence in contradictions(rewrite(PROGRAM, edit))
+
+
+def test_a_cluster_that_is_not_the_third_axis_of_the_grid_is_found():
+    launch = msgspec.structs.replace(PROGRAM.launch, grid=(*PROGRAM.launch.grid[:2], 4))
+    found = contradictions(dataclasses.replace(PROGRAM, launch=launch))
+    assert "the grid has 4 CTAs along its third axis, a cluster 2" in found
