@@ -1,43 +1,43 @@
-"""The order in which the tiles of a grid begin: CTAs are numbered along x first, and take the SMs in that order."""
+"""The order in which the tiles of a grid begin, as a path over it: CTAs take the SMs in the order of their numbers."""
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from convc.draw.cells import Cells, draw_cells
-from convc.draw.svg import MARGIN, TINTS, TITLE, Picture, legend, text, titled
+from convc.compiler.index.tile_order import ORDERS, Order, order_of
+from convc.draw.cells import HEAD, ROW, Cells, draw_cells
+from convc.draw.svg import MARGIN, TINTS, TITLE, Picture, legend, path, text, titled
 from convc.errors import InputError
-from convc.machine.base.cluster_ranks import place
-
-ORDERS = ("rows",)
-"""Orders that the compiler makes: x counts tiles along M, the rows of the product, y those along N."""
 
 MOST = 128 * 128
 """Tiles that are drawn."""
 
 
-def tile_numbers(tiles_m: int, tiles_n: int) -> np.ndarray:
-    """The number of the CTA of each tile, int64 (tiles along M, tiles along N), as the machine counts CTAs."""
-    found = place((tiles_m, tiles_n, 1), (1, 1, 1), 0, tiles_m * tiles_n)
-    numbers = np.empty((tiles_m, tiles_n), np.int64)
-    numbers[found.ctaid[0], found.ctaid[1]] = found.number
-    return numbers
+def grid_order(tiles_m: int, tiles_n: int, sms: int, name: str) -> Order:
+    """An order of a grid of tiles that no kernel is asked for; groups make the tiles of a round about a square.
 
-
-def tile_order_picture(tiles_m: int, tiles_n: int, sms: int, order: str = "rows") -> Picture:
-    """Draw the grid with the number of each tile, coloured by the round of CTAs, one on each SM, that it belongs to.
-
-    InputError for an order that the compiler does not make, and for a grid too large to look at.
+    InputError for an order that there is not, and for a grid without tiles.
     """
-    if order not in ORDERS:
-        raise InputError(
-            f"expected an order of {', '.join(ORDERS)}, the only one that the compiler makes, got {order!r}"
-        )
+    if name not in ORDERS:
+        raise InputError(f"expected an order of {', '.join(ORDERS)}, got {name!r}")
     if tiles_m < 1 or tiles_n < 1 or sms < 1:
         raise InputError(f"expected a grid and SMs of 1 and more, got {tiles_m}x{tiles_n} on {sms} SMs")
-    if tiles_m * tiles_n > MOST:
-        raise InputError(f"expected a grid of at most {MOST} tiles, got {tiles_m}x{tiles_n}")
-    numbers = tile_numbers(tiles_m, tiles_n)
+    _check_size(tiles_m, tiles_n)
+    return order_of(ORDERS[ORDERS.index(name)], (tiles_m, tiles_n), groups=max(1, tiles_m // max(1, math.isqrt(sms))))
+
+
+def tile_order_picture(order: Order, sms: int) -> Picture:
+    """Draw the grid with the number of each tile, coloured by the round of CTAs, one on each SM, and the way over it.
+
+    InputError for a grid too large to look at.
+    """
+    tiles_m, tiles_n = order.tiles
+    _check_size(tiles_m, tiles_n)
+    m, n = order.places.at(np.arange(tiles_m * tiles_n))
+    numbers = np.empty(order.tiles, np.int64)
+    numbers[m, n] = np.arange(m.size)
     rounds = numbers // sms
     table = Cells(
         name="grid",
@@ -48,10 +48,20 @@ def tile_order_picture(tiles_m: int, tiles_n: int, sms: int, order: str = "rows"
     last = int(rounds.max())
     shown = [(f"round {i}", TINTS[i]) for i in range(min(last + 1, 8))]
     top = TITLE + 34
+    left = MARGIN + table.side + table.cell / 2
+    high = top + HEAD + ROW / 2
+    points = [f"{left + table.cell * x:g} {high + ROW * y:g}" for x, y in zip(n.tolist(), m.tolist(), strict=True)]
     parts = [
         *legend(MARGIN, TITLE - 4, shown),
         text(MARGIN, top - 4, f"tiles along M down, along N across; {sms} SMs, one CTA each", "soft"),
         draw_cells(MARGIN, top, table),
+        path("M" + "L".join(points), "mark faint"),
     ]
-    title = f"tile order {order}: {tiles_m} x {tiles_n} tiles in {last + 1} round{'s' if last else ''}"
+    name = f"{order.name}, {order.groups} groups" if order.groups > 1 else order.name
+    title = f"tile order {name}: {tiles_m} x {tiles_n} tiles in {last + 1} round{'s' if last else ''}"
     return titled(title, table.width() + 2 * MARGIN, top + table.height + MARGIN, parts)
+
+
+def _check_size(tiles_m: int, tiles_n: int) -> None:
+    if tiles_m * tiles_n > MOST:
+        raise InputError(f"expected a grid of at most {MOST} tiles, got {tiles_m}x{tiles_n}")

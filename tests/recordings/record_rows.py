@@ -144,12 +144,7 @@ def text_of(rows: Rows) -> str:
     lines += [line for stage in range(STAGES) for line in _copy(rows, stage)]
     lines.append("again:")
     for stage in range(STAGES):
-        lines += [
-            f"wait{stage}:",
-            f"    mbarrier.try_wait.parity.shared::cta.b64 %p, [%full+{8 * stage}], %phase;",
-            f"    @!%p bra wait{stage};",
-            *_copy(rows, stage),
-        ]
+        lines += [*_wait(f"wait{stage}", stage), *_copy(rows, stage)]
     lines += [
         "    xor.b32 %phase, %phase, 1;",
         "    add.u32 %i, %i, 1;",
@@ -161,12 +156,7 @@ def text_of(rows: Rows) -> str:
         "    @%p bra again;",
         "    mov.u64 %to, %clock64;",
     ]
-    for stage in range(STAGES):
-        lines += [
-            f"last{stage}:",
-            f"    mbarrier.try_wait.parity.shared::cta.b64 %p, [%full+{8 * stage}], %phase;",
-            f"    @!%p bra last{stage};",
-        ]
+    lines += [line for stage in range(STAGES) for line in _wait(f"last{stage}", stage)]
     lines += [
         "    sub.u64 %to, %to, %from;",
         "    mul.wide.u32 %at, %cta, 8;",
@@ -176,6 +166,15 @@ def text_of(rows: Rows) -> str:
         "}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _wait(label: str, stage: int) -> list[str]:
+    """Wait until a stage has landed."""
+    return [
+        f"{label}:",
+        f"    mbarrier.try_wait.parity.shared::cta.b64 %p, [%full+{8 * stage}], %phase;",
+        f"    @!%p bra {label};",
+    ]
 
 
 def _copy(rows: Rows, stage: int) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from convc.draw.png import LARGEST, png
 from convc.draw.registers import registers_picture
 from convc.draw.svg import COLOURS, STYLE, Picture, arrow, group, plain, rect, text, titled
 from convc.draw.swizzles import MODES, swizzle_picture
-from convc.draw.tile_order import tile_order_picture
+from convc.draw.tile_order import grid_order, tile_order_picture
 from convc.errors import InputError, ToolError
 from convc.ir.dtypes import ARRAY_TYPES
 from convc.ir.launch import load_launch
@@ -98,10 +99,24 @@ def test_registers_are_those_that_the_machine_loads(shape, number, count):
             assert drawn[lanes[thread, register]][columns[thread, register]] == f"T{thread} r{register}"
 
 
-def test_tiles_are_numbered_along_m_first():
-    svg = tile_order_picture(3, 2, 4).svg()
-    assert table(svg, "grid") == [["0", "3"], ["1", "4"], ["2", "5"]]
-    assert "tile order rows: 3 x 2 tiles in 2 rounds" in words(svg)
+@pytest.mark.parametrize(
+    ("order", "numbers"),
+    [
+        ("rows", [["0", "3"], ["1", "4"], ["2", "5"]]),
+        ("columns", [["0", "1"], ["2", "3"], ["4", "5"]]),
+        ("boustrophedon", [["0", "5"], ["1", "4"], ["2", "3"]]),
+    ],
+)
+def test_tiles_have_their_numbers_and_a_path_leads_from_each_to_the_next(order, numbers):
+    svg = tile_order_picture(grid_order(3, 2, 4, order), 4).svg()
+    assert table(svg, "grid") == numbers
+    assert f"tile order {order}: 3 x 2 tiles in 2 rounds" in words(svg)
+    way = re.search(r'class="mark faint" d="M([^"]*)"', svg)[1].split("L")
+    places = {number: (row, column) for row, line in enumerate(numbers) for column, number in enumerate(line)}
+    x, y = (sorted({float(point.split()[axis]) for point in way}) for axis in (0, 1))
+    assert [(y.index(float(b)), x.index(float(a))) for a, b in map(str.split, way)] == [
+        places[str(i)] for i in range(6)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -117,9 +132,12 @@ def test_tiles_are_numbered_along_m_first():
         (lambda: swizzle_picture("128B_atom32"), "expected a swizzle of none, 32B, 64B, 128B"),
         (lambda: registers_picture("8x8", "x1"), "expected a shape of 32x32b"),
         (lambda: registers_picture("16x256b", "x64"), "expected a number of x1, x2, x4, x8, x16, x32 for 16x256b"),
-        (lambda: tile_order_picture(4, 4, 148, "columns"), "the only one that the compiler makes"),
-        (lambda: tile_order_picture(0, 4, 148), "expected a grid and SMs of 1 and more"),
-        (lambda: tile_order_picture(100000, 100000, 148), "expected a grid of at most"),
+        (
+            lambda: grid_order(4, 4, 148, "spiral"),
+            "expected an order of rows, columns, grouped, boustrophedon, hilbert",
+        ),
+        (lambda: grid_order(0, 4, 148, "rows"), "expected a grid and SMs of 1 and more"),
+        (lambda: grid_order(100000, 100000, 148, "rows"), "expected a grid of at most"),
     ],
 )
 def test_what_cannot_be_drawn_is_said(draw, message):

@@ -28,7 +28,20 @@ window.addEventListener("error", (event) => window.faults.push(event.message));
 document.addEventListener("securitypolicyviolation", (event) => window.faults.push(event.blockedURI));
 </script>"""
 
-READER = r"""<script>
+TELL = """
+const tell = (told) => {
+  const answer = document.createElement("script");
+  answer.type = "application/json";
+  answer.id = "told";
+  answer.textContent = JSON.stringify(told);
+  document.body.append(answer);
+};
+"""
+"""What the browser prints at the end."""
+
+READER = (
+    f"<script>{TELL}"
+    + r"""
 const told = {};
 const wait = (ready, then) => (ready() ? then() : setTimeout(() => wait(ready, then), 10));
 const panel = document.querySelector("#kernel-0 .lanes");
@@ -100,15 +113,14 @@ wait(drawn, () => {
 
 function end(trace) {
   told.trace = [...trace].map((byte) => byte.toString(16).padStart(2, "0")).join("");
-  const answer = document.createElement("script");
-  answer.type = "application/json";
-  answer.id = "told";
-  answer.textContent = JSON.stringify(told);
-  document.body.append(answer);
+  tell(told);
 }
 </script>"""
+)
 
-SCREEN = r"""<script>
+SCREEN = (
+    f"<script>{TELL}"
+    + r"""
 const told = {};
 const wait = (ready, then) => (ready() ? then() : setTimeout(() => wait(ready, then), 10));
 const panel = document.querySelector(".kernel .lanes");
@@ -140,27 +152,22 @@ wait(() => panel.querySelector(".stage svg") && !document.querySelector("script.
     document.body.append(yard);
   });
   yard.remove();
-  const answer = document.createElement("script");
-  answer.type = "application/json";
-  answer.id = "told";
-  answer.textContent = JSON.stringify(told);
-  document.body.append(answer);
+  tell(told);
 });
 </script>"""
+)
 
 
-AXE = """<script>
+AXE = (
+    f"<script>{TELL}"
+    + """
 document.getElementById("kernel-0").remove();  // one kernel is like another
 for (const each of document.querySelectorAll("details")) each.open = true;
 axe.run({ exclude: [["svg"]] }, { resultTypes: ["violations"] }).then((found) => {
-  const answer = document.createElement("script");
-  answer.type = "application/json";
-  answer.id = "told";
-  const told = found.violations.map((one) => [one.id, one.help, one.nodes.length, one.nodes[0].html.slice(0, 200)]);
-  answer.textContent = JSON.stringify(told);
-  document.body.append(answer);
+  tell(found.violations.map((one) => [one.id, one.help, one.nodes.length, one.nodes[0].html.slice(0, 200)]));
 });
 </script>"""
+)
 
 
 YARDS = 4
