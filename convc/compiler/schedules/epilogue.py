@@ -21,6 +21,7 @@ from convc.compiler.schedules.skeleton import (
     OUT,
     RESIDUAL,
     compute,
+    like,
     number,
     pixel_bits,
 )
@@ -294,28 +295,5 @@ def epilogue_steps(
 
 def _residual(id: str, note: str, store: GlobalStore | PixelStore) -> Step:
     """The step that adds a residual, which lies as the result will."""
-    if isinstance(store, PixelStore):
-        return AddLaneResidual(
-            id=id,
-            note=note,
-            columns=store.columns,
-            buffer=RESIDUAL,
-            out=store.out,
-            rows=store.rows,
-            row_limit=store.row_limit,
-            row_bytes=store.row_bytes,
-            channel=store.channel,
-            channel_limit=store.channel_limit,
-        )
-    return AddRowResidual(
-        id=id,
-        note=note,
-        columns=store.columns,
-        buffer=RESIDUAL,
-        at=store.at,
-        out=store.out,
-        row=store.row,
-        row_limit=store.row_limit,
-        channel=store.channel,
-        channel_limit=store.channel_limit,
-    )
+    kind = AddLaneResidual if isinstance(store, PixelStore) else AddRowResidual
+    return like(kind, store, id=id, note=note, buffer=RESIDUAL)

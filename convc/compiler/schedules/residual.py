@@ -5,7 +5,7 @@ from __future__ import annotations
 from convc.compiler.plan.coordinates import Coordinate
 from convc.compiler.plan.names import EMPTY_R, FULL_R, Number, R
 from convc.compiler.plan.records import Plan
-from convc.compiler.schedules.skeleton import MAP_RESIDUAL, compute, number
+from convc.compiler.schedules.skeleton import MAP_RESIDUAL, compute, like, number
 from convc.compiler.tile.steps.base import Advance, ExpectBytes, Loop, RingWait, Step
 from convc.compiler.tile.steps.operands import TmaLoad
 from convc.compiler.tile.steps.persistent import Release
@@ -52,16 +52,7 @@ def load_residual(plan: Plan, first_m: Coordinate | None) -> tuple[Step, ...]:
 
 def add_slab(stage: StageRow) -> AddSlabResidual:
     """The step that adds what copies have brought for the values that a step will stage."""
-    return AddSlabResidual(
-        id="epilogue.residual",
-        note="as the results will lie",
-        columns=stage.columns,
-        tile=R,
-        slab=stage.slab,
-        lane=stage.lane,
-        chunk=stage.chunk,
-        out=stage.out,
-    )
+    return like(AddSlabResidual, stage, id="epilogue.residual", note="as the results will lie", tile=R)
 
 
 def landed(plan: Plan, body: tuple[Step, ...]) -> tuple[Step, ...]:

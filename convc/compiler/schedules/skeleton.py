@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Literal, TypeVar
+from dataclasses import fields, replace
+from typing import Any, Literal, TypeVar
 
 from convc.compiler.plan.coordinates import Coordinate, Coordinates
 from convc.compiler.plan.names import MapName, NewNumber, Number, PointerName
@@ -79,6 +79,17 @@ def pixel_bits(plan: Plan) -> Literal[32, 64]:
 def shares_blocks(plan: Plan) -> bool:
     """Whether the CTAs that share a tile have as many channel blocks each, of every filter tap."""
     return plan.launch.parts > 1 and plan.pipeline.blocks % plan.launch.parts == 0
+
+
+def like(kind: type[T], step: Step, **own: Any) -> T:
+    """Make a step of a kind with what it has in common with another one, and fields of its own."""
+    common = {field.name: getattr(step, field.name) for field in fields(kind) if hasattr(step, field.name)}
+    return kind(**(common | own))
+
+
+def warps_role(name: str, last_warp: int, note: str, steps: tuple[Step, ...]) -> Role:
+    """Make a role of whole warps, from the first one on."""
+    return Role(name=name, first_warp=0, last_warp=last_warp, elected=False, note=note, steps=steps)
 
 
 def number(name: str) -> NewNumber:

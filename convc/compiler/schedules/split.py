@@ -18,7 +18,15 @@ from convc.compiler.plan.work import STORE_BYTES
 from convc.compiler.schedules.base import Roles
 from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.epilogue import direct_stores, stage_numbers
-from convc.compiler.schedules.skeleton import EPILOGUE_THREADS, TURN, compute, number, pixel_bits, shares_blocks
+from convc.compiler.schedules.skeleton import (
+    EPILOGUE_THREADS,
+    TURN,
+    compute,
+    number,
+    pixel_bits,
+    shares_blocks,
+    warps_role,
+)
 from convc.compiler.tile.program import Role, walk
 from convc.compiler.tile.steps.base import Compute, Loop, Step
 from convc.compiler.tile.steps.split import AddSums, ClusterArrive, ClusterWait, ShareLoop, StageSums
@@ -136,13 +144,11 @@ def finished(plan: Plan, teardown: tuple[Role, ...]) -> tuple[Role, ...]:
         ClusterWait(id="meet.wait", note="those of all parts are", fenced=True),
     )
     meet = replace(end, name="meet", note="nobody reads sums before they are there", steps=there)
-    add = Role(
-        name="add",
-        first_warp=0,
-        last_warp=ADDING - 1,
-        elected=False,
-        note="carries sums of all parts to global memory",
-        steps=tuple(_named(_add(plan))),
+    add = warps_role(
+        "add",
+        ADDING - 1,
+        "carries sums of all parts to global memory",
+        tuple(_named(_add(plan))),
     )
     read = ClusterArrive(id="leave.arrive", note="these warps read no sums")
     leave = replace(end, name="leave", first_warp=ADDING, note="wait for those that do", steps=(read,))

@@ -12,7 +12,7 @@ from convc.compiler.plan.storage import BarrierRing
 from convc.compiler.plan.work import row_chunk
 from convc.compiler.schedules.base import Roles
 from convc.compiler.schedules.cores.base import TensorCore
-from convc.compiler.schedules.skeleton import enter, load_role, number, start_of
+from convc.compiler.schedules.skeleton import enter, load_role, number, start_of, warps_role
 from convc.compiler.tile.program import Role
 from convc.compiler.tile.steps.base import (
     ClusterSync,
@@ -69,13 +69,11 @@ class Tcgen05(TensorCore):
                 TmemAlloc(id="alloc.tmem", note="the address goes to shared memory", columns=plan.storage.tmem_columns),
             ),
         )
-        start = Role(
-            name="start",
-            first_warp=0,
-            last_warp=WARPS - 1,
-            elected=False,
-            note="all roles begin together",
-            steps=(
+        start = warps_role(
+            "start",
+            WARPS - 1,
+            "all roles begin together",
+            (
                 _meet(plan, "start.sync", "barriers and tensor memory are ready"),
                 TmemBase(id="start.tmem", note="where the tensor memory begins"),
                 *enter(plan),
@@ -94,25 +92,21 @@ class Tcgen05(TensorCore):
             steps=roles.multiply,
             leads=plan.tiling.ctas > 1,
         )
-        epilogue = Role(
-            name="epilogue",
-            first_warp=0,
-            last_warp=3,
-            elected=False,
-            note="carries the accumulator to global memory",
-            steps=roles.epilogue,
+        epilogue = warps_role(
+            "epilogue",
+            3,
+            "carries the accumulator to global memory",
+            roles.epilogue,
         )
         return (load_role(LOAD_WARP, roles.load), multiply, epilogue)
 
     def teardown(self, plan: Plan) -> tuple[Role, ...]:
         """Everyone meets, then the tensor memory goes back."""
-        end = Role(
-            name="end",
-            first_warp=0,
-            last_warp=WARPS - 1,
-            elected=False,
-            note="nobody leaves before the work is done",
-            steps=(_meet(plan, "end.sync", "the accumulator has been read"),),
+        end = warps_role(
+            "end",
+            WARPS - 1,
+            "nobody leaves before the work is done",
+            (_meet(plan, "end.sync", "the accumulator has been read"),),
         )
         dealloc = Role(
             name="dealloc",

@@ -19,7 +19,7 @@ from convc.compiler.plan.records import Plan
 from convc.compiler.plan.storage import BarrierRing
 from convc.compiler.schedules.base import Roles
 from convc.compiler.schedules.cores.base import TensorCore, first_that_divides
-from convc.compiler.schedules.skeleton import enter, load_role, number, start_of
+from convc.compiler.schedules.skeleton import enter, load_role, number, start_of, warps_role
 from convc.compiler.tile.program import Role
 from convc.compiler.tile.steps.base import Compute, CtaSync, Step, WaitMmas, WarpCommit
 from convc.compiler.tile.steps.epilogue import FragmentLoad, StageNumbers
@@ -68,13 +68,11 @@ class Wgmma(TensorCore):
     def setup(self, plan: Plan, roles: Roles) -> tuple[Role, ...]:
         """Barriers, and a place to meet."""
         load = _multiplying(plan.tiling.block_m)
-        start = Role(
-            name="start",
-            first_warp=0,
-            last_warp=load,
-            elected=False,
-            note="all roles begin together",
-            steps=(CtaSync(id="start.sync", note="barriers are ready"), *enter(plan)),
+        start = warps_role(
+            "start",
+            load,
+            "all roles begin together",
+            (CtaSync(id="start.sync", note="barriers are ready"), *enter(plan)),
         )
         return (start_of(plan, load), *roles.before, start, *roles.after)
 
@@ -83,25 +81,21 @@ class Wgmma(TensorCore):
         load = _multiplying(plan.tiling.block_m)
         staged = [index for index, step in enumerate(roles.epilogue) if isinstance(step, StageNumbers)]
         ahead = staged[0] + 1 if staged else 0  # so much of the epilogue can be done while the first copies come
-        multiply = Role(
-            name="mma",
-            first_warp=0,
-            last_warp=load - 1,
-            elected=False,
-            note="multiplies them into registers, and carries those to global memory",
-            steps=(*roles.epilogue[:ahead], *roles.multiply, *roles.epilogue[ahead:]),
+        multiply = warps_role(
+            "mma",
+            load - 1,
+            "multiplies them into registers, and carries those to global memory",
+            (*roles.epilogue[:ahead], *roles.multiply, *roles.epilogue[ahead:]),
         )
         return (load_role(load, roles.load), multiply)
 
     def teardown(self, plan: Plan) -> tuple[Role, ...]:
         """Everyone meets."""
-        end = Role(
-            name="end",
-            first_warp=0,
-            last_warp=_multiplying(plan.tiling.block_m),
-            elected=False,
-            note="nobody leaves before the work is done",
-            steps=(CtaSync(id="end.sync", note="the accumulator has been read"),),
+        end = warps_role(
+            "end",
+            _multiplying(plan.tiling.block_m),
+            "nobody leaves before the work is done",
+            (CtaSync(id="end.sync", note="the accumulator has been read"),),
         )
         return (end,)
 
