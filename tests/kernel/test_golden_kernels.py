@@ -83,28 +83,25 @@ CARRIED = ConvProblem(
 WALKED = replace(FINISHED, name="persistent_f16", batch=7)
 """Two CTAs, five tiles each: both halves of the accumulator, the tile of results and the numbers are used again."""
 
-PAIRED = ConvProblem(
-    name="pair_f16",
-    batch=7,
-    in_channels=64,
-    out_channels=96,
-    in_extent=(9, 9),
-    kernel=(1, 1),
-    bias=True,
-    epilogue=(AddResidual(), Relu()),
-)
+
+def _pointwise(name: str, *, batch: int, channels: tuple[int, int]) -> ConvProblem:
+    """A 1x1 layer of 81 pixels an image, from so many channels to so many, with a residual."""
+    return ConvProblem(
+        name=name,
+        batch=batch,
+        in_channels=channels[0],
+        out_channels=channels[1],
+        in_extent=(9, 9),
+        kernel=(1, 1),
+        bias=True,
+        epilogue=(AddResidual(), Relu()),
+    )
+
+
+PAIRED = _pointwise("pair_f16", batch=7, channels=(64, 96))
 """Pairs of CTAs that walk: five tiles of pixels and an empty one, three a CTA."""
 
-SPLIT = ConvProblem(
-    name="split_k_f16",
-    batch=2,
-    in_channels=256,
-    out_channels=80,
-    in_extent=(9, 9),
-    kernel=(1, 1),
-    bias=True,
-    epilogue=(AddResidual(), Relu()),
-)
+SPLIT = _pointwise("split_k_f16", batch=2, channels=(256, 80))
 """Four channel blocks for two CTAs, 24 columns of the epilogue each."""
 
 SCALED = ConvProblem(
