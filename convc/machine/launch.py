@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -30,6 +30,7 @@ from convc.machine.execute.engine import run_cohort
 from convc.machine.memory.global_memory import GlobalMemory
 from convc.machine.parameters import parameters_of
 from convc.machine.state.counters import Counters
+from convc.machine.state.grants import Grants, check_grants
 from convc.machine.state.launch import Launch
 from convc.machine.state.observer import Observer
 from convc.machine.state.variables import LIMITS, SHARED_BASE
@@ -45,6 +46,9 @@ class RunOptions:
         cohort_bytes: most bytes of shared and tensor memory a cohort may take.
         switches: how to read what the manual leaves open, and how the tensor core adds.
         policy, seed: when asynchronous work takes effect (see `convc.machine.base.completion`).
+        grants: which cluster a running one gets that asks for one that has not begun (`convc.machine.state.grants`).
+        resident: how many clusters begin at a time in a kernel that asks; None: one in three, so that there is
+            something to ask for.
         evaluation: ``lazy``: copies and products wait until somebody looks at their results (`convc.machine.lazy`);
             ``eager``: everything is performed when it is issued. Nothing that a kernel or a caller can see differs but
             the order in which float32 sums are rounded. Runs with an observer, a policy other than eager, or exact
@@ -62,6 +66,8 @@ class RunOptions:
     switches: Switches = Switches()  # noqa: RUF009 - frozen record
     policy: str = "eager"
     seed: int = 0
+    grants: str = "ordered"
+    resident: int | None = None
     evaluation: Literal["lazy", "eager"] = "lazy"
     ctas: tuple[int, int] | None = None
     memory_bytes: int = 64 << 30
@@ -71,6 +77,7 @@ class RunOptions:
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:
             raise InputError(f"the completion policy must be one of {', '.join(POLICIES)}, got {self.policy!r}")
+        check_grants(self.grants, self.resident)
         if self.evaluation not in ("lazy", "eager"):
             raise InputError(f"the evaluation must be lazy or eager, got {self.evaluation!r}")
 
@@ -255,11 +262,15 @@ def _run(
         switches=options.switches,
         policy=options.policy,
         seed=options.seed,
+        grants=_grants(launch, options),
         evaluation=options.evaluation,
         repeats=options.repeats,
     )
-    cohorts = _cohorts(launch, options, cohort_size(decoded, launch, options))
+    size = cohort_size(decoded, launch, options)
+    cohorts: Iterable[tuple[int, int]] = _cohorts(launch, options, size)
     total = sum(count for _, count in cohorts)
+    if decoded.asks and not options.only:
+        cohorts = state.grants.begin(options.resident, size)
     if decoded.slots.cooperative and total != launch.ctas:
         raise InputError("the CTAs of this kernel meet (it reads %envreg): run all of the grid, or none of it")
     collection = uncollected() if observer is None else nullcontext()
@@ -269,7 +280,7 @@ def _run(
             run_cohort(state, decoded, first, count, observer)
             done += count
             if progress is not None:
-                progress(done, total)
+                progress(total if decoded.asks and not state.grants.waiting else done, total)
     results: dict[str, np.ndarray] = {}
     for name, spec in launch.buffers.items():
         buffer = memory.by_name[name]
@@ -314,6 +325,15 @@ def _cohorts(launch: LaunchSpec, options: RunOptions, size: int) -> list[tuple[i
         return [(cta, whole) for cta in options.only]
     start, end = _range(launch, options)
     return [(first, min(size, end - first)) for first in range(start, end, size)]
+
+
+def _grants(launch: LaunchSpec, options: RunOptions) -> Grants:
+    """The clusters of a launch, none of which has begun; single ones that are run ask in vain."""
+    if options.only:
+        return Grants()
+    cluster = math.prod(launch.cluster)
+    first, end = _range(launch, options)
+    return Grants(options.grants, options.seed, range(first // cluster, end // cluster), cluster)
 
 
 def cohort_size(decoded: DecodedKernel, launch: LaunchSpec, options: RunOptions) -> int:

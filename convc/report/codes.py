@@ -106,6 +106,10 @@ FINDINGS = {
         "Scale factors differ between the sub-partitions of tensor memory. Copy them with tcgen05.cp .warpx4, which "
         "writes all four."
     ),
+    "grant-order": (
+        "A kernel that asks for CTAs which have not begun does something else when it is granted others. Every CTA "
+        "must do its own work, and that of each CTA that it was granted, once."
+    ),
     "launch-control-after-decline": (
         "A CTA asks for another cluster (clusterlaunchcontrol.try_cancel) after a request was declined, which is "
         "undefined. Stop at the first refusal."

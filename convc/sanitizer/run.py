@@ -13,11 +13,15 @@ from convc.errors import DeadlockError, MachineFault
 from convc.ir.findings import Finding, Verdict, worst
 from convc.ir.launch import LaunchSpec
 from convc.machine import RunOptions, RunResult, run
+from convc.machine.state.grants import GRANTS
 from convc.machine.state.observer import Observer
 from convc.sanitizer.cross_cluster import Writes
 from convc.sanitizer.racecheck import Races
 from convc.sanitizer.warpgroups import WarpgroupRegisters
 from convc.sanitizer.warps import Warps
+
+ASKS = "clusterlaunchcontrol.try_cancel"
+"""The instruction by which a kernel asks for clusters that have not begun."""
 
 EVENTS = tuple(name for name, value in vars(Observer).items() if callable(value) and not name.startswith("_"))
 """Names of everything that an observer may be told."""
@@ -68,6 +72,8 @@ def check_kernel(
 ) -> Checked:
     """Run a kernel with all checkers watching, then again with asynchronous work performed late and at random.
 
+    A kernel that asks for clusters which have not begun runs under every policy of who is granted which.
+
     With ``all_switches``, run it also under every other setting of every switch (see `convc.machine.base.switches`):
     where its result changes, it depends on an open question.
 
@@ -85,6 +91,8 @@ def check_kernel(
         for policy in ("late", "seeded"):
             late = kernel.attempt(dataclasses.replace(options, policy=policy))
             found += [late] if isinstance(late, Finding) else _differences(result, late, policy, file)
+        if ASKS in text:
+            found += _grants(kernel, result, options)
         if all_switches:
             found += _open_questions(kernel, result, options)
     for checker in checkers:
@@ -145,6 +153,24 @@ def _differences(result: RunResult, late: RunResult, policy: str, file: str) -> 
         )
         return [Finding(verdict=Verdict.error, rule="completion-order", message=message, file=file)]
     return []
+
+
+def _grants(kernel: _Kernel, result: RunResult, options: RunOptions) -> list[Finding]:
+    """A finding for each other policy of grants under which the kernel fails, or does something else."""
+    found: list[Finding] = []
+    for grants in (policy for policy in GRANTS if policy != options.grants):
+        other = kernel.attempt(dataclasses.replace(options, grants=grants))
+        if isinstance(other, Finding):
+            changes = [other.message]
+        else:
+            changes = [f"{count} bytes of buffer {buffer!r} change" for buffer, count, _ in _changed(result, other)]
+            done = other.counters.multiply_adds
+            if done != result.counters.multiply_adds:
+                changes.append(f"{done} multiply-adds are done instead of {result.counters.multiply_adds}")
+        if changes:
+            message = f"the work depends on which CTAs are granted: with grants {grants}, {', '.join(changes)}"
+            found.append(Finding(verdict=Verdict.error, rule="grant-order", message=message, file=kernel.file))
+    return found
 
 
 def _open_questions(kernel: _Kernel, result: RunResult, options: RunOptions) -> list[Finding]:

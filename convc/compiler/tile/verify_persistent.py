@@ -16,7 +16,7 @@ from convc.compiler.tile.steps.epilogue import ReadAcc, StageNumbers
 from convc.compiler.tile.steps.operands import Multiply
 from convc.compiler.tile.steps.persistent import Release, RoleSync, StoresRead, TileLoop
 from convc.compiler.tile.steps.staged import StageRow, TileStore
-from convc.ir.expr import Const, FloorDiv, Mod, Var
+from convc.ir.expr import Const, FloorDiv, IntExpr, Mod, Var
 
 PLACE = (NewNumber(Number("tile_m")), NewNumber(Number("tile_n")))
 """Row and column of a tile."""
@@ -39,20 +39,29 @@ def every_tile_once(program: TileProgram) -> Iterator[str]:
             if loop.count != -(-loop.limit // ctas):
                 yield f"{loop.id} counts {loop.count} tiles, {ctas} CTAs make {loop.limit}"
             yield from _places(loop)
-    limits = {step.limit for role in program.roles for step in role.steps if isinstance(step, TileLoop)}
+    loops = [step for role in program.roles for step in role.steps if isinstance(step, TileLoop)]
+    limits = {loop.limit for loop in loops}
     if len(limits) > 1:
         yield f"roles walk over different tiles: {sorted(limits)}"
+    rows = {str(expr.b) for loop in loops for expr in _made(loop) if isinstance(expr, Mod | FloorDiv)}
+    if len(rows) > 1:
+        yield f"roles walk over tiles in columns of different heights: {', '.join(sorted(rows))}"
 
 
 def _places(loop: TileLoop) -> Iterator[str]:
     """Row and column of a tile are remainder and quotient by one number, so that no two tiles have the same."""
-    made = {step.dst: step.expr for step in loop.body if isinstance(step, Compute)}
-    places = [made.get(name) for name in PLACE]
+    places = _made(loop)
     tile = Var(loop.var)
     rows = next((expr.b for expr in places if isinstance(expr, Mod | FloorDiv)), Const(1))
     for found, right in zip(places, (tile % rows, tile // rows), strict=True):
         if found not in (None, right):
             yield f"{loop.id} finds the place of a tile by {found}, which another one may have too"
+
+
+def _made(loop: TileLoop) -> list[IntExpr | None]:
+    """Row and column of a tile as a loop works them out; None where it does not."""
+    made = {step.dst: step.expr for step in loop.body if isinstance(step, Compute)}
+    return [made.get(name) for name in PLACE]
 
 
 def accumulators_again(program: TileProgram) -> Iterator[str]:

@@ -13,6 +13,7 @@ from convc.machine.lazy.widen import Rooms
 from convc.machine.memory.global_memory import GlobalMemory
 from convc.machine.memory.shared_memory import ArrayPool
 from convc.machine.state.counters import Counters
+from convc.machine.state.grants import Grants
 from convc.machine.state.program import Program
 from convc.machine.tma.load import TensorLoader
 
@@ -29,6 +30,7 @@ class Launch:
         workspace: global address of the workspace of a cooperative launch; else 0.
         policy, seed: when asynchronous work takes effect (see `convc.machine.base.completion`).
         evaluation: ``lazy``, or ``eager`` (see `RunOptions`).
+        grants: the clusters that have not begun, where a kernel may ask for them.
         repeats: whether it may take the course of an earlier launch (see `convc.machine.state.course`).
         pool: arrays of cohorts that have ended. rooms: to evaluate in what has waited.
         before_change: is told of the buffers that are about to change.
@@ -48,6 +50,7 @@ class Launch:
     policy: str = "eager"
     seed: int = 0
     evaluation: str = "eager"
+    grants: Grants = field(default_factory=Grants)
     repeats: bool = True
     counters: Counters = field(default_factory=Counters)
     findings: Found = field(default_factory=dict)

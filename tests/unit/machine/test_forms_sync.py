@@ -9,10 +9,12 @@ from support import kernels
 from support.kernels import module
 from support.recorded import assemble_all, recorded
 
-from convc.errors import DeadlockError, MachineFault, PtxSyntaxError
+from convc.errors import DeadlockError, InputError, MachineFault, PtxSyntaxError
 from convc.ir.findings import Verdict
 from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam
 from convc.machine import RunOptions
+from convc.machine.state.grants import GRANTS
+from convc.sanitizer.run import check_kernel
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -33,8 +35,8 @@ LEADER = "setp.eq.u32 %p, %t, 0; @!%p bra IDLE;"
 """Only thread 0 goes on, up to the label IDLE."""
 
 
-def execute(body: str, *, ctas: int = 1, cluster: int = 1, threads: int = 32, cohort: int = 148, rules: tuple = ()):
-    """%v of every thread, as (ctas, threads); ``rules``: those of the findings."""
+def execute(body: str, *, ctas: int = 1, cluster: int = 1, threads: int = 32, rules: tuple = (), **options):
+    """%v of every thread, as (ctas, threads); ``rules``: those of the findings; ``options``: of the run."""
     launch = LaunchSpec(
         entry="k",
         grid=(ctas, 1, 1),
@@ -45,7 +47,7 @@ def execute(body: str, *, ctas: int = 1, cluster: int = 1, threads: int = 32, co
     )
     text = module(HEAD + body + STORE, shared=SHARED)
     buffers = {"out": np.zeros(ctas * threads, np.uint32)}
-    result = kernels.run(text, launch, buffers, options=RunOptions(cohort=cohort))
+    result = kernels.run(text, launch, buffers, options=RunOptions(**options))
     assert tuple(f.rule for f in result.findings) == rules
     return result.buffers["out"].reshape(ctas, threads)
 
@@ -228,7 +230,8 @@ def test_a_request_for_another_cluster_is_declined(space, everyone):
     TAKE: clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128 {%d, %e, %f, _}, %r;
     clusterlaunchcontrol.query_cancel.get_first_ctaid::y.b32.b128 %e, %r; add.u32 %v, %d, %e; DONE:"""
     body = launch_control(query, space=space, everyone=everyone)
-    assert (execute(body, ctas=4, cluster=2) == 9).all()
+    assert (execute(body, ctas=4, cluster=2, grants="none") == 9).all()
+    assert sorted(execute(body, ctas=4, cluster=2, resident=1)[:, 0]) == ([0, 0, 2, 2] if everyone else [0, 0, 2, 9])
 
 
 @pytest.mark.parametrize("seen", [True, False])
@@ -246,7 +249,8 @@ def test_nobody_asks_again_after_a_declined_request(seen):
         buffers={"out": BufferSpec(dtype="u32", shape=(64,))},
     )
     text = module(HEAD + launch_control(query) + STORE, shared=SHARED)
-    found = kernels.run(text, launch, {"out": np.zeros(64, np.uint32)}).findings
+    options = RunOptions(grants="none")
+    found = kernels.run(text, launch, {"out": np.zeros(64, np.uint32)}, options=options).findings
     assert [(f.rule, f.verdict) for f in found] == [("launch-control-after-decline", Verdict.error)] * seen
     if seen:
         assert found[0].message == "the CTA asks for another cluster after it has seen a request declined: undefined"
@@ -262,6 +266,58 @@ def test_nobody_asks_again_after_a_declined_request(seen):
 def test_the_cta_of_a_declined_request_is_a_fault(query):
     with pytest.raises(MachineFault, match="the request was declined"):
         execute(launch_control(query), ctas=2, cluster=2)
+
+
+WALK = f"""{{ .reg .b128 %r; .reg .b32 %parity, %n; .reg .b64 %at; add.u32 %w, %s, 64; mov.b32 %parity, 0;
+    mov.u32 %n, %ctaid.x; setp.eq.u32 %p, %t, 0; @!%p bra READY; mbarrier.init.shared::cta.b64 [%w], 1;
+    fence.mbarrier_init.release.cluster; READY: bar.sync 0;
+    AGAIN: mad.lo.u32 %v, %n, 32, %t; mul.wide.u32 %at, %v, 4; add.u64 %at, %at, %p_out;
+    red.relaxed.gpu.global.add.u32 [%at], 1;
+    setp.eq.u32 %p, %t, 0; @!%p bra WAIT; mbarrier.arrive.expect_tx.shared::cta.b64 _, [%w], 16;
+    {REQUEST.format(space=".shared::cta", all="", at="%s", bell="%w")}
+    WAIT: mbarrier.try_wait.parity.shared::cta.b64 %q, [%w], %parity; @!%q bra WAIT;
+    ld.shared.b128 %r, [%s]; clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %q, %r;
+    @%q clusterlaunchcontrol.query_cancel.get_first_ctaid::x.b32.b128 %n, %r;
+    fence.proxy.async.shared::cta; bar.sync 0; xor.b32 %parity, %parity, 1; @%q bra AGAIN; }}"""
+"""CTAs that do their own work, and then that of those they get: each thread counts in a word of its own."""
+
+
+ELEVEN = LaunchSpec(
+    entry="k",
+    grid=(11, 1, 1),
+    block=(32, 1, 1),
+    params=(PointerParam(buffer="out"),),
+    buffers={"out": BufferSpec(dtype="u32", shape=(352,))},
+)
+
+
+@pytest.mark.parametrize("completion", ["eager", "late"])
+@pytest.mark.parametrize("resident", [None, 1, 4, 11])
+@pytest.mark.parametrize("grants", GRANTS)
+def test_whoever_is_granted_the_work_is_done_once(grants, resident, completion):
+    text = module(HEAD + WALK, shared=SHARED)
+    options = RunOptions(grants=grants, resident=resident, policy=completion, seed=3)
+    result = kernels.run(text, ELEVEN, {"out": np.zeros(352, np.uint32)}, options=options)
+    assert result.findings == ()
+    assert (result.buffers["out"] == 1).all()
+    begun = {"none": 11, "seeded": result.counters.ctas}.get(grants, resident or 3)
+    assert result.counters.ctas == begun >= (resident or 3)
+
+
+def test_the_checkers_compare_grants():
+    text = module(HEAD + WALK, shared=SHARED)
+    zeros = {"out": np.zeros(352, np.uint32)}
+    assert check_kernel(text, ELEVEN, zeros).findings == ()
+    found = check_kernel(text.replace("@%q bra AGAIN;", ""), ELEVEN, zeros).findings
+    words = ["grants none, 160 bytes of buffer 'out' change"]
+    assert [f.message.partition("with ")[2] for f in found if f.rule == "grant-order"][-1:] == words
+
+
+def test_a_policy_of_grants_that_does_not_exist_is_refused():
+    with pytest.raises(InputError, match="grants must be one of ordered, reversed, seeded, none, got 'fair'"):
+        RunOptions(grants="fair")
+    with pytest.raises(InputError, match="at least 1 cluster must be resident, got 0"):
+        RunOptions(resident=0)
 
 
 def test_only_a_response_can_be_queried():

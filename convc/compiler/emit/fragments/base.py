@@ -76,8 +76,9 @@ class RoleContext:
 
 
 def template_name(step_type: type[Step]) -> str:
-    """Template of a kind of step: ``TmaLoad`` -> ``steps/tma_load``."""
-    return "steps/" + re.sub(r"(?<!^)(?=[A-Z])", "_", step_type.__name__).lower()
+    """Template of a kind of step: ``TmaLoad`` -> ``steps/tma_load``; all strided loops have one."""
+    kind = Strided if issubclass(step_type, Strided) else step_type
+    return "steps/" + re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
 
 
 def numbers_of(program: TileProgram, role: Role) -> dict[str, Number]:

@@ -27,6 +27,12 @@ def test_what_is_built_is_sound():
     assert PROGRAM.visits == 3
 
 
+def _other_rows(step):
+    """One role counts tiles as if a column had two, in both coordinates."""
+    expr = {"load.tile_m": Var("tile") % 2, "load.tile_n": Var("tile") // 2}.get(step.id)
+    return (step if expr is None else dataclasses.replace(step, expr=expr),)
+
+
 @pytest.mark.parametrize(
     ("edit", "sentence"),
     [
@@ -35,6 +41,7 @@ def test_what_is_built_is_sound():
         (at("mma.tiles", count=2), "mma.tiles counts 2 tiles, 2 CTAs make 6"),
         (at("load.tile_m", expr=Var("tile") % 2), "load.tiles finds the place of a tile by tile // 3"),
         (at("load.tile_n", expr=Var("tile") // 2), "load.tiles finds the place of a tile by tile // 2"),
+        (_other_rows, "roles walk over tiles in columns of different heights: 2, 3"),
         (at("load.tile_n", expr=Var("tile")), "load.tiles finds the place of a tile by tile, which"),
         (without("mma.drained"), "role mma uses an accumulator and has not waited for it"),
         (without("epilogue.release"), "ring drained is signalled by nobody, not by epilogue"),
