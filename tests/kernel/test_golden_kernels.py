@@ -146,6 +146,11 @@ CHOICES = {
             "block_n": 48,
             "stages": 2,
         },
+        "hopper_persistent_f16": {
+            "options": replace(HOPPER_TMA, persistent="on", ctas=2),
+            "block_n": 48,
+            "stages": 3,
+        },
         "copied_residual_f16": {
             "options": ScheduleOptions(schedule="reload", persistent="on", ctas=2, residual_load="tma"),
             "block_n": 48,
@@ -162,6 +167,7 @@ CHOICES = {
     }.items()
 }
 PROBLEMS |= {"hopper_f16": FINISHED, "hopper_tensor_store_f16": FINISHED}
+PROBLEMS |= {"hopper_persistent_f16": replace(WALKED, name="hopper_persistent_f16")}
 PROBLEMS |= dict.fromkeys(SCHEDULES, SHARED) | {
     "block_end_f16": FINISHED, "scaled_nvfp4": SCALED, "tensor_store_f16": CARRIED,
     "persistent_f16": WALKED, "copied_residual_f16": replace(WALKED, name="copied_residual_f16"),
