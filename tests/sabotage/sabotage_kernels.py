@@ -258,6 +258,7 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "golden pair_f16": partial(golden, "pair_f16"),
     "golden copied_residual_f16": partial(golden, "copied_residual_f16"),
     "golden split_k_f16": partial(golden, "split_k_f16"),
+    "golden hopper_split_k_f16": partial(golden, "hopper_split_k_f16"),
     "CTAs that walk over tiles": partial(
         conv, in_channels=64, out_channels=80, block_n=48, batch=3,
         options=ScheduleOptions(schedule="reload", store="tma", persistent="on", ctas=3, dependent_launch=True),

@@ -306,8 +306,6 @@ def _sharing(
         busy = f"{min(sms, tiles * request.parts)} of {sms} SMs work instead of {min(sms, tiles)}"
         return chosen, best, f"{request.parts} CTAs share a tile, as asked: {busy}"
     able = [one for one in legal if schedule_of(one.schedule).splits and _assumed(one) <= _assumed(chosen)]
-    if best.tiled.arch.tensor_core != "tcgen05":
-        able = []
     if best.tiled.ctas is not None or 2 * tiles > sms or not able:
         return chosen, best, f"{tiles} tiles leave no two of {sms} SMs for each: one CTA has all of K"
     offers = [
