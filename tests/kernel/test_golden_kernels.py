@@ -143,6 +143,11 @@ CHOICES = {
             "block_n": 48,
             "stages": 2,
         },
+        "hopper_persistent_f16": {
+            "options": replace(HOPPER_TMA, persistent="on", ctas=2),
+            "block_n": 48,
+            "stages": 3,
+        },
         "copied_residual_f16": {
             "options": ScheduleOptions(schedule="reload", persistent="on", ctas=2, residual_load="tma"),
             "block_n": 48,
@@ -154,11 +159,16 @@ CHOICES = {
             "stages": 2,
         },
         "split_k_f16": {"options": ScheduleOptions(schedule="reload", split_k="2"), "block_n": 48, "stages": 1},
+        "hopper_split_k_f16": {"options": replace(HOPPER, split_k="2"), "block_n": 32, "stages": 2},
         **{name: {"options": options, "stages": 3, "block_n": 48} for name, options in SCHEDULES.items()},
         "stationary_f16": {"options": SCHEDULES["stationary_f16"], "stages": 3},  # weights are 128 rows
     }.items()
 }
 PROBLEMS |= {"hopper_f16": FINISHED, "hopper_tensor_store_f16": FINISHED}
+PROBLEMS |= {
+    "hopper_persistent_f16": replace(WALKED, name="hopper_persistent_f16"),
+    "hopper_split_k_f16": replace(SPLIT, name="hopper_split_k_f16"),
+}
 PROBLEMS |= dict.fromkeys(SCHEDULES, SHARED) | {
     "block_end_f16": FINISHED, "scaled_nvfp4": SCALED, "tensor_store_f16": CARRIED,
     "persistent_f16": WALKED, "copied_residual_f16": replace(WALKED, name="copied_residual_f16"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -50,6 +51,29 @@ def test_every_number_of_tiles(store, ctas, assembled):
     assert compiled.program.visits == -(-8 // compiled.plan.launch.ctas)
 
 
+@pytest.mark.parametrize(("schedule", "store"), [("reload", "direct"), ("reload", "tma"), ("slide", None)])
+@pytest.mark.parametrize("ctas", [1, 3])
+def test_accumulators_in_registers(ctas, schedule, store, assembled):
+    """Of 64 and of 128 rows; the last tiles have channels and pixels that are none."""
+    problem = dataclasses.replace(SMALL, in_channels=96, out_channels=90, bias=True, epilogue=(AddResidual(), Relu()))
+    compiled = witnesses_agree(problem, ctas, assembled, walking(ctas, schedule, store, target="sm_90a"), block_n=48)
+    tiles = math.prod(compiled.plan.launch.tiles)
+    assert compiled.program.visits == -(-tiles // compiled.plan.launch.ctas) > 1
+
+
+@pytest.mark.parametrize("operand", ["f16", "s8"])
+def test_witnesses_agree_on_hopper(operand, assembled):
+    @settings(max_examples=6, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @given(problems(operand), st.integers(0, 2**32 - 1), st.integers(1, 3), st.sampled_from(["reload", "slide"]))
+    def check(problem, seed, ctas, schedule):
+        try:
+            witnesses_agree(problem, seed, assembled, walking(ctas, schedule, target="sm_90a"))
+        except PlanError:
+            return  # slide cannot share activations in every convolution
+
+    check()
+
+
 @pytest.mark.parametrize("shift", [None, "chain", "ashift", "windows"])
 def test_schedules_that_share_activations(shift, assembled):
     options = walking(3, "shift" if shift else "slide", shift=shift)
@@ -79,7 +103,6 @@ def test_the_planner_takes_what_it_finds_faster_and_says_why():
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"persistent": "on", "target": "sm_90a"}, InputError, "persistent on needs accumulators in tensor memory"),
         ({"persistent": "off", "ctas": 2}, InputError, "needs persistent on; persistent is off"),
         ({"ctas": 2}, InputError, "needs persistent on; persistent is auto"),
         ({"persistent": "on", "ctas": 0}, InputError, "ctas must be at least 1, got 0"),

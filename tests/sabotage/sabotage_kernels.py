@@ -254,9 +254,11 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "golden tensor_store_f16": partial(golden, "tensor_store_f16"),
     "golden hopper_tensor_store_f16": partial(golden, "hopper_tensor_store_f16"),
     "golden persistent_f16": partial(golden, "persistent_f16"),
+    "golden hopper_persistent_f16": partial(golden, "hopper_persistent_f16"),
     "golden pair_f16": partial(golden, "pair_f16"),
     "golden copied_residual_f16": partial(golden, "copied_residual_f16"),
     "golden split_k_f16": partial(golden, "split_k_f16"),
+    "golden hopper_split_k_f16": partial(golden, "hopper_split_k_f16"),
     "CTAs that walk over tiles": partial(
         conv, in_channels=64, out_channels=80, block_n=48, batch=3,
         options=ScheduleOptions(schedule="reload", store="tma", persistent="on", ctas=3, dependent_launch=True),
@@ -296,6 +298,10 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "wgmma, two warpgroups": partial(
         conv, "bf16", in_channels=64, out_channels=64, block_n=64, in_extent=(16, 17), kernel=(1, 1), **UNPADDED,
         options=ScheduleOptions(schedule="reload", target="sm_90a", store="direct"),
+    ),
+    "wgmma, persistent slide": partial(
+        conv, out_channels=24, in_extent=(12, 12), block_n=16, stages=2,
+        options=ScheduleOptions(schedule="slide", target="sm_90a", persistent="on", ctas=2),
     ),
     "wgmma, slide": partial(
         conv, in_channels=128, out_channels=80, block_n=48, stages=4, in_extent=(12, 24), stride=(1, 2),

@@ -75,6 +75,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
         own, stores: cycles of its epilogue: instructions of its threads, and the way to global memory.
         pieces: in how many pieces the epilogue does both in turn.
         walkers: CTAs that walk over tiles, of which there are `ctas`; None: each tile has its own.
+        one_by_one: whether those multiply no tile before the one before has been carried away.
         behind: cycles of the way to global memory that no instruction goes beside (`terms.behind_cycles`).
     """
 
@@ -97,6 +98,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     pieces: int
     behind: float
     walkers: int | None = None
+    one_by_one: bool = False
 
     @property
     def most_beside(self) -> int:
@@ -130,6 +132,8 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     def walk_cycles(self, walkers: int, latency: float) -> float:
         """Cycles of CTAs that walk over tiles: the epilogue of each but the last runs behind the next K loop.
 
+        Where the accumulator lies in registers only the copies of the next tile do.
+
         Tiles follow each other without a gap, so that what limits each but the first is its slowest supplier, or the
         epilogue of the one before.
         """
@@ -137,6 +141,8 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
         shared = self.shared_cycles(walkers)
         first = max(self.loop, latency + self.stage, shared)
         tile = max(*self.suppliers.values(), latency, shared, epilogue)
+        if self.one_by_one:
+            tile = max(tile, self.loop + epilogue)
         return self.around + first + (-(-self.ctas // walkers) - 1) * tile + epilogue
 
     def round_cycles(self, ctas: int, latency: float) -> float:
@@ -220,6 +226,7 @@ def pace_of(tiled: TiledProblem, work: CtaWork) -> Pace:
         pieces=max(1, work.slabs or work.chunks),
         behind=terms.behind_cycles(work, problem.residual, rates),
         walkers=tiled.ctas,
+        one_by_one=tiled.ctas is not None and not tiled.arch.limits.tmem_columns,
     )
 
 
@@ -237,7 +244,10 @@ def latency_of(steps: int, stages: int, pace: Pace, work: CtaWork) -> float:
         steps, stages: tiles that go through a ring, and its places; without any it never ends.
         pace, work: of the launch, and of a CTA whose stages do not matter.
     """
-    return terms.ring_cycles(steps, stages, terms.turn_cycles(work, steps, pace.busy, pace.fill, pace.rates))
+    turn = terms.turn_cycles(work, steps, pace.busy, pace.fill, pace.rates)
+    if pace.one_by_one:  # tiles follow each other through the ring, which may have more stages than one has steps
+        return turn * steps / max(1, stages)
+    return terms.ring_cycles(steps, stages, turn)
 
 
 def beside(need: MemoryNeed, arch: Arch) -> int:

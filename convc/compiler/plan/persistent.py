@@ -4,6 +4,9 @@ The accumulator has two halves. While one is carried away, the next tile is mult
 after that is loaded: of all epilogues only the last one is waited for. Halves are stages of a ring like those of
 operand tiles: ``done`` says that one is complete, ``drained`` that it has been read. What the epilogue keeps in shared
 memory needs a place of its own, since the operand tiles are in use all the time.
+
+Where the accumulator lies in registers of the warps that carry it away, there is one: the loads of the next tiles run
+ahead while it is carried away.
 """
 
 from __future__ import annotations
@@ -13,11 +16,15 @@ from dataclasses import replace
 import msgspec
 
 from convc.compiler.plan.candidate import Offer, ScheduleCandidates
+from convc.compiler.plan.candidates import MAX_STAGES
 from convc.compiler.plan.names import ACC, DONE, DRAINED
 from convc.compiler.plan.pairs import PAIR
 from convc.compiler.plan.records import Rejection, Tiling
 from convc.compiler.plan.storage import BarrierRing, MemoryNeed, Storage, lay_out
 from convc.ir.arch import Arch
+
+NUMBER_BYTES = 4
+"""Of a number that the epilogue adds to a channel, or that it multiplies it with."""
 
 HALVES = 2
 """Accumulators of a CTA: one is multiplied into, one is carried away."""
@@ -26,34 +33,54 @@ STATE = "acc"
 """The state of a role that says which of them it is at."""
 
 
-def persistent(candidates: ScheduleCandidates, arch: Arch, ctas: int | None) -> ScheduleCandidates:
+def persistent(
+    candidates: ScheduleCandidates, arch: Arch, ctas: int | None, stages: int | None = None
+) -> ScheduleCandidates:
     """Offer the tilings to CTAs that walk over tiles, as far as these can be.
 
     Args:
         candidates: of a schedule, one tile a CTA.
         arch: the target.
         ctas: CTAs at most; None: one for each SM.
+        stages: of operand tiles; None: as many as is best.
     """
-    if arch.tensor_core != "tcgen05":
-        reason = f"persistent CTAs need two accumulators in tensor memory, and {arch.name} has it in registers"
-        return replace(candidates, parts=(Rejection(rule="persistent", reason=reason),))
-    parts = (_walking(part, ctas or arch.rates.sms) if isinstance(part, Offer) else part for part in candidates.parts)
+    most = ctas or arch.rates.sms
+    parts = (_walking(part, most, stages) if isinstance(part, Offer) else part for part in candidates.parts)
     return replace(candidates, parts=tuple(parts))
 
 
-def _walking(offer: Offer, most: int) -> Offer | Rejection:
-    """An offer with storage for two accumulators."""
+def _walking(offer: Offer, most: int, stages: int | None) -> Offer | Rejection:
+    """An offer with the storage of CTAs that walk over tiles."""
     if offer.layout.blocks is not None:
         reason = f"{offer.layout.blocks.name} has scale factors, which the warps carry that would carry results"
         return Rejection(rule="persistent", reason=reason)
 
     def storage(tiling: Tiling) -> Storage:
-        return two_halves(offer.storage(tiling), offer.arch)
+        once = offer.storage(tiling)
+        if offer.arch.limits.tmem_columns:
+            return two_halves(once, offer.arch)
+        columns = -(-offer.layout.problem.out_channels // tiling.block_n) * tiling.block_n
+        return in_registers(once, columns, offer.arch)
 
     def need(tiling: Tiling) -> MemoryNeed:
         return storage(tiling).need
 
-    return replace(offer, storage=storage, need=need, most_ctas=most)
+    ahead = offer.tilings
+    if stages is None and not offer.arch.limits.tmem_columns:
+        ahead = deeper(offer.tilings)
+    return replace(offer, tilings=ahead, storage=storage, need=need, most_ctas=most)
+
+
+def deeper(tilings: tuple[Tiling, ...]) -> tuple[Tiling, ...]:
+    """The tilings, and those with more stages than a tile has steps, in which loads of the next tiles run ahead."""
+    found: list[Tiling] = []
+    for index, tiling in enumerate(tilings):
+        found.append(tiling)
+        last = index + 1 == len(tilings) or tilings[index + 1].block_n != tiling.block_n
+        if last and not tiling.a_stages:
+            more = range(tiling.b_stages + 1, MAX_STAGES + 1)
+            found += (msgspec.structs.replace(tiling, b_stages=depth) for depth in more)
+    return tuple(found)
 
 
 def two_halves(storage: Storage, arch: Arch) -> Storage:
@@ -91,3 +118,19 @@ def two_halves(storage: Storage, arch: Arch) -> Storage:
         numbers=storage.numbers,
         residual=storage.residual,
     )
+
+
+def in_registers(storage: Storage, columns: int, arch: Arch) -> Storage:
+    """The memory of a CTA whose accumulator is in registers, and so of one tile at a time.
+
+    Results have a place of their own, since the operands of the next tile are loaded meanwhile. What is added to each
+    channel is there for all tiles, `columns` of them, and brought once.
+    """
+    results = storage.results
+    if results is not None:
+        results = msgspec.structs.replace(results, offset=storage.smem[-1].end)
+    numbers = storage.numbers
+    if numbers is not None:
+        row = NUMBER_BYTES * columns
+        numbers = msgspec.structs.replace(numbers, row_bytes=row, stage_bytes=numbers.rows * row)
+    return lay_out(storage.smem, storage.tmem, storage.rings, arch, results=results, numbers=numbers)

@@ -200,10 +200,6 @@ def _check_walk(options: ScheduleOptions) -> None:
         raise InputError(
             f"ctas says how many CTAs walk over tiles, which needs persistent on; persistent is {options.persistent}"
         )
-    if options.persistent == "on" and ARCHS[options.target].tensor_core != "tcgen05":
-        raise InputError(
-            f"persistent on needs accumulators in tensor memory, and {options.target} has them in registers"
-        )
 
 
 def _check_split(options: ScheduleOptions) -> None:
@@ -219,10 +215,6 @@ def _check_split(options: ScheduleOptions) -> None:
         raise InputError(
             f"split_k {options.split_k} gives each CTA of a cluster a part of K, and pairs on lets two CTAs multiply "
             "as one: ask for one of them"
-        )
-    if ARCHS[options.target].tensor_core != "tcgen05":
-        raise InputError(
-            f"split_k {options.split_k} needs accumulators in tensor memory, and {options.target} has them in registers"
         )
 
 

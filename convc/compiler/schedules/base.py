@@ -173,7 +173,7 @@ class Schedule:
         if request.persistent:
             from convc.compiler.plan.persistent import persistent
 
-            return persistent(found, arch, request.ctas)
+            return persistent(found, arch, request.ctas, request.stages)
         if (request.parts or 1) > 1:
             from convc.compiler.plan.split import split
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from convc.compiler.plan.coordinates import Coordinate
 from convc.compiler.plan.names import NUMBERS, C, Number
+from convc.compiler.plan.persistent import NUMBER_BYTES
 from convc.compiler.plan.records import Plan
 from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.residual import add_slab, landed, read_by_threads
@@ -157,16 +158,25 @@ def stage_numbers(plan: Plan) -> tuple[Step, ...]:
         channel=first,
         tile=NUMBERS,
         rows=tile.rows,
-        columns=plan.tiling.block_n,
+        columns=tile.row_bytes // NUMBER_BYTES,
         threads=plan.tiling.block_m * plan.arch.limits.row_lanes,
     )
-    return compute(plan.indexing.coordinates.k, "epilogue", dst=first, column=Const(0)), stage
+    k = plan.indexing.coordinates.k
+    if all_numbers(plan):
+        return compute(k, "epilogue", dst=first, column=Const(0), tile_n=Const(0)), stage
+    return compute(k, "epilogue", dst=first, column=Const(0)), stage
+
+
+def all_numbers(plan: Plan) -> bool:
+    """Whether the numbers of more channels than those of a tile are staged, so that they are found by the channel."""
+    tile = plan.storage.numbers
+    return tile is not None and tile.row_bytes > NUMBER_BYTES * plan.tiling.block_n
 
 
 def staged(plan: Plan, row: int) -> dict[str, Any]:
     """The fields of a `ChannelStep` that say where its numbers are, of a row of the bias buffer."""
     if plan.storage.numbers is not None:
-        return {"staged": (Number("column"), row)}
+        return {"staged": (plan.indexing.coordinates.k.name if all_numbers(plan) else Number("column"), row)}
     return {"channel": plan.indexing.coordinates.k.name, "first": row * plan.layout.bias.shape[-1]}
 
 
@@ -197,7 +207,7 @@ def chunk_values(
     )
     channel = compute(coordinates.k, "epilogue")
     reads = read_by_threads(plan)
-    needed = plan.storage.results is None or reads
+    needed = plan.storage.results is None or reads or all_numbers(plan)
     place = compute(coordinates.out_byte, "epilogue", 64)
     return (
         read[0],

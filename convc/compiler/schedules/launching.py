@@ -239,8 +239,6 @@ def _sharing(pick: Pick, survey: Survey) -> Pick:
             return pick.because(split="split K is switched off")
         return pick.because(split=f"{request.parts} CTAs share a tile, as asked: {_busy(best)}")
     able = [one for one in survey.legal if schedule_of(one.schedule).splits and assumed(one) <= assumed(chosen)]
-    if best.tiled.arch.tensor_core != "tcgen05":
-        able = []
     if best.tiled.ctas is not None or 2 * tiles > sms or not able:
         return pick.because(split=f"{tiles} tiles leave no two of {sms} SMs for each: one CTA has all of K")
     offers = [

@@ -15,9 +15,9 @@ from convc.compiler.plan.records import Plan
 from convc.compiler.schedules.base import Roles
 from convc.compiler.schedules.skeleton import EPILOGUE_THREADS, number
 from convc.compiler.tile.program import walk
-from convc.compiler.tile.steps.base import Advance, Compute, RingWait, Step
+from convc.compiler.tile.steps.base import Advance, Compute, RingWait, Step, WaitMmas, WarpCommit
 from convc.compiler.tile.steps.epilogue import StageNumbers
-from convc.compiler.tile.steps.persistent import Release, RoleSync, StoresRead, TileLoop
+from convc.compiler.tile.steps.persistent import Release, ReleaseLast, RoleSync, StoresRead, TileLoop
 from convc.compiler.tile.steps.staged import StoreWait
 from convc.compiler.tile.uses import reads
 from convc.ir.debug_info import WALK
@@ -28,6 +28,9 @@ CTA = Number("cta")
 
 def walking(plan: Plan, roles: Roles) -> Roles:
     """The roles of a schedule, for CTAs that walk over tiles."""
+    if not roles.epilogue:
+        load = (_tiles(plan, "load", roles.load),)
+        return replace(roles, load=load, multiply=_multiply_and_store(plan, roles.multiply))
     return replace(
         roles,
         load=(_tiles(plan, "load", roles.load),),
@@ -63,6 +66,27 @@ def _multiply(steps: tuple[Step, ...]) -> tuple[Step, ...]:
     free = RingWait(id="mma.drained", note="until this half has been carried away", ring=DRAINED, starts_open=True)
     other = Advance(id="mma.other", note="the other half", stages=HALVES, state=STATE)
     return (free, *steps, other)
+
+
+def _multiply_and_store(plan: Plan, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """The walk of warps that multiply and carry away: the loads of the next tiles run ahead meanwhile.
+
+    What the epilogue adds to each channel is brought once, that of all tiles.
+    """
+    last = [step for step in steps if isinstance(step, StoreWait)]
+    first = [index for index, step in enumerate(steps) if isinstance(step, StageNumbers)]
+    once = steps[first[0] - 1 : first[0] + 1] if first else ()
+    late = {step.ring: None for step in walk(steps) if isinstance(step, WarpCommit) and step.behind}
+    body: list[Step] = []
+    for step in steps:
+        if step in last or step in once:
+            continue
+        body.append(step)
+        if isinstance(step, WaitMmas):
+            body += (ReleaseLast(id=f"mma.last_{ring}", note="its MMAs are done", ring=ring) for ring in late)
+            if last:
+                body.append(StoresRead(id="epilogue.again", note="the tile before has left shared memory"))
+    return (*once, _tiles(plan, "mma", tuple(body)), *last)
 
 
 def _epilogue(plan: Plan, steps: tuple[Step, ...]) -> tuple[Step, ...]:

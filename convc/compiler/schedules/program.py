@@ -21,15 +21,16 @@ from convc.compiler.tile.program import Range, TileProgram
 
 def build(plan: Plan) -> TileProgram:
     """The program of a plan."""
+    core = core_of(plan.arch)
     roles = schedule_of(plan.schedule).roles(plan)
     place: dict[str, int] = {"tile_m": plan.launch.tiles[0], "tile_n": plan.launch.tiles[1]}
-    if plan.launch.persistent:
-        roles = walking(plan, roles)
-        place = {CTA: plan.launch.grid[0]}
     if plan.launch.parts > 1:
         roles = sharing_k(plan, roles)
         place[PART] = plan.launch.parts
-    core = core_of(plan.arch)
+    roles = core.joined(roles)
+    if plan.launch.persistent:
+        roles = walking(plan, roles)
+        place = {CTA: plan.launch.grid[0]}
     warps = core.warps(plan.tiling.block_m)
     if plan.tiling.ctas > 1:
         place[RANK] = plan.tiling.ctas

@@ -330,7 +330,7 @@ def _multiply(plan: Plan) -> tuple[Step, ...]:
             "mma.release",
             "the stage is free once it has been multiplied",
             plan.storage.ring(EMPTY),
-            before=Var(k_step),
+            before=Var(first),
             closes=True,
         ),
         Advance(id="mma.next", note="next stage", stages=plan.tiling.b_stages),

@@ -18,23 +18,12 @@ from convc.compiler.plan.work import STORE_BYTES
 from convc.compiler.schedules.base import Roles
 from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.epilogue import direct_stores, stage_numbers
-from convc.compiler.schedules.skeleton import (
-    EPILOGUE_THREADS,
-    TURN,
-    compute,
-    number,
-    pixel_bits,
-    shares_blocks,
-    warps_role,
-)
+from convc.compiler.schedules.skeleton import TURN, compute, number, pixel_bits, shares_blocks, warps_role
 from convc.compiler.tile.program import Role, walk
 from convc.compiler.tile.steps.base import Compute, Loop, Step
 from convc.compiler.tile.steps.split import AddSums, ClusterArrive, ClusterWait, ShareLoop, StageSums
 from convc.compiler.tile.uses import reads
 from convc.ir.expr import Var
-
-ADDING = EPILOGUE_THREADS // 32
-"""Warps that add sums."""
 
 MOST_SUMS = 128
 """Registers of a thread that hold sums at a time: of some columns, those of all parts."""
@@ -132,26 +121,29 @@ def _leave_sums(plan: Plan) -> tuple[Step, ...]:
         var=number("chunk"),
         count=core.chunks(plan),
         body=(*core.read(columns), stage),
+        written_out=core.written_out,
     )
-    return (*core.lane(), *stage_numbers(plan), *core.accumulated(), chunks)
+    return (*core.lane(), *stage_numbers(plan), *core.accumulated(), *core.vacated(plan), chunks)
 
 
 def finished(plan: Plan, teardown: tuple[Role, ...]) -> tuple[Role, ...]:
     """The teardown of CTAs that share a tile: all meet, each adds the parts of its columns, and all meet again."""
     end, *others = teardown
+    fenced = plan.storage.tmem_columns > 0
+    adding = plan.tiling.block_m // 32
     there = (
-        ClusterArrive(id="meet.arrive", note="the sums of this CTA are there", fenced=True),
-        ClusterWait(id="meet.wait", note="those of all parts are", fenced=True),
+        ClusterArrive(id="meet.arrive", note="the sums of this CTA are there", fenced=fenced),
+        ClusterWait(id="meet.wait", note="those of all parts are", fenced=fenced),
     )
     meet = replace(end, name="meet", note="nobody reads sums before they are there", steps=there)
     add = warps_role(
         "add",
-        ADDING - 1,
+        adding - 1,
         "carries sums of all parts to global memory",
         tuple(_named(_add(plan))),
     )
     read = ClusterArrive(id="leave.arrive", note="these warps read no sums")
-    leave = replace(end, name="leave", first_warp=ADDING, note="wait for those that do", steps=(read,))
+    leave = replace(end, name="leave", first_warp=adding, note="wait for those that do", steps=(read,))
     done = ClusterWait(id="end.wait", note="nobody reads the sums of this CTA any more")
     return (meet, *others, add, leave, replace(end, note="nobody leaves before its sums have been read", steps=(done,)))
 
@@ -184,7 +176,10 @@ def _add(plan: Plan) -> tuple[Step, ...]:
     read = (column, add, *(told if chunks == 1 else ()))
     pixel = compute(plan.indexing.coordinates.m, "epilogue", pixel_bits(plan))
     stores = direct_stores(plan, (), read, columns, chunks)
-    return (*core_of(plan.arch).lane(), pixel, stores, *(() if chunks == 1 else told))
+    lane = core_of(plan.arch).lane()
+    if plan.arch.limits.row_lanes > 1:  # sums in shared memory need not be read by who had them in registers
+        lane = (Compute(id="epilogue.lane", note="one row of the tile", dst=number("lane"), expr=Var("thread")),)
+    return (*lane, pixel, stores, *(() if chunks == 1 else told))
 
 
 def _named(steps: tuple[Step, ...]) -> Iterator[Step]:

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 
 from convc.compiler.plan.names import ACC, NewNumber, Number
 from convc.compiler.tile.program import Role, TileProgram, walk
-from convc.compiler.tile.steps.base import Compute, RingWait, Step
+from convc.compiler.tile.steps.base import Compute, RingWait, Step, WaitMmas, WarpCommit
 from convc.compiler.tile.steps.epilogue import ReadAcc, StageNumbers
 from convc.compiler.tile.steps.operands import Multiply
-from convc.compiler.tile.steps.persistent import Release, RoleSync, StoresRead, TileLoop
+from convc.compiler.tile.steps.persistent import Release, ReleaseLast, RoleSync, StoresRead, TileLoop
 from convc.compiler.tile.steps.staged import StageRow, TileStore
 from convc.ir.expr import Const, FloorDiv, IntExpr, Mod, Var
 
@@ -75,6 +75,9 @@ def accumulators_again(program: TileProgram) -> Iterator[str]:
         uses = [index for index, step in enumerate(steps) if isinstance(step, Multiply | ReadAcc)]
         if not uses:
             continue
+        if program.storage.tmem_columns == 0:
+            yield from _own_registers(role, steps)
+            continue
         states = {tile.name: tile.state for tile in program.storage.tmem}
         rings = {ring.name for ring in program.storage.rings if ring.state == states[ACC]}
         waits = [index for index, step in enumerate(steps) if isinstance(step, RingWait) and step.ring in rings]
@@ -83,6 +86,31 @@ def accumulators_again(program: TileProgram) -> Iterator[str]:
         given = [index for index, step in enumerate(steps) if isinstance(step, Release) and step.ring in rings]
         if given and given[0] < uses[-1]:
             yield f"role {role.name} gives an accumulator back and reads it afterwards"
+
+
+def _own_registers(role: Role, steps: list[Step]) -> Iterator[str]:
+    """An accumulator in registers is multiplied into, waited for, and read, in this order."""
+    order = [kind for step in steps for kind in (Multiply, WaitMmas, ReadAcc) if isinstance(step, kind)]
+    if list(dict.fromkeys(order)) != [Multiply, WaitMmas, ReadAcc] or order.count(WaitMmas) != 1:
+        yield f"role {role.name} does not multiply, wait and read its accumulator in this order"
+
+
+def stages_given_back(program: TileProgram) -> Iterator[str]:
+    """Stages that are given back one stage later: the last one of a tile is too, once its MMAs are done."""
+    if program.visits is None:
+        return
+    for role in program.roles:
+        for loop in (step for step in role.steps if isinstance(step, TileLoop)):
+            steps = list(walk(loop.body))
+            late = {step.ring for step in steps if isinstance(step, WarpCommit) and step.behind}
+            given = [step.ring for step in loop.body if isinstance(step, ReleaseLast)]
+            if sorted(given) != sorted(late):
+                named = ", ".join(given) or "no ring"
+                yield f"role {role.name} gives the last stage back of {named}, not of {', '.join(sorted(late))}"
+            done = [index for index, step in enumerate(steps) if isinstance(step, WaitMmas)]
+            last = [index for index, step in enumerate(steps) if isinstance(step, ReleaseLast)]
+            if last and not (done and done[0] < last[0]):
+                yield f"role {role.name} gives the last stage back before its MMAs are done"
 
 
 def shared_again(program: TileProgram) -> Iterator[str]:
@@ -112,5 +140,6 @@ def _before(steps: list[Step], first: type[Step], then: type[Step]) -> bool:
 PERSISTENT_CHECKS: tuple[Callable[[TileProgram], Iterator[str]], ...] = (
     every_tile_once,
     accumulators_again,
+    stages_given_back,
     shared_again,
 )

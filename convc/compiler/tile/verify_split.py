@@ -9,7 +9,10 @@ from convc.compiler.tile.steps.base import Step
 from convc.compiler.tile.steps.split import AddSums, ClusterArrive, ClusterWait, ShareLoop, StageSums
 
 MEETINGS = ["wrote", "arrive", "wait", "read", "arrive", "wait"]
-"""What every warp of the epilogue does, in order; the others do the same without sums."""
+"""What every warp does, in order: one that has no sums, or reads none, does the rest."""
+
+QUAD_BYTES = 16
+"""What a lane writes to the tile of sums at once."""
 
 
 def every_step_once(program: TileProgram) -> Iterator[str]:
@@ -29,15 +32,23 @@ def sums_between_meetings(program: TileProgram) -> Iterator[str]:
     """Each warp arrives and waits twice; sums are written before the first time, and read before the second."""
     if program.launch.cluster[2] == 1:
         return
+    writers: set[int] = set()
+    readers: set[int] = set()
     names: dict[type[Step], str] = {StageSums: "wrote", AddSums: "read", ClusterArrive: "arrive", ClusterWait: "wait"}
     for warp in range(program.warps):
         roles = [role for role in (*program.roles, *program.teardown) if role.first_warp <= warp <= role.last_warp]
         steps = [step for role in roles for step in walk(role.steps)]
         order = [names[type(step)] for step in steps if type(step) in names]
-        sums = [name for name in order if name in ("wrote", "read")]
-        wanted = MEETINGS if sums else [name for name in MEETINGS if name not in ("wrote", "read")]
+        writers |= {warp} if "wrote" in order else set()
+        readers |= {warp} if "read" in order else set()
+        sums = [name for name in MEETINGS if name in ("wrote", "read") and name in order]
+        wanted = [name for name in MEETINGS if name not in ("wrote", "read") or name in sums]
         if order != wanted:
             yield f"warp {warp} shares its sums in the order {', '.join(order)}, not {', '.join(wanted)}"
+    tile = program.storage.sums
+    lanes = 0 if tile is None else tile.row_bytes // QUAD_BYTES
+    if 32 * len(readers) != lanes or not readers <= writers:
+        yield f"warps {sorted(writers)} write and {sorted(readers)} read sums of {lanes} lanes"
     for step in (step for role in program.teardown for step in walk(role.steps) if isinstance(step, AddSums)):
         if step.parts != program.launch.cluster[2]:
             yield f"{step.id} adds {step.parts} parts of {program.launch.cluster[2]}"

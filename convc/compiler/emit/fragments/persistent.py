@@ -5,7 +5,7 @@ from __future__ import annotations
 from convc.compiler.emit.fragments.base import Names, RoleContext, fragment, label_of
 from convc.compiler.emit.operands import barriers, stage
 from convc.compiler.tile.steps.base import Strided
-from convc.compiler.tile.steps.persistent import Release
+from convc.compiler.tile.steps.persistent import Release, ReleaseLast
 
 
 @fragment.register
@@ -31,3 +31,9 @@ def _(step: Release, context: RoleContext) -> Names:
         "space": space,
         "fence": context.orders_tensor_memory(ring),
     }
+
+
+@fragment.register
+def _(step: ReleaseLast, context: RoleContext) -> Names:
+    ring = context.storage.ring(step.ring)
+    return {"stage": stage(ring.state), "last": ring.stages - 1, "offset": ring.offset}

@@ -60,6 +60,10 @@ class TensorCore(ABC):
         """The end of the role that multiplies: the accumulator is complete."""
 
     @abstractmethod
+    def joined(self, roles: Roles) -> Roles:
+        """Join the roles that the same warps have: what carries away is then part of what multiplies."""
+
+    @abstractmethod
     def setup(self, plan: Plan, roles: Roles) -> tuple[Role, ...]:
         """Make the roles that prepare a CTA."""
 

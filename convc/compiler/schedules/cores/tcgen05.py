@@ -57,6 +57,10 @@ class Tcgen05(TensorCore):
     def complete(self) -> tuple[Step, ...]:
         return (Commit(id="mma.done", note="the accumulator is complete", ring=DONE),)
 
+    def joined(self, roles: Roles) -> Roles:
+        """Nothing: each role has warps of its own."""
+        return roles
+
     def setup(self, plan: Plan, roles: Roles) -> tuple[Role, ...]:
         """Barriers and tensor memory, and whatever else the schedule needs before the roles begin."""
         alloc = Role(

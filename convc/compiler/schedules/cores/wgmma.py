@@ -14,6 +14,8 @@ Results leave from registers, or through shared memory: two lanes then write the
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from convc.compiler.plan.names import ACC, NewNumber, Number
 from convc.compiler.plan.records import Plan
 from convc.compiler.plan.storage import BarrierRing
@@ -65,6 +67,13 @@ class Wgmma(TensorCore):
     def complete(self) -> tuple[Step, ...]:
         return (WaitMmas(id="mma.done", note="the accumulator is complete"),)
 
+    def joined(self, roles: Roles) -> Roles:
+        """One role multiplies and carries away."""
+        staged = [index for index, step in enumerate(roles.epilogue) if isinstance(step, StageNumbers)]
+        ahead = staged[0] + 1 if staged else 0  # so much of the epilogue can be done while the first copies come
+        steps = (*roles.epilogue[:ahead], *roles.multiply, *roles.epilogue[ahead:])
+        return replace(roles, multiply=steps, epilogue=())
+
     def setup(self, plan: Plan, roles: Roles) -> tuple[Role, ...]:
         """Barriers, and a place to meet."""
         load = _multiplying(plan.tiling.block_m)
@@ -79,13 +88,11 @@ class Wgmma(TensorCore):
     def main(self, plan: Plan, roles: Roles) -> tuple[Role, ...]:
         """One role loads; the other multiplies and carries away."""
         load = _multiplying(plan.tiling.block_m)
-        staged = [index for index, step in enumerate(roles.epilogue) if isinstance(step, StageNumbers)]
-        ahead = staged[0] + 1 if staged else 0  # so much of the epilogue can be done while the first copies come
         multiply = warps_role(
             "mma",
             load - 1,
             "multiplies them into registers, and carries those to global memory",
-            (*roles.epilogue[:ahead], *roles.multiply, *roles.epilogue[ahead:]),
+            roles.multiply,
         )
         return (load_role(load, roles.load), multiply)
 
@@ -119,7 +126,12 @@ class Wgmma(TensorCore):
         return ()
 
     def vacated(self, plan: Plan) -> tuple[Step, ...]:
-        """All warps meet: each has waited for its own rows alone, and those of a filter tile are read by all."""
+        """All warps meet: each has waited for its own rows alone, and those of a filter tile are read by all.
+
+        Results with a place of their own are in nobody's way.
+        """
+        if plan.storage.results_apart:
+            return ()
         threads = 32 * _multiplying(plan.tiling.block_m)
         return (RoleSync(id="epilogue.meet", note="nobody multiplies any more", threads=threads),)
 

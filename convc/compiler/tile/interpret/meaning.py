@@ -9,6 +9,7 @@ import functools
 
 import numpy as np
 
+from convc.compiler.plan.names import RingName
 from convc.compiler.tile.interpret.state import RoleState
 from convc.compiler.tile.steps.base import (
     Advance,
@@ -86,9 +87,12 @@ def _(step: Commit, role: RoleState) -> None:
 
 @perform.register
 def _(step: WarpCommit, role: RoleState) -> None:
-    """An MMA is done at once here, so no stage has to wait for the next one."""
-    _give_back(step, role)
-    role.barrier(step.ring).arrive(role.threads // 32)
+    """A stage is given back when the next one is multiplied, as in the text."""
+    if not step.behind:
+        _give_back(step, role)
+        role.barrier(step.ring).arrive(role.threads // 32)
+    elif step.counter is None or role.integer(step.counter):
+        give_back_before(step.ring, role)
 
 
 def _give_back(step: Signal, role: RoleState) -> None:
@@ -98,6 +102,16 @@ def _give_back(step: Signal, role: RoleState) -> None:
             if tile.state == ring.state:
                 for rows in role.tiles(tile.name):
                     rows[:] = np.nan
+
+
+def give_back_before(name: RingName, role: RoleState) -> None:
+    """Every warp gives back the stage before the one at which its role is."""
+    ring = role.ring(name)
+    before = (role.stages.get(ring.state, 0) - 1) % ring.stages
+    for tile in role.cta.program.storage.smem:
+        if tile.state == ring.state:
+            role.cta.stages[tile.name, before][:] = np.nan
+    role.cta.barriers[name, before].arrive(role.threads // 32)
 
 
 @perform.register

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from convc.compiler.tile.interpret.meaning import perform
+from convc.compiler.tile.interpret.meaning import give_back_before, perform
 from convc.compiler.tile.interpret.state import RoleState
-from convc.compiler.tile.steps.persistent import Release, RoleSync, StoresRead
+from convc.compiler.tile.steps.persistent import Release, ReleaseLast, RoleSync, StoresRead
 
 
 @perform.register
@@ -19,6 +19,11 @@ def _(step: Release, role: RoleState) -> None:
             role.cta.stages.pop(role.key(tile.name), None)
     for barrier in role.signalled(step.ring):
         barrier.arrive(role.threads)
+
+
+@perform.register
+def _(step: ReleaseLast, role: RoleState) -> None:
+    give_back_before(step.ring, role)
 
 
 @perform.register(StoresRead | RoleSync)

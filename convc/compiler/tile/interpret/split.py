@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from convc.compiler.plan.storage import SUM_BYTES
 from convc.compiler.tile.interpret.meaning import perform
 from convc.compiler.tile.interpret.state import RoleState
 from convc.compiler.tile.steps.split import AddSums, ClusterArrive, ClusterWait, StageSums
+
+QUAD_BYTES = 16
+QUAD = 4
+"""Bytes, and columns, that each lane has in a row of the tile of sums."""
 
 
 @perform.register
 def _(step: StageSums, role: RoleState) -> None:
     """The tile is there once its first column is; what nobody wrote is NaN."""
     tile = role.cta.program.storage.smem_tile(step.tile)
-    first = role.integer(step.first)
-    if first == 0:
-        width = tile.bytes // (role.threads * SUM_BYTES)
-        role.cta.stages[step.tile, 0] = np.full((role.threads, width), np.nan, role.values.dtype)
-    role.cta.stages[step.tile, 0][:, first : first + step.columns] = role.values
+    columns = role.each(step.first)[:, None] + np.arange(step.columns)
+    if (columns == 0).any():
+        shape = tile.row_bytes // QUAD_BYTES, tile.rows * QUAD
+        role.cta.stages[step.tile, 0] = np.full(shape, np.nan, role.values.dtype)
+    role.cta.stages[step.tile, 0][role.each(step.lane)[:, None], columns] = role.values
 
 
 @perform.register

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from convc.compiler.plan.names import RingName
 from convc.compiler.tile.steps.base import Signal, Step, Strided
 
 
@@ -18,6 +19,19 @@ class Release(Signal):
 
     def describe(self) -> str:
         return f"every thread signals {self.ring}, its reads done"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseLast(Step):
+    """Every warp gives back the last stage of a ring that it has multiplied for a tile, all of its MMAs waited for.
+
+    `ring`: whose stages are otherwise given back one stage later (`convc.compiler.tile.steps.base.WarpCommit`).
+    """
+
+    ring: RingName
+
+    def describe(self) -> str:
+        return f"every warp signals the last stage of {self.ring}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,3 +95,23 @@ def test_results_over_operand_tiles_are_found():
     storage = msgspec.structs.replace(PROGRAM.storage, results=results)
     found = contradictions(dataclasses.replace(PROGRAM, storage=storage))
     assert any("overlaps tile a" in sentence or "overlaps tile c" in sentence for sentence in found)
+
+
+HOPPER = build(
+    plan(device_layout(PROBLEM), options=dataclasses.replace(OPTIONS, target="sm_90a"), block_n=48, stages=3)
+)
+
+
+@pytest.mark.parametrize(
+    ("edit", "sentence"),
+    [
+        (without("mma.last_empty"), "role mma gives the last stage back of no ring, not of empty"),
+        (at("mma.last_empty", ring="full"), "role mma gives the last stage back of full, not of empty"),
+        (without("mma.done"), "role mma does not multiply, wait and read its accumulator in this order"),
+        (without("mma.done"), "role mma gives the last stage back before its MMAs are done"),
+        (without("epilogue.again"), "role mma writes results over those that copies still read"),
+    ],
+)
+def test_every_mistake_with_an_accumulator_in_registers_is_named(edit, sentence):
+    assert contradictions(HOPPER) == ()
+    assert any(sentence in found for found in contradictions(rewrite(HOPPER, edit)))
