@@ -135,6 +135,8 @@ def _plan(plan: Plan) -> Iterator[str]:
         yield f"clusters of {' x '.join(map(str, launch.cluster))} CTAs: {launch.pairs_why}"
     if launch.parts > 1:
         yield launch.split_why
+    if launch.multicast_why:
+        yield f"clusters of {' x '.join(map(str, launch.cluster))} CTAs: {launch.multicast_why}"
     yield (
         f"K loop: {times(pipeline.taps)} taps, {pipeline.blocks} blocks of {pipeline.channels} "
         f"channels: {pipeline.steps} steps of {pipeline.atoms} MMAs; a CTA loads {work.activation_bytes} bytes of "

@@ -95,6 +95,18 @@ PAIRED = ConvProblem(
 )
 """Pairs of CTAs that walk: five tiles of pixels and an empty one, three a CTA."""
 
+LOADED = ConvProblem(
+    name="multicast_f16",
+    batch=5,
+    in_channels=128,
+    out_channels=80,
+    in_extent=(9, 9),
+    kernel=(1, 2),
+    bias=True,
+    epilogue=(AddResidual(), Relu()),
+)
+"""Clusters of 2 x 2 that load for each other: three tiles of pixels and an empty one, four steps through two stages."""
+
 SPLIT = ConvProblem(
     name="split_k_f16",
     batch=2,
@@ -156,6 +168,13 @@ CHOICES = {
             "block_n": 96,
             "stages": 2,
         },
+        "multicast_f16": {
+            "options": ScheduleOptions(
+                schedule="reload", persistent="off", pairs="off", multicast="2x2", store="direct"
+            ),
+            "block_n": 48,
+            "stages": 2,
+        },
         "split_k_f16": {"options": ScheduleOptions(schedule="reload", split_k="2"), "block_n": 48, "stages": 1},
         **{name: {"options": options, "stages": 3, "block_n": 48} for name, options in SCHEDULES.items()},
         "stationary_f16": {"options": SCHEDULES["stationary_f16"], "stages": 3},  # weights are 128 rows
@@ -165,7 +184,7 @@ PROBLEMS |= {"hopper_f16": FINISHED, "hopper_tensor_store_f16": FINISHED}
 PROBLEMS |= dict.fromkeys(SCHEDULES, SHARED) | {
     "block_end_f16": FINISHED, "scaled_nvfp4": SCALED, "tensor_store_f16": CARRIED,
     "persistent_f16": WALKED, "copied_residual_f16": replace(WALKED, name="copied_residual_f16"),
-    "pair_f16": PAIRED, "split_k_f16": SPLIT,
+    "pair_f16": PAIRED, "multicast_f16": LOADED, "split_k_f16": SPLIT,
 }  # fmt: skip
 
 

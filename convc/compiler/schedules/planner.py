@@ -30,8 +30,9 @@ from convc.compiler.plan.records import (
     TimedCandidate,
 )
 from convc.compiler.schedules.all import asked, schedule_of
-from convc.compiler.schedules.base import FILTERS, PARTS_OF, RESIDUAL_LOADS, ROWS, STORES, Request
+from convc.compiler.schedules.base import FILTERS, MULTICAST_OF, PARTS_OF, RESIDUAL_LOADS, ROWS, STORES, Request
 from convc.compiler.schedules.cores.all import core_of
+from convc.compiler.schedules.loading import loading
 from convc.errors import PlanError
 from convc.ir.arch import ARCHS
 from convc.layout.device_layout import DeviceLayout
@@ -66,18 +67,21 @@ def plan(
         chosen, best, shared = _sharing(legal, chosen, best, request, refused)
         if best.tiled.parts > 1:
             why = ("each tile has a cluster of its own", "")
+        best, loads = loading(chosen, best, request, refused)
         try:
             indexing = with_columns(layout, schedule_of(chosen.schedule).indexing(best))
         except PlanError as error:
             tiled = best.tiled
-            form = Form(chosen.schedule, tiled.ctas is not None, tiled.tiling.ctas == PAIR, tiled.parts)
+            pairs = tiled.tiling.ctas == PAIR
+            form = Form(chosen.schedule, tiled.ctas is not None, pairs, tiled.parts, tiled.tiling.multicast)
             refused[form] = error.message
             if not _falls_back(form, request):
                 found[chosen.schedule] = _turned_down(chosen, "proof", error.message)
             continue
         summaries = tuple(candidates.summary for candidates in found.values())
         done = _finished(chosen, best, indexing, why, summaries, dependent=options.dependent_launch)
-        return msgspec.structs.replace(done, launch=msgspec.structs.replace(done.launch, split_why=shared))
+        reasons = {"split_why": shared, "multicast_why": loads}
+        return msgspec.structs.replace(done, launch=msgspec.structs.replace(done.launch, **reasons))
     raise _no_plan(layout, [rejection for candidates in found.values() for rejection in candidates.rejected])
 
 
@@ -148,6 +152,7 @@ def _request(options: ScheduleOptions, block_n: int | None, stages: int | None) 
         filters=next((filters for filters in FILTERS if filters == options.filters), None),
         residual_load=next((way for way in RESIDUAL_LOADS if way == options.residual_load), None),
         parts=PARTS_OF.get(options.split_k),
+        multicast=MULTICAST_OF.get(options.multicast),
     )
 
 
@@ -165,8 +170,9 @@ def _found(
 
 def _falls_back(form: Form, request: Request) -> bool:
     """Whether a schedule is left another form where this one cannot be: a CTA for each tile, each by itself."""
-    chosen = ((form.persistent, request.persistent), (form.pairs, request.pairs), (form.parts > 1, request.parts))
-    return any(has and asked is None for has, asked in chosen)
+    chosen = (form.persistent, form.pairs, form.parts > 1, form.multicast != (1, 1))
+    wanted = (request.persistent, request.pairs, request.parts, request.multicast)
+    return any(has and asked is None for has, asked in zip(chosen, wanted, strict=True))
 
 
 def _turned_down(candidates: ScheduleCandidates, rule: str, reason: str) -> ScheduleCandidates:
@@ -273,7 +279,8 @@ def _walking(chosen: ScheduleCandidates, request: Request, refused: Mapping[Form
     tiles = math.prod(best.tiled.grid)
     if tiles <= arch.rates.sms:
         return best, f"{tiles} tiles are no more than the {arch.rates.sms} SMs: each has a CTA of its own"
-    reason = refused.get(Form(chosen.schedule, True, best.tiled.tiling.ctas == PAIR))
+    tiling = best.tiled.tiling
+    reason = refused.get(Form(chosen.schedule, True, tiling.ctas == PAIR, 1, tiling.multicast))
     if reason is not None:
         return best, f"a CTA for each tile: {reason}"
     width = None if chosen.picked is None else best.tiled.tiling.block_n
@@ -360,7 +367,7 @@ def _finished(
             why=why[0],
             pairs_why=why[1],
             dependent=dependent,
-            cluster=(best.tiled.tiling.ctas, 1, best.tiled.parts),
+            cluster=(*best.tiled.tiling.cluster, best.tiled.parts),
         ),
         indexing=indexing,
         estimate=best.cost,
