@@ -211,6 +211,7 @@ class _Storage(msgspec.Struct):
 class _Tiling(msgspec.Struct):
     block_n: int
     b_columns: int = 1
+    multicast: tuple[int, int] = (1, 1)
 
 
 class _Launch(msgspec.Struct):
@@ -248,11 +249,12 @@ def _as_planned(plan: bytes) -> tuple[ScheduleOptions, int | None]:
         store=None if read.storage.results is None else "tma",
         residual_load=None if read.storage.residual is None else "tma",
         persistent="on" if read.launch.persistent else "off",
-        pairs="on" if read.launch.cluster[0] > 1 else "off",
+        pairs="on" if read.launch.cluster[0] > read.tiling.multicast[0] else "off",
         ctas=read.launch.grid[0] if read.launch.persistent else None,
         columns=read.layout.columns,
         dependent_launch=read.launch.dependent,
         split_k="off" if read.launch.cluster[2] == 1 else str(read.launch.cluster[2]),
+        multicast="off" if read.tiling.multicast == (1, 1) else "x".join(map(str, read.tiling.multicast)),
     )
     if reuse is None:
         return options, read.tiling.block_n

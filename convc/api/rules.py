@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 
 from convc.compiler.plan.constraints import PROBLEM_RULES, TILING_RULES, WALK_RULES, spatial_axes
+from convc.compiler.plan.multicast import whole_clusters
 from convc.compiler.plan.pairs import pair_shape
 from convc.compiler.plan.result_tile import result_pixels, result_rows
 from convc.compiler.plan.split import shared_columns, shared_steps
@@ -21,6 +22,7 @@ MADE_LATER = {
     "persistent": "CTAs cannot walk over tiles here: the reason says what a CTA makes once that a tile would need.",
     "pairs": "CTAs cannot multiply in pairs here: the reason says what the target or the schedule lacks.",
     "split": "CTAs cannot share the K loop of a tile here: the reason says what the schedule or the store lacks.",
+    "multicast": "CTAs cannot load for each other here: the reason says what stands against it.",
     "emission": "The schedule was planned, but its kernel cannot be written.",
 }
 """Rules that are no function of their own."""
@@ -30,7 +32,7 @@ def rejection_rules() -> dict[str, str]:
     """Explain the rules that a rejected candidate of `convc inspect` names, by that name."""
     own = [rule for each in sharing() for rule in getattr(each.method(each), "rules", ())]
     results = (result_rows, result_pixels)
-    together = (pair_shape, shared_steps, shared_columns)
+    together = (pair_shape, whole_clusters, shared_steps, shared_columns)
     rules = [*PROBLEM_RULES, *WALK_RULES, *TILING_RULES, *results, *together, spatial_axes, *own]
     return MADE_LATER | {
         rule.__name__: " ".join((inspect.getdoc(rule) or "").replace("``", "").split()) for rule in rules

@@ -314,6 +314,7 @@ def only(schedule: Schedule, options: ScheduleOptions | None) -> ScheduleOptions
         pairs=asked.pairs if schedule.pairs else "auto",
         residual_load=asked.residual_load if TMA in schedule.stores else None,
         split_k=asked.split_k if schedule.splits else "off",
+        multicast=asked.multicast if schedule.multicasts else "off",
         timed=False,
     )
 

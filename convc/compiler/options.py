@@ -34,6 +34,8 @@ class ScheduleOptions:
         dependent_launch: whether kernels set themselves up while the one in front of them runs.
         split_k: how many CTAs of a cluster share the K loop of a tile: 2, 4 or 8, off for one, or auto, where that is
             faster by the estimate.
+        multicast: tiles of pixels x tiles of channels of a cluster whose CTAs load operand tiles for each other: 2x1,
+            1x2 or 2x2, off for none, or auto, where that is faster by the estimate.
     """
 
     schedule: str = "auto"
@@ -51,3 +53,4 @@ class ScheduleOptions:
     dependent_launch: bool = False
     residual_load: str | None = None
     split_k: str = "off"
+    multicast: str = "off"

@@ -135,6 +135,8 @@ def _plan(plan: Plan) -> Iterator[str]:
         yield f"clusters of {' x '.join(map(str, launch.cluster))} CTAs: {launch.why.pairs}"
     if launch.parts > 1:
         yield launch.why.split
+    if launch.why.multicast:
+        yield f"clusters of {' x '.join(map(str, launch.cluster))} CTAs: {launch.why.multicast}"
     yield (
         f"K loop: {times(pipeline.taps)} taps, {pipeline.blocks} blocks of {pipeline.channels} "
         f"channels: {pipeline.steps} steps of {pipeline.atoms} MMAs; a CTA loads {work.activation_bytes} bytes of "

@@ -101,6 +101,9 @@ def _pointwise(name: str, *, batch: int, channels: tuple[int, int]) -> ConvProbl
 PAIRED = _pointwise("pair_f16", batch=7, channels=(64, 96))
 """Pairs of CTAs that walk: five tiles of pixels and an empty one, three a CTA."""
 
+LOADED = replace(_pointwise("multicast_f16", batch=5, channels=(128, 80)), kernel=(1, 2))
+"""Clusters of 2 x 2 that load for each other: three tiles of pixels and an empty one, four steps through two stages."""
+
 SPLIT = _pointwise("split_k_f16", batch=2, channels=(256, 80))
 """Four channel blocks for two CTAs, 24 columns of the epilogue each."""
 
@@ -158,6 +161,13 @@ CHOICES = {
             "block_n": 96,
             "stages": 2,
         },
+        "multicast_f16": {
+            "options": ScheduleOptions(
+                schedule="reload", persistent="off", pairs="off", multicast="2x2", store="direct"
+            ),
+            "block_n": 48,
+            "stages": 2,
+        },
         "split_k_f16": {"options": ScheduleOptions(schedule="reload", split_k="2"), "block_n": 48, "stages": 1},
         "hopper_split_k_f16": {"options": replace(HOPPER, split_k="2"), "block_n": 32, "stages": 2},
         **{name: {"options": options, "stages": 3, "block_n": 48} for name, options in SCHEDULES.items()},
@@ -172,7 +182,7 @@ PROBLEMS |= {
 PROBLEMS |= dict.fromkeys(SCHEDULES, SHARED) | {
     "block_end_f16": FINISHED, "scaled_nvfp4": SCALED, "tensor_store_f16": CARRIED,
     "persistent_f16": WALKED, "copied_residual_f16": replace(WALKED, name="copied_residual_f16"),
-    "pair_f16": PAIRED, "split_k_f16": SPLIT,
+    "pair_f16": PAIRED, "multicast_f16": LOADED, "split_k_f16": SPLIT,
 }  # fmt: skip
 
 

@@ -256,6 +256,11 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "golden persistent_f16": partial(golden, "persistent_f16"),
     "golden hopper_persistent_f16": partial(golden, "hopper_persistent_f16"),
     "golden pair_f16": partial(golden, "pair_f16"),
+    "golden multicast_f16": partial(golden, "multicast_f16"),
+    "clusters that walk and load for each other": partial(
+        conv, in_channels=64, out_channels=80, block_n=48, batch=3, stages=3, kernel=(1, 3), **UNPADDED,
+        options=ScheduleOptions(schedule="reload", store="tma", persistent="on", ctas=2, pairs="off", multicast="2x1"),
+    ),
     "golden copied_residual_f16": partial(golden, "copied_residual_f16"),
     "golden split_k_f16": partial(golden, "split_k_f16"),
     "golden hopper_split_k_f16": partial(golden, "hopper_split_k_f16"),

@@ -108,7 +108,7 @@ class Offer:
             tiling=tiling,
             need=self.need(tiling),
             grid=(self.rows, columns),
-            ctas=None if self.most_ctas is None else walkers(self.rows * columns, self.most_ctas, tiling.ctas),
+            ctas=None if self.most_ctas is None else walkers(self.rows * columns, self.most_ctas, tiling.together),
             parts=self.parts,
         )
 

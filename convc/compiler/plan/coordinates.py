@@ -10,7 +10,7 @@ import dataclasses
 from dataclasses import dataclass
 
 from convc.compiler.plan.names import Number
-from convc.ir.expr import IntExpr
+from convc.ir.expr import IntExpr, substitute
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +119,11 @@ def in_order(coordinates: Coordinates | FactorCoordinates) -> tuple[Coordinate, 
         elif value is not None:
             found += in_order(value)
     return tuple(found)
+
+
+def moved(coordinate: Coordinate, **values: IntExpr) -> Coordinate:
+    """A coordinate with other numbers in the place of some that it is computed from."""
+    return dataclasses.replace(coordinate, value=substitute(coordinate.value, values)) if values else coordinate
 
 
 def coordinate(name: str, value: IntExpr, meaning: str) -> Coordinate:

@@ -200,11 +200,12 @@ def pace_of(tiled: TiledProblem, work: CtaWork) -> Pace:
     stage = max(tensor, work.mmas * MMA) / steps
     stores = terms.store_unit_cycles(work, problem.residual, rates)
     inside = terms.port_interval(work, rates) > terms.multiply_interval(work, rates)
-    common = work.filter_bytes if tiled.grid[0] > 1 else work.activation_bytes  # grid.x is what counts first
+    activations, filters = work.asked_bytes
+    common = filters if tiled.grid[0] > 1 else activations  # grid.x is what counts first
     return Pace(
         rates=rates,
         ctas=math.prod(tiled.grid) * tiled.parts,
-        asked_bytes=work.loaded_bytes + work.residual_bytes - common,
+        asked_bytes=activations + filters + work.residual_bytes - common,
         shared_bytes=common,
         memory_bytes=memory_bytes(tiled.layout, rates, tiled.grid[1]),
         written_bytes=tiled.layout.output.size_bytes,
@@ -307,11 +308,11 @@ def estimate(tiled: TiledProblem, work: CtaWork) -> Estimate:
         last_wave_fill=(pace.ctas - (waves - 1) * slots) / slots,
         useful=tiled.layout.problem.macs / products,
         model_share=_model_share(tiled, products),
-        traffic_bytes=pace.ctas * work.loaded_bytes,
+        traffic_bytes=pace.ctas * sum(work.asked_bytes),
         memory_bytes=pace.memory_bytes,
         fill_rate=rates.fill_bytes * min(1.0, rates.fill_rows * work.row_bytes / rates.fill_bytes),
         factor_rate=rates.fill_rows * FACTOR_ROW_BYTES,
-        l2_rate=work.loaded_bytes * on_each / shared,
+        l2_rate=sum(work.asked_bytes) * on_each / shared,
         mma_cycles=pace.tensor,
         read_cycles=work.mmas * terms.port_interval(work, rates),
         fill_cycles=pace.fill,

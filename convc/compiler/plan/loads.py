@@ -70,7 +70,7 @@ def loads_of(layout: DeviceLayout, tiling: Tiling) -> Loads:
         lower=lower[::-1],
         upper=upper[::-1],
         channels=channels,
-        pixels=tiling.block_m,
+        pixels=tiling.a_piece,
         swizzle=SWIZZLE[tiling.row_bytes],
     )
     b = _filter_map(layout, tiling, channels)
@@ -124,7 +124,7 @@ def _boxed_loads(layout: DeviceLayout, tiling: Tiling, reuse: Reuse, channels: i
 
 
 def _filter_map(layout: DeviceLayout, tiling: Tiling, channels: int) -> TensorMap:
-    """Filter rows (K, R*S, C): a box is one tap of a CTA's part of a tile's output channels."""
+    """Filter rows (K, R*S, C): a box is one tap of the output channels of a tile that a CTA loads."""
     (_, *dims), strides = dims_and_strides(layout.filter)
     return TensorMap(
         mode="tile",
@@ -133,6 +133,6 @@ def _filter_map(layout: DeviceLayout, tiling: Tiling, channels: int) -> TensorMa
         dims=(layout.c_pitch, *dims),
         strides=strides,
         element_strides=(1, 1, 1),
-        box=(channels, 1, tiling.b_rows),
+        box=(channels, 1, tiling.b_piece),
         swizzle=SWIZZLE[tiling.row_bytes],
     )

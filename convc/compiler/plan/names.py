@@ -20,12 +20,17 @@ class ScheduleName:
 
 
 class Form(NamedTuple):
-    """A schedule, whether its CTAs walk over tiles or multiply in pairs, and how many share the K loop of a tile."""
+    """A schedule, and what its CTAs do together.
+
+    They walk over tiles or multiply in pairs; several share the K loop of a tile; a cluster of tiles of pixels and of
+    channels shares loads.
+    """
 
     schedule: ScheduleName
     persistent: bool
     pairs: bool
     parts: int = 1
+    multicast: tuple[int, int] = (1, 1)
 
 
 Number = NewType("Number", str)
@@ -36,6 +41,9 @@ RANK = Number("rank")
 
 PART = Number("part")
 """Which part of a tile's K loop a CTA has, where several share it."""
+
+PEERS = Number("peers")
+"""The CTAs of a cluster that load for a CTA, a bit for each rank."""
 
 NewNumber = NewType("NewNumber", Number)
 """A number that the step makes in which it stands; everywhere else it is read."""

@@ -55,6 +55,10 @@ def _walking(offer: Offer, most: int, stages: int | None) -> Offer | Rejection:
         reason = f"{offer.layout.blocks.name} has scale factors, which the warps carry that would carry results"
         return Rejection(rule="persistent", reason=reason)
 
+    if offer.tilings and offer.tilings[0].multicast[1] > 1:
+        reason = "clusters of several tiles of channels do not walk along the pixels as one"
+        return Rejection(rule="persistent", reason=reason)
+
     def storage(tiling: Tiling) -> Storage:
         once = offer.storage(tiling)
         if offer.arch.limits.tmem_columns:

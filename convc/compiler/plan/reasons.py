@@ -15,8 +15,10 @@ class Reasons(msgspec.Struct, frozen=True, kw_only=True):
         walk: whether CTAs walk over tiles.
         pairs: whether the tensor cores of two CTAs multiply as one.
         split: how many CTAs share the K loop of a tile.
+        multicast: whether the CTAs of a cluster load for each other.
     """
 
     walk: str = ""
     pairs: str = ""
     split: str = ""
+    multicast: str = ""

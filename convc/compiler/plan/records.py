@@ -21,6 +21,7 @@ from convc.compiler.plan.names import Form
 from convc.compiler.plan.names import ScheduleName as ScheduleName
 from convc.compiler.plan.reasons import Reasons
 from convc.compiler.plan.storage import Storage
+from convc.compiler.plan.tiling import Tiling as Tiling
 from convc.compiler.plan.work import CtaWork
 from convc.ir.arch import Arch
 from convc.ir.columns import Columns
@@ -28,47 +29,6 @@ from convc.ir.expr import to_json as expr_json
 from convc.ir.problem import ConvProblem
 from convc.ir.tensormap import TensorMap
 from convc.layout.device_layout import DeviceLayout
-
-
-class Tiling(msgspec.Struct, frozen=True, kw_only=True):
-    """The piece of work that one CTA does, and in which bites.
-
-    Attributes:
-        block_m: output pixels per tile, rows of the GEMM.
-        block_n: output channels per tile, columns of the GEMM.
-        row_bytes: bytes of K in one row of an operand tile: 32, 64 or 128, also the swizzle span.
-        b_stages: filter tiles in flight, each with its activation tile where `a_stages` is 0.
-        a_stages: activation tiles in flight, where each of them serves several filter taps.
-        ctas: CTAs whose tensor cores multiply as one (``cta_group``): each has `block_m` pixels of its own, and its
-            part of the filter tile in its shared memory.
-        b_columns: 1: filter tiles have stages of their own. More: each activation tile has a stage with the filter
-            tiles of all its filter columns, at most so many, behind one barrier; `b_stages` is `a_stages` then.
-    """
-
-    block_m: int
-    block_n: int
-    row_bytes: int
-    b_stages: int
-    a_stages: int = 0
-    b_columns: int = 1
-    ctas: int = 1
-
-    @property
-    def b_rows(self) -> int:
-        """Rows of a filter tile that a CTA has in its shared memory."""
-        return self.block_n // self.ctas
-
-    @property
-    def stages(self) -> tuple[int, ...]:
-        """The stages of each ring of operand tiles, in the order of `CtaWork.rings`."""
-        return (self.a_stages, self.b_stages) if self.a_stages and self.b_columns == 1 else (self.b_stages,)
-
-    def __str__(self) -> str:
-        apart = f" of filter and {self.a_stages} of activations" if self.a_stages else ""
-        if self.b_columns > 1:
-            apart = f" of activations with {self.b_columns} filter columns"
-        pair = ", in pairs of CTAs" if self.ctas > 1 else ""
-        return f"{self.block_m}x{self.block_n} tile, {self.row_bytes}-byte rows, {self.b_stages} stages{apart}{pair}"
 
 
 class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
@@ -369,7 +329,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def form(self) -> Form:
         """The schedule, and what its CTAs do together."""
-        return Form(self.schedule, self.launch.persistent, self.tiling.ctas > 1, self.launch.parts)
+        pairs = self.tiling.ctas > 1
+        return Form(self.schedule, self.launch.persistent, pairs, self.launch.parts, self.tiling.multicast)
 
     @property
     def reuse(self) -> Reuse | None:

@@ -84,8 +84,10 @@ class TmemTile(msgspec.Struct, frozen=True, kw_only=True):
         return self.column_offset + self.stages * self.columns
 
 
-Where = Literal["own", "leader", "all"]
-"""Whose barrier a signal is for: the CTA's own, that of the first CTA of its pair, or those of both."""
+Where = Literal["own", "leader", "all", "sharers"]
+"""Whose barrier a signal is for: the CTA's own, that of the first CTA of its pair, those of both, or those of all CTAs
+of a cluster that load for it."""
+SHARERS: Where = "sharers"
 
 
 class BarrierRing(msgspec.Struct, frozen=True, kw_only=True):

@@ -92,7 +92,7 @@ def first_mma_cycles(work: CtaWork, fill: float, rates: Rates) -> float:
         fill: cycles in which TMA fills all tiles.
     """
     first = work.activation_bytes / work.rings[0].steps + work.filter_bytes / work.rings[-1].steps
-    meet = rates.cluster_barrier if work.ctas > 1 else 0.0
+    meet = rates.cluster_barrier if work.ctas > 1 or work.multicast != (1, 1) else 0.0
     return start_cycles(work) + meet + copy_cycles(rates) + fill * first / work.loaded_bytes + FIRST_MMA
 
 
@@ -127,7 +127,7 @@ def last_mma_cycles(work: CtaWork, rates: Rates) -> float:
     Those in which CTAs of a cluster meet before one of them leaves are counted here too.
     """
     chain = rates.mma_chain if work.mmas > 1 else 0.0
-    meet = rates.cluster_barrier if work.ctas > 1 else 0.0
+    meet = rates.cluster_barrier if work.ctas > 1 or work.multicast != (1, 1) else 0.0
     return meet + mma_latency(work, rates) - mma_interval(work, rates) + chain
 
 

@@ -66,6 +66,8 @@ class CtaWork(msgspec.Struct, frozen=True, kw_only=True):
         mmas: ``tcgen05.mma`` instructions.
         m, n: their rows and columns in this CTA.
         ctas: CTAs that each of them is done by, and that have a part of the filter's rows each.
+        multicast: tiles of pixels and of channels of a cluster: as many CTAs have the same filters, and activations, of
+            which each asks L2 for its part.
         a_in_tensor: whether their first operand lies in tensor memory.
         activation_bytes, filter_bytes: what TMA brings, zero-filled bytes included.
         factor_bytes: how many of these are scale factors, in rows of `FACTOR_ROW_BYTES`.
@@ -118,11 +120,18 @@ class CtaWork(msgspec.Struct, frozen=True, kw_only=True):
     residual_bytes: int = 0
     parts: int = 1
     sum_bytes: int = 0
+    multicast: tuple[int, int] = (1, 1)
 
     @property
     def loaded_bytes(self) -> int:
         """Bytes of operands through TMA."""
         return self.activation_bytes + self.filter_bytes
+
+    @property
+    def asked_bytes(self) -> tuple[int, int]:
+        """Bytes of activations and of filters that the CTA asks L2 for; others bring it the rest."""
+        pixels, channels = self.multicast
+        return self.activation_bytes // channels, self.filter_bytes // pixels
 
     @property
     def read_bytes(self) -> int:

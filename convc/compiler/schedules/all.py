@@ -15,6 +15,7 @@ from convc.compiler.plan.names import ScheduleName
 from convc.compiler.schedules.base import (
     DIRECT,
     FILTERS,
+    MULTICAST_OF,
     PAIRS,
     PARTS_OF,
     PERSISTENT,
@@ -67,7 +68,13 @@ def _stationary(schedule: Schedule) -> Method:
 
 
 RELOAD = Schedule(
-    name="reload", tensor_cores=("tcgen05", "wgmma"), stores=STORES, pairs=True, splits=True, method=_reload
+    name="reload",
+    tensor_cores=("tcgen05", "wgmma"),
+    stores=STORES,
+    pairs=True,
+    splits=True,
+    multicasts=True,
+    method=_reload,
 )
 SLIDE = Schedule(
     name="slide",
@@ -146,6 +153,7 @@ def choices() -> dict[str, tuple[str, ...]]:
         "filters": FILTERS,
         "residual_load": (AUTO, *RESIDUAL_LOADS),
         "split_k": tuple(PARTS_OF),
+        "multicast": tuple(MULTICAST_OF),
         "target": tuple(ARCHS),
     }
 
@@ -162,6 +170,7 @@ def asked(options: ScheduleOptions) -> tuple[Schedule, ...]:
             raise InputError(f"{field} must be one of {', '.join(known)}, got {value!r}")
     _check_walk(options)
     _check_split(options)
+    _check_multicast(options)
     named = [schedule for schedule in SCHEDULES if options.schedule in (AUTO, schedule.name)]
     if options.shift is None:
         found = named
@@ -215,6 +224,31 @@ def _check_split(options: ScheduleOptions) -> None:
         raise InputError(
             f"split_k {options.split_k} gives each CTA of a cluster a part of K, and pairs on lets two CTAs multiply "
             "as one: ask for one of them"
+        )
+
+
+def _check_multicast(options: ScheduleOptions) -> None:
+    """InputError where the CTAs of a cluster cannot load for each other as the options say."""
+    if options.multicast in ("auto", "off"):
+        return
+    if options.pairs == "on":
+        raise InputError(
+            f"multicast {options.multicast} gives each CTA of a cluster whole filter tiles, and pairs on halves them: "
+            "ask for one of them"
+        )
+    if options.split_k not in ("auto", "off"):
+        raise InputError(
+            f"multicast {options.multicast} is for clusters of several tiles, and split_k {options.split_k} for those "
+            "of one: ask for one of them"
+        )
+    if options.persistent == "on" and options.multicast != "2x1":
+        raise InputError(
+            f"multicast {options.multicast} has several tiles of channels in a cluster, and persistent on walks along "
+            "tiles of pixels: ask for 2x1, or for one of them"
+        )
+    if ARCHS[options.target].tensor_core != "tcgen05":
+        raise InputError(
+            f"multicast {options.multicast} gives stages back by tcgen05.commit, and {options.target} has none"
         )
 
 

@@ -52,6 +52,11 @@ PARTS_OF: Mapping[str, int | None] = {"auto": None, "off": 1, "2": 2, "4": 4, "8
 """CTAs that share the K loop of a tile, by what a user asks for: no larger clusters than every GPU launches (CUDA
 programming guide); None leaves the number to the planner."""
 
+MULTICAST_OF: Mapping[str, tuple[int, int] | None] = {
+    "off": (1, 1), "auto": None, "2x1": (2, 1), "1x2": (1, 2), "2x2": (2, 2),
+}  # fmt: skip
+"""Tiles of pixels and of channels of a cluster that shares loads, by what a user asks for; None: see `PARTS_OF`."""
+
 Filters = Literal["apart", "together"]
 """Whether each filter tile has a stage of its own, or comes in that of the activations that it meets."""
 APART: Filters = "apart"
@@ -74,6 +79,7 @@ class Request:
             better.
         residual_load: how a residual arrives.
         parts: CTAs of a cluster that share the K loop of a tile; None: each tile has one, if nobody finds more better.
+        multicast: tiles of pixels and of channels of a cluster that shares loads; None: as with `parts`.
     """
 
     border: Border | None = None
@@ -87,6 +93,7 @@ class Request:
     pairs: bool | None = None
     residual_load: ResidualLoad | None = None
     parts: int | None = None
+    multicast: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +126,7 @@ class Schedule:
         pairs: whether two CTAs can share its filter tiles and multiply as one.
         transposed: whether weights are the first operand, so that lanes of the accumulator are output channels.
         splits: whether several CTAs can share its K loop.
+        multicasts: whether the CTAs of a cluster can load operand tiles for each other.
         max_halo: the longest halo that it can hold, in lanes; 0 where nothing is shared.
         rests_on: rules of the hardware that it needs although the manual does not settle them.
         method: makes the method of a record; what that needs is imported in here.
@@ -133,6 +141,7 @@ class Schedule:
     pairs: bool = False
     transposed: bool = False
     splits: bool = False
+    multicasts: bool = False
     max_halo: int = 0
     rests_on: tuple[Rule, ...] = ()
     method: Callable[[Schedule], Method] = field(repr=False)
@@ -170,6 +179,10 @@ class Schedule:
             from convc.compiler.plan.pairs import paired
 
             found = paired(found, arch, able=self.pairs)
+        if (request.multicast or (1, 1)) != (1, 1):
+            from convc.compiler.plan.multicast import multicast
+
+            found = multicast(found, arch, request.multicast or (1, 1), able=self.multicasts)
         if request.persistent:
             from convc.compiler.plan.persistent import persistent
 

@@ -140,7 +140,8 @@ def _busy(best: Candidate) -> str:
 def form_of(pick: Pick) -> Form:
     """The schedule of a candidate, and what its CTAs do together."""
     tiled = pick.best.tiled
-    return Form(pick.schedule.schedule, tiled.ctas is not None, tiled.tiling.ctas == PAIR, tiled.parts)
+    pairs = tiled.tiling.ctas == PAIR
+    return Form(pick.schedule.schedule, tiled.ctas is not None, pairs, tiled.parts, tiled.tiling.multicast)
 
 
 def cycles(candidates: ScheduleCandidates) -> float:
@@ -166,7 +167,8 @@ def _walking(pick: Pick, survey: Survey) -> Pick:
     tiles = math.prod(best.tiled.grid)
     if tiles <= arch.rates.sms:
         return pick.because(walk=f"{tiles} tiles are no more than the {arch.rates.sms} SMs: each has a CTA of its own")
-    reason = survey.refused.get(Form(chosen.schedule, True, best.tiled.tiling.ctas == PAIR))
+    tiling = best.tiled.tiling
+    reason = survey.refused.get(Form(chosen.schedule, True, tiling.ctas == PAIR, 1, tiling.multicast))
     if reason is not None:
         return pick.because(walk=f"a CTA for each tile: {reason}")
     width = None if chosen.picked is None else best.tiled.tiling.block_n

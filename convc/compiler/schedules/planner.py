@@ -26,9 +26,10 @@ from convc.compiler.plan.records import (
     TimedCandidate,
 )
 from convc.compiler.schedules.all import asked, schedule_of
-from convc.compiler.schedules.base import FILTERS, PARTS_OF, RESIDUAL_LOADS, ROWS, STORES, Request
+from convc.compiler.schedules.base import FILTERS, MULTICAST_OF, PARTS_OF, RESIDUAL_LOADS, ROWS, STORES, Request
 from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.launching import Pick, Survey, assumed, cycles, every_form, form_of, launched
+from convc.compiler.schedules.loading import loading
 from convc.errors import PlanError
 from convc.ir.arch import ARCHS
 from convc.layout.device_layout import DeviceLayout
@@ -59,7 +60,8 @@ def plan(
     refused = dict(refused or {})
     found = _found(layout, options, request, refused)
     while legal := [candidates for candidates in found.values() if candidates.legal]:
-        pick = launched(_chosen(legal), Survey(legal=legal, request=request, refused=refused))
+        survey = Survey(legal=legal, request=request, refused=refused)
+        pick = loading(launched(_chosen(legal), survey), survey)
         chosen = pick.schedule
         try:
             indexing = with_columns(layout, schedule_of(chosen.schedule).indexing(pick.best))
@@ -145,6 +147,7 @@ def _request(options: ScheduleOptions, block_n: int | None, stages: int | None) 
         filters=next((filters for filters in FILTERS if filters == options.filters), None),
         residual_load=next((way for way in RESIDUAL_LOADS if way == options.residual_load), None),
         parts=PARTS_OF.get(options.split_k),
+        multicast=MULTICAST_OF.get(options.multicast),
     )
 
 
@@ -162,8 +165,9 @@ def _found(
 
 def _falls_back(form: Form, request: Request) -> bool:
     """Whether a schedule is left another form where this one cannot be: a CTA for each tile, each by itself."""
-    chosen = ((form.persistent, request.persistent), (form.pairs, request.pairs), (form.parts > 1, request.parts))
-    return any(has and asked is None for has, asked in chosen)
+    chosen = (form.persistent, form.pairs, form.parts > 1, form.multicast != (1, 1))
+    wanted = (request.persistent, request.pairs, request.parts, request.multicast)
+    return any(has and asked is None for has, asked in zip(chosen, wanted, strict=True))
 
 
 def _turned_down(candidates: ScheduleCandidates, rule: str, reason: str) -> ScheduleCandidates:
@@ -209,7 +213,7 @@ def _finished(pick: Pick, indexing: Indexing, choices: tuple[ScheduleSummary, ..
             persistent=walkers is not None,
             why=pick.why,
             dependent=dependent,
-            cluster=(best.tiled.tiling.ctas, 1, best.tiled.parts),
+            cluster=(*best.tiled.tiling.cluster, best.tiled.parts),
         ),
         indexing=indexing,
         estimate=best.cost,

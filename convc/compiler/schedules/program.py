@@ -55,4 +55,5 @@ def build(plan: Plan) -> TileProgram:
         storage=plan.storage,
         launch=skeleton.launch(plan),
         pair=plan.tiling.ctas,
+        multicast=plan.tiling.multicast,
     )

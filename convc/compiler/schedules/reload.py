@@ -17,11 +17,12 @@ from convc.compiler.index.conv import ConvMaps, conv_maps
 from convc.compiler.index.lower import lower
 from convc.compiler.index.maps import Outcome
 from convc.compiler.index.pair_rows import first_filter, prove_halves
+from convc.compiler.index.shared_tiles import pieces_of, prove_pieces
 from convc.compiler.index.warp_rows import first_row, prove_rows, prove_tile
 from convc.compiler.plan.candidate import Candidate, Offer, ScheduleCandidates
 from convc.compiler.plan.candidates import tilings
 from convc.compiler.plan.constraints import TILING_RULES, check_problem
-from convc.compiler.plan.coordinates import TapCoordinates, coordinate
+from convc.compiler.plan.coordinates import Coordinate, TapCoordinates, coordinate, moved
 from convc.compiler.plan.loads import loads_of
 from convc.compiler.plan.names import ACC, A, B, RingName
 from convc.compiler.plan.own_instructions import ROW_STORE
@@ -44,6 +45,7 @@ from convc.compiler.schedules import scaled
 from convc.compiler.schedules.base import TMA, Method, Request, Roles, Ways, ways_of
 from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.epilogue import row_epilogue
+from convc.compiler.schedules.multicast import part_of, parts_loaded, peers, place_of
 from convc.compiler.schedules.residual import load_residual
 from convc.compiler.schedules.skeleton import (
     MAP_A,
@@ -191,12 +193,13 @@ class Reload(Method):
         )
         if tiling.ctas > 1:
             first_k = result_of(first_filter(maps, tiling.ctas), "k", "first_k")
+        if tiling.multicast[0] > 1:
+            along, _ = place_of(tiling)
+            first_k = moved(result_of(first_filter(maps, tiling.multicast[0]), "k", "first_k"), rank=along)
         store = lower(maps.store["offset"], maps.store.ranges) * element
         return Indexing(
             coordinates=TapCoordinates(
-                start_w=result_of(maps.start, "w", "start_w"),
-                start_h=result_of(maps.start, "h", "start_h"),
-                start_n=result_of(maps.start, "n", "start_n"),
+                **_starts(maps, tiling),
                 first_k=first_k,
                 off_w=result_of(maps.step, "off_w", "off_w"),
                 off_h=result_of(maps.step, "off_h", "off_h"),
@@ -236,12 +239,27 @@ def tap_coordinates(plan: Plan) -> TapCoordinates:
     return coordinates
 
 
+def _starts(maps: ConvMaps, tiling: Tiling) -> dict[str, Coordinate]:
+    """Where a CTA's copies of activations begin: at its tile, or at the part of it that it brings."""
+    pieces = tiling.multicast[1]
+    _, across = place_of(tiling)
+    start = (maps if pieces == 1 else pieces_of(maps, pieces)).start
+    where = {} if pieces == 1 else {"tile_m": Var("tile_m") * pieces + across}
+    return {f"start_{axis}": moved(result_of(start, axis, f"start_{axis}"), **where) for axis in "whn"}
+
+
 def _prove_shared(candidate: Candidate, maps: ConvMaps, rows: int) -> Iterator[Outcome]:
-    """Whether the rows of a warp, the halves of a pair and the rows of a residual's tile lie as copies take them."""
+    """Whether the rows of a warp and of a residual's tile, and the parts that CTAs bring, lie as copies take them."""
     if candidate.storage.results is not None:
         yield prove_rows(maps, rows)
-    if candidate.tiled.tiling.ctas > 1:
-        yield prove_halves(maps, candidate.tiled.tiling.ctas)
+    tiling = candidate.tiled.tiling
+    pixels, channels = tiling.multicast
+    if tiling.ctas * pixels > 1:
+        yield prove_halves(maps, tiling.ctas * pixels)
+    if channels > 1:
+        parts = pieces_of(maps, channels)
+        yield prove_pieces(maps, parts)
+        yield from prove(parts)
     if candidate.storage.residual is not None:
         yield prove_tile(maps)
 
@@ -272,6 +290,7 @@ def _load(plan: Plan, coordinates: TapCoordinates) -> tuple[Step, ...]:
             ring=FULL,
             coords=(channels_of(coordinates).name, *(each.name for each in start)),
             offsets=(coordinates.off_w.name, coordinates.off_h.name),
+            **part_of(plan, A),
         ),
         TmaLoad(
             id="load.b",
@@ -280,6 +299,7 @@ def _load(plan: Plan, coordinates: TapCoordinates) -> tuple[Step, ...]:
             tile=B,
             ring=FULL,
             coords=(coordinates.c.name, coordinates.tap.name, coordinates.first_k.name),
+            **part_of(plan, B),
         ),
         *scaled.load_factors(plan, coordinates),
         Advance(id="load.next", note="next stage", stages=plan.tiling.b_stages),
@@ -298,6 +318,7 @@ def _load(plan: Plan, coordinates: TapCoordinates) -> tuple[Step, ...]:
         Loop(id="load.columns", note="filter columns", var=s, count=columns, body=about(Var(s), *column)),
     )
     return (
+        *parts_loaded(plan),
         *(compute(each, "load") for each in (*start, coordinates.first_k)),
         Loop(id="load.rows", note="filter rows", var=number("r"), count=rows, body=row),
         *load_residual(plan, coordinates.first_m),
@@ -336,6 +357,7 @@ def _multiply(plan: Plan) -> tuple[Step, ...]:
         Advance(id="mma.next", note="next stage", stages=plan.tiling.b_stages),
     )
     return (
+        *peers(plan),
         Loop(id="mma.k", note="every stage that is loaded", var=k_step, count=plan.pipeline.steps, body=body),
         *core.complete(),
     )

@@ -82,6 +82,7 @@ class TileProgram:
         launch: how the kernel is launched, with its buffers and tensor maps.
         pair: CTAs whose tensor cores multiply as one (``cta_group``), side by side along x: 2, or 1 where each has its
             own.
+        multicast: tiles of pixels and of channels of a cluster whose CTAs load operand tiles for each other.
     """
 
     name: str
@@ -98,6 +99,7 @@ class TileProgram:
     storage: Storage
     launch: LaunchSpec
     pair: int = 1
+    multicast: tuple[int, int] = (1, 1)
 
     @property
     def all_roles(self) -> tuple[Role, ...]:

@@ -18,6 +18,7 @@ from convc.compiler.tile.steps.epilogue import ReadAcc
 from convc.compiler.tile.steps.operands import Multiply
 from convc.compiler.tile.steps.split import ClusterWait
 from convc.compiler.tile.uses import Kind, makes, reads, uses
+from convc.compiler.tile.verify_multicast import MULTICAST_CHECKS
 from convc.compiler.tile.verify_pairs import CLUSTER_CHECKS
 from convc.compiler.tile.verify_persistent import PERSISTENT_CHECKS
 from convc.compiler.tile.verify_rings import RING_CHECKS
@@ -194,6 +195,7 @@ CHECKS = (
     *RING_CHECKS,
     *PERSISTENT_CHECKS,
     *CLUSTER_CHECKS,
+    *MULTICAST_CHECKS,
     *SPLIT_CHECKS,
     shared_memory,
     shared_places,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from convc.compiler.plan.storage import SHARERS
 from convc.compiler.tile.program import TileProgram, walk
 from convc.compiler.tile.steps.base import ClusterSync, RingWait
 from convc.compiler.tile.steps.operands import Multiply
@@ -11,7 +12,7 @@ from convc.compiler.tile.steps.operands import Multiply
 
 def clusters_meet(program: TileProgram) -> Iterator[str]:
     """CTAs that use each other's memory meet when barriers are ready, and before one of them leaves."""
-    if program.pair == 1:
+    if program.pair == 1 and program.multicast == (1, 1):
         return
     for name, act in (("set-up", program.setup), ("teardown", program.teardown)):
         everyone = [role for role in act if (role.first_warp, role.last_warp) == (0, program.warps - 1)]
@@ -37,7 +38,7 @@ def pairs_share(program: TileProgram) -> Iterator[str]:
                 right = "leader" if role.leads else "all"
                 if program.pair == 1 or "mma" not in (ring.producer, ring.consumer):
                     right = "own"
-                if ring.at != right:
+                if ring.at not in (right, SHARERS):
                     yield f"{step.id} waits for ring {step.ring}, whose signals are for {rings[step.ring].at}"
 
 

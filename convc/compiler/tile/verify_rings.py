@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from convc.compiler.plan.storage import BarrierRing
+from convc.compiler.plan.storage import SHARERS, BarrierRing
 from convc.compiler.tile.program import Role, TileProgram, executions, walk
 from convc.compiler.tile.steps.base import (
     Advance,
@@ -118,7 +118,10 @@ def ring_bytes(program: TileProgram) -> Iterator[str]:
                 if step.ring not in expecting:
                     yield f"{step.id} counts on {step.ring}, and nobody expects its bytes"
                 elif isinstance(source, TensorMapParam):
-                    missing[step.ring] -= step.bytes_through(source.map) * times * tellers[step.ring]
+                    brought = step.bytes_through(source.map) * times
+                    missing[step.ring] -= (
+                        brought * tellers[step.ring] * (step.bringers if isinstance(step, TmaLoad) else 1)
+                    )
         for ring, step in expecting.items():
             yield from _brought(step, missing[ring])
 
@@ -183,5 +186,7 @@ def _ends(program: TileProgram, ring: BarrierRing, kind: type[RingStep]) -> list
             if isinstance(step, kind) and step.ring == ring.name:
                 both = isinstance(step, Release) and ring.at == "leader"
                 times = count * (program.pair if both else 1)
+                if isinstance(step, Commit) and ring.at == SHARERS:
+                    times *= sum(program.multicast) - 1  # as many CTAs load for this one as it loads for
                 found.append((role.name, step, times * signals_of(role, step)))
     return found

@@ -268,6 +268,7 @@ def test_what_is_asked_of_one_schedule_is_asked_of_the_others():
         persistent="on",
         pairs="on",
         split_k="2",
+        multicast="2x1",
         ctas=3,
         filters="apart",
         dependent_launch=True,
@@ -275,6 +276,7 @@ def test_what_is_asked_of_one_schedule_is_asked_of_the_others():
     )
     others = {"schedule": "slide", "shift": None, "timed": False, "residual_load": None}
     others["pairs"] = "on" if SLIDE.pairs else "auto"
+    others["multicast"] = "2x1" if SLIDE.multicasts else "off"
     given = {field.name: getattr(asked, field.name) for field in dataclasses.fields(asked)}
     assert all(
         value != field.default or field.name in others

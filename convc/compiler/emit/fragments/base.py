@@ -183,13 +183,15 @@ def _(step: ExpectBytes, context: RoleContext) -> Names:
 @fragment.register
 def _(step: Commit, context: RoleContext) -> Names:
     ring = context.storage.ring(step.ring)
+    both = f"0x{(1 << context.program.pair) - 1:x}"
     return {
         "staged": ring.stages > 1,
         "stage": stage(ring.state),
         "offset": ring.offset,
         "group": context.program.pair,
-        "everywhere": ring.at == "all",
-        "ctas": f"0x{(1 << context.program.pair) - 1:x}",
+        "everywhere": ring.at == "all" or step.ctas is not None,
+        "ctas": f"cvt.u16.u32 %ctas, %{step.ctas};" if step.ctas else f"mov.b16 %ctas, {both};",
+        "whose": "all CTAs that fill the stage" if step.ctas else "both CTAs",
     }
 
 

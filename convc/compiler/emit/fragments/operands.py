@@ -74,6 +74,7 @@ def _(step: TmaLoad, context: RoleContext) -> Names:
         "placed": step.at is not None,
         "at": step.at or "",
         **_told(ring),
+        **_sent(step),
     }
 
 
@@ -96,6 +97,13 @@ def _(step: TmaWideLoad, context: RoleContext) -> Names:
         "at": step.at or "",
         **_told(ring),
     }
+
+
+def _sent(step: TmaLoad) -> Names:
+    """The CTAs that get a copy, where these are several: their barriers count at the place of this CTA's."""
+    if step.ctas is None:
+        return {"ctas": "", "mask": ""}
+    return {"ctas": step.ctas, "mask": ", %mask", "space": "shared::cluster", "told": ".multicast::cluster"}
 
 
 def _told(ring: BarrierRing) -> Names:

@@ -6,9 +6,9 @@ loads and one multiplies.
 
 from __future__ import annotations
 
-from convc.compiler.plan.names import ACC, DONE, Number
+from convc.compiler.plan.names import ACC, DONE, PEERS, Number
 from convc.compiler.plan.records import Plan
-from convc.compiler.plan.storage import BarrierRing
+from convc.compiler.plan.storage import SHARERS, BarrierRing
 from convc.compiler.plan.work import row_chunk
 from convc.compiler.schedules.base import Roles
 from convc.compiler.schedules.cores.base import TensorCore
@@ -52,7 +52,7 @@ class Tcgen05(TensorCore):
     def release(
         self, id: str, note: str, ring: BarrierRing, *, before: IntExpr | None, closes: bool
     ) -> tuple[Step, ...]:
-        return (Commit(id=id, note=note, ring=ring.name),)
+        return (Commit(id=id, note=note, ring=ring.name, ctas=PEERS if ring.at == SHARERS else None),)
 
     def complete(self) -> tuple[Step, ...]:
         return (Commit(id="mma.done", note="the accumulator is complete", ring=DONE),)
@@ -148,7 +148,7 @@ class Tcgen05(TensorCore):
 
 
 def _meet(plan: Plan, id: str, note: str) -> Step:
-    """All threads meet: of the CTA, or of both CTAs of a pair."""
-    if plan.tiling.ctas > 1:
+    """All threads meet: of the CTA, or of all CTAs that go from tile to tile together."""
+    if plan.tiling.together > 1:
         return ClusterSync(id=id, note=note)
     return CtaSync(id=id, note=note)

@@ -81,7 +81,8 @@ def _(step: ExpectBytes, role: RoleState) -> None:
 def _(step: Commit, role: RoleState) -> None:
     """A stage that is given back to who copies is gone."""
     _give_back(step, role)
-    for barrier in role.signalled(step.ring):
+    barriers = role.signalled(step.ring) if step.ctas is None else role.barriers_of(role.named(step.ctas), step.ring)
+    for barrier in barriers:
         barrier.arrive()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +39,8 @@ def _(step: TmaLoad, role: RoleState) -> None:
     tensor = tensor_of(role.cta, step.map)
     coords = role.integers(step.coords)
     rows = im2col(source, tensor, coords, role.integers(step.offsets)) if step.offsets else box(source, tensor, coords)
-    _land(step, role, rows, 0 if step.at is None else role.integer(step.at) // source.row_bytes)
+    first = 0 if step.at is None else role.integer(step.at) // source.row_bytes
+    _land(step, role, rows, first, None if step.ctas is None else role.named(step.ctas))
 
 
 @perform.register
@@ -49,15 +52,17 @@ def _(step: TmaWideLoad, role: RoleState) -> None:
     _land(step, role, rows, 0 if step.at is None else role.integer(step.at) // source.row_bytes)
 
 
-def _land(step: TensorCopy, role: RoleState, rows: Array, first: int) -> None:
-    """Put rows into the current stage of a tile, from one of its rows on, and count their bytes."""
+def _land(step: TensorCopy, role: RoleState, rows: Array, first: int, ctas: Sequence[CtaState] | None = None) -> None:
+    """Put rows into the current stage of a tile, from one of its rows on, and count their bytes; in several CTAs."""
     tile = role.cta.program.storage.smem_tile(step.tile)
     key = role.key(step.tile)
-    if key not in role.cta.stages:
-        role.cta.stages[key] = np.full((tile.rows, rows.shape[1]), np.nan, np.float32)
-    role.cta.stages[key][first : first + len(rows)] = rows
+    for cta in ctas or (role.cta,):
+        if key not in cta.stages:
+            cta.stages[key] = np.full((tile.rows, rows.shape[1]), np.nan, np.float32)
+        cta.stages[key][first : first + len(rows)] = rows
     element = dtypes.BY_NAME[role.cta.map_of(step.map).dtype]
-    for barrier in role.signalled(step.ring):
+    barriers = role.signalled(step.ring) if ctas is None else role.barriers_of(ctas, step.ring)
+    for barrier in barriers:
         barrier.complete(rows.size * element.bytes)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -39,23 +40,24 @@ def interpret(program: TileProgram, buffers: Mapping[str, Array]) -> Array:
     written = np.zeros(output.shape, bool)
     tensors: dict[MapName, Array] = {}
     width, height, parts = program.launch.grid
-    for tile_n in range(height):
-        for first in range(0, width, program.pair):
-            ctas = tuple(
-                CtaState(
-                    program=program,
-                    buffers={**buffers, "output": output},
-                    written=written,
-                    numbers={"cta": tile_m} if program.visits else {"tile_m": tile_m, "tile_n": tile_n},
-                    tensors=tensors,
-                )
-                for tile_m in range(first, first + program.pair)
-                for _ in range(parts)
+    wide, high, _ = program.launch.cluster
+    for low_n, low_m in itertools.product(range(0, height, high), range(0, width, wide)):
+        ctas = tuple(
+            CtaState(
+                program=program,
+                buffers={**buffers, "output": output},
+                written=written,
+                numbers={"cta": tile_m} if program.visits else {"tile_m": tile_m, "tile_n": tile_n},
+                tensors=tensors,
             )
-            for rank, cta in enumerate(ctas):
-                cta.cluster = ctas
-                cta.numbers |= {RANK: rank, PART: rank % parts}
-            _run_cluster(ctas)
+            for _ in range(parts)
+            for tile_n in range(low_n, low_n + high)
+            for tile_m in range(low_m, low_m + wide)
+        )
+        for rank, cta in enumerate(ctas):
+            cta.cluster = ctas
+            cta.numbers |= {RANK: rank, PART: rank % parts}
+        _run_cluster(ctas)
     return output.reshape(spec.shape)
 
 

@@ -212,6 +212,15 @@ class RoleState:
         ctas = self.cta.cluster if at == "all" else self.cta.cluster[:1]
         return [self._barrier_of(cta, name) for cta in ctas]
 
+    def named(self, ctas: Number) -> list[CtaState]:
+        """The CTAs of the cluster that a mask names, a bit for each rank."""
+        mask = self.integer(ctas)
+        return [cta for rank, cta in enumerate(self.cta.cluster) if mask >> rank & 1]
+
+    def barriers_of(self, ctas: Iterable[CtaState], name: RingName) -> list[Barrier]:
+        """The current barrier of a ring in each of some CTAs."""
+        return [self._barrier_of(cta, name) for cta in ctas]
+
     def _barrier_of(self, cta: CtaState, name: RingName) -> Barrier:
         ring = self.ring(name)
         return cta.barriers[name, self.stages.get(ring.state, 0) if ring.stages > 1 else 0]

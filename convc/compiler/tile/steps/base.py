@@ -204,10 +204,17 @@ class ExpectBytes(Signal):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit(Signal):
-    """Signal the ring's barrier once all MMAs issued so far have finished."""
+    """Signal the ring's barrier once all MMAs issued so far have finished.
+
+    `ctas`: number with the CTAs of the cluster whose barriers are signalled, a bit for each rank; None: as the ring
+    says.
+    """
+
+    ctas: Number | None = None
 
     def describe(self) -> str:
-        return f"signal {self.ring} when the MMAs so far are done"
+        whose = f" of the CTAs {self.ctas}" if self.ctas else ""
+        return f"signal {self.ring}{whose} when the MMAs so far are done"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,10 +44,15 @@ class TmaLoad(TensorCopy):
     Attributes:
         offsets: of im2col maps: what moves every pixel by a filter tap, W first.
         at: number with the byte in the tile where the box begins; None: its start, and the box fills the tile.
+        ctas: number with the CTAs of the cluster that get the copy, a bit for each rank, in each of which its bytes
+            count on the barrier at this place; None: the CTA itself.
+        bringers: CTAs that each bring a part of the tile in this way.
     """
 
     offsets: tuple[Number, ...] = ()
     at: Number | None = None
+    ctas: Number | None = None
+    bringers: int = 1
 
     @property
     def map_mode(self) -> str:
@@ -57,7 +62,8 @@ class TmaLoad(TensorCopy):
     def describe(self) -> str:
         moved = f" + ({', '.join(self.offsets)})" if self.offsets else ""
         place = f"{self.tile} + {self.at}" if self.at else self.tile
-        return f"copy {self.map}[{', '.join(self.coords)}]{moved} to {place}, counted on {self.ring}"
+        whose = f" of the CTAs {self.ctas}" if self.ctas else ""
+        return f"copy {self.map}[{', '.join(self.coords)}]{moved} to {place}{whose}, counted on {self.ring}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

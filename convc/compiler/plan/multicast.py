@@ -1,0 +1,93 @@
+"""Clusters whose CTAs load operand tiles for each other (``.multicast::cluster``).
+
+CTAs beside each other along the pixels have the same filter tile, those along the channels the same activation tile. In
+a cluster of several tiles each CTA fetches its part of such a tile, and the copy engine puts it into the same stage of
+all that have it, so that it goes through L2 once (PTX manual, ``cp.async.bulk.tensor``, ``.multicast::cluster``). A
+barrier of a CTA counts the bytes that all bring it. A stage may be filled again when every CTA that gets something from
+there has multiplied its own: so a commit tells the barriers of all that load for the CTA.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+
+from convc.compiler.plan.candidate import Offer, ScheduleCandidates
+from convc.compiler.plan.constraints import TiledProblem
+from convc.compiler.plan.records import Pipeline, Rejection, Tiling
+from convc.compiler.plan.storage import SHARERS, BarrierRing, Storage
+from convc.compiler.plan.work import CtaWork
+from convc.ir.arch import Arch
+
+
+def multicast(candidates: ScheduleCandidates, arch: Arch, shape: tuple[int, int], *, able: bool) -> ScheduleCandidates:
+    """Offer the tilings to clusters whose CTAs load for each other, as far as these can.
+
+    Args:
+        candidates: of a schedule, each CTA with loads of its own.
+        arch: the target.
+        shape: tiles of pixels and of channels of a cluster.
+        able: whether the schedule's tiles can come in parts.
+    """
+    reason = None
+    if arch.tensor_core != "tcgen05":
+        reason = f"stages are given back to all CTAs of a cluster by tcgen05.commit, and {arch.name} has none"
+    elif not able:
+        reason = f"schedule {candidates.schedule.title} has no form whose CTAs load for each other"
+    if reason is not None:
+        return replace(candidates, parts=(Rejection(rule="multicast", reason=reason),))
+    parts = (_sharing(part, shape) if isinstance(part, Offer) else part for part in candidates.parts)
+    return replace(candidates, parts=tuple(parts))
+
+
+def _sharing(offer: Offer, shape: tuple[int, int]) -> Offer | Rejection:
+    """An offer of whole clusters along the pixels: where tiles are missing there, empty ones are made."""
+    if offer.layout.blocks is not None:
+        reason = f"{offer.layout.blocks.name} has scale factors, whose stages warps give back as well"
+        return Rejection(rule="multicast", reason=reason)
+
+    if shape[1] > 1 and offer.layout.problem.groups > 1:
+        reason = "with groups, tiles of channels beside each other may read other activations"
+        return Rejection(rule="multicast", reason=reason)
+
+    def storage(tiling: Tiling) -> Storage:
+        return told_to_sharers(offer.storage(tiling), shape)
+
+    def work(tiling: Tiling, pipeline: Pipeline) -> CtaWork:
+        return msgspec.structs.replace(offer.work(tiling, pipeline), multicast=shape)
+
+    return replace(
+        offer,
+        tilings=tuple(msgspec.structs.replace(tiling, multicast=shape) for tiling in offer.tilings),
+        rows=-(-offer.rows // shape[0]) * shape[0],
+        storage=storage,
+        work=work,
+        rules=(whole_clusters, *offer.rules),
+    )
+
+
+def sharers_of(shape: tuple[int, int]) -> int:
+    """CTAs that load for one: those of its row and of its column of the cluster, itself among them."""
+    return sum(shape) - 1
+
+
+def told_to_sharers(storage: Storage, shape: tuple[int, int]) -> Storage:
+    """The memory of a CTA whose stages are given back to all that load into them."""
+
+    def told(ring: BarrierRing) -> BarrierRing:
+        if (ring.producer, ring.consumer) != ("mma", "load"):
+            return ring
+        return msgspec.structs.replace(ring, at=SHARERS, arrivals=ring.arrivals * sharers_of(shape))
+
+    return msgspec.structs.replace(storage, rings=tuple(map(told, storage.rings)))
+
+
+def whole_clusters(tiled: TiledProblem) -> str | None:
+    """Clusters that share loads have whole tiles of channels: an empty one would be multiplied for nothing."""
+    columns = tiled.grid[1]
+    shape = tiled.tiling.multicast
+    if columns % shape[1]:
+        tiles = "tile" if columns == 1 else "tiles"
+        return f"{columns} {tiles} of channels: clusters of {shape[0]} x {shape[1]} take multiples of {shape[1]}"
+    return None

@@ -1,0 +1,49 @@
+"""The choice of clusters whose CTAs load for each other (`convc.compiler.plan.multicast`)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from convc.compiler.plan.cost import SLACK
+from convc.compiler.plan.names import Form
+from convc.compiler.schedules.all import schedule_of
+from convc.compiler.schedules.base import MULTICAST_OF
+from convc.compiler.schedules.launching import Pick, Survey
+
+
+def loading(pick: Pick, survey: Survey) -> Pick:
+    """CTAs load for each other where that is faster; nothing is said where nobody asks."""
+    request = survey.request
+    tiled = pick.best.tiled
+    if request.multicast is not None:
+        asked = tiled.tiling.multicast
+        if asked == (1, 1):
+            return pick
+        return pick.because(multicast=f"each loads its part of {_shared_tiles(asked)}, as asked")
+    chosen = pick.schedule.schedule
+    schedule = schedule_of(chosen)
+    if tiled.parts > 1 or tiled.tiling.ctas > 1 or not schedule.multicasts:
+        return pick
+    walks = tiled.ctas is not None
+    offers = [
+        schedule.candidates(tiled.layout, tiled.arch, replace(request, multicast=shape, persistent=walks))
+        for shape in MULTICAST_OF.values()
+        if shape not in (None, (1, 1)) and Form(chosen, walks, False, 1, shape) not in survey.refused
+    ]
+    found = min((one.best for one in offers if one.legal), key=lambda best: best.cost.cycles, default=None)
+    if found is None:
+        return pick
+    cycles = (
+        f"{found.cost.cycles:.0f} cycles where CTAs load for each other, {pick.best.cost.cycles:.0f} where none does"
+    )
+    if SLACK * found.cost.cycles > pick.best.cost.cycles:  # off by less, an estimate must not make a kernel slower
+        return pick.because(multicast=f"each CTA loads for itself: {cycles}")
+    taken = replace(pick, best=found)
+    return taken.because(multicast=f"each loads its part of {_shared_tiles(found.tiled.tiling.multicast)}: {cycles}")
+
+
+def _shared_tiles(shape: tuple[int, int]) -> str:
+    """The operand tiles that the CTAs of a cluster share."""
+    pixels, channels = shape
+    both = (*(("filter tiles",) if pixels > 1 else ()), *(("activation tiles",) if channels > 1 else ()))
+    return " and ".join(both)

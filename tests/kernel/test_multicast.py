@@ -1,0 +1,100 @@
+"""CTAs of a cluster that load for each other (``--multicast``): right, or refused."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from kernel.test_random_problems import problems
+from support.examples import PARTS
+from support.witnesses import witnesses_agree
+
+from convc.compiler.options import ScheduleOptions
+from convc.compiler.schedules.planner import plan
+from convc.errors import InputError, PlanError
+from convc.ir.epilogue import AddResidual, Relu
+from convc.ir.problem import ConvProblem
+from convc.layout.device_layout import device_layout
+
+SMALL = ConvProblem(
+    batch=3, in_channels=64, out_channels=96, in_extent=(12, 12), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1)
+)
+
+
+def loading(shape: str, **more: object) -> ScheduleOptions:
+    """Options for a kernel whose CTAs load for each other."""
+    return ScheduleOptions(**{"schedule": "reload", "multicast": shape, "persistent": "off", "pairs": "off", **more})
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("operand", ["f16", "s8", "tf32"])
+def test_witnesses_agree(operand, part, assembled):
+    shapes = st.sampled_from(["2x1", "1x2", "2x2"])
+
+    @settings(max_examples=12 // part, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @given(problems(operand), st.integers(0, 2**32 - 1), shapes, st.sampled_from([None, 2, 4]), st.booleans())
+    def check(problem, seed, shape, ctas, copied):
+        walks = {} if ctas is None or shape != "2x1" else {"persistent": "on", "ctas": ctas}
+        try:
+            witnesses_agree(problem, seed, assembled, loading(shape, store="tma" if copied else "direct", **walks))
+        except PlanError:
+            return  # one tile of channels, groups, or no width for copies of results
+
+    check()
+
+
+@pytest.mark.parametrize(
+    ("shape", "tiles", "pieces"), [("2x1", (6, 2), (128, 24)), ("1x2", (5, 2), (64, 48)), ("2x2", (6, 2), (64, 24))]
+)
+def test_whole_and_empty_tiles(shape, tiles, pieces, assembled):
+    """Five tiles of pixels, and an empty one where clusters have two."""
+    problem = dataclasses.replace(SMALL, batch=4, epilogue=(AddResidual(), Relu()))
+    planned = witnesses_agree(problem, 4, assembled, loading(shape), block_n=48).plan
+    assert planned.launch.tiles == tiles
+    assert planned.launch.cluster == (*map(int, shape.split("x")), 1)
+    assert (planned.indexing.loads.a.pixels, planned.indexing.loads.b.box[2]) == pieces
+    alone = plan(device_layout(problem), options=loading("off"), block_n=48)
+    each = planned.estimate.traffic_bytes / planned.launch.ctas
+    assert each < alone.estimate.traffic_bytes / alone.launch.ctas  # through L2: each part once
+
+
+def test_clusters_that_walk(assembled):
+    options = loading("2x1", persistent="on", ctas=2, store="tma")
+    compiled = witnesses_agree(dataclasses.replace(SMALL, batch=4), 5, assembled, options, block_n=48)
+    assert (compiled.plan.launch.cluster, compiled.program.visits) == ((2, 1, 1), 6)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"multicast": "4x4"}, "multicast must be one of off, auto, 2x1, 1x2, 2x2"),
+        ({"pairs": "on"}, "gives each CTA of a cluster whole filter tiles, and pairs on halves them"),
+        ({"split_k": "2"}, "is for clusters of several tiles, and split_k 2 for those of one"),
+        ({"persistent": "on"}, "has several tiles of channels in a cluster, and persistent on walks"),
+        ({"target": "sm_90a"}, "gives stages back by tcgen05.commit, and sm_90a has none"),
+        ({"schedule": "stationary"}, "schedule stationary has no form whose CTAs load for each other"),
+    ],
+)
+def test_what_cannot_be_is_refused(options, words):
+    with pytest.raises((PlanError, InputError), match=words):
+        plan(
+            device_layout(SMALL),
+            options=loading(
+                **{"shape": "2x2", **options} if "multicast" not in options else {"shape": options["multicast"]}
+            ),
+        )
+
+
+@pytest.mark.parametrize(
+    ("change", "block_n", "words"),
+    [
+        ({}, 96, "1 tile of channels: clusters of 2 x 2 take multiples of 2"),
+        ({"groups": 2}, 48, "with groups, tiles of channels beside each other may read other activations"),
+        ({"operand": "mxfp8"}, 48, "has scale factors, whose stages warps give back as well"),
+    ],
+)
+def test_problems_that_do_not_divide_are_refused(change, block_n, words):
+    with pytest.raises(PlanError, match=words):
+        plan(device_layout(dataclasses.replace(SMALL, **change)), options=loading("2x2"), block_n=block_n)

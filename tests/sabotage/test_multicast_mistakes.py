@@ -1,0 +1,36 @@
+"""Mistakes that only CTAs that load for each other can have are noticed: a wrong mask, count or part, no wait."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from sabotage_kernels import subject
+from test_one_change import caught
+
+NAME = "golden multicast_f16"
+
+MISTAKES = {
+    "a peer leaves early": (r"(?s)(step=end\.sync.*?)barrier\.cluster\.wait\.acquire\.aligned;", r"\1"),
+    "a peer begins early": (r"(?s)(step=start\.sync.*?)barrier\.cluster\.wait\.acquire\.aligned;", r"\1"),
+    "filters go to all CTAs": (r"mul\.lo\.s32 %ctas_b, \S+, 3;", "mov.b32 %ctas_b, 15;"),
+    "filters go to the CTA alone": (r"mul\.lo\.s32 %ctas_b, (\S+), 3;", r"mov.b32 %ctas_b, \1;"),
+    "activations go to the CTA's row": (r"mul\.lo\.s32 %ctas_a, \S+, 5;", "mov.b32 %ctas_a, 3;"),
+    "a stage is given back to the CTA alone": (
+        r"(cvt\.u16\.u32 %ctas, )%peers;", r"mov.u32 %peers, %cluster_ctarank; shl.b32 %peers, 1, %peers; \1%peers;"
+    ),
+    "a stage is given back to others": (r"(cvt\.u16\.u32 %ctas, )%peers;", r"xor.b32 %peers, %peers, 15; \1%peers;"),
+    "a stage waits for more than there are": (r"(mbarrier\.init\S+ \[\S+\], )3(;  // empty\[0\])", r"\g<1>4\2"),
+    "bytes of the CTA's own copies": (r"(mbarrier\.arrive\.expect_tx\S+ _, \[\S+\], )22528", r"\g<1>11264"),
+    "the same part of the filter twice": (r"mul\.lo\.s32 %at_b, \S+, 3072;", "mov.b32 %at_b, 0;"),
+    "the same part of the pixels twice": (r"mul\.lo\.s32 %at_a, \S+, 8192;", "mov.b32 %at_a, 0;"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_the_mistake_of_a_cluster_is_noticed(mistake):
+    text = subject(NAME).text
+    pattern, wrong = MISTAKES[mistake]
+    broken, count = re.subn(pattern, wrong, text, count=1)
+    assert count == 1
+    assert caught(NAME, broken)
