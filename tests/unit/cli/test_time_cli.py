@@ -261,7 +261,7 @@ def test_what_is_asked_of_one_schedule_is_asked_of_the_others():
         dependent_launch=True,
         residual_load="tma",
     )
-    others = {"schedule": "slide", "shift": None, "timed": False, "residual_load": None}
+    others = {"schedule": "slide", "shift": None, "timed": False}
     others["pairs"] = "on" if SLIDE.pairs else "auto"
     given = {field.name: getattr(asked, field.name) for field in dataclasses.fields(asked)}
     assert all(
