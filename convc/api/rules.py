@@ -18,6 +18,7 @@ MADE_LATER = {
     "target": "The GPU that kernels are for does not have what the schedule needs: its instruction, or its copies.",
     "geometry": "A schedule cannot lay this convolution out: its walk over the pixels does not exist.",
     "reuse": "A schedule cannot share activations in this convolution: the reason says which of its conditions fails.",
+    "results": "Results of a schedule that shares activations cannot be copied, or a residual: the reason says why.",
     "proof": "A claim about the index maps of the schedule is refuted; the reason has the counterexample.",
     "persistent": "CTAs cannot walk over tiles here: the reason says what a CTA makes once that a tile would need.",
     "pairs": "CTAs cannot multiply in pairs here: the reason says what the target or the schedule lacks.",

@@ -12,7 +12,8 @@ from convc.compiler.plan.cost import ASSUMED_SLACK, SLACK, estimate, slack
 from convc.compiler.plan.records import Plan, ScheduleSummary, TimedCandidate
 from convc.compiler.plan.result_tile import result_pixels, result_rows
 from convc.compiler.schedules.all import schedule_of
-from convc.compiler.schedules.base import TMA
+from convc.compiler.schedules.base import TMA, Ways
+from convc.compiler.schedules.sharing.results import not_copied
 from convc.report.console import Console
 from convc.report.format import human_bytes
 from convc.report.grid import Column, Row, grid_lines, print_grid
@@ -119,9 +120,12 @@ def store_line(plan: Plan) -> str:
         took = f"about {plan.estimate.epilogue_cycles:.0f} cycles of a CTA, from registers {direct:.0f}"
         return f"results leave through shared memory and tensor copies: the epilogue takes {took}"
     if TMA not in schedule_of(plan.schedule).stores:
-        reason = f"tensor copies want warps with consecutive output pixels, which {plan.schedule.title} has not"
+        reason = f"tensor copies want lanes that are output pixels, which {plan.schedule.title} has not"
+    elif plan.reuse is not None:
+        reason = not_copied(plan.reuse, plan.layout, plan.arch, Ways(store=TMA), asked=False)
     else:
-        reason = result_pixels(plan.layout, plan.arch) or result_rows(tiled) or "that was asked for, or is no slower"
+        reason = result_pixels(plan.layout, plan.arch)
+    reason = reason or result_rows(tiled) or "that was asked for, or is no slower"
     return f"results leave from registers: {reason}"
 
 

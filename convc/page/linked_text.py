@@ -17,7 +17,7 @@ from convc.compiler.tile.steps.base import Loop, Step
 from convc.compiler.tile.steps.epilogue import ValueStep
 from convc.compiler.tile.steps.lanes import ClearAcc, MoveRows, Refresh, TensorFill
 from convc.compiler.tile.steps.operands import MmaTensor, Multiply, TensorCopy
-from convc.compiler.tile.steps.staged import TileStore
+from convc.compiler.tile.steps.staged import ResultStore
 from convc.draw.fields import ExplainedDescriptor, explain_instruction, explain_matrix
 from convc.ptx.parser import parse
 from convc.timing.attribution import Part
@@ -37,7 +37,7 @@ ACTS: tuple[tuple[str, tuple[type[Step], ...]], ...] = (
     ("load", (TensorFill,)),
     ("move", (MoveRows, Refresh)),
     ("multiply", (Multiply,)),
-    ("store", (ValueStep, TileStore)),
+    ("store", (ValueStep, ResultStore)),
 )
 """Steps that do a statement; copies of activations and moves beside an MMA are `_kinds`'s."""
 

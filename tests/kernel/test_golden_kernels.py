@@ -52,14 +52,17 @@ SHARED = ConvProblem(
     bias=True,
 )
 SCHEDULES = {
-    # masks of columns and rows, cleared first
-    "slide_f16": ScheduleOptions(schedule="slide", border="mask", rows="merged"),
-    "slide_together_f16": ScheduleOptions(schedule="slide", filters="together"),
-    "shift_chain_f16": ScheduleOptions(schedule="shift", shift="chain", border="zero", rows="outer"),
-    "shift_ashift_f16": ScheduleOptions(schedule="shift", shift="ashift", border="mask", rows="outer"),
-    "shift_windows_f16": ScheduleOptions(schedule="shift", shift="windows", border="mask", rows="outer"),
-    "hopper_slide_f16": ScheduleOptions(schedule="slide", target="sm_90a"),
-    "stationary_f16": ScheduleOptions(schedule="stationary", border="mask", rows="outer"),
+    name: replace(options, store="direct")
+    for name, options in {
+        # masks of columns and rows, cleared first
+        "slide_f16": ScheduleOptions(schedule="slide", border="mask", rows="merged"),
+        "slide_together_f16": ScheduleOptions(schedule="slide", filters="together"),
+        "shift_chain_f16": ScheduleOptions(schedule="shift", shift="chain", border="zero", rows="outer"),
+        "shift_ashift_f16": ScheduleOptions(schedule="shift", shift="ashift", border="mask", rows="outer"),
+        "shift_windows_f16": ScheduleOptions(schedule="shift", shift="windows", border="mask", rows="outer"),
+        "hopper_slide_f16": ScheduleOptions(schedule="slide", target="sm_90a"),
+        "stationary_f16": ScheduleOptions(schedule="stationary", border="mask", rows="outer"),
+    }.items()
 }
 """The same convolution on every schedule that shares activations."""
 
@@ -123,6 +126,7 @@ SCALED = ConvProblem(
 """Scale factors of blocks, and of whole tensors."""
 
 JOINED = ScheduleOptions(schedule="reload", columns="overlap")
+LINES = ScheduleOptions(schedule="shift", shift="windows", border="zero", rows="outer", residual_load="tma")
 HOPPER = ScheduleOptions(schedule="reload", target="sm_90a", store="direct")
 HOPPER_TMA = replace(HOPPER, store="tma")
 
@@ -168,6 +172,7 @@ CHOICES = {
             "block_n": 48,
             "stages": 2,
         },
+        "line_store_f16": {"options": LINES, "block_n": 48, "stages": 3},
         "split_k_f16": {"options": ScheduleOptions(schedule="reload", split_k="2"), "block_n": 48, "stages": 1},
         "hopper_split_k_f16": {"options": replace(HOPPER, split_k="2"), "block_n": 32, "stages": 2},
         **{name: {"options": options, "stages": 3, "block_n": 48} for name, options in SCHEDULES.items()},
@@ -183,6 +188,7 @@ PROBLEMS |= dict.fromkeys(SCHEDULES, SHARED) | {
     "block_end_f16": FINISHED, "scaled_nvfp4": SCALED, "tensor_store_f16": CARRIED,
     "persistent_f16": WALKED, "copied_residual_f16": replace(WALKED, name="copied_residual_f16"),
     "pair_f16": PAIRED, "multicast_f16": LOADED, "split_k_f16": SPLIT,
+    "line_store_f16": replace(SHARED, name="line_store_f16", epilogue=(AddResidual(), Relu())),
 }  # fmt: skip
 
 

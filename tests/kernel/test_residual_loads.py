@@ -96,9 +96,9 @@ def test_the_planner_takes_what_it_finds_faster_and_says_why():
             "residual_load tma needs a row of the accumulator in each lane, and sm_90a has fragments",
         ),
         (
-            {"schedule": "slide"},
+            {"schedule": "stationary"},
             PlanError,
-            "residual_load tma goes with store tma, and results of slide leave from reg",
+            "residual_load tma goes with store tma, and results of stationary leave from reg",
         ),
         ({"residual_load": "later"}, InputError, "residual_load must be one of auto, direct, tma, got 'later'"),
     ],

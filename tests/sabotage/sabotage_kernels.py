@@ -130,7 +130,7 @@ def sharing(
         pad_lo=(1, 1),
         pad_hi=(1, 1),
     )
-    options = ScheduleOptions(schedule=schedule, shift=shift, border=border, rows=rows)
+    options = ScheduleOptions(schedule=schedule, shift=shift, border=border, rows=rows, store="direct")
     artifact = compile_problem(problem, options=options, block_n=block_n, stages=4).artifact
     return Subject(text=artifact.ptx, launch=artifact.launch)
 
@@ -334,6 +334,11 @@ SLOW: dict[str, Callable[[], Subject]] = {
         conv, in_channels=128, out_channels=96, block_n=48, stages=4, batch=2,
         options=ScheduleOptions(schedule="slide", border="zero", rows="outer", filters="apart", pairs="on"),
     ),
+    "slide, lines by tensor copies": partial(
+        conv, in_channels=64, out_channels=80, block_n=48, in_extent=(12, 24), batch=2, epilogue=(AddResidual(),),
+        options=ScheduleOptions(schedule="slide", border="zero", rows="merged", residual_load="tma", filters="apart"),
+    ),
+    "golden line_store_f16": partial(golden, "line_store_f16"),
     "golden slide_together_f16": partial(golden, "slide_together_f16"),
     "shift chain": partial(sharing, "shift", "chain", rows="merged"),
     "shift ashift": partial(sharing, "shift", "ashift"),

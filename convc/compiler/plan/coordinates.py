@@ -88,6 +88,9 @@ class RowCoordinates:
         first_k, tap, c, pack_c, m, k, out_byte: as of `TapCoordinates`; `m` is past the last pixel where the lane has
             none.
         column_mask, line_mask: whether filter column s, and filter row r, masks the lane; None: none does.
+        first_m: as of `TapCoordinates`, where the lanes of a warp are consecutive output pixels.
+        first_pixel: where they are not: place of a warp's first row along the axes of the map over a residual that is
+            copied, innermost first.
     """
 
     start_w: Coordinate
@@ -104,6 +107,8 @@ class RowCoordinates:
     off_h: Coordinate | None = None
     column_mask: Coordinate | None
     line_mask: Coordinate | None
+    first_pixel: tuple[Coordinate, ...]
+    first_m: Coordinate | None = None
 
 
 Coordinates = TapCoordinates | RowCoordinates
@@ -113,9 +118,11 @@ def in_order(coordinates: Coordinates | FactorCoordinates) -> tuple[Coordinate, 
     """The coordinates that there are, in the order of their fields."""
     found: list[Coordinate] = []
     for field in dataclasses.fields(coordinates):
-        value: Coordinate | FactorCoordinates | None = getattr(coordinates, field.name)
+        value: Coordinate | FactorCoordinates | tuple[Coordinate, ...] | None = getattr(coordinates, field.name)
         if isinstance(value, Coordinate):
             found.append(value)
+        elif isinstance(value, tuple):
+            found += value
         elif value is not None:
             found += in_order(value)
     return tuple(found)

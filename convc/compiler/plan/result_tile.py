@@ -4,17 +4,20 @@ A lane of the accumulator holds one output pixel. Stored from registers, every l
 row of the output, 32 sectors an instruction. Through shared memory a warp writes its 32 rows once, swizzled so that
 eight lanes never meet in a bank, and one copy carries a slab of columns of them away. The copy leaves out what is
 outside the output tensor, so that neither rows nor channels need a test (PTX manual, ``cp.async.bulk.tensor``, tile
-mode).
+mode). Lanes that are no consecutive output pixels name theirs: a copy takes four lines of a slab to four pixels, and
+leaves out those whose number is past the last one (mode ``tile::scatter4``).
 
 The tile lies over the stages of the operand tiles: when the accumulator is complete, all of them have been multiplied.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 
 from msgspec.structs import replace
 
+from convc.compiler.index.row_results import AXES, ResultBox
 from convc.compiler.plan.constraints import TiledProblem
 from convc.compiler.plan.loads import SWIZZLE, map_dtype
 from convc.compiler.plan.names import NUMBERS, C
@@ -68,6 +71,31 @@ def result_pixels(layout: DeviceLayout, arch: Arch) -> str | None:
     if pixels > high:
         return f"{pixels} output pixels: the coordinates of a tensor copy are numbers from {low} to {high}"
     return None
+
+
+def stream_map(layout: DeviceLayout, tile: SmemTile, box: ResultBox, pixels: int) -> TensorMap:
+    """The residual as the box that a stream of pixels walks through, so many in a copy.
+
+    Stores through such a map would fault: its corners lie outside of the tensor (recorded on an H200).
+    """
+    height, width = layout.problem.out_extent
+    element = layout.problem.out_dtype.bytes
+    strides = itertools.accumulate((width, height), initial=layout.k_pitch * element, func=int.__mul__)
+    axes = zip(AXES, (width, height, layout.problem.batch), strides, strict=True)
+    sizes = {axis: (extent, stride) for axis, extent, stride in axes}
+    return TensorMap(
+        mode="im2col",
+        buffer="residual",
+        dtype=map_dtype(layout.output),
+        dims=(layout.k_pitch, *(sizes[axis][0] for axis in box.axes)),
+        strides=tuple(sizes[axis][1] for axis in box.axes),
+        element_strides=(1, 1, 1, 1),
+        lower=(0, 0),
+        upper=box.upper,
+        channels=tile.row_bytes // element,
+        pixels=pixels,
+        swizzle=SWIZZLE[tile.row_bytes],
+    )
 
 
 def result_map(layout: DeviceLayout, tile: SmemTile, rows: int) -> TensorMap:

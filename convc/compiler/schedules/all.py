@@ -80,6 +80,7 @@ SLIDE = Schedule(
     name="slide",
     tensor_cores=("tcgen05", "wgmma"),
     shares=True,
+    stores=STORES,
     pairs=True,
     splits=True,
     max_halo=SM_100A.limits.wide_halo,
@@ -91,6 +92,7 @@ CHAIN = Schedule(
     variant="chain",
     activations="tensor memory",
     shares=True,
+    stores=STORES,
     max_halo=SM_100A.limits.wide_128_halo,
     rests_on=(FOUR_PARTITIONS, LAST_LANES, ROW_START),
     method=_chain,
@@ -100,6 +102,7 @@ ASHIFT = Schedule(
     variant="ashift",
     activations="tensor memory",
     shares=True,
+    stores=STORES,
     max_halo=SM_100A.limits.wide_128_halo,
     rests_on=(MOVES_AFTER, LAST_LANES, ROW_START),
     method=_ashift,
@@ -109,6 +112,7 @@ WINDOWS = Schedule(
     variant="windows",
     activations="tensor memory",
     shares=True,
+    stores=STORES,
     max_halo=SM_100A.limits.tmem_part_lanes - 1,
     rests_on=(MOVES_AFTER,),
     method=_windows,
@@ -196,8 +200,10 @@ def asked(options: ScheduleOptions) -> tuple[Schedule, ...]:
         )
     able = [schedule for schedule in found if options.store in (None, AUTO, *schedule.stores)]
     if not able:
-        owners = " and ".join(dict.fromkeys(each.name for each in SCHEDULES if options.store in each.stores))
-        raise InputError(f"store {options.store} needs lanes that are consecutive output pixels, which {owners} has")
+        raise InputError(
+            f"store {options.store} needs lanes that are output pixels, and those of schedule {options.schedule} are "
+            "output channels"
+        )
     return tuple(able)
 
 

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from convc.compiler.plan.coordinates import Coordinate
-from convc.compiler.plan.names import NUMBERS, C, Number
+from convc.compiler.plan.names import NUMBERS, C, NewNumber, Number
 from convc.compiler.plan.persistent import NUMBER_BYTES
 from convc.compiler.plan.records import Plan
 from convc.compiler.schedules.cores.all import core_of
@@ -43,7 +42,7 @@ from convc.compiler.tile.steps.epilogue import (
     RequantiseLane,
     StageNumbers,
 )
-from convc.compiler.tile.steps.staged import AddSlabResidual, StageRow, StoreWait, TileStore
+from convc.compiler.tile.steps.staged import AddSlabResidual, LineStore, ResultStore, StageRow, StoreWait, TileStore
 from convc.ir.epilogue import AddResidual, Clip, EpilogueStep, LeakyRelu, Relu, Sigmoid, SiLU
 from convc.ir.expr import Const, Var, substitute
 
@@ -51,25 +50,24 @@ PER_WORD = {8: "four", 16: "two"}
 """How many values of so many bits are packed into a word."""
 
 
-def row_epilogue(
-    plan: Plan, before: tuple[Step, ...] = (), scaled: tuple[Step, ...] = (), first_m: Coordinate | None = None
-) -> tuple[Step, ...]:
+def row_epilogue(plan: Plan, before: tuple[Step, ...] = (), scaled: tuple[Step, ...] = ()) -> tuple[Step, ...]:
     """Every lane carries one row of the accumulator, some columns at a time.
 
     Args:
         before: what the role does until the accumulator is complete.
         scaled: steps on the sums before the bias is added.
-        first_m: output pixel of a warp's first row, where results leave through tensor copies.
     """
     core = core_of(plan.arch)
     pixel = compute(plan.indexing.coordinates.m, "epilogue", pixel_bits(plan))
-    if first_m is None:
+    if plan.storage.results is None:
         columns = core.columns(plan)
         stores = direct_stores(plan, scaled, core.read(columns), columns, core.chunks(plan))
         return (*core.lane(), pixel, *before, *core.accumulated(), stores)
-    pixels = (pixel, compute(first_m, "epilogue")) if read_by_threads(plan) else (compute(first_m, "epilogue"),)
+    first_m = plan.indexing.coordinates.first_m
+    first = () if first_m is None else (compute(first_m, "epilogue"),)
+    pixels = (pixel, *first) if first_m is None or read_by_threads(plan) else first
     steps = (*core.lane(), *pixels, *stage_numbers(plan), *before)
-    return (*steps, *core.accumulated(), *core.vacated(plan), *tensor_stores(plan, first_m, scaled))
+    return (*steps, *core.accumulated(), *core.vacated(plan), *tensor_stores(plan, scaled))
 
 
 def direct_stores(plan: Plan, scaled: tuple[Step, ...], read: tuple[Step, ...], columns: int, chunks: int) -> Loop:
@@ -93,7 +91,7 @@ def direct_stores(plan: Plan, scaled: tuple[Step, ...], read: tuple[Step, ...], 
     )
 
 
-def tensor_stores(plan: Plan, first_m: Coordinate, scaled: tuple[Step, ...]) -> tuple[Step, ...]:
+def tensor_stores(plan: Plan, scaled: tuple[Step, ...]) -> tuple[Step, ...]:
     """Every lane writes its row to shared memory, and copies carry slabs of columns to global memory."""
     core = core_of(plan.arch)
     tile = plan.storage.smem_tile(C)
@@ -129,21 +127,27 @@ def tensor_stores(plan: Plan, first_m: Coordinate, scaled: tuple[Step, ...]) -> 
     if copied is not None:
         body = landed(plan, body)
     channel = compute(plan.indexing.coordinates.k, "epilogue", dst=Number("slab_k"), column=first)
-    store = TileStore(
-        id="epilogue.store",
-        note="rows and channels behind the output are left out",
-        map=MAP_OUT,
-        tile=C,
-        slab=slab,
-        coords=(Number("slab_k"), first_m.name),
-        rows=plan.arch.limits.warp_rows,
-    )
+    store = _copy_of_results(plan, slab)
     note = f"{slab_columns} columns a copy"
     body = (*body, channel, store)
     return (
         Loop(id="epilogue.slabs", note=note, var=slab, count=tile.stages, body=body, written_out=core.written_out),
         StoreWait(id="epilogue.drain", note="shared memory goes away with the CTA"),
     )
+
+
+def _copy_of_results(plan: Plan, slab: NewNumber) -> ResultStore:
+    """The step that copies a slab of a warp's rows: a box, where they are consecutive output pixels."""
+    first_m = plan.indexing.coordinates.first_m
+    channel = Number("slab_k")
+    common: dict[str, Any] = {"id": "epilogue.store", "map": MAP_OUT, "tile": C, "slab": slab}
+    if first_m is None:
+        pixel = plan.indexing.coordinates.m.name
+        note = "lines without a pixel and channels behind the output are left out"
+        return LineStore(**common, note=note, channel=channel, lane=Number("lane"), pixel=pixel)
+    note = "rows and channels behind the output are left out"
+    rows = plan.arch.limits.warp_rows
+    return TileStore(**common, note=note, coords=(channel, first_m.name), rows=rows)
 
 
 def stage_numbers(plan: Plan) -> tuple[Step, ...]:

@@ -227,7 +227,7 @@ class Reload(Method):
         coordinates = tap_coordinates(plan)
         carry = scaled.carry_factors(plan, coordinates)
         sums = scaled.scale_sums(plan, core_of(plan.arch).columns(plan))
-        epilogue = row_epilogue(plan, carry, sums, coordinates.first_m)
+        epilogue = row_epilogue(plan, carry, sums)
         return Roles(load=_load(plan, coordinates), multiply=_multiply(plan), epilogue=epilogue)
 
 
@@ -321,7 +321,7 @@ def _load(plan: Plan, coordinates: TapCoordinates) -> tuple[Step, ...]:
         *parts_loaded(plan),
         *(compute(each, "load") for each in (*start, coordinates.first_k)),
         Loop(id="load.rows", note="filter rows", var=number("r"), count=rows, body=row),
-        *load_residual(plan, coordinates.first_m),
+        *load_residual(plan),
     )
 
 

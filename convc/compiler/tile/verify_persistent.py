@@ -15,7 +15,7 @@ from convc.compiler.tile.steps.base import Compute, RingWait, Step, WaitMmas, Wa
 from convc.compiler.tile.steps.epilogue import ReadAcc, StageNumbers
 from convc.compiler.tile.steps.operands import Multiply
 from convc.compiler.tile.steps.persistent import Release, ReleaseLast, RoleSync, StoresRead, TileLoop
-from convc.compiler.tile.steps.staged import StageRow, TileStore
+from convc.compiler.tile.steps.staged import ResultStore, StageRow
 from convc.ir.expr import Const, FloorDiv, IntExpr, Mod, Var
 
 PLACE = (NewNumber(Number("tile_m")), NewNumber(Number("tile_n")))
@@ -119,7 +119,7 @@ def shared_again(program: TileProgram) -> Iterator[str]:
         return
     for role in program.roles:
         steps = list(_in_loop(role))
-        if any(isinstance(step, TileStore) for step in steps) and not _before(steps, StoresRead, StageRow):
+        if any(isinstance(step, ResultStore) for step in steps) and not _before(steps, StoresRead, StageRow):
             yield f"role {role.name} writes results over those that copies still read"
         last = [isinstance(step, RoleSync) for step in steps[-1:]]
         if any(isinstance(step, StageNumbers) for step in steps) and last != [True]:

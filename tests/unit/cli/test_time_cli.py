@@ -274,7 +274,7 @@ def test_what_is_asked_of_one_schedule_is_asked_of_the_others():
         dependent_launch=True,
         residual_load="tma",
     )
-    others = {"schedule": "slide", "shift": None, "timed": False, "residual_load": None}
+    others = {"schedule": "slide", "shift": None, "timed": False}
     others["pairs"] = "on" if SLIDE.pairs else "auto"
     others["multicast"] = "2x1" if SLIDE.multicasts else "off"
     given = {field.name: getattr(asked, field.name) for field in dataclasses.fields(asked)}

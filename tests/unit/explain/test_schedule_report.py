@@ -225,7 +225,7 @@ POINTWISE = ConvProblem(in_channels=64, out_channels=64, in_extent=(16, 16), ker
             r"through shared memory and tensor copies: .* takes about \d+ cycles of a CTA, from registers \d+$",
         ),
         ({"store": "direct"}, "from registers: that was asked for, or is no slower"),
-        ({"schedule": "stationary"}, "want warps with consecutive output pixels, which stationary has not"),
+        ({"schedule": "stationary"}, "want lanes that are output pixels, which stationary has not"),
         ({"target": "sm_90a"}, r"through shared memory and tensor copies: .* from registers \d+$"),
     ],
 )

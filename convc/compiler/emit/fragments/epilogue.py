@@ -32,7 +32,7 @@ from convc.compiler.tile.steps.epilogue import (
     TmemLoad,
     ValueStep,
 )
-from convc.compiler.tile.steps.staged import AddSlabResidual, SlabAccess, StageRow, TileStore
+from convc.compiler.tile.steps.staged import AddSlabResidual, LineStore, SlabAccess, StageRow, TileStore
 from convc.ir import dtypes
 
 
@@ -275,6 +275,22 @@ def _(step: TileStore, context: RoleContext) -> Names:
         "slab": step.slab,
         "stage_bytes": tile.stage_bytes,
         "warp_bytes": step.rows * tile.row_bytes,
+        "offset": tile.offset,
+    }
+
+
+@fragment.register
+def _(step: LineStore, context: RoleContext) -> Names:
+    tile = context.storage.smem_tile(step.tile)
+    return {
+        "map": step.map,
+        "coords": braces([f"%{step.channel}", "%m0", "%m1", "%m2", "%m3"]),
+        "pixel": step.pixel,
+        "take": "cvt.u32.u64" if context.numbers[step.pixel].bits == 64 else "mov.b32",
+        "lane": step.lane,
+        "slab": step.slab,
+        "stage_bytes": tile.stage_bytes,
+        "row_bytes": tile.row_bytes,
         "offset": tile.offset,
     }
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 import itertools
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import msgspec
 
 from convc.compiler.index.geometry import Geometry, geometry_of
 from convc.compiler.index.reuse_claims import OFFSET_LIMIT
@@ -26,11 +28,15 @@ from convc.compiler.plan.constraints import (
 )
 from convc.compiler.plan.loads import wide_loads_of
 from convc.compiler.plan.records import Indexing, Pipeline, Plan, Rejection, Tiling
+from convc.compiler.plan.residual_tile import copied, with_residual
+from convc.compiler.plan.result_tile import number_tile, result_rows, result_tile, staged
 from convc.compiler.plan.storage import BarrierRing, MemoryNeed, Storage, TmemTile, lay_out, needed
 from convc.compiler.plan.work import CtaWork
-from convc.compiler.schedules.base import ROWS, Method, Request, Roles
+from convc.compiler.schedules.base import DIRECT, ROWS, TMA, Method, Request, Roles, Ways, ways_of
 from convc.compiler.schedules.cores.all import core_of
+from convc.compiler.schedules.residual import load_residual
 from convc.compiler.schedules.sharing.indexing import coordinates_of, proved_maps, reuse_of
+from convc.compiler.schedules.sharing.results import not_copied, staged_results
 from convc.compiler.schedules.sharing.roles import clear, load, masks
 from convc.compiler.schedules.sharing.storage import (
     largest_halo,
@@ -127,15 +133,24 @@ class Sharing(Method):
 
     # ---- what all of them do -----------------------------------------------------------------------------------------
 
-    def storage(self, layout: DeviceLayout, tiling: Tiling, arch: Arch, geometry: Geometry) -> Storage:
-        """Lay out one CTA."""
+    def storage(
+        self, layout: DeviceLayout, tiling: Tiling, arch: Arch, geometry: Geometry, ways: Ways | None = None
+    ) -> Storage:
+        """Lay out one CTA; by default its results leave from registers."""
+        ways = ways or Ways()
+        if ways.residual_load == TMA:
+            without = msgspec.structs.replace(ways, residual_load=DIRECT)
+            return with_residual(self.storage(layout, tiling, arch, geometry, without), layout, tiling, arch)
         core = core_of(arch)
+        staging = ways.store == TMA
         return lay_out(
             operand_tiles(tiling, self.tile_rows(geometry, largest_halo(geometry))),
             self.tensor_tiles(layout, tiling, arch),
             (*operand_rings(tiling, core.releases(tiling.block_m)), *self.own_rings(tiling, geometry), *core.done()),
             arch,
             masks=self.masks(layout, geometry),
+            results=result_tile(layout, tiling) if staging else None,
+            numbers=number_tile(layout, tiling) if staging else None,
         )
 
     def need(self, layout: DeviceLayout, arch: Arch, geometry: Geometry) -> Callable[[Tiling], MemoryNeed]:
@@ -164,7 +179,7 @@ class Sharing(Method):
             geometries, refused = self._geometries(layout, request, lanes, boxed)
             parts += refused
             if geometries:
-                parts.append(self._offer(layout, arch, request, _fewest(geometries)))
+                parts += self._offers(layout, arch, request, _fewest(geometries))
         return ScheduleCandidates(schedule=self.schedule.id, parts=tuple(parts))
 
     def indexing(self, candidate: Candidate) -> Indexing:
@@ -177,10 +192,17 @@ class Sharing(Method):
         transposed = self.schedule.transposed
         reuse = reuse_of(maps, self.schedule.rests_on, masks=not transposed, whole_tap_first=self.whole_tap_first)
         padded = candidate.tiled.grid[1] * tiling.block_n > layout.k_pitch
+        copies = staged_results(candidate, maps)
         return Indexing(
-            coordinates=coordinates_of(candidate, maps, transposed=transposed),
-            loads=wide_loads_of(layout, tiling, reuse, self.haloed),
-            derivation=tuple(map(str, maps.proofs)),
+            coordinates=replace(
+                coordinates_of(candidate, maps, transposed=transposed),
+                first_m=copies.first_m,
+                first_pixel=copies.first_pixel,
+            ),
+            loads=msgspec.structs.replace(
+                wide_loads_of(layout, tiling, reuse, self.haloed), out=copies.out, residual=copies.residual
+            ),
+            derivation=tuple(map(str, (*maps.proofs, *copies.proofs))),
             row_limit=layout.problem.gemm_m if maps.pixel.guard else None,
             channel_limit=layout.k_pitch if padded else None,
             reuse=reuse,
@@ -189,7 +211,7 @@ class Sharing(Method):
     def roles(self, plan: Plan) -> Roles:
         """An activation tile for every buffer, and a filter tile for each of its filter columns."""
         return Roles(
-            load=load(plan),
+            load=(*load(plan), *load_residual(plan)),
             multiply=self.multiply(plan),
             epilogue=self.epilogue(plan),
             before=masks(plan),
@@ -232,17 +254,39 @@ class Sharing(Method):
                 refused.append(Rejection(rule="reuse", reason=reason))
         return found, refused
 
-    def _offer(self, layout: DeviceLayout, arch: Arch, request: Request, geometry: Geometry) -> Offer:
-        """The tilings of one cut."""
+    def _offers(
+        self, layout: DeviceLayout, arch: Arch, request: Request, geometry: Geometry
+    ) -> Iterator[Offer | Rejection]:
+        """The tilings of one cut, for each way in which results leave and a residual comes."""
+        for ways in ways_of(self.schedule, layout, arch, request):
+            asked = TMA in (request.store, request.residual_load)
+            reason = not_copied(geometry, layout, arch, ways, asked=asked)
+            if reason is None:
+                yield self._offer(layout, arch, request, geometry, ways)
+            else:
+                yield Rejection(rule="results", reason=reason)
+
+    def _offer(self, layout: DeviceLayout, arch: Arch, request: Request, geometry: Geometry, ways: Ways) -> Offer:
+        """The tilings of one cut whose results leave, and whose residual comes, in one way."""
+
+        def work(tiling: Tiling, pipeline: Pipeline) -> CtaWork:
+            done = self.work(layout, tiling, pipeline, geometry, arch)
+            if ways.store == TMA:
+                done = staged(done, result_tile(layout, tiling))
+            return copied(done, layout, tiling) if ways.residual_load == TMA else done
+
+        def storage(tiling: Tiling) -> Storage:
+            return self.storage(layout, tiling, arch, geometry, ways)
+
         return Offer(
             layout=layout,
             arch=arch,
             tilings=tuple(self.tilings(layout, request, geometry)),
             rows=geometry.all_tiles,
-            need=self.need(layout, arch, geometry),
-            storage=lambda tiling: self.storage(layout, tiling, arch, geometry),
-            work=lambda tiling, pipeline: self.work(layout, tiling, pipeline, geometry, arch),
-            rules=self.rules,
+            need=self.need(layout, arch, geometry) if ways == Ways() else lambda tiling: storage(tiling).need,
+            storage=storage,
+            work=work,
+            rules=(*self.rules, result_rows) if ways.store == TMA else self.rules,
             geometry=geometry,
         )
 

@@ -90,6 +90,7 @@ def coordinates_of(candidate: Candidate, maps: ReuseMaps, *, transposed: bool) -
             Var("m") * (layout.k_pitch * element) + Var("k") * element,
             f"(m, k) in rows of {layout.k_pitch} channels, in bytes of {problem.out}",
         ),
+        first_pixel=(),
         column_mask=coordinate("column_mask", column_mask(maps), "whether filter column s masks the lane")
         if column_masks
         else None,

@@ -31,9 +31,10 @@ from convc.compiler.tile.steps.epilogue import (
     StageNumbers,
     TmemLoad,
 )
-from convc.compiler.tile.steps.staged import AddSlabResidual, StageRow, StoreWait, TileStore
+from convc.compiler.tile.steps.staged import AddSlabResidual, LineStore, StageRow, StoreWait, TileStore
 from convc.errors import TileError
 from convc.ir import dtypes
+from convc.ir.tensormap import TensorMap
 
 PIECE_BYTES = 16
 """What a lane reads and writes at once, where it has an output pixel."""
@@ -198,11 +199,23 @@ def _(step: StageRow, role: RoleState) -> None:
 def _(step: TileStore, role: RoleState) -> None:
     """The box of every warp, as far as it is inside the tensor."""
     target = role.cta.map_of(step.map)
+    slab = role.cta.stages[step.tile, role.integer(step.slab)]
+    pixel = (role.each(step.coords[1])[::WARP, None] + np.arange(step.rows)).ravel()
+    _copied(target, role, slab, role.integer(step.coords[0]), pixel)
+
+
+@perform.register
+def _(step: LineStore, role: RoleState) -> None:
+    """The line of every lane, if it is inside the tensor."""
+    slab = role.cta.stages[step.tile, role.integer(step.slab)]
+    _copied(role.cta.map_of(step.map), role, slab, role.integer(step.channel), role.each(step.pixel))
+
+
+def _copied(target: TensorMap, role: RoleState, slab: Array, first: int, pixel: NDArray[np.int64]) -> None:
+    """Write the rows of a slab to their output pixels, as far as these and the channels are inside the tensor."""
     columns, _ = target.box
     width, height = target.dims
-    slab = role.cta.stages[step.tile, role.integer(step.slab)]
-    channel = role.integer(step.coords[0]) + np.arange(columns)
-    pixel = (role.each(step.coords[1])[::WARP, None] + np.arange(step.rows)).ravel()
+    channel = first + np.arange(columns)
     inside = ((pixel >= 0) & (pixel < height))[:, None] & ((channel >= 0) & (channel < width))
     places = pixel[:, None] * width + channel
     role.cta.write(role.cta.buffers[target.buffer].reshape(-1), places[inside], slab[inside])

@@ -58,19 +58,46 @@ class StageRow(SlabAccess):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TileStore(Step):
+class ResultStore(Step):
     """Copy the rows that each warp has of a slab to global memory, once all its lanes have written theirs.
 
     Attributes:
         map: the tensor map over the output.
         tile, slab: the tile in shared memory, and the number of the slab.
-        coords: the start coordinates, innermost dimension first: channel, and output pixel of the warp's first row.
-        rows: of a warp.
     """
 
     map: MapName
     tile: SmemName
     slab: Number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineStore(ResultStore):
+    """Copy each lane's row to the output pixel of its own, four rows a copy (mode tile::scatter4).
+
+    Attributes:
+        channel: of the slab's first column.
+        lane: number of the lane, which is that of its row.
+        pixel: number of its output pixel; past the last one where it has none, and its row is left out.
+    """
+
+    channel: Number
+    lane: Number
+    pixel: Number
+
+    def describe(self) -> str:
+        return f"copy each row of {self.tile}[{self.slab}] to {self.map}[{self.channel}, {self.pixel}]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TileStore(ResultStore):
+    """Copy rows that are consecutive output pixels, those of a warp together.
+
+    Attributes:
+        coords: the start coordinates, innermost dimension first: channel, and output pixel of the warp's first row.
+        rows: of a warp.
+    """
+
     coords: tuple[Number, Number]
     rows: int
 

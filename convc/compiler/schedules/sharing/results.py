@@ -1,0 +1,109 @@
+"""Results and residuals of a stream that go through tensor copies: their maps, and where the copies begin.
+
+Where rows of the stream are those of the output, lanes are consecutive output pixels, and a copy takes those of a warp.
+Else each lane names its pixel, if it has one; a residual is then read by copies that walk through the stream's box.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from convc.compiler.index.geometry import Geometry
+from convc.compiler.index.maps import Outcome
+from convc.compiler.index.reuse import ReuseMaps
+from convc.compiler.index.row_results import consecutive, first_pixel, prove_consecutive, prove_walked, result_box
+from convc.compiler.plan.candidate import Candidate
+from convc.compiler.plan.coordinates import Coordinate
+from convc.compiler.plan.residual_tile import residual_map
+from convc.compiler.plan.result_tile import result_map, result_pixels, stream_map
+from convc.compiler.plan.results import demand_proof, result_of
+from convc.compiler.schedules.base import DIRECT, TMA, Ways
+from convc.ir.arch import Arch
+from convc.ir.tensormap import TensorMap
+from convc.layout.device_layout import DeviceLayout
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedResults:
+    """The copies of results and of a residual, as far as a kernel has them.
+
+    Attributes:
+        out, residual: the maps over both.
+        first_m, first_pixel: as of `RowCoordinates`.
+        proofs: claims about them.
+    """
+
+    out: TensorMap | None = None
+    residual: TensorMap | None = None
+    first_m: Coordinate | None = None
+    first_pixel: tuple[Coordinate, ...] = ()
+    proofs: tuple[Outcome, ...] = ()
+
+
+UNPRICED = (
+    "the lanes of a warp are no consecutive output pixels, and of copies that take each line to a pixel of its own "
+    "(tile::scatter4) nobody has measured the price: store tma takes them"
+)
+"""Why lines that find their own pixel are not copied where nobody asks for it."""
+
+
+def not_copied(geometry: Geometry, layout: DeviceLayout, arch: Arch, ways: Ways, *, asked: bool) -> str | None:
+    """Give the reason why results cannot leave in one way, or a residual cannot arrive in it; None where both can.
+
+    Args:
+        geometry: the way in which the output is cut.
+        layout, arch: the problem and the target.
+        ways: of results and residual.
+        asked: whether somebody asked for tensor copies.
+    """
+    if ways.store == DIRECT:
+        return None
+    if consecutive(layout.problem, geometry):
+        return result_pixels(layout, arch)
+    if arch.tensor_core != "tcgen05":
+        return (
+            f"the lanes of a warp are no consecutive output pixels, and {arch.name} has no copy that takes each line "
+            "to a pixel of its own (tile::scatter4)"
+        )
+    if not asked:
+        return UNPRICED
+    box = result_box(layout.problem, geometry) if ways.residual_load == TMA else None
+    return box if isinstance(box, str) else result_pixels(layout, arch)
+
+
+def staged_results(candidate: Candidate, maps: ReuseMaps) -> StagedResults:
+    """Derive the copies of a candidate, and prove that they take the pixels of its lanes.
+
+    Raises:
+        PlanError: they do not.
+    """
+    layout = candidate.tiled.layout
+    results = candidate.storage.results
+    residual = candidate.storage.residual
+    rows = candidate.tiled.arch.limits.warp_rows
+    if results is None:
+        return StagedResults()
+    if consecutive(layout.problem, maps):
+        widths = (rows,) if residual is None else (rows, maps.tile.lanes)
+        proofs = tuple(prove_consecutive(maps, count) for count in widths)
+        demand_proof(layout.problem, proofs)
+        return StagedResults(
+            out=result_map(layout, results, rows),
+            residual=None if residual is None else residual_map(layout, candidate.tiled.tiling),
+            first_m=result_of(first_pixel(maps, rows), "m", "first_m"),
+            proofs=proofs,
+        )
+    out = result_map(layout, results, 1)
+    box = result_box(layout.problem, maps)
+    if residual is None or isinstance(box, str):
+        return StagedResults(out=out)
+    each = rows if maps.windowed else maps.tile.lanes
+    proof = prove_walked(maps, box, each)
+    demand_proof(layout.problem, (proof,))
+    first = first_pixel(maps, rows)
+    return StagedResults(
+        out=out,
+        residual=stream_map(layout, residual, box, each),
+        first_pixel=tuple(result_of(first, axis, f"first_{axis}") for axis in box.axes),
+        proofs=(proof,),
+    )
