@@ -21,7 +21,7 @@ BLIND = frozenset((
     "fence.mbarrier_init", "fence.proxy", "prefetch.tensormap", "cp.async.bulk.tensor.load", "tcgen05.alloc",
     "tcgen05.dealloc", "tcgen05.relinquish_alloc_permit", "tcgen05.fence", "tcgen05.commit", "tcgen05.mma",
     "tcgen05.cp", "tcgen05.shift", "tcgen05.wait", "cp.async.bulk.tensor.store", "cp.async.bulk.commit_group",
-    "cp.async.bulk.wait_group",
+    "cp.async.bulk.wait_group", "mapa", "barrier.cluster.arrive", "barrier.cluster.wait",
 ))  # fmt: skip
 """Forms that look at no data; copies and products among them tell the cohort whether theirs may wait, and stores of
 tensors what they did."""

@@ -14,8 +14,9 @@ import numpy as np
 
 from convc.errors import ConvcError
 from convc.machine.base.values import DTYPE, Value, array
-from convc.machine.execute.straight import STORES, Element, Pack, Segment, Source, inputs_of
-from convc.machine.isa.memory.rows import read_rows, read_shared, row_writer, shared_writer
+from convc.machine.execute.pack_operands import Blocks, fetch_of, pairs_of
+from convc.machine.execute.straight import STORES, Pack, Segment, inputs_of
+from convc.machine.isa.memory.rows import read_cluster, read_rows, read_shared, row_writer, shared_writer
 from convc.machine.isa.operands import Read, address_of
 from convc.machine.isa.registry import Run
 from convc.machine.isa.tcgen05.ld_st import loaded
@@ -31,12 +32,6 @@ TRIALS = 3
 
 NOBODY = np.zeros((1, 1, 1), bool)
 """The threads where a guard holds: none."""
-
-Blocks = dict[Pack, np.ndarray]
-"""Results of packs: (rows | 1, warps | 1, lanes | 1, elements)."""
-
-Fetch = Callable[[Blocks, list[Value]], Value]
-"""From results of packs and the registers to an operand of a pack."""
 
 Perform = Callable[[Strand, Blocks], bool]
 """Performs a pack; False where it is not plain."""
@@ -90,7 +85,13 @@ class _Runner:
         self.ops = ops
         self.skipped = segment.stop - segment.start - 1
         self.trials = TRIALS
-        make = {"tensor": _tensor, "load": _load, "ld.shared": _load_shared, "apply": _apply}
+        make = {
+            "tensor": _tensor,
+            "load": _load,
+            "ld.shared": _load_shared,
+            "ld.cluster": _load_cluster,
+            "apply": _apply,
+        }
         stores = {"store": _Store, "st.shared": _SharedStore}
         last = segment.packs[-1]
         self.packs = [(p, make[p.kind](p, body, table)) for p in segment.packs if p.kind not in STORES]
@@ -243,13 +244,47 @@ def _load_shared(pack: Pack, body: tuple[Instr, ...], table: SlotTable) -> Perfo
     return perform
 
 
+def _load_cluster(pack: Pack, body: tuple[Instr, ...], table: SlotTable) -> Perform:
+    """ld.shared::cluster of a row of words in each thread."""
+    address = address_of(body[pack.members[0]].operands[1], table)
+    words = len(pack.targets)
+    size = 4 * words // len(pack.members)
+    merge = _merge(pack, table)
+
+    def perform(strand: Strand, blocks: Blocks) -> bool:
+        regs = strand.regs
+        mask = _mask(pack.only, regs)
+        block = read_cluster(strand, address(regs), words, size, mask)
+        if block is None:
+            return False
+        blocks[pack] = block if mask is None else merge(mask, block, blocks, regs)
+        return True
+
+    return perform
+
+
+Merge = Callable[[np.ndarray, np.ndarray, Blocks, list[Value]], np.ndarray]
+"""From a mask, results, the blocks and the registers to the results where the mask holds, what was there elsewhere."""
+
+
+def _merge(pack: Pack, table: SlotTable) -> Merge:
+    """Leave what the targets held in the threads where the guard of a pack does not hold."""
+    fetch = fetch_of(pack.olds, table) if pack.olds else None
+
+    def merge(mask: np.ndarray, block: np.ndarray, blocks: Blocks, regs: list[Value]) -> np.ndarray:
+        old = block if fetch is None else fetch(blocks, regs)
+        return np.where(mask[..., None], block, array(old, 32))
+
+    return merge
+
+
 def _apply(pack: Pack, body: tuple[Instr, ...], table: SlotTable) -> Perform:
     """Arithmetic and conversions."""
     applied = table.applied[pack.members[0]]
     count = len(pack.targets)
     bits = table.widths[applied.target]
-    whole = _pairs(pack.sources)
-    if applied.pairs is not None and whole is not None:
+    whole = pairs_of(pack.sources)
+    if applied.pairs is not None and whole is not None and pack.only is None:
         first, part = whole
         pairs = applied.pairs
 
@@ -259,61 +294,21 @@ def _apply(pack: Pack, body: tuple[Instr, ...], table: SlotTable) -> Perform:
 
         return convert
     function = applied.function
-    fetches = [_fetch(sources, table) for sources in pack.sources]
+    fetches = [fetch_of(sources, table) for sources in pack.sources]
+    merge = _merge(pack, table)
 
     def perform(strand: Strand, blocks: Blocks) -> bool:
         regs = strand.regs
         block = array(function(*[fetch(blocks, regs) for fetch in fetches]), bits)
         if block.ndim == 3:
             block = block[..., None]
+        mask = _mask(pack.only, regs)
+        if mask is not None:
+            block = merge(mask, block, blocks, regs)
         blocks[pack] = np.broadcast_to(block, (*block.shape[:3], count)) if block.shape[3] != count else block
         return True
 
     return perform
-
-
-def _pairs(sources: list[list[Source]]) -> tuple[Pack, slice] | None:
-    """The pack and its part whose odd elements are the first source, and its even ones the second."""
-    if len(sources) != 2:
-        return None
-    high = _stretch(sources[0])
-    low = _stretch(sources[1])
-    if high is None or low is None or high[0] is not low[0] or high[2] != 2 or low[2] != 2 or high[1] != low[1] + 1:
-        return None
-    return low[0], slice(low[1], low[1] + 2 * len(sources[0]))
-
-
-def _stretch(sources: list[Source]) -> tuple[Pack, int, int] | None:
-    """The pack, the first element and the step of sources that are evenly spaced in one pack."""
-    elements: list[Element] = [source for source in sources if not isinstance(source, int)]
-    if len(elements) != len(sources) or any(pack is not elements[0][0] for pack, _ in elements):
-        return None
-    first = elements[0][1]
-    step = elements[1][1] - first if len(elements) > 1 else 1
-    even = step > 0 and all(at == first + step * i for i, (_, at) in enumerate(elements))
-    return (elements[0][0], first, step) if even else None
-
-
-def _fetch(sources: list[Source], table: SlotTable) -> Fetch:
-    """Collect an operand of all members of a pack."""
-    stretch = _stretch(sources)
-    if stretch is not None:
-        pack, first, step = stretch
-        part = slice(first, first + step * (len(sources) - 1) + 1, step)
-        return lambda blocks, regs: blocks[pack][..., part]
-    slots = [source for source in sources if isinstance(source, int)]
-    if len(slots) == len(sources) and len(set(slots)) == 1:
-        slot = slots[0]
-        return lambda blocks, regs: v[..., None] if isinstance(v := regs[slot], np.ndarray) else v
-    bits = max((table.widths[slot] for slot in slots), default=32)
-
-    def collect(blocks: Blocks, regs: list[Value]) -> np.ndarray:
-        parts = [array(regs[s], bits) if isinstance(s, int) else blocks[s[0]][..., s[1]] for s in sources]
-        if len({part.shape for part in parts}) > 1:
-            parts = np.broadcast_arrays(*parts)
-        return np.stack(parts, axis=-1)
-
-    return collect
 
 
 class _Store:
@@ -323,7 +318,7 @@ class _Store:
         first = body[pack.members[0]]
         [sources] = pack.sources
         self.address: Read = address_of(first.operands[0], table)
-        self.fetch = _fetch(sources, table)
+        self.fetch = fetch_of(sources, table)
         self.words = len(sources)
         self.size = 4 * self.words // len(pack.members)
         self.guard = pack.guard
@@ -348,7 +343,7 @@ class _SharedStore:
     def __init__(self, pack: Pack, body: tuple[Instr, ...], table: SlotTable) -> None:
         [sources] = pack.sources
         self.addresses: list[Read] = [address_of(body[member].operands[0], table) for member in pack.members]
-        self.fetch = _fetch(sources, table)
+        self.fetch = fetch_of(sources, table)
         self.size = 4 * len(sources) // len(pack.members)
         self.guard = pack.guard
 

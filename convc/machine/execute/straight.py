@@ -24,12 +24,15 @@ from convc.ptx import Address, Guard, Imm, Instr, Label, Reg, Special, Symbol, V
 SCALAR = frozenset((
     "int.add", "int.sub", "int.mul.lo", "int.mul.wide", "int.mad.lo", "int.mad.wide", "int.div", "int.rem", "int.min",
     "int.max", "logic.and", "logic.or", "logic.xor", "logic.not", "logic.shl", "logic.shr", "mov", "setp", "selp",
-    "cvt", "cvta", "cvta.to", "tcgen05.wait",
+    "cvt", "cvta", "cvta.to", "mapa", "tcgen05.wait",
 ))  # fmt: skip
 """Forms that only write registers and never fault; and the wait for tcgen05.ld, which has nothing to do then."""
 
 BEGINS = frozenset(("tcgen05.ld", "ld", "ld.nc"))
 """Forms that a segment may begin with, besides arithmetic on floating-point numbers."""
+
+FIRST = frozenset(("tensor", "load", "ld.shared", "ld.cluster", "apply"))
+"""Kinds of packs that a segment may begin with."""
 
 STORES = frozenset(("store", "st.shared"))
 """Kinds of packs that end a segment."""
@@ -37,7 +40,7 @@ STORES = frozenset(("store", "st.shared"))
 FEWEST = 12
 """Instructions in packs that make a segment worth its while."""
 
-COPY = ["load", "st.shared"]
+COPIES = (["load", "st.shared"], ["tensor", "st.shared"])
 """Kinds of packs that are worth a segment however few instructions they are: what touches data in segments alone may be
 repeated (`convc.machine.execute.repeat`)."""
 
@@ -53,12 +56,14 @@ class Pack:
     """Instructions that are performed together.
 
     Attributes:
-        kind: ``tensor`` (tcgen05.ld), ``load``, ``apply``, ``store``, and ``ld.shared``, ``st.shared``.
+        kind: ``tensor`` (tcgen05.ld), ``load``, ``apply``, ``store``, and ``ld.shared``, ``ld.cluster``, ``st.shared``.
         members: their indices in the body.
         level: how many packs one after the other its operands need.
         sources: for each operand, where the value comes from in each member.
         targets: slots, one for each element of the result.
         guard: of all members, loads from global memory and stores alone. Where it does not hold elements are anything.
+        only: of all members, arithmetic and loads from clusters alone. Where it does not hold elements are those of
+            ``olds``, what the targets held before.
     """
 
     kind: str
@@ -67,6 +72,8 @@ class Pack:
     sources: list[list[Source]]
     targets: list[int] = field(default_factory=list)
     guard: Guard | None = None
+    only: Guard | None = None
+    olds: list[Source] = field(default_factory=list)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -96,11 +103,12 @@ def segments_of(body: tuple[Instr, ...], table: SlotTable) -> list[Segment]:
     found: list[Segment] = []
     end = 0
     for start in begins:
-        if start >= end and _kind(body[start], table) in ("tensor", "load", "ld.shared", "apply"):
+        if start >= end and _kind(body[start], table) in FIRST:
             run = _Run(body, table, start)
             end = run.extend(leaders)
             members = sum(len(pack.members) for pack in run.packs)
-            if members >= FEWEST or [pack.kind for pack in run.packs] == COPY:
+            kinds = [pack.kind for pack in run.packs]
+            if members >= FEWEST or kinds in COPIES or "ld.cluster" in kinds:
                 found.append(run.segment(end))
     return found
 
@@ -111,15 +119,18 @@ def _kind(instr: Instr, table: SlotTable) -> str:
     if name in ("st", "st.mmio"):
         return _moves_words(instr, instr.operands[1], instr.operands[0], {"global": "store", "shared": "st.shared"})
     if name in ("ld", "ld.nc"):
-        kind = _moves_words(instr, instr.operands[0], instr.operands[1], {"global": "load", "shared": "ld.shared"})
-        return kind if instr.guard is None or kind == "load" else ""
-    if instr.guard is None:
-        if instr.index in table.applied and all(isinstance(o, Reg | Imm) for o in instr.operands):
-            floats = name != "cvt" or any("f" in mod for mod in instr.mods[-2:])
+        kinds = {"global": "load", "shared": "ld.shared", "cluster": "ld.cluster"}
+        kind = _moves_words(instr, instr.operands[0], instr.operands[1], kinds)
+        return kind if instr.guard is None or kind in ("load", "ld.cluster") else ""
+    if instr.index in table.applied and all(isinstance(o, Reg | Imm) for o in instr.operands):
+        floats = name != "cvt" or any("f" in mod for mod in instr.mods[-2:])
+        if instr.guard is None:
             return "apply" if floats else "scalar"
-        if name == "tcgen05.ld":
-            plain = instr.slots["shape"] == "32x32b" and not instr.slots.get("pack")
-            return "tensor" if plain and all(isinstance(r, Reg) for r in _items(instr.args["r"])) else ""
+        if floats and table.widths[table.applied[instr.index].target] == 32:
+            return "apply"
+    if instr.guard is None and name == "tcgen05.ld":
+        plain = instr.slots["shape"] == "32x32b" and not instr.slots.get("pack")
+        return "tensor" if plain and all(isinstance(r, Reg) for r in _items(instr.args["r"])) else ""
     if name not in SCALAR or "wait::st" in instr.mods:
         return ""
     known = all(isinstance(operand, Reg | Imm | Special | Symbol) for operand in instr.operands)
@@ -162,6 +173,7 @@ class _Run:
             "tensor": self._tensor,
             "load": self._load,
             "ld.shared": self._load,
+            "ld.cluster": self._load,
             "apply": self._apply,
             "store": self._store,
             "st.shared": self._store_shared,
@@ -215,6 +227,7 @@ class _Run:
             self.open[key] = known = pack
         else:
             known.members += pack.members
+            known.olds += pack.olds
             for sources, more in zip(known.sources, pack.sources, strict=True):
                 sources += more
             known.targets += pack.targets
@@ -242,13 +255,18 @@ class _Run:
             self.read.add(guard.slot)
         # A pack reads one row: words that follow one another.
         kind = _kind(instr, self.table)
-        self._follow(base, address.offset, Pack(kind, [instr.index], 0, [], slots, guard), len(slots))
+        pack = Pack(kind, [instr.index], 0, [], slots, guard)
+        if kind == "ld.cluster" and guard is not None:
+            pack.guard = None
+            pack.only = guard
+            pack.olds = [self._source(slot) for slot in slots]
+        self._follow(base, address.offset, pack, len(slots))
         return True
 
     def _follow(self, base: int, offset: int, pack: Pack, words: int) -> None:
         """Continue the pack whose words end where these begin, or open one that may be continued where they end."""
         size = 4 * words
-        kind = (pack.kind, _name(pack.guard))
+        kind = (pack.kind, _name(pack.guard), _name(pack.only))
         known = self.open.pop((kind, base, size, offset), None)
         key = (kind, base, size, offset + size)
         self.open.pop(key, None)
@@ -258,14 +276,19 @@ class _Run:
 
     def _apply(self, instr: Instr) -> bool:
         applied = self.table.applied[instr.index]
-        if not self._whole(applied.sources, None):
+        guard = instr.guard
+        old = [] if guard is None else [applied.target]
+        if not self._whole((*applied.sources, *old), None) or (guard is not None and guard.slot in self.made):
             return False
         sources: list[list[Source]] = [[self._source(slot)] for slot in applied.sources]
-        levels = [source[0][0].level for source in sources if not isinstance(source[0], int)]
-        level = 1 + max(levels, default=0)
+        olds = [self._source(slot) for slot in old]
+        if guard is not None:
+            self.read.add(guard.slot)
+        elements = [*olds, *(source[0] for source in sources)]
+        level = 1 + max([element[0].level for element in elements if not isinstance(element, int)], default=0)
         bits = self.table.widths[applied.target]
-        key = ("apply", instr.form.name, instr.mods, level, bits)
-        self._grow(key, Pack("apply", [instr.index], level, sources, [applied.target]))
+        key = ("apply", instr.form.name, instr.mods, level, bits, _name(guard))
+        self._grow(key, Pack("apply", [instr.index], level, sources, [applied.target], only=guard, olds=olds))
         return True
 
     def _store(self, instr: Instr) -> bool:
@@ -277,7 +300,7 @@ class _Run:
             return False
         slots = _slots(instr.operands[1])
         if any(pack.kind == "store" for pack in self.packs):
-            key = (("store", _name(instr.guard)), base, 4 * len(slots), address.offset)
+            key = (("store", _name(instr.guard), None), base, 4 * len(slots), address.offset)
             if key not in self.open:
                 return False
         if not self._whole(slots, instr.guard):
@@ -318,9 +341,8 @@ def inputs_of(segment: Segment, body: tuple[Instr, ...]) -> list[int]:
     """The slots that packs read as they are in the registers, before any pack."""
     found: set[int] = set()
     for pack in segment.packs:
-        found.update(source for sources in pack.sources for source in sources if isinstance(source, int))
-        if pack.guard is not None:
-            found.add(pack.guard.slot)
+        found.update(source for sources in (*pack.sources, pack.olds) for source in sources if isinstance(source, int))
+        found.update(guard.slot for guard in (pack.guard, pack.only) if guard is not None)
         for member in pack.members if pack.kind == "st.shared" else pack.members[:1]:
             bases = [operand.base for operand in body[member].operands if isinstance(operand, Address)]
             found.update(base.slot for base in bases if isinstance(base, Reg))

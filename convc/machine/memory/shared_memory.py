@@ -110,6 +110,10 @@ class InitMask:
             self.known.add(key)
         return count
 
+    def whole(self, low: int, high: int) -> bool:
+        """Whether all CTAs have written every place from ``low`` up to and without ``high``."""
+        return bool(self.map[:, low:high].all())
+
     def lacking(self, where: slice | np.ndarray, rows: np.ndarray | None) -> int:
         """The first of the CTAs ``rows`` in which one of the places was never written."""
         if self.map.shape[0] == 1:

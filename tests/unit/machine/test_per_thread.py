@@ -31,6 +31,7 @@ ALLOWED = {
     ("copies/tensormap.py", "run"): GROUPS,
     ("float/narrow_floats.py", "pack_halves"): "the first half of a packed register, in all threads",
     ("memory/atomics.py", "_perform"): "the words of a 128-bit value, in all threads",
+    ("memory/rows.py", "read_cluster"): "fills threads that do not load with the address of one that does",
     ("memory/rows.py", "read_rows"): "fills threads that do not load with the address of one that does",
     ("sync/barriers.py", "_arrive"): CHECKED,
     ("sync/control.py", "_keep_alike"): "splits off the warps and CTAs that differ from the first",

@@ -41,7 +41,9 @@ def epilogue(
     return "\n".join(lines)
 
 
-def both(body: str, *, ctas: int = 2, threads: int = 64, out: int = 1 << 14, switches: Switches = DEFAULTS):
+def both(
+    body: str, *, ctas: int = 2, threads: int = 64, out: int = 1 << 14, switches: Switches = DEFAULTS, cluster: int = 1
+):
     """Run both ways; whether the lazy one has segments."""
     text = module(body, pointers=("x", "bias", "out"))
     rng = np.random.default_rng(3)
@@ -56,7 +58,7 @@ def both(body: str, *, ctas: int = 2, threads: int = 64, out: int = 1 << 14, swi
         entry="k",
         grid=(ctas, 1, 1),
         block=(threads, 1, 1),
-        cluster=(1, 1, 1),
+        cluster=(cluster, 1, 1),
         params=tuple(PointerParam(buffer=name) for name in buffers),
         buffers={name: BufferSpec(dtype="u32", shape=data.shape) for name, data in buffers.items()},
     )
@@ -197,3 +199,53 @@ def test_a_guarded_copy_to_shared_memory_leaves_the_other_registers_alone(guard,
     result, found = both(body + NUMBERS, threads=threads)
     assert isinstance(result, RunResult)
     assert [[pack.kind for pack in segment.packs] for segment in found] == [["load", "st.shared"]]
+
+
+PEERS = """.shared .align 128 .b8 s[8192];
+.reg .b32 %q, %o<3>; .reg .b32 %rank;
+mov.u32 %q, s; mov.u32 %rank, %cluster_ctarank; xor.b32 %rank, %rank, 1; mad.lo.u32 %o0, %t, 32, %q;
+"""
+
+
+def peers(*, guard: str = "", rank: str = "%rank", at: int = 0, own: int = 0, limit: int = 40) -> str:
+    """Rows left in shared memory for the other CTA, which adds them to its own, and numbers of its own place."""
+    lines = [HEAD.format(pitch=32).replace("%t, 40", f"%t, {limit}"), PEERS]
+    for i in (0, 4):
+        values = ", ".join(f"%v{i + j}" for j in range(4))
+        lines.append(f"ld.global.v4.f32 {{{values}}}, [%from+{4 * i}]; st.shared.v4.f32 [%o0+{4 * i}], {{{values}}};")
+    lines.append("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;")
+    lines += [f"mov.f32 %v{8 + i}, 0f3f800000;" for i in range(8)]
+    lines.append(f"mapa.shared::cluster.u32 %o1, %o0, {rank}; mad.lo.u32 %o2, %rank, 16, %q;")
+    for i in (0, 4):
+        values = ", ".join(f"%v{8 + i + j}" for j in range(4))
+        lines.append(f"{guard} ld.shared::cluster.v4.f32 {{{values}}}, [%o1+{4 * i + at}];")
+    lines += [f"{guard} add.rn.f32 %v{i}, %v{i}, %v{8 + i};" for i in range(8)]
+    lines.append(f"ld.shared.v4.f32 {{%b0, %b1, %b2, %b3}}, [%o2+{own}];")
+    lines += [f"add.rn.f32 %v{i}, %v{i}, %b{i % 4};" for i in range(8)]
+    for i in (0, 4):
+        lines.append(f"st.global.v4.f32 [%to+{4 * i}], {{%v{i}, %v{i + 1}, %v{i + 2}, %v{i + 3}}};")
+    lines.append("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;")
+    return "\n".join(lines)
+
+
+WRONG = ({"rank": "2"}, {"at": 8}, {"at": 1 << 14}, {"own": 4})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"rank": "0"},
+        {"guard": "@%p"},
+        {"guard": "@!%p", "limit": 64},  # nobody reads
+        {"guard": "@%p", "rank": "1", "limit": 64},  # everybody does
+        {"at": 32},  # the last thread reads what nobody wrote
+        {"own": 4096},  # nobody wrote that
+        *WRONG,
+    ],
+    ids=str,
+)
+def test_rows_that_another_cta_of_the_cluster_left(changes):
+    result, found = both(peers(**changes), ctas=4, cluster=2)
+    assert isinstance(result, MachineFault) == (changes in WRONG)
+    assert {"ld.cluster", "ld.shared", "apply"} <= {pack.kind for segment in found for pack in segment.packs}

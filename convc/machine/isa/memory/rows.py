@@ -9,8 +9,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from convc.machine.base.values import Value
-from convc.machine.isa.threads import thread_shape
+from convc.machine.base.cluster_ranks import OFFSET, RANK_SHIFT
+from convc.machine.base.values import Value, narrow
+from convc.machine.isa.threads import rows_of, thread_shape
 from convc.machine.memory.global_memory import CHUNK, SHIFT, GlobalMemory
 from convc.machine.state.strand import Strand
 
@@ -100,20 +101,61 @@ def row_writer(
 
 
 def read_shared(strand: Strand, address: Value, words: int, size: int) -> np.ndarray | None:
-    """The ``words`` words of shared memory from an address on, uint32 (rows, 1, 1, words).
+    """The ``words`` words of shared memory from an address on, uint32 (rows | 1, 1, 1, words).
 
-    None where threads have different addresses, where loads of ``size`` bytes would fault, or where nobody wrote them.
+    None where threads of a CTA have different addresses, where loads of ``size`` bytes would fault, or where nobody
+    wrote them.
+    """
+    local = _local(strand, address)
+    if isinstance(local, np.ndarray):
+        if local.size != len(local):
+            return None
+        local = narrow(local)
+    if local is None:
+        return None
+    low, high = (local, local) if isinstance(local, int) else (int(local.min()), int(local.max()))
+    stop = high + 4 * words
+    shared = strand.cohort.shared
+    if stop > shared.size or shared.written.missing(("row", low, stop), slice(low, stop), strand.rows):
+        return None
+    if (np.asarray(local) % size).any():
+        return None
+    room = shared.staging(low, stop, strand.rows)
+    if isinstance(local, np.ndarray):
+        units = room.view(UNITS[size])
+        index = local.reshape(-1, 1).astype(np.int64) // size + np.arange(4 * words // size)
+        return units[strand.cohort.rows_or_all(strand.rows)[:, None], index].view(np.uint32)[:, None, None]
+    own = room[:, low:stop] if strand.rows is None else room[strand.rows, low:stop]
+    return np.ascontiguousarray(own).view(np.uint32)[:, None, None]
+
+
+def read_cluster(
+    strand: Strand, address: Value, words: int, size: int, mask: np.ndarray | None = None
+) -> np.ndarray | None:
+    """The ``words`` words of shared memory of any CTA of the cluster from the address of each thread on.
+
+    uint32 (rows, warps, lanes, words); anything in threads that ``mask`` (bool; None: all) leaves out. None where loads
+    of ``size`` bytes would fault, or where some CTA has not written what lies between the lowest and the highest.
     """
     cohort = strand.cohort
-    if isinstance(address, np.ndarray) or cohort.cluster_size > 1 or address % size:
-        return None
-    stop = address + 4 * words
+    if mask is not None and not mask.any():
+        return np.zeros((1, 1, 1, words), np.uint32)
+    wide = address if isinstance(address, np.ndarray) else np.full((1, 1, 1), address, np.uint32)
+    if mask is not None:
+        chosen, wide = np.broadcast_arrays(mask, wide)
+        wide = np.where(chosen, wide, wide.flat[chosen.argmax()])
+    rank = (wide >> np.uint32(RANK_SHIFT)).astype(np.int64)
+    local = (wide & np.uint32(OFFSET)).astype(np.int64)
+    low = int(local.min())
+    stop = int(local.max()) + 4 * words
     shared = cohort.shared
-    if stop > shared.size or shared.written.missing(("row", address, stop), slice(address, stop), strand.rows):
+    fits = int(rank.max()) < cohort.cluster_size and stop <= shared.size and not (local & (size - 1)).any()
+    if not fits or not shared.written.whole(low, stop):
         return None
-    room = shared.staging(address, stop, strand.rows)[:, address:stop]
-    own = room if strand.rows is None else room[strand.rows]
-    return np.ascontiguousarray(own).view(np.uint32)[:, None, None]
+    own = rows_of(strand)
+    units = shared.staging(low, stop, None).view(UNITS[size])
+    named = (own // cohort.cluster_size * cohort.cluster_size + rank)[..., None]
+    return units[named, (local // size)[..., None] + np.arange(4 * words // size)].view(np.uint32)
 
 
 def shared_writer(
@@ -123,7 +165,7 @@ def shared_writer(
 
     Args:
         strand: all of its threads are active.
-        addresses: of each store; uint32, the same in all CTAs.
+        addresses: of each store; uint32, the same place in all CTAs.
         words: uint32 (rows | 1, warps | 1, lanes | 1, words), those of one store after those of the other.
         mask: bool, broadcastable to `thread_shape`: the threads that store; None for all.
         size: of one store.
@@ -134,8 +176,9 @@ def shared_writer(
     """
     cohort = strand.cohort
     shape = thread_shape(strand)
-    arrays = [address for address in addresses if isinstance(address, np.ndarray)]
-    if cohort.cluster_size > 1 or len(arrays) < len(addresses) or any(len(address) != 1 for address in arrays):
+    own = [_same_place(strand, address) for address in addresses]
+    arrays = [address for address in own if isinstance(address, np.ndarray)]
+    if len(arrays) < len(addresses) or any(len(address) != 1 for address in arrays):
         return None
     wide = np.broadcast_to(np.stack(arrays, axis=-1), (1, *shape[1:], len(arrays)))
     places = wide.reshape(-1).astype(np.int64)
@@ -167,6 +210,26 @@ def shared_writer(
             shared.staged.mark(where, strand.rows)
 
     return write
+
+
+def _local(strand: Strand, address: Value) -> Value | None:
+    """A shared address without the rank of the own CTA; None where a thread names the shared memory of another CTA."""
+    cohort = strand.cohort
+    if cohort.cluster_size == 1:
+        return address
+    if not isinstance(address, np.ndarray) or len(address) == 1:
+        return address if np.max(address) <= OFFSET else None
+    ranks = cohort.place.rank if strand.rows is None else cohort.place.rank[strand.rows]
+    local = address - (ranks.astype(np.uint32) << np.uint32(RANK_SHIFT))[:, None, None]
+    return local if int(local.max()) <= OFFSET else None
+
+
+def _same_place(strand: Strand, address: Value) -> Value | None:
+    """A shared address in the own CTA, (1, warps | 1, lanes | 1) where threads differ; None where CTAs do."""
+    local = _local(strand, address)
+    if not isinstance(local, np.ndarray) or len(local) == 1:
+        return local
+    return local[:1] if bool((local == local[:1]).all()) else None
 
 
 def _bytes_of(units: np.ndarray, size: int) -> slice | np.ndarray | None:

@@ -57,6 +57,8 @@ def remote(strand: Strand, address: Value) -> tuple[Value, np.ndarray | None]:
 def check_written(strand: Strand, instr: Instr, offset: Value, size: int, rows: np.ndarray | None = None) -> None:
     """Report a read of shared bytes that nobody wrote; ``rows`` where threads read other CTAs' memory."""
     written = strand.cohort.shared.written
+    if isinstance(offset, np.ndarray) and written.whole(int(offset.min()), int(offset.max()) + size):
+        return
     if rows is None and isinstance(offset, int):
         missing = written.missing(None, slice(offset, offset + size), strand.rows)
     elif rows is None:

@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from convc.errors import MachineFault, UnmodelledError
-from convc.machine.base.values import Value, fixed, plain
+from convc.machine.base.values import Value, fixed, narrow, plain
 from convc.machine.isa.operands import Read, address_of, modifier, number, reader
 from convc.machine.isa.registry import REFUSED, Run, op
 from convc.machine.isa.tcgen05.collective import check_pair, is_pair
@@ -172,9 +172,10 @@ def _alone(strand: Strand, values: list[Value], pair: bool) -> list[tuple[list[i
         return None
     known: list[int] = []
     for value in values:
-        if isinstance(value, np.ndarray):
+        same = narrow(value)  # addresses in clusters are arrays, descriptors made of them are the same in all CTAs
+        if isinstance(same, np.ndarray):
             return None
-        known.append(value)
+        known.append(same)
     if not pair:
         rows = None if strand.rows is None else tuple(strand.rows.tolist())
         return [(known, rows, rows)]

@@ -1,0 +1,61 @@
+"""Operands of packs: collected from the results of other packs, and from registers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from convc.machine.base.values import Value, array
+from convc.machine.execute.straight import Element, Pack, Source
+from convc.machine.state.slots import SlotTable
+
+Blocks = dict[Pack, np.ndarray]
+"""Results of packs: (rows | 1, warps | 1, lanes | 1, elements)."""
+
+Fetch = Callable[[Blocks, list[Value]], Value]
+"""From results of packs and the registers to an operand of a pack."""
+
+
+def pairs_of(sources: list[list[Source]]) -> tuple[Pack, slice] | None:
+    """The pack and its part whose odd elements are the first source, and its even ones the second."""
+    if len(sources) != 2:
+        return None
+    high = _stretch(sources[0])
+    low = _stretch(sources[1])
+    if high is None or low is None or high[0] is not low[0] or high[2] != 2 or low[2] != 2 or high[1] != low[1] + 1:
+        return None
+    return low[0], slice(low[1], low[1] + 2 * len(sources[0]))
+
+
+def _stretch(sources: list[Source]) -> tuple[Pack, int, int] | None:
+    """The pack, the first element and the step of sources that are evenly spaced in one pack."""
+    elements: list[Element] = [source for source in sources if not isinstance(source, int)]
+    if len(elements) != len(sources) or any(pack is not elements[0][0] for pack, _ in elements):
+        return None
+    first = elements[0][1]
+    step = elements[1][1] - first if len(elements) > 1 else 1
+    even = step > 0 and all(at == first + step * i for i, (_, at) in enumerate(elements))
+    return (elements[0][0], first, step) if even else None
+
+
+def fetch_of(sources: list[Source], table: SlotTable) -> Fetch:
+    """Collect an operand of all members of a pack."""
+    stretch = _stretch(sources)
+    if stretch is not None:
+        pack, first, step = stretch
+        part = slice(first, first + step * (len(sources) - 1) + 1, step)
+        return lambda blocks, regs: blocks[pack][..., part]
+    slots = [source for source in sources if isinstance(source, int)]
+    if len(slots) == len(sources) and len(set(slots)) == 1:
+        slot = slots[0]
+        return lambda blocks, regs: v[..., None] if isinstance(v := regs[slot], np.ndarray) else v
+    bits = max((table.widths[slot] for slot in slots), default=32)
+
+    def collect(blocks: Blocks, regs: list[Value]) -> np.ndarray:
+        parts = [array(regs[s], bits) if isinstance(s, int) else blocks[s[0]][..., s[1]] for s in sources]
+        if len({part.shape for part in parts}) > 1:
+            parts = np.broadcast_arrays(*parts)
+        return np.stack(parts, axis=-1)
+
+    return collect
