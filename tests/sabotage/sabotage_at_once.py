@@ -17,6 +17,8 @@ AT_ONCE: dict[str, set[str]] = {
     "stationary, requantised": {"zero-column mask"},
     "stationary, residual past the edges": {"zero-column mask"},
     "golden split_k_f16": ELSEWHERE,  # each CTA of a cluster has channels of its own
+    "golden multicast_f16": ELSEWHERE,  # each part of a tile has coordinates of its own
+    "clusters that walk and load for each other": ELSEWHERE,
     "CTAs that share tiles": ELSEWHERE | {"some CTAs only"},  # one has a step more
     "CTAs that share full tiles": ELSEWHERE,
     "slide, CTAs that share tiles": ELSEWHERE,
