@@ -159,17 +159,40 @@ class Order(Checker):
 
         The commit implies ``tcgen05.fence::before_thread_sync`` (PTX manual, tcgen05.commit).
         """
-        for row, thread, home in signals:
-            clocks = self.clocks(row, thread[0])
-            work = self.stream("tensor", row, *thread)
-            clocks.tick()
-            clocks.publish()
-            time = work.next()
-            self.touch(instr, row, thread, (home, barrier), work)
-            opened = self.barrier((home, barrier)).open
-            opened.add(clocks)
-            opened.announce({work.component: time})
-        self.settle({(home, barrier) for _, _, home in signals})
+        late = self._late(barrier, [home for _, _, home in signals])
+        for behind in (False, True):
+            told = [signal for position, signal in enumerate(signals) if (position in late) == behind]
+            for row, thread, home in told:
+                clocks = self.clocks(row, thread[0])
+                work = self.stream("tensor", row, *thread)
+                clocks.tick()
+                clocks.publish()
+                time = work.next()
+                self.touch(instr, row, thread, (home, barrier), work)
+                opened = self.barrier((home, barrier)).open
+                opened.add(clocks)
+                opened.announce({work.component: time})
+            self.settle({(home, barrier) for _, _, home in told})
+
+    def _late(self, barrier: int, homes: list[int]) -> set[int]:
+        """Which arrivals of an event came when the phase was complete without them: each barrier's last ones.
+
+        CTAs arrive together here, and on the GPU in any order. So a phase that needs fewer than come passes on no more
+        than it needs.
+        """
+        machine = self.cohort.barriers.get(barrier)
+        if machine is None:
+            return set()
+        found: set[int] = set()
+        for home in set(homes):
+            phase, pending, expected = (
+                number if isinstance(number, int) else int(number[home])
+                for number in (machine.phase, machine.pending, machine.expected)
+            )
+            over = expected - pending  # arrivals that count in the phase behind the one that is complete
+            if over and phase != self.barrier((home, barrier)).copies.time:
+                found.update([position for position, to in enumerate(homes) if to == home][-over:])
+        return found
 
     # ---- groups of copies ------------------------------------------------------------------------------------------
 

@@ -259,7 +259,8 @@ class Replay:
             if work.kind in ("load", "store"):
                 if item.sass is None and self._first_copy(strand):
                     time = start + self.chip["tma.issue"] * (self.chip["threads.unrolled"] if item.unrolled else 1)
-                begin, end, queued = sm.copy(work, time, event)
+                others = [self.sms[(work.row + away) % len(self.sms)] for away in work.reaches]
+                begin, end, queued = sm.copy(work, time, event, others)
                 track = "tma"
                 unit = sm.limit
                 busy = (sm.fill if work.kind == "load" else sm.stores).served[-1][1]

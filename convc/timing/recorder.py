@@ -162,6 +162,7 @@ class Recorder(Observer):
                 requests=requested,
                 mode=mode,
                 buffer="" if transfer.memory is None else transfer.memory.buffer,
+                reaches=tuple(home - row for home in transfer.homes[position].tolist() if home != row),
                 common=transfer.memory is not None and beside is not None and _equal(transfer.memory, position, beside),
             )
         )

@@ -6,6 +6,7 @@ so that waiting for it has a cause.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from convc.timing.moving import moving_cycles
@@ -115,8 +116,13 @@ class Streaming:
             **lanes,
         }
 
-    def copy(self, work: Work, time: float, event: int) -> tuple[float, float, int | None]:
-        """Begin and end of a copy through TMA, and what it had to wait for."""
+    def copy(
+        self, work: Work, time: float, event: int, others: Sequence[Streaming] = ()
+    ) -> tuple[float, float, int | None]:
+        """Begin and end of a copy through TMA, and what it had to wait for.
+
+        A multicast copy asks L2 once, and takes the fill ports of all SMs that get it, ``others`` besides this one.
+        """
         chip = self.chip
         if work.kind == "store":
             self.limit = "bulk stores"
@@ -128,6 +134,10 @@ class Streaming:
         times = {"fill port": work.bytes / chip["tma.fill"], "rows of TMA": work.requests / chip["tma.row"]}
         self.limit = max(times, key=times.__getitem__)
         begin, cause = self.fill.take(time, later(*times.values()), event)
+        filled = self.fill.free
+        for other in others:
+            other.fill.take(begin, later(*times.values()), event)
+            filled = later(filled, other.fill.free)
         missed = self.share.missed
         wait = chip["tma.latency"] * (1 - missed) + chip["tma.memory_latency"] * missed
         if work.mode == "im2col":
@@ -136,8 +146,8 @@ class Streaming:
             self.warmed.add((work.row, work.buffer))
             wait += chip["tma.first"]
         asked = work.taken * self.share.own if work.common else work.taken
-        end = self.fill.free + wait
-        behind = time + self._in_crowd(self.fill.free - begin + wait, asked, time)
+        end = filled + wait
+        behind = time + self._in_crowd(filled - begin + wait, asked, time)
         if behind > end:
             self.limit = "L2"
         end = later(end, behind)

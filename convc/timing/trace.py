@@ -40,6 +40,7 @@ class Work:
         buffer: that a copy reads or writes.
         common: CTAs beside this one read the same at about the same time.
         pair: it works on both SMs of the issuer's pair of CTAs.
+        reaches: other CTAs of the cluster whose shared memory a load fills as well, as distances from the issuer's row.
         wrapped: of a shift: ptxas has put a loop over lanes around it (known with ``--sass``).
     """
 
@@ -55,6 +56,7 @@ class Work:
     buffer: str = ""
     common: bool = False
     pair: bool = False
+    reaches: tuple[int, ...] = ()
     wrapped: bool = False
 
     @property

@@ -220,6 +220,20 @@ def test_an_mma_of_a_pair_waits_for_the_other_sm():
     assert first.tensor.free == second.tensor.free == 256.0
 
 
+def test_a_multicast_copy_takes_the_fill_ports_of_all_that_it_reaches():
+    kernel = timed(TESTS / "golden" / "multicast_f16")
+    loads = [work for work in kernel.trace.works if work.kind == "load"]
+    assert {(work.row, work.buffer): work.reaches for work in loads} == {
+        (0, "activation"): (2,), (1, "activation"): (2,), (2, "activation"): (-2,), (3, "activation"): (-2,),
+        (0, "filter"): (1,), (1, "filter"): (-1,), (2, "filter"): (1,), (3, "filter"): (-1,),
+    }  # fmt: skip
+    assert kernel.launch.replay is not None
+    for sm in kernel.launch.replay.sms:  # four steps of a whole tile each, half of which others bring
+        own = [work for work in loads if work.row == 0]
+        assert sm.fill.busy == pytest.approx(sum(2 * work.bytes for work in own) / B200["tma.fill"])
+        assert sm.asked <= sum(work.taken for work in own)
+
+
 def test_what_fits_on_an_sm():
     assert most_beside(Footprint(shared_bytes=0, columns=0, threads=32), B200) == 32
     assert most_beside(Footprint(shared_bytes=100_000, columns=64, threads=192), B200) == 2
