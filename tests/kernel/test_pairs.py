@@ -77,6 +77,16 @@ def test_shared_activations_of_pairs_that_walk(assembled):
     assert witnesses_agree(problem, 5, assembled, options, block_n=48).program.visits > 3
 
 
+@pytest.mark.parametrize(("shift", "walks"), [("chain", "off"), ("ashift", "on"), ("windows", "off")])
+def test_rows_that_move_in_both_ctas(shift, walks, assembled):
+    problem = dataclasses.replace(SMALL, batch=2, in_extent=(3, 60))
+    walk = {"persistent": "on", "ctas": 2} if walks == "on" else {}
+    options = paired("shift", shift=shift, border="zero", rows="outer", **walk)
+    compiled = witnesses_agree(problem, 5, assembled, options, block_n=48)
+    assert "tcgen05.cp.cta_group::2" in compiled.artifact.ptx
+    assert ("tcgen05.shift.cta_group::2" in compiled.artifact.ptx) is (shift == "chain")
+
+
 def test_the_planner_takes_what_it_finds_faster_and_says_why():
     layer = ConvProblem(batch=256, in_channels=256, out_channels=256, in_extent=(14, 14), kernel=(1, 1))
     plans = {

@@ -344,6 +344,14 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "shift ashift": partial(sharing, "shift", "ashift"),
     "shift chain, zeros at the border": partial(sharing, "shift", "chain", border="zero"),
     "shift windows": partial(sharing, "shift", "windows"),
+    "shift chain in CTA pairs": partial(
+        conv, in_channels=128, out_channels=96, block_n=48, stages=4, batch=2,
+        options=ScheduleOptions(schedule="shift", shift="chain", border="zero", rows="outer", pairs="on"),
+    ),
+    "shift windows in CTA pairs": partial(
+        conv, in_channels=128, out_channels=96, block_n=48, stages=4, batch=2,
+        options=ScheduleOptions(schedule="shift", shift="windows", border="zero", rows="outer", pairs="on"),
+    ),
     "stationary": partial(sharing, "stationary", batch=5, width=43, out_channels=168, block_n=None),
     "stationary, full tiles": partial(
         conv, out="f32", batch=2, in_channels=128, out_channels=256, in_extent=(3, 64),

@@ -51,6 +51,7 @@ def _(step: TensorFill, context: RoleContext) -> Names:
     source = context.storage.smem_tile(step.source)
     return {
         "source_address": stage_units(source),
+        "group": context.program.pair,
         **descriptor(source).names("from"),
         "tile_address": tensor_address("%to", context.storage.tmem_tile(step.tile)),
         "more_atoms": more_atoms(step.atoms),
@@ -60,7 +61,11 @@ def _(step: TensorFill, context: RoleContext) -> Names:
 @fragment.register
 def _(step: MoveRows, context: RoleContext) -> Names:
     tile = context.storage.tmem_tile(step.tile)
-    return {"tile_address": tensor_address("%to", tile), "more_atoms": more_atoms(step.atoms)}
+    return {
+        "group": context.program.pair,
+        "tile_address": tensor_address("%to", tile),
+        "more_atoms": more_atoms(step.atoms),
+    }
 
 
 @fragment.register
@@ -68,6 +73,7 @@ def _(step: Refresh, context: RoleContext) -> Names:
     source = context.storage.smem_tile(step.source)
     return {
         "source_address": stage_units(source),
+        "group": context.program.pair,
         "halo": step.halo,
         "halo_units": 4 * source.row_bytes // UNIT_BYTES,
         **descriptor(source, MAIN_ROWS + 4 * step.extra).names("from"),

@@ -31,19 +31,22 @@ def _(step: ClearAcc, role: RoleState) -> None:
 
 @perform.register
 def _(step: TensorFill, role: RoleState) -> None:
-    role.cta.stages[role.key(step.tile)] = role.tile(step.source)[:LANES].copy()
+    for cta, rows in zip(role.together, role.tiles(step.source), strict=True):
+        cta.stages[role.key(step.tile)] = rows[:LANES].copy()
 
 
 @perform.register
 def _(step: MoveRows, role: RoleState) -> None:
-    move_up(role.tile(step.tile))
+    for rows in role.tiles(step.tile):
+        move_up(rows)
 
 
 @perform.register
 def _(step: Refresh, role: RoleState) -> None:
     groups = LANES // GROUP
     first = LANES + groups * (role.integer(step.halo) + step.extra)
-    role.tile(step.tile)[GROUP - 1 :: GROUP] = role.tile(step.source)[first : first + groups]
+    for rows, source in zip(role.tiles(step.tile), role.tiles(step.source), strict=True):
+        rows[GROUP - 1 :: GROUP] = source[first : first + groups]
 
 
 def move_up(rows: Array) -> None:
