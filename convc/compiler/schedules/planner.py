@@ -285,7 +285,10 @@ def _walking(chosen: ScheduleCandidates, request: Request, refused: Mapping[Form
     cycles = walking.best.cost.cycles
     both = f"{cycles:.0f} cycles where {walking.best.cost.ctas} CTAs walk over {tiles} tiles"
     alone = f"{best.cost.cycles:.0f} with a CTA for each"
-    if SLACK * cycles > best.cost.cycles:  # an estimate that is off by less must not make a kernel slower
+    # An estimate that is off by less must not make a kernel slower. Where the accumulator lies in registers none got so
+    # by more than 1 percent, of 11 layers of ResNet-50 at batch 32 and a product on an H200.
+    slack = SLACK if arch.limits.tmem_columns else 1.0
+    if slack * cycles > best.cost.cycles:
         return best, f"a CTA for each tile: {both}, {alone}"
     return walking.best, f"persistent: {both}, {alone}"
 
