@@ -96,6 +96,9 @@ def test_the_planner_takes_what_it_finds_faster_and_says_why():
     assert plans["auto"].estimate.cycles == min(plan.estimate.cycles for plan in plans.values())
     assert plans["on"].launch.grid == (131, 1, 1)  # six turns, as many as 148 CTAs would need
     assert "131 CTAs walk over 784 tiles" in plans["auto"].launch.why.walk
+    hopper = plan(device_layout(layer), options=ScheduleOptions(target="sm_90a"))
+    assert "131 CTAs walk over 784 tiles" in hopper.launch.why.walk
+    assert hopper.tiling.b_stages > hopper.pipeline.steps  # the copies of several tiles run ahead
     few = plan(device_layout(SMALL))
     assert few.launch.why.walk == f"{few.launch.ctas} tiles are no more than the 148 SMs: each has a CTA of its own"
 

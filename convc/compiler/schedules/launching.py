@@ -179,7 +179,10 @@ def _walking(pick: Pick, survey: Survey) -> Pick:
         return pick.because(walk=f"a CTA for each tile: {walking.rejected[0].reason}")
     both = f"{cycles(walking):.0f} cycles where {walking.best.cost.ctas} CTAs walk over {tiles} tiles"
     alone = f"{best.cost.cycles:.0f} with a CTA for each"
-    if SLACK * cycles(walking) > best.cost.cycles:  # an estimate that is off by less must not make a kernel slower
+    # An estimate that is off by less must not make a kernel slower. Where the accumulator lies in registers none got so
+    # by more than 1 percent, of 11 layers of ResNet-50 at batch 32 and a product on an H200.
+    slack = SLACK if arch.limits.tmem_columns else 1.0
+    if slack * cycles(walking) > best.cost.cycles:
         return pick.because(walk=f"a CTA for each tile: {both}, {alone}")
     return replace(pick, best=walking.best).because(walk=f"persistent: {both}, {alone}")
 

@@ -7,6 +7,7 @@ registers of a thread where ptxas is not asked, were chosen with these launches 
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 
@@ -69,7 +70,8 @@ def test_launches_of_an_h200():
     for name, (width, stages) in ROWS.items():
         row = recorded[name]
         case = known[name]
-        made = compile_problem(case.problem, options=case.options, block_n=width, stages=stages)
+        once = replace(case.options, persistent="off")  # they were recorded before CTAs could walk
+        made = compile_problem(case.problem, options=once, block_n=width, stages=stages)
         assert (made.schedule, str(made.plan.tiling)) == (row["schedule"], row["tiling"])
         chip = H200.changed({"chip.clock": float(row["sm_ghz"])})
         found = time_kernel(made.artifact.ptx, made.artifact.launch, {}, chip)
