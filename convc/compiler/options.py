@@ -34,6 +34,8 @@ class ScheduleOptions:
         dependent_launch: whether kernels set themselves up while the one in front of them runs.
         split_k: how many CTAs of a cluster share the K loop of a tile: 2, 4 or 8, off for one, or auto, where that is
             faster by the estimate.
+        tile_order: in which order tiles are made: rows (along M first), columns, grouped, boustrophedon or hilbert
+            (`convc.compiler.index.tile_order`); auto: where L2 does not hold all, the one that moves fewest bytes.
     """
 
     schedule: str = "auto"
@@ -51,3 +53,4 @@ class ScheduleOptions:
     dependent_launch: bool = False
     residual_load: str | None = None
     split_k: str = "off"
+    tile_order: str = "auto"

@@ -107,6 +107,9 @@ SPLIT = ConvProblem(
 )
 """Four channel blocks for two CTAs, 24 columns of the epilogue each."""
 
+ORDERED = ConvProblem(name="tile_order_f16", batch=6, in_channels=64, out_channels=80, in_extent=(9, 9), kernel=(1, 1))
+"""Four tiles along M by five along N, on a curve that is looked up."""
+
 SCALED = ConvProblem(
     name="scaled_nvfp4",
     batch=2,
@@ -157,6 +160,11 @@ CHOICES = {
             "stages": 2,
         },
         "split_k_f16": {"options": ScheduleOptions(schedule="reload", split_k="2"), "block_n": 48, "stages": 1},
+        "tile_order_f16": {
+            "options": ScheduleOptions(schedule="reload", store="direct", tile_order="hilbert"),
+            "block_n": 16,
+            "stages": 1,
+        },
         **{name: {"options": options, "stages": 3, "block_n": 48} for name, options in SCHEDULES.items()},
         "stationary_f16": {"options": SCHEDULES["stationary_f16"], "stages": 3},  # weights are 128 rows
     }.items()
@@ -165,7 +173,7 @@ PROBLEMS |= {"hopper_f16": FINISHED, "hopper_tensor_store_f16": FINISHED}
 PROBLEMS |= dict.fromkeys(SCHEDULES, SHARED) | {
     "block_end_f16": FINISHED, "scaled_nvfp4": SCALED, "tensor_store_f16": CARRIED,
     "persistent_f16": WALKED, "copied_residual_f16": replace(WALKED, name="copied_residual_f16"),
-    "pair_f16": PAIRED, "split_k_f16": SPLIT,
+    "pair_f16": PAIRED, "split_k_f16": SPLIT, "tile_order_f16": ORDERED,
 }  # fmt: skip
 
 

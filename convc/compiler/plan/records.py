@@ -20,6 +20,7 @@ from convc.compiler.plan.evidence import Rule
 from convc.compiler.plan.names import Form
 from convc.compiler.plan.names import ScheduleName as ScheduleName
 from convc.compiler.plan.storage import Storage
+from convc.compiler.plan.tile_order import TileOrder
 from convc.compiler.plan.work import CtaWork
 from convc.ir.arch import Arch
 from convc.ir.columns import Columns
@@ -118,6 +119,8 @@ class Loads(msgspec.Struct, frozen=True, kw_only=True):
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """The grid: (tiles along M, tiles along N, CTAs that share a tile), or (CTAs, 1, 1) that walk over tiles.
 
+    Where tiles are made in another order than along M first, the grid is (tiles, 1, CTAs that share a tile).
+
     Attributes:
         entry: name of the kernel.
         grid, threads: CTAs, and threads of each.
@@ -128,6 +131,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
         cluster: CTAs of a cluster along the axes of the grid.
         pairs_why: the reason for pairs of CTAs that multiply together, or against them.
         split_why: the reason for the number of CTAs that share a tile.
+        order: in which tiles are made.
     """
 
     entry: str
@@ -140,6 +144,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     cluster: tuple[int, int, int] = (1, 1, 1)
     pairs_why: str = ""
     split_why: str = ""
+    order: TileOrder = TileOrder()
 
     @property
     def ctas(self) -> int:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from convc.compiler.index.border import Border
+from convc.compiler.index.order_names import OrderName
 from convc.compiler.plan.evidence import Rule
 from convc.compiler.plan.names import ScheduleName
 from convc.ir.arch import TensorCoreName
@@ -74,6 +75,7 @@ class Request:
             better.
         residual_load: how a residual arrives.
         parts: CTAs of a cluster that share the K loop of a tile; None: each tile has one, if nobody finds more better.
+        order: in which tiles are made; None: along M first, if no other moves fewer bytes.
     """
 
     border: Border | None = None
@@ -87,6 +89,7 @@ class Request:
     pairs: bool | None = None
     residual_load: ResidualLoad | None = None
     parts: int | None = None
+    order: OrderName | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

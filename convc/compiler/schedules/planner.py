@@ -32,6 +32,7 @@ from convc.compiler.plan.records import (
 from convc.compiler.schedules.all import asked, schedule_of
 from convc.compiler.schedules.base import FILTERS, PARTS_OF, RESIDUAL_LOADS, ROWS, STORES, Request
 from convc.compiler.schedules.cores.all import core_of
+from convc.compiler.schedules.tile_order import asked_order, order_for, reordered
 from convc.errors import PlanError
 from convc.ir.arch import ARCHS
 from convc.layout.device_layout import DeviceLayout
@@ -76,7 +77,7 @@ def plan(
                 found[chosen.schedule] = _turned_down(chosen, "proof", error.message)
             continue
         summaries = tuple(candidates.summary for candidates in found.values())
-        done = _finished(chosen, best, indexing, why, summaries, dependent=options.dependent_launch)
+        done = _finished(chosen, best, indexing, why, summaries, options)
         return msgspec.structs.replace(done, launch=msgspec.structs.replace(done.launch, split_why=shared))
     raise _no_plan(layout, [rejection for candidates in found.values() for rejection in candidates.rejected])
 
@@ -117,7 +118,7 @@ def contenders(layout: DeviceLayout, *, options: ScheduleOptions, refused: Mappi
             continue  # its schedule is in the race with another width, or `plan` has said why it is not
         others = {**found, picked.schedule: picked}
         summaries = tuple(one.summary for one in others.values())
-        plans.append(_finished(picked, best, indexing, why, summaries, dependent=options.dependent_launch))
+        plans.append(_finished(picked, best, indexing, why, summaries, options))
     return tuple(plans)
 
 
@@ -148,6 +149,7 @@ def _request(options: ScheduleOptions, block_n: int | None, stages: int | None) 
         filters=next((filters for filters in FILTERS if filters == options.filters), None),
         residual_load=next((way for way in RESIDUAL_LOADS if way == options.residual_load), None),
         parts=PARTS_OF.get(options.split_k),
+        order=asked_order(options),
     )
 
 
@@ -336,12 +338,14 @@ def _finished(
     indexing: Indexing,
     why: tuple[str, str],
     choices: tuple[ScheduleSummary, ...],
-    *,
-    dependent: bool,
+    options: ScheduleOptions,
 ) -> Plan:
     """The plan of a schedule's best candidate; ``why`` its CTAs walk over tiles or do not, and multiply in pairs."""
     name = chosen.schedule
     walkers = best.tiled.ctas
+    order = order_for(best, asked_order(options))
+    tiles = best.tiled.grid
+    across, down = tiles if order.places is None else (math.prod(tiles), 1)
     threads = 32 * core_of(best.tiled.arch).warps(best.tiled.tiling.block_m)
     return Plan(
         layout=best.tiled.layout,
@@ -353,17 +357,18 @@ def _finished(
         pipeline=best.pipeline,
         launch=Launch(
             entry=f"conv_{name.name}",
-            grid=(*best.tiled.grid, best.tiled.parts) if walkers is None else (walkers, 1, 1),
+            grid=(across, down, best.tiled.parts) if walkers is None else (walkers, 1, 1),
             threads=threads,
-            tiles=best.tiled.grid,
+            tiles=tiles,
             persistent=walkers is not None,
             why=why[0],
             pairs_why=why[1],
-            dependent=dependent,
+            dependent=options.dependent_launch,
             cluster=(best.tiled.tiling.ctas, 1, best.tiled.parts),
+            order=order,
         ),
         indexing=indexing,
-        estimate=best.cost,
+        estimate=reordered(best, order),
         alternatives=_alternatives(best, chosen.legal),
         rejected=chosen.rejected,
         choices=choices,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from convc.compiler.plan.names import PART, RANK, MapName
-from convc.compiler.tile.interpret import epilogue, lanes, operands, persistent, split
+from convc.compiler.tile.interpret import epilogue, lanes, operands, order, persistent, split
 from convc.compiler.tile.interpret.meaning import perform
 from convc.compiler.tile.interpret.state import Array, CtaState, RoleState, unwritten
 from convc.compiler.tile.program import Role, TileProgram
@@ -15,7 +15,7 @@ from convc.compiler.tile.steps.base import Loop, RingWait, Step, Strided
 from convc.errors import TileError
 from convc.ir import dtypes
 
-MEANINGS = (operands, lanes, epilogue, persistent, split)
+MEANINGS = (operands, lanes, epilogue, persistent, split, order)
 """Modules that register meanings when they are imported."""
 
 
@@ -46,7 +46,7 @@ def interpret(program: TileProgram, buffers: Mapping[str, Array]) -> Array:
                     program=program,
                     buffers={**buffers, "output": output},
                     written=written,
-                    numbers={"cta": tile_m} if program.visits else {"tile_m": tile_m, "tile_n": tile_n},
+                    numbers={"cta": tile_m} if program.numbered else {"tile_m": tile_m, "tile_n": tile_n},
                     tensors=tensors,
                 )
                 for tile_m in range(first, first + program.pair)
