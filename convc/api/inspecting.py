@@ -214,11 +214,16 @@ class _Tiling(msgspec.Struct):
     multicast: tuple[int, int] = (1, 1)
 
 
+class _Order(msgspec.Struct):
+    name: str = "auto"
+
+
 class _Launch(msgspec.Struct):
     grid: tuple[int, int, int]
     persistent: bool = False
     dependent: bool = False
     cluster: tuple[int, int, int] = (1, 1, 1)
+    order: _Order = msgspec.field(default_factory=_Order)
 
 
 class _Layout(msgspec.Struct):
@@ -255,6 +260,7 @@ def _as_planned(plan: bytes) -> tuple[ScheduleOptions, int | None]:
         dependent_launch=read.launch.dependent,
         split_k="off" if read.launch.cluster[2] == 1 else str(read.launch.cluster[2]),
         multicast="off" if read.tiling.multicast == (1, 1) else "x".join(map(str, read.tiling.multicast)),
+        tile_order=read.launch.order.name,
     )
     if reuse is None:
         return options, read.tiling.block_n

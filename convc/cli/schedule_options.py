@@ -43,6 +43,11 @@ CHOICES: tuple[tuple[str, str | None, str], ...] = (
         "off",
         "CTAs of a cluster of so many tiles load for each other (auto: where the estimate is better).",
     ),
+    (
+        "tile_order",
+        "auto",
+        "In which order tiles are made (auto: along M first, or what moves fewest bytes where L2 does not hold all).",
+    ),
     ("target", "sm_100a", "The GPU that kernels are for: sm_100a (Blackwell) or sm_90a (Hopper)."),
 )
 """Options with a choice, in the order of the help: name, default where the command line has one, and what it says."""

@@ -36,6 +36,8 @@ class ScheduleOptions:
             faster by the estimate.
         multicast: tiles of pixels x tiles of channels of a cluster whose CTAs load operand tiles for each other: 2x1,
             1x2 or 2x2, off for none, or auto, where that is faster by the estimate.
+        tile_order: in which order tiles are made: rows (along M first), columns, grouped, boustrophedon or hilbert
+            (`convc.compiler.index.tile_order`); auto: where L2 does not hold all, the one that moves fewest bytes.
     """
 
     schedule: str = "auto"
@@ -54,3 +56,4 @@ class ScheduleOptions:
     residual_load: str | None = None
     split_k: str = "off"
     multicast: str = "off"
+    tile_order: str = "auto"

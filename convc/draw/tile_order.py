@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from convc.compiler.index.tile_order import ORDERS, Order, order_of
+from convc.compiler.index.order_names import ORDERS
+from convc.compiler.index.tile_order import Order, order_of
 from convc.draw.cells import HEAD, ROW, Cells, draw_cells
 from convc.draw.svg import MARGIN, TINTS, TITLE, Picture, legend, path, text, titled
 from convc.errors import InputError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from convc.compiler.plan.records import Plan
+from convc.compiler.plan.records import Launch, Plan
 from convc.compiler.plan.terms import mma_interval, port_bytes
 from convc.compiler.plan.work import ATOM_BYTES, FACTOR_ROW_BYTES
 from convc.ir.epilogue import describe
@@ -58,6 +58,22 @@ def estimate_lines(plan: Plan) -> Iterator[str]:
     )
     yield f"All CTAs together read {cost.traffic_bytes} bytes through L2."
     yield f"The K loop waits for {cost.bottleneck}; the launch takes about {cost.cycles:.0f} cycles."
+
+
+def order_lines(launch: Launch) -> Iterator[str]:
+    """Say in which order tiles are made and why, and what a round of CTAs and the launch move in it, and in others."""
+    order = launch.order
+    if not order.why:
+        return
+    yield order.why
+    if order.proof:
+        yield order.proof
+    if order.traffic:
+        taken, *others = order.traffic
+        yield f"a round of CTAs reads {taken.round_bytes} bytes of operands, each once"
+        for one in others:
+            name = f"{one.order}, {one.groups} groups" if one.groups > 1 else one.order
+            yield f"  in order {name}: {one.round_bytes} bytes a round, {one.memory_bytes} through memory"
 
 
 def _joined_groups(plan: Plan) -> Iterator[str]:

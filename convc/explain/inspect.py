@@ -24,7 +24,7 @@ from convc.compiler.plan.names import ACC
 from convc.compiler.plan.records import Plan, Rejection, to_json
 from convc.compiler.plan.storage import Storage
 from convc.compiler.tile.show import show
-from convc.explain.estimate import estimate_lines
+from convc.explain.estimate import estimate_lines, order_lines
 from convc.explain.schedules import print_choices, why_lines
 from convc.explain.sharing import sharing_lines
 from convc.explain.summary import summary_lines
@@ -137,6 +137,7 @@ def _plan(plan: Plan) -> Iterator[str]:
         yield launch.why.split
     if launch.why.multicast:
         yield f"clusters of {' x '.join(map(str, launch.cluster))} CTAs: {launch.why.multicast}"
+    yield from order_lines(launch)
     yield (
         f"K loop: {times(pipeline.taps)} taps, {pipeline.blocks} blocks of {pipeline.channels} "
         f"channels: {pipeline.steps} steps of {pipeline.atoms} MMAs; a CTA loads {work.activation_bytes} bytes of "

@@ -107,7 +107,7 @@ def residual_line(plan: Plan) -> str:
 def _tiled(plan: Plan) -> TiledProblem:
     """The problem and the tiles of a plan."""
     return TiledProblem(
-        layout=plan.layout, arch=plan.arch, tiling=plan.tiling, need=plan.storage.need, grid=plan.launch.grid[:2]
+        layout=plan.layout, arch=plan.arch, tiling=plan.tiling, need=plan.storage.need, grid=plan.launch.tiles
     )
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from convc.ir.expr import evaluate, from_json
 from convc.ir.findings import Bounds
+from convc.ir.tile_order import Places
 
 Expr = Any
 """An integer expression as JSON, see `convc.ir.expr.to_json`."""
@@ -56,8 +57,9 @@ class DebugInfo(msgspec.Struct, frozen=True, kw_only=True):
         taps, blocks, block_channels: filter extent (R, S), channel blocks, and channels of a block.
         in_channels: channels of the convolution.
         steps: the scope of every step, by its id.
-        tiles: along M and along N, where CTAs walk over them, each from its own number on by the number of CTAs; None:
-            each CTA has the tile of its place in the grid.
+        tiles: along M and along N, where CTAs have the numbers of their tiles: those that walk begin at their own and
+            go on by the number of CTAs; None: each CTA has the tile of its place in the grid.
+        places: of the tiles by their numbers; None: along M first.
         parts: CTAs that share a tile, along the third axis of the grid.
     """
 
@@ -75,6 +77,7 @@ class DebugInfo(msgspec.Struct, frozen=True, kw_only=True):
     steps: dict[str, Scope]
     tiles: tuple[int, int] | None = None
     parts: int = 1
+    places: Places | None = None
 
     def outputs(self, tile: tuple[int, int], lanes: Bounds, columns: Bounds) -> tuple[Bounds | None, Bounds | None]:
         """First and last output pixel and channel that lanes and columns of the accumulator hold; None: none at all.
@@ -94,11 +97,22 @@ class DebugInfo(msgspec.Struct, frozen=True, kw_only=True):
         """The tile that a CTA makes when it executes a step; None where that is not certain."""
         if self.tiles is None:
             return cta % grid[0], cta // grid[0] % grid[1]
-        loops = self._loops(step, nth)
-        if loops is None or WALK not in loops:
-            return None
-        number = cta + math.prod(grid) * loops[WALK]
-        return number % self.tiles[0], number // self.tiles[0]
+        number = cta % grid[0]
+        if any(name == WALK for scope in self.steps.values() for name, _ in scope.loops):
+            loops = self._loops(step, nth)
+            if loops is None or WALK not in loops:
+                return None
+            number = cta + math.prod(grid) * loops[WALK]
+        m, n = self.place_of(np.array([number]))
+        return int(m[0]), int(n[0])
+
+    def place_of(self, tiles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Places along M and along N of tiles by their numbers; ValueError where CTAs have no numbers."""
+        if self.places is not None:
+            return self.places.at(tiles)
+        if self.tiles is None:
+            raise ValueError("the tile of a CTA is that of its place in the grid")
+        return tiles % self.tiles[0], tiles // self.tiles[0]
 
     def columns_of(self, step: str | None, nth: int | None, part: int = 0) -> Bounds | None:
         """Columns of the accumulator that an execution of a step works on, where they are certain.
@@ -179,6 +193,7 @@ def read_debug_info(data: bytes) -> DebugInfo:
     info = msgspec.json.decode(data, type=DebugInfo)
     scopes = info.steps.values()
     numbers = (number for scope in scopes for number in (scope.tap_column, scope.first_column) if number is not None)
-    for expr in (info.pixel, info.channel, *numbers):
+    places = () if info.places is None else (info.places.m, info.places.n)
+    for expr in (info.pixel, info.channel, *numbers, *places):
         from_json(expr)
     return info

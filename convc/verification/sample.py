@@ -8,6 +8,7 @@ meet; inner tiles are drawn at random.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterable, Iterator
@@ -99,21 +100,42 @@ class TileMap:
 
     def outputs(self, cta: int) -> Outputs:
         """List what a CTA must write: one tile, or those that it walks over."""
-        made = [self._outputs(tile) for tile in range(cta, math.prod(self.grid), self.ctas)]
+        made = [self._outputs(*self._place(tile)) for tile in range(cta, math.prod(self.grid), self.ctas)]
         return Outputs(
             element=tuple(np.concatenate(axis) for axis in zip(*(one.element for one in made), strict=True)),
             place=np.concatenate([one.place for one in made]),
             written=np.concatenate([one.written for one in made]),
         )
 
-    def _outputs(self, tile: int) -> Outputs:
+    def number(self, tile_m: int, tile_n: int) -> int:
+        """The number of a tile, from its place."""
+        if self._info.places is None:
+            return tile_m + self.grid[0] * tile_n
+        return int(self._numbers[tile_m, tile_n])
+
+    @functools.cached_property
+    def _numbers(self) -> np.ndarray:
+        """The number of each tile, int64 (tiles along M, tiles along N)."""
+        every = np.arange(math.prod(self.grid))
+        numbers = np.empty(self.grid, np.int64)
+        numbers[self._info.place_of(every)] = every
+        return numbers
+
+    def _place(self, tile: int) -> tuple[int, int]:
+        """The place of a tile, from its number."""
+        if self._info.places is None:
+            return tile % self.grid[0], tile // self.grid[0]
+        m, n = self._info.place_of(np.array([tile]))
+        return int(m[0]), int(n[0])
+
+    def _outputs(self, tile_m: int, tile_n: int) -> Outputs:
         """List what belongs to a tile."""
         layout = self._layout
         env = {
             "lane": np.arange(self._info.lanes)[:, None],
             "column": np.arange(self._info.columns)[None, :],
-            "tile_m": tile % self.grid[0],
-            "tile_n": tile // self.grid[0],
+            "tile_m": tile_m,
+            "tile_n": tile_n,
         }
         pixel, channel = np.broadcast_arrays(evaluate(self._pixel, env), evaluate(self._channel, env))
         here = pixel < self._info.pixels
@@ -140,7 +162,6 @@ def sample_ctas(tiles: TileMap, layout: DeviceLayout, count: int, seed: int) -> 
     """
     rng = np.random.default_rng((seed, 2))
     problem = layout.ordinary
-    tile_rows = tiles.grid[0]
     tile_columns = tiles.grid[1]
     chosen: set[int] = set()
     for place in _border_places(problem.out_extent):
@@ -151,7 +172,7 @@ def sample_ctas(tiles: TileMap, layout: DeviceLayout, count: int, seed: int) -> 
         tile = tiles.tile_of(pixel)
         column = tile_columns - 1 if last else int(rng.integers(tile_columns))
         if tile is not None:
-            chosen.add((tile + tile_rows * column) % tiles.ctas)
+            chosen.add(tiles.number(tile, column) % tiles.ctas)
     inner = rng.choice(tiles.ctas, min(count, tiles.ctas), replace=False)
     return tiles.together(chosen | {int(cta) for cta in inner})
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from convc.compiler.emit.exprs import Number
 from convc.compiler.emit.fragments import fragment
-from convc.compiler.emit.fragments.base import RoleContext, common_names, numbers_of, template_name
+from convc.compiler.emit.fragments.base import TABLE, RoleContext, common_names, numbers_of, template_name
 from convc.compiler.emit.operands import phase, stage, values_per_word
 from convc.compiler.emit.render import render
 from convc.compiler.tile.program import Role, TileProgram, walk
@@ -21,10 +21,14 @@ from convc.compiler.tile.steps.base import Compute, Loop, Repeat, Step
 from convc.compiler.tile.steps.epilogue import Convert, ReadValues
 from convc.compiler.tile.steps.lanes import LoadMask
 from convc.compiler.tile.steps.operands import WarpgroupMma
+from convc.compiler.tile.steps.order import LookUp
 from convc.ir.expr import bounds
 from convc.ir.launch import KernelArtifact, PointerParam, TensorMapParam
 
 INDENT = "    "
+
+NUMBER_OF = ("which tile of the output this CTA makes first", "the number of the tile of the output that it makes")
+"""Comments on a CTA's number: where it walks over tiles, and where it makes one."""
 
 
 def emit(program: TileProgram) -> KernelArtifact:
@@ -54,7 +58,11 @@ def emit(program: TileProgram) -> KernelArtifact:
             "parameters": [line + "," for line in declarations[:-1]] + declarations[-1:],
             "parameter_registers": ", ".join(f"%{name}" for name in program.params),
             "threads": launch.block[0],
-            "persistent": program.visits is not None,
+            "numbered": program.numbered,
+            "number_of": NUMBER_OF[program.visits is None],
+            "table": TABLE,
+            "entries": _entries(program.table),
+            "entry_count": len(program.table),
             "clustered": math.prod(launch.cluster) > 1,
             "cluster": ", ".join(map(str, launch.cluster)),
             "paired": program.pair > 1,
@@ -113,6 +121,12 @@ def _within(context: RoleContext, loop: Repeat, value: int) -> RoleContext:
     return replace(context, unrolled={**context.unrolled, loop.var: value}, numbers=numbers)
 
 
+def _entries(table: tuple[int, ...]) -> list[str]:
+    """Lines of a table's values."""
+    rows = [", ".join(map(str, table[first : first + 12])) for first in range(0, len(table), 12)]
+    return [f"{row}," for row in rows[:-1]] + rows[-1:]
+
+
 def _indent(text: str) -> str:
     return textwrap.indent(text, INDENT)
 
@@ -133,7 +147,7 @@ def _registers(role: Role, states: tuple[str, ...], numbers: Mapping[str, Number
     lines = [f".reg .b32 {stage(state)}, {phase(state)};  // place in the ring" for state in states]
     steps = list(walk(role.steps))
     counters = [step.var for step in steps if isinstance(step, Repeat)]
-    computed = [step.dst for step in steps if isinstance(step, Compute)]
+    computed = [step.dst for step in steps if isinstance(step, Compute | LookUp)]
     for bits in (32, 64):
         names = [name for name in (*counters, *computed) if numbers[name].bits == bits]
         if names:
@@ -159,6 +173,8 @@ def _about(program: TileProgram) -> list[str]:
     storage = program.storage
     grid = program.launch.grid
     walk = "" if program.visits is None else f", at most {program.visits} tiles each"
+    if program.ordered is not None:
+        walk += f"; {program.ordered[0]} x {program.ordered[1]} tiles in order {program.order}"
     pair = ", CTA pairs whose tensor cores multiply as one" if program.pair > 1 else ""
     parts = program.launch.cluster[2]
     shared = f" x {parts}, which share the K loop of a tile" if parts > 1 else ""

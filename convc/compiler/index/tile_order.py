@@ -24,7 +24,6 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import sympy
 from sympy import Integer
@@ -32,19 +31,12 @@ from sympy import Integer
 from convc.compiler.index.hilbert import hilbert
 from convc.compiler.index.lower import translate
 from convc.compiler.index.maps import Counterexample, IndexMap, Outcome, Proof, prove_equal
+from convc.compiler.index.order_names import BOUSTROPHEDON, GROUPED, HILBERT, ROWS, OrderName
 from convc.compiler.index.presburger import clash, find
 from convc.compiler.index.symbols import Axis, FloorDiv, Mod
 from convc.ir.expr import Const, IntExpr, Less, Select, floor_div, to_json
 from convc.ir.expr import Var as Variable
 from convc.ir.tile_order import ENTRY, ENTRY_BITS, TILE, Places
-
-OrderName = Literal["rows", "columns", "grouped", "boustrophedon", "hilbert"]
-ROWS: OrderName = "rows"
-COLUMNS: OrderName = "columns"
-GROUPED: OrderName = "grouped"
-BOUSTROPHEDON: OrderName = "boustrophedon"
-HILBERT: OrderName = "hilbert"
-ORDERS: tuple[OrderName, ...] = (ROWS, COLUMNS, GROUPED, BOUSTROPHEDON, HILBERT)
 
 MOST_ENTRIES = 4096
 """Entries of a table: 16 KiB, of the 64 KiB of constant memory that a kernel has (CUDA programming guide)."""

@@ -28,6 +28,7 @@ class TiledProblem(msgspec.Struct, frozen=True, kw_only=True):
         grid: tiles of output pixels and of output channels.
         ctas: CTAs that walk over the tiles; None: each tile has its own.
         parts: CTAs that share the K loop of a tile.
+        moved: bytes that memory moves, where they are known; None: as tiles along M first do.
     """
 
     layout: DeviceLayout
@@ -37,6 +38,7 @@ class TiledProblem(msgspec.Struct, frozen=True, kw_only=True):
     grid: tuple[int, int]
     ctas: int | None = None
     parts: int = 1
+    moved: int | None = None
 
 
 def spatial_axes(layout: DeviceLayout, arch: Arch) -> str | None:

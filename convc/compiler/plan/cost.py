@@ -207,7 +207,7 @@ def pace_of(tiled: TiledProblem, work: CtaWork) -> Pace:
         ctas=math.prod(tiled.grid) * tiled.parts,
         asked_bytes=activations + filters + work.residual_bytes - common,
         shared_bytes=common,
-        memory_bytes=memory_bytes(tiled.layout, rates, tiled.grid[1]),
+        memory_bytes=memory_bytes(tiled.layout, rates, tiled.grid[1]) if tiled.moved is None else tiled.moved,
         written_bytes=tiled.layout.output.size_bytes,
         tensor=tensor,
         fill=fill,

@@ -21,6 +21,7 @@ from convc.compiler.plan.names import Form
 from convc.compiler.plan.names import ScheduleName as ScheduleName
 from convc.compiler.plan.reasons import Reasons
 from convc.compiler.plan.storage import Storage
+from convc.compiler.plan.tile_order import TileOrder
 from convc.compiler.plan.tiling import Tiling as Tiling
 from convc.compiler.plan.work import CtaWork
 from convc.ir.arch import Arch
@@ -79,6 +80,8 @@ class Loads(msgspec.Struct, frozen=True, kw_only=True):
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
     """The grid: (tiles along M, tiles along N, CTAs that share a tile), or (CTAs, 1, 1) that walk over tiles.
 
+    Where tiles are made in another order than along M first, the grid is (tiles, 1, CTAs that share a tile).
+
     Attributes:
         entry: name of the kernel.
         grid, threads: CTAs, and threads of each.
@@ -87,6 +90,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
         why: the reasons for all of this.
         dependent: the kernel sets itself up while the one in front of it runs, and waits for that before it reads.
         cluster: CTAs of a cluster along the axes of the grid.
+        order: in which tiles are made.
     """
 
     entry: str
@@ -97,6 +101,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     why: Reasons = msgspec.field(default_factory=Reasons)
     dependent: bool = False
     cluster: tuple[int, int, int] = (1, 1, 1)
+    order: TileOrder = TileOrder()
 
     @property
     def ctas(self) -> int:

@@ -9,6 +9,7 @@ The functions import the classes: the help of ``convc compile`` lists the schedu
 from __future__ import annotations
 
 from convc.compiler.index.border import BORDERS
+from convc.compiler.index.order_names import ORDERS
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.evidence import FOUR_PARTITIONS, LAST_LANES, MOVES_AFTER, ROW_START, SHIFT_THEN_ZERO
 from convc.compiler.plan.names import ScheduleName
@@ -161,6 +162,7 @@ def choices() -> dict[str, tuple[str, ...]]:
         "residual_load": (AUTO, *RESIDUAL_LOADS),
         "split_k": tuple(PARTS_OF),
         "multicast": tuple(MULTICAST_OF),
+        "tile_order": (AUTO, *ORDERS),
         "target": tuple(ARCHS),
     }
 

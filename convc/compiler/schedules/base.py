@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from convc.compiler.index.border import Border
+from convc.compiler.index.order_names import OrderName
 from convc.compiler.plan.evidence import Rule
 from convc.compiler.plan.names import ScheduleName
 from convc.ir.arch import TensorCoreName
@@ -80,6 +81,7 @@ class Request:
         residual_load: how a residual arrives.
         parts: CTAs of a cluster that share the K loop of a tile; None: each tile has one, if nobody finds more better.
         multicast: tiles of pixels and of channels of a cluster that shares loads; None: as with `parts`.
+        order: in which tiles are made; None: along M first, if no other moves fewer bytes.
     """
 
     border: Border | None = None
@@ -94,6 +96,7 @@ class Request:
     residual_load: ResidualLoad | None = None
     parts: int | None = None
     multicast: tuple[int, int] | None = None
+    order: OrderName | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

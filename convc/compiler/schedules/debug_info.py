@@ -38,7 +38,8 @@ def debug_info_of(plan: Plan, program: TileProgram) -> DebugInfo:
         blocks=pipeline.blocks,
         block_channels=elements * pipeline.channels,
         in_channels=elements * problem.group_channels,
-        tiles=plan.launch.tiles if plan.launch.persistent else None,
+        tiles=plan.launch.tiles if program.numbered else None,
+        places=plan.launch.order.places,
         parts=plan.launch.parts,
         steps={step.id: scope for role in program.all_roles for step, scope in _scopes(role.steps, (), ())},
     )

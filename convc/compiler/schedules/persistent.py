@@ -9,21 +9,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from convc.compiler.plan.names import DONE, DRAINED, Number
+from convc.compiler.plan.names import DONE, DRAINED
 from convc.compiler.plan.persistent import HALVES, STATE
 from convc.compiler.plan.records import Plan
 from convc.compiler.schedules.base import Roles
 from convc.compiler.schedules.skeleton import EPILOGUE_THREADS, number
+from convc.compiler.schedules.tile_order import CTA, asked_for, place_steps
 from convc.compiler.tile.program import walk
-from convc.compiler.tile.steps.base import Advance, Compute, RingWait, Step, WaitMmas, WarpCommit
+from convc.compiler.tile.steps.base import Advance, RingWait, Step, WaitMmas, WarpCommit
 from convc.compiler.tile.steps.epilogue import StageNumbers
 from convc.compiler.tile.steps.persistent import Release, ReleaseLast, RoleSync, StoresRead, TileLoop
 from convc.compiler.tile.steps.staged import StoreWait
-from convc.compiler.tile.uses import reads
 from convc.ir.debug_info import WALK
 from convc.ir.expr import Var
-
-CTA = Number("cta")
 
 
 def walking(plan: Plan, roles: Roles) -> Roles:
@@ -43,18 +41,13 @@ def _tiles(plan: Plan, role: str, steps: tuple[Step, ...]) -> TileLoop:
     """The walk of a role, which works out where a tile is as far as its steps ask for that."""
     rows, columns = plan.launch.tiles
     ctas = plan.launch.grid[0]
-    tile = Var(WALK)
-    place = (
-        Compute(id=f"{role}.tile_m", note="pixels of the tile", dst=number("tile_m"), expr=tile % rows),
-        Compute(id=f"{role}.tile_n", note="channels of the tile", dst=number("tile_n"), expr=tile // rows),
-    )
-    asked = {name for step in walk(steps) for name in reads(step)}
+    place = place_steps(plan, role, Var(WALK))
     return TileLoop(
         id=f"{role}.tiles",
         note="from the CTA's own number on",
         var=number(WALK),
         count=-(-rows * columns // ctas),
-        body=(*(step for step in place if step.dst in asked), *steps),
+        body=(*asked_for(place, steps), *steps),
         first=CTA,
         stride=ctas,
         limit=rows * columns,

@@ -6,6 +6,7 @@ chosen and its index arithmetic derived. Everything turned down stays in the pla
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -30,6 +31,7 @@ from convc.compiler.schedules.base import FILTERS, MULTICAST_OF, PARTS_OF, RESID
 from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.launching import Pick, Survey, assumed, cycles, every_form, form_of, launched
 from convc.compiler.schedules.loading import loading
+from convc.compiler.schedules.tile_order import asked_order, order_for, reordered
 from convc.errors import PlanError
 from convc.ir.arch import ARCHS
 from convc.layout.device_layout import DeviceLayout
@@ -72,7 +74,7 @@ def plan(
                 found[chosen.schedule] = _turned_down(chosen, "proof", error.message)
             continue
         summaries = tuple(candidates.summary for candidates in found.values())
-        return _finished(pick, indexing, summaries, dependent=options.dependent_launch)
+        return _finished(pick, indexing, summaries, options)
     raise _no_plan(layout, [rejection for candidates in found.values() for rejection in candidates.rejected])
 
 
@@ -111,7 +113,7 @@ def contenders(layout: DeviceLayout, *, options: ScheduleOptions, refused: Mappi
             continue  # its schedule is in the race with another width, or `plan` has said why it is not
         others = {**found, name: replace(pick.schedule, picked=pick.best)}
         summaries = tuple(one.summary for one in others.values())
-        plans.append(_finished(pick, indexing, summaries, dependent=options.dependent_launch))
+        plans.append(_finished(pick, indexing, summaries, options))
     return tuple(plans)
 
 
@@ -148,6 +150,7 @@ def _request(options: ScheduleOptions, block_n: int | None, stages: int | None) 
         residual_load=next((way for way in RESIDUAL_LOADS if way == options.residual_load), None),
         parts=PARTS_OF.get(options.split_k),
         multicast=MULTICAST_OF.get(options.multicast),
+        order=asked_order(options),
     )
 
 
@@ -191,11 +194,14 @@ def _chosen(legal: Sequence[ScheduleCandidates]) -> ScheduleCandidates:
     )
 
 
-def _finished(pick: Pick, indexing: Indexing, choices: tuple[ScheduleSummary, ...], *, dependent: bool) -> Plan:
+def _finished(pick: Pick, indexing: Indexing, choices: tuple[ScheduleSummary, ...], options: ScheduleOptions) -> Plan:
     """The plan of a candidate that is to be taken."""
     best = pick.best
     name = pick.schedule.schedule
     walkers = best.tiled.ctas
+    order = order_for(best, asked_order(options))
+    tiles = best.tiled.grid
+    across, down = tiles if order.places is None else (math.prod(tiles), 1)
     threads = 32 * core_of(best.tiled.arch).warps(best.tiled.tiling.block_m)
     return Plan(
         layout=best.tiled.layout,
@@ -207,16 +213,17 @@ def _finished(pick: Pick, indexing: Indexing, choices: tuple[ScheduleSummary, ..
         pipeline=best.pipeline,
         launch=Launch(
             entry=f"conv_{name.name}",
-            grid=(*best.tiled.grid, best.tiled.parts) if walkers is None else (walkers, 1, 1),
+            grid=(across, down, best.tiled.parts) if walkers is None else (walkers, 1, 1),
             threads=threads,
-            tiles=best.tiled.grid,
+            tiles=tiles,
             persistent=walkers is not None,
             why=pick.why,
-            dependent=dependent,
+            dependent=options.dependent_launch,
             cluster=(*best.tiled.tiling.cluster, best.tiled.parts),
+            order=order,
         ),
         indexing=indexing,
-        estimate=best.cost,
+        estimate=reordered(best, order),
         alternatives=_alternatives(best, pick.schedule.legal),
         rejected=pick.schedule.rejected,
         choices=choices,

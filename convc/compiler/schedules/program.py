@@ -14,8 +14,9 @@ from convc.compiler.plan.records import Plan
 from convc.compiler.schedules import skeleton
 from convc.compiler.schedules.all import schedule_of
 from convc.compiler.schedules.cores.all import core_of
-from convc.compiler.schedules.persistent import CTA, walking
+from convc.compiler.schedules.persistent import walking
 from convc.compiler.schedules.split import PART, finished, sharing_k
+from convc.compiler.schedules.tile_order import CTA, placed
 from convc.compiler.tile.program import Range, TileProgram
 
 
@@ -24,6 +25,9 @@ def build(plan: Plan) -> TileProgram:
     core = core_of(plan.arch)
     roles = schedule_of(plan.schedule).roles(plan)
     place: dict[str, int] = {"tile_m": plan.launch.tiles[0], "tile_n": plan.launch.tiles[1]}
+    places = plan.launch.order.places
+    if places is not None:
+        place = {CTA: plan.launch.grid[0]}
     if plan.launch.parts > 1:
         roles = sharing_k(plan, roles)
         place[PART] = plan.launch.parts
@@ -49,11 +53,14 @@ def build(plan: Plan) -> TileProgram:
         warps=warps,
         params=(*skeleton.maps_of(plan), *skeleton.pointers(plan)),
         inputs=tuple(Range(name=skeleton.number(name), low=0, high=extent - 1) for name, extent in extents.items()),
-        setup=core.setup(plan, roles),
-        roles=core.main(plan, roles),
-        teardown=finished(plan, teardown) if plan.launch.parts > 1 else teardown,
+        setup=placed(plan, core.setup(plan, roles)),
+        roles=placed(plan, core.main(plan, roles)),
+        teardown=placed(plan, finished(plan, teardown) if plan.launch.parts > 1 else teardown),
         storage=plan.storage,
         launch=skeleton.launch(plan),
         pair=plan.tiling.ctas,
         multicast=plan.tiling.multicast,
+        ordered=None if places is None else plan.launch.tiles,
+        order=plan.launch.order.name,
+        table=() if places is None else places.table,
     )

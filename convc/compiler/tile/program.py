@@ -80,6 +80,9 @@ class TileProgram:
         setup, roles, teardown: three acts; within an act roles run side by side, and each act waits for the one before.
         storage: where tiles and barriers lie.
         launch: how the kernel is launched, with its buffers and tensor maps.
+        ordered: tiles along M and along N, where each CTA finds the place of its tile by the tile's number, which is
+            its own, or those that it walks over; None: by its place in the grid, or counting along M.
+        order: its name. table: entries of constant memory.
         pair: CTAs whose tensor cores multiply as one (``cta_group``), side by side along x: 2, or 1 where each has its
             own.
         multicast: tiles of pixels and of channels of a cluster whose CTAs load operand tiles for each other.
@@ -100,6 +103,14 @@ class TileProgram:
     launch: LaunchSpec
     pair: int = 1
     multicast: tuple[int, int] = (1, 1)
+    ordered: tuple[int, int] | None = None
+    order: str = "rows"
+    table: tuple[int, ...] = ()
+
+    @property
+    def numbered(self) -> bool:
+        """Whether CTAs have numbers instead of places in a grid."""
+        return self.ordered is not None or self.visits is not None
 
     @property
     def all_roles(self) -> tuple[Role, ...]:

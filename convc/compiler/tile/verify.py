@@ -19,6 +19,7 @@ from convc.compiler.tile.steps.operands import Multiply
 from convc.compiler.tile.steps.split import ClusterWait
 from convc.compiler.tile.uses import Kind, makes, reads, uses
 from convc.compiler.tile.verify_multicast import MULTICAST_CHECKS
+from convc.compiler.tile.verify_order import ORDER_CHECKS
 from convc.compiler.tile.verify_pairs import CLUSTER_CHECKS
 from convc.compiler.tile.verify_persistent import PERSISTENT_CHECKS
 from convc.compiler.tile.verify_rings import RING_CHECKS
@@ -197,6 +198,7 @@ CHECKS = (
     *CLUSTER_CHECKS,
     *MULTICAST_CHECKS,
     *SPLIT_CHECKS,
+    *ORDER_CHECKS,
     shared_memory,
     shared_places,
     tensor_memory,

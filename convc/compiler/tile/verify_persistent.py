@@ -9,17 +9,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 
-from convc.compiler.plan.names import ACC, NewNumber, Number
+from convc.compiler.plan.names import ACC
 from convc.compiler.tile.program import Role, TileProgram, walk
 from convc.compiler.tile.steps.base import Compute, RingWait, Step, WaitMmas, WarpCommit
 from convc.compiler.tile.steps.epilogue import ReadAcc, StageNumbers
 from convc.compiler.tile.steps.operands import Multiply
 from convc.compiler.tile.steps.persistent import Release, ReleaseLast, RoleSync, StoresRead, TileLoop
 from convc.compiler.tile.steps.staged import ResultStore, StageRow
+from convc.compiler.tile.verify_order import PLACE
 from convc.ir.expr import Const, FloorDiv, IntExpr, Mod, Var
-
-PLACE = (NewNumber(Number("tile_m")), NewNumber(Number("tile_n")))
-"""Row and column of a tile."""
 
 
 def every_tile_once(program: TileProgram) -> Iterator[str]:
@@ -38,7 +36,8 @@ def every_tile_once(program: TileProgram) -> Iterator[str]:
                 yield f"{loop.id} goes by {loop.stride} from {loop.first} on to {loop.limit}, the grid has {ctas} CTAs"
             if loop.count != -(-loop.limit // ctas):
                 yield f"{loop.id} counts {loop.count} tiles, {ctas} CTAs make {loop.limit}"
-            yield from _places(loop)
+            if program.ordered is None:
+                yield from _places(loop)
     loops = [step for role in program.roles for step in role.steps if isinstance(step, TileLoop)]
     limits = {loop.limit for loop in loops}
     if len(limits) > 1:

@@ -37,6 +37,7 @@ from convc.compiler.tile.steps.base import (
 )
 from convc.compiler.tile.steps.epilogue import ReadAcc
 from convc.compiler.tile.steps.operands import Multiply
+from convc.compiler.tile.steps.order import LookUp
 from convc.ir.expr import bounds
 
 Names = dict[str, Any]
@@ -75,6 +76,10 @@ class RoleContext:
         return residual is None or ring.state != residual.state
 
 
+TABLE = "places"
+"""Variable in constant memory: the table of a program."""
+
+
 def template_name(step_type: type[Step]) -> str:
     """Template of a kind of step: ``TmaLoad`` -> ``steps/tma_load``; all strided loops have one."""
     kind = Strided if issubclass(step_type, Strided) else step_type
@@ -92,9 +97,12 @@ def numbers_of(program: TileProgram, role: Role) -> dict[str, Number]:
                 numbers[var] = Number(bits=32, low=0, high=limit - 1)
             case Loop(var=var, count=count):
                 numbers[var] = Number(bits=32, low=0, high=count - 1)
-            case Compute(dst=dst, expr=expr, bits=bits):
+            case Compute(dst=dst, expr=expr, bits=bits, below=below):
                 low, high = bounds(expr, {name: (n.low, n.high) for name, n in numbers.items()})
+                low, high = (low, high) if below is None else (0, below - 1)
                 numbers[dst] = Number(bits=bits, low=low, high=high)
+            case LookUp(dst=dst):
+                numbers[dst] = Number(bits=32, low=0, high=max(program.table))
             case _:
                 pass
     return numbers

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from convc.compiler.plan.names import PART, RANK, MapName
-from convc.compiler.tile.interpret import epilogue, lanes, operands, persistent, split
+from convc.compiler.tile.interpret import epilogue, lanes, operands, order, persistent, split
 from convc.compiler.tile.interpret.meaning import perform
 from convc.compiler.tile.interpret.state import Array, CtaState, RoleState, unwritten
 from convc.compiler.tile.program import Role, TileProgram
@@ -16,7 +16,7 @@ from convc.compiler.tile.steps.base import Loop, RingWait, Step, Strided
 from convc.errors import TileError
 from convc.ir import dtypes
 
-MEANINGS = (operands, lanes, epilogue, persistent, split)
+MEANINGS = (operands, lanes, epilogue, persistent, split, order)
 """Modules that register meanings when they are imported."""
 
 
@@ -47,7 +47,7 @@ def interpret(program: TileProgram, buffers: Mapping[str, Array]) -> Array:
                 program=program,
                 buffers={**buffers, "output": output},
                 written=written,
-                numbers={"cta": tile_m} if program.visits else {"tile_m": tile_m, "tile_n": tile_n},
+                numbers={"cta": tile_m} if program.numbered else {"tile_m": tile_m, "tile_n": tile_n},
                 tensors=tensors,
             )
             for _ in range(parts)

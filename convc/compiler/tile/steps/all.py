@@ -5,13 +5,13 @@ A class that others derive from is no kind of its own.
 
 from __future__ import annotations
 
-from convc.compiler.tile.steps import base, epilogue, lanes, operands, persistent, split, staged
+from convc.compiler.tile.steps import base, epilogue, lanes, operands, order, persistent, split, staged
 from convc.compiler.tile.steps.base import Step
 
 
 def _leaves() -> tuple[type[Step], ...]:
     found: list[type[Step]] = []
-    for module in (base, operands, lanes, epilogue, staged, persistent, split):
+    for module in (base, operands, lanes, epilogue, staged, persistent, split, order):
         members: dict[str, object] = vars(module)
         for kind in members.values():
             if isinstance(kind, type) and issubclass(kind, Step) and kind.__module__ == module.__name__:

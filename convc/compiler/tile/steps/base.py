@@ -120,11 +120,15 @@ class ReleaseGrid(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compute(Step):
-    """Set the number `dst` to the value of `expr`; `bits` is 32, or 64 where the value may be large."""
+    """Set the number `dst` to the value of `expr`; `bits` is 32, or 64 where the value may be large.
+
+    `below`: the value is proved to be one of 0 .. `below` - 1; None: nothing is known but what the expression shows.
+    """
 
     dst: NewNumber
     expr: IntExpr
     bits: Literal[32, 64] = 32
+    below: int | None = None
 
     def describe(self) -> str:
         return f"{self.dst} = {self.expr}"

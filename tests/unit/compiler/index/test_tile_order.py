@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from convc.compiler.index.maps import Counterexample, Proof
+from convc.compiler.index.order_names import BOUSTROPHEDON, COLUMNS, GROUPED, HILBERT, ORDERS, ROWS
 from convc.compiler.index.symbols import FloorDiv, Mod
-from convc.compiler.index.tile_order import BOUSTROPHEDON, GROUPED, HILBERT, ORDERS, ROWS, T, order_of
+from convc.compiler.index.tile_order import T, order_of
 
 
 @settings(max_examples=60, derandomize=True, database=None, deadline=None)
@@ -41,7 +42,7 @@ def test_orders_are_what_they_are_called():
         return list(zip(m.tolist(), n.tolist(), strict=True))
 
     assert numbers(ROWS, (2, 2)) == [(0, 0), (1, 0), (0, 1), (1, 1)]
-    assert numbers("columns", (2, 2)) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert numbers(COLUMNS, (2, 2)) == [(0, 0), (0, 1), (1, 0), (1, 1)]
     assert numbers(BOUSTROPHEDON, (2, 2)) == [(0, 0), (1, 0), (1, 1), (0, 1)]
     grouped = numbers(GROUPED, (3, 2), groups=2)
     assert grouped == [(0, 0), (1, 0), (0, 1), (1, 1), (2, 0), (2, 1)]

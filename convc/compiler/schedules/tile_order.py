@@ -1,0 +1,109 @@
+"""From a kernel whose CTAs lie as their tiles do to one whose tiles are made in another order.
+
+CTAs lie in one row, and each knows the number of its tile; every role that asks for the place of that tile works it out
+first. CTAs that walk over tiles do so in their loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import msgspec
+
+from convc.compiler.index.order_names import ORDERS, ROWS, OrderName
+from convc.compiler.options import ScheduleOptions
+from convc.compiler.plan.candidate import Candidate
+from convc.compiler.plan.cost import estimate
+from convc.compiler.plan.names import Number
+from convc.compiler.plan.records import Estimate, Plan
+from convc.compiler.plan.tile_order import Bytes, TileOrder, choose_order
+from convc.compiler.schedules.skeleton import number
+from convc.compiler.tile.program import Role, walk
+from convc.compiler.tile.steps.base import Compute, Step
+from convc.compiler.tile.steps.order import LookUp
+from convc.compiler.tile.uses import reads
+from convc.errors import PlanError
+from convc.ir.expr import IntExpr, Var, floor_div, from_json, substitute
+from convc.ir.tile_order import ENTRY, TILE
+
+CTA = Number("cta")
+
+
+def asked_order(options: ScheduleOptions) -> OrderName | None:
+    """The order that a user asks for; None: the planner's choice."""
+    return next((order for order in ORDERS if order == options.tile_order), None)
+
+
+def order_for(best: Candidate, asked: OrderName | None) -> TileOrder:
+    """Choose the order of a candidate's tiles; PlanError where the one that is asked for cannot be."""
+    tiled = best.tiled
+    if tiled.tiling.multicast != (1, 1):
+        if asked in (None, ROWS):
+            return TileOrder()
+        raise PlanError(f"tile_order {asked} leaves no rows and columns of tiles to a cluster whose CTAs share loads")
+    layout = tiled.layout
+    residual = 0 if layout.residual is None else layout.residual.size_bytes
+    size = Bytes(
+        activation=layout.activation.size_bytes,
+        filter=layout.filter.size_bytes,
+        passing=layout.output.size_bytes + residual,
+        l2=tiled.arch.rates.l2_bytes,
+    )
+    at_once = tiled.ctas or tiled.arch.rates.sms * best.cost.beside // tiled.parts
+    return choose_order(tiled.grid, tiled.tiling.ctas, at_once, size, asked)
+
+
+def reordered(best: Candidate, order: TileOrder) -> Estimate:
+    """The estimate of a candidate whose tiles are made in an order; without one, what it was."""
+    if order.places is None:
+        return best.cost
+    fits = not best.cost.memory_bytes
+    return estimate(msgspec.structs.replace(best.tiled, moved=0 if fits else order.traffic[0].memory_bytes), best.work)
+
+
+def place_steps(plan: Plan, role: str, tile: IntExpr) -> tuple[Step, ...]:
+    """The steps that find the place of a tile by its number, in the plan's order."""
+    places = plan.launch.order.places
+    rows, columns = plan.launch.tiles
+    if places is None:
+        found = tile % rows, floor_div(tile, rows)
+    else:
+        found = tuple(substitute(from_json(expr), {TILE: tile}) for expr in (places.m, places.n))
+    looked: tuple[Step, ...] = ()
+    if places is not None and places.table:
+        unit = number("unit")
+        looked = (
+            Compute(id=f"{role}.unit", note="tiles with one entry", dst=unit, expr=floor_div(tile, places.together)),
+            LookUp(id=f"{role}.entry", note="the place of these tiles", dst=number(ENTRY), index=unit),
+        )
+    within = (None, None) if places is None else (rows, columns)
+    return (
+        *looked,
+        Compute(id=f"{role}.tile_m", note="pixels of the tile", dst=number("tile_m"), expr=found[0], below=within[0]),
+        Compute(id=f"{role}.tile_n", note="channels of the tile", dst=number("tile_n"), expr=found[1], below=within[1]),
+    )
+
+
+def asked_for(places: tuple[Step, ...], steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Those of the steps that find a place whose numbers other steps read, or these."""
+    asked = {name for step in walk(steps) for name in reads(step)}
+    kept: list[Step] = []
+    for step in reversed(places):
+        if isinstance(step, Compute | LookUp) and step.dst in asked:
+            kept.insert(0, step)
+            asked.update(reads(step))
+    return tuple(kept)
+
+
+def placed(plan: Plan, act: tuple[Role, ...]) -> tuple[Role, ...]:
+    """The roles of an act; those that ask for the place of their CTA's tile work it out first."""
+    if plan.launch.order.places is None or plan.launch.persistent:
+        return act
+    return tuple(_placed(plan, act))
+
+
+def _placed(plan: Plan, act: tuple[Role, ...]) -> Iterator[Role]:
+    for role in act:
+        places = asked_for(place_steps(plan, role.name, Var(CTA)), role.steps)
+        yield replace(role, steps=(*places, *role.steps))

@@ -1,0 +1,12 @@
+"""The meaning of the step that looks a tile's place up."""
+
+from __future__ import annotations
+
+from convc.compiler.tile.interpret.meaning import perform
+from convc.compiler.tile.interpret.state import RoleState
+from convc.compiler.tile.steps.order import LookUp
+
+
+@perform.register
+def _(step: LookUp, role: RoleState) -> None:
+    role.numbers[step.dst] = role.cta.program.table[role.integer(step.index)]

@@ -1,0 +1,83 @@
+"""Tiles made in another order than along M first (``--tile-order``): right in every form of kernel, or refused."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from kernel.test_random_problems import problems
+from support.witnesses import witnesses_agree
+
+from convc.compiler.index.order_names import COLUMNS, GROUPED, HILBERT, ORDERS, ROWS
+from convc.compiler.options import ScheduleOptions
+from convc.compiler.schedules.planner import plan
+from convc.errors import InputError, PlanError
+from convc.ir.problem import ConvProblem
+from convc.layout.device_layout import device_layout
+
+SMALL = ConvProblem(
+    batch=5, in_channels=64, out_channels=96, in_extent=(8, 8), kernel=(1, 3), pad_lo=(0, 1), pad_hi=(0, 1)
+)
+TURNED = tuple(name for name in ORDERS if name != ROWS)
+FORMS: tuple[dict[str, object], ...] = (
+    {},
+    {"persistent": "on", "ctas": 2},
+    {"pairs": "on"},
+    {"pairs": "on", "persistent": "on", "ctas": 4, "store": "tma"},
+    {"split_k": "2"},
+    {"target": "sm_90a"},
+    {"schedule": "slide", "border": "mask"},
+)
+
+
+def cases():
+    """Each form with each order; with one of them in every run."""
+    for number, form in enumerate(FORMS):
+        for index, order in enumerate(TURNED):
+            marks = () if index == number % len(TURNED) else (pytest.mark.slow,)
+            yield pytest.param(form, order, marks=marks, id=f"{' '.join(form) or 'alone'}-{order}")
+
+
+@pytest.mark.parametrize(("form", "order"), list(cases()))
+def test_witnesses_agree(form, order, assembled):
+    options = ScheduleOptions(**{"schedule": "reload", "tile_order": order, **form})
+    compiled = witnesses_agree(SMALL, 7, assembled, options, block_n=32)
+    launch = compiled.plan.launch
+    assert launch.order.name == order
+    assert launch.tiles[1] == 3
+    assert launch.grid[1] == 1
+
+
+@settings(max_examples=8, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@given(problems("f16"), st.sampled_from(TURNED), st.integers(0, 2**32 - 1))
+def test_random_problems(assembled, problem, order, seed):
+    witnesses_agree(problem, seed, assembled, ScheduleOptions(schedule="reload", tile_order=order), block_n=16)
+
+
+def test_the_order_of_least_traffic_is_taken_where_l2_does_not_hold_all():
+    wide = ConvProblem(batch=256, in_channels=512, out_channels=1024, in_extent=(28, 28), kernel=(1, 1), stride=(2, 2))
+    launch = plan(device_layout(wide), options=ScheduleOptions(schedule="reload")).launch
+    assert launch.order.name == COLUMNS
+    moved = {one.order: one.memory_bytes for one in launch.order.traffic}
+    assert moved[COLUMNS] < 0.6 * moved[ROWS]
+    held = plan(device_layout(SMALL), options=ScheduleOptions(schedule="reload"), block_n=32).launch
+    assert (held.order.name, held.order.places) == (ROWS, None)
+    assert "L2 holds all" in held.order.why
+
+
+def test_one_column_of_tiles_has_one_order():
+    launch = plan(
+        device_layout(SMALL), options=ScheduleOptions(schedule="reload", tile_order=HILBERT), block_n=96
+    ).launch
+    assert launch.tiles[1] == 1
+    assert launch.order.places is None
+
+
+def test_what_cannot_be_is_refused():
+    large = ConvProblem(batch=64, in_channels=16, out_channels=64, in_extent=(112, 112), kernel=(1, 1))
+    options = ScheduleOptions(schedule="reload", tile_order=HILBERT)
+    with pytest.raises(PlanError, match="hilbert looks 25088 places up in a table, which has 4096 at most"):
+        plan(device_layout(large), options=options, block_n=16)
+    assert plan(device_layout(large), options=ScheduleOptions(schedule="reload", tile_order=GROUPED)).launch
+    with pytest.raises(InputError, match="tile_order must be one of auto, rows, columns"):
+        plan(device_layout(SMALL), options=ScheduleOptions(tile_order="spiral"))
