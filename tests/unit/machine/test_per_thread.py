@@ -23,6 +23,7 @@ ALLOWED = {
     ("copies/issue.py", "issue_groups"): EACH,
     ("copies/issue.py", "pick"): "takes the value of the group's own thread",
     ("copies/tensor_copies.py", "run"): GROUPS,
+    ("copies/tensor_put_off.py", "_joined"): GROUPS,
     ("copies/tensor_put_off.py", "_new"): ALIKE,
     ("copies/tensor_put_off.py", "_remember"): ALIKE,
     ("copies/tensor_put_off.py", "_walked"): ALIKE,

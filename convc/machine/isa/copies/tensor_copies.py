@@ -25,7 +25,14 @@ from convc.machine.isa.copies.issue import (
 )
 from convc.machine.isa.copies.lines import tensor_reach
 from convc.machine.isa.copies.perform import check_written, note_writer, perform_load, perform_store, places
-from convc.machine.isa.copies.tensor_put_off import Issued, note_load, put_off_in_clusters, remember_walk, walk_again
+from convc.machine.isa.copies.tensor_put_off import (
+    Issued,
+    note_load,
+    put_off_in_clusters,
+    put_off_multicast,
+    remember_walk,
+    walk_again,
+)
 from convc.machine.isa.observe import notify_copy
 from convc.machine.isa.operands import address_of, expect
 from convc.machine.isa.registry import Run, op
@@ -112,7 +119,15 @@ def tensor_load(instr: Instr, table: SlotTable) -> Run:
             issued = Issued(name, loader, coords, tuple(rest[1:]), mode)
             if put_off_in_clusters(strand, instr, issued, scalars[0], scalars[1], pair):
                 return
-        for group in issue_groups(strand, scalars + [regs[slot] for slot in mask]):
+        groups = list(issue_groups(strand, scalars + [regs[slot] for slot in mask]))
+        if (
+            mask
+            and cohort.lazy is not None
+            and len(groups) > 1
+            and _put_off_multicast(strand, groups, coords, mode, pair)
+        ):
+            return
+        for group in groups:
             where, signal, address, *shift = group.values
             ranks = shift.pop() if mask else None
             if local and not pair:
@@ -125,6 +140,23 @@ def tensor_load(instr: Instr, table: SlotTable) -> Run:
             perform_load(strand, instr, group, _load, box, target)
 
     return run
+
+
+def _put_off_multicast(strand: Strand, groups: list[IssueGroup], coords: list[int], mode: str, pair: bool) -> bool:
+    """Put off what groups multicast in one tensor, if every CTA gets as much; a fault is left to those who copy."""
+    cohort = strand.cohort
+    try:
+        targets = [
+            (group, copy_target(cohort, group.rows, group.values[0], group.values[1], group.values[-1], pair))
+            for group in groups
+        ]
+        _, _, address, *shift = groups[0].values[:-1]
+        if any(group.values[2:-1] != groups[0].values[2:-1] for group in groups):
+            return False
+        name, loader = _tensor(cohort, address)
+        return put_off_multicast(strand, Issued(name, loader, coords, tuple(shift), mode), targets)
+    except MachineFault:
+        return False
 
 
 def _tensor_slots(operand: Operand | None, table: SlotTable) -> tuple[int, list[int]]:

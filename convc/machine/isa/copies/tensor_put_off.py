@@ -8,11 +8,13 @@ those of the CTAs themselves, or with ``.cta_group::2`` those of the other CTA o
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from convc.machine.base.cluster_ranks import OFFSET, RANK_SHIFT
 from convc.machine.base.values import Value
+from convc.machine.isa.copies.issue import CopyTarget, IssueGroup
 from convc.machine.lazy.deferral import Walked
 from convc.machine.lazy.regions import Region, region
 from convc.machine.memory.mbarrier import MBarrier
@@ -124,6 +126,53 @@ def put_off_in_clusters(strand: Strand, instr: Instr, issued: Issued, to: Value,
     cohort.lazy.load(issued.name, put_off)
     note_load(cohort, issued.name, signal, put_off, signals)
     return True
+
+
+def put_off_multicast(strand: Strand, issued: Issued, targets: list[tuple[IssueGroup, CopyTarget]]) -> bool:
+    """Put off what groups of CTAs copy to each other, if every CTA gets one copy at each address.
+
+    Args:
+        strand, issued: who copies, and what.
+        targets: for each group where its copy goes.
+
+    Returns:
+        Whether all of it was put off; if not, nothing has happened.
+    """
+    cohort = strand.cohort
+    places: dict[tuple[int, int], list[tuple[IssueGroup, CopyTarget]]] = {}
+    for group, target in targets:
+        places.setdefault((target.address, target.barrier), []).append((group, target))
+    found: list[tuple[int, Region, Signals]] = []
+    for (address, barrier), parts in places.items():
+        rows = np.concatenate([cohort.rows_or_all(target.rows) for _, target in parts])
+        order = rows.argsort()
+        if len(rows) != cohort.ctas or (rows[order] != np.arange(cohort.ctas)).any():
+            return False
+        coords = tuple([_joined(strand, slot, parts)[order] for slot in issued.coords])
+        put_off = region(issued.loader, cohort.shared.padded, address, coords, issued.offsets, issued.mode, cohort.ctas)
+        bells = np.concatenate([cohort.rows_or_all(target.signals) for _, target in parts])
+        signalled, times = np.unique(bells, return_counts=True)
+        bell = cohort.barriers.get(barrier)
+        if put_off is None or bell is None or (times != times[0]).any():
+            return False
+        signals = Signals(signalled, int(times[0]))
+        if not bell.takes_together(signalled, len(places) * signals.times * put_off.result.bytes):
+            return False
+        found.append((barrier, put_off, signals))
+    spans = sorted((put_off.start, put_off.stop) for _, put_off, _ in found)
+    if cohort.lazy is None or any(one[1] > other[0] for one, other in pairwise(spans)):
+        return False
+    for barrier, put_off, signals in found:
+        cohort.lazy.load(issued.name, put_off)
+        note_load(cohort, issued.name, barrier, put_off, signals)
+    return True
+
+
+def _joined(strand: Strand, slot: int, parts: list[tuple[IssueGroup, CopyTarget]]) -> np.ndarray:
+    """A coordinate of every copy, in the order of the destinations of all groups."""
+    counts = [len(strand.cohort.rows_or_all(target.rows)) for _, target in parts]
+    values = [target.spread(group.pick(strand, strand.regs[slot])) for group, target in parts]
+    return np.concatenate([np.broadcast_to(value, count) for value, count in zip(values, counts, strict=True)])
 
 
 def _own_offset(cohort: Cohort, address: int | np.ndarray) -> int | None:
