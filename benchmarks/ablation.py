@@ -69,7 +69,8 @@ def measure(problem: ConvProblem, options: ScheduleOptions, chip: Chip) -> Measu
         compiled = compile_problem(problem, options=options)
     except (PlanError, InputError):
         return None
-    timed = time_kernel(compiled.artifact.ptx, compiled.artifact.launch, {}, chip)
+    order = compiled.plan.launch.order.timed
+    timed = time_kernel(compiled.artifact.ptx, compiled.artifact.launch, {}, chip, order=order)
     rate = 2e-6 * problem.macs / timed.microseconds
     return Measured(
         microseconds=timed.microseconds,

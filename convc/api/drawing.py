@@ -22,7 +22,8 @@ def time_inspected(found: Inspection, chip: ChipOptions | None = None) -> Kernel
     """
     options = chip or ChipOptions()
     parameters = _parameters(found, options)
-    return time_kernel(found.text, found.launch, {}, parameters, name=found.node.name, sass=options.sass)
+    order = found.plan.launch.order.timed
+    return time_kernel(found.text, found.launch, {}, parameters, name=found.node.name, sass=options.sass, order=order)
 
 
 def _parameters(found: Inspection, options: ChipOptions) -> Chip:
@@ -58,5 +59,8 @@ def time_schedules(
             compiled = compile_shared(found.node.problem, only(schedule_of(choice.schedule), asked))
         artifact = compiled.artifact
         title = choice.schedule.title
-        timed[title] = time_kernel(artifact.ptx, artifact.launch, {}, parameters, name=title, sass=options.sass)
+        order = compiled.plan.launch.order.timed
+        timed[title] = time_kernel(
+            artifact.ptx, artifact.launch, {}, parameters, name=title, sass=options.sass, order=order
+        )
     return timed

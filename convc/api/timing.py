@@ -23,7 +23,9 @@ from convc.draw.roofline import RoofPoint, roofline_picture
 from convc.draw.timeline import timeline_picture
 from convc.errors import InputError, PlanError
 from convc.ir.launch import LaunchSpec, load_launch
+from convc.ir.planned import read_order
 from convc.ir.problem import ConvProblem
+from convc.ir.tile_order import OrderTraffic
 from convc.layout.block_scaled import FORMATS
 from convc.runtime.launch_files import read_buffers
 from convc.support.files import read_text
@@ -125,6 +127,7 @@ class _Job:
     folder: Path | None
     element_bits: int | None = None
     problem: ConvProblem | None = None  # whose schedule the planner may choose
+    order: OrderTraffic | None = None
 
     @property
     def target(self) -> str:
@@ -220,6 +223,7 @@ def _timed(job: _Job, options: ChipOptions, chip: Chip) -> KernelTime:
         file=job.file,
         cold=options.cold,
         sass=options.sass,
+        order=job.order,
     )
 
 
@@ -280,7 +284,8 @@ def _compiled(
             artifact = kernel.artifact
             job = _job(conv.name, kernel.schedule, conv.problem, artifact.ptx, "kernel.ptx", artifact.launch)
             free = schedule is None or schedule.schedule == AUTO
-            yield dataclasses.replace(job, problem=conv.problem if free else None)
+            problem = conv.problem if free else None
+            yield dataclasses.replace(job, problem=problem, order=read_order(kernel.plan))
 
 
 def _other_schedules(
@@ -296,7 +301,8 @@ def _other_schedules(
             except PlanError:
                 continue  # it is not legal here
         artifact = kernel.artifact
-        yield _job(planned.name, kernel.schedule, problem, artifact.ptx, "kernel.ptx", artifact.launch)
+        job = _job(planned.name, kernel.schedule, problem, artifact.ptx, "kernel.ptx", artifact.launch)
+        yield dataclasses.replace(job, order=read_order(kernel.plan))
 
 
 def only(schedule: Schedule, options: ScheduleOptions | None) -> ScheduleOptions:

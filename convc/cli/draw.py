@@ -94,14 +94,14 @@ def _grid(ctx: click.Context, param: click.Parameter, given: str | None) -> tupl
 @draw_command.command("tile-order", short_help="The order in which tiles begin.")
 @functools.partial(layer_of_model, required=False)
 @click.option("--grid", callback=_grid, metavar="PxQ", help="Tiles along M and along N, in place of a layer's.")
-@click.option("--order", default="rows", show_default=True, help="rows, columns, grouped, boustrophedon or hilbert.")
+@click.option("--order", help="rows, columns, grouped, boustrophedon or hilbert; by default the layer's own, or rows.")
 @click.option("--sms", type=click.IntRange(min=1), default=148, show_default=True, help="SMs of the chip.")
 @output_option
 def draw_tile_order(
     model: Path | None,
     layer: str | None,
     grid: tuple[int, int] | None,
-    order: str,
+    order: str | None,
     sms: int,
     output: Path | None,
     chosen: Chosen,
@@ -111,15 +111,18 @@ def draw_tile_order(
     The grid is that of a layer's plan, or given with --grid.
     """
     from convc import api
-    from convc.draw.tile_order import grid_order, tile_order_picture
+    from convc.draw.tile_order import grid_order, plan_order, tile_order_picture
 
     if (model is None) == (grid is None):
         raise click.UsageError("expected a model, whose layer has a grid, or --grid PxQ, and not both")
     check_output(output)
-    if grid is None and model is not None:
-        grid = api.inspect(model, layer, read=chosen.read, schedule=chosen.schedule).plan.launch.tiles
-    assert grid is not None
-    write_picture(tile_order_picture(grid_order(*grid, sms, order), sms), output)
+    if grid is not None:
+        drawn = grid_order(*grid, sms, order or "rows")
+    else:
+        assert model is not None
+        plan = api.inspect(model, layer, read=chosen.read, schedule=chosen.schedule).plan
+        drawn = grid_order(*plan.launch.tiles, sms, order) if order else plan_order(plan)
+    write_picture(tile_order_picture(drawn, sms), output)
 
 
 for each in (

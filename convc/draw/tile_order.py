@@ -8,6 +8,7 @@ import numpy as np
 
 from convc.compiler.index.order_names import ORDERS
 from convc.compiler.index.tile_order import Order, order_of
+from convc.compiler.plan.records import Plan
 from convc.draw.cells import HEAD, ROW, Cells, draw_cells
 from convc.draw.svg import MARGIN, TINTS, TITLE, Picture, legend, path, text, titled
 from convc.errors import InputError
@@ -27,6 +28,13 @@ def grid_order(tiles_m: int, tiles_n: int, sms: int, name: str) -> Order:
         raise InputError(f"expected a grid and SMs of 1 and more, got {tiles_m}x{tiles_n} on {sms} SMs")
     _check_size(tiles_m, tiles_n)
     return order_of(ORDERS[ORDERS.index(name)], (tiles_m, tiles_n), groups=max(1, tiles_m // max(1, math.isqrt(sms))))
+
+
+def plan_order(plan: Plan) -> Order:
+    """Derive the order in which a kernel makes its tiles."""
+    order = plan.launch.order
+    together = plan.tiling.ctas if order.places is not None else 1
+    return order_of(order.name, plan.launch.tiles, together=together, groups=order.groups)
 
 
 def tile_order_picture(order: Order, sms: int) -> Picture:

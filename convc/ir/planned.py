@@ -9,6 +9,7 @@ import msgspec
 
 from convc.ir.network import SkippedNode
 from convc.ir.problem import ConvProblem
+from convc.ir.tile_order import OrderTraffic
 
 
 class Fallen(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,3 +135,23 @@ def read_planned(plan: bytes) -> Planned | None:
         bottleneck=cost.bottleneck,
         fell_back=tuple(Fallen(schedule=c.schedule.title, reason=c.reason) for c in read.choices if c.fell),
     )
+
+
+class _Order(msgspec.Struct):
+    timed: OrderTraffic | None = None
+
+
+class _OrderedLaunch(msgspec.Struct):
+    order: _Order
+
+
+class _Ordered(msgspec.Struct):
+    launch: _OrderedLaunch
+
+
+def read_order(plan: bytes) -> OrderTraffic | None:
+    """The facts for a timer about a plan's order of tiles; None where there are none, or it is no plan."""
+    try:
+        return msgspec.json.decode(plan, type=_Ordered).launch.order.timed
+    except msgspec.MsgspecError:
+        return None

@@ -23,6 +23,18 @@ ENTRY_BITS = 16
 """Bits of an entry for the place along M; those above are the place along N."""
 
 
+class OrderTraffic(msgspec.Struct, frozen=True, kw_only=True):
+    """The facts about an order of tiles that a timer needs, and cannot see in a few CTAs.
+
+    Attributes:
+        fetched: bytes that all reads of operands bring from memory, where L2 does not hold all.
+        beside: clusters that follow one and, together, read again all of it that any cluster beside it reads too.
+    """
+
+    fetched: int
+    beside: int
+
+
 class Places(msgspec.Struct, frozen=True, kw_only=True):
     """The place of the tile of each number.
 

@@ -51,10 +51,14 @@ class Footprint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operands:
-    """Bytes of the buffers that a launch reads, and of those that it only writes."""
+    """Bytes of the buffers that a launch reads, and of those that it only writes.
+
+    ``fetched``: bytes that its reads bring from memory where L2 does not hold all of them; None: each byte once.
+    """
 
     read: int = 0
     written: int = 0
+    fetched: int | None = None
 
 
 NO_OPERANDS = Operands()
@@ -159,7 +163,8 @@ def _misses(trace: Trace, clusters: int, operands: Operands, chip: Chip, cold: b
     """Part of all reads that comes from memory, and bytes that memory moves for each that is read.
 
     Each byte of the operands comes from memory once where L2 does not hold all of them at the start: it is taken to
-    hold what it was given last, and data of more than its size pass through it.
+    hold what it was given last, and data of more than its size pass through it. Who knows in which order tiles are made
+    may know better (`Operands.fetched`).
     """
     fits = operands.read + operands.written <= chip["chip.l2_bytes"]
     if not cold and fits:
@@ -167,8 +172,8 @@ def _misses(trace: Trace, clusters: int, operands: Operands, chip: Chip, cold: b
     read = clusters * _bytes(trace, "load")
     if not read or not operands.read:
         return float(cold), float(cold)
-    missed = min(1.0, operands.read / read)
-    return missed, missed if fits else missed * (1 + operands.written / operands.read)
+    fetched = operands.read if fits or operands.fetched is None else operands.fetched
+    return min(1.0, fetched / read), (fetched if fits else fetched + operands.written) / read
 
 
 def _bytes(trace: Trace, kind: str) -> int:

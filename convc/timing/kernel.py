@@ -12,6 +12,7 @@ import numpy as np
 
 from convc.ir.dtypes import ARRAY_TYPES
 from convc.ir.launch import LaunchSpec
+from convc.ir.tile_order import OrderTraffic
 from convc.machine import RunOptions, run
 from convc.machine.launch import uncollected
 from convc.ptx import Instr
@@ -183,7 +184,7 @@ def spread(dependences: tuple[Dependence, ...]) -> float:
 
 
 @uncollected()
-def time_kernel(
+def time_kernel(  # noqa: PLR0913 - each is one choice, and most are left out
     text: str,
     launch: LaunchSpec,
     buffers: Mapping[str, np.ndarray],
@@ -193,6 +194,7 @@ def time_kernel(
     file: str = "kernel.ptx",
     cold: bool = False,
     sass: bool = False,
+    order: OrderTraffic | None = None,
 ) -> KernelTime:
     """Time a launch.
 
@@ -206,6 +208,7 @@ def time_kernel(
         file: what the text is called in messages.
         cold: nothing is in L2 yet.
         sass: take the instructions that ptxas makes of the text, and its registers.
+        order: what is known of the order in which tiles are made.
 
     Raises:
         PtxSyntaxError, UnmodelledError, LaunchError: the machine does not take it, or its control flow depends on time.
@@ -218,13 +221,14 @@ def time_kernel(
     # A cluster in the middle of a row is one without a border, as most are; the next says what is read twice.
     busiest = None if cluster > 1 else walker(_body(text, file, launch.entry), launch.ctas)
     first = middle_of_row(launch) if busiest is None else busiest
+    beside = 2 if order is None else 1 + order.beside
     contents = {name: np.zeros(spec.shape, ARRAY_TYPES[spec.dtype]) for name, spec in launch.buffers.items()}
     run(
         text,
         launch,
         contents | dict(buffers),
         file=file,
-        options=RunOptions(ctas=(first, min(first + 2 * cluster, launch.ctas))),
+        options=RunOptions(ctas=(first, min(first + beside * cluster, launch.ctas))),
         observer=recorder,
     )
     trace = recorder.trace
@@ -239,7 +243,11 @@ def time_kernel(
         threads=math.prod(launch.block),
         registers=registers,
     )
-    operands = Operands(read=_size(launch, recorder.read), written=_size(launch, recorder.written - recorder.read))
+    operands = Operands(
+        read=_size(launch, recorder.read),
+        written=_size(launch, recorder.written - recorder.read),
+        fetched=None if order is None else order.fetched,
+    )
     timed = time_launch(trace, launch.ctas, footprint, chip, cold, operands)
     shapes = tuple(dict.fromkeys(work.mma for work in trace.works if work.mma is not None))
     return KernelTime(

@@ -34,7 +34,7 @@ MOST_ITEMS = 1_000_000
 
 
 class Recorder(Observer):
-    """Writes the trace of the first cluster that is run; of the next one, in the same cohort, what it copies alike."""
+    """Writes the trace of the first cluster that is run; of the next ones, in the same cohort, what they copy alike."""
 
     wants = frozenset({"shared"})
 
@@ -126,7 +126,7 @@ class Recorder(Observer):
         for row, position in at.items():
             if row >= self.cohort.watched:
                 continue
-            beside = at.get(row + self.cohort.watched)
+            beside = [other for place, other in at.items() if place > row and (place - row) % self.cohort.watched == 0]
             number = self._work(strand, instr, row, transfer, position, beside)
             self._last(row, transfer.thread[0]).works.append(number)
             if transfer.barrier is None:
@@ -138,9 +138,9 @@ class Recorder(Observer):
         self._settle(told)
 
     def _work(
-        self, strand: ObservedStrand, instr: Instr, row: int, transfer: Transfer, position: int, beside: int | None
+        self, strand: ObservedStrand, instr: Instr, row: int, transfer: Transfer, position: int, beside: Sequence[int]
     ) -> int:
-        """Write down a CTA's copy; ``beside``: position of the same CTA of the next cluster, if it copies too."""
+        """Write down a CTA's copy; ``beside``: positions of the same CTA of the next clusters, if they copy too."""
         moved = max(len(transfer.reads), len(transfer.writes))
         mode = mode_of(instr)
         requested = 0
@@ -163,7 +163,7 @@ class Recorder(Observer):
                 mode=mode,
                 buffer="" if transfer.memory is None else transfer.memory.buffer,
                 reaches=tuple(home - row for home in transfer.homes[position].tolist() if home != row),
-                common=transfer.memory is not None and beside is not None and _equal(transfer.memory, position, beside),
+                common=any(_equal(transfer.memory, position, other) for other in beside if transfer.memory),
             )
         )
         return len(self.trace.works) - 1

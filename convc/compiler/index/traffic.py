@@ -37,12 +37,14 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True):
         order, groups: which.
         round_bytes: of operands that a round of CTAs reads, each byte once, on average.
         memory_bytes: that the launch reads from memory and writes to it.
+        fetched: of these, operands.
     """
 
     order: OrderName
     groups: int
     round_bytes: int
     memory_bytes: int
+    fetched: int = 0
 
 
 def traffic_of(order: Order, at_once: int, size: Bytes) -> Traffic:
@@ -54,30 +56,31 @@ def traffic_of(order: Order, at_once: int, size: Bytes) -> Traffic:
         size: of what is moved. All of it comes from memory once, as if nothing were in L2 at the start.
     """
     rows, columns = order.tiles
-    piece = (size.activation / rows, size.filter / columns)
     tiles = rows * columns
-    m, n = order.places.at(np.arange(tiles))
-    held: OrderedDict[tuple[str, int], float] = OrderedDict()
+    pieces = {"m": size.activation / rows, "n": size.filter / columns, "out": size.passing / tiles}
+    m, n = (places.tolist() for places in order.places.at(np.arange(tiles)))
+    held: OrderedDict[tuple[str, int], None] = OrderedDict()
     inside = 0.0
     read = 0.0
     rounds = 0.0
     for first in range(0, tiles, at_once):
-        last = min(first + at_once, tiles)
-        wanted = [("m", key, piece[0]) for key in np.unique(m[first:last]).tolist()]
-        wanted += [("n", key, piece[1]) for key in np.unique(n[first:last]).tolist()]
-        rounds += sum(bytes_of for *_, bytes_of in wanted)
-        for axis, key, bytes_of in (*wanted, ("out", first, size.passing * (last - first) / tiles)):
-            if (axis, key) in held:
-                held.move_to_end((axis, key))
+        here = range(first, min(first + at_once, tiles))
+        wanted = [each for tile in here for each in (("m", m[tile]), ("n", n[tile]))]
+        rounds += sum(pieces[kind] for kind, _ in set(wanted))
+        for piece in (*wanted, *(("out", tile) for tile in here)):
+            if piece in held:
+                held.move_to_end(piece)
                 continue
-            held[axis, key] = bytes_of
-            inside += bytes_of
-            read += bytes_of
-        while inside > size.l2 and held:
-            inside -= held.popitem(last=False)[1]
+            held[piece] = None
+            amount = pieces[piece[0]]
+            inside += amount
+            read += amount if piece[0] != "out" else 0
+            while inside > size.l2:
+                inside -= pieces[held.popitem(last=False)[0][0]]
     return Traffic(
         order=order.name,
         groups=order.groups,
         round_bytes=round(rounds / -(-tiles // at_once)),
-        memory_bytes=round(read),
+        memory_bytes=round(read) + size.passing,
+        fetched=round(read),
     )

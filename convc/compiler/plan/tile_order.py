@@ -18,7 +18,7 @@ from convc.compiler.index.order_names import BOUSTROPHEDON, COLUMNS, GROUPED, HI
 from convc.compiler.index.tile_order import MOST_ENTRIES, order_of
 from convc.compiler.index.traffic import Bytes, Traffic, traffic_of
 from convc.errors import PlanError
-from convc.ir.tile_order import Places
+from convc.ir.tile_order import OrderTraffic, Places
 
 GAIN = 0.95
 """Part of the bytes that another order moves, of those along M first, from which on it is worth having."""
@@ -28,6 +28,9 @@ ALIKE = 1.02
 
 LOOKED_AT = 8192
 """Tiles of a grid that the model looks at; of more, some are taken together."""
+
+MOST_BESIDE = 4
+"""Clusters behind one that are looked at for what they read alike: mostly as many as there are tiles along N."""
 
 HEIGHTS = (2, 4, 8, 16, 32, 64)
 """Tiles along M of a group that are looked at."""
@@ -46,6 +49,7 @@ class TileOrder(msgspec.Struct, frozen=True, kw_only=True):
         why: the reason; empty where there is no choice.
         proof: that every tile is made once.
         traffic: what it moves; behind it, what others would that were looked at.
+        timed: what a timer needs to know; None where nobody looked at what is moved.
     """
 
     name: OrderName = ROWS
@@ -54,6 +58,7 @@ class TileOrder(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
     proof: str = ""
     traffic: tuple[Traffic, ...] = ()
+    timed: OrderTraffic | None = None
 
 
 def choose_order(
@@ -95,7 +100,13 @@ def choose_order(
         why += f", along M first {best[ROWS].memory_bytes}"
     if asked is not None:
         why += "; it was asked for"
-    made = TileOrder(name=taken.order, groups=taken.groups, why=why, traffic=(taken, *others))
+    made = TileOrder(
+        name=taken.order,
+        groups=taken.groups,
+        why=why,
+        traffic=(taken, *others),
+        timed=OrderTraffic(fetched=taken.fetched, beside=1 if taken.order == ROWS else MOST_BESIDE),
+    )
     if taken.order == ROWS:
         return made
     order = order_of(taken.order, tiles, together=together, groups=taken.groups)

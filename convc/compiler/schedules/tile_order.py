@@ -6,6 +6,7 @@ first. CTAs that walk over tiles do so in their loops.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -44,8 +45,14 @@ def order_for(best: Candidate, asked: OrderName | None) -> TileOrder:
         raise PlanError(f"tile_order {asked} leaves no rows and columns of tiles to a cluster whose CTAs share loads")
     layout = tiled.layout
     residual = 0 if layout.residual is None else layout.residual.size_bytes
+    problem = layout.problem
+    # Of rows and columns that no filter tap reads, a copy reads nothing.
+    read = math.prod(
+        min(step, len({tap * dilation % step for tap in range(taps)})) / step
+        for step, taps, dilation in zip(problem.stride, problem.kernel, problem.dilation, strict=True)
+    )
     size = Bytes(
-        activation=layout.activation.size_bytes,
+        activation=round(layout.activation.size_bytes * read),
         filter=layout.filter.size_bytes,
         passing=layout.output.size_bytes + residual,
         l2=tiled.arch.rates.l2_bytes,
@@ -55,11 +62,10 @@ def order_for(best: Candidate, asked: OrderName | None) -> TileOrder:
 
 
 def reordered(best: Candidate, order: TileOrder) -> Estimate:
-    """The estimate of a candidate whose tiles are made in an order; without one, what it was."""
-    if order.places is None:
+    """The estimate of a candidate, with what memory moves in an order, where L2 does not hold all and that is known."""
+    if not order.traffic or not best.cost.memory_bytes:
         return best.cost
-    fits = not best.cost.memory_bytes
-    return estimate(msgspec.structs.replace(best.tiled, moved=0 if fits else order.traffic[0].memory_bytes), best.work)
+    return estimate(msgspec.structs.replace(best.tiled, moved=order.traffic[0].memory_bytes), best.work)
 
 
 def place_steps(plan: Plan, role: str, tile: IntExpr) -> tuple[Step, ...]:

@@ -10,11 +10,14 @@ from support.drawings import marked, parsed, table, words
 
 import convc
 from convc.cli.main import main
+from convc.compiler.compile import compile_problem
 from convc.draw.lanes import lanes_picture
 from convc.draw.memory import memory_picture
 from convc.draw.tile import tile_picture
+from convc.draw.tile_order import plan_order, tile_order_picture
 from convc.errors import InputError
 from convc.explain.example import example_tiles
+from convc.ir.problem import ConvProblem
 from convc.support.resources import model_folder
 
 R = 1
@@ -120,6 +123,11 @@ def test_the_order_of_tiles_is_that_of_the_layers_grid():
     drawn = table(CliRunner().invoke(main, call, catch_exceptions=False).stdout, "grid")
     tiles_m, tiles_n, _ = convc.inspect(model, schedule=convc.ScheduleOptions(schedule="reload")).launch.grid
     assert drawn == [[str(row + tiles_m * column) for column in range(tiles_n)] for row in range(tiles_m)]
+    problem = ConvProblem(in_channels=64, out_channels=80, in_extent=(20, 20), kernel=(1, 1))
+    plan = compile_problem(problem, options=convc.ScheduleOptions(tile_order="hilbert"), block_n=16).plan
+    drawn = table(tile_order_picture(plan_order(plan), 148).svg(), "grid")
+    m, n = plan.launch.order.places.at(np.arange(20))
+    assert [drawn[row][column] for row, column in zip(m, n, strict=True)] == [str(number) for number in range(20)]
 
 
 def test_a_chip_without_tensor_memory_has_none_in_the_picture(impulse):

@@ -69,7 +69,7 @@ def check(kernel: KernelTime) -> None:
     total = replay.run()
     assert sum(part.cycles for part in critical_path(replay.events)) == pytest.approx(total)
     assert all(event.start <= event.end for event in replay.events)
-    assert kernel.cycles >= total - 1e-6
+    assert kernel.cycles >= total * (1 - 1e-8)  # beside others a copy that they read too asks L2 for a little less
     first = [work for work in kernel.trace.works if work.row == 0]
     multiplied = sum(interval(work.mma, B200) for work in first if work.mma is not None)
     filled = sum(work.bytes for work in first if work.kind == "load") / B200["tma.fill"]
