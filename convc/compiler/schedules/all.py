@@ -82,6 +82,7 @@ SLIDE = Schedule(
     shares=True,
     pairs=True,
     splits=True,
+    multicasts=True,
     max_halo=SM_100A.limits.wide_halo,
     rests_on=(ROW_START,),
     method=_slide,

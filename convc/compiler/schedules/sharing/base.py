@@ -30,6 +30,7 @@ from convc.compiler.plan.storage import BarrierRing, MemoryNeed, Storage, TmemTi
 from convc.compiler.plan.work import CtaWork
 from convc.compiler.schedules.base import ROWS, Method, Request, Roles
 from convc.compiler.schedules.cores.all import core_of
+from convc.compiler.schedules.multicast import peers
 from convc.compiler.schedules.sharing.indexing import coordinates_of, proved_maps, reuse_of
 from convc.compiler.schedules.sharing.roles import clear, load, masks
 from convc.compiler.schedules.sharing.storage import (
@@ -190,7 +191,7 @@ class Sharing(Method):
         """An activation tile for every buffer, and a filter tile for each of its filter columns."""
         return Roles(
             load=load(plan),
-            multiply=self.multiply(plan),
+            multiply=(*peers(plan), *self.multiply(plan)),
             epilogue=self.epilogue(plan),
             before=masks(plan),
             after=clear(plan),
