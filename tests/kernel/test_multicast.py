@@ -81,6 +81,15 @@ def test_clusters_that_walk(assembled):
     assert (compiled.plan.launch.cluster, compiled.program.visits) == ((2, 1, 1), 6)
 
 
+@pytest.mark.parametrize("left_open", ["pairs", "split_k", "persistent"])
+def test_other_clusters_are_not_taken_instead(left_open):
+    layer = ConvProblem(batch=256, in_channels=1024, out_channels=1024, in_extent=(14, 14), kernel=(1, 1))
+    if left_open == "split_k":
+        layer = dataclasses.replace(layer, batch=2, in_extent=(7, 7))
+    planned = plan(device_layout(layer), options=loading("2x1", **{left_open: "auto"}))
+    assert (planned.launch.cluster, planned.tiling.ctas, planned.launch.parts) == ((2, 1, 1), 1, 1)
+
+
 def test_the_planner_takes_what_it_finds_faster_and_says_why(monkeypatch):
     layer = device_layout(ConvProblem(in_channels=4096, out_channels=4096, in_extent=(64, 64), kernel=(1, 1)))
     alone = plan(layer, options=loading("auto"), block_n=256)

@@ -44,20 +44,19 @@ def multicast(candidates: ScheduleCandidates, arch: Arch, shape: tuple[int, int]
 
 def _sharing(offer: Offer, shape: tuple[int, int]) -> Offer | Rejection:
     """An offer of whole clusters along the pixels: where tiles are missing there, empty ones are made."""
+    reason = None
+    apart = tuple(tiling for tiling in offer.tilings if tiling.b_columns == 1)
     if offer.layout.blocks is not None:
         reason = f"{offer.layout.blocks.name} has scale factors, whose stages warps give back as well"
-        return Rejection(rule="multicast", reason=reason)
-
-    if shape[1] > 1 and offer.layout.problem.groups > 1:
+    elif shape[1] > 1 and offer.layout.problem.groups > 1:
         reason = "with groups, tiles of channels beside each other may read other activations"
-        return Rejection(rule="multicast", reason=reason)
-
-    if shape[1] > 1 and offer.geometry is not None:
+    elif shape[1] > 1 and offer.geometry is not None:
         reason = "an activation tile with its halo comes in one copy: CTAs can share filter tiles alone (2x1)"
-        return Rejection(rule="multicast", reason=reason)
-    apart = tuple(tiling for tiling in offer.tilings if tiling.b_columns == 1)
-    if not apart:
+    elif not apart:
         reason = "filter tiles in the stages of the activations that they meet come in one piece: keep them apart"
+    elif apart[0].ctas > 1:
+        reason = "the CTAs of a pair have halves of filter tiles, and those that load for each other whole ones"
+    if reason is not None:
         return Rejection(rule="multicast", reason=reason)
 
     def storage(tiling: Tiling) -> Storage:
