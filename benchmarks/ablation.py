@@ -32,9 +32,10 @@ FEATURES: Mapping[str, Mapping[str, str]] = {
     "TMA store": {"store": "tma"},
     "columns as channels": {"columns": "overlap"},
     "persistent": {"persistent": "on"},
-    "pairs": {"pairs": "on"},
+    "multicast": {"multicast": "2x1"},
+    "pairs": {"pairs": "on", "multicast": "off"},
 }
-"""What each adds to the options of those before it."""
+"""What each adds to the options of those before it; pairs come instead of clusters that share loads."""
 
 CHOSEN = "what auto takes"
 """The last column: everything is left to the planner."""

@@ -36,11 +36,12 @@ def test_witnesses_agree(operand, part, assembled):
     @settings(max_examples=12 // part, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
     @given(problems(operand), st.integers(0, 2**32 - 1), shapes, st.sampled_from([None, 2, 4]), st.booleans())
     def check(problem, seed, shape, ctas, copied):
-        walks = {} if ctas is None or shape != "2x1" else {"persistent": "on", "ctas": ctas}
+        more = {} if ctas is None or shape != "2x1" else {"persistent": "on", "ctas": ctas}
+        more |= {"schedule": "slide"} if copied and shape == "2x1" else {"store": "tma" if copied else "direct"}
         try:
-            witnesses_agree(problem, seed, assembled, loading(shape, store="tma" if copied else "direct", **walks))
+            witnesses_agree(problem, seed, assembled, loading(shape, **more))
         except PlanError:
-            return  # one tile of channels, groups, or no width for copies of results
+            return  # one tile of channels, groups, no width for copies of results, or the schedule cannot be
 
     check()
 
@@ -60,31 +61,64 @@ def test_whole_and_empty_tiles(shape, tiles, pieces, assembled):
     assert each < alone.estimate.traffic_bytes / alone.launch.ctas  # through L2: each part once
 
 
+@pytest.mark.parametrize(
+    ("extent", "rows", "border", "spare"), [((3, 100), "outer", "mask", 1), ((5, 140), "merged", "zero", 0)]
+)
+def test_filters_of_shared_activations(extent, rows, border, spare, assembled):
+    """Activations stay each CTA's own, with masks of its own."""
+    problem = dataclasses.replace(SMALL, batch=1, in_extent=extent, epilogue=(AddResidual(), Relu()))
+    options = loading("2x1", schedule="slide", rows=rows, border=border)
+    compiled = witnesses_agree(problem, 5, assembled, options, block_n=48)
+    assert compiled.plan.reuse.spare == spare
+    assert {ring.name: ring.arrivals for ring in compiled.plan.storage.rings} == {
+        "full_a": 1, "empty_a": 1, "full_b": 1, "empty_b": 2, "done": 1,
+    }  # fmt: skip
+
+
 def test_clusters_that_walk(assembled):
     options = loading("2x1", persistent="on", ctas=2, store="tma")
     compiled = witnesses_agree(dataclasses.replace(SMALL, batch=4), 5, assembled, options, block_n=48)
     assert (compiled.plan.launch.cluster, compiled.program.visits) == ((2, 1, 1), 6)
 
 
+@pytest.mark.parametrize("left_open", ["pairs", "split_k", "persistent"])
+def test_other_clusters_are_not_taken_instead(left_open):
+    layer = ConvProblem(batch=256, in_channels=1024, out_channels=1024, in_extent=(14, 14), kernel=(1, 1))
+    if left_open == "split_k":
+        layer = dataclasses.replace(layer, batch=2, in_extent=(7, 7))
+    planned = plan(device_layout(layer), options=loading("2x1", **{left_open: "auto"}))
+    assert (planned.launch.cluster, planned.tiling.ctas, planned.launch.parts) == ((2, 1, 1), 1, 1)
+
+
+def test_the_planner_takes_what_it_finds_faster_and_says_why(monkeypatch):
+    layer = device_layout(ConvProblem(in_channels=4096, out_channels=4096, in_extent=(64, 64), kernel=(1, 1)))
+    alone = plan(layer, options=loading("auto"), block_n=256)
+    assert alone.launch.cluster == (1, 1, 1)
+    assert alone.launch.multicast_why.startswith("each CTA loads for itself: ")
+    assert not plan(layer, options=loading("off"), block_n=256).launch.multicast_why
+    monkeypatch.setattr("convc.compiler.schedules.loading.SLACK", 1.0)
+    shared = plan(layer, options=loading("auto"), block_n=256)
+    assert shared.estimate.cycles < alone.estimate.cycles
+    assert shared.tiling.multicast != (1, 1)
+    assert shared.launch.multicast_why.startswith("each loads its part of ")
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"multicast": "4x4"}, "multicast must be one of off, auto, 2x1, 1x2, 2x2"),
+        ({"shape": "4x4"}, "multicast must be one of off, auto, 2x1, 1x2, 2x2"),
         ({"pairs": "on"}, "gives each CTA of a cluster whole filter tiles, and pairs on halves them"),
         ({"split_k": "2"}, "is for clusters of several tiles, and split_k 2 for those of one"),
         ({"persistent": "on"}, "has several tiles of channels in a cluster, and persistent on walks"),
         ({"target": "sm_90a"}, "gives stages back by tcgen05.commit, and sm_90a has none"),
         ({"schedule": "stationary"}, "schedule stationary has no form whose CTAs load for each other"),
+        ({"schedule": "slide"}, "an activation tile with its halo comes in one copy"),
+        ({"schedule": "slide", "shape": "2x1", "filters": "together"}, "come in one piece: keep them apart"),
     ],
 )
 def test_what_cannot_be_is_refused(options, words):
     with pytest.raises((PlanError, InputError), match=words):
-        plan(
-            device_layout(SMALL),
-            options=loading(
-                **{"shape": "2x2", **options} if "multicast" not in options else {"shape": options["multicast"]}
-            ),
-        )
+        plan(device_layout(SMALL), options=loading(**{"shape": "2x2", **options}))
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import msgspec
 
 from convc.compiler.plan.candidate import Offer, ScheduleCandidates
 from convc.compiler.plan.constraints import TiledProblem
+from convc.compiler.plan.names import A, B
 from convc.compiler.plan.records import Pipeline, Rejection, Tiling
 from convc.compiler.plan.storage import SHARERS, BarrierRing, Storage
 from convc.compiler.plan.work import CtaWork
@@ -43,12 +44,19 @@ def multicast(candidates: ScheduleCandidates, arch: Arch, shape: tuple[int, int]
 
 def _sharing(offer: Offer, shape: tuple[int, int]) -> Offer | Rejection:
     """An offer of whole clusters along the pixels: where tiles are missing there, empty ones are made."""
+    reason = None
+    apart = tuple(tiling for tiling in offer.tilings if tiling.b_columns == 1)
     if offer.layout.blocks is not None:
         reason = f"{offer.layout.blocks.name} has scale factors, whose stages warps give back as well"
-        return Rejection(rule="multicast", reason=reason)
-
-    if shape[1] > 1 and offer.layout.problem.groups > 1:
+    elif shape[1] > 1 and offer.layout.problem.groups > 1:
         reason = "with groups, tiles of channels beside each other may read other activations"
+    elif shape[1] > 1 and offer.geometry is not None:
+        reason = "an activation tile with its halo comes in one copy: CTAs can share filter tiles alone (2x1)"
+    elif not apart:
+        reason = "filter tiles in the stages of the activations that they meet come in one piece: keep them apart"
+    elif apart[0].ctas > 1:
+        reason = "the CTAs of a pair have halves of filter tiles, and those that load for each other whole ones"
+    if reason is not None:
         return Rejection(rule="multicast", reason=reason)
 
     def storage(tiling: Tiling) -> Storage:
@@ -57,10 +65,12 @@ def _sharing(offer: Offer, shape: tuple[int, int]) -> Offer | Rejection:
     def work(tiling: Tiling, pipeline: Pipeline) -> CtaWork:
         return msgspec.structs.replace(offer.work(tiling, pipeline), multicast=shape)
 
+    rows = -(-offer.rows // shape[0]) * shape[0]
     return replace(
         offer,
-        tilings=tuple(msgspec.structs.replace(tiling, multicast=shape) for tiling in offer.tilings),
-        rows=-(-offer.rows // shape[0]) * shape[0],
+        geometry=offer.geometry and replace(offer.geometry, spare=rows - offer.rows),
+        tilings=tuple(msgspec.structs.replace(tiling, multicast=shape) for tiling in apart),
+        rows=rows,
         storage=storage,
         work=work,
         rules=(whole_clusters, *offer.rules),
@@ -73,10 +83,13 @@ def sharers_of(shape: tuple[int, int]) -> int:
 
 
 def told_to_sharers(storage: Storage, shape: tuple[int, int]) -> Storage:
-    """The memory of a CTA whose stages are given back to all that load into them."""
+    """The memory of a CTA whose stages are given back to all that load into them: those of tiles that come in parts."""
+    pixels, channels = shape
+    shared = {A: channels > 1, B: pixels > 1}
+    states = {tile.state for tile in storage.smem if shared.get(tile.name)}
 
     def told(ring: BarrierRing) -> BarrierRing:
-        if (ring.producer, ring.consumer) != ("mma", "load"):
+        if (ring.producer, ring.consumer) != ("mma", "load") or ring.state not in states:
             return ring
         return msgspec.structs.replace(ring, at=SHARERS, arrivals=ring.arrivals * sharers_of(shape))
 

@@ -49,6 +49,10 @@ def _shared(offer: Offer, parts: int) -> Offer | Rejection:
         reason = f"{offer.layout.blocks.name} has scale factors, which the warps carry that would carry sums"
         return Rejection(rule="split", reason=reason)
 
+    if offer.tilings[0].multicast != (1, 1):
+        reason = "clusters that load for each other have several tiles, and those that share a K loop have one"
+        return Rejection(rule="split", reason=reason)
+
     first = offer.storage(offer.tilings[0])
     if first.results is not None:
         reason = "store tma has one CTA for the whole row of a tile, and CTAs that share it store some columns each"

@@ -84,6 +84,7 @@ SLIDE = Schedule(
     stores=STORES,
     pairs=True,
     splits=True,
+    multicasts=True,
     max_halo=SM_100A.limits.wide_halo,
     rests_on=(ROW_START,),
     method=_slide,

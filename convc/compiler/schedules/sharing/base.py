@@ -34,6 +34,7 @@ from convc.compiler.plan.storage import BarrierRing, MemoryNeed, Storage, TmemTi
 from convc.compiler.plan.work import CtaWork
 from convc.compiler.schedules.base import DIRECT, ROWS, TMA, Method, Request, Roles, Ways, ways_of
 from convc.compiler.schedules.cores.all import core_of
+from convc.compiler.schedules.multicast import peers
 from convc.compiler.schedules.residual import load_residual
 from convc.compiler.schedules.sharing.indexing import coordinates_of, proved_maps, reuse_of
 from convc.compiler.schedules.sharing.results import not_copied, staged_results
@@ -212,7 +213,7 @@ class Sharing(Method):
         """An activation tile for every buffer, and a filter tile for each of its filter columns."""
         return Roles(
             load=(*load(plan), *load_residual(plan)),
-            multiply=self.multiply(plan),
+            multiply=(*peers(plan), *self.multiply(plan)),
             epilogue=self.epilogue(plan),
             before=masks(plan),
             after=clear(plan),

@@ -102,10 +102,11 @@ def coordinates_of(candidate: Candidate, maps: ReuseMaps, *, transposed: bool) -
 
 def first_filter(first_k: IntExpr, tiling: Tiling) -> Coordinate:
     """The output channel of the first filter row that a CTA brings: the tile's, or that of its part."""
-    if tiling.ctas == 1:
+    if tiling.cluster[0] == 1:
         return coordinate("first_k", first_k, "first output channel of the tile")
-    meaning = f"first output channel of the CTA's {tiling.b_rows} filter rows"
-    return coordinate("first_k", first_k + Var(RANK) * tiling.b_rows, meaning)
+    meaning = f"first output channel of the CTA's {tiling.b_piece} filter rows"
+    place = Var(RANK) if tiling.ctas > 1 else Var("tile_m") % tiling.multicast[0]
+    return coordinate("first_k", first_k + place * tiling.b_piece, meaning)
 
 
 def row_coordinates(plan: Plan) -> RowCoordinates:

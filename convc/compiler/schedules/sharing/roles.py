@@ -12,6 +12,7 @@ from convc.compiler.plan.coordinates import Coordinate
 from convc.compiler.plan.names import ACC, A, B, NewNumber, Number
 from convc.compiler.plan.records import Plan
 from convc.compiler.schedules.cores.all import core_of
+from convc.compiler.schedules.multicast import Part, part_of, parts_loaded
 from convc.compiler.schedules.sharing.buffers import SharedTile, shared_tiles
 from convc.compiler.schedules.sharing.indexing import row_coordinates, shared
 from convc.compiler.schedules.sharing.storage import EMPTY_B, FULL_B
@@ -119,7 +120,8 @@ def load(plan: Plan) -> tuple[Step, ...]:
         count=plan.pipeline.taps[0],
         body=(*(compute(each, "load") for each in per_row if each is not None), blocks),
     )
-    return (*(compute(each, "load") for each in (*starts, coordinates.first_k) if each is not None), rows)
+    begin = (compute(each, "load") for each in (*starts, coordinates.first_k) if each is not None)
+    return (*parts_loaded(plan), *begin, rows)
 
 
 def _load_tile(tile: SharedTile) -> Iterator[Step]:
@@ -175,7 +177,7 @@ def _load_filters(tile: SharedTile) -> Loop:
         tile=B,
         ring=tile.ring.full if tile.with_filters else FULL_B,
         coords=(coordinates.c.name, tap, coordinates.first_k.name),
-        at=at if tile.with_filters else None,
+        **(Part(ctas=None, at=at, bringers=1) if tile.with_filters else part_of(plan, B)),
     )
     bytes_each = filter_tile_bytes(plan)
     expected = plan.tiling.ctas * bytes_each

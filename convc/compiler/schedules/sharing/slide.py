@@ -48,7 +48,8 @@ class Slide(Sharing):
         columns = max(len(buffer.taps) for buffer in geometry.walk.buffers)
         for tiling in super().tilings(layout, request, geometry):
             short = tiling.block_n * tiling.row_bytes <= SHORT_TILE_BYTES and 1 < columns <= MOST_COLUMNS
-            together = columns > 1 if request.filters == TOGETHER else short and request.filters is None
+            chosen = request.filters is None and (request.multicast or (1, 1)) == (1, 1)
+            together = columns > 1 if request.filters == TOGETHER else short and chosen
             if not together:
                 yield tiling
             elif tiling.a_stages == tiling.b_stages or request.stages is not None:
