@@ -76,7 +76,7 @@ class Tcgen05(TensorCore):
             elected=False,
             note="all roles begin together",
             steps=(
-                _meet(plan, "start.sync", "barriers and tensor memory are ready"),
+                self.meet(plan, "start.sync", "barriers and tensor memory are ready"),
                 TmemBase(id="start.tmem", note="where the tensor memory begins"),
                 *enter(plan),
             ),
@@ -112,7 +112,7 @@ class Tcgen05(TensorCore):
             last_warp=WARPS - 1,
             elected=False,
             note="nobody leaves before the work is done",
-            steps=(_meet(plan, "end.sync", "the accumulator has been read"),),
+            steps=(self.meet(plan, "end.sync", "the accumulator has been read"),),
         )
         dealloc = Role(
             name="dealloc",
@@ -123,6 +123,11 @@ class Tcgen05(TensorCore):
             steps=(TmemDealloc(id="dealloc.tmem", note="all of it", columns=plan.storage.tmem_columns),),
         )
         return (end, dealloc)
+
+    def meet(self, plan: Plan, id: str, note: str) -> Step:
+        if plan.tiling.ctas > 1:
+            return ClusterSync(id=id, note=note)
+        return CtaSync(id=id, note=note)
 
     def columns(self, plan: Plan) -> int:
         return row_chunk(plan.tiling.block_n)
@@ -147,10 +152,3 @@ class Tcgen05(TensorCore):
             Compute(id="epilogue.column", note=note, dst=column, expr=Var("chunk") * columns),
             TmemLoad(id="epilogue.read", note="one row a lane", acc=ACC, first=column, columns=columns),
         )
-
-
-def _meet(plan: Plan, id: str, note: str) -> Step:
-    """All threads meet: of the CTA, or of both CTAs of a pair."""
-    if plan.tiling.ctas > 1:
-        return ClusterSync(id=id, note=note)
-    return CtaSync(id=id, note=note)
