@@ -87,6 +87,19 @@ def test_rows_that_move_in_both_ctas(shift, walks, assembled):
     assert ("tcgen05.shift.cta_group::2" in compiled.artifact.ptx) is (shift == "chain")
 
 
+@pytest.mark.parametrize(
+    ("schedule", "extent", "rows"),
+    [({"schedule": "slide"}, (3, 60), "outer"), ({"schedule": "shift", "shift": "windows"}, (7, 14), "merged")],
+)
+def test_lanes_that_are_masked_in_both_ctas(schedule, extent, rows, assembled):
+    """Masks of columns, and of rows too: four tiles, and three with a spare one."""
+    problem = dataclasses.replace(SMALL, in_extent=extent)
+    options = paired(**schedule, border="mask", rows=rows)
+    compiled = witnesses_agree(problem, 5, assembled, options, block_n=48)
+    assert compiled.plan.storage.masks == (6 if rows == "outer" else 12)
+    assert "%m7}" in compiled.artifact.ptx
+
+
 def test_the_planner_takes_what_it_finds_faster_and_says_why():
     layer = ConvProblem(batch=256, in_channels=256, out_channels=256, in_extent=(14, 14), kernel=(1, 1))
     plans = {
@@ -107,7 +120,6 @@ def test_the_planner_takes_what_it_finds_faster_and_says_why():
     [
         ({"target": "sm_90a"}, "CTA pairs are those of tcgen05, and sm_90a has wgmma"),
         ({"schedule": "stationary"}, "schedule stationary has no form for CTA pairs"),
-        ({"schedule": "slide", "border": "mask"}, "masks lanes, and the CTAs of a pair have masks of their own"),
     ],
 )
 def test_what_cannot_be_is_refused(options, words):

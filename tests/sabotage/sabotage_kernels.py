@@ -352,6 +352,12 @@ SLOW: dict[str, Callable[[], Subject]] = {
         options=ScheduleOptions(schedule="slide", border="zero", rows="merged", residual_load="tma", filters="apart"),
     ),
     "golden line_store_f16": partial(golden, "line_store_f16"),
+    "slide in CTA pairs, masks": partial(
+        conv, in_channels=128, out_channels=96, block_n=48, stages=4, batch=2,
+        options=ScheduleOptions(
+            schedule="slide", border="mask", rows="merged", filters="apart", pairs="on", persistent="off",
+        ),
+    ),
     "golden slide_together_f16": partial(golden, "slide_together_f16"),
     "shift chain": partial(sharing, "shift", "chain", rows="merged"),
     "shift ashift": partial(sharing, "shift", "ashift"),

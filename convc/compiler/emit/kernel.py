@@ -14,7 +14,7 @@ from dataclasses import replace
 from convc.compiler.emit.exprs import Number
 from convc.compiler.emit.fragments import fragment
 from convc.compiler.emit.fragments.base import TABLE, RoleContext, common_names, numbers_of, template_name
-from convc.compiler.emit.operands import phase, stage, values_per_word
+from convc.compiler.emit.operands import MASK_WORDS, phase, stage, values_per_word
 from convc.compiler.emit.render import render
 from convc.compiler.tile.program import Role, TileProgram, walk
 from convc.compiler.tile.steps.base import Compute, Loop, Repeat, Step
@@ -163,8 +163,9 @@ def _registers(role: Role, states: tuple[str, ...], numbers: Mapping[str, Number
         per_word = values_per_word(converted.out)
         words = {2: "two", 4: "four"}[per_word]
         lines.append(f".reg .b32 %h<{converted.columns // per_word}>;  // the same, {words} values a word")
-    if any(isinstance(step, LoadMask) for step in steps):
-        lines.append(".reg .b32 %m<4>;  // lanes that the next MMAs must not write")
+    masked = max((step.rank + 1 for step in steps if isinstance(step, LoadMask)), default=0)
+    if masked:
+        lines.append(f".reg .b32 %m<{MASK_WORDS * masked}>;  // lanes that the next MMAs must not write")
     return lines
 
 

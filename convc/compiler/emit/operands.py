@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -9,6 +10,9 @@ from convc.compiler.plan.storage import BarrierRing, SmemTile, TmemTile
 from convc.compiler.tile.steps.operands import Multiply
 from convc.ir import dtypes
 from convc.ptx.descriptors import SharedDescriptor, encode_shared, encode_warpgroup
+
+MASK_WORDS = 4
+"""Registers that hold a mask of 128 lanes."""
 
 
 def braces(registers: Iterable[str]) -> str:
@@ -99,9 +103,14 @@ def more_atoms(count: int) -> list[str]:
     return [f"bytes {32 * i} to {32 * i + 31} of every row" for i in range(1, count)]
 
 
-def mask_of(step: Multiply) -> str:
-    """The mask registers as the operand disable-output-lane; nothing where no lane is masked."""
-    return ", {%m0, %m1, %m2, %m3}" if step.masked else ""
+def mask_registers(rank: int) -> list[str]:
+    """The mask registers of a CTA of a pair, by its rank: a bit for each lane of its tensor memory."""
+    return [f"%m{MASK_WORDS * rank + word}" for word in range(MASK_WORDS)]
+
+
+def mask_of(step: Multiply, ctas: int) -> str:
+    """The mask registers of the CTAs that multiply as the operand disable-output-lane; nothing without masks."""
+    return f", {braces(itertools.chain(*map(mask_registers, range(ctas))))}" if step.masked else ""
 
 
 def powers_of_two(count: int, most: int) -> list[tuple[int, int]]:

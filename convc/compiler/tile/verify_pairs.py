@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from convc.compiler.plan.storage import SHARERS
 from convc.compiler.tile.program import TileProgram, walk
 from convc.compiler.tile.steps.base import ClusterSync, RingWait
+from convc.compiler.tile.steps.lanes import ClearAcc, LoadMask
 from convc.compiler.tile.steps.operands import Multiply
 
 
@@ -42,4 +43,24 @@ def pairs_share(program: TileProgram) -> Iterator[str]:
                     yield f"{step.id} waits for ring {step.ring}, whose signals are for {rings[step.ring].at}"
 
 
-CLUSTER_CHECKS: tuple[Callable[[TileProgram], Iterator[str]], ...] = (clusters_meet, pairs_share)
+def lanes_of_both(program: TileProgram) -> Iterator[str]:
+    """A role that multiplies for a pair masks lanes of both CTAs, and begins when both have cleared their sums."""
+    if program.pair == 1:
+        return
+    cleared = ""
+    for step in (step for role in program.setup for step in walk(role.steps)):
+        if isinstance(step, ClearAcc):
+            cleared = step.id
+        elif isinstance(step, ClusterSync):
+            cleared = ""
+    if cleared:
+        yield f"the CTAs of a pair do not meet behind {cleared}, and one multiplies into the sums of both"
+    for role in program.roles:
+        steps = list(walk(role.steps))
+        read = {step.rank for step in steps if isinstance(step, LoadMask)}
+        masked = [step.id for step in steps if isinstance(step, Multiply) and step.masked]
+        if masked and read != set(range(program.pair)):
+            yield f"{masked[0]} masks lanes of {program.pair} CTAs, and masks of CTAs {sorted(read)} are read"
+
+
+CLUSTER_CHECKS: tuple[Callable[[TileProgram], Iterator[str]], ...] = (clusters_meet, pairs_share, lanes_of_both)

@@ -8,6 +8,7 @@ from convc.compiler.emit.operands import (
     acc_address,
     braces,
     descriptor,
+    mask_registers,
     more_atoms,
     powers_of_two,
     stage_units,
@@ -31,7 +32,10 @@ def _(step: MaskWord, context: RoleContext) -> Names:
 def _(step: LoadMask, context: RoleContext) -> Names:
     (entry, first), *more = step.entries
     other, second = more[0] if more else ("", 0)
+    registers = mask_registers(step.rank)
     return {
+        "registers": ", ".join(registers),
+        "joins": [(register, f"%n{i}") for i, register in enumerate(registers if more else ())],
         "entry": entry,
         "table_offset": _entry(context.storage, first),
         "joined": bool(more),

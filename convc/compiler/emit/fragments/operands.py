@@ -121,7 +121,7 @@ def _(step: Mma, context: RoleContext) -> Names:
     a = context.storage.smem_tile(step.a)
     return _multiply(step, context) | {
         "a_address": stage_units(a),
-        "mask": mask_of(step),
+        "mask": mask_of(step, context.program.pair),
         "group": context.program.pair,
         "moved": step.row is not None,
         "row": step.row or "",
@@ -175,7 +175,7 @@ def _warpgroup_shape(step: Multiply) -> str:
 def _(step: MmaTensor, context: RoleContext) -> Names:
     return _multiply(step, context) | {
         "a_address": tensor_address("%a", context.storage.tmem_tile(step.a)),
-        "mask": mask_of(step),
+        "mask": mask_of(step, context.program.pair),
         "group": context.program.pair,
         "shift": ".ashift" if step.moves else "",
     }

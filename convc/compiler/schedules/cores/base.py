@@ -76,6 +76,10 @@ class TensorCore(ABC):
         """Make the roles that end a CTA."""
 
     @abstractmethod
+    def meet(self, plan: Plan, id: str, note: str) -> Step:
+        """The step at which all threads meet: of the CTA, or of all CTAs that multiply as one."""
+
+    @abstractmethod
     def columns(self, plan: Plan) -> int:
         """Columns of the accumulator that a lane of the epilogue has at a time."""
 

@@ -78,7 +78,7 @@ class Tcgen05(TensorCore):
             WARPS - 1,
             "all roles begin together",
             (
-                _meet(plan, "start.sync", "barriers and tensor memory are ready"),
+                self.meet(plan, "start.sync", "barriers and tensor memory are ready"),
                 TmemBase(id="start.tmem", note="where the tensor memory begins"),
                 *enter(plan),
             ),
@@ -110,7 +110,7 @@ class Tcgen05(TensorCore):
             "end",
             WARPS - 1,
             "nobody leaves before the work is done",
-            (_meet(plan, "end.sync", "the accumulator has been read"),),
+            (self.meet(plan, "end.sync", "the accumulator has been read"),),
         )
         dealloc = Role(
             name="dealloc",
@@ -121,6 +121,11 @@ class Tcgen05(TensorCore):
             steps=(TmemDealloc(id="dealloc.tmem", note="all of it", columns=plan.storage.tmem_columns),),
         )
         return (end, dealloc)
+
+    def meet(self, plan: Plan, id: str, note: str) -> Step:
+        if plan.tiling.together > 1:
+            return ClusterSync(id=id, note=note)
+        return CtaSync(id=id, note=note)
 
     def columns(self, plan: Plan) -> int:
         return row_chunk(plan.tiling.block_n)
@@ -145,10 +150,3 @@ class Tcgen05(TensorCore):
             Compute(id="epilogue.column", note=note, dst=column, expr=Var("chunk") * columns),
             TmemLoad(id="epilogue.read", note="one row a lane", acc=ACC, first=column, columns=columns),
         )
-
-
-def _meet(plan: Plan, id: str, note: str) -> Step:
-    """All threads meet: of the CTA, or of all CTAs that go from tile to tile together."""
-    if plan.tiling.together > 1:
-        return ClusterSync(id=id, note=note)
-    return CtaSync(id=id, note=note)

@@ -106,6 +106,9 @@ class Wgmma(TensorCore):
         )
         return (end,)
 
+    def meet(self, plan: Plan, id: str, note: str) -> Step:
+        return CtaSync(id=id, note=note)
+
     def columns(self, plan: Plan) -> int:
         """Pieces of 16 bytes: of a type with 8 bits 16 columns."""
         return first_that_divides(plan.tiling.block_n // 2, LANE_COLUMNS)

@@ -149,7 +149,7 @@ class Sharing(Method):
             self.tensor_tiles(layout, tiling, arch),
             (*operand_rings(tiling, core.releases(tiling.block_m)), *self.own_rings(tiling, geometry), *core.done()),
             arch,
-            masks=self.masks(layout, geometry),
+            masks=self.masks(layout, geometry) * tiling.ctas,
             results=result_tile(layout, tiling) if staging else None,
             numbers=number_tile(layout, tiling) if staging else None,
         )
@@ -167,7 +167,9 @@ class Sharing(Method):
                 rings = (*self.own_rings(tiling, geometry), *core_of(arch).done())
                 known[key] = sum(ring.stages for ring in rings), self.tensor_tiles(layout, tiling, arch)[-1].end
             barriers, end = known[key]
-            return needed(operand_bytes(tiling, rows), operand_barriers(tiling) + barriers, end, arch, masks)
+            return needed(
+                operand_bytes(tiling, rows), operand_barriers(tiling) + barriers, end, arch, masks * tiling.ctas
+            )
 
         return need_of
 
@@ -245,8 +247,6 @@ class Sharing(Method):
             reason = self.refuses(geometry)
             if request.persistent and self.masks(layout, geometry):
                 reason = f"border {border} with rows {row} masks lanes, and the masks of a CTA are those of one tile"
-            if request.pairs and self.masks(layout, geometry):
-                reason = f"border {border} with rows {row} masks lanes, and the CTAs of a pair have masks of their own"
             if (request.parts or 1) > 1 and self.masks(layout, geometry):
                 reason = f"border {border} with rows {row} masks lanes, and the first step of each part must write all"
             if reason is None:

@@ -48,20 +48,28 @@ def before_tap(tile: SharedTile, position: IntExpr, which: str = "") -> Iterator
     if plan.storage.masks:
         s = number(f"s{mark}")
         yield Compute(id=f"mma.s{mark}", note="filter column", dst=s, expr=tile.column(position))
-        note = "lanes that hold another row's pixel"
-        yield LoadMask(id=f"mma.mask{mark}", note=note, entries=_mask_entries(plan, s))
+        for rank in range(plan.tiling.ctas):
+            note = "lanes that hold another row's pixel" + (f", of CTA {rank}" if rank else "")
+            entries = _mask_entries(plan, s, rank)
+            yield LoadMask(id=f"mma.mask{mark}{_of(rank)}", note=note, entries=entries, rank=rank)
     if not tile.with_filters:
         yield wait_for_filter(mark)
 
 
-def _mask_entries(plan: Plan, s: Number) -> tuple[tuple[Number, int], ...]:
-    """The entries of the mask table that a filter tap joins: of its column, and of its row."""
+def _of(rank: int) -> str:
+    """The end of the names of what is about the second CTA of a pair."""
+    return f"_{rank}" if rank else ""
+
+
+def _mask_entries(plan: Plan, s: Number, rank: int) -> tuple[tuple[Number, int], ...]:
+    """The entries of the mask table that a filter tap joins, for the tile of a CTA: of its column, and of its row."""
     coordinates = row_coordinates(plan)
+    first = plan.storage.masks // plan.tiling.ctas * rank
     entries: list[tuple[Number, int]] = []
     if coordinates.column_mask is not None:
-        entries.append((s, 0))
+        entries.append((s, first))
     if coordinates.line_mask is not None:
-        entries.append((number("r"), plan.pipeline.taps[1] if entries else 0))
+        entries.append((number("r"), first + (plan.pipeline.taps[1] if entries else 0)))
     return tuple(entries)
 
 

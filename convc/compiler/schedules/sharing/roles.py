@@ -7,6 +7,7 @@ and filter have rings of their own, since one tile of the first meets several of
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from convc.compiler.plan.coordinates import Coordinate
 from convc.compiler.plan.names import ACC, A, B, NewNumber, Number
@@ -26,10 +27,10 @@ from convc.compiler.schedules.skeleton import (
     number,
 )
 from convc.compiler.tile.program import Role
-from convc.compiler.tile.steps.base import Advance, Compute, CtaSync, ExpectBytes, Loop, RingWait, Step
+from convc.compiler.tile.steps.base import Advance, Compute, ExpectBytes, Loop, RingWait, Step
 from convc.compiler.tile.steps.lanes import ClearAcc, MaskWord
 from convc.compiler.tile.steps.operands import TensorCopy, TmaLoad, TmaWideLoad
-from convc.ir.expr import Const, IntExpr, Var
+from convc.ir.expr import Const, IntExpr, Var, substitute
 
 
 def masks(plan: Plan) -> tuple[Role, ...]:
@@ -38,15 +39,17 @@ def masks(plan: Plan) -> tuple[Role, ...]:
     rows, columns = plan.pipeline.taps
     steps: list[Step] = []
     first = 0
-    s = number("s")
-    r = number("r")
-    for mask, var, column, count in (
-        (coordinates.column_mask, s, Var(s), columns),
-        (coordinates.line_mask, r, None, rows),
-    ):
-        if mask is not None:
-            steps.append(_mask_loop(mask, var, column, count, first))
-            first += count
+    for rank in range(plan.tiling.ctas):  # the first CTA of a pair multiplies for both, and knows where both are
+        tile = Var("tile_m") + rank
+        for mask, name, count in ((coordinates.column_mask, "s", columns), (coordinates.line_mask, "r", rows)):
+            if mask is not None:
+                end = f"_{rank}" if rank else ""
+                var = number(name + end)
+                moved = replace(
+                    mask, name=Number(mask.name + end), value=substitute(mask.value, {"tile_m": tile, name: Var(var)})
+                )
+                steps.append(_mask_loop(moved, var, Var(var) if name == "s" else None, count, first))
+                first += count
     if not steps:
         return ()
     lane = Compute(
@@ -88,7 +91,7 @@ def clear(plan: Plan) -> tuple[Role, ...]:
             last_warp=core_of(plan.arch).warps(plan.tiling.block_m) - 1,
             elected=False,
             note="nobody multiplies before it is clear",
-            steps=(CtaSync(id="ready.sync", note="the accumulator is zero"),),
+            steps=(core_of(plan.arch).meet(plan, "ready.sync", "the accumulator is zero"),),
         ),
     )
 

@@ -130,7 +130,7 @@ class Shift(Sharing):
             moving=(taps - rounds * len(buffers)) * pipeline.atoms if self.ashift else 0,
             drains=rounds * self.drains(geometry) if self.waits(geometry) else 0,
             own_waits=rounds * len(buffers) if self.windows else 0,
-            masks=self.masks(layout, geometry),
+            masks=self.masks(layout, geometry) * tiling.ctas,
             masked=taps if self.masks(layout, geometry) else 0,
         )
 

@@ -82,7 +82,7 @@ class Slide(Sharing):
             store_cycles=row_store_cycles(arch.rates),
             loads=taps + rounds * len(geometry.walk.buffers),
             rings=ring_uses(tiling, pipeline, geometry, loop="all"),
-            masks=self.masks(layout, geometry),
+            masks=self.masks(layout, geometry) * tiling.ctas,
             masked=taps if self.masks(layout, geometry) else 0,
         )
 

@@ -21,7 +21,7 @@ def _(step: MaskWord, role: RoleState) -> None:
 @perform.register
 def _(step: LoadMask, role: RoleState) -> None:
     entries = [role.cta.masks[first + role.integer(name)] for name, first in step.entries]
-    role.mask = np.any(entries, axis=0)
+    role.masks[step.rank] = np.any(entries, axis=0)
 
 
 @perform.register

@@ -114,7 +114,9 @@ def _accumulate(step: Multiply, role: RoleState, cta: CtaState, product: Array) 
     product = product.astype(old.dtype, copy=False)  # whole numbers: exact in float32 for one stage, not for all
     overwrites = step.counter is not None and role.integer(step.counter) == 0
     new = product if overwrites else old + product
-    cta.acc[role.key(step.acc)] = np.where(role.mask[:, None], old, new) if step.masked else new
+    cta.acc[role.key(step.acc)] = (
+        np.where(role.masks[role.together.index(cta)][:, None], old, new) if step.masked else new
+    )
 
 
 def _scaled(step: MmaScaled, rows: Array, factors: Array) -> NDArray[np.float32]:

@@ -155,7 +155,7 @@ class RoleState:
         }
         self.threads = len(thread)
         self.values: Array = np.zeros((self.threads, 0), np.float32)
-        self.mask = np.zeros(LANES, bool)
+        self.masks = np.zeros((cta.program.pair, LANES), bool)
         self.stages: dict[str, int] = {}
         self.phases: dict[str, int] = {}
 

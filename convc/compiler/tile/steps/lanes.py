@@ -31,9 +31,11 @@ class LoadMask(Step):
 
     Attributes:
         entries: (number, first entry of its part of the table) of each.
+        rank: CTA of a pair whose lanes they are about; 0 where CTAs multiply by themselves.
     """
 
     entries: tuple[tuple[Number, int], ...]
+    rank: int = 0
 
     def describe(self) -> str:
         return f"read {' | '.join(f'mask[{first} + {name}]' for name, first in self.entries)}"

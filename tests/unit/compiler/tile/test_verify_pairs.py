@@ -12,6 +12,7 @@ from convc.compiler.options import ScheduleOptions
 from convc.compiler.schedules.planner import plan
 from convc.compiler.schedules.program import build
 from convc.compiler.tile.steps.base import CtaSync, Step
+from convc.compiler.tile.steps.lanes import LoadMask
 from convc.compiler.tile.verify import contradictions
 from convc.ir.problem import ConvProblem
 from convc.layout.device_layout import device_layout
@@ -53,6 +54,28 @@ def test_a_signal_for_the_wrong_barriers_is_found(ring, at, sentence):
     rings = tuple(msgspec.structs.replace(each, at=at) if each.name == ring else each for each in PROGRAM.storage.rings)
     storage = msgspec.structs.replace(PROGRAM.storage, rings=rings)
     assert sentence in contradictions(dataclasses.replace(PROGRAM, storage=storage))
+
+
+MASKED = build(
+    plan(
+        device_layout(dataclasses.replace(PROBLEM, batch=3, pad_lo=(1, 1), pad_hi=(1, 1))),
+        options=ScheduleOptions(schedule="slide", border="mask", rows="merged", pairs="on", persistent="off"),
+        block_n=96,
+        stages=3,
+    )
+)
+
+
+def test_masks_and_cleared_sums_of_one_cta_alone_are_found():
+    assert contradictions(MASKED) == ()
+
+    def alone(step: Step) -> tuple[Step, ...]:
+        return (CtaSync(id=step.id, note=step.note),) if step.id == "ready.sync" else (step,)
+
+    found = contradictions(rewrite(MASKED, alone))
+    assert found == ("the CTAs of a pair do not meet behind clear.zero, and one multiplies into the sums of both",)
+    own = rewrite(MASKED, lambda step: () if isinstance(step, LoadMask) and step.rank else (step,))
+    assert any("masks lanes of 2 CTAs, and masks of CTAs [0] are read" in sentence for sentence in contradictions(own))
 
 
 def test_bytes_of_one_cta_alone_are_found():
