@@ -162,7 +162,7 @@ CHOICES = {
             "stages": 2,
         },
         "split_k_f16": {"options": ScheduleOptions(schedule="reload", split_k="2"), "block_n": 48, "stages": 1},
-        "hopper_split_k_f16": {"options": replace(HOPPER, split_k="2"), "block_n": 32, "stages": 2},
+        "hopper_split_k_f16": {"options": replace(HOPPER, split_k="2"), "block_n": 32, "stages": 1},
         **{name: {"options": options, "stages": 3, "block_n": 48} for name, options in SCHEDULES.items()},
         "stationary_f16": {"options": SCHEDULES["stationary_f16"], "stages": 3},  # weights are 128 rows
     }.items()
