@@ -177,7 +177,7 @@ CHOICES = {
         },
         "line_store_f16": {"options": LINES, "block_n": 48, "stages": 3},
         "split_k_f16": {"options": ScheduleOptions(schedule="reload", split_k="2"), "block_n": 48, "stages": 1},
-        "hopper_split_k_f16": {"options": replace(HOPPER, split_k="2"), "block_n": 32, "stages": 2},
+        "hopper_split_k_f16": {"options": replace(HOPPER, split_k="2"), "block_n": 32, "stages": 1},
         "tile_order_f16": {
             "options": ScheduleOptions(schedule="reload", store="direct", tile_order="hilbert"),
             "block_n": 16,

@@ -65,7 +65,7 @@ def test_fragments_are_staged_by_halves_of_a_row(out, width, assembled):
 
 def test_two_warpgroups_meet_before_results_lie_over_operands():
     pointwise = {"kernel": (1, 1), "pad_lo": (0, 0), "pad_hi": (0, 0)}
-    made = prepared(small("wide", "reload", 256, batch=1, out_channels=256, in_extent=(130, 130), **pointwise))
+    made = prepared(small("wide", "reload", 256, batch=1, out_channels=256, in_extent=(129, 130), **pointwise))
     kernel = made.kernel.artifact
     meet = "bar.sync 1, 256;"
     assert kernel.ptx.count(meet) == 2  # behind the numbers of the channels, and here

@@ -120,7 +120,7 @@ EXCUSES = (
     Excuse(r"128 [+-]1 in .* @epilogue\.m$", "of two tiles a row the second starts late"),
     Excuse(r"[23] [+-]1 in \d+: mad\.lo\.s32 %(t0|k_step), .* @mma\.k_step", "all that counts is whether it is 0"),
     Excuse(
-        r"setp\.lt\.s32 %p[01], %t[1457], 3; @epilogue\.m$", "pixels past the last image have numbers past the limit"
+        r"setp\.lt\.s32 %p[01], %t[1457], [13]; @epilogue\.m$", "pixels past the last image have numbers past the limit"
     ),
     Excuse(r"1098 \+1 in \d+: selp", "a number past the last pixel is as good as another"),
     Excuse(r"[+-]1 in \d+: mov\.b64 %from, .* @mma\.refresh", "four rows have no second group of eight"),
@@ -197,10 +197,40 @@ EXCUSES = (
     Excuse(r"^0 \+1 in \d+: setp\.eq\.u32 %one, %own, 0; @mma\.release", "another lane of the warp arrives"),
     Excuse(r"^(31|3) -1 in \d+: and\.b32 %t\d, %thread, .* @epilogue\.lane", "the last bit is shifted out", WGMMA),
     Excuse(r"mul\.lo\.s32 %t0, %chunk, \d+; @epilogue\.column", "the first chunk is number 0", WGMMA),
+    Excuse(
+        r"%(slab|chunk), \d+, .* @epilogue\.(column|stage|store|slab_k)|%slab, \d+; @epilogue\.(column|slab_k)",
+        "the first slab and the first chunk are number 0",
+        WGMMA,
+    ),
+    Excuse(r"%i, \d+; @(load\.at_b|mma\.b_row)", "the first column of a buffer is number 0", WGMMA),
+    Excuse(
+        r"without .*wgmma\.fence\.sync\.aligned; @mma\.multiply",
+        "nothing but wgmma of the same shape has used the accumulator since the fence of the column before",
+        r"Schedule slide",
+        same=False,
+    ),
+    Excuse(
+        r"without .*cp\.async\.bulk\.commit_group; @epilogue\.store",
+        "the commit of a later slab takes this copy along",
+        WGMMA,
+        same=False,
+    ),
+    Excuse(
+        r"without .*bar\.sync 1, 128; @epilogue\.numbers",
+        "all warps meet again before they read the numbers",
+        r"(?s)wgmma\.mma_async.*step=epilogue\.meet",
+        same=False,
+    ),
+    Excuse(
+        r"without .*bar\.sync 1, 128; @epilogue\.meet",
+        "what a warpgroup multiplies is done for all its warps when one of them has waited for it",
+        r"; 5 warps:",
+        same=False,
+    ),
     Excuse(r"%tile_n, 48, .* @epilogue\.out_byte", "these columns of the last tile are past the last channel", WGMMA),
     Excuse(r"%tile_n, 48(, %column)?; @(load\.first_k|epilogue\.k)", "there is one tile of channels", r"grid \d+ x 1;"),
     Excuse(r"(^31 -1 in .*shfl|^2 \+1 in .*and\.b32 %q).* @epilogue\.read", "columns past the last channel", WGMMA),
-    Excuse(r"^(9|504) \+1 in .* @epilogue\.m", "a number past the last pixel is as good as another", WGMMA),
+    Excuse(r"^(9|144|504) \+1 in .* @epilogue\.m", "a number past the last pixel is as good as another", WGMMA),
     Excuse(r"^2 [+-]1 in .* @mma\.release_a(_\d)?_before", "all that counts is whether it is 0"),
     Excuse(
         r"(without|-8 in) .*mbarrier\.try_wait.* @load\.wait_b_1$",

@@ -318,7 +318,7 @@ SLOW: dict[str, Callable[[], Subject]] = {
         options=ScheduleOptions(schedule="reload", target="sm_90a", store="direct"),
     ),
     "wgmma, persistent slide": partial(
-        conv, out_channels=24, in_extent=(12, 12), block_n=16, stages=2,
+        conv, in_channels=72, out_channels=24, in_extent=(12, 12), block_n=16, stages=2,
         options=ScheduleOptions(schedule="slide", target="sm_90a", persistent="on", ctas=2),
     ),
     "wgmma, slide": partial(

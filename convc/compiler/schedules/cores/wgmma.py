@@ -3,7 +3,8 @@
 One warp loads. All others multiply, and then carry away what they have: of a tile of 128 rows each warpgroup has a
 half, and both read the same filter tile. No warp asks for more registers than are dealt out at the start
 (``setmaxnreg``): a warp lies in a quarter of the SM, which has 16384, so that 5 warps may have 255 a thread and 9 warps
-168. The widest accumulator takes 128, and with 9 warps ptxas then spills some of the others.
+168. The widest accumulator takes 128, and with 9 warps ptxas then spills some of the others where results leave from
+registers, and hardly any where they leave through copies.
 
 A stage is given back one stage later, when the next one is already being multiplied, so that the tensor core does not
 run dry in between. Every warp gives it back for itself, as each waits for MMAs by itself (PTX, wgmma.wait_group).

@@ -1,0 +1,58 @@
+"""What each feature was worth on an H200: the recording is of the kernels that convc compiles, and the page has it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from recordings.record_features import BATCHES, FEATURES, compiled, jobs, text_of
+
+from convc.support.resources import PACKAGE
+
+RECORD = json.loads((Path(__file__).parents[2] / "recordings" / "features_h200.json").read_text())
+JOBS = {(job[0], job[1]): job for job in jobs()}
+CHEAP = (("layer2.0.conv3_b32_f16", "auto"), ("layer4.1.conv1_b1_f16", "split"))
+PAGE = (PACKAGE / "docs" / "hardware.md").read_text()
+
+
+def check(layer: str, what: str) -> None:
+    """The kernel that was timed is the one that convc compiles."""
+    made = compiled(JOBS[layer, what])
+    recorded = RECORD[layer].get(what)
+    assert (made is None) == (recorded is None)
+    if made is not None:
+        assert (made[1], text_of(made[0].ptx)) == (recorded["tiling"], recorded["text"])
+
+
+@pytest.mark.parametrize(("layer", "what"), CHEAP)
+def test_what_was_timed_is_what_is_compiled(layer, what):
+    check(layer, what)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("layer", "what"), [job for job in JOBS if job not in CHEAP])
+def test_what_was_timed_is_what_is_compiled_always(layer, what):
+    check(layer, what)
+
+
+def test_every_way_left_the_same_bytes():
+    """But where columns become channels: the host packs other pixels then, of the same random numbers."""
+    for layer, ways in RECORD.items():
+        left = {found["digest"] for what, found in ways.items() if what not in ("cudnn", "columns as channels")}
+        assert len(left) == 1 or "conv1, 7x7" in layer, layer
+
+
+def test_the_page_has_the_times_that_were_measured():
+    layers = [name.removesuffix("_b1_f16") for name in RECORD if name.endswith("_b1_f16")]
+    assert len(layers) == 23
+    for layer in layers:
+        times = [RECORD[f"{layer}_b{batch}_f16"] for batch in BATCHES]
+        cells = [f"{each['auto']['streamed']:.1f} : {each['cudnn']:.1f}" for each in times]
+        assert f"| {layer} | {' | '.join(cells)} |" in PAGE
+    for layer in [name for name in RECORD if "plain" in RECORD[name]]:
+        line = next(line for line in PAGE.splitlines() if line.startswith(f"| {layer} |"))
+        for feature in FEATURES:
+            found = RECORD[layer].get(feature)
+            if found is not None and (feature != "columns as channels" or "conv1" in layer):
+                assert f" {found['streamed']:.1f} : " in line
