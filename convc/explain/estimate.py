@@ -33,7 +33,7 @@ def estimate_lines(plan: Plan) -> Iterator[str]:
         f"{cost.read_cycles:.0f} cycles."
     )
     yield (
-        f"TMA fill: {work.loaded_bytes} bytes at {cost.fill_rate:g} bytes a cycle ({work.row_bytes}-byte rows): "
+        f"TMA fill: {work.loaded_bytes} bytes at {cost.fill_rate:.4g} bytes a cycle ({work.row_bytes}-byte rows): "
         f"{cost.fill_cycles:.0f} cycles{_factors(plan)}; {work.activation_bytes} of them are activations."
     )
     if work.residual_bytes:

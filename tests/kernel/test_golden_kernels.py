@@ -56,7 +56,9 @@ SCHEDULES = {
     for name, options in {
         # masks of columns and rows, cleared first
         "slide_f16": ScheduleOptions(schedule="slide", border="mask", rows="merged"),
-        "slide_together_f16": ScheduleOptions(schedule="slide", filters="together"),
+        "slide_together_f16": ScheduleOptions(
+            schedule="slide", filters="together", rows="outer", border="mask", pairs="off", split_k="off"
+        ),
         "shift_chain_f16": ScheduleOptions(schedule="shift", shift="chain", border="zero", rows="outer"),
         "shift_ashift_f16": ScheduleOptions(schedule="shift", shift="ashift", border="mask", rows="outer"),
         "shift_windows_f16": ScheduleOptions(schedule="shift", shift="windows", border="mask", rows="outer"),
@@ -133,6 +135,8 @@ LINES = ScheduleOptions(schedule="shift", shift="windows", border="zero", rows="
 HOPPER = ScheduleOptions(schedule="reload", target="sm_90a", store="direct")
 HOPPER_TMA = replace(HOPPER, store="tma")
 
+ALONE = replace(RELOAD_ONLY, pairs="off")
+
 CHOICES = {
     name: {"options": RELOAD_ONLY} | choice
     for name, choice in {
@@ -140,7 +144,7 @@ CHOICES = {
         "block_end_f16": {"block_n": 96, "stages": 1},  # rows past M, channels past K
         "pointwise_f16": {"block_n": 64, "stages": 1},  # no edge, one step
         "same_3x3_f16": {"block_n": 96, "stages": 4},  # rows past M, two channel blocks
-        "stem_7x7_bf16": {"block_n": 64, "stages": 5},  # 3 channels in rows of 32 bytes, stride
+        "stem_7x7_bf16": {"options": ALONE, "block_n": 64, "stages": 5},  # 3 channels in rows of 32 bytes, stride
         # rows that overlap: 7 pixels of 4 channels, 16 bytes apart
         "joined_columns_f16": {"options": JOINED, "block_n": 64, "stages": 5},
         "dilated_tf32": {"block_n": 16, "stages": 3},  # uneven pads, channels past K

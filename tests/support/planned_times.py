@@ -63,7 +63,9 @@ class Unhindered(Replay):
 
 def compared(layer: str, problem: ConvProblem, schedule: Schedule, columns: int | None = None) -> Compared:
     """Time a layer in one schedule both ways, a CTA for each tile by itself; `columns`: the width of its tiles."""
-    options = ScheduleOptions(schedule=schedule.name, shift=schedule.variant or None, persistent="off", pairs="off")
+    options = ScheduleOptions(
+        schedule=schedule.name, shift=schedule.variant or None, persistent="off", pairs="off", split_k="off"
+    )
     compiled = compile_problem(problem, options=options, block_n=columns)
     chip = read_chip("b200")
     timed = time_kernel(compiled.artifact.ptx, compiled.artifact.launch, {}, chip)

@@ -1,14 +1,14 @@
-"""Options that fix the schedule, for tests of what one schedule does."""
+"""Options that fix the schedule, with one CTA for each tile's K loop, for tests of what one schedule does."""
 
 from __future__ import annotations
 
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.schedules.base import Schedule
 
-RELOAD_ONLY = ScheduleOptions(schedule="reload", store="direct")
+RELOAD_ONLY = ScheduleOptions(schedule="reload", store="direct", split_k="off")
 
 
 def only(schedule: Schedule, border: str | None = None, rows: str | None = None) -> ScheduleOptions:
     """Options that leave this schedule alone, its results stored from registers."""
     shift = schedule.variant or None
-    return ScheduleOptions(schedule=schedule.name, shift=shift, border=border, rows=rows, store="direct")
+    return ScheduleOptions(schedule=schedule.name, shift=shift, border=border, rows=rows, store="direct", split_k="off")

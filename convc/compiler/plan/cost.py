@@ -24,6 +24,7 @@ from convc.compiler.plan import terms
 from convc.compiler.plan.constraints import TiledProblem
 from convc.compiler.plan.own_instructions import MMA, load_issue_cycles, multiply_issue_cycles
 from convc.compiler.plan.records import Estimate
+from convc.compiler.plan.requests import row_cycles
 from convc.compiler.plan.storage import MemoryNeed
 from convc.compiler.plan.work import ATOM_BYTES, FACTOR_ROW_BYTES, CtaWork
 from convc.ir.arch import Arch, Rates
@@ -192,7 +193,7 @@ def pace_of(tiled: TiledProblem, work: CtaWork) -> Pace:
     rates = tiled.arch.rates
     problem = tiled.layout.problem
     tensor = terms.tensor_cycles(work, rates)
-    fill = terms.fill_cycles(work, rates)
+    fill = terms.fill_cycles(work, row_cycles(tiled.layout, work.row_bytes, rates), rates)
     residual_fill = work.residual_bytes / rates.fill_bytes
     load = load_issue_cycles(work)
     multiply = multiply_issue_cycles(work) + terms.drain_cycles(work, rates)
@@ -289,6 +290,7 @@ def memory_bytes(layout: DeviceLayout, rates: Rates, columns: int) -> int:
 def estimate(tiled: TiledProblem, work: CtaWork) -> Estimate:
     """Cycles of the launch and what they come from."""
     rates = tiled.arch.rates
+    rows = row_cycles(tiled.layout, work.row_bytes, rates)
     pace = pace_of(tiled, work)
     latency = max(latency_of(ring.steps, ring.stages, pace, work) for ring in work.rings)
     on_each = min(pace.most_beside, beside(tiled.need, tiled.arch))
@@ -310,7 +312,7 @@ def estimate(tiled: TiledProblem, work: CtaWork) -> Estimate:
         model_share=_model_share(tiled, products),
         traffic_bytes=pace.ctas * sum(work.asked_bytes),
         memory_bytes=pace.memory_bytes,
-        fill_rate=rates.fill_bytes * min(1.0, rates.fill_rows * work.row_bytes / rates.fill_bytes),
+        fill_rate=(work.loaded_bytes - work.factor_bytes) / terms.operand_fill_cycles(work, rows),
         factor_rate=rates.fill_rows * FACTOR_ROW_BYTES,
         l2_rate=sum(work.asked_bytes) * on_each / shared,
         mma_cycles=pace.tensor,

@@ -71,12 +71,23 @@ def drain_cycles(work: CtaWork, rates: Rates) -> float:
     return work.drains * (mma_latency(work, rates) + max(0.0, behind))
 
 
-def fill_cycles(work: CtaWork, rates: Rates) -> float:
-    """Cycles of the port through which TMA fills shared memory: bytes, or rows where these are short."""
-    operands = work.loaded_bytes - work.factor_bytes
-    return max(operands / rates.fill_bytes, operands / work.row_bytes / rates.fill_rows) + max(
-        work.factor_bytes / rates.fill_bytes, work.factor_bytes / FACTOR_ROW_BYTES / rates.fill_rows
-    )
+def fill_cycles(work: CtaWork, rows: tuple[float, float], rates: Rates) -> float:
+    """Cycles of the port through which TMA fills shared memory: bytes, or requests where rows take many.
+
+    Args:
+        work, rates: of the CTA, and of the target.
+        rows: cycles of a row of activations, and of one of the filter (`convc.compiler.plan.requests.row_cycles`).
+    """
+    factors = max(work.factor_bytes / rates.fill_bytes, work.factor_bytes / FACTOR_ROW_BYTES / rates.fill_rows)
+    return operand_fill_cycles(work, rows) + factors
+
+
+def operand_fill_cycles(work: CtaWork, rows: tuple[float, float]) -> float:
+    """Those of `fill_cycles` for operands without scale factors."""
+    factors = FACTOR_ROW_BYTES if work.factor_bytes else 0
+    activations = work.activation_bytes / (work.row_bytes + factors)
+    both = (work.loaded_bytes - work.factor_bytes) / work.row_bytes
+    return activations * rows[0] + (both - activations) * rows[1]
 
 
 def copy_cycles(rates: Rates) -> float:

@@ -105,13 +105,13 @@ def test_every_step_appears_in_the_text_and_marks_its_instructions(parts):
         step = re.match(r" +((?:\w+)\.(?:\w+)) ", line)
         if step:
             listed.add(step[1])
-    assert {"load.a", "mma.multiply", "epilogue.write"} <= listed
+    assert {"load.a", "mma.multiply", "epilogue.store"} <= listed
     marks = {line[6:].split("|")[0].strip() for line in parts["PTX, with the step of each line"]} - {""}
     assert marks <= listed
-    assert {"load.a", "mma.multiply", "epilogue.write"} <= marks
+    assert {"load.a", "mma.multiply", "epilogue.store"} <= marks
     text = "\n".join(parts["PTX, with the step of each line"])
     assert re.search(r"mma\.multiply +\|.*tcgen05\.mma", text)
-    assert re.search(r"epilogue\.write +\|.*st\.global", text)
+    assert re.search(r"epilogue\.store +\|.*cp\.async\.bulk\.tensor", text)
 
 
 def test_lines_are_numbered_as_in_the_build(convc, parts, kernel):
@@ -202,7 +202,13 @@ def test_sections_are_picked(convc, tiny):
 
 def test_the_summary_says_why(parts):
     said = "\n".join(parts["conv"])
-    for words in ("conv3x3_c16_k24", "schedule     slide", "us at 1.85 GHz", "why  ", "results leave from registers"):
+    for words in (
+        "conv3x3_c16_k24",
+        "schedule     reload",
+        "us at 1.85 GHz",
+        "why  ",
+        "results leave through shared memory",
+    ):
         assert words in said
 
 
@@ -210,7 +216,7 @@ def test_the_plan_is_in_the_json(convc, tiny, tmp_path):
     said = convc.good("inspect", tiny, "--layer", "conv", "--json", tmp_path / "p.json")
     assert said == f"wrote {tmp_path}/p.json: plan and estimate of conv\n"
     data = json.loads((tmp_path / "p.json").read_text())
-    assert (data["format"], data["layer"], data["schedule"]) == ("convc-inspect/1", "conv", "slide")
+    assert (data["format"], data["layer"], data["schedule"]) == ("convc-inspect/1", "conv", "reload")
     assert data["estimate"]["cycles"] == data["plan"]["estimate"]["cycles"]
     assert data["why"]
 

@@ -10,6 +10,7 @@ from support.schedules import RELOAD_ONLY
 from convc.compiler.compile import compile_problem
 from convc.compiler.index.maps import Counterexample, Proof
 from convc.compiler.options import ScheduleOptions
+from convc.compiler.plan.requests import row_cycles
 from convc.compiler.plan.scale_factors import columns_of, factor_coordinates, prove_factors
 from convc.compiler.schedules.planner import plan
 from convc.errors import LimitError, PlanError
@@ -115,8 +116,9 @@ def test_short_rows_of_factors_cost_time(operand):
     decided = plan(device_layout(problem(operand)), options=RELOAD_ONLY)
     work = decided.work
     assert work.factor_bytes == decided.pipeline.steps * 16 * (128 + -(-decided.tiling.block_n // 32) * 32)
-    rows = (work.loaded_bytes - work.factor_bytes) / decided.tiling.row_bytes
-    elements = max(rows, rows * decided.tiling.row_bytes / decided.arch.rates.fill_bytes)
+    rows = [decided.pipeline.steps * count for count in (128, decided.tiling.block_n)]
+    cycles = row_cycles(decided.layout, decided.tiling.row_bytes, decided.arch.rates)  # factors lie behind each pixel
+    elements = float(np.dot(rows, cycles))
     assert decided.estimate.fill_cycles == pytest.approx(elements + work.factor_bytes / 16)
     assert any(f"{work.factor_bytes} bytes of scale factors" in line for line in estimate_lines(decided))
 
