@@ -7,16 +7,17 @@ do not.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from convc.timing.beside import side_by_side
+from convc.timing.classes import Tiles, in_order
 from convc.timing.engine import Event, Replay
 from convc.timing.parameters import Chip
 from convc.timing.resources import Share
 from convc.timing.spread import later, later_anywhere, latest, sooner, where_later
 from convc.timing.tensor_core import read_a_cycles, read_b_cycles
-from convc.timing.trace import Contribution, Item, Trace, Work
+from convc.timing.trace import Trace, Work
 
 CTA_BYTES = 1024
 """Shared memory that a CTA takes beyond what it asks for (CUDA programming guide)."""
@@ -72,6 +73,9 @@ CLOSE = 0.01
 ALL = 0.98
 """Part of the SMs that is all of them."""
 
+IN_STEP = 0.95
+"""Part of its time for which an SM may need its share of L2 and not be held up by it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
@@ -119,8 +123,9 @@ def time_launch(
     cold: bool = False,
     operands: Operands = NO_OPERANDS,
     like: Launch | None = None,
+    tiles: Tiles | None = None,
 ) -> Launch:
-    """Time a launch of ``ctas`` CTAs that all do what the trace shows.
+    """Time a launch of ``ctas`` CTAs that do what the trace shows, but for those of other classes of tiles.
 
     Args:
         trace: of one cluster.
@@ -130,25 +135,33 @@ def time_launch(
         cold: nothing is in L2 yet.
         operands: what the launch reads and writes.
         like: the same on a chip that differs little: how many of its SMs read at the same time is a first guess.
+        tiles: classes of those that are not whole; without it all are.
     """
     guess = (1.0, 1.0) if like is None else (like.reading[0], like.reading[-1])
     clusters = ctas // trace.ctas
     beside = most_beside(footprint, chip)
     slots = int(chip["chip.sms"]) // trace.ctas
-    grid = _Grid(trace, slots, chip, *_misses(trace, clusters, operands, chip, cold))
     whole, rest = divmod(clusters, slots * beside)
+    once = whole == 0 or (whole == 1 and not rest)
+    grid = _Grid(trace, slots, chip, *_misses(trace, clusters, operands, chip, cold), once)
     first = grid.settled(min(clusters, slots * beside), guess[0])
     each = [min(clusters, slots * beside)] * max(whole, 1)
     lengths = [first.drained] * (max(whole, 1) - 1)
     lengths.append(first.drained if whole and rest else first.cycles)
     reading = list(first.reading) * max(whole, 1)
+    rounds = [first]
     if whole and rest:
         last = grid.settled(rest, guess[1])
         each.append(rest)
         lengths.append(last.cycles)
         reading += last.reading
+        rounds.append(last)
+    least = grid.least(clusters)
+    if tiles is not None and tiles.parts and len(lengths) > 1:
+        lengths, each, least = grid.mixed(tiles, slots * beside, rounds)
+        reading = [*first.reading * (len(lengths) - 1), rounds[-1].reading[0]]
     gaps = (len(lengths) - 1) * chip["launch.replace"]
-    stretch = later(1.0, (grid.least(clusters) - gaps) / sum(lengths))
+    stretch = later(1.0, (latest(least.values()) - gaps) / sum(lengths))
     return replace(
         first,
         cycles=stretch * sum(lengths) + gaps,
@@ -188,6 +201,7 @@ class _Grid:
     Attributes:
         trace: of one. slots: of clusters, side by side on the chip.
         missed, traffic: see `_misses`.
+        once: all of them are on the chip at the same time, and begin together.
     """
 
     trace: Trace
@@ -195,9 +209,15 @@ class _Grid:
     chip: Chip
     missed: float
     traffic: float
+    once: bool
 
-    def round(self, clusters: int, reading: float = 1.0) -> tuple[Launch, float]:
-        """A round of that many clusters; ``reading``: part of the SMs that read at the same time.
+    def round(self, clusters: int, reading: float = 1.0, step: bool = False) -> tuple[Launch, float]:
+        """A round of that many clusters.
+
+        Args:
+            clusters: how many.
+            reading: part of the SMs that read at the same time.
+            step: they stay in step, and share a request of the same with all others of their GPC that make it.
 
         Where some SMs hold more CTAs than others they ask for more, and get more: all CTAs get the same. Where SMs read
         at different times each has more of L2 while it does.
@@ -207,9 +227,10 @@ class _Grid:
         """
         chip = self.chip
         beside = -(-clusters // self.slots)
-        crowd = sm_share(chip, self.asking(clusters, 1.0), self.missed, self.traffic)
+        crowd = sm_share(chip, self.asking(clusters, 1.0), self.missed, self.traffic, step)
         share = sm_share(chip, self.asking(clusters, reading), self.missed, self.traffic)
         share = replace(share, own=crowd.own, stores=crowd.stores, written=crowd.written)
+        share = replace(share, crowd=crowd.l2 if self.once else share.l2)
         replay = Replay(side_by_side(self.trace, beside), chip, share, self.trace.ctas)
         cycles = replay.run()
         busy = min(clusters, self.slots) * self.trace.ctas
@@ -233,12 +254,23 @@ class _Grid:
         return later(1.0, clusters / beside * self.trace.ctas * reading)
 
     def settled(self, clusters: int, reading: float) -> Launch:
-        """A round of that many clusters, with as many SMs reading at the same time as then do on average.
+        """A round of that many clusters: in step where L2 lets them; ``reading`` is the first guess.
 
-        A fixed point between the part of its time for which an SM would need its share of L2, and what it gets;
-        ``reading`` is the first guess.
+        SMs that begin together stay together as long as each goes at its own pace. Where they have to wait for L2 some
+        wait longer than others, and soon they ask for the same at different times.
         """
-        found, now = self.round(clusters, reading)
+        if self.once:
+            found, now = self._settled(clusters, reading, True)
+            if now < IN_STEP:
+                return found
+        return self._settled(clusters, reading, False)[0]
+
+    def _settled(self, clusters: int, reading: float, step: bool) -> tuple[Launch, float]:
+        """A round with as many SMs reading at the same time as then do on average, and that part of them.
+
+        A fixed point between the part of its time for which an SM would need its share of L2, and what it gets.
+        """
+        found, now = self.round(clusters, reading, step)
         for _ in range(TURNS):
             better = _nearer(reading, now)
             before = self.asking(clusters, reading)
@@ -248,19 +280,51 @@ class _Grid:
             if float(better) == reading and not later_anywhere(self.chip["tma.fill"], found.l2):
                 break  # lanes of a spread differ, but in all of them an SM has more of L2 than it can take
             reading = better
-            found, now = self.round(clusters, reading)
-        return found
+            found, now = self.round(clusters, reading, step)
+        return found, now
 
-    def least(self, clusters: int) -> float:
-        """Cycles that the chip needs for the bytes of the whole grid: what L2 reads and writes, what memory moves."""
+    def mixed(
+        self, tiles: Tiles, slots: int, rounds: Sequence[Launch]
+    ) -> tuple[list[float], list[int], dict[str, float]]:
+        """Put together a grid of several classes of tiles.
+
+        Args:
+            tiles: the classes.
+            slots: clusters that are on the chip at the same time.
+            rounds: of whole tiles: one that fills the chip, and the last.
+
+        Returns:
+            Cycles of what follows each other on the SM that is done last, the clusters of each turn, and what the chip
+            needs for the bytes of all.
+        """
+        kinds = tiles.kinds().tolist()
+        grids = [self, *(replace(self, trace=part.trace) for part in tiles.parts)]
+        cycles: dict[tuple[int, bool], float] = {}
+        leaves: dict[tuple[int, bool], float] = {}
+        for late, whole in enumerate(rounds):
+            for kind, grid in enumerate(grids):
+                found = whole if kind == 0 else grid.round(whole.clusters[0], whole.reading[0])[0]
+                cycles[kind, bool(late)] = found.drained
+                leaves[kind, bool(late)] = found.cycles
+        alike = {one: float(lasting) for one, lasting in cycles.items()}
+        had, each = in_order(kinds, slots, alike, float(self.chip["launch.replace"]))
+        needs = [grid.least(kinds.count(kind)) for kind, grid in enumerate(grids)]
+        return (
+            [cycles[one] for one in had],
+            each[: len(had)],
+            {rate: sum(each[rate] for each in needs) for rate in needs[0]},
+        )
+
+    def least(self, clusters: int) -> dict[str, float]:
+        """Cycles that the chip needs for the bytes of some clusters: what L2 reads and writes, what memory moves."""
         chip = self.chip
-        own = sm_share(chip, min(clusters, self.slots) * self.trace.ctas).own
+        own = sm_share(chip, min(clusters, self.slots) * self.trace.ctas, step=self.once).own
         loads = [work for work in self.trace.works if work.kind == "load"]
         read = clusters * sum(work.taken * (own if work.common else 1) for work in loads)
         written = clusters * _bytes(self.trace, "store")
         moved = clusters * _bytes(self.trace, "load") * self.traffic
         rates = {"chip.l2": read, "chip.stores": written, "chip.memory": moved}
-        return latest(amount / _a_cycle(chip, rate) for rate, amount in rates.items())
+        return {rate: amount / _a_cycle(chip, rate) for rate, amount in rates.items()}
 
 
 def _nearer(reading: float, now: float) -> float:
@@ -315,7 +379,7 @@ def port_cycles(work: Work, chip: Chip) -> float:
     return work.bytes / chip["shared_memory.read_port"] if work.kind in ("cp", "store") else 0.0
 
 
-def sm_share(chip: Chip, asking: float, missed: float = 0.0, traffic: float = 0.0) -> Share:
+def sm_share(chip: Chip, asking: float, missed: float = 0.0, traffic: float = 0.0, step: bool = False) -> Share:
     """Shares of L2, of memory and of the port of its GPC that each SM has of those that ask at the same time.
 
     L2 and memory have clocks of their own: their rates are bytes a second, whatever the clock of the SMs. SMs that
@@ -326,45 +390,12 @@ def sm_share(chip: Chip, asking: float, missed: float = 0.0, traffic: float = 0.
         asking: how many SMs ask at the same time, on average.
         missed: part of what they read that comes from memory.
         traffic: bytes that memory moves for each byte that is read.
+        step: they ask for the same at the same time.
     """
     together = later(1.0, asking / chip["gpc.count"])
     l2 = sooner(_a_cycle(chip, "chip.l2") / asking, chip["gpc.port"] / together)
     if traffic:
         l2 = sooner(l2, _a_cycle(chip, "chip.memory") / asking / traffic)
-    own = 1 - chip["gpc.merged"] * (1 - 1 / together)
+    own = 1 - chip["gpc.merged_in_step" if step else "gpc.merged"] * (1 - 1 / together)
     stores = later(1.0, chip["threads.stores_of_all"] * sooner(1.0, asking / chip["chip.sms"]))
     return Share(l2=l2, missed=missed, own=own, stores=stores, written=_a_cycle(chip, "chip.stores") / asking)
-
-
-@functools.lru_cache(maxsize=4)
-def side_by_side(trace: Trace, copies: int) -> Trace:
-    """A trace of several clusters that know nothing of each other: rows of the next ones follow."""
-    if copies == 1:
-        return trace
-    whole = Trace(items={}, works=[], phases={}, arrivals={}, ctas=trace.ctas * copies, prefetches=trace.prefetches)
-    for copy in range(copies):
-        rows = copy * trace.ctas
-        first = len(whole.works)
-        whole.works += [replace(work, row=work.row + rows) for work in trace.works]
-        for (row, warp), items in trace.items.items():
-            whole.items[row + rows, warp] = [_moved(item, rows, first, copy) for item in items]
-        for (row, address, number), contributions in trace.phases.items():
-            whole.phases[row + rows, address, number] = [_contribution(one, rows, first) for one in contributions]
-        whole.barriers |= {(row + rows, address): name for (row, address), name in trace.barriers.items()}
-        for meeting, arrivals in trace.arrivals.items():
-            whole.arrivals[*meeting, copy] = [((row + rows, warp), item) for (row, warp), item in arrivals]
-    return whole
-
-
-def _moved(item: Item, rows: int, first: int, copy: int) -> Item:
-    """An item of a copy."""
-    waits = None if item.waits is None else (item.waits[0] + rows, item.waits[1], item.waits[2])
-    meets = None if item.meets is None else (*item.meets, copy)
-    leaves = None if item.leaves is None else (*item.leaves, copy)
-    return replace(item, works=[work + first for work in item.works], waits=waits, meets=meets, leaves=leaves)
-
-
-def _contribution(one: Contribution, rows: int, first: int) -> Contribution:
-    """A contribution of a copy."""
-    warp = None if one.warp is None else (one.warp[0] + rows, one.warp[1])
-    return Contribution(warp, one.item, tuple(work + first for work in one.works))

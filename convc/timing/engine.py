@@ -79,6 +79,7 @@ class _Strand:
     step: str = ""
     ready: dict[int, float] = field(default_factory=dict[int, float])  # when the result of an item can be read
     fetched: float | None = None  # the same of the first load of this step: ptxas puts a step's loads together
+    turned: bool = False  # it has waited for a phase: before that all SMs do the same at the same time
     copied: int = 0  # where the copies that its latest wait let through begin
     group: list[int] = field(default_factory=list[int])
     groups: list[list[int]] = field(default_factory=list[list[int]])
@@ -210,6 +211,7 @@ class Replay:
         if item.works:
             return self._issue(strand, item, later(start, self._met(item)), own)
         if item.waits is not None:
+            strand.turned = True
             complete, cause = self._complete[item.waits]
             strand.time = where_later(complete, start + own, self._woken[item.waits], start + own)
             return (cause, "phase") if complete > start + own else (None, edge)
@@ -260,7 +262,7 @@ class Replay:
                 if item.sass is None and self._first_copy(strand):
                     time = start + self.chip["tma.issue"] * (self.chip["threads.unrolled"] if item.unrolled else 1)
                 others = [self.sms[(work.row + away) % len(self.sms)] for away in work.reaches]
-                begin, end, queued = sm.copy(work, time, event, others)
+                begin, end, queued = sm.copy(work, time, event, others, together=not strand.turned)
                 track = "tma"
                 unit = sm.limit
                 busy = (sm.fill if work.kind == "load" else sm.stores).served[-1][1]

@@ -20,6 +20,7 @@ from convc.ptx.parser import parse
 from convc.timing.assembler import Assembly, assembled, assembly
 from convc.timing.attribution import Part, by_cause, critical_path
 from convc.timing.chip import Footprint, Launch, Operands, time_launch
+from convc.timing.classes import Tiles, tiles_of
 from convc.timing.loops import Unrolled, unrolled_loops, walker
 from convc.timing.moving import mark_wrapped
 from convc.timing.parameters import Chip
@@ -77,6 +78,7 @@ class KernelTime:
         operands: bytes that the launch reads and writes.
         dependent: it may begin before the kernel in front of it has ended (the text has ``griddepcontrol``).
         assembly: what ptxas made of the text, where it was asked.
+        tiles: classes of tiles of a grid of several rounds.
     """
 
     name: str
@@ -91,6 +93,7 @@ class KernelTime:
     operands: Operands
     dependent: bool = False
     assembly: Assembly | None = None
+    tiles: Tiles | None = None
 
     @property
     def cycles(self) -> float:
@@ -151,12 +154,15 @@ class KernelTime:
 
     def _near(self, chip: Chip) -> float:
         """Cycles on a chip that differs little."""
-        return time_launch(self.trace, self.ctas, self.footprint, chip, self.cold, self.operands, self.launch).cycles
+        return self._on(chip, self.launch).cycles
+
+    def _on(self, chip: Chip, like: Launch | None) -> Launch:
+        return time_launch(self.trace, self.ctas, self.footprint, chip, self.cold, self.operands, like, self.tiles)
 
     @uncollected()
     def on(self, chip: Chip) -> Launch:
         """Time this launch with other parameters."""
-        return time_launch(self.trace, self.ctas, self.footprint, chip, self.cold, self.operands)
+        return self._on(chip, None)
 
     def __repr__(self) -> str:
         return f"<KernelTime {self.name}: {self.cycles:.0f} cycles on {self.chip.name}>"
@@ -217,26 +223,24 @@ def time_kernel(  # noqa: PLR0913 - each is one choice, and most are left out
     """
     made = assembly(text, launch.entry, file=file) if sass else None
     cluster = math.prod(launch.cluster)
-    recorder = Recorder(_unrolled(text, file, launch.entry))
+    contents = {name: np.zeros(spec.shape, ARRAY_TYPES[spec.dtype]) for name, spec in launch.buffers.items()}
+    contents |= dict(buffers)
+    starts = [] if made is None else _starts(text, file, launch.entry)
+
+    def recorded(first: int, end: int) -> tuple[Recorder, Trace]:
+        recorder = Recorder(_unrolled(text, file, launch.entry))
+        run(text, launch, contents, file=file, options=RunOptions(ctas=(first, end)), observer=recorder)
+        if made is None:
+            return recorder, recorder.trace
+        mark_wrapped(recorder.trace.works, made.shift_loops(starts))
+        return recorder, assembled(recorder.trace, made.code, starts)
+
     # A cluster in the middle of a row is one without a border, as most are; the next says what is read twice.
     busiest = None if cluster > 1 else walker(_body(text, file, launch.entry), launch.ctas)
     first = middle_of_row(launch) if busiest is None else busiest
     beside = 2 if order is None else 1 + order.beside
-    contents = {name: np.zeros(spec.shape, ARRAY_TYPES[spec.dtype]) for name, spec in launch.buffers.items()}
-    run(
-        text,
-        launch,
-        contents | dict(buffers),
-        file=file,
-        options=RunOptions(ctas=(first, min(first + beside * cluster, launch.ctas))),
-        observer=recorder,
-    )
-    trace = recorder.trace
+    recorder, trace = recorded(first, min(first + beside * cluster, launch.ctas))
     registers = recorder.registers if made is None else made.registers
-    if made is not None:
-        starts = _starts(text, file, launch.entry)
-        mark_wrapped(trace.works, made.shift_loops(starts))
-        trace = assembled(trace, made.code, starts)
     footprint = Footprint(
         shared_bytes=launch.shared_bytes,
         columns=recorder.most_columns,
@@ -249,6 +253,10 @@ def time_kernel(  # noqa: PLR0913 - each is one choice, and most are left out
         fetched=None if order is None else order.fetched,
     )
     timed = time_launch(trace, launch.ctas, footprint, chip, cold, operands)
+    tiles = None
+    if timed.rounds > 1 and busiest is None:
+        tiles = tiles_of(launch, trace, lambda number: recorded(number, number + cluster)[1])
+        timed = time_launch(trace, launch.ctas, footprint, chip, cold, operands, timed, tiles) if tiles.parts else timed
     shapes = tuple(dict.fromkeys(work.mma for work in trace.works if work.mma is not None))
     return KernelTime(
         name=name or launch.entry,
@@ -263,6 +271,7 @@ def time_kernel(  # noqa: PLR0913 - each is one choice, and most are left out
         operands=operands,
         dependent=any(instr.form.opcode == "griddepcontrol" for instr in _body(text, file, launch.entry)),
         assembly=made,
+        tiles=tiles,
     )
 
 

@@ -55,6 +55,7 @@ class Share:
 
     Attributes:
         l2: bytes a cycle that it reads.
+        crowd: the same while all read at the same time.
         missed: part of what it reads that comes from memory.
         own: part of its `common` requests that L2 sees; the rest is served together with those of other SMs.
         stores: how much longer its warps' stores take until L2 has them than until they have left the SM.
@@ -62,6 +63,7 @@ class Share:
     """
 
     l2: float
+    crowd: float = float("inf")
     missed: float = 0.0
     own: float = 1.0
     stores: float = 1.0
@@ -117,9 +119,9 @@ class Streaming:
         }
 
     def copy(
-        self, work: Work, time: float, event: int, others: Sequence[Streaming] = ()
+        self, work: Work, time: float, event: int, others: Sequence[Streaming] = (), *, together: bool = False
     ) -> tuple[float, float, int | None]:
-        """Begin and end of a copy through TMA, and what it had to wait for.
+        """Begin and end of a copy through TMA, and what it had to wait for; ``together``: all SMs ask at that time.
 
         A multicast copy asks L2 once, and takes the fill ports of all SMs that get it, ``others`` besides this one.
         """
@@ -147,14 +149,14 @@ class Streaming:
             wait += chip["tma.first"]
         asked = work.taken * self.share.own if work.common else work.taken
         end = filled + wait
-        behind = time + self._in_crowd(filled - begin + wait, asked, time)
+        behind = time + self._in_crowd(filled - begin + wait, asked, time, together)
         if behind > end:
             self.limit = "L2"
         end = later(end, behind)
         self.flying.append((end, asked))
         return begin, end, cause
 
-    def _in_crowd(self, alone: float, asked: float, time: float) -> float:
+    def _in_crowd(self, alone: float, asked: float, time: float, together: bool) -> float:
         """Cycles of a copy that takes ``alone`` where nobody else asks, behind what this SM has asked for already.
 
         A closed queue: all SMs do the same, so each waits for its own bytes in flight at its share of the rate, and
@@ -162,7 +164,8 @@ class Streaming:
         """
         self.flying = [(end, size) for end, size in self.flying if later_anywhere(end, time)]
         self.asked += asked
-        queue = (asked + sum(where_later(end, time, size, 0.0) for end, size in self.flying)) / self.share.l2
+        queue = asked + sum(where_later(end, time, size, 0.0) for end, size in self.flying)
+        queue = queue / (sooner(self.share.l2, self.share.crowd) if together else self.share.l2)
         knee = self.chip["chip.memory_knee" if self.share.missed else "chip.l2_knee"]
         return (alone**knee + queue**knee) ** (1 / knee)
 

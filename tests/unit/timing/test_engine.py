@@ -77,6 +77,23 @@ def check(kernel: KernelTime) -> None:
     assert total >= max(multiplied, filled, stored)
 
 
+def test_what_one_round_shares_in_step_matters_to_no_other_launch(kernel):
+    ends = [B200.changed({"gpc.merged_in_step": merged, "chip.l2": B200["chip.l2"] / 2}) for merged in (0.0, 0.74)]
+    slots = int(B200["chip.sms"]) // kernel.trace.ctas * most_beside(kernel.footprint, B200) * kernel.trace.ctas
+    apart, together = (time_launch(kernel.trace, slots, kernel.footprint, chip).cycles for chip in ends)
+    assert together < apart
+    several = [time_launch(kernel.trace, 3 * slots, kernel.footprint, chip).cycles for chip in ends]
+    assert several[0] == several[1]
+
+
+def test_first_copies_are_asked_for_by_all_at_the_same_time():
+    chip = B200
+    work = Work(kind="load", row=0, step="", line=0, bytes=16384, requests=128, mode="tile")
+    ends = [Streaming(chip, Share(l2=80.0, crowd=20.0), True).copy(work, 0.0, 0, first)[1] for first in (False, True)]
+    assert ends[1] > ends[0] + 100
+    assert Streaming(chip, Share(l2=80.0), True).copy(work, 0.0, 0, True)[1] == ends[0]
+
+
 @pytest.mark.parametrize("slow", ["tma.fill", "chip.l2", "chip.memory", "chip.stores", "tensor_core.strip_cycles"])
 @pytest.mark.parametrize("cold", [False, True], ids=["warm", "cold"])
 def test_a_launch_is_never_quicker_than_the_chip_can_be(kernel, slow, cold):
@@ -89,7 +106,7 @@ def test_a_launch_is_never_quicker_than_the_chip_can_be(kernel, slow, cold):
     stored = sum(work.bytes for work in works if work.kind == "store") * ctas
     multiplied = sum(interval(work.mma, chip) for work in works if work.mma is not None) * ctas
     a_cycle = 1e3 / chip["chip.clock"]
-    alone = 1 - chip["gpc.merged"]
+    alone = 1 - chip["gpc.merged_in_step"]
     bounds = {
         "tensor core": multiplied / chip["chip.sms"],
         "fill": read / chip["tma.fill"] / chip["chip.sms"],

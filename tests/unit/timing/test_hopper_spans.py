@@ -7,7 +7,9 @@ registers of a thread where ptxas is not asked, were chosen with these launches 
 from __future__ import annotations
 
 import csv
-from dataclasses import replace
+import dataclasses
+import re
+from collections import defaultdict
 from pathlib import Path
 from statistics import mean
 
@@ -18,13 +20,23 @@ from recordings.record_rows import EXTENT, Rows, variants
 from recordings.record_rows import ROWS as COPIED
 from recordings.record_stores import PATTERNS, places_of
 
-from convc.compiler.compile import compile_problem
+import convc
+from convc.compiler.compile import Compiled, compile_problem
 from convc.timing.accesses import requests, sectors
-from convc.timing.kernel import time_kernel
+from convc.timing.kernel import KernelTime, time_kernel
 from convc.timing.parameters import read_chip
 
 FOLDER = Path(__file__).parents[2] / "recordings" / "timing"
 H200 = read_chip("h200")
+
+PAGE = (Path(convc.__file__).parent / "docs" / "timing.md").read_text("utf-8")
+LINES = {
+    "one wave": "H200, kernels of convc with wgmma in one wave, but conv1",
+    "waves": "H200, kernels of convc with wgmma in several waves, but conv1",
+    "conv1": "H200, conv1 with wgmma, batch 1, 8 and 32",
+}
+BARS = {"one wave": 0.075, "waves": 0.095, "conv1": 0.065}
+"""Those of the aim are 5 and 7 %."""
 
 ROWS = {
     "layer3.1.conv1_b8_f16": (64, 6), "layer4.0.downsample_b1_f16": (32, 6),
@@ -63,6 +75,13 @@ def test_a_copy_takes_a_cycle_for_each_request():
         assert max(asked, row.box * COPIED / H200["tma.fill"]) == pytest.approx(cycles, rel=0.06), row
 
 
+def timed(row: dict[str, str], made: Compiled) -> KernelTime:
+    """A recorded kernel, at the clock that it had."""
+    assert (made.schedule, str(made.plan.tiling)) == (row["schedule"], row["tiling"])
+    chip = H200.changed({"chip.clock": float(row["sm_ghz"])})
+    return time_kernel(made.artifact.ptx, made.artifact.launch, {}, chip)
+
+
 def test_launches_of_an_h200():
     recorded = {row["case"]: row for row in rows("spans_h200.csv") if not row["width"]}
     known = {case.name: case for case in cases()}
@@ -70,11 +89,36 @@ def test_launches_of_an_h200():
     for name, (width, stages) in ROWS.items():
         row = recorded[name]
         case = known[name]
-        once = replace(case.options, persistent="off")  # they were recorded before CTAs could walk
+        once = dataclasses.replace(case.options, persistent="off")  # they were recorded before CTAs could walk
         made = compile_problem(case.problem, options=once, block_n=width, stages=stages)
-        assert (made.schedule, str(made.plan.tiling)) == (row["schedule"], row["tiling"])
-        chip = H200.changed({"chip.clock": float(row["sm_ghz"])})
-        found = time_kernel(made.artifact.ptx, made.artifact.launch, {}, chip)
-        errors.append(found.microseconds / float(row["span_us"]) - 1)
+        errors.append(timed(row, made).microseconds / float(row["span_us"]) - 1)
     assert max(map(abs, errors)) < 0.15, dict(zip(ROWS, errors, strict=True))
     assert mean(map(abs, errors)) < 0.09
+
+
+def group(row: dict[str, str], found: KernelTime) -> str:
+    """The line of the page that a row belongs to."""
+    return "conv1" if row["case"].startswith("conv1_") else "one wave" if found.launch.rounds == 1 else "waves"
+
+
+@pytest.mark.slow
+def test_all_launches_of_an_h200():
+    known = {case.name: case for case in cases()}
+    errors = defaultdict(list)
+    for row in rows("spans_h200.csv"):
+        if row["width"]:
+            continue
+        case = known[row["case"]]
+        once = dataclasses.replace(case.options, persistent="off")  # they were recorded before CTAs could walk
+        made = compile_problem(case.problem, options=once, block_n=case.block_n)
+        if str(made.plan.tiling) != row["tiling"]:  # planned otherwise today
+            width, stages = (int(number) for number in re.findall(r"x(\d+) tile.*?(\d+) stages", row["tiling"])[0])
+            options = dataclasses.replace(once, schedule=row["schedule"])
+            made = compile_problem(case.problem, options=options, block_n=width, stages=stages)
+        found = timed(row, made)
+        errors[group(row, found)].append(abs(found.microseconds / float(row["span_us"]) - 1))
+    for kind, line in LINES.items():
+        found = errors[kind]
+        assert np.mean(found) <= BARS[kind], kind
+        said = f"| {line} | {len(found)} | {100 * np.mean(found):.1f} % | {100 * max(found):.1f} % |"
+        assert said in PAGE, said
