@@ -348,10 +348,19 @@ SLOW: dict[str, Callable[[], Subject]] = {
         options=ScheduleOptions(schedule="slide", border="zero", rows="outer", filters="apart", pairs="on"),
     ),
     "slide, lines by tensor copies": partial(
-        conv, in_channels=64, out_channels=80, block_n=48, in_extent=(12, 24), batch=2, epilogue=(AddResidual(),),
-        options=ScheduleOptions(schedule="slide", border="zero", rows="merged", residual_load="tma", filters="apart"),
+        conv, in_channels=64, out_channels=80, block_n=48, in_extent=(3, 24), batch=2, epilogue=(AddResidual(),),
+        options=ScheduleOptions(
+            schedule="slide", border="zero", rows="outer", residual_load="tma", filters="apart", persistent="on",
+            ctas=2,
+        ),
     ),
-    "golden line_store_f16": partial(golden, "line_store_f16"),
+    "shift windows, lines by tensor copies": partial(
+        conv, in_channels=64, out_channels=80, block_n=48, in_extent=(3, 24), batch=2, epilogue=(AddResidual(),),
+        options=ScheduleOptions(
+            schedule="shift", shift="windows", border="zero", rows="outer", residual_load="tma", persistent="on",
+            ctas=2,
+        ),
+    ),
     "slide in CTA pairs, masks": partial(
         conv, in_channels=128, out_channels=96, block_n=48, stages=4, batch=2,
         options=ScheduleOptions(
