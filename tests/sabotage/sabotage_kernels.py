@@ -259,7 +259,7 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "golden split_k_f16": partial(golden, "split_k_f16"),
     "golden tile_order_f16": partial(golden, "tile_order_f16"),
     "tiles in groups, CTAs that walk": partial(
-        conv, in_channels=64, out_channels=80, block_n=48, batch=3, kernel=(1, 1), **UNPADDED,
+        conv, in_channels=64, out_channels=80, block_n=48, batch=3,
         options=ScheduleOptions(schedule="reload", persistent="on", ctas=3, tile_order="grouped"),
     ),
     "tiles there and back": partial(
