@@ -263,11 +263,11 @@ SLOW: dict[str, Callable[[], Subject]] = {
         options=ScheduleOptions(schedule="reload", persistent="on", ctas=3, tile_order="grouped"),
     ),
     "tiles there and back": partial(
-        conv, in_channels=128, out_channels=96, block_n=32, batch=3, kernel=(1, 1), **UNPADDED,
+        conv, in_channels=128, out_channels=96, block_n=32, batch=3,
         options=ScheduleOptions(schedule="reload", tile_order="boustrophedon"),
     ),
     "tiles looked up": partial(
-        conv, in_channels=64, out_channels=96, block_n=32, batch=3, kernel=(1, 1), **UNPADDED,
+        conv, in_channels=64, out_channels=96, block_n=32, batch=3,
         options=ScheduleOptions(schedule="reload", tile_order="hilbert"),
     ),
     "CTAs that walk over tiles": partial(
