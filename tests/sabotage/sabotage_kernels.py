@@ -266,15 +266,15 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "golden hopper_split_k_f16": partial(golden, "hopper_split_k_f16"),
     "golden tile_order_f16": partial(golden, "tile_order_f16"),
     "tiles in groups, CTAs that walk": partial(
-        conv, in_channels=64, out_channels=80, block_n=48, batch=3, kernel=(1, 1), **UNPADDED,
+        conv, in_channels=64, out_channels=80, block_n=48, batch=3,
         options=ScheduleOptions(schedule="reload", persistent="on", ctas=3, tile_order="grouped"),
     ),
     "tiles there and back": partial(
-        conv, in_channels=128, out_channels=96, block_n=32, batch=3, kernel=(1, 1), **UNPADDED,
+        conv, in_channels=128, out_channels=96, block_n=32, batch=3,
         options=ScheduleOptions(schedule="reload", tile_order="boustrophedon"),
     ),
     "tiles looked up": partial(
-        conv, in_channels=64, out_channels=96, block_n=32, batch=3, kernel=(1, 1), **UNPADDED,
+        conv, in_channels=64, out_channels=96, block_n=32, batch=3,
         options=ScheduleOptions(schedule="reload", tile_order="hilbert"),
     ),
     "CTAs that walk over tiles": partial(
