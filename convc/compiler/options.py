@@ -50,4 +50,4 @@ class ScheduleOptions:
     filters: str | None = None
     dependent_launch: bool = False
     residual_load: str | None = None
-    split_k: str = "off"
+    split_k: str = "auto"
