@@ -35,7 +35,7 @@ CHOICES: tuple[tuple[str, str | None, str], ...] = (
     ),
     (
         "split_k",
-        "off",
+        "auto",
         "So many CTAs share the K loop of a tile (auto: where tiles leave SMs idle and the estimate is better).",
     ),
     (

@@ -54,6 +54,6 @@ class ScheduleOptions:
     filters: str | None = None
     dependent_launch: bool = False
     residual_load: str | None = None
-    split_k: str = "off"
+    split_k: str = "auto"
     multicast: str = "off"
     tile_order: str = "auto"

@@ -76,7 +76,11 @@ def why_lines(plan: Plan) -> Iterator[str]:
         yield f"{chosen.schedule.title} is {asked}"
         yield from _around_lines(plan)
         return
-    yield from _compared(legal, chosen)
+    together = plan.launch.why.split if plan.launch.parts > 1 else plan.launch.why.pairs
+    several = plan.launch.parts > 1 or plan.tiling.ctas > 1
+    yield from _compared(legal, _by_itself(legal) if several else chosen)
+    if several:
+        yield f"the table has one CTA for each tile, by itself; {together}"
     still = _best(legal, "shared memory")
     moved = _best(legal, "tensor memory")
     if still and moved and _numbers(still) != _numbers(moved):
@@ -237,6 +241,16 @@ def _compared(legal: Sequence[ScheduleSummary], chosen: ScheduleSummary) -> Iter
             yield f"where they are the same, the time: {_title(chosen)}, about {chosen.cycles:.0f} cycles"
         elif len(same) > 1:
             yield f"where time is the same, too, the simplest: {_title(chosen)}"
+
+
+def _by_itself(legal: Sequence[ScheduleSummary]) -> ScheduleSummary:
+    """The schedule that the planner takes where each tile has a CTA that multiplies by itself."""
+    rules = _assumed(legal[0])
+    near = [choice for choice in legal if choice.cycles <= slack(_assumed(choice), rules) * legal[0].cycles]
+    least = min(map(_assumed, near))
+    trusted = [choice for choice in near if _assumed(choice) == least]
+    limit = SLACK * min(choice.cycles for choice in trusted)
+    return min((choice for choice in trusted if choice.cycles <= limit), key=lambda one: (_traffic(one), one.cycles))
 
 
 def _decided(timed: Sequence[TimedCandidate]) -> Iterator[str]:

@@ -186,7 +186,7 @@ def test_the_reasons_agree_with_the_choice():
     """No schedule is marked and then called not worth it, and what is said to decide does decide."""
     for channels, size in ((16, 12), (64, 56), (128, 28), (256, 14), (512, 7)):
         problem = dataclasses.replace(SMALL, in_channels=channels, out_channels=channels, in_extent=(size, size))
-        decided = plan(device_layout(problem), options=ScheduleOptions())
+        decided = plan(device_layout(problem), options=ScheduleOptions(split_k="off"))
         reasons = list(why_lines(decided))
         title = decided.schedule.title
         assert not any(line.startswith(f"{title} is not worth it") for line in reasons)
@@ -195,6 +195,16 @@ def test_the_reasons_agree_with_the_choice():
                 assert title in line.split("iB")[0]
         near = [each for each in legal_choices(decided) if each.schedule == decided.schedule]
         assert near[0].traffic_bytes == decided.estimate.traffic_bytes
+
+
+def test_the_table_is_of_ctas_by_themselves_where_they_share_a_tile():
+    """Eight CTAs with tiles that are reloaded are faster than one that slides."""
+    decided = plan(device_layout(dataclasses.replace(SMALL, in_channels=512, out_channels=64, in_extent=(7, 7))))
+    assert (decided.schedule.title, decided.launch.parts) == ("reload", 8)
+    said = list(why_lines(decided))
+    assert said[0].startswith("slide is clearly the fastest: ")
+    assert said[1].startswith("the table has one CTA for each tile, by itself; split K: ")
+    assert said[1].endswith(" of 148 SMs work instead of 1")
 
 
 def test_schedules_that_do_the_same_are_one_row():

@@ -36,7 +36,7 @@ CASES = [
 
 @cache
 def case(problem: ConvProblem, schedule: str):
-    compiled = compile_problem(problem, options=ScheduleOptions(schedule=schedule, store="direct"))
+    compiled = compile_problem(problem, options=ScheduleOptions(schedule=schedule, store="direct", split_k="off"))
     return compiled, debug_info_of(compiled.plan, compiled.program)
 
 
