@@ -35,8 +35,9 @@ CHOICES: tuple[tuple[str, str | None, str], ...] = (
     ),
     (
         "split_k",
-        "auto",
-        "So many CTAs share the K loop of a tile (auto: where tiles leave SMs idle and the estimate is better).",
+        None,
+        "So many CTAs share the K loop of a tile (auto: where tiles leave SMs idle and the estimate is better; off for "
+        "sm_90a by default).",
     ),
     (
         "multicast",

@@ -33,7 +33,7 @@ class ScheduleOptions:
             while the K loop runs, where results leave in them; auto is as good as None.
         dependent_launch: whether kernels set themselves up while the one in front of them runs.
         split_k: how many CTAs of a cluster share the K loop of a tile: 2, 4 or 8, off for one, or auto, where that is
-            faster by the estimate.
+            faster by the estimate. Left open, it is auto, but off for sm_90a.
         multicast: tiles of pixels x tiles of channels of a cluster whose CTAs load operand tiles for each other: 2x1,
             1x2 or 2x2, off for none, or auto, where that is faster by the estimate.
         tile_order: in which order tiles are made: rows (along M first), columns, grouped, boustrophedon or hilbert
@@ -54,6 +54,6 @@ class ScheduleOptions:
     filters: str | None = None
     dependent_launch: bool = False
     residual_load: str | None = None
-    split_k: str = "auto"
+    split_k: str | None = None
     multicast: str = "off"
     tile_order: str = "auto"

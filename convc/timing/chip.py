@@ -52,9 +52,8 @@ class Footprint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operands:
-    """Bytes of the buffers that a launch reads, and of those that it only writes.
-
-    ``fetched``: bytes that its reads bring from memory where L2 does not hold all of them; None: each byte once.
+    """Bytes of the buffers that a launch reads, and of those that it only writes; ``fetched``: those that reads bring
+    from memory where L2 does not hold all; None: each byte once.
     """
 
     read: int = 0

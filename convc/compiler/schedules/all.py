@@ -225,7 +225,7 @@ def _check_walk(options: ScheduleOptions) -> None:
 
 def _check_split(options: ScheduleOptions) -> None:
     """InputError where CTAs cannot share the K loop of a tile as the options say."""
-    if options.split_k in ("auto", "off"):
+    if options.split_k in (None, "auto", "off"):
         return
     if options.persistent == "on":
         raise InputError(
@@ -248,7 +248,7 @@ def _check_multicast(options: ScheduleOptions) -> None:
             f"multicast {options.multicast} gives each CTA of a cluster whole filter tiles, and pairs on halves them: "
             "ask for one of them"
         )
-    if options.split_k not in ("auto", "off"):
+    if options.split_k not in (None, "auto", "off"):
         raise InputError(
             f"multicast {options.multicast} is for clusters of several tiles, and split_k {options.split_k} for those "
             "of one: ask for one of them"
