@@ -155,7 +155,7 @@ def _request(options: ScheduleOptions, block_n: int | None, stages: int | None) 
 
 
 def _parts(options: ScheduleOptions) -> int | None:
-    """CTAs that share a tile; None: the planner's choice, which is not asked for Hopper: an H200 disagreed with some."""
+    """CTAs that share a tile; None: the planner's choice, which Hopper has not: an H200 disagreed with some."""
     if options.split_k is None and ARCHS[options.target].tensor_core != "tcgen05":
         return 1
     return PARTS_OF.get(options.split_k or "auto")
