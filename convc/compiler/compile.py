@@ -76,6 +76,8 @@ def compile_problem(
         try:
             return _written(problem, decided)
         except PlanError as error:
+            if decided.form in refused:
+                raise  # what was refused is planned again: another turn would not end
             refused[decided.form] = error.message
 
 
@@ -104,6 +106,8 @@ def compile_timed(problem: ConvProblem, options: ScheduleOptions, timer: Timer) 
             try:
                 written.append(_written(problem, decided))
             except PlanError as error:
+                if decided.form in refused:
+                    raise
                 refused[decided.form] = error.message
                 written.clear()
                 break

@@ -243,6 +243,8 @@ def _sharing(pick: Pick, survey: Survey) -> Pick:
         if request.parts == 1:
             return pick.because(split="split K is switched off")
         return pick.because(split=f"{request.parts} CTAs share a tile, as asked: {_busy(best)}")
+    if request.pairs or request.multicast not in (None, (1, 1)):
+        return pick.because(split="one CTA has all of K: the clusters that are asked for have other work")
     able = [one for one in survey.legal if schedule_of(one.schedule).splits and assumed(one) <= assumed(chosen)]
     if best.tiled.ctas is not None or 2 * tiles > sms or not able:
         return pick.because(split=f"{tiles} tiles leave no two of {sms} SMs for each: one CTA has all of K")
