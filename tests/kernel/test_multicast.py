@@ -94,13 +94,13 @@ def test_the_planner_takes_what_it_finds_faster_and_says_why(monkeypatch):
     layer = device_layout(ConvProblem(in_channels=4096, out_channels=4096, in_extent=(64, 64), kernel=(1, 1)))
     alone = plan(layer, options=loading("auto"), block_n=256)
     assert alone.launch.cluster == (1, 1, 1)
-    assert alone.launch.multicast_why.startswith("each CTA loads for itself: ")
-    assert not plan(layer, options=loading("off"), block_n=256).launch.multicast_why
+    assert alone.launch.why.multicast.startswith("each CTA loads for itself: ")
+    assert not plan(layer, options=loading("off"), block_n=256).launch.why.multicast
     monkeypatch.setattr("convc.compiler.schedules.loading.SLACK", 1.0)
     shared = plan(layer, options=loading("auto"), block_n=256)
     assert shared.estimate.cycles < alone.estimate.cycles
     assert shared.tiling.multicast != (1, 1)
-    assert shared.launch.multicast_why.startswith("each loads its part of ")
+    assert shared.launch.why.multicast.startswith("each loads its part of ")
 
 
 @pytest.mark.parametrize(
