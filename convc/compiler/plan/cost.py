@@ -36,8 +36,8 @@ schedules of one layer mostly to the same side."""
 
 PAIR_SLACK = 1.089
 """CTA pairs are taken where they are estimated faster by more: of nine layers of ResNet-50 at three batch sizes the one
-that the engine has slower in pairs, by 12 percent, is estimated faster by 8.8 (the stem, at batch 256), and a product of
-4096 x 4096 x 4096, which the engine has faster by 13 percent, by 8.95. The number was chosen with both in sight."""
+that the engine has slower in pairs, by 12 percent, is estimated faster by 8.8 (the stem, at batch 256), and a product
+of 4096 x 4096 x 4096, which the engine has faster by 13 percent, by 8.95. The number was chosen with both in sight."""
 
 ASSUMED_SLACK = 1.18
 """A schedule that rests on assumed rules is taken where one that does not takes longer by more than this: twice the
