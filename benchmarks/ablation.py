@@ -26,7 +26,15 @@ from convc.timing.parameters import Chip, read_chip
 PAGE = Path(__file__).resolve().parents[1] / "convc" / "docs" / "timing.md"
 MARKED = re.compile(r"(<!-- begin ablation -->\n).*?(<!-- end ablation -->)", re.DOTALL)
 
-PLAIN = ScheduleOptions(schedule="reload", store="direct", persistent="off", pairs="off", columns="off")
+PLAIN = ScheduleOptions(
+    schedule="reload",
+    store="direct",
+    persistent="off",
+    pairs="off",
+    columns="off",
+    split_k="off",
+    tile_order="rows",
+)
 FEATURES: Mapping[str, Mapping[str, str]] = {
     "plain": {},
     "TMA store": {"store": "tma"},
@@ -34,8 +42,11 @@ FEATURES: Mapping[str, Mapping[str, str]] = {
     "persistent": {"persistent": "on"},
     "multicast": {"multicast": "2x1"},
     "pairs": {"pairs": "on", "multicast": "off"},
+    "tile order": {"tile_order": "auto"},
+    "split K": {"split_k": "auto", "store": "direct", "persistent": "off", "pairs": "off"},
 }
-"""What each adds to the options of those before it; pairs come instead of clusters that share loads."""
+"""What each adds to the options of those before it; pairs come instead of clusters that share loads, and CTAs that
+share a tile instead of tensor stores, walks and pairs."""
 
 CHOSEN = "what auto takes"
 """The last column: everything is left to the planner."""
@@ -62,14 +73,28 @@ LAYERS = {
     "ResNet-50 layer4, 1x1, 2048 -> 512": square(2048, 512, 7, batch=32),
     "VGG conv3, 3x3, 256 -> 256": square(256, 256, 56, kernel=3, batch=32),
 }
+"""Layers that an H200 has run with these features too (`tests/recordings/record_features.py`)."""
+
+MORE = {
+    "ResNet-50 layer3, 3x3, 256 -> 256, batch 1": square(256, 256, 14, kernel=3),
+    "ResNet-50 layer4, 1x1, 2048 -> 512, batch 1": square(2048, 512, 7),
+    "ResNet-50 layer2, 1x1 of stride 2, 256 -> 512, batch 256": square(256, 512, 56, stride=2, batch=256),
+}
+"""Layers of few tiles, and one whose operands L2 does not hold."""
 
 
-def measure(problem: ConvProblem, options: ScheduleOptions, chip: Chip) -> Measured | None:
-    """Compile and time a layer; None where a feature is not for it."""
+NOT_LEGAL = "not legal"
+DECLINED = "declined"
+
+
+def measure(problem: ConvProblem, options: ScheduleOptions, chip: Chip) -> Measured | str:
+    """Compile and time a layer; `NOT_LEGAL` where a feature is not for it, `DECLINED` where no CTAs share a tile."""
     try:
         compiled = compile_problem(problem, options=options)
     except (PlanError, InputError):
-        return None
+        return NOT_LEGAL
+    if options.split_k == "auto" and compiled.plan.launch.parts == 1:
+        return DECLINED
     order = compiled.plan.launch.order.timed
     timed = time_kernel(compiled.artifact.ptx, compiled.artifact.launch, {}, chip, order=order)
     rate = 2e-6 * problem.macs / timed.microseconds
@@ -80,24 +105,22 @@ def measure(problem: ConvProblem, options: ScheduleOptions, chip: Chip) -> Measu
     )
 
 
-def ladder(problem: ConvProblem, chip: Chip) -> dict[str, Measured | None]:
+def ladder(problem: ConvProblem, chip: Chip) -> dict[str, Measured | str]:
     """A layer with more and more features; one that is not for it is left out of the columns behind it."""
-    found: dict[str, Measured | None] = {}
+    found: dict[str, Measured | str] = {}
     options = PLAIN
     for feature, added in FEATURES.items():
         wider = dataclasses.replace(options, **added)
         found[feature] = measure(problem, wider, chip)
-        options = options if found[feature] is None else wider
+        options = wider if isinstance(found[feature], Measured) else options
     return found | {CHOSEN: measure(problem, ScheduleOptions(), chip)}
 
 
-def table(rows: Mapping[str, Mapping[str, Measured | None]]) -> str:
+def table(rows: Mapping[str, Mapping[str, Measured | str]]) -> str:
     """A table of Markdown: time, bytes through L2, part of the tensor cores' peak."""
     columns = (*FEATURES, CHOSEN)
     lines = [f"| layer | {' | '.join(columns)} |", f"| --- |{' ---: |' * len(columns)}"]
-    lines += [
-        f"| {name} | {' | '.join(str(cell or 'not legal') for cell in row.values())} |" for name, row in rows.items()
-    ]
+    lines += [f"| {name} | {' | '.join(map(str, row.values()))} |" for name, row in rows.items()]
     return "\n".join(lines) + "\n"
 
 
@@ -107,7 +130,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help=f"also write it into {PAGE.name}")
     chosen = parser.parse_args()
     chip = read_chip("b200")
-    made = table({name: ladder(problem, chip) for name, problem in LAYERS.items()})
+    made = table({name: ladder(problem, chip) for name, problem in (LAYERS | MORE).items()})
     if chosen.write:
         text = PAGE.read_text("utf-8")
         PAGE.write_text(MARKED.sub(lambda match: match[1] + made + match[2], text), "utf-8")
