@@ -98,6 +98,8 @@ class DebugInfo(msgspec.Struct, frozen=True, kw_only=True):
         if loops is None or WALK not in loops:
             return None
         number = cta + math.prod(grid) * loops[WALK]
+        if number >= math.prod(self.tiles):  # it asked for a tile, and the plan does not know which one it was given
+            return None
         return number % self.tiles[0], number // self.tiles[0]
 
     def columns_of(self, step: str | None, nth: int | None, part: int = 0) -> Bounds | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from convc.errors import UnmodelledError
 from convc.ir.dtypes import ARRAY_TYPES
 from convc.ir.launch import LaunchSpec
 from convc.machine import RunOptions, run
@@ -18,7 +19,7 @@ from convc.ptx import Instr
 from convc.ptx.parser import parse
 from convc.timing.assembler import Assembly, assembled, assembly
 from convc.timing.attribution import Part, by_cause, critical_path
-from convc.timing.chip import Footprint, Launch, Operands, time_launch
+from convc.timing.chip import Footprint, Launch, Operands, most_beside, time_launch
 from convc.timing.loops import Unrolled, unrolled_loops, walker
 from convc.timing.moving import mark_wrapped
 from convc.timing.parameters import Chip
@@ -29,6 +30,9 @@ from convc.timing.trace import Trace
 
 MATTERS = 0.02
 """Share of the time from which on a number counts as one that the answer rests on."""
+
+ASKS = "clusterlaunchcontrol.try_cancel"
+"""The instruction by which a CTA asks for one that has not begun."""
 
 CLOCK = "chip.clock"
 """Whose range is no uncertainty of the model: it is chosen."""
@@ -66,7 +70,7 @@ class KernelTime:
     Attributes:
         name: of the layer, or of the entry.
         chip: whose parameters were used.
-        ctas: of the grid.
+        ctas: of the grid; those that begin, where they ask for the others.
         launch: the grid on the chip.
         parts: critical path of the first round, most first.
         shapes: of the MMAs, each once.
@@ -165,6 +169,23 @@ def spread(dependences: tuple[Dependence, ...]) -> float:
     return math.sqrt(sum(one.most**2 for one in dependences))
 
 
+def _running(text: str, file: str, launch: LaunchSpec, chip: Chip) -> tuple[int, int]:
+    """CTAs that begin, and tiles that the one with most makes: the next free CTA takes the next tile.
+
+    All take as long for one here, so that they take turns as if each went on by their number.
+    """
+    sms = int(chip["chip.sms"])
+    if launch.ctas <= sms or all(instr.form.name != ASKS for instr in _body(text, file, launch.entry)):
+        return launch.ctas, 1
+    return sms, -(-launch.ctas // sms)
+
+
+def _recorded(first: int, count: int, launch: LaunchSpec) -> tuple[int, int]:
+    """First CTA to run and the one to stop before: so many, as far as there are any, from `first` on or before it."""
+    start = max(0, min(first, launch.ctas - count))
+    return start, min(start + count, launch.ctas)
+
+
 @uncollected()
 def time_kernel(
     text: str,
@@ -197,9 +218,10 @@ def time_kernel(
     """
     made = assembly(text, launch.entry, file=file) if sass else None
     cluster = math.prod(launch.cluster)
+    running, turns = _running(text, file, launch, chip)
     recorder = Recorder(_unrolled(text, file, launch.entry))
     # A cluster in the middle of a row is one without a border, as most are; the next says what is read twice.
-    busiest = None if cluster > 1 else walker(_body(text, file, launch.entry), launch.ctas)
+    busiest = None if cluster > 1 or turns > 1 else walker(_body(text, file, launch.entry), launch.ctas)
     first = middle_of_row(launch) if busiest is None else busiest
     contents = {name: np.zeros(spec.shape, ARRAY_TYPES[spec.dtype]) for name, spec in launch.buffers.items()}
     run(
@@ -207,7 +229,7 @@ def time_kernel(
         launch,
         contents | dict(buffers),
         file=file,
-        options=RunOptions(ctas=(first, min(first + 2 * cluster, launch.ctas))),
+        options=RunOptions(ctas=_recorded(first, 2 * cluster * turns, launch), resident=2, grants="ordered"),
         observer=recorder,
     )
     trace = recorder.trace
@@ -222,13 +244,19 @@ def time_kernel(
         threads=math.prod(launch.block),
         registers=registers,
     )
+    if turns > 1 and most_beside(footprint, chip) > 1:
+        raise UnmodelledError(
+            f"{ASKS} cannot be timed where {most_beside(footprint, chip)} CTAs share an SM: which of them gets a CTA "
+            "depends on time",
+            hint="time a kernel that takes more than half of an SM's shared memory",
+        )
     operands = Operands(read=_size(launch, recorder.read), written=_size(launch, recorder.written - recorder.read))
-    timed = time_launch(trace, launch.ctas, footprint, chip, cold, operands)
+    timed = time_launch(trace, running, footprint, chip, cold, operands)
     shapes = tuple(dict.fromkeys(work.mma for work in trace.works if work.mma is not None))
     return KernelTime(
         name=name or launch.entry,
         chip=chip,
-        ctas=launch.ctas,
+        ctas=running,
         launch=timed,
         parts=critical_path(timed.events),
         shapes=shapes,

@@ -146,6 +146,13 @@ CHOICES = {
             "block_n": 48,
             "stages": 2,
         },
+        "fetched_f16": {
+            "options": ScheduleOptions(
+                schedule="reload", store="tma", persistent="on", work="fetched", residual_load="direct"
+            ),
+            "block_n": 48,
+            "stages": 2,
+        },
         "copied_residual_f16": {
             "options": ScheduleOptions(schedule="reload", persistent="on", ctas=2, residual_load="tma"),
             "block_n": 48,
@@ -165,7 +172,7 @@ PROBLEMS |= {"hopper_f16": FINISHED, "hopper_tensor_store_f16": FINISHED}
 PROBLEMS |= dict.fromkeys(SCHEDULES, SHARED) | {
     "block_end_f16": FINISHED, "scaled_nvfp4": SCALED, "tensor_store_f16": CARRIED,
     "persistent_f16": WALKED, "copied_residual_f16": replace(WALKED, name="copied_residual_f16"),
-    "pair_f16": PAIRED, "split_k_f16": SPLIT,
+    "fetched_f16": replace(WALKED, name="fetched_f16"), "pair_f16": PAIRED, "split_k_f16": SPLIT,
 }  # fmt: skip
 
 

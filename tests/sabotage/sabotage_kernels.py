@@ -254,12 +254,17 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "golden tensor_store_f16": partial(golden, "tensor_store_f16"),
     "golden hopper_tensor_store_f16": partial(golden, "hopper_tensor_store_f16"),
     "golden persistent_f16": partial(golden, "persistent_f16"),
+    "golden fetched_f16": partial(golden, "fetched_f16"),
     "golden pair_f16": partial(golden, "pair_f16"),
     "golden copied_residual_f16": partial(golden, "copied_residual_f16"),
     "golden split_k_f16": partial(golden, "split_k_f16"),
     "CTAs that walk over tiles": partial(
         conv, in_channels=64, out_channels=80, block_n=48, batch=3,
         options=ScheduleOptions(schedule="reload", store="tma", persistent="on", ctas=3, dependent_launch=True),
+    ),
+    "CTAs that ask for tiles": partial(
+        conv, in_channels=64, out_channels=80, block_n=48, batch=3,
+        options=ScheduleOptions(schedule="reload", store="tma", persistent="on", work="fetched"),
     ),
     "residual by tensor copies": partial(
         conv, in_channels=64, out_channels=64, block_n=64, kernel=(1, 1), **UNPADDED, epilogue=(AddResidual(), Relu()),

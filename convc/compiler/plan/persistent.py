@@ -13,10 +13,19 @@ from dataclasses import replace
 import msgspec
 
 from convc.compiler.plan.candidate import Offer, ScheduleCandidates
-from convc.compiler.plan.names import ACC, DONE, DRAINED
+from convc.compiler.plan.cost import RESERVED_SHARED
+from convc.compiler.plan.names import ACC, ANSWERED, ANSWERS, DONE, DRAINED, HEARD
 from convc.compiler.plan.pairs import PAIR
 from convc.compiler.plan.records import Rejection, Tiling
-from convc.compiler.plan.storage import BarrierRing, MemoryNeed, Storage, lay_out
+from convc.compiler.plan.storage import (
+    ANSWER_BYTES,
+    EVERY_ROLE,
+    BarrierRing,
+    MemoryNeed,
+    SmemTile,
+    Storage,
+    lay_out,
+)
 from convc.ir.arch import Arch
 
 HALVES = 2
@@ -26,34 +35,51 @@ STATE = "acc"
 """The state of a role that says which of them it is at."""
 
 
-def persistent(candidates: ScheduleCandidates, arch: Arch, ctas: int | None) -> ScheduleCandidates:
+AHEAD = 3
+"""Answers that there is room for: the role that loads is ahead of the epilogue by less."""
+
+ASKED = "asked"
+"""The state of a role that says which answer is next."""
+
+LISTENERS = 2
+"""Roles besides the epilogue that read an answer, one thread of each."""
+
+
+def persistent(
+    candidates: ScheduleCandidates, arch: Arch, ctas: int | None, *, fetched: bool = False
+) -> ScheduleCandidates:
     """Offer the tilings to CTAs that walk over tiles, as far as these can be.
 
     Args:
         candidates: of a schedule, one tile a CTA.
         arch: the target.
         ctas: CTAs at most; None: one for each SM.
+        fetched: each tile has a CTA in the grid, and those that run take over tiles of those that have not begun.
     """
     if arch.tensor_core != "tcgen05":
         reason = f"persistent CTAs need two accumulators in tensor memory, and {arch.name} has it in registers"
         return replace(candidates, parts=(Rejection(rule="persistent", reason=reason),))
-    parts = (_walking(part, ctas or arch.rates.sms) if isinstance(part, Offer) else part for part in candidates.parts)
+    parts = (
+        _walking(part, ctas or arch.rates.sms, fetched) if isinstance(part, Offer) else part
+        for part in candidates.parts
+    )
     return replace(candidates, parts=tuple(parts))
 
 
-def _walking(offer: Offer, most: int) -> Offer | Rejection:
+def _walking(offer: Offer, most: int, fetched: bool) -> Offer | Rejection:
     """An offer with storage for two accumulators."""
     if offer.layout.blocks is not None:
         reason = f"{offer.layout.blocks.name} has scale factors, which the warps carry that would carry results"
         return Rejection(rule="persistent", reason=reason)
 
     def storage(tiling: Tiling) -> Storage:
-        return two_halves(offer.storage(tiling), offer.arch)
+        halves = two_halves(offer.storage(tiling), offer.arch)
+        return with_answers(halves, offer.arch) if fetched else halves
 
     def need(tiling: Tiling) -> MemoryNeed:
         return storage(tiling).need
 
-    return replace(offer, storage=storage, need=need, most_ctas=most)
+    return replace(offer, storage=storage, need=need, most_ctas=most, fetched=fetched)
 
 
 def two_halves(storage: Storage, arch: Arch) -> Storage:
@@ -91,3 +117,43 @@ def two_halves(storage: Storage, arch: Arch) -> Storage:
         numbers=storage.numbers,
         residual=storage.residual,
     )
+
+
+def with_answers(storage: Storage, arch: Arch) -> Storage:
+    """The memory of a CTA that asks for tiles: answers behind all else, and so much that an SM holds one CTA.
+
+    A second one would wait for tensor memory until the first has made all tiles that it gets.
+    """
+    rings = (
+        BarrierRing(name=ANSWERED, stages=AHEAD, producer="load", consumer=EVERY_ROLE, state=ASKED),
+        BarrierRing(
+            name=HEARD,
+            stages=AHEAD,
+            producer=EVERY_ROLE,
+            consumer="load",
+            arrivals=arch.limits.tmem_lanes + LISTENERS,
+            state=ASKED,
+        ),
+    )
+    placed = lay_out(
+        storage.smem,
+        storage.tmem,
+        (*storage.rings, *rings),
+        arch,
+        masks=storage.masks,
+        results=storage.results,
+        numbers=storage.numbers,
+        residual=storage.residual,
+    )
+    answers = SmemTile(
+        name=ANSWERS,
+        rows=1,
+        row_bytes=ANSWER_BYTES,
+        swizzle="none",
+        stages=AHEAD,
+        stage_bytes=ANSWER_BYTES,
+        offset=-(-placed.smem_bytes // ANSWER_BYTES) * ANSWER_BYTES,
+        state=ASKED,
+    )
+    more_than_half = arch.rates.sm_shared_bytes // 2 - RESERVED_SHARED + ANSWER_BYTES
+    return msgspec.structs.replace(placed, answers=answers, smem_bytes=max(answers.end, more_than_half))

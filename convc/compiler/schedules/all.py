@@ -14,6 +14,7 @@ from convc.compiler.plan.evidence import FOUR_PARTITIONS, LAST_LANES, MOVES_AFTE
 from convc.compiler.plan.names import ScheduleName
 from convc.compiler.schedules.base import (
     DIRECT,
+    FETCHED,
     FILTERS,
     PAIRS,
     PARTS_OF,
@@ -22,6 +23,7 @@ from convc.compiler.schedules.base import (
     ROWS,
     STORES,
     TMA,
+    WORK,
     Method,
     Schedule,
 )
@@ -142,6 +144,7 @@ def choices() -> dict[str, tuple[str, ...]]:
         "store": (AUTO, *STORES),
         "columns": COLUMNS,
         "persistent": PERSISTENT,
+        "work": WORK,
         "pairs": PAIRS,
         "filters": FILTERS,
         "residual_load": (AUTO, *RESIDUAL_LOADS),
@@ -161,6 +164,7 @@ def asked(options: ScheduleOptions) -> tuple[Schedule, ...]:
         if value is not None and value not in known:
             raise InputError(f"{field} must be one of {', '.join(known)}, got {value!r}")
     _check_walk(options)
+    _check_work(options)
     _check_split(options)
     named = [schedule for schedule in SCHEDULES if options.schedule in (AUTO, schedule.name)]
     if options.shift is None:
@@ -204,6 +208,22 @@ def _check_walk(options: ScheduleOptions) -> None:
         raise InputError(
             f"persistent on needs accumulators in tensor memory, and {options.target} has them in registers"
         )
+
+
+def _check_work(options: ScheduleOptions) -> None:
+    """InputError where CTAs cannot ask for tiles as the options say."""
+    if options.work != FETCHED:
+        return
+    if options.persistent != "on":
+        raise InputError(
+            f"work fetched is how CTAs that walk go on, which needs persistent on; persistent is {options.persistent}"
+        )
+    if options.ctas is not None:
+        raise InputError(
+            "work fetched has a CTA for each tile in the grid, of which the GPU runs as many as it can: leave ctas out"
+        )
+    if options.pairs == "on":
+        raise InputError("work fetched asks for one CTA at a time, and pairs on needs two: ask for one of them")
 
 
 def _check_split(options: ScheduleOptions) -> None:

@@ -30,7 +30,7 @@ from convc.compiler.plan.records import (
     TimedCandidate,
 )
 from convc.compiler.schedules.all import asked, schedule_of
-from convc.compiler.schedules.base import FILTERS, PARTS_OF, RESIDUAL_LOADS, ROWS, STORES, Request
+from convc.compiler.schedules.base import FETCHED, FILTERS, PARTS_OF, RESIDUAL_LOADS, ROWS, STORES, Request
 from convc.compiler.schedules.cores.all import core_of
 from convc.errors import PlanError
 from convc.ir.arch import ARCHS
@@ -144,7 +144,8 @@ def _request(options: ScheduleOptions, block_n: int | None, stages: int | None) 
         store=next((store for store in STORES if store == options.store), None),
         persistent={"on": True, "off": False}.get(options.persistent),
         ctas=options.ctas,
-        pairs={"on": True, "off": False}.get(options.pairs),
+        fetched=options.work == FETCHED,
+        pairs=False if options.work == FETCHED else {"on": True, "off": False}.get(options.pairs),
         filters=next((filters for filters in FILTERS if filters == options.filters), None),
         residual_load=next((way for way in RESIDUAL_LOADS if way == options.residual_load), None),
         parts=PARTS_OF.get(options.split_k),
@@ -267,7 +268,8 @@ def _walking(chosen: ScheduleCandidates, request: Request, refused: Mapping[Form
     best = chosen.best
     arch = best.tiled.arch
     if request.persistent is not None:
-        return best, f"persistent CTAs are switched {'on' if request.persistent else 'off'}"
+        asked = "on, and ask for their tiles" if request.fetched else "on"
+        return best, f"persistent CTAs are switched {asked if request.persistent else 'off'}"
     if best.tiled.parts > 1:
         return best, "each tile has a cluster of its own"
     tiles = math.prod(best.tiled.grid)
@@ -341,7 +343,6 @@ def _finished(
 ) -> Plan:
     """The plan of a schedule's best candidate; ``why`` its CTAs walk over tiles or do not, and multiply in pairs."""
     name = chosen.schedule
-    walkers = best.tiled.ctas
     threads = 32 * core_of(best.tiled.arch).warps(best.tiled.tiling.block_m)
     return Plan(
         layout=best.tiled.layout,
@@ -353,10 +354,11 @@ def _finished(
         pipeline=best.pipeline,
         launch=Launch(
             entry=f"conv_{name.name}",
-            grid=(*best.tiled.grid, best.tiled.parts) if walkers is None else (walkers, 1, 1),
+            grid=best.launched,
             threads=threads,
             tiles=best.tiled.grid,
-            persistent=walkers is not None,
+            persistent=best.tiled.ctas is not None,
+            fetched=best.offer.fetched,
             why=why[0],
             pairs_why=why[1],
             dependent=dependent,

@@ -29,6 +29,7 @@ ALLOWED = {
     "epilogue.WARP": "threads of a warp",
     "storage.STAGE_ALIGN": "the period of the widest swizzle, 8 rows of 128 bytes",
     "storage.BARRIER_BYTES": "an mbarrier is 64 bits (PTX, mbarrier)",
+    "storage.ANSWER_BYTES": "an answer is 128 bits (PTX, clusterlaunchcontrol)",
     "storage.NUMBERS_ALIGN": "the vector that a lane reads is a choice",
     "cost.RESERVED_SHARED": "what the driver keeps of each CTA's shared memory",
     "cost.MOST_CTAS": "CTAs of an SM",

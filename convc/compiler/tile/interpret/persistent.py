@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from convc.compiler.plan.storage import ANSWER_BYTES
 from convc.compiler.tile.interpret.meaning import perform
 from convc.compiler.tile.interpret.state import RoleState
-from convc.compiler.tile.steps.persistent import Release, RoleSync, StoresRead
+from convc.compiler.tile.steps.persistent import AnswerRead, AskTile, Release, RoleSync, StoresRead, TakeTile
+
+MOST_GIVEN = 2
+"""Tiles that are given to a CTA besides its own."""
+
+NO_TILE = -1
+"""The answer that there is none."""
 
 
 @perform.register
@@ -19,6 +28,29 @@ def _(step: Release, role: RoleState) -> None:
             role.cta.stages.pop(role.key(tile.name), None)
     for barrier in role.signalled(step.ring):
         barrier.arrive(role.threads)
+
+
+@perform.register
+def _(step: AskTile, role: RoleState) -> None:
+    """The first tile whose CTA has not begun; a CTA is given `MOST_GIVEN`, so that others have some to make."""
+    cta = role.cta
+    given = cta.waiting.pop(0) if cta.waiting and cta.given < MOST_GIVEN else NO_TILE
+    cta.given += 1
+    cta.stages[role.key(step.tile)] = np.array([given])
+    role.barrier(step.ring).complete(ANSWER_BYTES)
+
+
+@perform.register
+def _(step: TakeTile, role: RoleState) -> None:
+    (given,) = role.tile(step.tile).tolist()
+    role.goes_on = given != NO_TILE
+    if role.goes_on:
+        role.numbers[step.var] = given
+
+
+@perform.register
+def _(step: AnswerRead, role: RoleState) -> None:
+    role.barrier(step.ring).arrive(role.threads)
 
 
 @perform.register(StoresRead | RoleSync)

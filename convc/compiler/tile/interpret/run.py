@@ -12,6 +12,7 @@ from convc.compiler.tile.interpret.meaning import perform
 from convc.compiler.tile.interpret.state import Array, CtaState, RoleState, unwritten
 from convc.compiler.tile.program import Role, TileProgram
 from convc.compiler.tile.steps.base import Loop, RingWait, Step, Strided
+from convc.compiler.tile.steps.persistent import FetchLoop
 from convc.errors import TileError
 from convc.ir import dtypes
 
@@ -39,8 +40,13 @@ def interpret(program: TileProgram, buffers: Mapping[str, Array]) -> Array:
     written = np.zeros(output.shape, bool)
     tensors: dict[MapName, Array] = {}
     width, height, parts = program.launch.grid
+    waiting = list(range(width)) if program.storage.answers is not None else []
     for tile_n in range(height):
         for first in range(0, width, program.pair):
+            if program.storage.answers is not None:
+                if first not in waiting:
+                    continue  # another CTA was given its tile
+                waiting.remove(first)
             ctas = tuple(
                 CtaState(
                     program=program,
@@ -48,6 +54,7 @@ def interpret(program: TileProgram, buffers: Mapping[str, Array]) -> Array:
                     written=written,
                     numbers={"cta": tile_m} if program.visits else {"tile_m": tile_m, "tile_n": tile_n},
                     tensors=tensors,
+                    waiting=waiting,
                 )
                 for tile_m in range(first, first + program.pair)
                 for _ in range(parts)
@@ -106,6 +113,11 @@ def _go(role: RoleState, steps: tuple[Step, ...]) -> Iterator[None]:
             case Strided(var=var, first=first, stride=stride, limit=limit, body=body):
                 for number in range(role.integer(first), limit, stride):
                     role.numbers[var] = number
+                    yield from _go(role, body)
+            case FetchLoop(var=var, first=first, body=body):
+                role.numbers[var] = role.integer(first)
+                role.goes_on = True
+                while role.goes_on:
                     yield from _go(role, body)
             case RingWait(ring=ring, starts_open=starts_open):
                 barrier = role.barrier(ring)
