@@ -13,7 +13,7 @@ from dataclasses import replace
 import msgspec
 
 from convc.compiler.plan.candidate import Offer, ScheduleCandidates
-from convc.compiler.plan.cost import RESERVED_SHARED
+from convc.compiler.plan.cost import bytes_alone
 from convc.compiler.plan.names import ACC, ANSWERED, ANSWERS, DONE, DRAINED, HEARD
 from convc.compiler.plan.pairs import PAIR
 from convc.compiler.plan.records import Rejection, Tiling
@@ -155,5 +155,4 @@ def with_answers(storage: Storage, arch: Arch) -> Storage:
         offset=-(-placed.smem_bytes // ANSWER_BYTES) * ANSWER_BYTES,
         state=ASKED,
     )
-    more_than_half = arch.rates.sm_shared_bytes // 2 - RESERVED_SHARED + ANSWER_BYTES
-    return msgspec.structs.replace(placed, answers=answers, smem_bytes=max(answers.end, more_than_half))
+    return msgspec.structs.replace(placed, answers=answers, smem_bytes=max(answers.end, bytes_alone(arch)))

@@ -32,6 +32,7 @@ ALLOWED = {
     "storage.ANSWER_BYTES": "an answer is 128 bits (PTX, clusterlaunchcontrol)",
     "storage.NUMBERS_ALIGN": "the vector that a lane reads is a choice",
     "cost.RESERVED_SHARED": "what the driver keeps of each CTA's shared memory",
+    "cost.SHARED_STEP": "steps of shared memory are a choice",
     "cost.MOST_CTAS": "CTAs of an SM",
     "work.SECTOR_BYTES": "a sector of global memory",
     "candidates.MAX_STAGES": "how far to look is a choice",
