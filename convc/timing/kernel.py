@@ -180,9 +180,10 @@ def _running(text: str, file: str, launch: LaunchSpec, chip: Chip) -> tuple[int,
     return sms, -(-launch.ctas // sms)
 
 
-def _recorded(first: int, count: int, launch: LaunchSpec) -> tuple[int, int]:
-    """First CTA to run and the one to stop before: so many, as far as there are any, from `first` on or before it."""
-    start = max(0, min(first, launch.ctas - count))
+def _recorded(first: int, turns: int, launch: LaunchSpec) -> tuple[int, int]:
+    """First CTA to run and the one to stop before: two clusters, and those that they ask for, if there are any."""
+    count = 2 * math.prod(launch.cluster) * turns
+    start = first if turns == 1 else max(0, min(first, launch.ctas - count))
     return start, min(start + count, launch.ctas)
 
 
@@ -229,7 +230,7 @@ def time_kernel(
         launch,
         contents | dict(buffers),
         file=file,
-        options=RunOptions(ctas=_recorded(first, 2 * cluster * turns, launch), resident=2, grants="ordered"),
+        options=RunOptions(ctas=_recorded(first, turns, launch), resident=2, grants="ordered"),
         observer=recorder,
     )
     trace = recorder.trace
