@@ -269,10 +269,8 @@ def time_kernel(  # noqa: PLR0913 - each is one choice, and most are left out
     busiest = None if cluster > 1 or turns > 1 else walker(_body(text, file, launch.entry), launch.ctas)
     first = middle_of_row(launch) if busiest is None else busiest
     beside = 2 if order is None else 1 + order.beside
-    start, end = first, min(first + beside * cluster, launch.ctas)
-    if turns > 1:
-        start, end = _recorded(first, turns, launch)
-    recorder, trace = recorded(start, end)
+    among = (first, min(first + beside * cluster, launch.ctas)) if turns == 1 else _recorded(first, turns, launch)
+    recorder, trace = recorded(*among)
     registers = recorder.registers if made is None else made.registers
     footprint = Footprint(
         shared_bytes=launch.shared_bytes,
