@@ -221,6 +221,7 @@ class _Order(msgspec.Struct):
 class _Launch(msgspec.Struct):
     grid: tuple[int, int, int]
     persistent: bool = False
+    fetched: bool = False
     dependent: bool = False
     cluster: tuple[int, int, int] = (1, 1, 1)
     order: _Order = msgspec.field(default_factory=_Order)
@@ -255,7 +256,8 @@ def _as_planned(plan: bytes) -> tuple[ScheduleOptions, int | None]:
         residual_load=None if read.storage.residual is None else "tma",
         persistent="on" if read.launch.persistent else "off",
         pairs="on" if read.launch.cluster[0] > read.tiling.multicast[0] else "off",
-        ctas=read.launch.grid[0] if read.launch.persistent else None,
+        ctas=read.launch.grid[0] if read.launch.persistent and not read.launch.fetched else None,
+        work="fetched" if read.launch.fetched else "static",
         columns=read.layout.columns,
         dependent_launch=read.launch.dependent,
         split_k="off" if read.launch.cluster[2] == 1 else str(read.launch.cluster[2]),

@@ -29,6 +29,11 @@ CHOICES: tuple[tuple[str, str | None, str], ...] = (
         "CTAs walk over tiles, each epilogue behind the next K loop (auto: where the estimate is better).",
     ),
     (
+        "work",
+        "static",
+        "CTAs that walk take tiles by their number, or ask for those whose CTAs have not begun (fetched).",
+    ),
+    (
         "pairs",
         "auto",
         "Two CTAs multiply as one, each with half of the filter tile (auto: where the estimate is better).",

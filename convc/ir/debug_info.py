@@ -103,6 +103,8 @@ class DebugInfo(msgspec.Struct, frozen=True, kw_only=True):
             if loops is None or WALK not in loops:
                 return None
             number = cta + math.prod(grid) * loops[WALK]
+            if number >= math.prod(self.tiles):  # it asked for a tile, and the plan does not know which it was given
+                return None
         m, n = self.place_of(np.array([number]))
         return int(m[0]), int(n[0])
 

@@ -47,7 +47,7 @@ class RunOptions:
         switches: how to read what the manual leaves open, and how the tensor core adds.
         policy, seed: when asynchronous work takes effect (see `convc.machine.base.completion`).
         grants: which cluster a running one gets that asks for one that has not begun (`convc.machine.state.grants`).
-        resident: how many clusters begin at a time in a kernel that asks; None: one in three, so that there is
+        resident: how many clusters begin at a time in a kernel that asks; None: one in five, so that there is
             something to ask for.
         evaluation: ``lazy``: copies and products wait until somebody looks at their results (`convc.machine.lazy`);
             ``eager``: everything is performed when it is issued. Nothing that a kernel or a caller can see differs but

@@ -14,8 +14,6 @@ from convc.timing.trace import Item
 
 TIME_DEPENDENT = {
     "mbarrier.test_wait": "it polls, and what it sees depends on time",
-    "clusterlaunchcontrol.try_cancel": "which CTA it gets depends on time",
-    "clusterlaunchcontrol.query_cancel": "which CTA was got depends on time",
 }
 """Instructions after which control flow may depend on time."""
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from convc.errors import UnmodelledError
 from convc.ir.dtypes import ARRAY_TYPES
 from convc.ir.launch import LaunchSpec
 from convc.ir.tile_order import OrderTraffic
@@ -19,7 +20,7 @@ from convc.ptx import Instr
 from convc.ptx.parser import parse
 from convc.timing.assembler import Assembly, assembled, assembly
 from convc.timing.attribution import Part, by_cause, critical_path
-from convc.timing.chip import Footprint, Launch, Operands, time_launch
+from convc.timing.chip import Footprint, Launch, Operands, most_beside, time_launch
 from convc.timing.classes import Tiles, tiles_of
 from convc.timing.loops import Unrolled, unrolled_loops, walker
 from convc.timing.moving import mark_wrapped
@@ -31,6 +32,9 @@ from convc.timing.trace import Trace
 
 MATTERS = 0.02
 """Share of the time from which on a number counts as one that the answer rests on."""
+
+ASKS = "clusterlaunchcontrol.try_cancel"
+"""The instruction by which a CTA asks for one that has not begun."""
 
 CLOCK = "chip.clock"
 """Whose range is no uncertainty of the model: it is chosen."""
@@ -68,7 +72,7 @@ class KernelTime:
     Attributes:
         name: of the layer, or of the entry.
         chip: whose parameters were used.
-        ctas: of the grid.
+        ctas: of the grid; those that begin, where they ask for the others.
         launch: the grid on the chip.
         parts: critical path of the first round, most first.
         shapes: of the MMAs, each once.
@@ -189,6 +193,24 @@ def spread(dependences: tuple[Dependence, ...]) -> float:
     return math.sqrt(sum(one.most**2 for one in dependences))
 
 
+def _running(text: str, file: str, launch: LaunchSpec, chip: Chip) -> tuple[int, int]:
+    """CTAs that begin, and tiles that the one with most makes: the next free CTA takes the next tile.
+
+    All take as long for one here, so that they take turns as if each went on by their number.
+    """
+    sms = int(chip["chip.sms"])
+    if launch.ctas <= sms or all(instr.form.name != ASKS for instr in _body(text, file, launch.entry)):
+        return launch.ctas, 1
+    return sms, -(-launch.ctas // sms)
+
+
+def _recorded(first: int, turns: int, launch: LaunchSpec) -> tuple[int, int]:
+    """First CTA to run and the one to stop before: two clusters, and those that they ask for, if there are any."""
+    count = 2 * math.prod(launch.cluster) * turns
+    start = first if turns == 1 else max(0, min(first, launch.ctas - count))
+    return start, min(start + count, launch.ctas)
+
+
 @uncollected()
 def time_kernel(  # noqa: PLR0913 - each is one choice, and most are left out
     text: str,
@@ -223,23 +245,32 @@ def time_kernel(  # noqa: PLR0913 - each is one choice, and most are left out
     """
     made = assembly(text, launch.entry, file=file) if sass else None
     cluster = math.prod(launch.cluster)
+    running, turns = _running(text, file, launch, chip)
     contents = {name: np.zeros(spec.shape, ARRAY_TYPES[spec.dtype]) for name, spec in launch.buffers.items()}
     contents |= dict(buffers)
     starts = [] if made is None else _starts(text, file, launch.entry)
 
     def recorded(first: int, end: int) -> tuple[Recorder, Trace]:
         recorder = Recorder(_unrolled(text, file, launch.entry))
-        run(text, launch, contents, file=file, options=RunOptions(ctas=(first, end)), observer=recorder)
+        run(
+            text,
+            launch,
+            contents,
+            file=file,
+            options=RunOptions(ctas=(first, end), resident=2, grants="ordered"),
+            observer=recorder,
+        )
         if made is None:
             return recorder, recorder.trace
         mark_wrapped(recorder.trace.works, made.shift_loops(starts))
         return recorder, assembled(recorder.trace, made.code, starts)
 
     # A cluster in the middle of a row is one without a border, as most are; the next says what is read twice.
-    busiest = None if cluster > 1 else walker(_body(text, file, launch.entry), launch.ctas)
+    busiest = None if cluster > 1 or turns > 1 else walker(_body(text, file, launch.entry), launch.ctas)
     first = middle_of_row(launch) if busiest is None else busiest
     beside = 2 if order is None else 1 + order.beside
-    recorder, trace = recorded(first, min(first + beside * cluster, launch.ctas))
+    among = (first, min(first + beside * cluster, launch.ctas)) if turns == 1 else _recorded(first, turns, launch)
+    recorder, trace = recorded(*among)
     registers = recorder.registers if made is None else made.registers
     footprint = Footprint(
         shared_bytes=launch.shared_bytes,
@@ -247,21 +278,27 @@ def time_kernel(  # noqa: PLR0913 - each is one choice, and most are left out
         threads=math.prod(launch.block),
         registers=registers,
     )
+    if turns > 1 and most_beside(footprint, chip) > 1:
+        raise UnmodelledError(
+            f"{ASKS} cannot be timed where {most_beside(footprint, chip)} CTAs share an SM: which of them gets a CTA "
+            "depends on time",
+            hint="time a kernel that takes more than half of an SM's shared memory",
+        )
     operands = Operands(
         read=_size(launch, recorder.read),
         written=_size(launch, recorder.written - recorder.read),
         fetched=None if order is None else order.fetched,
     )
-    timed = time_launch(trace, launch.ctas, footprint, chip, cold, operands)
+    timed = time_launch(trace, running, footprint, chip, cold, operands)
     tiles = None
     if timed.rounds > 1 and busiest is None:
         tiles = tiles_of(launch, trace, lambda number: recorded(number, number + cluster)[1])
-        timed = time_launch(trace, launch.ctas, footprint, chip, cold, operands, timed, tiles) if tiles.parts else timed
+        timed = time_launch(trace, running, footprint, chip, cold, operands, timed, tiles) if tiles.parts else timed
     shapes = tuple(dict.fromkeys(work.mma for work in trace.works if work.mma is not None))
     return KernelTime(
         name=name or launch.entry,
         chip=chip,
-        ctas=launch.ctas,
+        ctas=running,
         launch=timed,
         parts=critical_path(timed.events),
         shapes=shapes,

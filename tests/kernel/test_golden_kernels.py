@@ -162,6 +162,13 @@ CHOICES = {
             "block_n": 48,
             "stages": 3,
         },
+        "fetched_f16": {
+            "options": ScheduleOptions(
+                schedule="reload", store="tma", persistent="on", work="fetched", residual_load="direct"
+            ),
+            "block_n": 48,
+            "stages": 2,
+        },
         "copied_residual_f16": {
             "options": ScheduleOptions(schedule="reload", persistent="on", ctas=2, residual_load="tma"),
             "block_n": 48,
@@ -201,6 +208,7 @@ PROBLEMS |= dict.fromkeys(SCHEDULES, SHARED) | {
     "persistent_f16": WALKED, "copied_residual_f16": replace(WALKED, name="copied_residual_f16"),
     "pair_f16": PAIRED, "multicast_f16": LOADED, "split_k_f16": SPLIT, "tile_order_f16": ORDERED,
     "line_store_f16": replace(SHARED, name="line_store_f16", epilogue=(AddResidual(), Relu())),
+    "fetched_f16": replace(WALKED, name="fetched_f16"),
 }  # fmt: skip
 
 

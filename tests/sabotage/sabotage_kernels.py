@@ -255,6 +255,7 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "golden hopper_tensor_store_f16": partial(golden, "hopper_tensor_store_f16"),
     "golden persistent_f16": partial(golden, "persistent_f16"),
     "golden hopper_persistent_f16": partial(golden, "hopper_persistent_f16"),
+    "golden fetched_f16": partial(golden, "fetched_f16"),
     "golden pair_f16": partial(golden, "pair_f16"),
     "golden multicast_f16": partial(golden, "multicast_f16"),
     "clusters that walk and load for each other": partial(
@@ -280,6 +281,10 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "CTAs that walk over tiles": partial(
         conv, in_channels=64, out_channels=80, block_n=48, batch=3,
         options=ScheduleOptions(schedule="reload", store="tma", persistent="on", ctas=3, dependent_launch=True),
+    ),
+    "CTAs that ask for tiles": partial(
+        conv, in_channels=64, out_channels=80, block_n=48, batch=3,
+        options=ScheduleOptions(schedule="reload", store="tma", persistent="on", work="fetched"),
     ),
     "residual by tensor copies": partial(
         conv, in_channels=64, out_channels=64, block_n=64, kernel=(1, 1), **UNPADDED, epilogue=(AddResidual(), Relu()),

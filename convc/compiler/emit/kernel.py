@@ -174,6 +174,8 @@ def _about(program: TileProgram) -> list[str]:
     storage = program.storage
     grid = program.launch.grid
     walk = "" if program.visits is None else f", at most {program.visits} tiles each"
+    if storage.answers is not None:
+        walk = ", of which those that begin take over tiles of the others"
     if program.ordered is not None:
         walk += f"; {program.ordered[0]} x {program.ordered[1]} tiles in order {program.order}"
     pair = ", CTA pairs whose tensor cores multiply as one" if program.pair > 1 else ""
@@ -206,6 +208,9 @@ def _about(program: TileProgram) -> list[str]:
     if storage.numbers is not None:
         tile = storage.numbers
         lines.append(f"  {tile.offset}: tile {tile.name}, {tile.rows} rows of {tile.row_bytes} bytes")
+    if storage.answers is not None:
+        tile = storage.answers
+        lines.append(f"  {tile.offset}: tile {tile.name}, {tile.row_bytes} bytes, {tile.stages} stages")
     if storage.mask_offset is not None:
         lines.append(f"  {storage.mask_offset}: {storage.masks} lane masks of 16 bytes")
     if storage.tmem_columns:

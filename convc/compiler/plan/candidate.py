@@ -13,6 +13,7 @@ of one width only the best can be taken or be shown, so the others are looked at
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -53,6 +54,13 @@ class Candidate:
         return self.offer.geometry
 
     @property
+    def launched(self) -> tuple[int, int, int]:
+        """The grid: one CTA for each tile, or those that walk over them."""
+        if self.tiled.ctas is None:
+            return (*self.tiled.grid, self.tiled.parts)
+        return (math.prod(self.tiled.grid) if self.offer.fetched else self.tiled.ctas, 1, 1)
+
+    @property
     def storage(self) -> Storage:
         """The memory of a CTA."""
         return self.offer.storage(self.tiled.tiling)
@@ -71,6 +79,7 @@ class Offer:
         rules: what a tiling must keep.
         geometry: how activations are shared; None where they are not.
         most_ctas: CTAs at most, which walk over tiles (`convc.compiler.plan.persistent`); None: each tile has its own.
+        fetched: whether those ask for their tiles, so that as many run as can.
         parts: CTAs that share the K loop of a tile (`convc.compiler.plan.split`).
     """
 
@@ -84,6 +93,7 @@ class Offer:
     rules: Sequence[TilingRule] = TILING_RULES
     geometry: Geometry | None = None
     most_ctas: int | None = None
+    fetched: bool = False
     parts: int = 1
 
     @cached_property
@@ -108,9 +118,15 @@ class Offer:
             tiling=tiling,
             need=self.need(tiling),
             grid=(self.rows, columns),
-            ctas=None if self.most_ctas is None else walkers(self.rows * columns, self.most_ctas, tiling.together),
+            ctas=self._walkers(self.rows * columns, tiling.together),
             parts=self.parts,
         )
+
+    def _walkers(self, tiles: int, together: int) -> int | None:
+        """CTAs that walk over so many tiles at a time; None: each tile has its own."""
+        if self.most_ctas is None:
+            return None
+        return min(tiles, self.most_ctas) if self.fetched else walkers(tiles, self.most_ctas, together)
 
     def _best(self, tilings: Sequence[Tiling]) -> Candidate | None:
         """The fastest legal tiling of one width, the first of several; None where none is legal."""

@@ -50,6 +50,9 @@ THREADS = 192
 RESERVED_SHARED = 1024
 """Shared memory that a CTA takes beyond what it asks for (CUDA programming guide)."""
 
+SHARED_STEP = 16
+"""Bytes in which shared memory is asked for here."""
+
 MOST_CTAS = 32
 """CTAs that an SM holds at most (CUDA programming guide)."""
 
@@ -267,6 +270,11 @@ def beside(need: MemoryNeed, arch: Arch) -> int:
             arch.limits.tmem_columns // need.tmem_columns,
         ),
     )
+
+
+def bytes_alone(arch: Arch) -> int:
+    """The least shared memory with which an SM holds one CTA, a multiple of 16 bytes: more than half of what it has."""
+    return arch.rates.sm_shared_bytes // 2 - RESERVED_SHARED + SHARED_STEP
 
 
 def memory_bytes(layout: DeviceLayout, rates: Rates, columns: int) -> int:

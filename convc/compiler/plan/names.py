@@ -91,3 +91,10 @@ EMPTY_R = RingName("empty_r")
 
 DRAINED = RingName("drained")
 """The ring that says that it has been read, where the next tile is multiplied into it."""
+
+ANSWERS = SmemName("answers")
+"""Answers to the requests for tiles whose CTAs have not begun, one a stage."""
+
+ANSWERED = RingName("answered")
+HEARD = RingName("heard")
+"""The rings that say that an answer has come, and that every role has read it."""

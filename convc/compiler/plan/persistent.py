@@ -17,10 +17,19 @@ import msgspec
 
 from convc.compiler.plan.candidate import Offer, ScheduleCandidates
 from convc.compiler.plan.candidates import MAX_STAGES
-from convc.compiler.plan.names import ACC, DONE, DRAINED
+from convc.compiler.plan.cost import bytes_alone
+from convc.compiler.plan.names import ACC, ANSWERED, ANSWERS, DONE, DRAINED, HEARD
 from convc.compiler.plan.pairs import PAIR
 from convc.compiler.plan.records import Rejection, Tiling
-from convc.compiler.plan.storage import BarrierRing, MemoryNeed, Storage, lay_out
+from convc.compiler.plan.storage import (
+    ANSWER_BYTES,
+    EVERY_ROLE,
+    BarrierRing,
+    MemoryNeed,
+    SmemTile,
+    Storage,
+    lay_out,
+)
 from convc.ir.arch import Arch
 
 NUMBER_BYTES = 4
@@ -33,8 +42,23 @@ STATE = "acc"
 """The state of a role that says which of them it is at."""
 
 
+AHEAD = 3
+"""Answers that there is room for: the role that loads is ahead of the epilogue by less."""
+
+ASKED = "asked"
+"""The state of a role that says which answer is next."""
+
+LISTENERS = 2
+"""Roles besides the epilogue that read an answer, one thread of each."""
+
+
 def persistent(
-    candidates: ScheduleCandidates, arch: Arch, ctas: int | None, stages: int | None = None
+    candidates: ScheduleCandidates,
+    arch: Arch,
+    ctas: int | None,
+    stages: int | None = None,
+    *,
+    fetched: bool = False,
 ) -> ScheduleCandidates:
     """Offer the tilings to CTAs that walk over tiles, as far as these can be.
 
@@ -43,13 +67,14 @@ def persistent(
         arch: the target.
         ctas: CTAs at most; None: one for each SM.
         stages: of operand tiles; None: as many as is best.
+        fetched: each tile has a CTA in the grid, and those that run take over tiles of those that have not begun.
     """
     most = ctas or arch.rates.sms
-    parts = (_walking(part, most, stages) if isinstance(part, Offer) else part for part in candidates.parts)
+    parts = (_walking(part, most, stages, fetched) if isinstance(part, Offer) else part for part in candidates.parts)
     return replace(candidates, parts=tuple(parts))
 
 
-def _walking(offer: Offer, most: int, stages: int | None) -> Offer | Rejection:
+def _walking(offer: Offer, most: int, stages: int | None, fetched: bool) -> Offer | Rejection:
     """An offer with the storage of CTAs that walk over tiles."""
     if offer.layout.blocks is not None:
         reason = f"{offer.layout.blocks.name} has scale factors, which the warps carry that would carry results"
@@ -62,7 +87,8 @@ def _walking(offer: Offer, most: int, stages: int | None) -> Offer | Rejection:
     def storage(tiling: Tiling) -> Storage:
         once = offer.storage(tiling)
         if offer.arch.limits.tmem_columns:
-            return two_halves(once, offer.arch)
+            halves = two_halves(once, offer.arch)
+            return with_answers(halves, offer.arch) if fetched else halves
         columns = -(-offer.layout.problem.out_channels // tiling.block_n) * tiling.block_n
         return in_registers(once, columns, offer.arch)
 
@@ -72,7 +98,7 @@ def _walking(offer: Offer, most: int, stages: int | None) -> Offer | Rejection:
     ahead = offer.tilings
     if stages is None and not offer.arch.limits.tmem_columns:
         ahead = deeper(offer.tilings)
-    return replace(offer, tilings=ahead, storage=storage, need=need, most_ctas=most)
+    return replace(offer, tilings=ahead, storage=storage, need=need, most_ctas=most, fetched=fetched)
 
 
 def deeper(tilings: tuple[Tiling, ...]) -> tuple[Tiling, ...]:
@@ -138,3 +164,42 @@ def in_registers(storage: Storage, columns: int, arch: Arch) -> Storage:
         row = NUMBER_BYTES * columns
         numbers = msgspec.structs.replace(numbers, row_bytes=row, stage_bytes=numbers.rows * row)
     return lay_out(storage.smem, storage.tmem, storage.rings, arch, results=results, numbers=numbers)
+
+
+def with_answers(storage: Storage, arch: Arch) -> Storage:
+    """The memory of a CTA that asks for tiles: answers behind all else, and so much that an SM holds one CTA.
+
+    A second one would wait for tensor memory until the first has made all tiles that it gets.
+    """
+    rings = (
+        BarrierRing(name=ANSWERED, stages=AHEAD, producer="load", consumer=EVERY_ROLE, state=ASKED),
+        BarrierRing(
+            name=HEARD,
+            stages=AHEAD,
+            producer=EVERY_ROLE,
+            consumer="load",
+            arrivals=arch.limits.tmem_lanes + LISTENERS,
+            state=ASKED,
+        ),
+    )
+    placed = lay_out(
+        storage.smem,
+        storage.tmem,
+        (*storage.rings, *rings),
+        arch,
+        masks=storage.masks,
+        results=storage.results,
+        numbers=storage.numbers,
+        residual=storage.residual,
+    )
+    answers = SmemTile(
+        name=ANSWERS,
+        rows=1,
+        row_bytes=ANSWER_BYTES,
+        swizzle="none",
+        stages=AHEAD,
+        stage_bytes=ANSWER_BYTES,
+        offset=-(-placed.smem_bytes // ANSWER_BYTES) * ANSWER_BYTES,
+        state=ASKED,
+    )
+    return msgspec.structs.replace(placed, answers=answers, smem_bytes=max(answers.end, bytes_alone(arch)))

@@ -22,7 +22,10 @@ BARRIER_BYTES = 8
 NUMBERS_ALIGN = 16
 SUM_BYTES = 4
 """Of a sum that CTAs of a cluster share: float32 or s32."""
-
+ANSWER_BYTES = 16
+"""Bytes of an answer to a request for a tile, and what its address is a multiple of (clusterlaunchcontrol)."""
+EVERY_ROLE = "every role"
+"""Who signals a ring, or waits for it, where all roles that run side by side do."""
 MASK_BYTES = SM_100A.limits.tmem_lanes // 8
 """A mask has a bit for each lane."""
 
@@ -97,7 +100,7 @@ class BarrierRing(msgspec.Struct, frozen=True, kw_only=True):
         name: says what it announces: ``full`` tiles, ``empty`` ones, an accumulator that is ``done``.
         stages: number of barriers (8 bytes each).
         arrivals: arrivals that complete a phase.
-        producer, consumer: name of the role that signals, and of the role that waits.
+        producer, consumer: name of the role that signals, and of the role that waits, or `EVERY_ROLE`.
         offset: byte offset of barrier 0 in shared memory.
         state: which of a role's states says the stage and the phase; tiles and rings that move together share one.
         at: whose barriers its signals are for. Those of ``leader`` are waited for by the first CTA of a pair alone.
@@ -143,6 +146,7 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True):
             reads them from global memory.
         sums: what a CTA has added up, for those that share its tile: over the operand tiles, as `results`. None: nobody
             does.
+        answers: where the answers to requests for tiles come, one a stage. None: CTAs ask for none.
         slot_offset: shared word that receives the address of the tensor-memory allocation.
         smem_bytes: dynamic shared memory of the CTA.
         tmem_columns: columns to allocate, a power of two; 0 where the target has no tensor memory.
@@ -160,6 +164,7 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True):
     numbers: SmemTile | None = None
     residual: SmemTile | None = None
     sums: SmemTile | None = None
+    answers: SmemTile | None = None
 
     @property
     def need(self) -> MemoryNeed:
@@ -173,9 +178,9 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def tiles(self) -> tuple[SmemTile, ...]:
-        """Every tile in shared memory, those of the epilogue last."""
-        epilogue = (self.results, self.residual, self.numbers, self.sums)
-        return (*self.smem, *(tile for tile in epilogue if tile is not None))
+        """Every tile in shared memory, the operands first."""
+        others = (self.results, self.residual, self.numbers, self.sums, self.answers)
+        return (*self.smem, *(tile for tile in others if tile is not None))
 
     def smem_tile(self, name: SmemName) -> SmemTile:
         """The tile of that name in shared memory; KeyError where there is none."""

@@ -15,6 +15,7 @@ from convc.compiler.plan.evidence import FOUR_PARTITIONS, LAST_LANES, MOVES_AFTE
 from convc.compiler.plan.names import ScheduleName
 from convc.compiler.schedules.base import (
     DIRECT,
+    FETCHED,
     FILTERS,
     MULTICAST_OF,
     PAIRS,
@@ -24,6 +25,7 @@ from convc.compiler.schedules.base import (
     ROWS,
     STORES,
     TMA,
+    WORK,
     Method,
     Schedule,
 )
@@ -158,6 +160,7 @@ def choices() -> dict[str, tuple[str, ...]]:
         "store": (AUTO, *STORES),
         "columns": COLUMNS,
         "persistent": PERSISTENT,
+        "work": WORK,
         "pairs": PAIRS,
         "filters": FILTERS,
         "residual_load": (AUTO, *RESIDUAL_LOADS),
@@ -179,6 +182,7 @@ def asked(options: ScheduleOptions) -> tuple[Schedule, ...]:
         if value is not None and value not in known:
             raise InputError(f"{field} must be one of {', '.join(known)}, got {value!r}")
     _check_walk(options)
+    _check_work(options)
     _check_split(options)
     _check_multicast(options)
     named = [schedule for schedule in SCHEDULES if options.schedule in (AUTO, schedule.name)]
@@ -220,6 +224,29 @@ def _check_walk(options: ScheduleOptions) -> None:
     if options.ctas is not None and options.persistent != "on":
         raise InputError(
             f"ctas says how many CTAs walk over tiles, which needs persistent on; persistent is {options.persistent}"
+        )
+
+
+def _check_work(options: ScheduleOptions) -> None:
+    """InputError where CTAs cannot ask for tiles as the options say."""
+    if options.work != FETCHED:
+        return
+    if options.persistent != "on":
+        raise InputError(
+            f"work fetched is how CTAs that walk go on, which needs persistent on; persistent is {options.persistent}"
+        )
+    if options.ctas is not None:
+        raise InputError(
+            "work fetched has a CTA for each tile in the grid, of which the GPU runs as many as it can: leave ctas out"
+        )
+    if options.pairs == "on":
+        raise InputError("work fetched asks for one CTA at a time, and pairs on needs two: ask for one of them")
+    if not ARCHS[options.target].limits.tmem_columns:
+        raise InputError(f"work fetched needs two accumulators in tensor memory, and {options.target} has none")
+    if options.multicast not in ("auto", "off"):
+        raise InputError(
+            f"work fetched asks for one CTA at a time, and multicast {options.multicast} needs several: ask for one of "
+            "them"
         )
 
 

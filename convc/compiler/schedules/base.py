@@ -47,6 +47,10 @@ RESIDUAL_LOADS: tuple[ResidualLoad, ...] = ("direct", "tma")
 PERSISTENT = ("auto", "on", "off")
 """Whether CTAs walk over tiles."""
 
+FETCHED = "fetched"
+WORK = ("static", FETCHED)
+"""Whether CTAs that walk take tiles by their number, or ask for those whose CTAs have not begun."""
+
 PAIRS = ("auto", "on", "off")
 """Whether the tensor cores of two CTAs multiply as one."""
 PARTS_OF: Mapping[str, int | None] = {"auto": None, "off": 1, "2": 2, "4": 4, "8": 8}
@@ -75,6 +79,7 @@ class Request:
         store: how results leave (schedules whose lanes are output pixels).
         persistent: whether CTAs walk over tiles; None: each tile has its own, if nobody finds the other better.
         ctas: how many these are at most; None: one for each SM.
+        fetched: whether they ask for their tiles, as many of them as run.
         filters: where filter tiles are put (schedules that read the same activations for several filter columns).
         pairs: whether the tensor cores of two CTAs multiply as one; None: each by itself, if nobody finds the other
             better.
@@ -91,6 +96,7 @@ class Request:
     store: Store | None = None
     persistent: bool | None = None
     ctas: int | None = None
+    fetched: bool = False
     filters: Filters | None = None
     pairs: bool | None = None
     residual_load: ResidualLoad | None = None
@@ -189,7 +195,7 @@ class Schedule:
         if request.persistent:
             from convc.compiler.plan.persistent import persistent
 
-            return persistent(found, arch, request.ctas, request.stages)
+            return persistent(found, arch, request.ctas, request.stages, fetched=request.fetched)
         if (request.parts or 1) > 1:
             from convc.compiler.plan.split import split
 

@@ -163,7 +163,8 @@ def _walking(pick: Pick, survey: Survey) -> Pick:
     if best.tiled.parts > 1:
         return pick.because(walk=CLUSTERS)
     if request.persistent is not None:
-        return pick.because(walk=f"persistent CTAs are switched {'on' if request.persistent else 'off'}")
+        asked = "on, and ask for their tiles" if request.fetched else "on"
+        return pick.because(walk=f"persistent CTAs are switched {asked if request.persistent else 'off'}")
     tiles = math.prod(best.tiled.grid)
     if tiles <= arch.rates.sms:
         return pick.because(walk=f"{tiles} tiles are no more than the {arch.rates.sms} SMs: each has a CTA of its own")

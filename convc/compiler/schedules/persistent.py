@@ -9,16 +9,27 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from convc.compiler.plan.names import DONE, DRAINED
-from convc.compiler.plan.persistent import HALVES, STATE
+from convc.compiler.plan.names import ANSWERED, ANSWERS, DONE, DRAINED, HEARD, Number
+from convc.compiler.plan.persistent import AHEAD, ASKED, HALVES, STATE
 from convc.compiler.plan.records import Plan
+from convc.compiler.plan.storage import ANSWER_BYTES
 from convc.compiler.schedules.base import Roles
 from convc.compiler.schedules.skeleton import EPILOGUE_THREADS, number
 from convc.compiler.schedules.tile_order import CTA, asked_for, place_steps
 from convc.compiler.tile.program import walk
-from convc.compiler.tile.steps.base import Advance, RingWait, Step, WaitMmas, WarpCommit
+from convc.compiler.tile.steps.base import Advance, ExpectBytes, RingWait, Step, WaitMmas, WarpCommit
 from convc.compiler.tile.steps.epilogue import StageNumbers
-from convc.compiler.tile.steps.persistent import Release, ReleaseLast, RoleSync, StoresRead, TileLoop
+from convc.compiler.tile.steps.persistent import (
+    AnswerRead,
+    AskTile,
+    FetchLoop,
+    Release,
+    ReleaseLast,
+    RoleSync,
+    StoresRead,
+    TakeTile,
+    TileLoop,
+)
 from convc.compiler.tile.steps.staged import StoreWait
 from convc.ir.debug_info import WALK
 from convc.ir.expr import Var
@@ -37,20 +48,48 @@ def walking(plan: Plan, roles: Roles) -> Roles:
     )
 
 
-def _tiles(plan: Plan, role: str, steps: tuple[Step, ...]) -> TileLoop:
+def _tiles(plan: Plan, role: str, steps: tuple[Step, ...]) -> TileLoop | FetchLoop:
     """The walk of a role, which works out where a tile is as far as its steps ask for that."""
     rows, columns = plan.launch.tiles
     ctas = plan.launch.grid[0]
-    place = place_steps(plan, role, Var(WALK))
+    found = asked_for(place_steps(plan, role, Var(WALK)), steps)
+    if plan.launch.fetched:
+        return FetchLoop(
+            id=f"{role}.tiles",
+            note="the CTA's own, and others while there are any",
+            var=number(WALK),
+            count=rows * columns,
+            body=(*found, *(_ask() if role == "load" else ()), *steps, *_take(role)),
+            first=CTA,
+        )
     return TileLoop(
         id=f"{role}.tiles",
         note="from the CTA's own number on",
         var=number(WALK),
         count=-(-rows * columns // ctas),
-        body=(*asked_for(place, steps), *steps),
+        body=(*found, *steps),
         first=CTA,
         stride=ctas,
         limit=rows * columns,
+    )
+
+
+def _ask() -> tuple[Step, ...]:
+    """Ask for the tile after this one, before it is loaded: the answer comes meanwhile."""
+    return (
+        RingWait(id="load.heard", note="until all have read the answer before", ring=HEARD, starts_open=True),
+        ExpectBytes(id="load.expect_answer", note="an answer", ring=ANSWERED, bytes=ANSWER_BYTES),
+        AskTile(id="load.ask", note="of a CTA that has not begun", ring=ANSWERED, tile=ANSWERS),
+    )
+
+
+def _take(role: str) -> tuple[Step, ...]:
+    """Go on to the tile that was given to this CTA, or end."""
+    return (
+        RingWait(id=f"{role}.answered", note="until it is known what comes next", ring=ANSWERED, starts_open=False),
+        TakeTile(id=f"{role}.take", note="as it was answered", tile=ANSWERS, var=Number(WALK)),
+        AnswerRead(id=f"{role}.told", note="another answer may come here", ring=HEARD),
+        Advance(id=f"{role}.next_answer", note="the place of the next answer", stages=AHEAD, state=ASKED),
     )
 
 

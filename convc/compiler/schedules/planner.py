@@ -27,7 +27,16 @@ from convc.compiler.plan.records import (
     TimedCandidate,
 )
 from convc.compiler.schedules.all import asked, schedule_of
-from convc.compiler.schedules.base import FILTERS, MULTICAST_OF, PARTS_OF, RESIDUAL_LOADS, ROWS, STORES, Request
+from convc.compiler.schedules.base import (
+    FETCHED,
+    FILTERS,
+    MULTICAST_OF,
+    PARTS_OF,
+    RESIDUAL_LOADS,
+    ROWS,
+    STORES,
+    Request,
+)
 from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.launching import Pick, Survey, assumed, cycles, every_form, form_of, launched
 from convc.compiler.schedules.loading import loading
@@ -145,11 +154,12 @@ def _request(options: ScheduleOptions, block_n: int | None, stages: int | None) 
         store=next((store for store in STORES if store == options.store), None),
         persistent={"on": True, "off": False}.get(options.persistent),
         ctas=options.ctas,
-        pairs={"on": True, "off": False}.get(options.pairs),
+        fetched=options.work == FETCHED,
+        pairs=False if options.work == FETCHED else {"on": True, "off": False}.get(options.pairs),
         filters=next((filters for filters in FILTERS if filters == options.filters), None),
         residual_load=next((way for way in RESIDUAL_LOADS if way == options.residual_load), None),
         parts=_parts(options),
-        multicast=MULTICAST_OF.get(options.multicast),
+        multicast=(1, 1) if options.work == FETCHED else MULTICAST_OF.get(options.multicast),
         order=asked_order(options),
     )
 
@@ -205,7 +215,6 @@ def _finished(pick: Pick, indexing: Indexing, choices: tuple[ScheduleSummary, ..
     """The plan of a candidate that is to be taken."""
     best = pick.best
     name = pick.schedule.schedule
-    walkers = best.tiled.ctas
     order = order_for(best, asked_order(options))
     tiles = best.tiled.grid
     across, down = tiles if order.places is None else (math.prod(tiles), 1)
@@ -220,10 +229,11 @@ def _finished(pick: Pick, indexing: Indexing, choices: tuple[ScheduleSummary, ..
         pipeline=best.pipeline,
         launch=Launch(
             entry=f"conv_{name.name}",
-            grid=(across, down, best.tiled.parts) if walkers is None else (walkers, 1, 1),
+            grid=best.launched if best.tiled.ctas is not None else (across, down, best.tiled.parts),
             threads=threads,
             tiles=tiles,
-            persistent=walkers is not None,
+            persistent=best.tiled.ctas is not None,
+            fetched=best.offer.fetched,
             why=pick.why,
             dependent=options.dependent_launch,
             cluster=(*best.tiled.tiling.cluster, best.tiled.parts),

@@ -18,7 +18,7 @@ import msgspec
 from convc.compiler.plan.names import MapName, Number, PointerName
 from convc.compiler.plan.storage import Storage
 from convc.compiler.tile.steps.base import Repeat, Step
-from convc.compiler.tile.steps.persistent import TileLoop
+from convc.compiler.tile.steps.persistent import FetchLoop, TileLoop
 from convc.ir.expr import IntExpr
 from convc.ir.launch import LaunchSpec
 
@@ -120,7 +120,7 @@ class TileProgram:
     @property
     def visits(self) -> int | None:
         """Tiles that a CTA makes at most, one after the other; None: its place in the grid is its one tile."""
-        loops = (step for role in self.roles for step in role.steps if isinstance(step, TileLoop))
+        loops = (step for role in self.roles for step in role.steps if isinstance(step, TileLoop | FetchLoop))
         return max((loop.count for loop in loops), default=None)
 
 

@@ -11,7 +11,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from convc.compiler.plan.names import MapName, PointerName, RingName, SmemName, TmemName
-from convc.compiler.plan.storage import BARRIER_BYTES, MASK_BYTES, SLOT_BYTES, STAGE_ALIGN, SmemTile, Storage
+from convc.compiler.plan.storage import (
+    ANSWER_BYTES,
+    BARRIER_BYTES,
+    MASK_BYTES,
+    SLOT_BYTES,
+    STAGE_ALIGN,
+    SmemTile,
+    Storage,
+)
 from convc.compiler.tile.program import TileProgram, executions, walk
 from convc.compiler.tile.steps.base import AwaitGrid, ClusterSync, CtaSync, ReleaseGrid, TmemAlloc, TmemDealloc
 from convc.compiler.tile.steps.epilogue import ReadAcc
@@ -111,6 +119,8 @@ def _others(storage: Storage) -> list[Piece]:
         pieces.append(_piece(storage.residual))
     if storage.numbers is not None:
         pieces.append((storage.numbers.offset, storage.numbers.end, "the numbers of the epilogue"))
+    if storage.answers is not None:
+        pieces.append((storage.answers.offset, storage.answers.end, "the answers"))
     pieces.append((storage.slot_offset, storage.slot_offset + SLOT_BYTES, "the slot"))
     return pieces
 
@@ -125,6 +135,7 @@ def shared_places(program: TileProgram) -> Iterator[str]:
     for offset, align, name in (
         *((ring.offset, BARRIER_BYTES, ring.name) for ring in storage.rings),
         (storage.slot_offset, 4, "the slot"),
+        *(() if storage.answers is None else ((storage.answers.offset, ANSWER_BYTES, "the answers"),)),
     ):
         if offset % align:
             yield f"{name} at {offset} is not aligned to {align}"

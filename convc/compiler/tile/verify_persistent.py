@@ -11,13 +11,26 @@ from collections.abc import Callable, Iterator
 
 from convc.compiler.plan.names import ACC
 from convc.compiler.tile.program import Role, TileProgram, walk
-from convc.compiler.tile.steps.base import Compute, RingWait, Step, WaitMmas, WarpCommit
+from convc.compiler.tile.steps.base import Advance, Compute, RingWait, Step, WaitMmas, WarpCommit
 from convc.compiler.tile.steps.epilogue import ReadAcc, StageNumbers
 from convc.compiler.tile.steps.operands import Multiply
-from convc.compiler.tile.steps.persistent import Release, ReleaseLast, RoleSync, StoresRead, TileLoop
+from convc.compiler.tile.steps.persistent import (
+    AnswerRead,
+    AskTile,
+    FetchLoop,
+    Release,
+    ReleaseLast,
+    RoleSync,
+    StoresRead,
+    TakeTile,
+    TileLoop,
+)
 from convc.compiler.tile.steps.staged import ResultStore, StageRow
 from convc.compiler.tile.verify_order import PLACE
 from convc.ir.expr import Const, FloorDiv, IntExpr, Mod, Var
+
+TAKING = (RingWait, TakeTile, AnswerRead, Advance)
+"""The steps by which a role gets its next tile where these are asked for."""
 
 
 def every_tile_once(program: TileProgram) -> Iterator[str]:
@@ -28,18 +41,15 @@ def every_tile_once(program: TileProgram) -> Iterator[str]:
     if height != 1:
         yield f"CTAs that make several tiles lie in one row, the grid is {ctas} x {height}"
     for role in program.roles:
-        loops = [step for step in role.steps if isinstance(step, TileLoop)]
+        loops = [step for step in role.steps if isinstance(step, TileLoop | FetchLoop)]
         if len(loops) != 1:
             yield f"role {role.name} walks over tiles {len(loops)} times"
         for loop in loops:
-            if (loop.stride, loop.first) != (ctas, "cta") or loop.limit < ctas:
-                yield f"{loop.id} goes by {loop.stride} from {loop.first} on to {loop.limit}, the grid has {ctas} CTAs"
-            if loop.count != -(-loop.limit // ctas):
-                yield f"{loop.id} counts {loop.count} tiles, {ctas} CTAs make {loop.limit}"
+            yield from _numbers(loop, ctas)
             if program.ordered is None:
                 yield from _places(loop)
-    loops = [step for role in program.roles for step in role.steps if isinstance(step, TileLoop)]
-    limits = {loop.limit for loop in loops}
+    loops = [step for role in program.roles for step in role.steps if isinstance(step, TileLoop | FetchLoop)]
+    limits = {loop.limit if isinstance(loop, TileLoop) else loop.count for loop in loops}
     if len(limits) > 1:
         yield f"roles walk over different tiles: {sorted(limits)}"
     rows = {str(expr.b) for loop in loops for expr in _made(loop) if isinstance(expr, Mod | FloorDiv)}
@@ -47,7 +57,19 @@ def every_tile_once(program: TileProgram) -> Iterator[str]:
         yield f"roles walk over tiles in columns of different heights: {', '.join(sorted(rows))}"
 
 
-def _places(loop: TileLoop) -> Iterator[str]:
+def _numbers(loop: TileLoop | FetchLoop, ctas: int) -> Iterator[str]:
+    """A walk begins at the CTA's own tile, and together the CTAs come to all of them."""
+    if isinstance(loop, FetchLoop):
+        if (loop.first, loop.count) != ("cta", ctas):
+            yield f"{loop.id} begins at {loop.first} of {loop.count} tiles, the grid has {ctas} CTAs"
+        return
+    if (loop.stride, loop.first) != (ctas, "cta") or loop.limit < ctas:
+        yield f"{loop.id} goes by {loop.stride} from {loop.first} on to {loop.limit}, the grid has {ctas} CTAs"
+    if loop.count != -(-loop.limit // ctas):
+        yield f"{loop.id} counts {loop.count} tiles, {ctas} CTAs make {loop.limit}"
+
+
+def _places(loop: TileLoop | FetchLoop) -> Iterator[str]:
     """Row and column of a tile are remainder and quotient by one number, so that no two tiles have the same."""
     places = _made(loop)
     tile = Var(loop.var)
@@ -57,10 +79,36 @@ def _places(loop: TileLoop) -> Iterator[str]:
             yield f"{loop.id} finds the place of a tile by {found}, which another one may have too"
 
 
-def _made(loop: TileLoop) -> list[IntExpr | None]:
+def _made(loop: TileLoop | FetchLoop) -> list[IntExpr | None]:
     """Row and column of a tile as a loop works them out; None where it does not."""
     made = {step.dst: step.expr for step in loop.body if isinstance(step, Compute)}
     return [made.get(name) for name in PLACE]
+
+
+def tiles_fetched(program: TileProgram) -> Iterator[str]:
+    """One role asks once for each tile that it makes, and each role takes what was answered, as its last act on one."""
+    fetching = [role for role in program.roles if any(isinstance(step, FetchLoop) for step in role.steps)]
+    if not fetching:
+        return
+    asking = [step for role in program.roles for step in _in_loop(role) if isinstance(step, AskTile)]
+    if len(asking) != 1:
+        yield f"a tile is asked for {len(asking)} times while one is made"
+    if len(fetching) != len(program.roles):
+        yield f"roles walk over different tiles: only {', '.join(role.name for role in fetching)} ask for them"
+    for role in fetching:
+        (loop,) = (step for step in role.steps if isinstance(step, FetchLoop))
+        kinds = [type(step) for step in loop.body if not isinstance(step, RoleSync)]
+        if kinds[-len(TAKING) :] != list(TAKING):
+            yield f"role {role.name} does not end a tile by waiting for the next, taking it and saying so"
+        for take in (step for step in walk(loop.body) if isinstance(step, TakeTile)):
+            if take.var != loop.var:
+                yield f"{take.id} sets {take.var}, the loop over tiles goes by {loop.var}"
+    storage = program.storage
+    for step in asking:
+        ring = storage.ring(step.ring)
+        tile = storage.smem_tile(step.tile)
+        if (tile.stages, tile.state) != (ring.stages, ring.state):
+            yield f"tile {tile.name} has {tile.stages} stages, ring {ring.name} has {ring.stages}"
 
 
 def accumulators_again(program: TileProgram) -> Iterator[str]:
@@ -120,14 +168,16 @@ def shared_again(program: TileProgram) -> Iterator[str]:
         steps = list(_in_loop(role))
         if any(isinstance(step, ResultStore) for step in steps) and not _before(steps, StoresRead, StageRow):
             yield f"role {role.name} writes results over those that copies still read"
-        last = [isinstance(step, RoleSync) for step in steps[-1:]]
-        if any(isinstance(step, StageNumbers) for step in steps) and last != [True]:
+        used = [step for step in steps if not isinstance(step, (*TAKING, RoleSync))]
+        after = steps[steps.index(used[-1]) :] if used else []
+        if any(isinstance(step, StageNumbers) for step in steps) and not any(isinstance(s, RoleSync) for s in after):
             yield f"role {role.name} brings numbers over those that a slower warp still reads"
 
 
 def _in_loop(role: Role) -> Iterator[Step]:
     """The steps of a role for each tile."""
-    return itertools.chain.from_iterable(walk(step.body) for step in role.steps if isinstance(step, TileLoop))
+    loops = (step for step in role.steps if isinstance(step, TileLoop | FetchLoop))
+    return itertools.chain.from_iterable(walk(step.body) for step in loops)
 
 
 def _before(steps: list[Step], first: type[Step], then: type[Step]) -> bool:
@@ -138,6 +188,7 @@ def _before(steps: list[Step], first: type[Step], then: type[Step]) -> bool:
 
 PERSISTENT_CHECKS: tuple[Callable[[TileProgram], Iterator[str]], ...] = (
     every_tile_once,
+    tiles_fetched,
     accumulators_again,
     stages_given_back,
     shared_again,

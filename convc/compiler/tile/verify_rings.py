@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from convc.compiler.plan.storage import SHARERS, BarrierRing
+from convc.compiler.plan.storage import ANSWER_BYTES, EVERY_ROLE, SHARERS, BarrierRing
 from convc.compiler.tile.program import Role, TileProgram, executions, walk
 from convc.compiler.tile.steps.base import (
     Advance,
@@ -25,7 +25,7 @@ from convc.compiler.tile.steps.base import (
     WarpCommit,
 )
 from convc.compiler.tile.steps.operands import TensorCopy, TmaLoad
-from convc.compiler.tile.steps.persistent import Release
+from convc.compiler.tile.steps.persistent import AnswerRead, AskTile, Release
 from convc.ir.launch import TensorMapParam
 
 
@@ -39,10 +39,12 @@ def ring_ends(program: TileProgram) -> Iterator[str]:
         waits = _ends(program, ring, RingWait)
         for what, ends, owner in (("signalled", signals, ring.producer), ("awaited", waits, ring.consumer)):
             roles = sorted({role for role, _, _ in ends})
-            if roles != [owner]:
+            if roles != (sorted(role.name for role in program.roles) if owner == EVERY_ROLE else [owner]):
                 yield f"ring {ring.name} is {what} by {', '.join(roles) or 'nobody'}, not by {owner}"
         signalled = sum(count for _, _, count in signals)
         awaited = sum(count for _, _, count in waits)
+        if ring.consumer == EVERY_ROLE:
+            awaited //= len(program.roles)
         if signalled != awaited * ring.arrivals:
             yield f"ring {ring.name} is signalled {signalled} times and awaited {awaited} times"
 
@@ -113,6 +115,11 @@ def ring_bytes(program: TileProgram) -> Iterator[str]:
             elif isinstance(step, Advance):
                 for ring in [ring for ring in expecting if states[ring] == step.state]:
                     yield from _brought(expecting.pop(ring), missing.pop(ring))
+            elif isinstance(step, AskTile):
+                if step.ring not in expecting:
+                    yield f"{step.id} counts on {step.ring}, and nobody expects its bytes"
+                else:
+                    missing[step.ring] -= ANSWER_BYTES * times
             elif isinstance(step, TensorCopy):
                 source = maps[step.map]
                 if step.ring not in expecting:
@@ -171,6 +178,8 @@ def _loop_bodies(steps: tuple[Step, ...]) -> Iterator[tuple[Step, ...]]:
 def signals_of(role: Role, step: Step) -> int:
     """Arrivals that a role makes with a step each time."""
     if isinstance(step, Arrive | Release):
+        return role.threads
+    if isinstance(step, AnswerRead) and not role.elected:
         return role.threads
     return role.threads // 32 if isinstance(step, WarpCommit) else 1
 

@@ -21,8 +21,8 @@ GRANTS = ("ordered", "reversed", "seeded", "none")
 DECLINED = 1 / 8
 """Probability that ``seeded`` declines although clusters wait."""
 
-BEGIN_WITH = 3
-"""One cluster in so many begins where nobody says how many: the others are asked for twice on average."""
+BEGIN_WITH = 5
+"""One cluster in so many begins where nobody says how many: the others are asked for."""
 
 
 class Grants:

@@ -270,6 +270,7 @@ def test_what_is_asked_of_one_schedule_is_asked_of_the_others():
         split_k="2",
         multicast="2x1",
         ctas=3,
+        work="fetched",
         filters="apart",
         dependent_launch=True,
         residual_load="tma",

@@ -274,14 +274,12 @@ POLLING = """
 .address_size 64
 .visible .entry poll() {{
     .shared .align 8 .b64 bar;
-    .shared .align 16 .b8 answer[16];
     .reg .pred %p;
     mbarrier.init.shared::cta.b64 [bar], 1;
     {asks}
     ret;
 }}
 """
-REQUEST = "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [answer], [bar];"
 
 
 @pytest.mark.parametrize(("tiles", "most", "who"), [(9, 3, 0), (11, 3, 1), (12, 3, 1), (14, 4, 0)])
@@ -295,6 +293,22 @@ def test_of_ctas_that_walk_one_with_most_tiles_is_timed(tiles: int, most: int, w
     assert walker(parse(text).kernels[0].body, 4) == who
 
 
+def test_of_ctas_that_ask_for_tiles_one_with_most_is_timed():
+    """Ten tiles on four SMs: each makes up to three, as if they went by their number."""
+    folder = TESTS / "golden" / "fetched_f16"
+    text = (folder / "kernel.ptx").read_text()
+    launch = load_launch(folder / "launch.json")
+    found = time_kernel(text, launch, {}, B200.changed({"chip.sms": 4}))
+    assert (launch.ctas, found.ctas, found.launch.beside) == (10, 4, 1)
+    assert sum(work.kind == "mma" for work in found.trace.works) == 3 * 4
+    alone = time_kernel(text, launch, {}, B200)
+    assert sum(work.kind == "mma" for work in alone.trace.works) == 4
+    assert alone.cycles < found.cycles < 3 * alone.cycles
+    small = msgspec.structs.replace(launch, shared_bytes=60000)
+    with pytest.raises(UnmodelledError, match="cannot be timed where 3 CTAs share an SM: which of them gets a CTA"):
+        time_kernel(text, small, {}, B200.changed({"chip.sms": 4}))
+
+
 @pytest.mark.parametrize(
     ("asks", "said"),
     [
@@ -302,7 +316,6 @@ def test_of_ctas_that_walk_one_with_most_tiles_is_timed(tiles: int, most: int, w
             "mbarrier.test_wait.parity.shared::cta.b64 %p, [bar], 1;",
             r"mbarrier\.test_wait\.parity cannot be timed: it polls",
         ),
-        (REQUEST, r"clusterlaunchcontrol\.try_cancel.* cannot be timed: which CTA it gets depends on time"),
     ],
 )
 def test_control_flow_that_depends_on_time_is_refused_by_name(asks: str, said: str):

@@ -38,6 +38,7 @@ from convc.compiler.tile.steps.base import (
 from convc.compiler.tile.steps.epilogue import ReadAcc
 from convc.compiler.tile.steps.operands import Multiply
 from convc.compiler.tile.steps.order import LookUp
+from convc.compiler.tile.steps.persistent import FetchLoop
 from convc.ir.expr import bounds
 
 Names = dict[str, Any]
@@ -71,9 +72,9 @@ class RoleContext:
         )
 
     def orders_tensor_memory(self, ring: BarrierRing) -> bool:
-        """Whether something in tensor memory may depend on a ring; that of a residual is about shared memory alone."""
-        residual = self.storage.residual
-        return residual is None or ring.state != residual.state
+        """Whether something in tensor memory may depend on a ring; others are about shared memory alone."""
+        apart = (self.storage.residual, self.storage.answers)
+        return all(tile is None or ring.state != tile.state for tile in apart)
 
 
 TABLE = "places"
@@ -95,7 +96,7 @@ def numbers_of(program: TileProgram, role: Role) -> dict[str, Number]:
         match step:
             case Strided(var=var, limit=limit):
                 numbers[var] = Number(bits=32, low=0, high=limit - 1)
-            case Loop(var=var, count=count):
+            case Loop(var=var, count=count) | FetchLoop(var=var, count=count):
                 numbers[var] = Number(bits=32, low=0, high=count - 1)
             case Compute(dst=dst, expr=expr, bits=bits, below=below):
                 low, high = bounds(expr, {name: (n.low, n.high) for name, n in numbers.items()})

@@ -7,18 +7,21 @@ The accumulator is transposed: its lanes are output channels, its columns output
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+
+import msgspec
 
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.index.row_walk import Tap, padding_run
 from convc.compiler.plan.constraints import TILING_RULES, TiledProblem, TilingRule
+from convc.compiler.plan.cost import bytes_alone
 from convc.compiler.plan.names import ACC, A, B, NewNumber, Number
 from convc.compiler.plan.own_instructions import PIXEL_DIVISION, PIXEL_RESIDUAL, PIXEL_STORE, PIXEL_TEST
 from convc.compiler.plan.records import Pipeline, Plan, Tiling
-from convc.compiler.plan.storage import TmemTile
+from convc.compiler.plan.storage import MemoryNeed, Storage, TmemTile
 from convc.compiler.plan.work import SECTOR_BYTES, CtaWork
-from convc.compiler.schedules.base import Request
+from convc.compiler.schedules.base import Request, Ways
 from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.epilogue import epilogue_steps, requantise_lanes
 from convc.compiler.schedules.sharing.base import Sharing
@@ -60,6 +63,26 @@ class Stationary(Sharing):
 
     def pixels(self, arch: Arch) -> tuple[int, ...]:
         return WS_COLUMNS
+
+    def storage(
+        self, layout: DeviceLayout, tiling: Tiling, arch: Arch, geometry: Geometry, ways: Ways | None = None
+    ) -> Storage:
+        """Lay out one CTA, which has its SM for itself.
+
+        Pixels stay in collector buffers over commits and waits. No public source says what becomes of them where
+        another CTA of the SM multiplies meanwhile.
+        """
+        storage = super().storage(layout, tiling, arch, geometry, ways)
+        return msgspec.structs.replace(storage, smem_bytes=max(storage.smem_bytes, bytes_alone(arch)))
+
+    def need(self, layout: DeviceLayout, arch: Arch, geometry: Geometry) -> Callable[[Tiling], MemoryNeed]:
+        need_of = super().need(layout, arch, geometry)
+
+        def alone(tiling: Tiling) -> MemoryNeed:
+            found = need_of(tiling)
+            return msgspec.structs.replace(found, smem_bytes=max(found.smem_bytes, bytes_alone(arch)))
+
+        return alone
 
     def refuses(self, geometry: Geometry) -> str | None:
         """The condition that a cut breaks: the padding of a tile is a pattern that a zero-column mask can express."""

@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from convc.compiler.plan.storage import ANSWER_BYTES
 from convc.compiler.tile.interpret.meaning import give_back_before, perform
 from convc.compiler.tile.interpret.state import RoleState
-from convc.compiler.tile.steps.persistent import Release, ReleaseLast, RoleSync, StoresRead
+from convc.compiler.tile.steps.persistent import (
+    AnswerRead,
+    AskTile,
+    Release,
+    ReleaseLast,
+    RoleSync,
+    StoresRead,
+    TakeTile,
+)
+
+MOST_GIVEN = 2
+"""Tiles that are given to a CTA besides its own."""
+
+NO_TILE = -1
+"""The answer that there is none."""
 
 
 @perform.register
@@ -24,6 +41,29 @@ def _(step: Release, role: RoleState) -> None:
 @perform.register
 def _(step: ReleaseLast, role: RoleState) -> None:
     give_back_before(step.ring, role)
+
+
+@perform.register
+def _(step: AskTile, role: RoleState) -> None:
+    """The first tile whose CTA has not begun; a CTA is given `MOST_GIVEN`, so that others have some to make."""
+    cta = role.cta
+    given = cta.waiting.pop(0) if cta.waiting and cta.given < MOST_GIVEN else NO_TILE
+    cta.given += 1
+    cta.stages[role.key(step.tile)] = np.array([given])
+    role.barrier(step.ring).complete(ANSWER_BYTES)
+
+
+@perform.register
+def _(step: TakeTile, role: RoleState) -> None:
+    (given,) = role.tile(step.tile).tolist()
+    role.goes_on = given != NO_TILE
+    if role.goes_on:
+        role.numbers[step.var] = given
+
+
+@perform.register
+def _(step: AnswerRead, role: RoleState) -> None:
+    role.barrier(step.ring).arrive(role.threads)
 
 
 @perform.register(StoresRead | RoleSync)

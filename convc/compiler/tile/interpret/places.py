@@ -7,7 +7,7 @@ import numpy as np
 from convc.compiler.tile.program import Role, TileProgram
 from convc.compiler.tile.steps.base import Compute, Step
 from convc.compiler.tile.steps.order import LookUp
-from convc.compiler.tile.steps.persistent import TileLoop
+from convc.compiler.tile.steps.persistent import FetchLoop, TileLoop
 from convc.errors import TileError
 from convc.ir.expr import evaluate
 
@@ -24,7 +24,7 @@ def places_of(program: TileProgram, role: Role, tiles: int) -> dict[str, list[in
     steps = role.steps
     name = "cta"
     if program.visits is not None:
-        loops = [step for step in steps if isinstance(step, TileLoop)]
+        loops = [step for step in steps if isinstance(step, TileLoop | FetchLoop)]
         steps = loops[0].body if loops else ()
         name = loops[0].var if loops else name
     values: Values = {name: np.arange(tiles)}

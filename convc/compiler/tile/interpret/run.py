@@ -13,6 +13,7 @@ from convc.compiler.tile.interpret.meaning import perform
 from convc.compiler.tile.interpret.state import Array, CtaState, RoleState, unwritten
 from convc.compiler.tile.program import Role, TileProgram
 from convc.compiler.tile.steps.base import Loop, RingWait, Step, Strided
+from convc.compiler.tile.steps.persistent import FetchLoop
 from convc.errors import TileError
 from convc.ir import dtypes
 
@@ -40,8 +41,13 @@ def interpret(program: TileProgram, buffers: Mapping[str, Array]) -> Array:
     written = np.zeros(output.shape, bool)
     tensors: dict[MapName, Array] = {}
     width, height, parts = program.launch.grid
+    waiting = list(range(width)) if program.storage.answers is not None else []
     wide, high, _ = program.launch.cluster
     for low_n, low_m in itertools.product(range(0, height, high), range(0, width, wide)):
+        if program.storage.answers is not None:
+            if low_m not in waiting:
+                continue  # another CTA was given its tile
+            waiting.remove(low_m)
         ctas = tuple(
             CtaState(
                 program=program,
@@ -49,6 +55,7 @@ def interpret(program: TileProgram, buffers: Mapping[str, Array]) -> Array:
                 written=written,
                 numbers={"cta": tile_m} if program.numbered else {"tile_m": tile_m, "tile_n": tile_n},
                 tensors=tensors,
+                waiting=waiting,
             )
             for _ in range(parts)
             for tile_n in range(low_n, low_n + high)
@@ -108,6 +115,11 @@ def _go(role: RoleState, steps: tuple[Step, ...]) -> Iterator[None]:
             case Strided(var=var, first=first, stride=stride, limit=limit, body=body):
                 for number in range(role.integer(first), limit, stride):
                     role.numbers[var] = number
+                    yield from _go(role, body)
+            case FetchLoop(var=var, first=first, body=body):
+                role.numbers[var] = role.integer(first)
+                role.goes_on = True
+                while role.goes_on:
                     yield from _go(role, body)
             case RingWait(ring=ring, starts_open=starts_open):
                 barrier = role.barrier(ring)

@@ -91,6 +91,8 @@ class CtaState:
         masks: entries of the mask table, bool (lanes,).
         cluster: the CTAs of its cluster by their ranks, itself among them.
         tensors: what the maps lie over, as numbers; all CTAs of a grid have this in common.
+        waiting: tiles whose CTAs have not begun and may be asked for, the same of all.
+        given: requests for one so far.
     """
 
     program: TileProgram
@@ -103,6 +105,8 @@ class CtaState:
     masks: dict[int, NDArray[np.bool_]] = field(default_factory=dict)
     cluster: tuple[CtaState, ...] = ()
     tensors: dict[MapName, Array] = field(default_factory=dict)
+    waiting: list[int] = field(default_factory=list[int])
+    given: int = 0
 
     def __post_init__(self) -> None:
         storage = self.program.storage
@@ -143,7 +147,10 @@ class CtaState:
 
 
 class RoleState:
-    """One role of one CTA: its states, its numbers, and the values that its lanes hold."""
+    """One role of one CTA: its states, its numbers, and the values that its lanes hold.
+
+    `goes_on`: whether the last answer that it read has a tile for it.
+    """
 
     def __init__(self, cta: CtaState, role: Role) -> None:
         thread = 32 * role.first_warp + np.arange(1 if role.elected else role.threads)
@@ -156,6 +163,7 @@ class RoleState:
         self.threads = len(thread)
         self.values: Array = np.zeros((self.threads, 0), np.float32)
         self.masks = np.zeros((cta.program.pair, LANES), bool)
+        self.goes_on = False
         self.stages: dict[str, int] = {}
         self.phases: dict[str, int] = {}
 

@@ -4,13 +4,57 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from convc.compiler.plan.names import RingName
-from convc.compiler.tile.steps.base import Signal, Step, Strided
+from convc.compiler.plan.names import Number, RingName, SmemName
+from convc.compiler.tile.steps.base import Repeat, Signal, Step, Strided
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TileLoop(Strided):
     """Do `body` for the tiles of a CTA."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchLoop(Repeat):
+    """Do `body` for the tile of the CTA's own number, and for each that `TakeTile` finds in an answer.
+
+    Attributes:
+        first: number of the CTA. `count` is the number of tiles: one CTA may get them all.
+    """
+
+    first: Number
+
+    def describe(self) -> str:
+        return f"for {self.var} in {self.first}, and those that it is given of {self.count}:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskTile(Step):
+    """Ask for the tile of a CTA that has not begun; the answer comes to a stage of `tile`, its bytes to `ring`."""
+
+    ring: RingName
+    tile: SmemName
+
+    def describe(self) -> str:
+        return f"ask for a tile, the answer goes to {self.tile}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeTile(Step):
+    """Read an answer: the number of the next tile becomes that of the loop around it, or the loop ends here."""
+
+    tile: SmemName
+    var: Number
+
+    def describe(self) -> str:
+        return f"{self.var} = the next one, if {self.tile} has one"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerRead(Signal):
+    """Every thread that does the role's work signals that it has read an answer, which the next may be put over."""
+
+    def describe(self) -> str:
+        return f"signal {self.ring}, the answer has been read"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,6 +55,59 @@ def test_every_mistake_is_named(edit, sentence):
     assert any(sentence in found for found in contradictions(rewrite(PROGRAM, edit)))
 
 
+FETCHED = build(
+    plan(device_layout(PROBLEM), options=dataclasses.replace(OPTIONS, ctas=None, work="fetched"), block_n=48, stages=3)
+)
+
+
+@pytest.mark.parametrize(
+    ("edit", "sentence"),
+    [
+        (at("load.tiles", count=5), "load.tiles begins at cta of 5 tiles, the grid has 6 CTAs"),
+        (at("load.tiles", count=5), "roles walk over different tiles: [5, 6]"),
+        (at("load.tiles", first="thread"), "load.tiles begins at thread of 6 tiles, the grid has 6 CTAs"),
+        (at("mma.take", var="k_step"), "mma.take sets k_step, the loop over tiles goes by tile"),
+        (without("load.ask"), "a tile is asked for 0 times while one is made"),
+        (without("load.ask"), "load.expect_answer expects 16 bytes a stage, and 96 in all are missing"),
+        (without("load.expect_answer"), "load.ask counts on answered, and nobody expects its bytes"),
+        (without("load.heard"), "ring heard is awaited by nobody, not by load"),
+        (at("load.heard", starts_open=False), "of the waits for the rings answered and heard, exactly one may find"),
+        (without("mma.answered"), "ring answered is awaited by epilogue, load, not by every role"),
+        (without("mma.take"), "role mma does not end a tile by waiting for the next, taking it and saying so"),
+        (without("mma.told"), "ring heard is signalled by epilogue, load, not by every role"),
+        (without("mma.next_answer"), "role mma does not advance in a loop over rings of state asked of [3] stages"),
+        (without("epilogue.meet"), "role epilogue brings numbers over those that a slower warp still reads"),
+        (at("load.ask", tile="numbers"), "tile numbers has 1 stages, ring answered has 3"),
+        (
+            lambda step: (step, *([_twice(step)] if step.id == "load.ask" else [])),
+            "asked for 2 times while one is made",
+        ),
+    ],
+)
+def test_every_mistake_about_a_tile_that_is_asked_for_is_named(edit, sentence):
+    assert contradictions(FETCHED) == ()
+    assert any(sentence in found for found in contradictions(rewrite(FETCHED, edit)))
+
+
+def _twice(step):
+    return dataclasses.replace(step, id="load.ask_again")
+
+
+def test_a_role_that_goes_by_numbers_beside_those_that_ask_is_named():
+    (walks,) = (role for role in PROGRAM.roles if role.name == "mma")
+    mixed = tuple(walks if role.name == "mma" else role for role in FETCHED.roles)
+    found = contradictions(dataclasses.replace(FETCHED, roles=mixed))
+    assert "roles walk over different tiles: only load, epilogue ask for them" in found
+
+
+def test_answers_over_something_else_are_found():
+    answers = msgspec.structs.replace(FETCHED.storage.answers, offset=FETCHED.storage.ring("done").offset)
+    found = contradictions(
+        dataclasses.replace(FETCHED, storage=msgspec.structs.replace(FETCHED.storage, answers=answers))
+    )
+    assert any("overlaps the answers" in sentence for sentence in found), found
+
+
 ADDED = dataclasses.replace(PROBLEM, epilogue=(AddResidual(),))
 COPIED = dataclasses.replace(OPTIONS, residual_load="tma")
 WALKED = build(plan(device_layout(ADDED), options=COPIED, block_n=48, stages=3))
