@@ -1,8 +1,7 @@
 """The grid on the chip: CTAs on SMs, in rounds, and what each SM gets of what all share.
 
-A stated scheduler model: SMs are filled round by round with as many CTAs as fit beside each other; a round begins
-when the one before has ended. SMs get equal shares of L2 and of memory, of which those have more that read while others
-do not.
+A stated scheduler model: SMs are filled round by round with as many CTAs as fit beside each other; a round begins when
+the one before has ended. SMs get equal shares of L2 and of memory; those that read while others do not have more.
 """
 
 from __future__ import annotations
@@ -52,8 +51,9 @@ class Footprint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operands:
-    """Bytes of the buffers that a launch reads, and of those that it only writes; ``fetched``: those that reads bring
-    from memory where L2 does not hold all; None: each byte once.
+    """Bytes of the buffers that a launch reads, and of those that it only writes.
+
+    ``fetched``: those that reads bring from memory where L2 does not hold all; None: each byte once.
     """
 
     read: int = 0

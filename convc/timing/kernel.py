@@ -204,11 +204,21 @@ def _running(text: str, file: str, launch: LaunchSpec, chip: Chip) -> tuple[int,
     return sms, -(-launch.ctas // sms)
 
 
-def _recorded(first: int, turns: int, launch: LaunchSpec) -> tuple[int, int]:
-    """First CTA to run and the one to stop before: two clusters, and those that they ask for, if there are any."""
-    count = 2 * math.prod(launch.cluster) * turns
+def _recorded(first: int, turns: int, beside: int, launch: LaunchSpec) -> tuple[int, int]:
+    """First CTA to run and the one to stop before: ``beside`` clusters, or two with those that they ask for."""
+    count = math.prod(launch.cluster) * (beside if turns == 1 else 2 * turns)
     start = first if turns == 1 else max(0, min(first, launch.ctas - count))
     return start, min(start + count, launch.ctas)
+
+
+def _check_alone(footprint: Footprint, chip: Chip) -> None:
+    """UnmodelledError where CTAs that ask for others share an SM."""
+    beside = most_beside(footprint, chip)
+    if beside > 1:
+        raise UnmodelledError(
+            f"{ASKS} cannot be timed where {beside} CTAs share an SM: which of them gets a CTA depends on time",
+            hint="time a kernel that takes more than half of an SM's shared memory",
+        )
 
 
 @uncollected()
@@ -252,14 +262,8 @@ def time_kernel(  # noqa: PLR0913 - each is one choice, and most are left out
 
     def recorded(first: int, end: int) -> tuple[Recorder, Trace]:
         recorder = Recorder(_unrolled(text, file, launch.entry))
-        run(
-            text,
-            launch,
-            contents,
-            file=file,
-            options=RunOptions(ctas=(first, end), resident=2, grants="ordered"),
-            observer=recorder,
-        )
+        options = RunOptions(ctas=(first, end), resident=2, grants="ordered")
+        run(text, launch, contents, file=file, options=options, observer=recorder)
         if made is None:
             return recorder, recorder.trace
         mark_wrapped(recorder.trace.works, made.shift_loops(starts))
@@ -269,8 +273,7 @@ def time_kernel(  # noqa: PLR0913 - each is one choice, and most are left out
     busiest = None if cluster > 1 or turns > 1 else walker(_body(text, file, launch.entry), launch.ctas)
     first = middle_of_row(launch) if busiest is None else busiest
     beside = 2 if order is None else 1 + order.beside
-    among = (first, min(first + beside * cluster, launch.ctas)) if turns == 1 else _recorded(first, turns, launch)
-    recorder, trace = recorded(*among)
+    recorder, trace = recorded(*_recorded(first, turns, beside, launch))
     registers = recorder.registers if made is None else made.registers
     footprint = Footprint(
         shared_bytes=launch.shared_bytes,
@@ -278,12 +281,8 @@ def time_kernel(  # noqa: PLR0913 - each is one choice, and most are left out
         threads=math.prod(launch.block),
         registers=registers,
     )
-    if turns > 1 and most_beside(footprint, chip) > 1:
-        raise UnmodelledError(
-            f"{ASKS} cannot be timed where {most_beside(footprint, chip)} CTAs share an SM: which of them gets a CTA "
-            "depends on time",
-            hint="time a kernel that takes more than half of an SM's shared memory",
-        )
+    if turns > 1:
+        _check_alone(footprint, chip)
     operands = Operands(
         read=_size(launch, recorder.read),
         written=_size(launch, recorder.written - recorder.read),

@@ -42,6 +42,10 @@ ALLOWED = {
     "block_scaled.NAN_FACTOR": "codes, from the formats",
     "base.PARTS_OF": "CTAs that share a tile",
     "split.MOST_SUMS": "registers of a thread",
+    "split.QUAD_BYTES": "four sums, as a lane reads and writes them",
+    "verify_split.QUAD_BYTES": "the same four sums",
+    "requests.LINE_BYTES": "a line of L2",
+    "requests.PIECE_BYTES": "what TMA fills behind the last channel is in such pieces",
 }
 """Constants that happen to be equal to a limit, by module and name, and why they are none."""
 
