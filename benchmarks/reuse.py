@@ -43,9 +43,9 @@ from convc.support.memory import human_bytes
 from convc.verification.data import normal_data
 
 SCHEDULES = {
-    "reload": ScheduleOptions(schedule="reload"),
-    "slide": ScheduleOptions(schedule="slide"),
-    "slide_mask": ScheduleOptions(schedule="slide", border="mask"),
+    "reload": ScheduleOptions(schedule="reload", split_k="off"),
+    "slide": ScheduleOptions(schedule="slide", split_k="off"),
+    "slide_mask": ScheduleOptions(schedule="slide", border="mask", split_k="off"),
     "shift_chain": ScheduleOptions(schedule="shift", shift="chain"),
     "shift_ashift": ScheduleOptions(schedule="shift", shift="ashift"),
     "shift_windows": ScheduleOptions(schedule="shift", shift="windows"),

@@ -53,7 +53,7 @@ def verify(  # noqa: PLR0913 - each is one choice, and most are left out
         >>> report
         <VerifyReport tiny_two_convs: 2 of 2 layers right, 2 kernels, seed 7>
         >>> report.layers[0].counters.tma_loads["filter"].bytes
-        10240
+        5120
     """
     seed = whole(seed, "seed")
     if sample is not None:

@@ -140,9 +140,11 @@ def test_every_element_of_the_output_is_stored_once(name):
         assert counters(name).global_store_bytes == output.size_bytes
     else:
         stores = counters(name).tma_stores["output"]
-        lines = compiled(name).plan.indexing.loads.out.box[1] == 1  # of which a copy takes four
-        each = 32 if lines else 4
-        assert stores.count == math.prod(compiled(name).plan.launch.tiles) * each * tile.stages
+        plan = compiled(name).plan
+        lines = plan.indexing.loads.out.box[1] == 1  # of which a copy takes four
+        warps = plan.tiling.block_m // 16 if plan.arch.tensor_core == "wgmma" else 4
+        each = 32 if lines else warps
+        assert stores.count == math.prod(plan.launch.tiles) * each * tile.stages
         assert stores.bytes == stores.count * tile.bytes // each
 
 

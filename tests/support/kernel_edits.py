@@ -21,6 +21,9 @@ FORGET_8_TO_15 = (r"\n.*st\.global\.v4\.b32 \[%to\+16\].*", "")
 MISPLACE = (r"st\.global\.v4\.b32 \[%to\+0\]", "st.global.v4.b32 [%to+8]")
 """Store 16 bytes at an address that is no multiple of 16."""
 
+MISPLACE_SHARED = (r"st\.shared\.v4\.b32 \[%to0\+0\]", "st.shared.v4.b32 [%to0+8]")
+"""Do so in shared memory, where results wait for their tensor copy."""
+
 ONE_ULP = (r"(add\.rn\.f32 %v1, %v1, %b1;)", r"\1 mul.rn.f32 %v1, %v1, 0f3F800001;")
 """Move every result of a channel by one unit in the last place of float32."""
 

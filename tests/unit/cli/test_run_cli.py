@@ -10,7 +10,7 @@ import shutil
 
 import numpy as np
 import pytest
-from support.kernel_edits import EXPECT_MORE, KEEP_OLD, MISPLACE, edited
+from support.kernel_edits import EXPECT_MORE, KEEP_OLD, MISPLACE_SHARED, edited
 
 import convc as package
 from convc.build.folder import load_build
@@ -156,7 +156,7 @@ def test_a_damaged_build_is_refused(convc, build, kernel, x, tmp_path):
         (r"add\.rn\.f32 %v1, %v1, %b1;", "add.rn.f32 %v1, %v1, %nobody;", 2, "error[P100]"),
         (r"\.entry \w+\(", ".entry renamed(", 2, "error[L100]"),
         (*EXPECT_MORE, 1, "error[M200]"),
-        (*MISPLACE, 1, "error[M100]"),
+        (*MISPLACE_SHARED, 1, "error[M100]"),
     ],
 )
 def test_a_kernel_that_cannot_run_to_its_end_writes_nothing(convc, build, kernel, x, tmp_path, old, new, code, message):

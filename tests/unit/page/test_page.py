@@ -34,7 +34,7 @@ from convc.page.render import page_html, script_json
 from convc.ptx.descriptors import decode_shared
 from convc.timing.assembler import assembly
 
-TAPS = convc.ScheduleOptions(columns="off")
+TAPS = convc.ScheduleOptions(schedule="slide", columns="off", store="direct", split_k="off")
 EVIL = "</script><script>alert(1)</script>"
 VOID = {"meta", "input", "br", "hr", "link", "img"}
 S = 2

@@ -173,7 +173,7 @@ axe.run({ exclude: [["svg"]] }, { resultTypes: ["violations"] }).then((found) =>
 YARDS = 4
 """A computer on which the browser takes half a second and more to lay 20,000 lines out is busy, and gets more time."""
 
-TAPS = convc.ScheduleOptions(columns="off")
+TAPS = convc.ScheduleOptions(schedule="slide", columns="off", store="direct", split_k="off")
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ SKIP = r"( *)mma_wait_retry:\n.*\n.*\n"
 def case():
     x, weight, bias = integer_data(PROBLEM, 7)
     compiled = compile_problem(
-        PROBLEM, options=ScheduleOptions(schedule="reload", store="direct"), stages=2, block_n=48
+        PROBLEM, options=ScheduleOptions(schedule="reload", store="direct", split_k="off"), stages=2, block_n=48
     )
     return layer_of(PROBLEM, kernel_of(compiled), weight, bias), x, debug_info_of(compiled.plan, compiled.program)
 

@@ -89,9 +89,12 @@ def test_what_one_round_shares_in_step_matters_to_no_other_launch(kernel):
 def test_first_copies_are_asked_for_by_all_at_the_same_time():
     chip = B200
     work = Work(kind="load", row=0, step="", line=0, bytes=16384, requests=128, mode="tile")
-    ends = [Streaming(chip, Share(l2=80.0, crowd=20.0), True).copy(work, 0.0, 0, first)[1] for first in (False, True)]
+    ends = [
+        Streaming(chip, Share(l2=80.0, crowd=20.0), True).copy(work, 0.0, 0, together=first)[1]
+        for first in (False, True)
+    ]
     assert ends[1] > ends[0] + 100
-    assert Streaming(chip, Share(l2=80.0), True).copy(work, 0.0, 0, True)[1] == ends[0]
+    assert Streaming(chip, Share(l2=80.0), True).copy(work, 0.0, 0, together=True)[1] == ends[0]
 
 
 @pytest.mark.parametrize("slow", ["tma.fill", "chip.l2", "chip.memory", "chip.stores", "tensor_core.strip_cycles"])

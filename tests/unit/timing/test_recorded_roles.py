@@ -28,6 +28,7 @@ from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.candidate import Offer
 from convc.compiler.schedules import planner
 from convc.compiler.schedules.all import schedule_of
+from convc.compiler.schedules.launching import Pick
 from convc.compiler.schedules.program import build
 from convc.ir.launch import KernelArtifact
 from convc.layout.device_layout import device_layout
@@ -93,9 +94,8 @@ def artifact_of(name: str) -> KernelArtifact:
         if isinstance(offer, Offer)
     ]
     decided = dataclasses.replace(found, parts=tuple(offer for offer in offers if offer.tilings))
-    plan = planner._finished(
-        decided, decided.best, schedule_of(decided.schedule).indexing(decided.best), ("", ""), (), dependent=False
-    )
+    pick = Pick(schedule=decided, best=decided.best)
+    plan = planner._finished(pick, schedule_of(decided.schedule).indexing(decided.best), (), options)
     return emit(build(plan))
 
 
