@@ -16,8 +16,9 @@ AT_ONCE: dict[str, set[str]] = {
     "stationary, full tiles": {"zero-column mask"},
     "stationary, requantised": {"zero-column mask"},
     "stationary, residual past the edges": {"zero-column mask"},
-    "golden multicast_f16": ELSEWHERE,  # each part of a tile has coordinates of its own
-    "clusters that walk and load for each other": ELSEWHERE,
+    "tiles in groups, CTAs that walk": {"some CTAs only"},  # in the last turn
+    "slide, lines by tensor copies": ELSEWHERE,  # copies of the last turn are made by some CTAs only, at once
+    "shift windows, lines by tensor copies": ELSEWHERE | {"B is no tile of a tensor"},
     "CTAs that share tiles": ELSEWHERE | {"some CTAs only"},  # one has a step more
     "a CTA pair": {"lane mask, and D is written anew"},
     "weight stationary": {"zero-column mask"},

@@ -7,6 +7,7 @@ byte of every buffer: a kernel is what its text and its launch say.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -174,7 +175,8 @@ def demo(name: str, tiles: int | None = None) -> Subject:
         pad_lo=(layer.pad,) * 2,
         pad_hi=(layer.pad,) * 2,
     )
-    artifact = compile_problem(problem, options=RELOAD_ONLY).artifact
+    alone = dataclasses.replace(RELOAD_ONLY, pairs="off")
+    artifact = compile_problem(problem, options=alone).artifact
     grid = artifact.launch.grid if tiles is None else (tiles, *artifact.launch.grid[1:])
     return Subject(text=artifact.ptx, launch=msgspec.structs.replace(artifact.launch, grid=grid))
 
@@ -272,11 +274,11 @@ SLOW: dict[str, Callable[[], Subject]] = {
     ),
     "tiles there and back": partial(
         conv, in_channels=128, out_channels=96, block_n=32, batch=3,
-        options=ScheduleOptions(schedule="reload", tile_order="boustrophedon"),
+        options=ScheduleOptions(schedule="reload", tile_order="boustrophedon", split_k="off"),
     ),
     "tiles looked up": partial(
         conv, in_channels=64, out_channels=96, block_n=32, batch=3,
-        options=ScheduleOptions(schedule="reload", tile_order="hilbert"),
+        options=ScheduleOptions(schedule="reload", tile_order="hilbert", split_k="off"),
     ),
     "CTAs that walk over tiles": partial(
         conv, in_channels=64, out_channels=80, block_n=48, batch=3,
@@ -346,7 +348,8 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "slide": partial(sharing, "slide"),
     "slide, all rows in one stream": partial(sharing, "slide", rows="merged"),
     "slide, filters beside activations": partial(
-        conv, in_channels=72, out_channels=40, options=ScheduleOptions(schedule="slide", filters="together")
+        conv, in_channels=72, out_channels=40,
+        options=ScheduleOptions(schedule="slide", filters="together", split_k="off"),
     ),
     "slide in CTA pairs": partial(
         conv, in_channels=128, out_channels=96, block_n=48, stages=4, batch=2,

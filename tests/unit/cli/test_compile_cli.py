@@ -238,6 +238,6 @@ def test_a_schedule_that_auto_could_not_take_is_said(convc, two, tmp_path, monke
     monkeypatch.setattr(kernel, "emit", failing)
     options = ("--columns", "off", "--store", "direct")
     said = convc.good("compile", two, *options, "-o", tmp_path / "b", "--json", tmp_path / "c.json")
-    assert re.search(rf"^  stem: (\w| )+ in place of {preferred[0]}: too long to write down$", said, re.M)
+    assert re.search(rf"^  head: (\w| )+ in place of {preferred[0]}: too long to write down$", said, re.M)
     kernels = json.loads((tmp_path / "c.json").read_text())["kernels"].values()
     assert {"too long to write down"} == {each["reason"] for made in kernels for each in made["estimate"]["fell_back"]}
