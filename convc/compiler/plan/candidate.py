@@ -3,9 +3,11 @@
 A schedule proposes a few hundred tilings, most of which differ from another one in their stages alone. Of the tilings
 of one width only the best can be taken or be shown, so the others are looked at as little as that allows:
 
-* Shared memory is counted, not laid out (`convc.compiler.plan.storage.needed`).
+* Shared memory is counted, not laid out (`convc.compiler.plan.storage.needed`), and once for each tiling.
 * What a CTA does does not depend on its stages, only how long it waits for copies does. So a width is priced once
   (`convc.compiler.plan.cost.Pace`), and its tilings are held to the rules from the fastest on, until one keeps them.
+* That price says how fast a width can be at best. Where only the best of all is asked for, widths are looked at from
+  the most promising on, until no other can be as good.
 * The sentences about what is turned down are made for those who read them: for the schedule that is taken, or where
   none can be.
 """
@@ -21,7 +23,17 @@ from functools import cached_property
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.plan.candidates import pipeline_of
 from convc.compiler.plan.constraints import TILING_RULES, TiledProblem, TilingRule, check_tiling
-from convc.compiler.plan.cost import beside, choose, estimate, latency_of, pace_of, walkers
+from convc.compiler.plan.cost import (
+    MOST_CTAS,
+    SLACK,
+    Pace,
+    beside,
+    choose,
+    estimate,
+    latency_of,
+    pace_of,
+    walkers,
+)
 from convc.compiler.plan.records import Estimate, Pipeline, Rejection, ScheduleName, ScheduleSummary, Tiling
 from convc.compiler.plan.storage import MemoryNeed, Storage
 from convc.compiler.plan.work import CtaWork
@@ -97,17 +109,33 @@ class Offer:
     parts: int = 1
 
     @cached_property
+    def widths(self) -> tuple[Width, ...]:
+        """Its tilings by their width, narrow before wide."""
+        by_width = itertools.groupby(self.tilings, key=lambda tiling: tiling.block_n)
+        return tuple(Width(offer=self, tilings=tuple(tilings)) for _, tilings in by_width)
+
+    @cached_property
     def legal(self) -> tuple[Candidate, ...]:
         """The best legal candidate of every width that has one, narrow before wide."""
-        widths = itertools.groupby(self.tilings, key=lambda tiling: tiling.block_n)
-        best = (self._best(tuple(tilings)) for _, tilings in widths)
-        return tuple(candidate for candidate in best if candidate is not None)
+        return tuple(width.best for width in self.widths if width.best is not None)
 
     @cached_property
     def rejected(self) -> tuple[Rejection, ...]:
         """Every tiling that breaks a rule, with the first that it breaks."""
         checked = (check_tiling(self.tiled(tiling), self.rules) for tiling in self.tilings)
         return tuple(rejection for rejection in checked if rejection is not None)
+
+    def needed(self, tiling: Tiling) -> MemoryNeed:
+        """The memory of a CTA, counted once."""
+        known = self._needs.get(tiling)
+        if known is None:
+            known = self._needs[tiling] = self.need(tiling)
+        return known
+
+    @cached_property
+    def _needs(self) -> dict[Tiling, MemoryNeed]:
+        """The memory that has been counted."""
+        return {}
 
     def tiled(self, tiling: Tiling) -> TiledProblem:
         """A tiling with what follows from it."""
@@ -116,7 +144,7 @@ class Offer:
             layout=self.layout,
             arch=self.arch,
             tiling=tiling,
-            need=self.need(tiling),
+            need=self.needed(tiling),
             grid=(self.rows, columns),
             ctas=self._walkers(self.rows * columns, tiling.together),
             parts=self.parts,
@@ -128,33 +156,68 @@ class Offer:
             return None
         return min(tiles, self.most_ctas) if self.fetched else walkers(tiles, self.most_ctas, together)
 
-    def _best(self, tilings: Sequence[Tiling]) -> Candidate | None:
-        """The fastest legal tiling of one width, the first of several; None where none is legal."""
-        pipeline = pipeline_of(self.layout, tilings[0], self.arch.limits.mma_atom_bytes)
-        cycles = self._cycles(tilings, pipeline)
-        for number in sorted(range(len(tilings)), key=cycles.__getitem__):
-            tiled = self.tiled(tilings[number])
-            if check_tiling(tiled, self.rules) is None:
-                work = self.work(tiled.tiling, pipeline)
-                return Candidate(offer=self, tiled=tiled, pipeline=pipeline, work=work, cost=estimate(tiled, work))
+
+@dataclass(frozen=True, kw_only=True)
+class Width:
+    """The tilings of an offer that have one width: they differ in their stages alone.
+
+    Attributes:
+        offer: where they come from.
+        tilings: shallow before deep, at least one.
+    """
+
+    offer: Offer
+    tilings: tuple[Tiling, ...]
+
+    @cached_property
+    def pipeline(self) -> Pipeline:
+        """The K loop."""
+        return pipeline_of(self.offer.layout, self.tilings[0], self.offer.arch.limits.mma_atom_bytes)
+
+    @cached_property
+    def work(self) -> CtaWork:
+        """The work of a CTA, with the stages of the first tiling."""
+        return self.offer.work(self.tilings[0], self.pipeline)
+
+    @cached_property
+    def pace(self) -> Pace:
+        """The part of its price that does not depend on stages."""
+        return pace_of(self.offer.tiled(self.tilings[0]), self.work)
+
+    @cached_property
+    def least(self) -> float:
+        """Cycles that none of the tilings can beat: with copies that never keep anybody waiting."""
+        pace = self.pace
+        return min(pace.cycles(pace.hidden, held) for held in range(1, min(pace.most_beside, MOST_CTAS) + 1))
+
+    @cached_property
+    def best(self) -> Candidate | None:
+        """The fastest legal tiling, the first of several; None where none is legal."""
+        offer = self.offer
+        for _, number in sorted(zip(self._cycles(), itertools.count(), strict=False)):
+            tiled = offer.tiled(self.tilings[number])
+            if check_tiling(tiled, offer.rules) is None:
+                work = offer.work(tiled.tiling, self.pipeline)
+                cost = estimate(tiled, work)
+                return Candidate(offer=offer, tiled=tiled, pipeline=self.pipeline, work=work, cost=cost)
         return None
 
-    def _cycles(self, tilings: Sequence[Tiling], pipeline: Pipeline) -> list[float]:
-        """The price of each tiling of one width: they differ in the latency of copies, and in how many CTAs fit."""
-        work = self.work(tilings[0], pipeline)
-        pace = pace_of(self.tiled(tilings[0]), work)
+    def _cycles(self) -> list[float]:
+        """The price of each tiling: they differ in the latency of copies, and in how many CTAs fit."""
+        work = self.work
+        pace = self.pace
         waits: list[dict[int, float]] = []
-        for ring, column in zip(work.rings, zip(*(tiling.stages for tiling in tilings), strict=True), strict=True):
+        for ring, column in zip(work.rings, zip(*(tiling.stages for tiling in self.tilings), strict=True), strict=True):
             waits.append({stages: latency_of(ring.steps, stages, pace, work) for stages in set(column)})
         most = pace.most_beside
         prices: dict[tuple[float, int], float] = {}
         found: list[float] = []
-        for tiling in tilings:
+        for tiling in self.tilings:
             latency = pace.hidden
             for wait, stages in zip(waits, tiling.stages, strict=True):
                 latency = max(latency, wait[stages])
             # Where there is one CTA for each SM at most, nobody need know how many fit.
-            held = 1 if most == 1 else min(most, beside(self.need(tiling), self.arch))
+            held = 1 if most == 1 else min(most, beside(self.offer.needed(tiling), self.offer.arch))
             price = prices.get((latency, held))
             if price is None:
                 price = prices[latency, held] = pace.cycles(latency, held)
@@ -191,13 +254,41 @@ class ScheduleCandidates:
 
     @cached_property
     def best(self) -> Candidate:
-        """The candidate to take (see `convc.compiler.plan.cost.choose`)."""
-        return self.picked or self.legal[choose([candidate.cost for candidate in self.legal])]
+        """The candidate to take (see `convc.compiler.plan.cost.choose`); LookupError where none is legal."""
+        if self._best is None:
+            raise LookupError(f"no tiling of {self.schedule.title} is legal")
+        return self._best
+
+    @property
+    def possible(self) -> bool:
+        """Whether a tiling is legal."""
+        return self._best is not None
+
+    @cached_property
+    def _best(self) -> Candidate | None:
+        """The candidate to take; None where none is legal.
+
+        All candidates that are about as fast as the fastest are looked at, and as few others as can be.
+        """
+        if self.picked is not None:
+            return self.picked
+        widths = [width for part in self.parts if isinstance(part, Offer) for width in part.widths]
+        found: dict[int, Candidate] = {}
+        limit = math.inf
+        for number in sorted(range(len(widths)), key=lambda number: widths[number].least):
+            if widths[number].least > limit:
+                break
+            best = widths[number].best
+            if best is not None:
+                found[number] = best
+                limit = min(limit, SLACK * best.cost.cycles)
+        in_order = [found[number] for number in sorted(found)]
+        return in_order[choose([candidate.cost for candidate in in_order])] if in_order else None
 
     @property
     def summary(self) -> ScheduleSummary:
         """Its line in the table of schedules."""
-        if not self.legal:
+        if not self.possible:
             reasons = dict.fromkeys(rejection.reason for rejection in self.rejected)
             late = [rejection for rejection in self.rejected if rejection.rule in LATE]
             return ScheduleSummary(

@@ -108,3 +108,12 @@ def test_one_tiling_of_a_width_is_priced():
             counted.append((len(offer.legal), len(offer.tilings)))
             assert "rejected" not in vars(offer)
     assert sum(priced for priced, _ in counted) * 5 < sum(tilings for _, tilings in counted)
+
+
+def test_only_widths_that_can_be_the_best_are_looked_at():
+    problem = ConvProblem(in_channels=256, out_channels=256, in_extent=(14, 14), kernel=(3, 3))
+    found = [schedule.candidates(device_layout(problem), SM_100A, Request()) for schedule in SCHEDULES]
+    assert all(one.possible for one in found)
+    widths = [width for one in found for part in one.parts if isinstance(part, Offer) for width in part.widths]
+    looked_at = sum("best" in vars(width) for width in widths)
+    assert len(found) <= looked_at < 0.6 * len(widths)
