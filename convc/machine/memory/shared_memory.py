@@ -205,14 +205,18 @@ class SharedMemory:
             self._settle(low, high)
         return self._room
 
-    def to_overwrite(self, places: np.ndarray, size: int) -> np.ndarray:
+    def to_overwrite(self, places: np.ndarray, size: int, everywhere: bool = False) -> np.ndarray:
         """All bytes, of which the units of ``size`` bytes from ``places`` on are to be written, and none looked at.
 
         Of writes that wait for such bytes the rest goes on waiting; who looks at it finds the later write as well.
+        ``everywhere``: in all CTAs, and no two units overlap.
         """
         low = int(places.min())
         high = int(places.max()) + size
         if not self._all_used:
+            if everywhere and len(places) * size == high - low:  # what lies wholly inside needs no poison
+                first = -(-low // BLOCK)
+                self._fresh[first : high // BLOCK] = bytes(max(0, high // BLOCK - first))
             self._poison(low, high)
         for write in [w for w in self.put_off.values() if w.start < high and w.stop > low]:
             del self.put_off[write.start]
