@@ -371,7 +371,7 @@ SLOW: dict[str, Callable[[], Subject]] = {
         options=ScheduleOptions(schedule="slide", filters="together", split_k="off"),
     ),
     "slide in CTA pairs": partial(
-        conv, in_channels=128, out_channels=96, block_n=48, stages=4, batch=2,
+        conv, in_channels=128, out_channels=96, block_n=48, stages=4, batch=3, in_extent=(4, 61),
         options=ScheduleOptions(schedule="slide", border="zero", rows="outer", filters="apart", pairs="on"),
     ),
     "slide, lines by tensor copies": partial(
@@ -389,7 +389,7 @@ SLOW: dict[str, Callable[[], Subject]] = {
         ),
     ),
     "slide in CTA pairs, masks": partial(
-        conv, in_channels=128, out_channels=96, block_n=48, stages=4, batch=2,
+        conv, in_channels=128, out_channels=96, block_n=48, stages=4, batch=3, in_extent=(4, 61),
         options=ScheduleOptions(
             schedule="slide", border="mask", rows="merged", filters="apart", pairs="on", persistent="off",
         ),
@@ -400,11 +400,11 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "shift chain, zeros at the border": partial(sharing, "shift", "chain", border="zero"),
     "shift windows": partial(sharing, "shift", "windows"),
     "shift chain in CTA pairs": partial(
-        conv, in_channels=128, out_channels=96, block_n=48, stages=4, batch=2,
+        conv, in_channels=128, out_channels=96, block_n=48, stages=4, batch=3, in_extent=(4, 61),
         options=ScheduleOptions(schedule="shift", shift="chain", border="zero", rows="outer", pairs="on"),
     ),
     "shift windows in CTA pairs": partial(
-        conv, in_channels=128, out_channels=96, block_n=48, stages=4, batch=2,
+        conv, in_channels=128, out_channels=96, block_n=48, stages=4, batch=3, in_extent=(4, 61),
         options=ScheduleOptions(schedule="shift", shift="windows", border="zero", rows="outer", pairs="on"),
     ),
     "stationary": partial(sharing, "stationary", batch=5, width=43, out_channels=168, block_n=None),

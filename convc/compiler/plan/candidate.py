@@ -3,7 +3,8 @@
 A schedule proposes a few hundred tilings, most of which differ from another one in their stages alone. Of the tilings
 of one width only the best can be taken or be shown, so the others are looked at as little as that allows:
 
-* Shared memory is counted, not laid out (`convc.compiler.plan.storage.needed`), and once for each tiling.
+* Shared memory is counted, not laid out (`convc.compiler.plan.storage.needed`), once for each tiling, and for none
+  of a width whose price alone is asked for.
 * What a CTA does does not depend on its stages, only how long it waits for copies does. So a width is priced once
   (`convc.compiler.plan.cost.Pace`), and its tilings are held to the rules from the fastest on, until one keeps them.
 * That price says how fast a width can be at best. Where only the best of all is asked for, widths are looked at from
@@ -22,7 +23,7 @@ from functools import cached_property
 
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.plan.candidates import pipeline_of
-from convc.compiler.plan.constraints import TILING_RULES, TiledProblem, TilingRule, check_tiling
+from convc.compiler.plan.constraints import TILING_RULES, TiledProblem, TileGrid, TilingRule, check_tiling
 from convc.compiler.plan.cost import (
     MOST_CTAS,
     SLACK,
@@ -137,23 +138,35 @@ class Offer:
         """The memory that has been counted."""
         return {}
 
+    def tiles(self, tiling: Tiling) -> TileGrid:
+        """The tiles of all tilings of one width."""
+        grid = self._grid(tiling)
+        return TileGrid(
+            layout=self.layout, arch=self.arch, grid=grid, ctas=self._walkers(grid, tiling.together), parts=self.parts
+        )
+
     def tiled(self, tiling: Tiling) -> TiledProblem:
         """A tiling with what follows from it."""
-        columns = -(-self.layout.problem.out_channels // tiling.block_n)
+        grid = self._grid(tiling)
         return TiledProblem(
             layout=self.layout,
             arch=self.arch,
             tiling=tiling,
             need=self.needed(tiling),
-            grid=(self.rows, columns),
-            ctas=self._walkers(self.rows * columns, tiling.together),
+            grid=grid,
+            ctas=self._walkers(grid, tiling.together),
             parts=self.parts,
         )
 
-    def _walkers(self, tiles: int, together: int) -> int | None:
+    def _grid(self, tiling: Tiling) -> tuple[int, int]:
+        """Tiles of output pixels and of output channels."""
+        return self.rows, -(-self.layout.problem.out_channels // tiling.block_n)
+
+    def _walkers(self, grid: tuple[int, int], together: int) -> int | None:
         """CTAs that walk over so many tiles at a time; None: each tile has its own."""
         if self.most_ctas is None:
             return None
+        tiles = math.prod(grid)
         return min(tiles, self.most_ctas) if self.fetched else walkers(tiles, self.most_ctas, together)
 
 
@@ -182,7 +195,7 @@ class Width:
     @cached_property
     def pace(self) -> Pace:
         """The part of its price that does not depend on stages."""
-        return pace_of(self.offer.tiled(self.tilings[0]), self.work)
+        return pace_of(self.offer.tiles(self.tilings[0]), self.work)
 
     @cached_property
     def least(self) -> float:

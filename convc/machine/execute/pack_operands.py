@@ -73,3 +73,15 @@ def mask_of(guard: Guard | None, regs: list[Value]) -> np.ndarray | None:
     if isinstance(predicate, np.ndarray):
         return ~predicate if guard.negate else predicate
     return NOBODY if bool(predicate) == guard.negate else None
+
+
+def merged(mask: np.ndarray, block: np.ndarray, old: np.ndarray) -> np.ndarray:
+    """Elements of a block where a mask (rows | 1, warps | 1, lanes | 1) holds, old ones elsewhere.
+
+    Mostly it fails in few threads, and their rows alone are copied: `np.where` would look at every word.
+    """
+    shape = np.broadcast_shapes((*mask.shape, 1), block.shape, old.shape)
+    out = np.array(np.broadcast_to(block, shape))
+    off = ~np.broadcast_to(mask, shape[:3])
+    out[off] = np.broadcast_to(old, shape)[off]
+    return out

@@ -14,7 +14,7 @@ import numpy as np
 
 from convc.errors import ConvcError
 from convc.machine.base.values import DTYPE, Value, array
-from convc.machine.execute.pack_operands import Blocks, fetch_of, mask_of, pairs_of
+from convc.machine.execute.pack_operands import Blocks, fetch_of, mask_of, merged, pairs_of
 from convc.machine.execute.straight import STORES, Pack, Segment, handed_on, places_of, values_of
 from convc.machine.isa.memory.rows import read_cluster, read_rows, read_shared, row_writer, shared_writer
 from convc.machine.isa.operands import Read, address_of
@@ -303,8 +303,7 @@ def _merge(pack: Pack, table: SlotTable) -> Merge:
     fetch = fetch_of(pack.olds, table) if pack.olds else None
 
     def merge(mask: np.ndarray, block: np.ndarray, blocks: Blocks, regs: list[Value]) -> np.ndarray:
-        old = block if fetch is None else fetch(blocks, regs)
-        return np.where(mask[..., None], block, array(old, 32))
+        return block if fetch is None else merged(mask, block, array(fetch(blocks, regs), 32))
 
     return merge
 

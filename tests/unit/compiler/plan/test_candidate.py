@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import msgspec
@@ -117,3 +118,14 @@ def test_only_widths_that_can_be_the_best_are_looked_at():
     widths = [width for one in found for part in one.parts if isinstance(part, Offer) for width in part.widths]
     looked_at = sum("best" in vars(width) for width in widths)
     assert len(found) <= looked_at < 0.6 * len(widths)
+
+
+def test_the_price_of_a_width_counts_no_memory():
+    problem = ConvProblem(in_channels=256, out_channels=256, in_extent=(14, 14), kernel=(3, 3))
+    for schedule in SCHEDULES:
+        found = schedule.candidates(device_layout(problem), SM_100A, Request(persistent=schedule.pairs))
+        for offer in (part for part in found.parts if isinstance(part, Offer)):
+            counted = []
+            watched = dataclasses.replace(offer, need=counted.append)
+            assert all(width.least > 0 for width in watched.widths)
+            assert counted == []
