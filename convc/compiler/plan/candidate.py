@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.plan.candidates import pipeline_of
@@ -205,15 +206,29 @@ class Width:
 
     @cached_property
     def best(self) -> Candidate | None:
-        """The fastest legal tiling, the first of several; None where none is legal."""
+        """The fastest legal tiling; None where none is legal."""
         offer = self.offer
-        for _, number in sorted(zip(self._cycles(), itertools.count(), strict=False)):
-            tiled = offer.tiled(self.tilings[number])
+        for tiling in self._fastest_first():
+            tiled = offer.tiled(tiling)
             if check_tiling(tiled, offer.rules) is None:
                 work = offer.work(tiled.tiling, self.pipeline)
                 cost = estimate(tiled, work)
                 return Candidate(offer=offer, tiled=tiled, pipeline=self.pipeline, work=work, cost=cost)
         return None
+
+    def _fastest_first(self) -> Iterator[Tiling]:
+        """The tilings by their price; of several of one price, that which keeps most bytes under way.
+
+        The price has it that a latency is hidden or is not. Where many CTAs ask L2 at once some copies take longer, and
+        memory that nobody else can use hides that too.
+        """
+        priced = sorted(zip(self._cycles(), self.tilings, strict=True), key=itemgetter(0))
+        for _, alike in itertools.groupby(priced, key=itemgetter(0)):
+            yield from sorted((tiling for _, tiling in alike), key=self._room, reverse=True)
+
+    def _room(self, tiling: Tiling) -> int:
+        """Bytes of shared memory."""
+        return self.offer.needed(tiling).smem_bytes
 
     def _cycles(self) -> list[float]:
         """The price of each tiling: they differ in the latency of copies, and in how many CTAs fit."""
