@@ -3,7 +3,7 @@
 A schedule proposes a few hundred tilings, most of which differ from another one in their stages alone. Of the tilings
 of one width only the best can be taken or be shown, so the others are looked at as little as that allows:
 
-* Shared memory is counted, not laid out (`convc.compiler.plan.storage.needed`), once for each tiling, and for none
+* Shared memory is counted, not laid out (`convc.compiler.plan.room.Room`), once for each tiling, and for none
   of a width whose price alone is asked for.
 * What a CTA does does not depend on its stages, only how long it waits for copies does. So a width is priced once
   (`convc.compiler.plan.cost.Pace`), and its tilings are held to the rules from the fastest on, until one keeps them.
@@ -36,6 +36,7 @@ from convc.compiler.plan.cost import (
     walkers,
 )
 from convc.compiler.plan.records import Estimate, Pipeline, Rejection, ScheduleName, ScheduleSummary, Tiling
+from convc.compiler.plan.room import Room
 from convc.compiler.plan.storage import MemoryNeed, Storage
 from convc.compiler.plan.work import CtaWork
 from convc.ir.arch import Arch
@@ -87,7 +88,7 @@ class Offer:
         layout, arch: the problem and the target.
         tilings: narrow before wide and, of one width, shallow before deep.
         rows: tiles of output pixels, the grid along x.
-        need, storage: the memory of a CTA, counted and laid out.
+        room, storage: the memory of a CTA, counted and laid out.
         work: what a CTA does; of tilings that differ in their stages alone, only `CtaWork.rings` may differ.
         rules: what a tiling must keep.
         geometry: how activations are shared; None where they are not.
@@ -100,7 +101,7 @@ class Offer:
     arch: Arch
     tilings: tuple[Tiling, ...]
     rows: int
-    need: Callable[[Tiling], MemoryNeed]
+    room: Callable[[Tiling], Room]
     storage: Callable[[Tiling], Storage]
     work: Callable[[Tiling, Pipeline], CtaWork]
     rules: Sequence[TilingRule] = TILING_RULES
@@ -130,7 +131,7 @@ class Offer:
         """The memory of a CTA, counted once."""
         known = self._needs.get(tiling)
         if known is None:
-            known = self._needs[tiling] = self.need(tiling)
+            known = self._needs[tiling] = self.room(tiling).need(self.arch)
         return known
 
     @cached_property
