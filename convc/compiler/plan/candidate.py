@@ -36,6 +36,7 @@ from convc.compiler.plan.cost import (
     walkers,
 )
 from convc.compiler.plan.records import Estimate, Pipeline, Rejection, ScheduleName, ScheduleSummary, Tiling
+from convc.compiler.plan.requests import row_cycles
 from convc.compiler.plan.room import Room
 from convc.compiler.plan.storage import MemoryNeed, Storage
 from convc.compiler.plan.work import CtaWork
@@ -86,7 +87,7 @@ class Offer:
 
     Attributes:
         layout, arch: the problem and the target.
-        tilings: narrow before wide and, of one width, shallow before deep.
+        tilings: narrow before wide and, of one width, shallow before deep; all with rows of as many bytes.
         rows: tiles of output pixels, the grid along x.
         room, storage: the memory of a CTA, counted and laid out.
         work: what a CTA does; of tilings that differ in their stages alone, only `CtaWork.rings` may differ.
@@ -115,6 +116,16 @@ class Offer:
         """Its tilings by their width, narrow before wide."""
         by_width = itertools.groupby(self.tilings, key=lambda tiling: tiling.block_n)
         return tuple(Width(offer=self, tilings=tuple(tilings)) for _, tilings in by_width)
+
+    @cached_property
+    def pipeline(self) -> Pipeline:
+        """The K loop of every tiling: their rows are equally long."""
+        return pipeline_of(self.layout, self.tilings[0], self.arch.limits.mma_atom_bytes)
+
+    @cached_property
+    def row_cycles(self) -> tuple[float, float]:
+        """Cycles of TMA for a row of activations, and for one of the filter."""
+        return row_cycles(self.layout, self.tilings[0].row_bytes, self.arch.rates)
 
     @cached_property
     def legal(self) -> tuple[Candidate, ...]:
@@ -184,19 +195,14 @@ class Width:
     tilings: tuple[Tiling, ...]
 
     @cached_property
-    def pipeline(self) -> Pipeline:
-        """The K loop."""
-        return pipeline_of(self.offer.layout, self.tilings[0], self.offer.arch.limits.mma_atom_bytes)
-
-    @cached_property
     def work(self) -> CtaWork:
         """The work of a CTA, with the stages of the first tiling."""
-        return self.offer.work(self.tilings[0], self.pipeline)
+        return self.offer.work(self.tilings[0], self.offer.pipeline)
 
     @cached_property
     def pace(self) -> Pace:
         """The part of its price that does not depend on stages."""
-        return pace_of(self.offer.tiles(self.tilings[0]), self.work)
+        return pace_of(self.offer.tiles(self.tilings[0]), self.work, self.offer.row_cycles)
 
     @cached_property
     def least(self) -> float:
@@ -211,9 +217,9 @@ class Width:
         for _, number in sorted(zip(self._cycles(), itertools.count(), strict=False)):
             tiled = offer.tiled(self.tilings[number])
             if check_tiling(tiled, offer.rules) is None:
-                work = offer.work(tiled.tiling, self.pipeline)
-                cost = estimate(tiled, work)
-                return Candidate(offer=offer, tiled=tiled, pipeline=self.pipeline, work=work, cost=cost)
+                work = offer.work(tiled.tiling, offer.pipeline)
+                cost = estimate(tiled, work, self.pace)
+                return Candidate(offer=offer, tiled=tiled, pipeline=offer.pipeline, work=work, cost=cost)
         return None
 
     def _cycles(self) -> list[float]:

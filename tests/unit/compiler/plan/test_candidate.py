@@ -95,6 +95,9 @@ def test_what_a_cta_does_depends_on_its_stages_only_in_its_rings(schedule):
     )
     found = schedule.candidates(device_layout(problem), SM_100A, Request(block_n=128))
     for offer in (part for part in found.parts if isinstance(part, Offer)):
+        assert {pipeline_of(offer.layout, one, offer.arch.limits.mma_atom_bytes) for one in offer.tilings} == {
+            offer.pipeline
+        }
         works = [one.work for one in every(offer)]
         assert len({work.rings for work in works}) > 1
         assert len({msgspec.structs.replace(work, rings=()) for work in works}) == 1
