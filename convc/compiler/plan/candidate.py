@@ -3,7 +3,7 @@
 A schedule proposes a few hundred tilings, most of which differ from another one in their stages alone. Of the tilings
 of one width only the best can be taken or be shown, so the others are looked at as little as that allows:
 
-* Shared memory is counted, not laid out (`convc.compiler.plan.storage.needed`), once for each tiling, and for none
+* Shared memory is counted, not laid out (`convc.compiler.plan.room.Room`), once for each tiling, and for none
   of a width whose price alone is asked for.
 * What a CTA does does not depend on its stages, only how long it waits for copies does. So a width is priced once
   (`convc.compiler.plan.cost.Pace`), and its tilings are held to the rules from the fastest on, until one keeps them.
@@ -37,6 +37,8 @@ from convc.compiler.plan.cost import (
     walkers,
 )
 from convc.compiler.plan.records import Estimate, Pipeline, Rejection, ScheduleName, ScheduleSummary, Tiling
+from convc.compiler.plan.requests import row_cycles
+from convc.compiler.plan.room import Room
 from convc.compiler.plan.storage import MemoryNeed, Storage
 from convc.compiler.plan.work import CtaWork
 from convc.ir.arch import Arch
@@ -86,9 +88,9 @@ class Offer:
 
     Attributes:
         layout, arch: the problem and the target.
-        tilings: narrow before wide and, of one width, shallow before deep.
+        tilings: narrow before wide and, of one width, shallow before deep; all with rows of as many bytes.
         rows: tiles of output pixels, the grid along x.
-        need, storage: the memory of a CTA, counted and laid out.
+        room, storage: the memory of a CTA, counted and laid out.
         work: what a CTA does; of tilings that differ in their stages alone, only `CtaWork.rings` may differ.
         rules: what a tiling must keep.
         geometry: how activations are shared; None where they are not.
@@ -101,7 +103,7 @@ class Offer:
     arch: Arch
     tilings: tuple[Tiling, ...]
     rows: int
-    need: Callable[[Tiling], MemoryNeed]
+    room: Callable[[Tiling], Room]
     storage: Callable[[Tiling], Storage]
     work: Callable[[Tiling, Pipeline], CtaWork]
     rules: Sequence[TilingRule] = TILING_RULES
@@ -115,6 +117,16 @@ class Offer:
         """Its tilings by their width, narrow before wide."""
         by_width = itertools.groupby(self.tilings, key=lambda tiling: tiling.block_n)
         return tuple(Width(offer=self, tilings=tuple(tilings)) for _, tilings in by_width)
+
+    @cached_property
+    def pipeline(self) -> Pipeline:
+        """The K loop of every tiling: their rows are equally long."""
+        return pipeline_of(self.layout, self.tilings[0], self.arch.limits.mma_atom_bytes)
+
+    @cached_property
+    def row_cycles(self) -> tuple[float, float]:
+        """Cycles of TMA for a row of activations, and for one of the filter."""
+        return row_cycles(self.layout, self.tilings[0].row_bytes, self.arch.rates)
 
     @cached_property
     def legal(self) -> tuple[Candidate, ...]:
@@ -131,7 +143,7 @@ class Offer:
         """The memory of a CTA, counted once."""
         known = self._needs.get(tiling)
         if known is None:
-            known = self._needs[tiling] = self.need(tiling)
+            known = self._needs[tiling] = self.room(tiling).need(self.arch)
         return known
 
     @cached_property
@@ -184,19 +196,14 @@ class Width:
     tilings: tuple[Tiling, ...]
 
     @cached_property
-    def pipeline(self) -> Pipeline:
-        """The K loop."""
-        return pipeline_of(self.offer.layout, self.tilings[0], self.offer.arch.limits.mma_atom_bytes)
-
-    @cached_property
     def work(self) -> CtaWork:
         """The work of a CTA, with the stages of the first tiling."""
-        return self.offer.work(self.tilings[0], self.pipeline)
+        return self.offer.work(self.tilings[0], self.offer.pipeline)
 
     @cached_property
     def pace(self) -> Pace:
         """The part of its price that does not depend on stages."""
-        return pace_of(self.offer.tiles(self.tilings[0]), self.work)
+        return pace_of(self.offer.tiles(self.tilings[0]), self.work, self.offer.row_cycles)
 
     @cached_property
     def least(self) -> float:
@@ -211,9 +218,9 @@ class Width:
         for tiling in self._fastest_first():
             tiled = offer.tiled(tiling)
             if check_tiling(tiled, offer.rules) is None:
-                work = offer.work(tiled.tiling, self.pipeline)
-                cost = estimate(tiled, work)
-                return Candidate(offer=offer, tiled=tiled, pipeline=self.pipeline, work=work, cost=cost)
+                work = offer.work(tiled.tiling, offer.pipeline)
+                cost = estimate(tiled, work, self.pace)
+                return Candidate(offer=offer, tiled=tiled, pipeline=offer.pipeline, work=work, cost=cost)
         return None
 
     def _fastest_first(self) -> Iterator[Tiling]:

@@ -192,12 +192,18 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
         return most * rates.clock_mhz
 
 
-def pace_of(tiles: TileGrid, work: CtaWork) -> Pace:
-    """Find what tiles take whatever their stages, and so whatever memory: `work` may be that of any number of these."""
+def pace_of(tiles: TileGrid, work: CtaWork, rows: tuple[float, float]) -> Pace:
+    """Find what tiles take whatever their stages, and so whatever memory.
+
+    Args:
+        tiles: how the problem is cut.
+        work: of a CTA with any number of stages.
+        rows: cycles of a row of activations, and of one of the filter (`convc.compiler.plan.requests.row_cycles`).
+    """
     rates = tiles.arch.rates
     problem = tiles.layout.problem
     tensor = terms.tensor_cycles(work, rates)
-    fill = terms.fill_cycles(work, row_cycles(tiles.layout, work.row_bytes, rates), rates)
+    fill = terms.fill_cycles(work, rows, rates)
     residual_fill = work.residual_bytes / rates.fill_bytes
     load = load_issue_cycles(work)
     multiply = multiply_issue_cycles(work) + terms.drain_cycles(work, rates)
@@ -296,11 +302,11 @@ def memory_bytes(layout: DeviceLayout, rates: Rates, columns: int) -> int:
     return again * activations + layout.filter.size_bytes + written
 
 
-def estimate(tiled: TiledProblem, work: CtaWork) -> Estimate:
-    """Cycles of the launch and what they come from."""
+def estimate(tiled: TiledProblem, work: CtaWork, pace: Pace | None = None) -> Estimate:
+    """Cycles of the launch and what they come from; `pace` is that of the tiling's width, where somebody knows it."""
     rates = tiled.arch.rates
     rows = row_cycles(tiled.layout, work.row_bytes, rates)
-    pace = pace_of(tiled, work)
+    pace = pace or pace_of(tiled, work, rows)
     latency = max(latency_of(ring.steps, ring.stages, pace, work) for ring in work.rings)
     on_each = min(pace.most_beside, beside(tiled.need, tiled.arch))
     slots = rates.sms * on_each if tiled.ctas is None else tiled.ctas

@@ -17,7 +17,8 @@ from convc.compiler.plan.constraints import check_tiling
 from convc.compiler.plan.cost import choose, estimate
 from convc.compiler.schedules.all import SCHEDULES
 from convc.compiler.schedules.base import Request
-from convc.ir.arch import SM_100A
+from convc.ir.arch import ARCHS, SM_100A
+from convc.ir.epilogue import AddResidual
 from convc.ir.problem import ConvProblem
 from convc.layout.device_layout import device_layout
 
@@ -95,6 +96,9 @@ def test_what_a_cta_does_depends_on_its_stages_only_in_its_rings(schedule):
     )
     found = schedule.candidates(device_layout(problem), SM_100A, Request(block_n=128))
     for offer in (part for part in found.parts if isinstance(part, Offer)):
+        assert {pipeline_of(offer.layout, one, offer.arch.limits.mma_atom_bytes) for one in offer.tilings} == {
+            offer.pipeline
+        }
         works = [one.work for one in every(offer)]
         assert len({work.rings for work in works}) > 1
         assert len({msgspec.structs.replace(work, rings=()) for work in works}) == 1
@@ -127,6 +131,40 @@ def test_the_price_of_a_width_counts_no_memory():
         found = schedule.candidates(device_layout(problem), SM_100A, Request(persistent=schedule.pairs))
         for offer in (part for part in found.parts if isinstance(part, Offer)):
             counted = []
-            watched = dataclasses.replace(offer, need=counted.append)
+            watched = dataclasses.replace(offer, room=counted.append)
             assert all(width.least > 0 for width in watched.widths)
             assert counted == []
+
+
+FORMS = {
+    "staged": Request(store="tma", residual_load="direct"),
+    "residual": Request(store="tma", residual_load="tma"),
+    "walking": Request(persistent=True),
+    "fetched": Request(persistent=True, fetched=True),
+    "pairs that walk": Request(pairs=True, persistent=True),
+    "loaded together": Request(multicast=(2, 1)),
+    "shared": Request(parts=2),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_is_counted_is_what_is_laid_out(form):
+    problem = ConvProblem(
+        in_channels=128,
+        out_channels=96,
+        in_extent=(14, 14),
+        kernel=(3, 3),
+        pad_lo=(1, 1),
+        pad_hi=(1, 1),
+        bias=True,
+        epilogue=(AddResidual(),),
+    )
+    layout = device_layout(problem)
+    counted = 0
+    for schedule, arch in itertools.product(SCHEDULES, ARCHS.values()):
+        for offer in schedule.candidates(layout, arch, FORMS[form]).parts:
+            if isinstance(offer, Offer):
+                for tiling in offer.tilings:
+                    assert offer.needed(tiling) == offer.storage(tiling).need, (schedule.id.title, arch.name, tiling)
+                    counted += 1
+    assert counted
