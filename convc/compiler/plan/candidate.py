@@ -3,8 +3,8 @@
 A schedule proposes a few hundred tilings, most of which differ from another one in their stages alone. Of the tilings
 of one width only the best can be taken or be shown, so the others are looked at as little as that allows:
 
-* Shared memory is counted, not laid out (`convc.compiler.plan.room.Room`), once for each tiling, and for none
-  of a width whose price alone is asked for.
+* Shared memory is counted, not laid out (`convc.compiler.plan.room.Room`), once for each tiling, and of a width whose
+  price alone is asked for once at most, to know how many CTAs an SM can hold.
 * What a CTA does does not depend on its stages, only how long it waits for copies does. So a width is priced once
   (`convc.compiler.plan.cost.Pace`), and its tilings are held to the rules from the fastest on, until one keeps them.
 * That price says how fast a width can be at best. Where only the best of all is asked for, widths are looked at from
@@ -26,7 +26,6 @@ from convc.compiler.index.geometry import Geometry
 from convc.compiler.plan.candidates import pipeline_of
 from convc.compiler.plan.constraints import TILING_RULES, TiledProblem, TileGrid, TilingRule, check_tiling
 from convc.compiler.plan.cost import (
-    MOST_CTAS,
     SLACK,
     Pace,
     beside,
@@ -189,7 +188,7 @@ class Width:
 
     Attributes:
         offer: where they come from.
-        tilings: shallow before deep, at least one.
+        tilings: shallow before deep, at least one; none needs less memory than the first.
     """
 
     offer: Offer
@@ -209,7 +208,10 @@ class Width:
     def least(self) -> float:
         """Cycles that none of the tilings can beat: with copies that never keep anybody waiting."""
         pace = self.pace
-        return min(pace.cycles(pace.hidden, held) for held in range(1, min(pace.most_beside, MOST_CTAS) + 1))
+        most = pace.most_beside
+        if most > 1:
+            most = min(most, beside(self.offer.needed(self.tilings[0]), self.offer.arch))
+        return min(pace.cycles(pace.hidden, held) for held in range(1, most + 1))
 
     @cached_property
     def best(self) -> Candidate | None:

@@ -130,7 +130,7 @@ class Reload(Method):
         """
         ways = ways or Ways()
         if ways.residual_load == TMA:
-            without = replace(ways, residual_load="direct")
+            without = Ways(store=ways.store)
             return with_residual(self.storage(layout, tiling, arch, without), layout, tiling, arch)
         results = result_tile(layout, tiling) if ways.store == TMA else None
         numbers = number_tile(layout, tiling) if ways.store == TMA else None

@@ -33,7 +33,7 @@ from convc.compiler.plan.result_tile import number_tile, result_rows, result_til
 from convc.compiler.plan.room import Room
 from convc.compiler.plan.storage import BarrierRing, Storage, TmemTile, lay_out
 from convc.compiler.plan.work import CtaWork
-from convc.compiler.schedules.base import DIRECT, ROWS, TMA, Method, Request, Roles, Ways, ways_of
+from convc.compiler.schedules.base import ROWS, TMA, Method, Request, Roles, Ways, ways_of
 from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.multicast import peers
 from convc.compiler.schedules.residual import load_residual
@@ -141,7 +141,7 @@ class Sharing(Method):
         """Lay out one CTA; by default its results leave from registers."""
         ways = ways or Ways()
         if ways.residual_load == TMA:
-            without = msgspec.structs.replace(ways, residual_load=DIRECT)
+            without = Ways(store=ways.store)
             return with_residual(self.storage(layout, tiling, arch, geometry, without), layout, tiling, arch)
         core = core_of(arch)
         staging = ways.store == TMA

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 
 import msgspec
@@ -125,15 +124,26 @@ def test_only_widths_that_can_be_the_best_are_looked_at():
     assert len(found) <= looked_at < 0.6 * len(widths)
 
 
-def test_the_price_of_a_width_counts_no_memory():
-    problem = ConvProblem(in_channels=256, out_channels=256, in_extent=(14, 14), kernel=(3, 3))
+@pytest.mark.parametrize("extent", [14, 40000])
+def test_the_price_of_a_width_asks_for_little(extent):
+    """No memory is counted where an SM has one CTA, and of many CTAs as many are priced as it can hold."""
+    problem = ConvProblem(in_channels=256, out_channels=256, in_extent=(extent, extent), kernel=(3, 3))
     for schedule in SCHEDULES:
-        found = schedule.candidates(device_layout(problem), SM_100A, Request(persistent=schedule.pairs))
+        found = schedule.candidates(device_layout(problem), SM_100A, Request())
         for offer in (part for part in found.parts if isinstance(part, Offer)):
-            counted = []
-            watched = dataclasses.replace(offer, room=counted.append)
-            assert all(width.least > 0 for width in watched.widths)
-            assert counted == []
+            several = [width for width in offer.widths if width.least > 0 and width.pace.most_beside > 1]
+            assert list(vars(offer).get("_needs", ())) == [width.tilings[0] for width in several]
+            assert len(several) == (len(offer.widths) if extent > 14 else 0)
+
+
+def test_the_first_tiling_of_a_width_needs_least():
+    problem = ConvProblem(in_channels=256, out_channels=256, in_extent=(28, 28), kernel=(3, 3))
+    for schedule, request in itertools.product(SCHEDULES, (Request(), Request(pairs=True), Request(parts=2))):
+        for offer in schedule.candidates(device_layout(problem), SM_100A, request).parts:
+            for width in offer.widths if isinstance(offer, Offer) else ():
+                needs = [offer.needed(tiling) for tiling in width.tilings]
+                assert needs[0].smem_bytes == min(need.smem_bytes for need in needs)
+                assert needs[0].tmem_columns == min(need.tmem_columns for need in needs)
 
 
 FORMS = {
