@@ -188,7 +188,7 @@ def time(
     layers: list[LayerTime] = []
     for index, job in enumerate([*jobs, *others]):
         told(f"time {job.name}", index / len([*jobs, *others]))
-        key = f"{job.launch}\n{job.text}"
+        key = f"{job.launch}\n{job.order}\n{job.text}"
         if key not in timed:
             timed[key] = _timed(job, model, parameters)
         layers.append(
