@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from convc.compiler.plan.candidate import Candidate, ScheduleCandidates
-from convc.compiler.plan.cost import PAIR_SLACK, SLACK
+from convc.compiler.plan.cost import PAIR_SLACK, SLACK, choose
 from convc.compiler.plan.names import Form
 from convc.compiler.plan.pairs import PAIR
 from convc.compiler.plan.reasons import Reasons
@@ -67,8 +67,8 @@ def launched(chosen: ScheduleCandidates, survey: Survey) -> Pick:
         survey: the field.
     """
     pick = Pick(schedule=chosen, best=chosen.best)
-    for choose in (_walking, _pairing, _sharing):
-        pick = choose(pick, survey)
+    for change in (_walking, _pairing, _sharing):
+        pick = change(pick, survey)
     return pick
 
 
@@ -257,10 +257,14 @@ def _sharing(pick: Pick, survey: Survey) -> Pick:
     ]
     if not offers:
         return pick.because(split="one CTA has all of K: no kernel with more could be written down")
-    shared = min((one for one in offers if one.legal), key=cycles, default=None)
-    if shared is None:
+    legal = [(one, candidate) for one in offers for candidate in one.legal]
+    if not legal:
         return pick.because(split=f"one CTA has all of K: {offers[0].rejected[0].reason}")
-    found = shared.best
+    fitting = [(one, candidate) for one, candidate in legal if _makes_sense(candidate)]
+    if not fitting:
+        return pick.because(split=f"one CTA has all of K: {sms} SMs are too few for the clusters of all tiles")
+    # As among schedules: of those that are about as fast, the one that moves fewest bytes.
+    shared, found = fitting[choose([candidate.cost for _, candidate in fitting])]
     parts = found.tiled.parts
     both = f"{found.cost.cycles:.0f} cycles where {parts} CTAs share a tile, {best.cost.cycles:.0f} with one for each"
     if SLACK * found.cost.cycles > best.cost.cycles:  # an estimate that is off by less must not make a kernel slower
