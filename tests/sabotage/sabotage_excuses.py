@@ -102,9 +102,9 @@ EXCUSES = (
         "lanes that copy are multiples of 4, and no lane behind 30 is the first or second one behind such a lane",
     ),
     Excuse(
-        r"48 \+1 in \d+: mad\.lo\.s32 %k, %tile_n, 48, %column; @(?:epilogue|add)\.k",
+        r"(?:48|32) \+1 in \d+: mad\.lo\.s32 %k, %tile_n, \d+, %column; @(?:epilogue|add)\.k",
         "it is for the test of channels alone, which come by eights up to a multiple of 8",
-        only=r"// (?:persistent|fetched|split_k)_f16",
+        only=r"// (?:persistent_f16|fetched_f16|(?:hopper_)?split_k_f16|conv: 1x64x12x12 \* 80x64x3x3 )",
     ),
     Excuse(r"0 \+1 in \d+: bar\.sync 0;", "all warps meet at one barrier, whatever its number"),
     Excuse(r"1 [+-]1 in \d+: bar\.sync 1, 128;", "another barrier that nobody uses while the roles run"),
@@ -119,7 +119,7 @@ EXCUSES = (
         r"[+-]65536 in \d+: add\.u32 %word, %word, 0x0001",
         "the leading dimension byte offset of a K-major operand with a swizzle is not read",
     ),
-    Excuse(r" \+1 in \d+: mov\.b32 %\w+, (0x0|\d{9})", "the sparsity selector is not read where A is dense"),
+    Excuse(r" \+1 in \d+: mov\.b32 %\w+, (0x[01]|\d{9})", "the sparsity selector is not read where A is dense"),
     Excuse(r" \+562949953421312 in ", "without a swizzle there is no pattern for the base offset to move"),
     Excuse(r"in \d+: setp\.lt\.(?:and\.)?s32 %in, %k,", "16 bytes of channels begin at multiples of 4 or 8"),
     Excuse(
@@ -130,14 +130,46 @@ EXCUSES = (
     Excuse(r" \+8 in \d+: mov\.b32 %shape, ", "so few products of 8 bits never reach the ends of s32", r"kind::i8"),
     # Kernels that share activations.
     Excuse(r"0 \+1 in \d+: setp\.eq\.u32 %one, %own, 0; @masks", "another lane writes the word"),
-    Excuse(r"3 \+1 in \d+: setp\.lt\.u32 %more, %s, 3; @masks", "one more entry, which the next part overwrites"),
+    Excuse(
+        r"3 \+1 in \d+: setp\.lt\.u32 %more, %(?:s|r|s_1), 3; @masks", "one more entry, which the next part overwrites"
+    ),
     Excuse(r"0 \+1 in \d+: mov\.b32 %zero, 0; @clear", "the smallest subnormal number is lost in the first sum"),
     Excuse(r"128 [+-]1 in .* @epilogue\.m$", "of two tiles a row the second starts late"),
-    Excuse(r"[23] [+-]1 in \d+: mad\.lo\.s32 %(t0|k_step), .* @mma\.k_step", "all that counts is whether it is 0"),
+    Excuse(r"[234] [+-]1 in \d+: mad\.lo\.s32 %(t0|k_step), .* @mma\.k_step", "all that counts is whether it is 0"),
     Excuse(
-        r"setp\.lt\.s32 %p[01], %t[1457], [13]; @epilogue\.m$", "pixels past the last image have numbers past the limit"
+        r"setp\.lt\.s32 %p[01], %t[14579], [123]; @(?:epilogue|add)\.m$",
+        "pixels past the last image have numbers past the limit",
     ),
-    Excuse(r"1098 \+1 in \d+: selp", "a number past the last pixel is as good as another"),
+    Excuse(
+        r"^(\d+) \+1 in \d+: selp\.b32 %m, .* @(?:epilogue|add)\.m$",
+        "a number past the last pixel is as good as another",
+        r"GEMM {0} x",
+    ),
+    Excuse(
+        r"(without|-8 in) .*mbarrier\.try_wait.* @load\.wait_a$",
+        "three filter tiles come behind each activation tile and there is room for two: one of the last step but one "
+        "has been waited for",
+        r"(?s)\* \S+x3 ->.*Schedule slide.*tile b, \d+ rows of \d+ bytes, 2 stages",
+        same=False,
+    ),
+    Excuse(
+        r"without .*mbarrier\.try_wait.* @mma\.wait_tmem$",
+        "three filter tiles come behind each activation tile and there is room for two: what was multiplied two steps "
+        "ago had to end before these activations were loaded",
+        r"(?s)\* \S+x3 ->.*Schedule shift windows.*tile b, \d+ rows of \d+ bytes, 2 stages",
+        same=False,
+    ),
+    Excuse(r"mad\.lo\.s32 %tap, %r, \d, %s; @load\.tap", "the only filter row is number 0", r"\* \d+x\d+x1x\d "),
+    Excuse(
+        r"^6 [+-]1 in \d+: mul\.lo\.s32 %t\d, %window_r, 6; @load\.first_n",
+        "windows that have pixels begin in the same images, and others past the last",
+        r"conv: 2x64x3x24",
+    ),
+    Excuse(
+        r"^23 [+-]1 in \d+: mad\.lo\.s32 %t2, %t3, 23, %lane; @epilogue\.m",
+        "no lane that has a pixel comes into another image",
+        r"conv: 2x64x3x24",
+    ),
     Excuse(r"[+-]1 in \d+: mov\.b64 %from, .* @mma\.refresh", "four rows have no second group of eight"),
     Excuse(r"0x3fff -1 in \d+: and\.b32 %units", "shared memory starts at a multiple of 1024 bytes"),
     Excuse(
@@ -179,16 +211,45 @@ EXCUSES = (
     Excuse(r"^1 \+1 in \d+: add\.u32 %(\w+), %\1, 1;", "a loop of one trip ends at 2 as it does at 1", ONE_TRIP),
     Excuse(r"^1 -1 in \d+: setp\.lt\.u32 %more, %(\w+), 1;", "a loop is left behind its first trip all the same"),
     Excuse(r"mul\.lo\.s32 %column, %(chunk), ", "the only chunk begins at column 0, whatever its width", ONE_TRIP),
+    Excuse(r"mul\.lo\.s32 %c, %(block), \d+; @load\.c", "the only block is number 0, whatever its width", ONE_TRIP),
+    Excuse(r"%(slab), \d+(?:, \S+)?; @epilogue\.(?:column|stage|store|slab_k)$", "the only slab is number 0", ONE_TRIP),
+    Excuse(r"%column, 4, %smem; @epilogue\.bias$", "the only slab begins at column 0", ONE_TRIP.format("slab")),
+    Excuse(
+        r"^\d+ \+1 in \d+: mbarrier\.init\S* \[%smem\+(\d+)\]",
+        "of three tiles none comes back to this half: it would hang",
+        r"(?s)at most 3 tiles each.*%smem\+{0}\], \d+;  // drained\[1\]",
+    ),
     Excuse(
         r"mad\.lo\.u32 %(bar|to|word), %stage, ", "the only stage is number 0, whatever it is multiplied by", ONE_STAGE
     ),
     Excuse(r"@(load\.wait|load\.next|mma\.release|mma\.next)$", "after one step nobody comes round the ring", ONE_STEP),
     Excuse(r"^1 \+1 in \d+: mbarrier\.init", "nobody comes round the ring to wait for this stage: it would hang"),
     Excuse(
-        r" \+8 in .* @load\.wait(_[ab])?$", "it waits for the next stage, which is freed later: slower, and as safe"
+        r" \+8 in .* @load\.wait(_[abr])?$", "it waits for the next stage, which is freed later: slower, and as safe"
     ),
     Excuse(r"^3 -1 in \d+: setp\.gt\.u32 %skip, %warp, 3;", "the last warp has no pixel", r"GEMM 49 x"),
+    # CTAs that walk over tiles.
+    Excuse(
+        r" \+8 in .*mbarrier\.try_wait.* @epilogue\.wait$",
+        "it waits for the tile behind this one too: slower, and as safe; where there is none it would hang",
+        r"barriers drained",
+    ),
+    Excuse(
+        r"^(\d*[02468]) -1 in \d+: setp\.lt\.u32 %more, %tile, \d+; @mma\.tiles",
+        "the first CTA of a pair multiplies, whose tiles have even numbers",
+        r"at most \d tiles each, CTA pairs",
+    ),
     # CTAs that share a tile.
+    Excuse(
+        r"^(\d) \+1 in \d+: setp\.gt\.or\.u32 %skip, %warp, \d, %skip",
+        "there is no warp behind the last",
+        r"leave: warps? (?:\d to )?{0};",
+    ),
+    Excuse(
+        r"mad\.lo\.s32 %column, %chunk, .* @add\.column",
+        "the only chunk is number 0",
+        r"mov\.b32 %chunk, 0;\s+//@ step=add\.column",
+    ),
     Excuse(r"mad\.lo\.s32 %k, .* @add\.k", "nobody asks for the channel", r"(?s:\A(?!.*%in, %k,))"),
     Excuse(r"^0 [+-]1 in \d+: mov\.b32 %v\d+, 0; @add\.add", "of lanes that have no pixel, and store nothing"),
     Excuse(r"\+1 in .* %row_in, %m, \d+; @add\.add", "the sums of a lane that has no pixel are not stored"),

@@ -106,6 +106,24 @@ def scaled(operand: str, out: str, *, block_n: int | None = None, stages: int, *
     return Subject(text=compiled.artifact.ptx, launch=compiled.artifact.launch, inputs=inputs)
 
 
+def inexact() -> Subject:
+    """Four CTAs that share a tile, and whose sums show in which order they are added.
+
+    Those of the first part are near 2^24, of the third near -2^24, and even. Added to the first, an odd sum of the
+    second part loses its last bit; behind both it would not. In a part all sums are exact, in any order.
+    """
+    kernel = conv(
+        out="f32", in_channels=256, out_channels=32, in_extent=(8, 16), kernel=(1, 1), block_n=32, stages=1, **UNPADDED,
+        options=ScheduleOptions(schedule="reload", split_k="4"),
+    )  # fmt: skip
+    inputs = {name: array.copy() for name, array in kernel.inputs.items()}
+    for first, large in ((0, 4096), (128, -4096)):
+        inputs["filter"][..., first : first + 64] *= 2
+        inputs["filter"][..., first] = large
+        inputs["activation"][..., first] = 4096
+    return dataclasses.replace(kernel, inputs=inputs)
+
+
 def sharing(
     schedule: str,
     shift: str | None = None,
@@ -304,6 +322,7 @@ SLOW: dict[str, Callable[[], Subject]] = {
         conv, batch=1, in_channels=256, out_channels=128, in_extent=(8, 16), block_n=64, stages=1, kernel=(1, 1),
         **UNPADDED, options=ScheduleOptions(schedule="reload", split_k="2"),
     ),
+    "four CTAs that share a tile, in order": inexact,
     "slide, CTAs that share tiles": partial(
         conv, batch=1, in_channels=512, out_channels=128, in_extent=(8, 18), block_n=64, stages=2, kernel=(1, 3),
         **UNPADDED, options=ScheduleOptions(schedule="slide", split_k="2"),
@@ -352,7 +371,7 @@ SLOW: dict[str, Callable[[], Subject]] = {
         options=ScheduleOptions(schedule="slide", filters="together", split_k="off"),
     ),
     "slide in CTA pairs": partial(
-        conv, in_channels=128, out_channels=96, block_n=48, stages=4, batch=2,
+        conv, in_channels=128, out_channels=96, block_n=48, stages=4, batch=3, in_extent=(4, 61),
         options=ScheduleOptions(schedule="slide", border="zero", rows="outer", filters="apart", pairs="on"),
     ),
     "slide, lines by tensor copies": partial(
@@ -370,7 +389,7 @@ SLOW: dict[str, Callable[[], Subject]] = {
         ),
     ),
     "slide in CTA pairs, masks": partial(
-        conv, in_channels=128, out_channels=96, block_n=48, stages=4, batch=2,
+        conv, in_channels=128, out_channels=96, block_n=48, stages=4, batch=3, in_extent=(4, 61),
         options=ScheduleOptions(
             schedule="slide", border="mask", rows="merged", filters="apart", pairs="on", persistent="off",
         ),
@@ -381,11 +400,11 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "shift chain, zeros at the border": partial(sharing, "shift", "chain", border="zero"),
     "shift windows": partial(sharing, "shift", "windows"),
     "shift chain in CTA pairs": partial(
-        conv, in_channels=128, out_channels=96, block_n=48, stages=4, batch=2,
+        conv, in_channels=128, out_channels=96, block_n=48, stages=4, batch=3, in_extent=(4, 61),
         options=ScheduleOptions(schedule="shift", shift="chain", border="zero", rows="outer", pairs="on"),
     ),
     "shift windows in CTA pairs": partial(
-        conv, in_channels=128, out_channels=96, block_n=48, stages=4, batch=2,
+        conv, in_channels=128, out_channels=96, block_n=48, stages=4, batch=3, in_extent=(4, 61),
         options=ScheduleOptions(schedule="shift", shift="windows", border="zero", rows="outer", pairs="on"),
     ),
     "stationary": partial(sharing, "stationary", batch=5, width=43, out_channels=168, block_n=None),

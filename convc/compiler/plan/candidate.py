@@ -3,9 +3,12 @@
 A schedule proposes a few hundred tilings, most of which differ from another one in their stages alone. Of the tilings
 of one width only the best can be taken or be shown, so the others are looked at as little as that allows:
 
-* Shared memory is counted, not laid out (`convc.compiler.plan.storage.needed`).
+* Shared memory is counted, not laid out (`convc.compiler.plan.room.Room`), once for each tiling, and for none
+  of a width whose price alone is asked for.
 * What a CTA does does not depend on its stages, only how long it waits for copies does. So a width is priced once
   (`convc.compiler.plan.cost.Pace`), and its tilings are held to the rules from the fastest on, until one keeps them.
+* That price says how fast a width can be at best. Where only the best of all is asked for, widths are looked at from
+  the most promising on, until no other can be as good.
 * The sentences about what is turned down are made for those who read them: for the schedule that is taken, or where
   none can be.
 """
@@ -14,15 +17,28 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.plan.candidates import pipeline_of
-from convc.compiler.plan.constraints import TILING_RULES, TiledProblem, TilingRule, check_tiling
-from convc.compiler.plan.cost import beside, choose, estimate, latency_of, pace_of, walkers
+from convc.compiler.plan.constraints import TILING_RULES, TiledProblem, TileGrid, TilingRule, check_tiling
+from convc.compiler.plan.cost import (
+    MOST_CTAS,
+    SLACK,
+    Pace,
+    beside,
+    choose,
+    estimate,
+    latency_of,
+    pace_of,
+    walkers,
+)
 from convc.compiler.plan.records import Estimate, Pipeline, Rejection, ScheduleName, ScheduleSummary, Tiling
+from convc.compiler.plan.requests import row_cycles
+from convc.compiler.plan.room import Room
 from convc.compiler.plan.storage import MemoryNeed, Storage
 from convc.compiler.plan.work import CtaWork
 from convc.ir.arch import Arch
@@ -72,9 +88,9 @@ class Offer:
 
     Attributes:
         layout, arch: the problem and the target.
-        tilings: narrow before wide and, of one width, shallow before deep.
+        tilings: narrow before wide and, of one width, shallow before deep; all with rows of as many bytes.
         rows: tiles of output pixels, the grid along x.
-        need, storage: the memory of a CTA, counted and laid out.
+        room, storage: the memory of a CTA, counted and laid out.
         work: what a CTA does; of tilings that differ in their stages alone, only `CtaWork.rings` may differ.
         rules: what a tiling must keep.
         geometry: how activations are shared; None where they are not.
@@ -87,7 +103,7 @@ class Offer:
     arch: Arch
     tilings: tuple[Tiling, ...]
     rows: int
-    need: Callable[[Tiling], MemoryNeed]
+    room: Callable[[Tiling], Room]
     storage: Callable[[Tiling], Storage]
     work: Callable[[Tiling, Pipeline], CtaWork]
     rules: Sequence[TilingRule] = TILING_RULES
@@ -97,11 +113,25 @@ class Offer:
     parts: int = 1
 
     @cached_property
+    def widths(self) -> tuple[Width, ...]:
+        """Its tilings by their width, narrow before wide."""
+        by_width = itertools.groupby(self.tilings, key=lambda tiling: tiling.block_n)
+        return tuple(Width(offer=self, tilings=tuple(tilings)) for _, tilings in by_width)
+
+    @cached_property
+    def pipeline(self) -> Pipeline:
+        """The K loop of every tiling: their rows are equally long."""
+        return pipeline_of(self.layout, self.tilings[0], self.arch.limits.mma_atom_bytes)
+
+    @cached_property
+    def row_cycles(self) -> tuple[float, float]:
+        """Cycles of TMA for a row of activations, and for one of the filter."""
+        return row_cycles(self.layout, self.tilings[0].row_bytes, self.arch.rates)
+
+    @cached_property
     def legal(self) -> tuple[Candidate, ...]:
         """The best legal candidate of every width that has one, narrow before wide."""
-        widths = itertools.groupby(self.tilings, key=lambda tiling: tiling.block_n)
-        best = (self._best(tuple(tilings)) for _, tilings in widths)
-        return tuple(candidate for candidate in best if candidate is not None)
+        return tuple(width.best for width in self.widths if width.best is not None)
 
     @cached_property
     def rejected(self) -> tuple[Rejection, ...]:
@@ -109,52 +139,120 @@ class Offer:
         checked = (check_tiling(self.tiled(tiling), self.rules) for tiling in self.tilings)
         return tuple(rejection for rejection in checked if rejection is not None)
 
+    def needed(self, tiling: Tiling) -> MemoryNeed:
+        """The memory of a CTA, counted once."""
+        known = self._needs.get(tiling)
+        if known is None:
+            known = self._needs[tiling] = self.room(tiling).need(self.arch)
+        return known
+
+    @cached_property
+    def _needs(self) -> dict[Tiling, MemoryNeed]:
+        """The memory that has been counted."""
+        return {}
+
+    def tiles(self, tiling: Tiling) -> TileGrid:
+        """The tiles of all tilings of one width."""
+        grid = self._grid(tiling)
+        return TileGrid(
+            layout=self.layout, arch=self.arch, grid=grid, ctas=self._walkers(grid, tiling.together), parts=self.parts
+        )
+
     def tiled(self, tiling: Tiling) -> TiledProblem:
         """A tiling with what follows from it."""
-        columns = -(-self.layout.problem.out_channels // tiling.block_n)
+        grid = self._grid(tiling)
         return TiledProblem(
             layout=self.layout,
             arch=self.arch,
             tiling=tiling,
-            need=self.need(tiling),
-            grid=(self.rows, columns),
-            ctas=self._walkers(self.rows * columns, tiling.together),
+            need=self.needed(tiling),
+            grid=grid,
+            ctas=self._walkers(grid, tiling.together),
             parts=self.parts,
         )
 
-    def _walkers(self, tiles: int, together: int) -> int | None:
+    def _grid(self, tiling: Tiling) -> tuple[int, int]:
+        """Tiles of output pixels and of output channels."""
+        return self.rows, -(-self.layout.problem.out_channels // tiling.block_n)
+
+    def _walkers(self, grid: tuple[int, int], together: int) -> int | None:
         """CTAs that walk over so many tiles at a time; None: each tile has its own."""
         if self.most_ctas is None:
             return None
+        tiles = math.prod(grid)
         return min(tiles, self.most_ctas) if self.fetched else walkers(tiles, self.most_ctas, together)
 
-    def _best(self, tilings: Sequence[Tiling]) -> Candidate | None:
-        """The fastest legal tiling of one width, the first of several; None where none is legal."""
-        pipeline = pipeline_of(self.layout, tilings[0], self.arch.limits.mma_atom_bytes)
-        cycles = self._cycles(tilings, pipeline)
-        for number in sorted(range(len(tilings)), key=cycles.__getitem__):
-            tiled = self.tiled(tilings[number])
-            if check_tiling(tiled, self.rules) is None:
-                work = self.work(tiled.tiling, pipeline)
-                return Candidate(offer=self, tiled=tiled, pipeline=pipeline, work=work, cost=estimate(tiled, work))
+
+@dataclass(frozen=True, kw_only=True)
+class Width:
+    """The tilings of an offer that have one width: they differ in their stages alone.
+
+    Attributes:
+        offer: where they come from.
+        tilings: shallow before deep, at least one.
+    """
+
+    offer: Offer
+    tilings: tuple[Tiling, ...]
+
+    @cached_property
+    def work(self) -> CtaWork:
+        """The work of a CTA, with the stages of the first tiling."""
+        return self.offer.work(self.tilings[0], self.offer.pipeline)
+
+    @cached_property
+    def pace(self) -> Pace:
+        """The part of its price that does not depend on stages."""
+        return pace_of(self.offer.tiles(self.tilings[0]), self.work, self.offer.row_cycles)
+
+    @cached_property
+    def least(self) -> float:
+        """Cycles that none of the tilings can beat: with copies that never keep anybody waiting."""
+        pace = self.pace
+        return min(pace.cycles(pace.hidden, held) for held in range(1, min(pace.most_beside, MOST_CTAS) + 1))
+
+    @cached_property
+    def best(self) -> Candidate | None:
+        """The fastest legal tiling; None where none is legal."""
+        offer = self.offer
+        for tiling in self._fastest_first():
+            tiled = offer.tiled(tiling)
+            if check_tiling(tiled, offer.rules) is None:
+                work = offer.work(tiled.tiling, offer.pipeline)
+                cost = estimate(tiled, work, self.pace)
+                return Candidate(offer=offer, tiled=tiled, pipeline=offer.pipeline, work=work, cost=cost)
         return None
 
-    def _cycles(self, tilings: Sequence[Tiling], pipeline: Pipeline) -> list[float]:
-        """The price of each tiling of one width: they differ in the latency of copies, and in how many CTAs fit."""
-        work = self.work(tilings[0], pipeline)
-        pace = pace_of(self.tiled(tilings[0]), work)
+    def _fastest_first(self) -> Iterator[Tiling]:
+        """The tilings by their price; of several of one price, that which keeps most bytes under way.
+
+        The price has it that a latency is hidden or is not. Where many CTAs ask L2 at once some copies take longer, and
+        memory that nobody else can use hides that too.
+        """
+        priced = sorted(zip(self._cycles(), self.tilings, strict=True), key=itemgetter(0))
+        for _, alike in itertools.groupby(priced, key=itemgetter(0)):
+            yield from sorted((tiling for _, tiling in alike), key=self._room, reverse=True)
+
+    def _room(self, tiling: Tiling) -> int:
+        """Bytes of shared memory."""
+        return self.offer.needed(tiling).smem_bytes
+
+    def _cycles(self) -> list[float]:
+        """The price of each tiling: they differ in the latency of copies, and in how many CTAs fit."""
+        work = self.work
+        pace = self.pace
         waits: list[dict[int, float]] = []
-        for ring, column in zip(work.rings, zip(*(tiling.stages for tiling in tilings), strict=True), strict=True):
+        for ring, column in zip(work.rings, zip(*(tiling.stages for tiling in self.tilings), strict=True), strict=True):
             waits.append({stages: latency_of(ring.steps, stages, pace, work) for stages in set(column)})
         most = pace.most_beside
         prices: dict[tuple[float, int], float] = {}
         found: list[float] = []
-        for tiling in tilings:
+        for tiling in self.tilings:
             latency = pace.hidden
             for wait, stages in zip(waits, tiling.stages, strict=True):
                 latency = max(latency, wait[stages])
             # Where there is one CTA for each SM at most, nobody need know how many fit.
-            held = 1 if most == 1 else min(most, beside(self.need(tiling), self.arch))
+            held = 1 if most == 1 else min(most, beside(self.offer.needed(tiling), self.offer.arch))
             price = prices.get((latency, held))
             if price is None:
                 price = prices[latency, held] = pace.cycles(latency, held)
@@ -191,13 +289,43 @@ class ScheduleCandidates:
 
     @cached_property
     def best(self) -> Candidate:
-        """The candidate to take (see `convc.compiler.plan.cost.choose`)."""
-        return self.picked or self.legal[choose([candidate.cost for candidate in self.legal])]
+        """The candidate to take (see `convc.compiler.plan.cost.choose`); LookupError where none is legal."""
+        if self._best is None:
+            raise LookupError(f"no tiling of {self.schedule.title} is legal")
+        return self._best
+
+    @property
+    def possible(self) -> bool:
+        """Whether a tiling is legal."""
+        return self._best is not None
+
+    @cached_property
+    def _best(self) -> Candidate | None:
+        """The candidate to take; None where none is legal."""
+        return self.picked or self.best_of(lambda _: True)
+
+    def best_of(self, fits: Callable[[Candidate], bool]) -> Candidate | None:
+        """The candidate to take of those that fit; None where there is none.
+
+        All that are about as fast as the fastest are looked at, and as few others as can be.
+        """
+        widths = [width for part in self.parts if isinstance(part, Offer) for width in part.widths]
+        found: dict[int, Candidate] = {}
+        limit = math.inf
+        for number in sorted(range(len(widths)), key=lambda number: widths[number].least):
+            if widths[number].least > limit:
+                break
+            best = widths[number].best
+            if best is not None and fits(best):
+                found[number] = best
+                limit = min(limit, SLACK * best.cost.cycles)
+        in_order = [found[number] for number in sorted(found)]
+        return in_order[choose([candidate.cost for candidate in in_order])] if in_order else None
 
     @property
     def summary(self) -> ScheduleSummary:
         """Its line in the table of schedules."""
-        if not self.legal:
+        if not self.possible:
             reasons = dict.fromkeys(rejection.reason for rejection in self.rejected)
             late = [rejection for rejection in self.rejected if rejection.rule in LATE]
             return ScheduleSummary(

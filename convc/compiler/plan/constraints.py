@@ -19,12 +19,11 @@ from convc.ir.problem import AXIS_NAMES
 from convc.layout.device_layout import DeviceLayout
 
 
-class TiledProblem(msgspec.Struct, frozen=True, kw_only=True):
-    """A tiling of a problem on a target, with what follows from it.
+class TileGrid(msgspec.Struct, frozen=True, kw_only=True):
+    """The tiles of a problem on a target, and the CTAs that make them: what a pace depends on besides their work.
 
     Attributes:
         layout, arch: the problem and the target.
-        tiling, need: one piece of work, and the memory of a CTA that does it.
         grid: tiles of output pixels and of output channels.
         ctas: CTAs that walk over the tiles; None: each tile has its own.
         parts: CTAs that share the K loop of a tile.
@@ -33,12 +32,21 @@ class TiledProblem(msgspec.Struct, frozen=True, kw_only=True):
 
     layout: DeviceLayout
     arch: Arch
-    tiling: Tiling
-    need: MemoryNeed
     grid: tuple[int, int]
     ctas: int | None = None
     parts: int = 1
     moved: int | None = None
+
+
+class TiledProblem(TileGrid, frozen=True, kw_only=True):
+    """A tiling of a problem on a target, with what follows from it.
+
+    Attributes:
+        tiling, need: one piece of work, and the memory of a CTA that does it.
+    """
+
+    tiling: Tiling
+    need: MemoryNeed
 
 
 def spatial_axes(layout: DeviceLayout, arch: Arch) -> str | None:

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 import msgspec
 
 from convc.compiler.plan import terms
-from convc.compiler.plan.constraints import TiledProblem
+from convc.compiler.plan.constraints import TiledProblem, TileGrid
 from convc.compiler.plan.own_instructions import MMA, load_issue_cycles, multiply_issue_cycles
 from convc.compiler.plan.records import Estimate
 from convc.compiler.plan.requests import row_cycles
@@ -192,12 +192,18 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
         return most * rates.clock_mhz
 
 
-def pace_of(tiled: TiledProblem, work: CtaWork) -> Pace:
-    """Find what a tiling takes whatever its stages; `work` may be that of any that differs in nothing else."""
-    rates = tiled.arch.rates
-    problem = tiled.layout.problem
+def pace_of(tiles: TileGrid, work: CtaWork, rows: tuple[float, float]) -> Pace:
+    """Find what tiles take whatever their stages, and so whatever memory.
+
+    Args:
+        tiles: how the problem is cut.
+        work: of a CTA with any number of stages.
+        rows: cycles of a row of activations, and of one of the filter (`convc.compiler.plan.requests.row_cycles`).
+    """
+    rates = tiles.arch.rates
+    problem = tiles.layout.problem
     tensor = terms.tensor_cycles(work, rates)
-    fill = terms.fill_cycles(work, row_cycles(tiled.layout, work.row_bytes, rates), rates)
+    fill = terms.fill_cycles(work, rows, rates)
     residual_fill = work.residual_bytes / rates.fill_bytes
     load = load_issue_cycles(work)
     multiply = multiply_issue_cycles(work) + terms.drain_cycles(work, rates)
@@ -206,14 +212,14 @@ def pace_of(tiled: TiledProblem, work: CtaWork) -> Pace:
     stores = terms.store_unit_cycles(work, problem.residual, rates)
     inside = terms.port_interval(work, rates) > terms.multiply_interval(work, rates)
     activations, filters = work.asked_bytes
-    common = filters if tiled.grid[0] > 1 else activations  # grid.x is what counts first
+    common = filters if tiles.grid[0] > 1 else activations  # grid.x is what counts first
     return Pace(
         rates=rates,
-        ctas=math.prod(tiled.grid) * tiled.parts,
+        ctas=math.prod(tiles.grid) * tiles.parts,
         asked_bytes=activations + filters + work.residual_bytes - common,
         shared_bytes=common,
-        memory_bytes=memory_bytes(tiled.layout, rates, tiled.grid[1]) if tiled.moved is None else tiled.moved,
-        written_bytes=tiled.layout.output.size_bytes,
+        memory_bytes=memory_bytes(tiles.layout, rates, tiles.grid[1]) if tiles.moved is None else tiles.moved,
+        written_bytes=tiles.layout.output.size_bytes,
         tensor=tensor,
         fill=fill,
         residual_fill=residual_fill,
@@ -231,8 +237,8 @@ def pace_of(tiled: TiledProblem, work: CtaWork) -> Pace:
         stores=stores,
         pieces=max(1, work.slabs or work.chunks),
         behind=terms.behind_cycles(work, problem.residual, rates),
-        walkers=tiled.ctas,
-        one_by_one=tiled.ctas is not None and not tiled.arch.limits.tmem_columns,
+        walkers=tiles.ctas,
+        one_by_one=tiles.ctas is not None and not tiles.arch.limits.tmem_columns,
     )
 
 
@@ -296,11 +302,11 @@ def memory_bytes(layout: DeviceLayout, rates: Rates, columns: int) -> int:
     return again * activations + layout.filter.size_bytes + written
 
 
-def estimate(tiled: TiledProblem, work: CtaWork) -> Estimate:
-    """Cycles of the launch and what they come from."""
+def estimate(tiled: TiledProblem, work: CtaWork, pace: Pace | None = None) -> Estimate:
+    """Cycles of the launch and what they come from; `pace` is that of the tiling's width, where somebody knows it."""
     rates = tiled.arch.rates
     rows = row_cycles(tiled.layout, work.row_bytes, rates)
-    pace = pace_of(tiled, work)
+    pace = pace or pace_of(tiled, work, rows)
     latency = max(latency_of(ring.steps, ring.stages, pace, work) for ring in work.rings)
     on_each = min(pace.most_beside, beside(tiled.need, tiled.arch))
     slots = rates.sms * on_each if tiled.ctas is None else tiled.ctas

@@ -176,7 +176,7 @@ def _walking(pick: Pick, survey: Survey) -> Pick:
     # Asked anew, since CTAs that walk may need another cut of the output: they have no lane masks.
     walk = replace(request, persistent=True, block_n=width or request.block_n)
     walking = schedule_of(chosen.schedule).candidates(best.tiled.layout, arch, walk)
-    if not walking.legal:
+    if not walking.possible:
         return pick.because(walk=f"a CTA for each tile: {walking.rejected[0].reason}")
     both = f"{cycles(walking):.0f} cycles where {walking.best.cost.ctas} CTAs walk over {tiles} tiles"
     alone = f"{best.cost.cycles:.0f} with a CTA for each"
@@ -229,7 +229,7 @@ def _pairs(chosen: ScheduleCandidates, survey: Survey) -> Iterator[tuple[Schedul
             if Form(candidates.schedule, way, True) in survey.refused:
                 continue
             pairs = schedule.candidates(tiled.layout, tiled.arch, replace(request, pairs=True, persistent=way))
-            if pairs.legal:
+            if pairs.possible:
                 yield candidates, pairs.best
 
 
@@ -257,10 +257,9 @@ def _sharing(pick: Pick, survey: Survey) -> Pick:
     ]
     if not offers:
         return pick.because(split="one CTA has all of K: no kernel with more could be written down")
-    legal = [(one, candidate) for one in offers for candidate in one.legal]
-    if not legal:
+    if not any(one.possible for one in offers):
         return pick.because(split=f"one CTA has all of K: {offers[0].rejected[0].reason}")
-    fitting = [(one, candidate) for one, candidate in legal if _makes_sense(candidate)]
+    fitting = [(one, candidate) for one in offers if (candidate := one.best_of(_makes_sense)) is not None]
     if not fitting:
         return pick.because(split=f"one CTA has all of K: {sms} SMs are too few for the clusters of all tiles")
     # As among schedules: of those that are about as fast, the one that moves fewest bytes.

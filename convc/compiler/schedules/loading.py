@@ -30,7 +30,7 @@ def loading(pick: Pick, survey: Survey) -> Pick:
         for shape in MULTICAST_OF.values()
         if shape not in (None, (1, 1)) and Form(chosen, walks, False, 1, shape) not in survey.refused
     ]
-    found = min((one.best for one in offers if one.legal), key=lambda best: best.cost.cycles, default=None)
+    found = min((one.best for one in offers if one.possible), key=lambda best: best.cost.cycles, default=None)
     if found is None:
         return pick
     cycles = (

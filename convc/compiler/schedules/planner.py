@@ -70,7 +70,7 @@ def plan(
     request = _request(options, block_n, stages)
     refused = dict(refused or {})
     found = _found(layout, options, request, refused)
-    while legal := [candidates for candidates in found.values() if candidates.legal]:
+    while legal := [candidates for candidates in found.values() if candidates.possible]:
         survey = Survey(legal=legal, request=request, refused=refused)
         pick = loading(launched(_chosen(legal), survey), survey)
         chosen = pick.schedule
@@ -106,7 +106,7 @@ def contenders(layout: DeviceLayout, *, options: ScheduleOptions, refused: Mappi
     for choice in first.choices:
         if choice.fell:
             found[choice.schedule] = _turned_down(found[choice.schedule], choice.fell, choice.reason)
-    legal = [one for one in found.values() if one.legal]
+    legal = [one for one in found.values() if one.possible]
     picks = sorted(every_form(Survey(legal=legal, request=request, refused=refused)), key=_price)
     limit = TIMED_MARGIN * min(_price(picks[0]), first.estimate.cycles)
     plans = [first]

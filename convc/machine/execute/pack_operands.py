@@ -9,9 +9,13 @@ import numpy as np
 from convc.machine.base.values import Value, array
 from convc.machine.execute.straight import Element, Pack, Source
 from convc.machine.state.slots import SlotTable
+from convc.ptx import Guard
 
 Blocks = dict[Pack, np.ndarray]
 """Results of packs: (rows | 1, warps | 1, lanes | 1, elements)."""
+
+NOBODY = np.zeros((1, 1, 1), bool)
+"""The threads where a guard holds: none."""
 
 Fetch = Callable[[Blocks, list[Value]], Value]
 """From results of packs and the registers to an operand of a pack."""
@@ -59,3 +63,25 @@ def fetch_of(sources: list[Source], table: SlotTable) -> Fetch:
         return np.stack(parts, axis=-1)
 
     return collect
+
+
+def mask_of(guard: Guard | None, regs: list[Value]) -> np.ndarray | None:
+    """bool, in the shape of a register: the threads where a guard holds; None: in all of them."""
+    if guard is None:
+        return None
+    predicate = regs[guard.slot]
+    if isinstance(predicate, np.ndarray):
+        return ~predicate if guard.negate else predicate
+    return NOBODY if bool(predicate) == guard.negate else None
+
+
+def merged(mask: np.ndarray, block: np.ndarray, old: np.ndarray) -> np.ndarray:
+    """Elements of a block where a mask (rows | 1, warps | 1, lanes | 1) holds, old ones elsewhere.
+
+    Mostly it fails in few threads, and their rows alone are copied: `np.where` would look at every word.
+    """
+    shape = np.broadcast_shapes((*mask.shape, 1), block.shape, old.shape)
+    out = np.array(np.broadcast_to(block, shape))
+    off = ~np.broadcast_to(mask, shape[:3])
+    out[off] = np.broadcast_to(old, shape)[off]
+    return out

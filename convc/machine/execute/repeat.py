@@ -2,13 +2,14 @@
 
 Nothing that such a kernel reads from global memory gets into an address, a predicate or any other register that scalar
 instructions read: tensor copies wait, the tensor core multiplies what they bring, segments
-(`convc.machine.execute.straight`) read the sums and store them, in shared memory too, and tensor copies store what lies
-there. All else, from the first barrier to the counts at the end, follows from the text and the arguments of the launch.
+(`convc.machine.execute.straight`) read the sums, hand them on to others in registers, and store them, in shared memory
+too, and tensor copies store what lies there. All else, from the first barrier to the counts at the end, follows from
+the text and the arguments of the launch.
 """
 
 from __future__ import annotations
 
-from convc.machine.execute.straight import Segment, inputs_of
+from convc.machine.execute.straight import Segment, handed_on, places_of
 from convc.machine.isa.memory.ld_st import space_of
 from convc.machine.state.flow import Flow
 from convc.ptx import Instr
@@ -38,10 +39,12 @@ def may_repeat(body: tuple[Instr, ...], flow: Flow, segments: list[Segment]) -> 
         if not plain and instr.index not in inside:
             return False
     data = {slot for segment in segments for left in segment.left for _, slot in left}
-    read = {slot for segment in segments for slot in inputs_of(segment, body)}
+    read = {slot for segment in segments for slot in places_of(segment, body)}
     for instr in body:
         if instr.index not in inside:
             read |= flow.facts[instr.index].reads
     for segment in segments:
         read.update(slot for index in segment.scalars for slot in flow.facts[index].reads)
-    return bool(segments) and not read & data
+    loads = [(pack, left) for segment in segments for pack, left in zip(segment.packs, segment.left, strict=True)]
+    partly = {slot for pack, left in loads if pack.guard is not None for _, slot in left}  # the rest is what was there
+    return bool(segments) and not read & data and not partly & handed_on(segments)

@@ -14,8 +14,8 @@ import numpy as np
 
 from convc.errors import ConvcError
 from convc.machine.base.values import DTYPE, Value, array
-from convc.machine.execute.pack_operands import Blocks, fetch_of, pairs_of
-from convc.machine.execute.straight import STORES, Pack, Segment, inputs_of
+from convc.machine.execute.pack_operands import Blocks, fetch_of, mask_of, merged, pairs_of
+from convc.machine.execute.straight import STORES, Pack, Segment, handed_on, places_of, values_of
 from convc.machine.isa.memory.rows import read_cluster, read_rows, read_shared, row_writer, shared_writer
 from convc.machine.isa.operands import Read, address_of
 from convc.machine.isa.registry import Run
@@ -30,9 +30,6 @@ from convc.ptx import Guard, Instr
 TRIALS = 3
 """Times one after the other that a segment may turn out not to be plain before it is given up."""
 
-NOBODY = np.zeros((1, 1, 1), bool)
-"""The threads where a guard holds: none."""
-
 Perform = Callable[[Strand, Blocks], bool]
 """Performs a pack; False where it is not plain."""
 
@@ -40,13 +37,18 @@ Perform = Callable[[Strand, Blocks], bool]
 def with_segments(segments: list[Segment], body: tuple[Instr, ...], table: SlotTable, ops: list[Run]) -> list[Run]:
     """The operations of a kernel with its segments in the places where they begin."""
     out = list(ops)
+    handed = handed_on(segments)
     for segment in segments:
-        out[segment.start] = _Runner(segment, body, table, ops).run
+        out[segment.start] = _Runner(segment, body, table, ops, handed).run
     return out
 
 
 Cells = tuple[int, int]
 """First column of tensor memory and how many, of all lanes."""
+
+
+Handed = dict[tuple[int, int], np.ndarray]
+"""What segments leave for others, by a number of the warps that went through and the slot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,7 @@ class _Through(Event):
         rows, warps: of the strand.
         regs: its registers, those that packs read alone.
         cells: what each tcgen05.ld has read.
+        strand: a number of theirs. taken: slots where another segment left what this one computes with.
     """
 
     runner: _Runner
@@ -65,6 +68,8 @@ class _Through(Event):
     warps: np.ndarray
     regs: list[Value]
     cells: dict[Pack, Cells]
+    strand: int
+    taken: list[int]
 
     @property
     def read(self) -> list[tuple[int, int]]:
@@ -73,14 +78,22 @@ class _Through(Event):
 
     def again(self, cohort: Cohort) -> bool:
         """Do the same to the data of another cohort."""
-        strand = Strand(cohort, cohort.launch.program, [], self.rows, self.warps, self.regs)
-        return self.runner.again(strand, self.cells)
+        lazy = cohort.lazy
+        if lazy is None:
+            return False
+        regs = self.regs.copy()
+        for slot in self.taken:
+            regs[slot] = lazy.handed[self.strand, slot]
+        strand = Strand(cohort, cohort.launch.program, [], self.rows, self.warps, regs)
+        return self.runner.again(strand, self.cells, self.strand, lazy.handed)
 
 
 class _Runner:
     """A segment that is ready to run."""
 
-    def __init__(self, segment: Segment, body: tuple[Instr, ...], table: SlotTable, ops: list[Run]) -> None:
+    def __init__(
+        self, segment: Segment, body: tuple[Instr, ...], table: SlotTable, ops: list[Run], handed: frozenset[int]
+    ) -> None:
         self.segment = segment
         self.ops = ops
         self.skipped = segment.stop - segment.start - 1
@@ -100,7 +113,10 @@ class _Runner:
         self.tensors = sum(p.kind == "tensor" for p in segment.packs)
         tensor = [pack for pack in segment.packs if pack.kind == "tensor"]
         self.addresses = [(pack, address_of(body[pack.members[0]].args["taddr"], table)) for pack in tensor]
-        self.inputs = inputs_of(segment, body)
+        self.inputs = places_of(segment, body) | values_of(segment)
+        self.takes = values_of(segment) & handed
+        lefts = zip(segment.packs, segment.left, strict=True)
+        self.hands = [(pack, at, slot) for pack, left in lefts for at, slot in left if slot in handed]
 
     def run(self, strand: Strand) -> int | None:
         """Run the segment, or its first instruction alone."""
@@ -131,6 +147,10 @@ class _Runner:
             return False
         self._note(strand, blocks)
         self._keep(strand.regs, blocks)
+        if strand.cohort.lazy is not None and strand.cohort.lazy.course is not None:
+            self._hand(id(strand), blocks, strand.cohort.lazy.course.left)
+            for _, _, slot in self.hands:  # known by the object, so that it can be no number
+                strand.regs[slot] = strand.cohort.lazy.course.left[id(strand), slot]
         counters = strand.cohort.counters
         counters.tensor_loads += self.tensors * strand.row_count * len(strand.warps)
         counters.global_load_bytes += sum(4 * len(pack.targets) * _threads(pack.guard, strand) for pack in self.loads)
@@ -157,9 +177,19 @@ class _Runner:
             at = address(regs)
             first = int(at.flat[0]) if isinstance(at, np.ndarray) else at
             cells[pack] = first & 0xFFFF, len(pack.targets)  # `loaded` has seen that all warps name this column
-        lazy.course.events.append(_Through(self, strand.rows, strand.warps, regs, cells))
+        name = id(strand)
+        taken = [slot for slot in self.takes if lazy.course.taken((name, slot), regs[slot])]
+        for slot in taken:
+            regs[slot] = 0
+        lazy.course.events.append(_Through(self, strand.rows, strand.warps, regs, cells, name, taken))
 
-    def again(self, strand: Strand, cells: dict[Pack, Cells]) -> bool:
+    def _hand(self, strand: int, blocks: Blocks, handed: Handed) -> None:
+        """Leave what other segments compute with."""
+        for pack, at, slot in self.hands:
+            element = blocks[pack][..., at]
+            handed[strand, slot] = element.copy() if pack.kind == "tensor" or element.size == 1 else element
+
+    def again(self, strand: Strand, cells: dict[Pack, Cells], name: int, handed: Handed) -> bool:
         """Do to other data what the segment did; False, and nothing has happened, where that is not plain."""
         blocks: Blocks = {}
         for pack, (first, count) in cells.items():
@@ -169,6 +199,7 @@ class _Runner:
         found = self._work(strand, blocks)
         if found is None:
             return False
+        self._hand(name, blocks, handed)
         found()
         return True
 
@@ -178,7 +209,7 @@ class _Runner:
             if not left:
                 continue
             block = blocks[pack]
-            mask = _mask(pack.guard, regs)
+            mask = mask_of(pack.guard, regs)
             if mask is not None:
                 for at, slot in left:
                     regs[slot] = np.where(mask, block[..., at], array(regs[slot], 32))
@@ -219,7 +250,7 @@ def _load(pack: Pack, body: tuple[Instr, ...], table: SlotTable) -> Perform:
 
     def perform(strand: Strand, blocks: Blocks) -> bool:
         regs = strand.regs
-        block = read_rows(strand.cohort.launch.memory, address(regs), words, size, _mask(guard, regs))
+        block = read_rows(strand.cohort.launch.memory, address(regs), words, size, mask_of(guard, regs))
         if block is None:
             return False
         blocks[pack] = block
@@ -253,7 +284,7 @@ def _load_cluster(pack: Pack, body: tuple[Instr, ...], table: SlotTable) -> Perf
 
     def perform(strand: Strand, blocks: Blocks) -> bool:
         regs = strand.regs
-        mask = _mask(pack.only, regs)
+        mask = mask_of(pack.only, regs)
         block = read_cluster(strand, address(regs), words, size, mask)
         if block is None:
             return False
@@ -272,8 +303,7 @@ def _merge(pack: Pack, table: SlotTable) -> Merge:
     fetch = fetch_of(pack.olds, table) if pack.olds else None
 
     def merge(mask: np.ndarray, block: np.ndarray, blocks: Blocks, regs: list[Value]) -> np.ndarray:
-        old = block if fetch is None else fetch(blocks, regs)
-        return np.where(mask[..., None], block, array(old, 32))
+        return block if fetch is None else merged(mask, block, array(fetch(blocks, regs), 32))
 
     return merge
 
@@ -302,7 +332,7 @@ def _apply(pack: Pack, body: tuple[Instr, ...], table: SlotTable) -> Perform:
         block = array(function(*[fetch(blocks, regs) for fetch in fetches]), bits)
         if block.ndim == 3:
             block = block[..., None]
-        mask = _mask(pack.only, regs)
+        mask = mask_of(pack.only, regs)
         if mask is not None:
             block = merge(mask, block, blocks, regs)
         blocks[pack] = np.broadcast_to(block, (*block.shape[:3], count)) if block.shape[3] != count else block
@@ -328,7 +358,7 @@ class _Store:
         if strand.cohort.launch.memory.watch is not None:
             return None
         regs = strand.regs
-        mask = _mask(self.guard, regs)
+        mask = mask_of(self.guard, regs)
         if mask is not None and mask.size == 1 and not mask.any():
             return _nothing
         words = self.fetch(blocks, regs)
@@ -353,22 +383,13 @@ class _SharedStore:
         if not isinstance(words, np.ndarray) or words.ndim != 4 or words.dtype != DTYPE[32]:
             return None
         regs = strand.regs
-        return shared_writer(strand, [read(regs) for read in self.addresses], words, _mask(self.guard, regs), self.size)
-
-
-def _mask(guard: Guard | None, regs: list[Value]) -> np.ndarray | None:
-    """bool, in the shape of a register: the threads where a guard holds; None: in all of them."""
-    if guard is None:
-        return None
-    predicate = regs[guard.slot]
-    if isinstance(predicate, np.ndarray):
-        return ~predicate if guard.negate else predicate
-    return NOBODY if bool(predicate) == guard.negate else None
+        mask = mask_of(self.guard, regs)
+        return shared_writer(strand, [read(regs) for read in self.addresses], words, mask, self.size)
 
 
 def _threads(guard: Guard | None, strand: Strand) -> int:
     """Threads of a strand where a guard holds, all of which are active."""
-    mask = _mask(guard, strand.regs)
+    mask = mask_of(guard, strand.regs)
     if mask is None:
         return threads_active(strand)
     return int(np.count_nonzero(np.broadcast_to(mask, thread_shape(strand))))

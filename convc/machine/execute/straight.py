@@ -337,13 +337,24 @@ def _name(guard: Guard | None) -> tuple[int, bool] | None:
     return None if guard is None else (guard.slot, guard.negate)
 
 
-def inputs_of(segment: Segment, body: tuple[Instr, ...]) -> list[int]:
-    """The slots that packs read as they are in the registers, before any pack."""
+def values_of(segment: Segment) -> set[int]:
+    """The slots that packs compute with as they are in the registers, before any pack."""
+    lists = [sources for pack in segment.packs for sources in (*pack.sources, pack.olds)]
+    return {source for sources in lists for source in sources if isinstance(source, int)}
+
+
+def places_of(segment: Segment, body: tuple[Instr, ...]) -> set[int]:
+    """The slots that say where packs load and store, and in which threads."""
     found: set[int] = set()
     for pack in segment.packs:
-        found.update(source for sources in (*pack.sources, pack.olds) for source in sources if isinstance(source, int))
         found.update(guard.slot for guard in (pack.guard, pack.only) if guard is not None)
         for member in pack.members if pack.kind == "st.shared" else pack.members[:1]:
             bases = [operand.base for operand in body[member].operands if isinstance(operand, Address)]
             found.update(base.slot for base in bases if isinstance(base, Reg))
-    return sorted(found)
+    return found
+
+
+def handed_on(segments: list[Segment]) -> frozenset[int]:
+    """The slots that one segment leaves values in for another to compute with."""
+    left = {slot for segment in segments for elements in segment.left for _, slot in elements}
+    return frozenset(left.intersection(set[int]().union(*map(values_of, segments))))

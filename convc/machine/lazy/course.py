@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from convc.machine.base.values import Value
+
+Name = tuple[int, int]
+"""A strand and the slot of one of its registers: what segments hand on is known by these, the latest only."""
+
 
 @dataclass(slots=True)
 class Course:
@@ -14,7 +21,26 @@ class Course:
             (`convc.machine.execute.segments`) and its tensor stores (`convc.machine.isa.copies.tensor_copies`), as they
             came.
         spoiled: whether it did anything else to data.
+        left: what segments have left in registers for others to compute with. Such a register is data as long as it
+            holds this very array.
     """
 
     events: list[object] = field(default_factory=list)
     spoiled: bool = False
+    left: dict[Name, np.ndarray] = field(default_factory=dict)
+
+    def taken(self, name: Name, value: Value) -> bool:
+        """Whether a segment computes with what another one left; else with a number that the text says.
+
+        An array that nobody left may be part of one that somebody did.
+        """
+        if not isinstance(value, np.ndarray):
+            return False
+        if self.left.get(name) is not value:
+            self.spoiled = True
+        return True
+
+    def part(self, strand: int, regs: list[Value]) -> None:
+        """A strand splits, and its registers: one that holds data may become a plain number."""
+        if any(of == strand and regs[slot] is value for (of, slot), value in self.left.items()):
+            self.spoiled = True

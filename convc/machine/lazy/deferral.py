@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from convc.machine.base.values import Value
-from convc.machine.lazy.course import Course
+from convc.machine.lazy.course import Course, Name
 from convc.machine.lazy.evaluate import Kind, Step, Waiting, products_of
 from convc.machine.lazy.regions import Region
 from convc.machine.lazy.rows import TensorRows, find_rows
@@ -80,6 +80,7 @@ class Deferral:
         self._checked: set[tuple] = set()  # products whose operands are all there
         self._generation = (0, 0)
         self.course: Course | None = None  # what is done to data, where that is kept
+        self.handed: dict[Name, np.ndarray] = {}  # by segments of a course that is taken again
         self.refused: dict[str, int] = {}  # why products did not wait: how many of them
         tensor.unsettled = self
 

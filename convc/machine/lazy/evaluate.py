@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -163,25 +164,24 @@ class _Joint:
         """A few tiles of A at a time, each with every tile of B that goes with it."""
         self._narrow()
         right = self.right
+        if not self.pair and (apart := self._apart(self._grid(len(right.first), self.left.which, right.which))):
+            self._each(apart)
+            return
         b = right.gather(slice(0, len(right.first)), right.rows, self.elements[1], self.finite[1], self.rooms[1])
         of_a = self.left.which.repeat(self.banks)
         of_b = right.which
         if self.pair:
             b, of_b = self._of_pairs(b)
-        tiles = len(b)
-        ctas = np.arange(len(self.target))
-        grid = np.full((len(self.left.first), tiles), -1)
-        grid[of_a, of_b] = ctas
-        if np.count_nonzero(grid >= 0) < len(ctas):
+        grid = self._grid(len(b), of_a, of_b)
+        if np.count_nonzero(grid >= 0) < len(self.target):
             self._one_by_one(b, of_a, of_b)
+            return
+        if self._apart(grid) == 1:
+            self.target = self.target.reshape(len(b), len(grid), *self.target.shape[1:])
+            self._side_by_side(b)
             return
         empty = self._empty()
         step = max(1, BLOCK // (4 * self.left.rows * b.shape[-1]))
-        whole = grid.T.reshape(-1)
-        together = tiles > 1 and len(whole) == len(ctas) and bool((whole == ctas).all())
-        together = together and self.target.dtype == np.float32 and self.target.flags.c_contiguous
-        if together:
-            step = max(1, min(step, BLOCK // (self.left.rows * tiles * self.target.shape[2])))
         for low in range(0, len(grid), step):
             part = slice(low, min(low + step, len(grid)))
             used = self._used(empty, part)
@@ -190,11 +190,42 @@ class _Joint:
                     self.target[grid[part][grid[part] >= 0]] = 0
                 continue
             a = self._gather(part, used)
-            if together:
-                self._side_by_side(a, b, part, len(grid), used)
-                continue
-            for number in range(tiles):
+            for number in range(len(b)):
                 self._block(a, b[number], grid[part, number], used)
+
+    def _grid(self, tiles: int, of_a: np.ndarray, of_b: np.ndarray) -> np.ndarray:
+        """int64 (tiles of A, tiles of B): the CTA that multiplies them, the last of several; -1: none does."""
+        grid = np.full((len(self.left.first), tiles), -1)
+        grid[of_a, of_b] = np.arange(len(self.target))
+        return grid
+
+    def _apart(self, grid: np.ndarray) -> int:
+        """How many products do all of it, each of every so many tiles of A with every so many of B; 0: not so.
+
+        One where each tile of A meets each of B, more where CTAs share the K loop of a tile: these multiply the same
+        part of it. The CTAs come in the order of the tiles of A, once for each tile of B that one of them meets.
+        """
+        count, tiles = grid.shape
+        met = np.flatnonzero(grid[0] >= 0)
+        apart = int(met[1]) if len(met) > 1 else 0
+        plain = self.target.dtype == np.float32 and self.target.flags.c_contiguous
+        if not apart or not plain or count % apart or tiles % apart or count * tiles != len(self.target) * apart:
+            return 0
+        a = np.arange(count)[:, None]
+        b = np.arange(tiles)
+        return apart if bool((grid == np.where((a - b) % apart, -1, b // apart * count + a)).all()) else 0
+
+    def _each(self, apart: int) -> None:
+        """Multiply every so many tiles of A with every so many of B, from each of the first ones on."""
+        shape = self.target.shape[1:]
+        target = self.target.reshape(-1, len(self.left.first) // apart, apart, *shape)
+        for number in range(apart):
+            own = copy(self)
+            own.left = self.left.every(number, apart)
+            own.right = right = self.right.every(number, apart)
+            own.target = target[:, :, number]
+            tiles = slice(0, len(right.first))
+            own._side_by_side(right.gather(tiles, right.rows, self.elements[1], self.finite[1], self.rooms[1]))
 
     def _narrow(self) -> None:
         """Leave out the ends of units that are zero in all of B, as those of a convolution of few channels are.
@@ -257,22 +288,34 @@ class _Joint:
                 if not self.accumulate:
                     target[cta, rows:] = 0
 
-    def _side_by_side(self, a: np.ndarray, b: np.ndarray, part: slice, count: int, rows: int) -> None:
-        """Multiply tiles (tiles, rows, k), a ``part`` of all ``count`` of A, by all of B in one product.
+    def _side_by_side(self, b: np.ndarray) -> None:
+        """Multiply all of A by all of B (tiles, columns, k), into targets (tiles of B, tiles of A, rows, columns).
 
-        The CTAs come in the order of the tiles of A, once for each tile of B.
+        A few tiles of A are one product with all of B.
         """
         tiles, columns, depth = b.shape
-        room = self.rooms[0].room("product", len(a) * rows * tiles * columns, np.dtype(np.float32))
-        product = room.reshape(len(a) * rows, tiles * columns)
-        np.matmul(a.reshape(-1, depth), b.reshape(-1, depth).T, out=product)
-        found = product.reshape(len(a), rows, tiles, columns).transpose(2, 0, 1, 3)
-        target = self.target.reshape(tiles, count, -1, columns)[:, part]
-        if self.accumulate:
-            target[:, :, :rows] += found
-        else:
-            target[:, :, :rows] = found
-            target[:, :, rows:] = 0
+        empty = self._empty()
+        most = max(4 * self.left.rows * depth, self.left.rows * tiles * columns)
+        step = max(1, BLOCK // most)
+        count = len(self.left.first)
+        for low in range(0, count, step):
+            part = slice(low, min(low + step, count))
+            target = self.target[:, part]
+            rows = self._used(empty, part)
+            if not rows:
+                if not self.accumulate:
+                    target[...] = 0
+                continue
+            a = self._gather(part, rows)
+            room = self.rooms[0].room("product", len(a) * rows * tiles * columns, np.dtype(np.float32))
+            product = room.reshape(len(a) * rows, tiles * columns)
+            np.matmul(a.reshape(-1, depth), b.reshape(-1, depth).T, out=product)
+            found = product.reshape(len(a), rows, tiles, columns).transpose(2, 0, 1, 3)
+            if self.accumulate:
+                target[:, :, :rows] += found
+            else:
+                target[:, :, :rows] = found
+                target[:, :, rows:] = 0
 
     def _into(self, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
         if out.dtype == np.int32:

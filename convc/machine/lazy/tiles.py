@@ -125,6 +125,21 @@ class Tiles:
         found.cuts = {step: cut + size - self.run for step, cut in self.cuts.items() if cut + size > self.run}
         return found
 
+    def every(self, first: int, step: int) -> Tiles:
+        """Every so many tiles, from one on, without the CTAs that have them."""
+        part = slice(first, None, step)
+        found = copy(self)
+        found.first = self.first[part]
+        found.which = self.which[:0]
+        found.groups = [_Group(group.base[part], group.steps, group.shifts) for group in self.groups]
+        tables = {id(table): table[part] for table in self.outside if table is not None}
+        found.outside = [None if table is None else tables[id(table)] for table in self.outside]
+        places = self._places_outside()
+        tile, place = np.divmod(places, self.rows * self.count)
+        own = tile % step == first
+        found._places = tile[own] // step * (self.rows * self.count) + place[own]
+        return found
+
     def over(self, loader: TensorLoader) -> Tiles:
         """Take the tiles from another tensor of the same map."""
         found = copy(self)

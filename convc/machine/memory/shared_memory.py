@@ -100,15 +100,20 @@ class InitMask:
             self.map = np.repeat(self.map, self.ctas, axis=0)
 
     def missing(self, key: object, where: slice | np.ndarray, rows: np.ndarray | None) -> int:
-        """How many of the places were never written (0 = all fine). A good answer for a ``key`` is remembered."""
+        """How many of the places were never written (0 = all fine), in the first of the CTAs that lack any.
+
+        A good answer for a ``key`` is remembered.
+        """
         if key in self.known:
             return 0
         part = self.map if rows is None or self.map.shape[0] == 1 else self.map[rows]
         part = part[:, where]
-        count = part.size - int(np.count_nonzero(part))
-        if not count and rows is None and key is not None:
-            self.known.add(key)
-        return count
+        if part.all():
+            if rows is None and key is not None:
+                self.known.add(key)
+            return 0
+        lacks = part.shape[1] - np.count_nonzero(part, axis=1)
+        return int(lacks[lacks.nonzero()[0][0]])  # whether the map is one for all CTAs does not show
 
     def whole(self, low: int, high: int) -> bool:
         """Whether all CTAs have written every place from ``low`` up to and without ``high``."""
@@ -205,14 +210,18 @@ class SharedMemory:
             self._settle(low, high)
         return self._room
 
-    def to_overwrite(self, places: np.ndarray, size: int) -> np.ndarray:
+    def to_overwrite(self, places: np.ndarray, size: int, everywhere: bool = False) -> np.ndarray:
         """All bytes, of which the units of ``size`` bytes from ``places`` on are to be written, and none looked at.
 
         Of writes that wait for such bytes the rest goes on waiting; who looks at it finds the later write as well.
+        ``everywhere``: in all CTAs, and no two units overlap.
         """
         low = int(places.min())
         high = int(places.max()) + size
         if not self._all_used:
+            if everywhere and len(places) * size == high - low:  # what lies wholly inside needs no poison
+                first = -(-low // BLOCK)
+                self._fresh[first : high // BLOCK] = bytes(max(0, high // BLOCK - first))
             self._poison(low, high)
         for write in [w for w in self.put_off.values() if w.start < high and w.stop > low]:
             del self.put_off[write.start]

@@ -234,6 +234,8 @@ class Strand:
         # Registers that are the same along the axis stay as they are, shared by both. The others may become the same
         # in a part: narrowing them here keeps what follows fast.
         everything = self.regs
+        if self.cohort.lazy is not None and self.cohort.lazy.course is not None:
+            self.cohort.lazy.course.part(id(self), everything)
         wide = [(slot, v) for slot, v in enumerate(everything) if isinstance(v, np.ndarray) and v.shape[axis] > 1]
 
         def registers(index: np.ndarray) -> list[Value]:

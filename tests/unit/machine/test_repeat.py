@@ -62,6 +62,12 @@ def before(text: str) -> str:
     return epilogue().replace("ld.global.v4", f"{text}\nld.global.v4", 1)
 
 
+def apart(text: str, guard: str = "") -> str:
+    """The epilogue, with something between the biases and what is done with the sums."""
+    body = epilogue().replace("max.f32", f"{text}\nmax.f32", 1)
+    return body.replace("ld.global.v4", f"{guard} ld.global.v4") if guard else body
+
+
 @pytest.mark.parametrize(
     ("body", "times"),
     [
@@ -71,6 +77,12 @@ def before(text: str) -> str:
         (epilogue().replace("setp.lt.u32 %p", "ld.global.u32 %w, [%p_x]; setp.lt.u32 %p"), 0),
         (epilogue() + "mov.b32 %n, %v0; and.b32 %n, %n, 1;", 0),  # nobody needs it, which is not looked into
         (epilogue() + "st.global.f32 [%to], %v0;", 0),
+        (apart("bar.sync 0;"), 2),  # one segment leaves the sums in registers, another rounds and stores them
+        (apart("bar.sync 0; mov.b32 %v3, 0f3F800000;"), 2),
+        (apart("bar.sync 0; setp.eq.u32 %p, %t, 5; @%p mov.b32 %v3, 0f3F800000;"), 0),  # a number in some threads
+        (apart("bar.sync 0; mov.b32 %v3, %v4;"), 0),
+        (apart("setp.lt.u32 %p, %t, 32; @%p bra ON; bar.warp.sync 0xffffffff; ON:"), 0),  # each warp for itself
+        (apart("bar.sync 0;", guard="@%p"), 0),  # what is not loaded was there before
         (before("mov.b64 {%n, %w}, %to; mov.b64 %to, {%n, %w};"), 2),  # halves of an address
         (epilogue() + "mov.b64 %row, {%h0, %h1};", 0),  # and of results
         (epilogue() + "{ .reg .b16 %half<2>; mov.b32 {%half0, %half1}, %h0; }", 0),

@@ -24,6 +24,20 @@ def test_a_question_without_a_name_is_never_remembered():
     assert written.known == {"first"}
 
 
+def test_as_many_are_missing_however_the_record_is_kept():
+    """Of one CTA, whether all of them share a map or each has its own."""
+    shared, own = InitMask(3, 8), InitMask(3, 8)
+    shared.mark(slice(0, 4), None)
+    for row in range(3):
+        own.mark(slice(0, 4), np.array([row]))
+    assert (len(shared.map), len(own.map)) == (1, 3)
+    assert shared.missing(None, np.arange(6), None) == own.missing(None, np.arange(6), None) == 2
+    own.mark(slice(4, 5), np.array([0]))
+    own.mark(slice(4, 6), np.array([2]))
+    assert own.missing(None, np.arange(6), ROWS) == 1
+    assert own.missing(None, np.arange(6), np.array([2])) == 0
+
+
 def test_moving_what_is_written_in_some_ctas():
     written = InitMask(3, 4)
     written.mark(slice(0, 2), None)
@@ -31,7 +45,7 @@ def test_moving_what_is_written_in_some_ctas():
     written.move(np.array([0, 1]), np.array([1, 2]), ROWS)
     assert written.known == set()
     assert [line.tolist().count(True) for line in written.map] == [1, 2, 1]
-    assert written.missing("key", np.arange(2), None) == 2
+    assert written.missing("key", np.arange(2), None) == 1
 
 
 def test_ctas_allocate_and_free_apart():

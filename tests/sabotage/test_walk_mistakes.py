@@ -1,0 +1,46 @@
+"""Mistakes of CTAs that walk over tiles are noticed: a tile made twice or never, a half that is reused too early."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from sabotage_kernels import subject
+from test_one_change import caught
+
+STEP = r"(add\.u32 %tile, %tile, )2;"
+LIMIT = r"(setp\.lt\.u32 %more, %tile, )10;"
+DRAINED = r"(step=mma\.drained(?s:.)*?)mbarrier\.try_wait\S+ %passed,[^;]*;"
+TAKE = r"(@%granted clusterlaunchcontrol\.query_cancel\.get_first_ctaid::x\.b32\.b128) %tile, %answer;"
+AGAIN = r"(step=epilogue\.again(?s:.)*?\{)"
+PASS = r"\1setp.eq.u32 %passed, 0, 0;"
+
+WALK, FETCH, ORDER = "golden persistent_f16", "golden fetched_f16", "golden tile_order_f16"
+MISTAKES = {
+    "tiles are visited twice": (WALK, STEP, r"\g<1>1;"),
+    "half of the tiles are never visited": (WALK, STEP, r"\g<1>4;"),
+    "the last tile is never visited": (WALK, LIMIT, r"\g<1>9;"),
+    "one role leaves the last tile out": (WALK, rf"(?s)(step=mma.*?{LIMIT[1:]}", r"\g<1>9;"),
+    "a half is reused too early": (WALK, DRAINED, PASS),
+    "a half is given back before it has been read": (
+        WALK, AGAIN, r"\1 .reg .b32 %half; mad.lo.u32 %half, %stage_acc, 8, %smem;"
+        r" mbarrier.arrive.shared::cta.b64 _, [%half+57392];",
+    ),
+    "a half is given back by one warp less": (WALK, r"(mbarrier\.init\S+ \[%smem\+57392\], )128;", r"\g<1>96;"),
+    "one half alone": (WALK, r"mad\.lo\.u32 %acc, %stage_acc, 48,", "mad.lo.u32 %acc, 0, 48,"),
+    "tiles that are granted are never visited": (FETCH, TAKE, ""),
+    "tiles that are granted are visited twice": (FETCH, TAKE, r"\1 %tile, %answer; and.b32 %tile, %tile, 14;"),
+    "an answer is read too early": (
+        FETCH, r"(step=mma\.answered(?s:.)*?)mbarrier\.try_wait\S+ %passed,[^;]*;", PASS,
+    ),
+    "a tile is in the list twice, another never": (ORDER, r"(places\[\d+\] = \{\s*)(\w+), \w+", r"\1\2, \2"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_the_mistake_of_a_walk_is_noticed(mistake):
+    name, pattern, wrong = MISTAKES[mistake]
+    broken, count = re.subn(pattern, wrong, subject(name).text)
+    assert count
+    assert broken != subject(name).text
+    assert caught(name, broken)
