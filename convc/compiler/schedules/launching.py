@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from convc.compiler.plan.candidate import Candidate, ScheduleCandidates
-from convc.compiler.plan.cost import PAIR_SLACK, SLACK, choose
+from convc.compiler.plan.cost import SLACK, choose
 from convc.compiler.plan.names import Form
 from convc.compiler.plan.pairs import PAIR
 from convc.compiler.plan.reasons import Reasons
@@ -202,13 +202,24 @@ def _pairing(pick: Pick, survey: Survey) -> Pick:
     schedule, pairs = min(found, key=lambda one: one[1].cost.cycles)
     both = f"{pairs.cost.cycles:.0f} cycles for {schedule.schedule.title} with {pairs.tiled.tiling}"
     alone = f"{best.cost.cycles:.0f} for {pick.schedule.schedule.title} with {best.tiled.tiling}"
-    if PAIR_SLACK * pairs.cost.cycles > best.cost.cycles:
+    if not _worth_pairing(pairs, best):
         return pick.because(pairs=f"each CTA multiplies by itself: {alone}, {both}")
     taken = replace(pick, schedule=schedule, best=pairs).because(pairs=f"CTA pairs: {both}, {alone}")
     if request.persistent is not None:
         return taken
     each = f"a CTA for each of {math.prod(pairs.tiled.grid)} tiles"
     return taken.because(walk=each if pairs.tiled.ctas is None else _walkers(pairs))
+
+
+def _worth_pairing(pairs: Candidate, best: Candidate) -> bool:
+    """Whether pairs are faster by more than estimates are off, or about as fast while they walk and move fewer bytes.
+
+    Through rounds of tiles every CTA asks L2 at once, and what the estimate does not see of that falls on who asks for
+    more. A launch of one round has no such time, and pairs wait for each other when they begin and when they end.
+    """
+    about = SLACK if pairs.tiled.ctas is not None and _makes_sense(pairs) else 1 / SLACK
+    fewer = pairs.cost.traffic_bytes < best.cost.traffic_bytes
+    return pairs.cost.cycles <= (about if fewer else 1 / SLACK) * best.cost.cycles
 
 
 def _pairs(chosen: ScheduleCandidates, survey: Survey) -> Iterator[tuple[ScheduleCandidates, Candidate]]:
