@@ -303,12 +303,14 @@ class ScheduleCandidates:
 
     @cached_property
     def _best(self) -> Candidate | None:
-        """The candidate to take; None where none is legal.
+        """The candidate to take; None where none is legal."""
+        return self.picked or self.best_of(lambda _: True)
 
-        All candidates that are about as fast as the fastest are looked at, and as few others as can be.
+    def best_of(self, fits: Callable[[Candidate], bool]) -> Candidate | None:
+        """The candidate to take of those that fit; None where there is none.
+
+        All that are about as fast as the fastest are looked at, and as few others as can be.
         """
-        if self.picked is not None:
-            return self.picked
         widths = [width for part in self.parts if isinstance(part, Offer) for width in part.widths]
         found: dict[int, Candidate] = {}
         limit = math.inf
@@ -316,7 +318,7 @@ class ScheduleCandidates:
             if widths[number].least > limit:
                 break
             best = widths[number].best
-            if best is not None:
+            if best is not None and fits(best):
                 found[number] = best
                 limit = min(limit, SLACK * best.cost.cycles)
         in_order = [found[number] for number in sorted(found)]

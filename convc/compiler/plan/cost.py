@@ -34,11 +34,6 @@ SLACK = 1.05
 """Estimates closer than this are taken as equal: a launch is off by 3 to 9 percent of the engine's time on average, and
 schedules of one layer mostly to the same side."""
 
-PAIR_SLACK = 1.089
-"""CTA pairs are taken where they are estimated faster by more: of nine layers of ResNet-50 at three batch sizes the one
-that the engine has slower in pairs, by 12 percent, is estimated faster by 8.8 (the stem, at batch 256), and a product
-of 4096 x 4096 x 4096, which the engine has faster by 13 percent, by 8.95. The number was chosen with both in sight."""
-
 ASSUMED_SLACK = 1.18
 """A schedule that rests on assumed rules is taken where one that does not takes longer by more than this: twice the
 average error of the worst of the four sets of `convc/docs/timing.md`, as one estimate may be too low and the other too
@@ -352,6 +347,10 @@ about as much."""
 
 MOST_TIMED = 6
 """Candidates of a problem that are timed at most: each is written down, and its time costs several runs of a CTA."""
+
+
+MOST_ALIKE = 2
+"""Of these, those whose CTAs work together in one way: it makes more of a difference than how wide a tile is."""
 
 
 def slack(assumed: int, fastest: int) -> float:
