@@ -129,7 +129,7 @@ class InitMask:
 
 
 class PutOff(Protocol):
-    """A write that is performed when somebody looks: of all bytes from ``start`` to ``stop``, in every CTA."""
+    """A write that is performed when somebody looks: of all bytes from ``start`` to ``stop``, in the CTAs ``rows``."""
 
     @property
     def start(self) -> int:
@@ -141,9 +141,19 @@ class PutOff(Protocol):
         """The address behind the last."""
         ...
 
+    @property
+    def rows(self) -> np.ndarray | None:
+        """Some CTAs; None: every CTA."""
+        ...
+
     def perform(self, memory: np.ndarray) -> None:
         """Write to shared memory, uint8 (ctas, bytes)."""
         ...
+
+
+def same_rows(one: np.ndarray | None, other: np.ndarray | None) -> bool:
+    """Whether both name the same CTAs; None: every CTA."""
+    return one is other or (one is not None and other is not None and np.array_equal(one, other))
 
 
 class Covered(NamedTuple):
@@ -234,11 +244,17 @@ class SharedMemory:
         return self._room
 
     def remember(self, write: PutOff) -> None:
-        """Put a write off. What waited for these bytes alone is forgotten: nobody can see it any more."""
+        """Put a write off. What waited for these bytes alone is forgotten: nobody can see it any more.
+
+        A write of some CTAs forgets one of the same CTAs; others can still be seen, and are performed.
+        """
         start = write.start
         stop = write.stop
         old = self.put_off.get(start)
-        if old is None or old.stop != stop:
+        if write.rows is not None:
+            if old is None or old.stop != stop or not same_rows(old.rows, write.rows):
+                self._settle(start, stop)
+        elif old is None or old.stop != stop:
             if old is not None:
                 del self.put_off[start]
                 if old.stop > stop:  # the stage of a ring that held a larger tile before
