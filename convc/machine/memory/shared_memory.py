@@ -106,6 +106,10 @@ class InitMask:
         """
         if key in self.known:
             return 0
+        if self._all_around(where, rows):
+            if rows is None and key is not None:
+                self.known.add(key)
+            return 0
         part = self.map if rows is None or self.map.shape[0] == 1 else self.map[rows]
         part = part[:, where]
         if part.all():
@@ -114,6 +118,16 @@ class InitMask:
             return 0
         lacks = part.shape[1] - np.count_nonzero(part, axis=1)
         return int(lacks[lacks.nonzero()[0][0]])  # whether the map is one for all CTAs does not show
+
+    def _all_around(self, where: slice | np.ndarray, rows: np.ndarray | None) -> bool:
+        """Whether these CTAs have written all places from the first to the last: a tile leaves none out.
+
+        It is asked where each CTA has a map of its own, of which to take scattered places is slow.
+        """
+        if isinstance(where, slice) or not where.size or self.map.shape[0] == 1:
+            return False
+        span = self.map[:, int(where.min()) : int(where.max()) + 1]
+        return bool((span if rows is None else span[rows]).all())
 
     def whole(self, low: int, high: int) -> bool:
         """Whether all CTAs have written every place from ``low`` up to and without ``high``."""
