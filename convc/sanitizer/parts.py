@@ -16,6 +16,10 @@ from convc.sanitizer.shadow import LANES, Tables
 FIRST = 256
 """Entries of the tables at first."""
 
+DENSE = 4
+"""Numbers that have a table entry for each that might be among them, where these are no more times as many; others are
+sorted, which takes longer for so many."""
+
 KEPT = 1 << 21
 """Most places of accesses that are kept to be looked up."""
 
@@ -38,6 +42,30 @@ class _Known:
     lanes: np.ndarray
     found: Found
     version: int = -1
+
+
+def _counted(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct numbers among some that are not negative, in order, and how often each is there."""
+    low = int(keys.min())
+    span = int(keys.max()) - low
+    if span > DENSE * keys.size:
+        return np.unique(keys, return_counts=True)
+    counts = np.bincount(keys - low)
+    found = counts.nonzero()[0]
+    return found + low, counts[found]
+
+
+def _last_of_each(places: np.ndarray, owners: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The distinct places in order, and the last of the owners of each."""
+    low = int(places.min())
+    span = int(places.max()) - low + 1
+    if span > DENSE * places.size:
+        single, last = np.unique(places[::-1], return_index=True)
+        return single, owners[::-1][last]
+    owner = np.full(span, -1, np.int64)
+    owner[places - low] = owners  # of several for one place the last stays
+    single = np.flatnonzero(owner >= 0)
+    return single + low, owner[single]
 
 
 class Parts(Tables):
@@ -85,14 +113,14 @@ class Parts(Tables):
         if not places.size or int(places.max()) >= self.part_of.size:
             return None
         owners = np.repeat(lanes, places.size // lanes.size)
-        single, last = np.unique(places.reshape(-1)[::-1], return_index=True)
+        single, last = _last_of_each(places.reshape(-1), owners)
         known = single.astype(np.int32)  # half of what is kept
-        return _Known(places, known, owners[::-1][last].astype(np.int8), (known, known))
+        return _Known(places, known, last.astype(np.int8), (known, known))
 
     def _cut(self, places: np.ndarray, lanes: np.ndarray) -> Found:
         """Cut the parts of which one lane reaches some places alone, and find the parts of all."""
         keys = self.part_of[places].astype(np.int64) * LANES + lanes
-        found, counts = np.unique(keys, return_counts=True)
+        found, counts = _counted(keys)
         parts = found // LANES
         partial = np.flatnonzero(counts < self.sizes[parts])
         if partial.size:

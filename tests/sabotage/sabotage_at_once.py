@@ -6,20 +6,18 @@ ELSEWHERE = {"A is no tile of a tensor"}
 """Some lanes of A were refreshed from another copy or moved by themselves, or A was stored by threads."""
 
 AT_ONCE: dict[str, set[str]] = {
-    "CTAs that walk over tiles": {"some CTAs only"},  # in the last turn
     "nvfp4, scaled": {"scale factors"},
     "mxfp8, groups": {"scale factors"},
     "mxfp8, one MMA a stage": {"scale factors"},
     "mxfp4, scaled": {"scale factors"},
     "golden scaled_nvfp4": {"scale factors"},
-    "stationary": {"some CTAs only", "zero-column mask"},
+    "stationary": {"zero-column mask"},
     "stationary, full tiles": {"zero-column mask"},
     "stationary, requantised": {"zero-column mask"},
     "stationary, residual past the edges": {"zero-column mask"},
-    "tiles in groups, CTAs that walk": {"some CTAs only"},  # in the last turn
     "slide, lines by tensor copies": ELSEWHERE,  # copies of the last turn are made by some CTAs only, at once
     "shift windows, lines by tensor copies": ELSEWHERE | {"B is no tile of a tensor"},
-    "CTAs that share tiles": ELSEWHERE | {"some CTAs only"},  # one has a step more
+    "CTAs that share tiles": {"copies of other CTAs"},  # one has a step more
     "a CTA pair": {"lane mask, and D is written anew"},
     "weight stationary": {"zero-column mask"},
     "shift and copy": ELSEWHERE | {"lane mask, and D is written anew"},
@@ -31,7 +29,7 @@ AT_ONCE: dict[str, set[str]] = {
 OTHERS: dict[str, set[str]] = {
     "gluon_pairs": ELSEWHERE,
     "matmul_bf16": {"MN-major"},
-    "matmul_device_tma": ELSEWHERE,
+    "matmul_device_tma": {"copies of other CTAs"},
     "matmul_e4m3": {"MN-major"},
     "matmul_f16": {"MN-major"},
     "matmul_tf32": ELSEWHERE,

@@ -18,7 +18,7 @@ from convc.machine.lazy.regions import Region
 from convc.machine.lazy.rows import TensorRows, find_rows
 from convc.machine.lazy.tiles import Tiles
 from convc.machine.lazy.widen import CODES, Rooms, is_finite
-from convc.machine.memory.shared_memory import SharedMemory
+from convc.machine.memory.shared_memory import SharedMemory, same_rows
 from convc.machine.tensor_core.copy_shift import unit_index
 from convc.machine.tensor_core.datapath import Datapath
 from convc.machine.tensor_core.fetch import A_COLUMNS, chunk_index
@@ -130,7 +130,7 @@ class Deferral:
         if (column, width) in self._looked_at:
             return False
         rows = find_rows(self.shared, unit_index, units, LANES)
-        if rows is None or not rows.whole:
+        if rows is None or not rows.whole or not rows.of(None):
             return False
         if (column, width) not in self.tags:
             self.settle(column, width)
@@ -168,7 +168,7 @@ class Deferral:
         self._check(path, run, steps)
         accumulate = first.accumulate
         for step in steps:
-            self._add((first.d & 0xFFFF, shape.columns), step, kind, accumulate)
+            self._add((first.d & 0xFFFF, shape.columns), step, kind, accumulate, _ctas(first))
             accumulate = True
         return True
 
@@ -192,12 +192,17 @@ class Deferral:
         """Instructions whose operands are a tile of a tensor each; where they are not, which one is not."""
         first = run[0]
         shape = first.shape
+        if first.rows is not None and (first.a_in_tensor or first.mask is not None):
+            return "some CTAs only, and A in tensor memory or a lane mask"
         a = self._in_tensor(run) if first.a_in_tensor else self._in_shared(tuple([m.a for m in run]), shape.rows)
         if a is None:
             return "A is no tile of a tensor"
         b = self._in_shared(tuple([m.b for m in run]), shape.b_rows)
         if b is None or a.units != b.units:
             return "B is no tile of a tensor"
+        rows = _ctas(first)
+        if not a.of(rows) or not b.of(rows):
+            return "copies of other CTAs"
         if first.mask is not None:
             zero = a.regions[0].loader.tmap.fill == "zero"  # what a masked row is read as
             if not zero or not is_finite(b.regions[0].loader, shape.desc.b_type):
@@ -224,7 +229,7 @@ class Deferral:
         b_written = all(self._written(step.b) for step in steps)
         key += () if a_written else tuple([m.a for m in run])
         key += () if b_written else tuple([m.b for m in run])
-        if key in self._checked:
+        if first.rows is None and key in self._checked:
             return
         operands = Operands(path, run)
         if not a_written:
@@ -233,7 +238,7 @@ class Deferral:
             operands.b()
         lanes, column = operands.accumulator()
         operands.mark(lanes, column)
-        if not operands.reported and first.mask is None:
+        if not operands.reported and first.mask is None and first.rows is None:
             self._checked.add(key)
 
     def _written(self, operand: TensorRows) -> bool:
@@ -257,18 +262,23 @@ class Deferral:
                 return rows.part((column - first) // UNIT_COLUMNS, width // UNIT_COLUMNS)
         return None
 
-    def _add(self, key: Columns, step: Step, kind: Kind, accumulate: bool) -> None:
+    def _add(self, key: Columns, step: Step, kind: Kind, accumulate: bool, rows: np.ndarray | None) -> None:
         known = self.waiting.get(key)
         if known is None:
             self.settle(*key)
-        elif not accumulate:
+        elif not accumulate and (rows is None or same_rows(rows, known.rows)):
             del self.waiting[key]
-        elif known.takes(step, kind):
+        elif accumulate and known.takes(step, kind, rows):
             known.steps.append(step)
             return
         else:
             self.settle(*key)
-        self.waiting[key] = Waiting(kind, accumulate, [step])
+        self.waiting[key] = Waiting(kind, accumulate, [step], rows)
+
+
+def _ctas(first: Mma) -> np.ndarray | None:
+    """int64, the CTAs that multiply; None: every CTA."""
+    return None if first.rows is None else np.asarray(first.rows)
 
 
 def _strides(run: list[Mma]) -> list[list[Mma]]:
@@ -289,12 +299,12 @@ def _strides(run: list[Mma]) -> list[list[Mma]]:
 def _why_now(first: Mma) -> str | None:
     """Why a run cannot wait, whatever its operands are; None where it can.
 
-    It can where all CTAs and all lanes of D take part, with K-major elements of whole bytes.
+    It can where all lanes of D take part, with K-major elements of whole bytes.
     """
     shape = first.shape
     desc = shape.desc
     reasons = {
-        "some CTAs only": first.rows is not None,
+        "some CTAs only, in pairs": first.rows is not None and shape.pair,
         "zero-column mask": first.zero is not None,
         "scaled D": bool(first.scale),
         "scale factors": bool(shape.factors),

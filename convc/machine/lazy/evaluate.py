@@ -14,6 +14,7 @@ from convc.machine.base.values import distinct_columns
 from convc.machine.lazy.rows import TensorRows
 from convc.machine.lazy.tiles import Tiles
 from convc.machine.lazy.widen import WHOLE, Rooms, is_finite
+from convc.machine.memory.shared_memory import same_rows
 from convc.machine.tensor_core.mma import LaneMask
 from convc.machine.tensor_core.tensor_memory import TensorMemory
 from convc.machine.tma.load import TensorLoader
@@ -56,14 +57,18 @@ class Waiting:
     Attributes:
         kind: of the instructions.
         accumulate: whether what is there counts.
+        rows: int64, the CTAs that multiply; None: every CTA.
     """
 
     kind: Kind
     accumulate: bool
     steps: list[Step]
+    rows: np.ndarray | None = None
 
-    def takes(self, step: Step, kind: Kind) -> bool:
-        """Whether a step may join: one gather reads one tensor, as one type."""
+    def takes(self, step: Step, kind: Kind, rows: np.ndarray | None) -> bool:
+        """Whether a step of some CTAs may join: one gather reads one tensor, as one type."""
+        if not same_rows(rows, self.rows):
+            return False
         last = self.steps[-1]
         same = step.a.regions[0].loader is last.a.regions[0].loader
         return kind == self.kind and same and step.b.regions[0].loader is last.b.regions[0].loader
@@ -86,21 +91,26 @@ class Products:
         kind: of the instructions.
         parts: one after the other.
         masked: whether some lanes of D are not written by a step, so that B must be finite.
+        rows: int64, the CTAs that multiply, as the tiles count them; None: every CTA.
     """
 
     key: tuple[int, int]
     kind: Kind
     parts: tuple[Part, ...]
     masked: bool
+    rows: np.ndarray | None = None
 
     def perform(self, tensor: TensorMemory, rooms: tuple[Rooms, Rooms]) -> None:
         """Multiply, and put D into its columns."""
         whole = self.kind.a in WHOLE
-        fresh = not self.parts[0].accumulate
-        target = tensor.panel(*self.key, fresh=fresh).view(np.int32 if whole else np.float32)
+        fresh = self.rows is None and not self.parts[0].accumulate
+        panel = tensor.panel(*self.key, fresh=fresh).view(np.int32 if whole else np.float32)
+        target = panel if self.rows is None else panel[self.rows]
         with np.errstate(invalid="ignore", over="ignore"):
             for part in self.parts:
                 _Joint(target, part, self.kind, rooms).multiply()
+        if self.rows is not None:
+            panel[self.rows] = target
 
     def over(self, tensors: Callable[[TensorLoader], TensorLoader]) -> Products:
         """Apply the products to other tensors of the same maps."""
@@ -114,6 +124,7 @@ class Products:
 def products_of(key: tuple[int, int], waiting: Waiting, ctas: int) -> Products:
     """The steps that wait for ``key[1]`` columns from column ``key[0]`` on, as products."""
     steps = _even(waiting.steps)
+    ctas = ctas if waiting.rows is None else len(waiting.rows)
     tiles = max([len(region.walk.base) for step in steps for region in step.b.regions])
     count = max(1, FILTERS // (64 * tiles * key[1] * steps[0].b.units))
     parts: list[Part] = []
@@ -122,7 +133,7 @@ def products_of(key: tuple[int, int], waiting: Waiting, ctas: int) -> Products:
         left = Tiles([step.a for step in some], [step.mask for step in some], ctas)
         right = Tiles([step.b for step in some], [None] * len(some), ctas)
         parts.append(Part(left, right, waiting.accumulate or low > 0))
-    return Products(key, waiting.kind, tuple(parts), any(step.mask is not None for step in steps))
+    return Products(key, waiting.kind, tuple(parts), any(step.mask is not None for step in steps), waiting.rows)
 
 
 def _even(steps: Sequence[Step]) -> list[Step]:
@@ -208,8 +219,13 @@ class _Joint:
         count, tiles = grid.shape
         met = np.flatnonzero(grid[0] >= 0)
         apart = int(met[1]) if len(met) > 1 else 0
-        plain = self.target.dtype == np.float32 and self.target.flags.c_contiguous
-        if not apart or not plain or count % apart or tiles % apart or count * tiles != len(self.target) * apart:
+        if (
+            not apart
+            or not self.target.flags.c_contiguous
+            or count % apart
+            or tiles % apart
+            or count * tiles != len(self.target) * apart
+        ):
             return 0
         a = np.arange(count)[:, None]
         b = np.arange(tiles)
@@ -307,9 +323,9 @@ class _Joint:
                     target[...] = 0
                 continue
             a = self._gather(part, rows)
-            room = self.rooms[0].room("product", len(a) * rows * tiles * columns, np.dtype(np.float32))
+            room = self.rooms[0].room("product", len(a) * rows * tiles * columns, target.dtype)
             product = room.reshape(len(a) * rows, tiles * columns)
-            np.matmul(a.reshape(-1, depth), b.reshape(-1, depth).T, out=product)
+            self._product(a.reshape(-1, depth), b.reshape(-1, depth), product)
             found = product.reshape(len(a), rows, tiles, columns).transpose(2, 0, 1, 3)
             if self.accumulate:
                 target[:, :, :rows] += found
@@ -325,10 +341,22 @@ class _Joint:
         else:
             np.matmul(a, b.T, out=out)
 
+    def _product(self, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
+        """Multiply A (rows, k) by B (columns, k), in place of what was there."""
+        if out.dtype == np.int32:
+            out[...] = 0
+            self._add_whole(a, b, out)
+        else:
+            np.matmul(a, b.T, out=out)
+
     def _whole_into(self, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
-        """Sums of whole numbers, modulo 2^32: in float32 no more products at a time than it adds exactly."""
-        most = EXACT // (WHOLE[self.elements[0]] * WHOLE[self.elements[1]])
+        """Sums of whole numbers, modulo 2^32."""
         if not self.accumulate:
             out[...] = 0
+        self._add_whole(a, b, out)
+
+    def _add_whole(self, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
+        """Add a product of whole numbers: in float32 no more of them at a time than it adds exactly."""
+        most = EXACT // (WHOLE[self.elements[0]] * WHOLE[self.elements[1]])
         for low in range(0, a.shape[1], most):
             out += np.matmul(a[:, low : low + most], b[:, low : low + most].T).astype(np.int32)

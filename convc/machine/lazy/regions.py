@@ -15,7 +15,7 @@ from convc.machine.tma.walk import ROWS4, Form
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Region:
-    """A tensor copy into the same shared addresses of every CTA of a cohort, not yet performed.
+    """A tensor copy into the same shared addresses of some CTAs of a cohort, not yet performed.
 
     Attributes:
         start, stop: shared addresses; every byte between them is written.
@@ -25,6 +25,7 @@ class Region:
         inside: chunks of a row that are inside dimension 0, if only in part; those behind them are fill.
         cut: bytes at the end of the last of these that are fill as well.
         result: what the copy does.
+        rows: int64, the CTAs that copy, those of ``walk`` in their order; None: every CTA.
     """
 
     start: int
@@ -39,10 +40,11 @@ class Region:
     inside: int
     cut: int
     result: LoadResult
+    rows: np.ndarray | None = None
 
     def perform(self, memory: np.ndarray) -> None:
         """Copy now."""
-        self.loader.put(memory, self.start, self.walk, self.form, self.place, self.lead)
+        self.loader.put(memory, self.start, self.walk, self.form, self.place, self.lead, self.rows)
 
 
 def region(
@@ -55,8 +57,9 @@ def region(
     ctas: int,
     walk: Walk | None = None,
 ) -> Region | None:
-    """A copy into all of ``ctas`` CTAs as a region; None where it must be performed at once.
+    """A copy into ``ctas`` CTAs as a region; None where it must be performed at once.
 
+    The caller says which CTAs where they are not all (`Region.rows`).
     Args and faults are those of `TensorLoader.load`; ``limit``: bytes of shared memory of a CTA;
     ``walk``: of these coordinates, where it is known; then only the first of them is looked at. To be performed at
     once are copies whose bytes are changed on their way or leave gaps in shared memory, or that start at negative

@@ -17,7 +17,7 @@ from operator import attrgetter, is_
 import numpy as np
 
 from convc.machine.lazy.regions import Region
-from convc.machine.memory.shared_memory import SharedMemory
+from convc.machine.memory.shared_memory import SharedMemory, same_rows
 
 IndexOf = Callable[..., np.ndarray]
 """From numbers to the units (rows x units of a row, flat) of an operand; cached, so that it is a name for them."""
@@ -66,6 +66,10 @@ class TensorRows:
     def whole(self) -> bool:
         """Whether no byte lies behind dimension 0."""
         return self.units == self.full and not self.cut
+
+    def of(self, rows: np.ndarray | None) -> bool:
+        """Whether these CTAs, and no others, have copied them; None: every CTA."""
+        return all(same_rows(region.rows, rows) for region in self.regions)
 
     def part(self, first: int, units: int) -> TensorRows:
         """Some of the units."""

@@ -106,6 +106,10 @@ class InitMask:
         """
         if key in self.known:
             return 0
+        if self._all_around(where, rows):
+            if rows is None and key is not None:
+                self.known.add(key)
+            return 0
         part = self.map if rows is None or self.map.shape[0] == 1 else self.map[rows]
         part = part[:, where]
         if part.all():
@@ -114,6 +118,16 @@ class InitMask:
             return 0
         lacks = part.shape[1] - np.count_nonzero(part, axis=1)
         return int(lacks[lacks.nonzero()[0][0]])  # whether the map is one for all CTAs does not show
+
+    def _all_around(self, where: slice | np.ndarray, rows: np.ndarray | None) -> bool:
+        """Whether these CTAs have written all places from the first to the last: a tile leaves none out.
+
+        It is asked where each CTA has a map of its own, of which to take scattered places is slow.
+        """
+        if isinstance(where, slice) or not where.size or self.map.shape[0] == 1:
+            return False
+        span = self.map[:, int(where.min()) : int(where.max()) + 1]
+        return bool((span if rows is None else span[rows]).all())
 
     def whole(self, low: int, high: int) -> bool:
         """Whether all CTAs have written every place from ``low`` up to and without ``high``."""
@@ -129,7 +143,7 @@ class InitMask:
 
 
 class PutOff(Protocol):
-    """A write that is performed when somebody looks: of all bytes from ``start`` to ``stop``, in every CTA."""
+    """A write that is performed when somebody looks: of all bytes from ``start`` to ``stop``, in the CTAs ``rows``."""
 
     @property
     def start(self) -> int:
@@ -141,9 +155,19 @@ class PutOff(Protocol):
         """The address behind the last."""
         ...
 
+    @property
+    def rows(self) -> np.ndarray | None:
+        """Some CTAs; None: every CTA."""
+        ...
+
     def perform(self, memory: np.ndarray) -> None:
         """Write to shared memory, uint8 (ctas, bytes)."""
         ...
+
+
+def same_rows(one: np.ndarray | None, other: np.ndarray | None) -> bool:
+    """Whether both name the same CTAs; None: every CTA."""
+    return one is other or (one is not None and other is not None and np.array_equal(one, other))
 
 
 class Covered(NamedTuple):
@@ -234,11 +258,17 @@ class SharedMemory:
         return self._room
 
     def remember(self, write: PutOff) -> None:
-        """Put a write off. What waited for these bytes alone is forgotten: nobody can see it any more."""
+        """Put a write off. What waited for these bytes alone is forgotten: nobody can see it any more.
+
+        A write of some CTAs forgets one of the same CTAs; others can still be seen, and are performed.
+        """
         start = write.start
         stop = write.stop
         old = self.put_off.get(start)
-        if old is None or old.stop != stop:
+        if write.rows is not None:
+            if old is None or old.stop != stop or not same_rows(old.rows, write.rows):
+                self._settle(start, stop)
+        elif old is None or old.stop != stop:
             if old is not None:
                 del self.put_off[start]
                 if old.stop > stop:  # the stage of a ring that held a larger tile before

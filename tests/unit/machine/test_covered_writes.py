@@ -17,20 +17,38 @@ STOP = 1024 + 256
 
 @dataclass
 class Sevens:
-    """Writes sevens, and counts how often."""
+    """Writes sevens in some CTAs, and counts how often."""
 
     start: int = START
     stop: int = STOP
     times: int = 0
+    rows: np.ndarray | None = None
 
     def perform(self, memory: np.ndarray) -> None:
         self.times += 1
-        memory[:, self.start : self.stop] = 7
+        memory[slice(None) if self.rows is None else self.rows, self.start : self.stop] = 7
 
 
 def overwrite(shared: SharedMemory, places: np.ndarray, value: int) -> None:
     room = shared.to_overwrite(places, 16)
     room.reshape(len(room), -1, 16)[:, places // 16] = value
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "times"),
+    [([1], [1], 0), ([0], [1], 1), (None, [1], 1), ([1], None, 0), ([0, 1], [1], 1), ([1], [0, 1], 1)],
+)
+def test_a_write_of_some_ctas_forgets_no_write_of_others(first, second, times):
+    shared = SharedMemory(3, 4096)
+    old, new = (Sevens(rows=None if rows is None else np.array(rows)) for rows in (first, second))
+    shared.remember(old)
+    shared.remember(new)
+    assert (old.times, new.times) == (times, 0)
+    seen = shared.bytes[:, START:STOP]
+    assert (old.times, new.times) == (times, 1)
+    written = {0, 1, 2} if first is None or second is None else {*first, *second}
+    assert [bool((line == 7).all()) for line in seen] == [cta in written for cta in range(3)]
+    assert [bool((line == 0xFF).all()) for line in seen] == [cta not in written for cta in range(3)]
 
 
 @pytest.fixture
@@ -93,6 +111,8 @@ def test_two_writes_from_one_address_on_may_be_written_over_one_after_the_other(
 
 
 SIZE = 1024
+FIRST = np.array([0])
+SECOND = np.array([1])
 
 
 @dataclass
@@ -102,9 +122,11 @@ class Bytes:
     start: int
     stop: int
     value: int
+    rows: np.ndarray | None = None
 
     def perform(self, memory: np.ndarray) -> None:
-        memory[:, self.start : self.stop] = np.arange(self.start, self.stop) * 7 + self.value
+        rows = slice(None) if self.rows is None else self.rows
+        memory[rows, self.start : self.stop] = np.arange(self.start, self.stop) * 7 + self.value
 
 
 def spans(draw: st.DrawFn) -> tuple[int, int]:
@@ -123,8 +145,9 @@ def test_bytes_are_those_of_writes_performed_at_once(data):
         low, high = data.draw(st.composite(spans)())
         match data.draw(st.sampled_from(["wait", "units", "part", "look"])):
             case "wait":
-                shared.remember(Bytes(low, high, value))
-                Bytes(low, high, value).perform(eager)
+                write = Bytes(low, high, value, data.draw(st.sampled_from([None, FIRST, SECOND])))
+                shared.remember(write)
+                write.perform(eager)
             case "units":
                 size = data.draw(st.sampled_from([4, 8, 16]))
                 every = data.draw(st.integers(1, 3))

@@ -27,8 +27,21 @@ def test_tiles_that_meet_are_found(count, tiles, apart):
     other = grid.copy()
     other[0, np.flatnonzero(grid[0] >= 0)[-1]] = -1  # one pair is missing
     assert not joint._apart(other)
-    joint.target = joint.target.view(np.int32)
-    assert not joint._apart(grid)
+
+
+@pytest.mark.parametrize("element", ["s8", "u8"])
+def test_whole_numbers_are_added_exactly(element):
+    """3,000 products of the largest numbers, of which float32 adds 1,024 or 258 exactly."""
+    joint = _Joint.__new__(_Joint)
+    joint.elements = (element, element)
+    most = {"s8": -128, "u8": 255}[element]
+    a = np.full((2, 3000), most, np.float32)
+    a[1, ::7] = 1
+    b = np.full((3, 3000), most, np.float32)
+    b[2, ::5] = 0
+    out = np.full((2, 3), 5, np.int32)
+    joint._product(a, b, out)
+    assert (out == a.astype(np.int64) @ b.T.astype(np.int64)).all()
 
 
 @pytest.mark.parametrize(

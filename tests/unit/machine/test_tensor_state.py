@@ -131,6 +131,7 @@ class Write:
     start: int
     stop: int
     number: int
+    rows: None = None
 
     def perform(self, memory: np.ndarray) -> None:
         memory[:, self.start : self.stop] = self.number
@@ -158,3 +159,16 @@ def test_distinct_columns_are_those_of_numpy(axes, numbers):
     _, first, which = np.unique(table, axis=1, return_index=True, return_inverse=True)
     got = distinct_columns(table)
     assert [part.tolist() for part in got] == [first.tolist(), which.reshape(-1).tolist()]
+
+
+def test_a_place_between_others_that_some_cta_lacks_is_missing():
+    written = InitMask(3, 16)
+    written.mark(slice(0, 12), None)
+    written.mark(slice(12, 16), np.array([1]))
+    scattered = np.array([9, 3, 11])
+    assert written.missing(None, scattered, None) == 0
+    assert written.missing(None, np.array([3, 14, 15]), np.array([1])) == 0
+    assert written.missing(None, np.array([3, 14, 15]), np.array([1, 2])) == 2
+    written.map[0, 5] = False
+    assert written.missing(None, scattered, None) == 0
+    assert written.missing(None, np.array([9, 5]), None) == 1

@@ -27,6 +27,7 @@ from convc.machine.isa.copies.lines import tensor_reach
 from convc.machine.isa.copies.perform import check_written, note_writer, perform_load, perform_store, places
 from convc.machine.isa.copies.tensor_put_off import (
     Issued,
+    Signals,
     note_load,
     put_off_in_clusters,
     put_off_multicast,
@@ -169,11 +170,14 @@ def _load(strand: Strand, instr: Instr, group: IssueGroup, box: TensorBox, targe
     """One copy into every destination, its complete_tx, and the books."""
     cohort = strand.cohort
     where = target.address
-    if cohort.lazy is not None and target.rows is None and target.signals is None:
-        put_off = region(box.loader, cohort.shared.padded, where, box.coords, box.offsets, box.mode, cohort.ctas)
+    if cohort.lazy is not None and target.rows is target.signals:
+        count = cohort.ctas if target.rows is None else len(target.rows)
+        limit = cohort.shared.padded
+        put_off = region(box.loader, limit, where, box.coords, box.offsets, box.mode, count)
         if put_off is not None:
+            put_off.rows = target.rows
             cohort.lazy.load(box.name, put_off)
-            note_load(cohort, box.name, target.barrier, put_off)
+            note_load(cohort, box.name, target.barrier, put_off, Signals(target.rows))
             return
     result = box.loader.load(cohort.shared.bytes, where, box.coords, box.offsets, target.rows, box.mode)
     for low, high in result.written:

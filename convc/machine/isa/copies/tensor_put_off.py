@@ -82,18 +82,20 @@ def remember_walk(strand: Strand, instr: Instr, issued: Issued, where: int) -> N
 
 
 def note_load(cohort: Cohort, buffer: str, barrier: int, put_off: Region, signals: Signals = OWN) -> None:
-    """Do what anybody can see of a copy into all CTAs that waits: its marks, its complete_tx, and the books."""
+    """Do what anybody can see of a copy that waits: its marks, its complete_tx, and the books."""
     result = put_off.result
+    rows = put_off.rows
     key = ("copy", put_off.start, put_off.stop)
     if key not in cohort.shared.written.known:
-        cohort.shared.written.mark(slice(put_off.start, put_off.stop), None, key)
+        cohort.shared.written.mark(slice(put_off.start, put_off.stop), rows, key)
     amount = result.bytes * signals.times
     cohort.barrier(barrier, "cp.async.bulk.tensor").add_tx(cohort.ctas, signals.rows, -amount)
-    copies_of(cohort.counters.tma_loads, buffer).add(cohort.ctas, result.bytes, result.filled)
+    count = cohort.ctas if rows is None else len(rows)
+    copies_of(cohort.counters.tma_loads, buffer).add(count, result.bytes, result.filled)
 
 
 def put_off_in_clusters(strand: Strand, instr: Instr, issued: Issued, to: Value, barrier: Value, pair: bool) -> bool:
-    """Put off the copy of one thread of every CTA of every cluster into its own shared memory, if it is one.
+    """Put off the copy of one thread of each CTA of the strand into its own shared memory, if it is one.
 
     Args:
         strand, instr, issued: who copies, and what.
@@ -103,25 +105,26 @@ def put_off_in_clusters(strand: Strand, instr: Instr, issued: Issued, to: Value,
         Whether it was put off; if not, nothing has happened.
     """
     cohort = strand.cohort
-    if cohort.lazy is None or strand.rows is not None or strand.active is None:
+    if cohort.lazy is None or strand.active is None:
         return False
-    where = _own_offset(cohort, strand.pick(to, strand.active))
+    rows = strand.rows
+    where = _own_offset(cohort, strand.pick(to, strand.active), rows)
     if where is None:
         return False
     at = strand.pick(barrier, strand.active)
-    signal = _own_offset(cohort, at)
-    signals = OWN
+    signal = _own_offset(cohort, at, rows)
+    signals = OWN if rows is None else Signals(rows)
     if signal is None:
-        found = _in_pairs(cohort, at) if pair else None
+        found = _in_pairs(cohort, at) if pair and rows is None else None
         if found is None:
             return False
         signal, signals = found
     bell = cohort.barriers.get(signal)
-    again = _walked(strand, instr, issued, where)
+    again = _walked(strand, instr, issued, where) if rows is None else None
     put_off = again or _new(strand, issued, where)
     if bell is None or put_off is None or not _alike(bell, signals, put_off.result.bytes):
         return False
-    if again is None:
+    if again is None and rows is None:
         _remember(strand, instr, issued, put_off)
     cohort.lazy.load(issued.name, put_off)
     note_load(cohort, issued.name, signal, put_off, signals)
@@ -175,11 +178,12 @@ def _joined(strand: Strand, slot: int, parts: list[tuple[IssueGroup, CopyTarget]
     return np.concatenate([np.broadcast_to(value, count) for value, count in zip(values, counts, strict=True)])
 
 
-def _own_offset(cohort: Cohort, address: int | np.ndarray) -> int | None:
-    """The address inside the CTA that each of all CTAs has for it in itself; None where they name other places."""
+def _own_offset(cohort: Cohort, address: int | np.ndarray, rows: np.ndarray | None) -> int | None:
+    """The address inside the CTA that each of the CTAs has for it in itself; None where they name other places."""
     if isinstance(address, int):
         return None  # a CTA of one rank, for all
-    offsets = address - (cohort.place.rank << RANK_SHIFT)
+    ranks = cohort.place.rank if rows is None else cohort.place.rank[rows]
+    offsets = address - (ranks << RANK_SHIFT)
     first = int(offsets[0])
     return first if 0 <= first <= OFFSET and bool((offsets == first).all()) else None
 
@@ -236,7 +240,11 @@ def _new(strand: Strand, issued: Issued, where: int) -> Region | None:
     if thread is None:
         return None
     at = tuple([strand.pick(strand.regs[slot], thread) for slot in issued.coords])
-    return region(issued.loader, cohort.shared.padded, where, at, issued.offsets, issued.mode, cohort.ctas)
+    limit = cohort.shared.padded
+    found = region(issued.loader, limit, where, at, issued.offsets, issued.mode, strand.row_count)
+    if found is not None:
+        found.rows = strand.rows
+    return found
 
 
 def _remember(strand: Strand, instr: Instr, issued: Issued, found: Region) -> None:

@@ -1,0 +1,26 @@
+"""Distinct places of an access and of keys, counted in a table or sorted: both find the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from convc.sanitizer.parts import DENSE, _counted, _last_of_each
+
+CASES = [[5], [7, 3, 7, 4, 3, 3], list(range(9, 2, -1)), [0, 10_000, 0, 4], [12, 12 + 4 * DENSE, 12, 13]]
+"""Numbers near each other, and far apart."""
+
+
+@pytest.mark.parametrize("numbers", CASES)
+def test_numbers_are_counted(numbers):
+    found, counts = _counted(np.array(numbers))
+    assert found.tolist() == sorted(set(numbers))
+    assert counts.tolist() == [numbers.count(number) for number in found]
+
+
+@pytest.mark.parametrize("numbers", CASES)
+def test_the_last_owner_of_a_place_counts(numbers):
+    owners = np.arange(len(numbers)) * 3
+    single, last = _last_of_each(np.array(numbers), owners)
+    assert dict(zip(single.tolist(), last.tolist(), strict=True)) == dict(zip(numbers, owners.tolist(), strict=True))
+    assert single.tolist() == sorted(set(numbers))
