@@ -3,8 +3,8 @@
 The accumulator has two halves. While one is carried away, the next tile is multiplied into the other, and the tile
 after that is loaded: of all epilogues only the last one is waited for. Halves are stages of a ring like those of
 operand tiles: ``done`` says that one is complete, ``drained`` that it has been read. What the epilogue keeps in shared
-memory needs a place of its own, since the operand tiles are in use all the time. A ring may have more stages than a tile
-has steps: the loads of the next tiles run ahead.
+memory needs a place of its own, since the operand tiles are in use all the time. A ring may have more stages than a
+tile has steps: the loads of the next tiles run ahead.
 
 Where the accumulator lies in registers of the warps that carry it away, there is one: the loads of the next tiles run
 ahead while it is carried away.
