@@ -49,14 +49,22 @@ FEATURES: Mapping[str, Mapping[str, str]] = {
 share a tile instead of tensor stores, walks and pairs."""
 
 CHOSEN = "what auto takes"
-"""The last column: everything is left to the planner."""
+"""The column behind the features: everything is left to the planner."""
+
+DEPENDENT = "its gap with dependent launch"
+"""The last column: what auto takes, and the time between the kernel in front of it in a graph and its first cycle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """One kernel: its time, the bytes that it moves through L2, the part of the tensor cores' peak that it reaches."""
+    """One kernel: its time, the bytes that it moves through L2, the part of the tensor cores' peak that it reaches.
+
+    Attributes:
+        microseconds: of the kernel. gap: microseconds that lie in front of it in a graph, which are not in that.
+    """
 
     microseconds: float
+    gap: float
     l2_bytes: int
     peak_share: float
 
@@ -100,6 +108,7 @@ def measure(problem: ConvProblem, options: ScheduleOptions, chip: Chip) -> Measu
     rate = 2e-6 * problem.macs / timed.microseconds
     return Measured(
         microseconds=timed.microseconds,
+        gap=timed.gap,
         l2_bytes=compiled.plan.estimate.traffic_bytes,
         peak_share=rate / peak_tflops(chip, element_bits(problem)),
     )
@@ -113,12 +122,23 @@ def ladder(problem: ConvProblem, chip: Chip) -> dict[str, Measured | str]:
         wider = dataclasses.replace(options, **added)
         found[feature] = measure(problem, wider, chip)
         options = wider if isinstance(found[feature], Measured) else options
-    return found | {CHOSEN: measure(problem, ScheduleOptions(), chip)}
+    chosen = measure(problem, ScheduleOptions(), chip)
+    dependent = measure(problem, ScheduleOptions(dependent_launch=True), chip)
+    return found | {CHOSEN: chosen, DEPENDENT: _gaps(chosen, dependent)}
+
+
+def _gaps(alone: Measured | str, dependent: Measured | str) -> str:
+    """What a launch that depends on the one in front takes off the gap, and what it adds to the kernel."""
+    if isinstance(alone, str) or isinstance(dependent, str):
+        return NOT_LEGAL
+    return (
+        f"{dependent.gap:.2f} us for {alone.gap:.2f} us, kernel {dependent.microseconds - alone.microseconds:+.2f} us"
+    )
 
 
 def table(rows: Mapping[str, Mapping[str, Measured | str]]) -> str:
     """A table of Markdown: time, bytes through L2, part of the tensor cores' peak."""
-    columns = (*FEATURES, CHOSEN)
+    columns = (*FEATURES, CHOSEN, DEPENDENT)
     lines = [f"| layer | {' | '.join(columns)} |", f"| --- |{' ---: |' * len(columns)}"]
     lines += [f"| {name} | {' | '.join(map(str, row.values()))} |" for name, row in rows.items()]
     return "\n".join(lines) + "\n"

@@ -20,6 +20,7 @@ from benchmarks import (
     planning,
     processes,
     reuse,
+    ring,
     time_kernels,
     twins,
 )
@@ -30,7 +31,7 @@ BENCHMARKS = {
     "compile": compile_benchmark.measure, "network": network.measure, "check": check.measure, "reuse": reuse.measure,
     "models": models.measure, "planning": planning.measure, "parsing": parsing.measure, "processes": processes.measure,
     "twins": twins.measure, "batch": batch.measure, "foreign": foreign.measure, "time": time_kernels.measure,
-    "page": page.measure, "draw": draw.measure,
+    "page": page.measure, "draw": draw.measure, "ring": ring.measure,
 }  # fmt: skip
 
 

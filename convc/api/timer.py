@@ -10,6 +10,7 @@ import msgspec
 from convc.api.options import ChipOptions, ScheduleOptions
 from convc.ir.arch import ARCHS
 from convc.ir.launch import KernelArtifact
+from convc.ir.tile_order import OrderTraffic
 from convc.timing.kernel import target_of, time_kernel
 from convc.timing.parameters import Chip, chip_for, read_chip
 
@@ -27,11 +28,15 @@ class EngineTimer:
         said = msgspec.json.encode(([dict(chip.parameters) for chip in chips], self.chip.cold, self.chip.sass))
         return hashlib.sha256(said).hexdigest()
 
-    def __call__(self, artifact: KernelArtifact, /) -> float:
-        """Cycles of a kernel; the errors of `convc.timing.kernel.time_kernel`."""
+    def __call__(self, artifact: KernelArtifact, order: OrderTraffic | None = None, /) -> float:
+        """Cycles of a kernel that makes its tiles in an order of which this is known.
+
+        The errors are those of `convc.timing.kernel.time_kernel`.
+        """
         chip = chip_of(self.chip, target_of(artifact.ptx))
         options = self.chip
-        return time_kernel(artifact.ptx, artifact.launch, {}, chip, cold=options.cold, sass=options.sass).cycles
+        timed = time_kernel(artifact.ptx, artifact.launch, {}, chip, cold=options.cold, sass=options.sass, order=order)
+        return timed.cycles
 
 
 TARGET = ScheduleOptions().target

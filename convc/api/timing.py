@@ -188,7 +188,7 @@ def time(
     layers: list[LayerTime] = []
     for index, job in enumerate([*jobs, *others]):
         told(f"time {job.name}", index / len([*jobs, *others]))
-        key = f"{job.launch}\n{job.text}"
+        key = f"{job.launch}\n{job.order}\n{job.text}"
         if key not in timed:
             timed[key] = _timed(job, model, parameters)
         layers.append(
@@ -265,7 +265,8 @@ def _built(build: Build, layer: LayerNames | None) -> Iterator[_Job]:
     """The kernels of a build folder."""
     for record in pick_layers(build.network.layers, layer, str(build.path)):
         ready = build.load(record.name)
-        yield _job(record.name, "", record.problem, ready.ptx, ready.file, ready.launch)
+        job = _job(record.name, "", record.problem, ready.ptx, ready.file, ready.launch)
+        yield dataclasses.replace(job, order=build.order(record))
 
 
 def _compiled(

@@ -7,7 +7,7 @@
       kernels/<digest>/kernel.ptx       the text that runs
                        launch.json      how it is launched
                        debug_info.json  which outputs and filter taps its steps are about, for findings
-                       plan.json        why it looks as it does, for people: nothing reads it back
+                       plan.json        why it looks as it does: nothing that runs reads it back
                        tile.json
                        kernel.cubin     machine code, if it was asked for
 
@@ -35,7 +35,9 @@ from convc.ir.columns import Columns
 from convc.ir.debug_info import DebugInfo, read_debug_info
 from convc.ir.launch import KernelArtifact, LaunchSpec, dump_launch, load_launch
 from convc.ir.network import SkippedNode, TensorRef
+from convc.ir.planned import read_order
 from convc.ir.problem import ConvProblem
+from convc.ir.tile_order import OrderTraffic
 from convc.layout.device_layout import BufferLayout, DeviceLayout, device_layout
 from convc.support.files import NpyHeader, read_npy, read_text, to_npy_dtype, write_bytes, write_npy
 from convc.support.html import table_html
@@ -138,6 +140,23 @@ class Build:
     def launch(self, record: LayerRecord) -> LaunchSpec:
         """The launch file of a layer's kernel; `LaunchError` where it is damaged."""
         return load_launch(self.path / "kernels" / record.kernel / "launch.json")
+
+    def order(self, record: LayerRecord) -> OrderTraffic | None:
+        """The facts about the order of a layer's tiles, from its plan; None where there are none.
+
+        A plan is of the kernel that its folder is named after: of a text that was changed since, it says nothing.
+
+        Raises:
+            BuildError: the kernel's text is missing.
+            LaunchError: the launch file is damaged.
+        """
+        folder = self.path / "kernels" / record.kernel
+        file = folder / "plan.json"
+        if not file.is_file():
+            return None
+        text = read_text(folder / "kernel.ptx", BuildError)
+        known = digest_of(KernelArtifact(ptx=text, launch=self.launch(record))) == record.kernel
+        return read_order(file.read_bytes()) if known else None
 
     def debug_info(self, name: str | None = None) -> DebugInfo | None:
         """The debug info of a layer's kernel; None where its folder has no debug_info.json.

@@ -13,14 +13,15 @@ from convc.compiler.plan.names import Form
 from convc.errors import PlanError
 from convc.ir.launch import KernelArtifact
 from convc.ir.problem import ConvProblem
+from convc.ir.tile_order import OrderTraffic
 from convc.layout.device_layout import DeviceLayout
 
 if TYPE_CHECKING:
     from convc.compiler.plan.records import Plan
     from convc.compiler.tile.program import TileProgram
 
-Timer = Callable[[KernelArtifact], float]
-"""Gives the cycles that a kernel takes."""
+Timer = Callable[[KernelArtifact, OrderTraffic | None], float]
+"""Gives the cycles that a kernel takes; it is told what its plan knows of the order of tiles."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +120,7 @@ def compile_timed(problem: ConvProblem, options: ScheduleOptions, timer: Timer) 
             persistent=one.plan.launch.persistent,
             parts=one.plan.launch.parts,
             estimated=one.plan.estimate.cycles,
-            cycles=timer(one.artifact),
+            cycles=timer(one.artifact, one.plan.launch.order.timed),
             preferred=number == 0,
         )
         for number, one in enumerate(written)

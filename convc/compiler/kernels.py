@@ -23,6 +23,7 @@ from convc.errors import LaunchError, PlanError
 from convc.ir.columns import Columns
 from convc.ir.launch import KernelArtifact
 from convc.ir.problem import ConvProblem
+from convc.ir.tile_order import OrderTraffic
 
 
 class Kernel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -55,8 +56,8 @@ class KernelTimer(Protocol):
         """Everything that the answers depend on, as a text."""
         ...
 
-    def __call__(self, artifact: KernelArtifact, /) -> float:
-        """Cycles of a kernel."""
+    def __call__(self, artifact: KernelArtifact, order: OrderTraffic | None, /) -> float:
+        """Cycles of a kernel that makes its tiles in an order of which this is known."""
         ...
 
 

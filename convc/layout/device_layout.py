@@ -168,7 +168,7 @@ def device_layout(problem: ConvProblem, columns: Columns = "off") -> DeviceLayou
     factors = 0 if blocks is None else _factor_pitch(blocks, c_pitch)
     pixel = device.groups * (c_pitch + factors)
     tap = c_pitch + factors
-    bias = (_round_up(device.out_channels, LIMITS.mma_n_max),)  # whole tiles, so that no load of it needs a guard
+    bias = (_whole_tiles(device.out_channels),)
     image = (*device.in_extent, pixel)
     if overlap is not None:
         image = (device.in_extent[0], overlap.width, overlap.channels)
@@ -238,6 +238,13 @@ def _tensor_scale(problem: ConvProblem) -> bool:
 def _factor_pitch(blocks: BlockFormat, size: int) -> int:
     """Bytes of the scale factors of `size` bytes of elements."""
     return _round_up(-(-size // blocks.factor_bytes), LIMITS.tma_unit_bytes)
+
+
+def _whole_tiles(channels: int) -> int:
+    """The least length that holds whole tiles of any width, so that no load of a bias needs a guard."""
+    if channels <= LIMITS.mma_n_max:
+        return LIMITS.mma_n_max
+    return _round_up(channels, LIMITS.mma_n_step) + LIMITS.mma_n_max - LIMITS.mma_n_step
 
 
 def _round_up(value: int, multiple: int) -> int:

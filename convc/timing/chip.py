@@ -218,18 +218,18 @@ class _Grid:
             reading: part of the SMs that read at the same time.
             step: they stay in step, and share a request of the same with all others of their GPC that make it.
 
-        Where some SMs hold more CTAs than others they ask for more, and get more: all CTAs get the same. Where SMs read
-        at different times each has more of L2 while it does.
+        All CTAs get the same: SMs that hold more of them ask for more. Where SMs read at different times (`chip.apart`)
+        each has more of L2 while it does. Of idle SMs some GPCs have fewer; the launch ends with the fullest.
 
         Returns:
-            The round, and the part of its time for which an SM would need its share of L2 to read what it reads.
+            The round, and the part of its SMs that read at the same time.
         """
         chip = self.chip
         beside = -(-clusters // self.slots)
         crowd = sm_share(chip, self.asking(clusters, 1.0), self.missed, self.traffic, step)
-        share = sm_share(chip, self.asking(clusters, reading), self.missed, self.traffic)
-        share = replace(share, own=crowd.own, stores=crowd.stores, written=crowd.written)
-        share = replace(share, crowd=crowd.l2 if self.once else share.l2)
+        slowest = chip["gpc.slowest"] if clusters < self.slots and self.once else 1.0
+        l2 = sm_share(chip, self.asking(clusters, reading), self.missed, self.traffic).l2 * slowest
+        share = replace(crowd, l2=l2, crowd=crowd.l2 * slowest if self.once else l2)
         replay = Replay(side_by_side(self.trace, beside), chip, share, self.trace.ctas)
         cycles = replay.run()
         busy = min(clusters, self.slots) * self.trace.ctas
@@ -245,7 +245,7 @@ class _Grid:
             lengths=(cycles,),
             reading=(reading,),
         )
-        return launch, replay.sms[0].asked / crowd.l2 / cycles
+        return launch, 1 - chip["chip.apart"] * (1 - replay.sms[0].asked / crowd.l2 / cycles)
 
     def asking(self, clusters: int, reading: float) -> float:
         """SMs that ask at the same time in a round of that many clusters; one at least, whatever part of them reads."""
@@ -277,7 +277,7 @@ class _Grid:
             if not later_anywhere(later(before, after), sooner(before, after)):
                 break
             if float(better) == reading and not later_anywhere(self.chip["tma.fill"], found.l2):
-                break  # lanes of a spread differ, but in all of them an SM has more of L2 than it can take
+                break  # lanes differ, but in all of them an SM has more of L2 than it can take
             reading = better
             found, now = self.round(clusters, reading, step)
         return found, now

@@ -230,6 +230,7 @@ DECIDERS = ("convc.compiler", "convc.frontend", "convc.ir.network", "convc.ir.pr
         ("convc.compiler.compile", ("convc.machine", "convc.runtime", "onnx")),
         ("convc.gpu.perform", ("onnx", "sympy", "islpy", "jinja2", "cuda", "convc.machine")),
         ("convc.cli.main", ("onnx", "sympy", "islpy", "jinja2", "numpy")),
+        ("convc.api.choices", ("msgspec", *HEAVY)),
     ],
 )
 def test_a_fresh_process_loads_only_what_it_needs(module, absent):

@@ -6,7 +6,19 @@ import re
 
 import pytest
 
-from benchmarks.ablation import CHOSEN, FEATURES, LAYERS, MARKED, MORE, NOT_LEGAL, PAGE, Measured, ladder, table
+from benchmarks.ablation import (
+    CHOSEN,
+    DEPENDENT,
+    FEATURES,
+    LAYERS,
+    MARKED,
+    MORE,
+    NOT_LEGAL,
+    PAGE,
+    Measured,
+    ladder,
+    table,
+)
 from benchmarks.layers import square
 from convc.timing.parameters import read_chip
 
@@ -14,7 +26,7 @@ from convc.timing.parameters import read_chip
 def test_the_page_has_every_feature_and_every_layer():
     shown = MARKED.search(PAGE.read_text("utf-8"))[0].splitlines()
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in shown if line.startswith("|")]
-    assert rows[0][1:] == [*FEATURES, CHOSEN]
+    assert rows[0][1:] == [*FEATURES, CHOSEN, DEPENDENT]
     assert [row[0] for row in rows[2:]] == list(LAYERS | MORE)
 
 
@@ -32,6 +44,8 @@ def test_the_planner_takes_what_is_fastest_or_nearly():
     times = {name: each.microseconds for name, each in found.items() if isinstance(each, Measured)}
     assert times["TMA store"] < 0.8 * times["plain"]
     assert times[CHOSEN] <= 1.05 * min(times.values())
+    less, more = map(float, re.findall(r"(\d\.\d\d) us", str(found[DEPENDENT]))[:2])
+    assert 0 < less < more
 
 
 @pytest.mark.slow

@@ -152,6 +152,16 @@ def test_the_planner_takes_what_it_finds_faster_and_says_why():
     assert "leave no two of 148 SMs for each" in full.launch.why.split
 
 
+@pytest.mark.parametrize(("filters", "extent"), [(576, 14), (256, 20)])
+def test_every_cta_of_the_clusters_that_auto_takes_has_an_sm(filters, extent):
+    problem = ConvProblem(
+        in_channels=1024, out_channels=filters, in_extent=(extent, extent), kernel=(1, 1), out="f32", bias=True
+    )
+    found = plan(device_layout(problem), options=ScheduleOptions(split_k="auto"))
+    assert found.launch.parts > 1
+    assert found.launch.ctas <= found.arch.rates.sms
+
+
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [

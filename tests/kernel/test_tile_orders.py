@@ -9,7 +9,9 @@ from kernel.test_random_problems import problems
 from support.cache import missed_bytes
 from support.witnesses import witnesses_agree
 
-from convc.compiler.compile import compile_problem
+from convc.api.options import ChipOptions
+from convc.api.timer import EngineTimer
+from convc.compiler.compile import compile_problem, compile_timed
 from convc.compiler.index.order_names import COLUMNS, GROUPED, HILBERT, ORDERS, ROWS
 from convc.compiler.index.tile_order import order_of
 from convc.compiler.index.traffic import Bytes, traffic_of
@@ -97,6 +99,24 @@ def test_the_timing_engine_takes_longer_for_what_is_fetched_again():
     ]
     assert times[2] > 1.2 * times[1]
     assert times[1] > 0.5 * times[0]
+
+
+def test_who_decides_among_timed_kernels_is_told_what_their_order_fetches():
+    asked = []
+
+    def timer(artifact, order):
+        asked.append(order)
+        return 1000.0
+
+    large = ConvProblem(in_channels=16384, out_channels=4096, in_extent=(64, 64), kernel=(1, 1))
+    options = ScheduleOptions(schedule="reload", persistent="off", pairs="off", split_k="off", multicast="off")
+    made = compile_timed(large, options, timer)
+    assert made.plan.launch.order.timed is not None
+    assert asked[0] == made.plan.launch.order.timed
+    artifact = compile_problem(SMALL, options=ScheduleOptions(schedule="reload")).artifact
+    timed = EngineTimer(ChipOptions(settings=("chip.l2_bytes=1024", "chip.memory=0.05")))
+    few, many = (timed(artifact, OrderTraffic(fetched=number, beside=1)) for number in (100_000, 200_000))
+    assert many > 1.2 * few
 
 
 def test_one_column_of_tiles_has_one_order():

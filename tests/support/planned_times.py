@@ -13,6 +13,7 @@ from convc.compiler.plan import terms
 from convc.compiler.plan.constraints import TiledProblem
 from convc.compiler.plan.cost import pace_of
 from convc.compiler.plan.own_instructions import load_issue_cycles, multiply_issue_cycles
+from convc.compiler.plan.requests import row_cycles
 from convc.compiler.schedules.all import SCHEDULES
 from convc.compiler.schedules.base import Request, Schedule
 from convc.errors import PlanError
@@ -107,7 +108,7 @@ def _by_the_model(compiled: Compiled) -> dict[str, float]:
     rates = plan.arch.rates
     need = plan.storage.need
     tiled = TiledProblem(layout=plan.layout, arch=plan.arch, tiling=plan.tiling, need=need, grid=plan.launch.grid[:2])
-    pace = pace_of(tiled, plan.work)
+    pace = pace_of(tiled, plan.work, row_cycles(plan.layout, plan.work.row_bytes, rates))
     loop = max(pace.loop, plan.estimate.latency_cycles + pace.stage)
     return {
         "tensor core": plan.estimate.mma_cycles,

@@ -15,6 +15,7 @@ from convc.compiler.emit.exprs import Number
 from convc.compiler.emit.fragments import fragment
 from convc.compiler.emit.fragments.base import TABLE, RoleContext, common_names, numbers_of, template_name
 from convc.compiler.emit.operands import MASK_WORDS, phase, stage, values_per_word
+from convc.compiler.emit.places import all_written, in_stages, known_stages
 from convc.compiler.emit.render import render
 from convc.compiler.tile.program import Role, TileProgram, walk
 from convc.compiler.tile.steps.base import Compute, Loop, Repeat, Step
@@ -78,7 +79,9 @@ def emit(program: TileProgram) -> KernelArtifact:
 
 def _role(program: TileProgram, role: Role) -> str:
     """The block of one role."""
-    context = RoleContext(program=program, role=role, numbers=numbers_of(program, role))
+    places = dict.fromkeys(known_stages(role.steps), 0)
+    context = RoleContext(program=program, role=role, numbers=numbers_of(program, role), places=places)
+    states = [(*(() if state in places else (stage(state),)), phase(state)) for state in context.states]
     everyone = (role.first_warp, role.last_warp) == (0, program.warps - 1) and not role.leads
     return render(
         "role",
@@ -89,8 +92,8 @@ def _role(program: TileProgram, role: Role) -> str:
             "guarded": not everyone,
             "guard": _guard(role),
             "elected": role.elected,
-            "states": [(stage(state), phase(state)) for state in context.states],
-            "registers": _registers(role, context.states, context.numbers),
+            "states": [register for registers in states for register in registers],
+            "registers": _registers(role, states, context.numbers),
             "body": _indent(_steps(role.steps, context)),
         },
     ).rstrip()
@@ -104,21 +107,38 @@ def _steps(steps: tuple[Step, ...], context: RoleContext) -> str:
 def _step(step: Step, context: RoleContext) -> str:
     """The fragment of a step; that of a loop has those of its body inside."""
     names = common_names(step, context) | fragment(step, context)
-    if isinstance(step, Repeat):
-        written_out = isinstance(step, Loop) and step.written_out
-        known = [_within(context, step, value) for value in range(step.count)] if written_out else [context]
-        names["bodies"] = [(value, _indent(_steps(step.body, inside))) for value, inside in enumerate(known)]
-    return render(template_name(type(step)), names).rstrip()
+    if isinstance(step, Loop):
+        names |= _copies(step, context)
+    elif isinstance(step, Repeat):
+        names["bodies"] = [(0, _indent(_steps(step.body, context)))]
+    return in_stages(render(template_name(type(step)), names).rstrip(), context.places)
 
 
-def _within(context: RoleContext, loop: Repeat, value: int) -> RoleContext:
-    """The surroundings of one time through a loop that is written out: its variable is known, and what follows."""
-    numbers = {**context.numbers, loop.var: Number(bits=32, low=value, high=value)}
+def _copies(loop: Loop, context: RoleContext) -> dict[str, list[tuple[int, str]]]:
+    """The bodies of a loop, each as it is in its place, and those behind the last jump back."""
+
+    def body(value: int, last: int) -> tuple[int, str]:
+        inside = context if loop.copies == 1 and not all_written(loop) else _within(context, loop, value, last)
+        return value, _indent(_steps(loop.body, inside))
+
+    if all_written(loop):
+        return {"bodies": [body(value, value) for value in range(loop.count)], "rest": []}
+    whole = loop.count - loop.count % loop.copies
+    return {
+        "bodies": [body(first, whole - loop.copies + first) for first in range(loop.copies)],
+        "rest": [body(value, value) for value in range(whole, loop.count)],
+    }
+
+
+def _within(context: RoleContext, loop: Repeat, first: int, last: int) -> RoleContext:
+    """The surroundings of a copy of a loop's body: `first` to `last` are its variable's values, and what follows."""
+    numbers = {**context.numbers, loop.var: Number(bits=32, low=first, high=last)}
     for step in walk(loop.body):
         if isinstance(step, Compute):
             low, high = bounds(step.expr, {name: (number.low, number.high) for name, number in numbers.items()})
             numbers[step.dst] = Number(bits=step.bits, low=low, high=high)
-    return replace(context, unrolled={**context.unrolled, loop.var: value}, numbers=numbers)
+    unrolled = {**context.unrolled, loop.var: first} if first == last else context.unrolled
+    return replace(context, unrolled=unrolled, numbers=numbers)
 
 
 def _entries(table: tuple[int, ...]) -> list[str]:
@@ -142,9 +162,9 @@ def _guard(role: Role) -> list[str]:
     return [below, f"setp.gt.or.u32 %skip, %warp, {role.last_warp}, %skip;"]
 
 
-def _registers(role: Role, states: tuple[str, ...], numbers: Mapping[str, Number]) -> list[str]:
+def _registers(role: Role, states: list[tuple[str, ...]], numbers: Mapping[str, Number]) -> list[str]:
     """Declarations of what outlives a step of the role."""
-    lines = [f".reg .b32 {stage(state)}, {phase(state)};  // place in the ring" for state in states]
+    lines = [f".reg .b32 {', '.join(registers)};  // place in the ring" for registers in states]
     steps = list(walk(role.steps))
     counters = [step.var for step in steps if isinstance(step, Repeat)]
     computed = [step.dst for step in steps if isinstance(step, Compute | LookUp)]

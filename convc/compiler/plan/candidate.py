@@ -3,8 +3,8 @@
 A schedule proposes a few hundred tilings, most of which differ from another one in their stages alone. Of the tilings
 of one width only the best can be taken or be shown, so the others are looked at as little as that allows:
 
-* Shared memory is counted, not laid out (`convc.compiler.plan.storage.needed`), once for each tiling, and for none
-  of a width whose price alone is asked for.
+* Shared memory is counted, not laid out (`convc.compiler.plan.room.Room`), once for each tiling, and of a width whose
+  price alone is asked for once at most, to know how many CTAs an SM can hold.
 * What a CTA does does not depend on its stages, only how long it waits for copies does. So a width is priced once
   (`convc.compiler.plan.cost.Pace`), and its tilings are held to the rules from the fastest on, until one keeps them.
 * That price says how fast a width can be at best. Where only the best of all is asked for, widths are looked at from
@@ -17,15 +17,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.plan.candidates import pipeline_of
 from convc.compiler.plan.constraints import TILING_RULES, TiledProblem, TileGrid, TilingRule, check_tiling
 from convc.compiler.plan.cost import (
-    MOST_CTAS,
     SLACK,
     Pace,
     beside,
@@ -36,6 +36,8 @@ from convc.compiler.plan.cost import (
     walkers,
 )
 from convc.compiler.plan.records import Estimate, Pipeline, Rejection, ScheduleName, ScheduleSummary, Tiling
+from convc.compiler.plan.requests import row_cycles
+from convc.compiler.plan.room import Room
 from convc.compiler.plan.storage import MemoryNeed, Storage
 from convc.compiler.plan.work import CtaWork
 from convc.ir.arch import Arch
@@ -85,9 +87,9 @@ class Offer:
 
     Attributes:
         layout, arch: the problem and the target.
-        tilings: narrow before wide and, of one width, shallow before deep.
+        tilings: narrow before wide and, of one width, shallow before deep; all with rows of as many bytes.
         rows: tiles of output pixels, the grid along x.
-        need, storage: the memory of a CTA, counted and laid out.
+        room, storage: the memory of a CTA, counted and laid out.
         work: what a CTA does; of tilings that differ in their stages alone, only `CtaWork.rings` may differ.
         rules: what a tiling must keep.
         geometry: how activations are shared; None where they are not.
@@ -100,7 +102,7 @@ class Offer:
     arch: Arch
     tilings: tuple[Tiling, ...]
     rows: int
-    need: Callable[[Tiling], MemoryNeed]
+    room: Callable[[Tiling], Room]
     storage: Callable[[Tiling], Storage]
     work: Callable[[Tiling, Pipeline], CtaWork]
     rules: Sequence[TilingRule] = TILING_RULES
@@ -114,6 +116,16 @@ class Offer:
         """Its tilings by their width, narrow before wide."""
         by_width = itertools.groupby(self.tilings, key=lambda tiling: tiling.block_n)
         return tuple(Width(offer=self, tilings=tuple(tilings)) for _, tilings in by_width)
+
+    @cached_property
+    def pipeline(self) -> Pipeline:
+        """The K loop of every tiling: their rows are equally long."""
+        return pipeline_of(self.layout, self.tilings[0], self.arch.limits.mma_atom_bytes)
+
+    @cached_property
+    def row_cycles(self) -> tuple[float, float]:
+        """Cycles of TMA for a row of activations, and for one of the filter."""
+        return row_cycles(self.layout, self.tilings[0].row_bytes, self.arch.rates)
 
     @cached_property
     def legal(self) -> tuple[Candidate, ...]:
@@ -130,7 +142,7 @@ class Offer:
         """The memory of a CTA, counted once."""
         known = self._needs.get(tiling)
         if known is None:
-            known = self._needs[tiling] = self.need(tiling)
+            known = self._needs[tiling] = self.room(tiling).need(self.arch)
         return known
 
     @cached_property
@@ -176,44 +188,56 @@ class Width:
 
     Attributes:
         offer: where they come from.
-        tilings: shallow before deep, at least one.
+        tilings: shallow before deep, at least one; none needs less memory than the first.
     """
 
     offer: Offer
     tilings: tuple[Tiling, ...]
 
     @cached_property
-    def pipeline(self) -> Pipeline:
-        """The K loop."""
-        return pipeline_of(self.offer.layout, self.tilings[0], self.offer.arch.limits.mma_atom_bytes)
-
-    @cached_property
     def work(self) -> CtaWork:
         """The work of a CTA, with the stages of the first tiling."""
-        return self.offer.work(self.tilings[0], self.pipeline)
+        return self.offer.work(self.tilings[0], self.offer.pipeline)
 
     @cached_property
     def pace(self) -> Pace:
         """The part of its price that does not depend on stages."""
-        return pace_of(self.offer.tiles(self.tilings[0]), self.work)
+        return pace_of(self.offer.tiles(self.tilings[0]), self.work, self.offer.row_cycles)
 
     @cached_property
     def least(self) -> float:
         """Cycles that none of the tilings can beat: with copies that never keep anybody waiting."""
         pace = self.pace
-        return min(pace.cycles(pace.hidden, held) for held in range(1, min(pace.most_beside, MOST_CTAS) + 1))
+        most = pace.most_beside
+        if most > 1:
+            most = min(most, beside(self.offer.needed(self.tilings[0]), self.offer.arch))
+        return min(pace.cycles(pace.hidden, held) for held in range(1, most + 1))
 
     @cached_property
     def best(self) -> Candidate | None:
-        """The fastest legal tiling, the first of several; None where none is legal."""
+        """The fastest legal tiling; None where none is legal."""
         offer = self.offer
-        for _, number in sorted(zip(self._cycles(), itertools.count(), strict=False)):
-            tiled = offer.tiled(self.tilings[number])
+        for tiling in self._fastest_first():
+            tiled = offer.tiled(tiling)
             if check_tiling(tiled, offer.rules) is None:
-                work = offer.work(tiled.tiling, self.pipeline)
-                cost = estimate(tiled, work)
-                return Candidate(offer=offer, tiled=tiled, pipeline=self.pipeline, work=work, cost=cost)
+                work = offer.work(tiled.tiling, offer.pipeline)
+                cost = estimate(tiled, work, self.pace)
+                return Candidate(offer=offer, tiled=tiled, pipeline=offer.pipeline, work=work, cost=cost)
         return None
+
+    def _fastest_first(self) -> Iterator[Tiling]:
+        """The tilings by their price; of several of one price, that which keeps most bytes under way.
+
+        The price has it that a latency is hidden or is not. Where many CTAs ask L2 at once some copies take longer, and
+        memory that nobody else can use hides that too.
+        """
+        priced = sorted(zip(self._cycles(), self.tilings, strict=True), key=itemgetter(0))
+        for _, alike in itertools.groupby(priced, key=itemgetter(0)):
+            yield from sorted((tiling for _, tiling in alike), key=self._room, reverse=True)
+
+    def _room(self, tiling: Tiling) -> int:
+        """Bytes of shared memory."""
+        return self.offer.needed(tiling).smem_bytes
 
     def _cycles(self) -> list[float]:
         """The price of each tiling: they differ in the latency of copies, and in how many CTAs fit."""
@@ -279,12 +303,14 @@ class ScheduleCandidates:
 
     @cached_property
     def _best(self) -> Candidate | None:
-        """The candidate to take; None where none is legal.
+        """The candidate to take; None where none is legal."""
+        return self.picked or self.best_of(lambda _: True)
 
-        All candidates that are about as fast as the fastest are looked at, and as few others as can be.
+    def best_of(self, fits: Callable[[Candidate], bool]) -> Candidate | None:
+        """The candidate to take of those that fit; None where there is none.
+
+        All that are about as fast as the fastest are looked at, and as few others as can be.
         """
-        if self.picked is not None:
-            return self.picked
         widths = [width for part in self.parts if isinstance(part, Offer) for width in part.widths]
         found: dict[int, Candidate] = {}
         limit = math.inf
@@ -292,7 +318,7 @@ class ScheduleCandidates:
             if widths[number].least > limit:
                 break
             best = widths[number].best
-            if best is not None:
+            if best is not None and fits(best):
                 found[number] = best
                 limit = min(limit, SLACK * best.cost.cycles)
         in_order = [found[number] for number in sorted(found)]

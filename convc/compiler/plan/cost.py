@@ -34,11 +34,6 @@ SLACK = 1.05
 """Estimates closer than this are taken as equal: a launch is off by 3 to 9 percent of the engine's time on average, and
 schedules of one layer mostly to the same side."""
 
-PAIR_SLACK = 1.089
-"""CTA pairs are taken where they are estimated faster by more: of nine layers of ResNet-50 at three batch sizes the one
-that the engine has slower in pairs, by 12 percent, is estimated faster by 8.8 (the stem, at batch 256), and a product
-of 4096 x 4096 x 4096, which the engine has faster by 13 percent, by 8.95. The number was chosen with both in sight."""
-
 ASSUMED_SLACK = 1.18
 """A schedule that rests on assumed rules is taken where one that does not takes longer by more than this: twice the
 average error of the worst of the four sets of `convc/docs/timing.md`, as one estimate may be too low and the other too
@@ -192,12 +187,18 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
         return most * rates.clock_mhz
 
 
-def pace_of(tiles: TileGrid, work: CtaWork) -> Pace:
-    """Find what tiles take whatever their stages, and so whatever memory: `work` may be that of any number of these."""
+def pace_of(tiles: TileGrid, work: CtaWork, rows: tuple[float, float]) -> Pace:
+    """Find what tiles take whatever their stages, and so whatever memory.
+
+    Args:
+        tiles: how the problem is cut.
+        work: of a CTA with any number of stages.
+        rows: cycles of a row of activations, and of one of the filter (`convc.compiler.plan.requests.row_cycles`).
+    """
     rates = tiles.arch.rates
     problem = tiles.layout.problem
     tensor = terms.tensor_cycles(work, rates)
-    fill = terms.fill_cycles(work, row_cycles(tiles.layout, work.row_bytes, rates), rates)
+    fill = terms.fill_cycles(work, rows, rates)
     residual_fill = work.residual_bytes / rates.fill_bytes
     load = load_issue_cycles(work)
     multiply = multiply_issue_cycles(work) + terms.drain_cycles(work, rates)
@@ -296,11 +297,11 @@ def memory_bytes(layout: DeviceLayout, rates: Rates, columns: int) -> int:
     return again * activations + layout.filter.size_bytes + written
 
 
-def estimate(tiled: TiledProblem, work: CtaWork) -> Estimate:
-    """Cycles of the launch and what they come from."""
+def estimate(tiled: TiledProblem, work: CtaWork, pace: Pace | None = None) -> Estimate:
+    """Cycles of the launch and what they come from; `pace` is that of the tiling's width, where somebody knows it."""
     rates = tiled.arch.rates
     rows = row_cycles(tiled.layout, work.row_bytes, rates)
-    pace = pace_of(tiled, work)
+    pace = pace or pace_of(tiled, work, rows)
     latency = max(latency_of(ring.steps, ring.stages, pace, work) for ring in work.rings)
     on_each = min(pace.most_beside, beside(tiled.need, tiled.arch))
     slots = rates.sms * on_each if tiled.ctas is None else tiled.ctas
@@ -346,6 +347,10 @@ about as much."""
 
 MOST_TIMED = 6
 """Candidates of a problem that are timed at most: each is written down, and its time costs several runs of a CTA."""
+
+
+MOST_ALIKE = 2
+"""Of these, those whose CTAs work together in one way: it makes more of a difference than how wide a tile is."""
 
 
 def slack(assumed: int, fastest: int) -> float:

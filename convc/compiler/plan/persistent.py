@@ -3,7 +3,8 @@
 The accumulator has two halves. While one is carried away, the next tile is multiplied into the other, and the tile
 after that is loaded: of all epilogues only the last one is waited for. Halves are stages of a ring like those of
 operand tiles: ``done`` says that one is complete, ``drained`` that it has been read. What the epilogue keeps in shared
-memory needs a place of its own, since the operand tiles are in use all the time.
+memory needs a place of its own, since the operand tiles are in use all the time. A ring may have more stages than a tile
+has steps: the loads of the next tiles run ahead.
 
 Where the accumulator lies in registers of the warps that carry it away, there is one: the loads of the next tiles run
 ahead while it is carried away.
@@ -21,11 +22,11 @@ from convc.compiler.plan.cost import bytes_alone
 from convc.compiler.plan.names import ACC, ANSWERED, ANSWERS, DONE, DRAINED, HEARD
 from convc.compiler.plan.pairs import PAIR
 from convc.compiler.plan.records import Rejection, Tiling
+from convc.compiler.plan.room import Room
 from convc.compiler.plan.storage import (
     ANSWER_BYTES,
     EVERY_ROLE,
     BarrierRing,
-    MemoryNeed,
     SmemTile,
     Storage,
     lay_out,
@@ -92,13 +93,18 @@ def _walking(offer: Offer, most: int, stages: int | None, fetched: bool) -> Offe
         columns = -(-offer.layout.problem.out_channels // tiling.block_n) * tiling.block_n
         return in_registers(once, columns, offer.arch)
 
-    def need(tiling: Tiling) -> MemoryNeed:
-        return storage(tiling).need
+    def room(tiling: Tiling) -> Room:
+        once = offer.room(tiling)
+        if offer.arch.limits.tmem_columns:
+            halves = room_for_halves(once)
+            return room_for_answers(halves, offer.arch) if fetched else halves
+        columns = -(-offer.layout.problem.out_channels // tiling.block_n) * tiling.block_n
+        return room_in_registers(once, columns, tiling.block_n)
 
     ahead = offer.tilings
-    if stages is None and not offer.arch.limits.tmem_columns:
+    if stages is None:
         ahead = deeper(offer.tilings)
-    return replace(offer, tilings=ahead, storage=storage, need=need, most_ctas=most, fetched=fetched)
+    return replace(offer, tilings=ahead, storage=storage, room=room, most_ctas=most, fetched=fetched)
 
 
 def deeper(tilings: tuple[Tiling, ...]) -> tuple[Tiling, ...]:
@@ -150,6 +156,17 @@ def two_halves(storage: Storage, arch: Arch) -> Storage:
     )
 
 
+def room_for_halves(room: Room) -> Room:
+    """The memory that `two_halves` needs, counted: their two rings stand in place of one barrier."""
+    return msgspec.structs.replace(
+        room,
+        barriers=room.barriers + 2 * HALVES - 1,
+        columns=room.columns + room.accumulator,
+        apart=True,
+        least=0,
+    )
+
+
 def in_registers(storage: Storage, columns: int, arch: Arch) -> Storage:
     """The memory of a CTA whose accumulator is in registers, and so of one tile at a time.
 
@@ -164,6 +181,13 @@ def in_registers(storage: Storage, columns: int, arch: Arch) -> Storage:
         row = NUMBER_BYTES * columns
         numbers = msgspec.structs.replace(numbers, row_bytes=row, stage_bytes=numbers.rows * row)
     return lay_out(storage.smem, storage.tmem, storage.rings, arch, results=results, numbers=numbers)
+
+
+def room_in_registers(room: Room, columns: int, width: int) -> Room:
+    """The memory that `in_registers` needs, counted; the numbers of `room` are those of a tile of that width."""
+    return msgspec.structs.replace(
+        room, apart=True, masks=0, residual=0, numbers=room.numbers // width * columns, least=0
+    )
 
 
 def with_answers(storage: Storage, arch: Arch) -> Storage:
@@ -203,3 +227,9 @@ def with_answers(storage: Storage, arch: Arch) -> Storage:
         state=ASKED,
     )
     return msgspec.structs.replace(placed, answers=answers, smem_bytes=max(answers.end, bytes_alone(arch)))
+
+
+def room_for_answers(room: Room, arch: Arch) -> Room:
+    """The memory that `with_answers` needs, counted."""
+    barriers = room.barriers + 2 * AHEAD
+    return msgspec.structs.replace(room, barriers=barriers, answers=AHEAD * ANSWER_BYTES, least=bytes_alone(arch))

@@ -21,7 +21,8 @@ from convc.compiler.plan.constraints import TiledProblem
 from convc.compiler.plan.names import SUMS
 from convc.compiler.plan.records import Pipeline, Rejection, Tiling
 from convc.compiler.plan.result_tile import number_tile
-from convc.compiler.plan.storage import SUM_BYTES, MemoryNeed, SmemTile, Storage, lay_out
+from convc.compiler.plan.room import Room
+from convc.compiler.plan.storage import SUM_BYTES, SmemTile, Storage, lay_out
 from convc.compiler.plan.work import STORE_BYTES, CtaWork
 
 QUAD = STORE_BYTES // SUM_BYTES
@@ -53,16 +54,15 @@ def _shared(offer: Offer, parts: int) -> Offer | Rejection:
         reason = "clusters that load for each other have several tiles, and those that share a K loop have one"
         return Rejection(rule="split", reason=reason)
 
-    first = offer.storage(offer.tilings[0])
-    if first.results is not None:
+    if offer.room(offer.tilings[0]).results:
         reason = "store tma has one CTA for the whole row of a tile, and CTAs that share it store some columns each"
         return Rejection(rule="split", reason=reason)
 
     def storage(tiling: Tiling) -> Storage:
         return with_sums(offer.storage(tiling), tiling, offer)
 
-    def need(tiling: Tiling) -> MemoryNeed:
-        return storage(tiling).need
+    def room(tiling: Tiling) -> Room:
+        return room_for_sums(offer.room(tiling), tiling, offer)
 
     def work(tiling: Tiling, pipeline: Pipeline) -> CtaWork:
         units = shared_units(pipeline, rows=offer.geometry is not None)
@@ -70,7 +70,7 @@ def _shared(offer: Offer, parts: int) -> Offer | Rejection:
         return part_of(offer.work(tiling, pipeline), units, parts, rows)
 
     rules = (shared_steps, shared_columns, *offer.rules)
-    return replace(offer, storage=storage, need=need, work=work, parts=parts, rules=rules)
+    return replace(offer, storage=storage, room=room, work=work, parts=parts, rules=rules)
 
 
 def sum_tile(tiling: Tiling) -> SmemTile:
@@ -87,6 +87,14 @@ def with_sums(storage: Storage, tiling: Tiling, offer: Offer) -> Storage:
     """The memory of a CTA that leaves its sums for others, and reads what it adds to each channel ahead of need."""
     numbers = number_tile(offer.layout, tiling)
     return lay_out(storage.smem, storage.tmem, storage.rings, offer.arch, numbers=numbers, sums=sum_tile(tiling))
+
+
+def room_for_sums(room: Room, tiling: Tiling, offer: Offer) -> Room:
+    """The memory that `with_sums` needs, counted."""
+    numbers = number_tile(offer.layout, tiling).end
+    return msgspec.structs.replace(
+        room, results=sum_tile(tiling).end, apart=False, numbers=numbers, masks=0, residual=0, least=0
+    )
 
 
 def shared_units(pipeline: Pipeline, *, rows: bool) -> int:

@@ -267,20 +267,6 @@ def lay_out(  # noqa: PLR0913 - one for each kind of thing that has a place
     )
 
 
-def needed(tiles_end: int, barriers: int, tmem_end: int, arch: Arch, masks: int = 0) -> MemoryNeed:
-    """Count what `lay_out` will need, without laying it out: the planner asks of many tilings, and takes one.
-
-    Args:
-        tiles_end: first byte of shared memory past the operand tiles.
-        barriers: the stages of all rings.
-        tmem_end: first column of tensor memory past the tiles in it.
-        arch: the target.
-        masks: entries of the table of lane masks.
-    """
-    _, slot = table_and_slot(tiles_end + BARRIER_BYTES * barriers, masks)
-    return MemoryNeed(smem_bytes=slot + SLOT_BYTES, tmem_columns=allocated_columns(tmem_end, arch))
-
-
 def table_and_slot(end: int, masks: int) -> tuple[int, int]:
     """Offsets of the table of lane masks, and of the word for the address of tensor memory, behind the barriers."""
     table = -(-end // MASK_BYTES) * MASK_BYTES

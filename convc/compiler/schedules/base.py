@@ -14,8 +14,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-import msgspec
-
 from convc.compiler.index.border import Border
 from convc.compiler.index.order_names import OrderName
 from convc.compiler.plan.evidence import Rule
@@ -216,7 +214,8 @@ def stores_of(schedule: Schedule, arch: Arch, request: Request) -> tuple[Store, 
     return schedule.stores if request.store is None else (request.store,)
 
 
-class Ways(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ways:
     """The ways in which results leave, and in which a residual arrives, if there is one."""
 
     store: Store = DIRECT

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from convc.compiler.plan.candidate import Candidate, ScheduleCandidates
-from convc.compiler.plan.cost import PAIR_SLACK, SLACK
+from convc.compiler.plan.cost import SLACK, choose
 from convc.compiler.plan.names import Form
 from convc.compiler.plan.pairs import PAIR
 from convc.compiler.plan.reasons import Reasons
@@ -67,8 +67,8 @@ def launched(chosen: ScheduleCandidates, survey: Survey) -> Pick:
         survey: the field.
     """
     pick = Pick(schedule=chosen, best=chosen.best)
-    for choose in (_walking, _pairing, _sharing):
-        pick = choose(pick, survey)
+    for change in (_walking, _pairing, _sharing):
+        pick = change(pick, survey)
     return pick
 
 
@@ -202,13 +202,24 @@ def _pairing(pick: Pick, survey: Survey) -> Pick:
     schedule, pairs = min(found, key=lambda one: one[1].cost.cycles)
     both = f"{pairs.cost.cycles:.0f} cycles for {schedule.schedule.title} with {pairs.tiled.tiling}"
     alone = f"{best.cost.cycles:.0f} for {pick.schedule.schedule.title} with {best.tiled.tiling}"
-    if PAIR_SLACK * pairs.cost.cycles > best.cost.cycles:
+    if not _worth_pairing(pairs, best):
         return pick.because(pairs=f"each CTA multiplies by itself: {alone}, {both}")
     taken = replace(pick, schedule=schedule, best=pairs).because(pairs=f"CTA pairs: {both}, {alone}")
     if request.persistent is not None:
         return taken
     each = f"a CTA for each of {math.prod(pairs.tiled.grid)} tiles"
     return taken.because(walk=each if pairs.tiled.ctas is None else _walkers(pairs))
+
+
+def _worth_pairing(pairs: Candidate, best: Candidate) -> bool:
+    """Whether pairs are faster by more than estimates are off, or about as fast while they walk and move fewer bytes.
+
+    Through rounds of tiles every CTA asks L2 at once, and what the estimate does not see of that falls on who asks for
+    more. A launch of one round has no such time, and pairs wait for each other when they begin and when they end.
+    """
+    about = SLACK if pairs.tiled.ctas is not None and _makes_sense(pairs) else 1 / SLACK
+    fewer = pairs.cost.traffic_bytes < best.cost.traffic_bytes
+    return pairs.cost.cycles <= (about if fewer else 1 / SLACK) * best.cost.cycles
 
 
 def _pairs(chosen: ScheduleCandidates, survey: Survey) -> Iterator[tuple[ScheduleCandidates, Candidate]]:
@@ -257,10 +268,13 @@ def _sharing(pick: Pick, survey: Survey) -> Pick:
     ]
     if not offers:
         return pick.because(split="one CTA has all of K: no kernel with more could be written down")
-    shared = min((one for one in offers if one.possible), key=cycles, default=None)
-    if shared is None:
+    if not any(one.possible for one in offers):
         return pick.because(split=f"one CTA has all of K: {offers[0].rejected[0].reason}")
-    found = shared.best
+    fitting = [(one, candidate) for one in offers if (candidate := one.best_of(_makes_sense)) is not None]
+    if not fitting:
+        return pick.because(split=f"one CTA has all of K: {sms} SMs are too few for the clusters of all tiles")
+    # As among schedules: of those that are about as fast, the one that moves fewest bytes.
+    shared, found = fitting[choose([candidate.cost for _, candidate in fitting])]
     parts = found.tiled.parts
     both = f"{found.cost.cycles:.0f} cycles where {parts} CTAs share a tile, {best.cost.cycles:.0f} with one for each"
     if SLACK * found.cost.cycles > best.cost.cycles:  # an estimate that is off by less must not make a kernel slower

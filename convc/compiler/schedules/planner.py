@@ -14,7 +14,7 @@ from convc.compiler.index.row_walk import BORDERS
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.candidate import Candidate, ScheduleCandidates
 from convc.compiler.plan.columns import with_columns
-from convc.compiler.plan.cost import ASSUMED_SLACK, MOST_TIMED, SLACK, TIMED_MARGIN, slack
+from convc.compiler.plan.cost import ASSUMED_SLACK, MOST_ALIKE, MOST_TIMED, SLACK, TIMED_MARGIN, slack
 from convc.compiler.plan.names import Form
 from convc.compiler.plan.records import (
     Alternative,
@@ -114,6 +114,8 @@ def contenders(layout: DeviceLayout, *, options: ScheduleOptions, refused: Mappi
         if len(plans) == MOST_TIMED or _price(pick) > limit:
             break
         name = pick.schedule.schedule
+        if sum(form_of(pick)[1:] == made.form[1:] for made in plans) == MOST_ALIKE:
+            continue
         if any((form_of(pick), pick.best.tiled.tiling, pick.best.work) == (p.form, p.tiling, p.work) for p in plans):
             continue
         try:

@@ -17,6 +17,7 @@ from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.persistent import walking
 from convc.compiler.schedules.split import PART, finished, sharing_k
 from convc.compiler.schedules.tile_order import CTA, placed
+from convc.compiler.schedules.unrolling import around_rings
 from convc.compiler.tile.program import Range, TileProgram
 
 
@@ -35,6 +36,7 @@ def build(plan: Plan) -> TileProgram:
     if plan.launch.persistent:
         roles = walking(plan, roles)
         place = {CTA: plan.launch.grid[0]}
+    roles = around_rings(roles)
     warps = core.warps(plan.tiling.block_m)
     if plan.tiling.ctas > 1:
         place[RANK] = plan.tiling.ctas

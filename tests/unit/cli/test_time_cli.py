@@ -71,6 +71,22 @@ def test_a_build_takes_as_long_as_its_model(convc, tiny, build, tmp_path):
     assert sum(part["cycles"] for part in path) == pytest.approx(model["layers"][0]["cycles"])
 
 
+def test_a_build_knows_what_its_order_of_tiles_fetches_until_its_text_is_changed(build, kernel):
+    """L2 holds nothing: what is fetched again counts."""
+    chip = ChipOptions(settings=("chip.l2_bytes=1024", "chip.memory=0.05"))
+    [alone] = package.time(build, chip=chip).layers
+    plan = kernel.with_name("plan.json")
+    said = json.loads(plan.read_text())
+    said["launch"]["order"]["timed"] = {"fetched": 10 * alone.kernel.operands.read, "beside": 1}
+    plan.write_text(json.dumps(said))
+    [ordered] = package.time(build, chip=chip).layers
+    assert ordered.kernel.operands.fetched == 10 * alone.kernel.operands.read
+    assert ordered.kernel.cycles > 2 * alone.kernel.cycles
+    kernel.write_text(kernel.read_text() + "\n// changed by hand\n")
+    [changed] = package.time(build, chip=chip).layers
+    assert changed.kernel.cycles == alone.kernel.cycles
+
+
 def test_anybodys_kernel_is_timed_by_lines(convc):
     shown = convc.good("time", FOREIGN / "kernel.ptx", FOREIGN / "launch.json", "--passes")
     assert "line " in shown

@@ -35,7 +35,7 @@ LINES = {
     "waves": "H200, kernels of convc with wgmma in several waves, but conv1",
     "conv1": "H200, conv1 with wgmma, batch 1, 8 and 32",
 }
-BARS = {"one wave": 0.08, "waves": 0.095, "conv1": 0.065}
+BARS = {"one wave": 0.067, "waves": 0.071, "conv1": 0.056}
 """Those of the aim are 5 and 7 %."""
 
 ROWS = {
@@ -113,7 +113,8 @@ def test_all_launches_of_an_h200():
         made = compile_problem(case.problem, options=once, block_n=case.block_n)
         if str(made.plan.tiling) != row["tiling"]:  # planned otherwise today
             width, stages = (int(number) for number in re.findall(r"x(\d+) tile.*?(\d+) stages", row["tiling"])[0])
-            options = dataclasses.replace(once, schedule=row["schedule"])
+            columns = "overlap" if case.name.startswith("conv1_") else None
+            options = dataclasses.replace(once, schedule=row["schedule"], columns=columns)
             made = compile_problem(case.problem, options=options, block_n=width, stages=stages)
         found = timed(row, made)
         errors[group(row, found)].append(abs(found.microseconds / float(row["span_us"]) - 1))

@@ -16,6 +16,7 @@ from typing import Any
 
 from convc.compiler.emit.exprs import Number, lower
 from convc.compiler.emit.operands import phase, stage
+from convc.compiler.emit.places import all_written
 from convc.compiler.plan.storage import BARRIER_BYTES, BarrierRing, Storage
 from convc.compiler.tile.program import Role, TileProgram, walk
 from convc.compiler.tile.steps.base import (
@@ -53,6 +54,8 @@ class RoleContext:
     role: Role
     numbers: Mapping[str, Number]
     unrolled: Mapping[str, int] = field(default_factory=dict[str, int])
+    places: dict[str, int] = field(default_factory=dict[str, int])
+    """The stage at this point of the text, by state, where it is always the same; moves on as the text is written."""
 
     @property
     def storage(self) -> Storage:
@@ -157,7 +160,12 @@ def _(step: Compute, context: RoleContext) -> Names:
 @fragment.register
 def _(step: Loop, context: RoleContext) -> Names:
     """All but what is in the loop, which the kernel writes (`convc.compiler.emit.kernel`)."""
-    return {"var": step.var, "count": step.count, "label": f"{label_of(step)}_next", "counted": not step.written_out}
+    return {
+        "var": step.var,
+        "count": step.count - step.count % step.copies,
+        "label": f"{label_of(step)}_next",
+        "counted": not all_written(step),
+    }
 
 
 @fragment.register
@@ -228,8 +236,15 @@ def _(step: Arrive, context: RoleContext) -> Names:
 
 @fragment.register
 def _(step: Advance, context: RoleContext) -> Names:
+    known = step.state in context.places
+    after = (context.places.get(step.state, 0) + 1) % step.stages
+    if known:
+        context.places[step.state] = after
     return {
-        "several": step.stages > 1,
+        "known": known,
+        "place": f"stage {after} is next",
+        "counted": step.stages > 1 and not known,
+        "turns": after == 0 if known else step.stages == 1,
         "stages": step.stages,
         "stage": stage(step.state),
         "phase": phase(step.state),

@@ -28,11 +28,12 @@ from convc.compiler.plan.constraints import (
 )
 from convc.compiler.plan.loads import wide_loads_of
 from convc.compiler.plan.records import Indexing, Pipeline, Plan, Rejection, Tiling
-from convc.compiler.plan.residual_tile import copied, with_residual
-from convc.compiler.plan.result_tile import number_tile, result_rows, result_tile, staged
-from convc.compiler.plan.storage import BarrierRing, MemoryNeed, Storage, TmemTile, lay_out, needed
+from convc.compiler.plan.residual_tile import copied, room_for_residual, with_residual
+from convc.compiler.plan.result_tile import number_tile, result_rows, result_tile, room_for_results, staged
+from convc.compiler.plan.room import Room
+from convc.compiler.plan.storage import BarrierRing, Storage, TmemTile, lay_out
 from convc.compiler.plan.work import CtaWork
-from convc.compiler.schedules.base import DIRECT, ROWS, TMA, Method, Request, Roles, Ways, ways_of
+from convc.compiler.schedules.base import ROWS, TMA, Method, Request, Roles, Ways, ways_of
 from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.multicast import peers
 from convc.compiler.schedules.residual import load_residual
@@ -140,7 +141,7 @@ class Sharing(Method):
         """Lay out one CTA; by default its results leave from registers."""
         ways = ways or Ways()
         if ways.residual_load == TMA:
-            without = msgspec.structs.replace(ways, residual_load=DIRECT)
+            without = Ways(store=ways.store)
             return with_residual(self.storage(layout, tiling, arch, geometry, without), layout, tiling, arch)
         core = core_of(arch)
         staging = ways.store == TMA
@@ -154,24 +155,34 @@ class Sharing(Method):
             numbers=number_tile(layout, tiling) if staging else None,
         )
 
-    def need(self, layout: DeviceLayout, arch: Arch, geometry: Geometry) -> Callable[[Tiling], MemoryNeed]:
+    def room(
+        self, layout: DeviceLayout, arch: Arch, geometry: Geometry, ways: Ways | None = None
+    ) -> Callable[[Tiling], Room]:
         """Give the function that counts the memory that `storage` takes, without laying it out."""
+        ways = ways or Ways()
         rows = self.tile_rows(geometry, largest_halo(geometry))
         masks = self.masks(layout, geometry)
+        known: dict[tuple[int, int], tuple[int, int, int]] = {}
 
-        known: dict[tuple[int, int], tuple[int, int]] = {}
-
-        def need_of(tiling: Tiling) -> MemoryNeed:
+        def room_of(tiling: Tiling) -> Room:
             key = tiling.block_n, tiling.a_stages
             if key not in known:
                 rings = (*self.own_rings(tiling, geometry), *core_of(arch).done())
-                known[key] = sum(ring.stages for ring in rings), self.tensor_tiles(layout, tiling, arch)[-1].end
-            barriers, end = known[key]
-            return needed(
-                operand_bytes(tiling, rows), operand_barriers(tiling) + barriers, end, arch, masks * tiling.ctas
+                tiles = self.tensor_tiles(layout, tiling, arch)
+                known[key] = sum(ring.stages for ring in rings), tiles[-1].end, tiles[0].columns
+            barriers, end, accumulator = known[key]
+            room = Room(
+                operands=operand_bytes(tiling, rows),
+                barriers=operand_barriers(tiling) + barriers,
+                columns=end,
+                accumulator=accumulator,
+                masks=masks * tiling.ctas,
             )
+            if ways.store == TMA:
+                room = room_for_results(room, layout, tiling)
+            return room_for_residual(room, layout, tiling) if ways.residual_load == TMA else room
 
-        return need_of
+        return room_of
 
     def candidates(self, layout: DeviceLayout, arch: Arch, request: Request) -> ScheduleCandidates:
         """Look at every tiling of the best cut."""
@@ -284,7 +295,7 @@ class Sharing(Method):
             arch=arch,
             tilings=tuple(self.tilings(layout, request, geometry)),
             rows=geometry.all_tiles,
-            need=self.need(layout, arch, geometry) if ways == Ways() else lambda tiling: storage(tiling).need,
+            room=self.room(layout, arch, geometry, ways),
             storage=storage,
             work=work,
             rules=(*self.rules, result_rows) if ways.store == TMA else self.rules,

@@ -19,7 +19,8 @@ from convc.compiler.plan.cost import bytes_alone
 from convc.compiler.plan.names import ACC, A, B, NewNumber, Number
 from convc.compiler.plan.own_instructions import PIXEL_DIVISION, PIXEL_RESIDUAL, PIXEL_STORE, PIXEL_TEST
 from convc.compiler.plan.records import Pipeline, Plan, Tiling
-from convc.compiler.plan.storage import MemoryNeed, Storage, TmemTile
+from convc.compiler.plan.room import Room
+from convc.compiler.plan.storage import Storage, TmemTile
 from convc.compiler.plan.work import SECTOR_BYTES, CtaWork
 from convc.compiler.schedules.base import Request, Ways
 from convc.compiler.schedules.cores.all import core_of
@@ -75,12 +76,13 @@ class Stationary(Sharing):
         storage = super().storage(layout, tiling, arch, geometry, ways)
         return msgspec.structs.replace(storage, smem_bytes=max(storage.smem_bytes, bytes_alone(arch)))
 
-    def need(self, layout: DeviceLayout, arch: Arch, geometry: Geometry) -> Callable[[Tiling], MemoryNeed]:
-        need_of = super().need(layout, arch, geometry)
+    def room(
+        self, layout: DeviceLayout, arch: Arch, geometry: Geometry, ways: Ways | None = None
+    ) -> Callable[[Tiling], Room]:
+        room_of = super().room(layout, arch, geometry, ways)
 
-        def alone(tiling: Tiling) -> MemoryNeed:
-            found = need_of(tiling)
-            return msgspec.structs.replace(found, smem_bytes=max(found.smem_bytes, bytes_alone(arch)))
+        def alone(tiling: Tiling) -> Room:
+            return msgspec.structs.replace(room_of(tiling), least=bytes_alone(arch))
 
         return alone
 

@@ -148,12 +148,16 @@ class Loop(Repeat):
     """Do `body` for `var` = 0 .. `count` - 1.
 
     `written_out`: the text has the body as often, since its steps name registers by `var`.
+    `copies`: how often the text has the body for one jump back, so that the stages that it uses are known in each; what
+    is left of `count` follows behind.
     """
 
     written_out: bool = False
+    copies: int = 1
 
     def describe(self) -> str:
-        return f"for {self.var} in 0..{self.count - 1}{', written out' if self.written_out else ''}:"
+        copies = f", {self.copies} a turn" if self.copies > 1 else ""
+        return f"for {self.var} in 0..{self.count - 1}{', written out' if self.written_out else copies}:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 
 import msgspec
@@ -17,7 +16,8 @@ from convc.compiler.plan.constraints import check_tiling
 from convc.compiler.plan.cost import choose, estimate
 from convc.compiler.schedules.all import SCHEDULES
 from convc.compiler.schedules.base import Request
-from convc.ir.arch import SM_100A
+from convc.ir.arch import ARCHS, SM_100A
+from convc.ir.epilogue import AddResidual
 from convc.ir.problem import ConvProblem
 from convc.layout.device_layout import device_layout
 
@@ -58,10 +58,10 @@ def every(offer: Offer) -> list[Candidate]:
     return found
 
 
-def first_of_the_fastest(candidates: list[Candidate]) -> list[Candidate]:
-    """The first of the fastest of each width."""
+def deepest_of_the_fastest(candidates: list[Candidate]) -> list[Candidate]:
+    """Of the fastest of each width the one with most shared memory."""
     widths = itertools.groupby(candidates, key=lambda one: one.tiled.tiling.block_n)
-    return [min(found, key=lambda one: one.cost.cycles) for _, found in widths]
+    return [min(found, key=lambda one: (one.cost.cycles, -one.tiled.need.smem_bytes)) for _, found in widths]
 
 
 def shown(candidates: list[Candidate]) -> list[tuple]:
@@ -77,10 +77,11 @@ def test_the_search_finds_what_a_look_at_every_tiling_finds(schedule):
         offers = [part for part in found.parts if isinstance(part, Offer)]
         looked_at = [every(offer) for offer in offers]
         exhaustive = list(itertools.chain(*looked_at))
-        winners = list(itertools.chain(*map(first_of_the_fastest, looked_at)))
+        winners = list(itertools.chain(*map(deepest_of_the_fastest, looked_at)))
         assert shown(list(found.legal)) == shown(winners)
         if exhaustive:
-            assert shown([found.best]) == shown([exhaustive[choose([one.cost for one in exhaustive])]])
+            assert shown([found.best]) == shown([winners[choose([one.cost for one in winners])]])
+            assert found.best.cost.cycles == exhaustive[choose([one.cost for one in exhaustive])].cost.cycles
         for offer, candidates in zip(offers, looked_at, strict=True):
             assert len(offer.rejected) + len(candidates) == len(offer.tilings)
 
@@ -94,6 +95,9 @@ def test_what_a_cta_does_depends_on_its_stages_only_in_its_rings(schedule):
     )
     found = schedule.candidates(device_layout(problem), SM_100A, Request(block_n=128))
     for offer in (part for part in found.parts if isinstance(part, Offer)):
+        assert {pipeline_of(offer.layout, one, offer.arch.limits.mma_atom_bytes) for one in offer.tilings} == {
+            offer.pipeline
+        }
         works = [one.work for one in every(offer)]
         assert len({work.rings for work in works}) > 1
         assert len({msgspec.structs.replace(work, rings=()) for work in works}) == 1
@@ -120,12 +124,57 @@ def test_only_widths_that_can_be_the_best_are_looked_at():
     assert len(found) <= looked_at < 0.6 * len(widths)
 
 
-def test_the_price_of_a_width_counts_no_memory():
-    problem = ConvProblem(in_channels=256, out_channels=256, in_extent=(14, 14), kernel=(3, 3))
+@pytest.mark.parametrize("extent", [14, 40000])
+def test_the_price_of_a_width_asks_for_little(extent):
+    """No memory is counted where an SM has one CTA, and of many CTAs as many are priced as it can hold."""
+    problem = ConvProblem(in_channels=256, out_channels=256, in_extent=(extent, extent), kernel=(3, 3))
     for schedule in SCHEDULES:
-        found = schedule.candidates(device_layout(problem), SM_100A, Request(persistent=schedule.pairs))
+        found = schedule.candidates(device_layout(problem), SM_100A, Request())
         for offer in (part for part in found.parts if isinstance(part, Offer)):
-            counted = []
-            watched = dataclasses.replace(offer, need=counted.append)
-            assert all(width.least > 0 for width in watched.widths)
-            assert counted == []
+            several = [width for width in offer.widths if width.least > 0 and width.pace.most_beside > 1]
+            assert list(vars(offer).get("_needs", ())) == [width.tilings[0] for width in several]
+            assert len(several) == (len(offer.widths) if extent > 14 else 0)
+
+
+def test_the_first_tiling_of_a_width_needs_least():
+    problem = ConvProblem(in_channels=256, out_channels=256, in_extent=(28, 28), kernel=(3, 3))
+    for schedule, request in itertools.product(SCHEDULES, (Request(), Request(pairs=True), Request(parts=2))):
+        for offer in schedule.candidates(device_layout(problem), SM_100A, request).parts:
+            for width in offer.widths if isinstance(offer, Offer) else ():
+                needs = [offer.needed(tiling) for tiling in width.tilings]
+                assert needs[0].smem_bytes == min(need.smem_bytes for need in needs)
+                assert needs[0].tmem_columns == min(need.tmem_columns for need in needs)
+
+
+FORMS = {
+    "staged": Request(store="tma", residual_load="direct"),
+    "residual": Request(store="tma", residual_load="tma"),
+    "walking": Request(persistent=True),
+    "fetched": Request(persistent=True, fetched=True),
+    "pairs that walk": Request(pairs=True, persistent=True),
+    "loaded together": Request(multicast=(2, 1)),
+    "shared": Request(parts=2),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_is_counted_is_what_is_laid_out(form):
+    problem = ConvProblem(
+        in_channels=128,
+        out_channels=96,
+        in_extent=(14, 14),
+        kernel=(3, 3),
+        pad_lo=(1, 1),
+        pad_hi=(1, 1),
+        bias=True,
+        epilogue=(AddResidual(),),
+    )
+    layout = device_layout(problem)
+    counted = 0
+    for schedule, arch in itertools.product(SCHEDULES, ARCHS.values()):
+        for offer in schedule.candidates(layout, arch, FORMS[form]).parts:
+            if isinstance(offer, Offer):
+                for tiling in offer.tilings:
+                    assert offer.needed(tiling) == offer.storage(tiling).need, (schedule.id.title, arch.name, tiling)
+                    counted += 1
+    assert counted

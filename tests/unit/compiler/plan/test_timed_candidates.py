@@ -27,7 +27,7 @@ TIMED = ScheduleOptions(timed=True)
 def test_the_timer_decides_among_the_best_few():
     asked: list[str] = []
 
-    def timer(artifact):
+    def timer(artifact, order):
         asked.append(artifact.ptx)
         return 1000.0 if len(asked) == 3 else 2000.0 + len(asked)
 
@@ -57,7 +57,7 @@ def test_a_candidate_that_cannot_be_written_is_not_timed(monkeypatch):
         return written(program)
 
     monkeypatch.setattr(kernel, "emit", emit)
-    made = compile_timed(PROBLEM, TIMED, lambda artifact: 1000.0)
+    made = compile_timed(PROBLEM, TIMED, lambda artifact, order: 1000.0)
     assert preferred not in {one.schedule for one in made.plan.timed}
     assert [choice.fell for choice in made.plan.choices if choice.schedule == preferred] == ["emission"]
 
@@ -117,9 +117,9 @@ def test_what_was_timed_is_kept_and_a_build_is_inspected_as_it_is(tmp_path, monk
     timed = EngineTimer.__call__
     asked: list[str] = []
 
-    def bent(timer, artifact):
+    def bent(timer, artifact, order):
         asked.append(artifact.ptx)
-        return timed(timer, artifact) * (10 if len(asked) == 1 else 1)
+        return timed(timer, artifact, order) * (10 if len(asked) == 1 else 1)
 
     monkeypatch.setattr(EngineTimer, "__call__", bent)
     work = WorkOptions(cache=tmp_path / "cache")
@@ -127,7 +127,7 @@ def test_what_was_timed_is_kept_and_a_build_is_inspected_as_it_is(tmp_path, monk
     found = inspect(build)
     assert found.text == found.compiled.artifact.ptx != inspect(tiny).text
 
-    def refuse(timer, artifact):
+    def refuse(timer, artifact, order):
         raise AssertionError("it is timed anew")
 
     monkeypatch.setattr(EngineTimer, "__call__", refuse)

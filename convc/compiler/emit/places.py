@@ -1,0 +1,50 @@
+"""Stages that the text knows: where a role always is at the same place of a ring, the place is a number, no register.
+
+`convc.compiler.schedules.unrolling` says how often a loop has its body. Whether a role's place is known follows from
+the steps alone, so a copy too few makes a kernel slower, never wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from convc.compiler.emit.operands import stage
+from convc.compiler.tile.program import executions, walk
+from convc.compiler.tile.steps.base import Advance, Loop, Repeat, Step
+
+
+def known_stages(steps: tuple[Step, ...]) -> tuple[str, ...]:
+    """The states of a role whose stage is the same whenever a place of the text is reached.
+
+    Nothing is where no loop has copies: there the text is shorter with the stage in a register.
+    """
+    if not any(isinstance(step, Loop) and step.copies > 1 for step in walk(steps)):
+        return ()
+    states = {step.state: step.stages for step in walk(steps) if isinstance(step, Advance)}
+    loops = [step for step in walk(steps) if isinstance(step, Repeat)]
+    return tuple(s for s, stages in states.items() if all(_comes_around(loop, s, stages) for loop in loops))
+
+
+def all_written(loop: Loop) -> bool:
+    """Whether the text has every turn of a loop, and jumps nowhere."""
+    return loop.written_out or 1 < loop.count < 2 * loop.copies
+
+
+def in_stages(text: str, places: Mapping[str, int]) -> str:
+    """The text of a step with the number of a stage in place of the register for it, where it is known."""
+    for state, place in places.items():
+        text = re.sub(rf"{re.escape(stage(state))}\b", str(place), text)
+    return text
+
+
+def moved(steps: tuple[Step, ...], state: str) -> int:
+    """Stages that steps move a state on."""
+    return sum(times for step, times in executions(steps) if isinstance(step, Advance) and step.state == state)
+
+
+def _comes_around(loop: Repeat, state: str, stages: int) -> bool:
+    """Whether a jump back finds the state at the stage at which the loop began."""
+    if isinstance(loop, Loop):
+        return all_written(loop) or loop.copies * moved(loop.body, state) % stages == 0
+    return moved(loop.body, state) % stages == 0
