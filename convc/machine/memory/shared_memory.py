@@ -234,16 +234,19 @@ class SharedMemory:
             self._settle(low, high)
         return self._room
 
-    def to_overwrite(self, places: np.ndarray, size: int, everywhere: bool = False) -> np.ndarray:
+    def to_overwrite(self, places: np.ndarray, size: int, rows: np.ndarray | None = None) -> np.ndarray:
         """All bytes, of which the units of ``size`` bytes from ``places`` on are to be written, and none looked at.
 
         Of writes that wait for such bytes the rest goes on waiting; who looks at it finds the later write as well.
-        ``everywhere``: in all CTAs, and no two units overlap.
+        No two units overlap. ``rows``: the CTAs in which they are written; None: every CTA. What waits for others too
+        is performed, since those may still look at it.
         """
         low = int(places.min())
         high = int(places.max()) + size
+        if rows is not None and not self._waits_for(rows, low, high):
+            self._settle(low, high)
         if not self._all_used:
-            if everywhere and len(places) * size == high - low:  # what lies wholly inside needs no poison
+            if rows is None and len(places) * size == high - low:  # what lies wholly inside needs no poison
                 first = -(-low // BLOCK)
                 self._fresh[first : high // BLOCK] = bytes(max(0, high // BLOCK - first))
             self._poison(low, high)
@@ -286,6 +289,11 @@ class SharedMemory:
         self.put_off.clear()
         self._covered.clear()
         self._pool.keep(self._room)
+
+    def _waits_for(self, rows: np.ndarray, low: int, high: int) -> bool:
+        """Whether all that waits for a range of addresses is written in these CTAs alone."""
+        waiting = [*self.put_off.values(), *(covered.write for covered in self._covered.values())]
+        return all(same_rows(rows, one.rows) for one in waiting if one.start < high and one.stop > low)
 
     def _settle(self, low: int, high: int) -> None:
         """Perform the writes that reach into a range of addresses."""

@@ -51,6 +51,19 @@ def test_a_write_of_some_ctas_forgets_no_write_of_others(first, second, times):
     assert [bool((line == 0xFF).all()) for line in seen] == [cta not in written for cta in range(3)]
 
 
+@pytest.mark.parametrize(("rows", "times"), [(None, 1), ([0], 1), ([1], 0)])
+def test_some_ctas_write_over_their_own_bytes_alone(rows, times):
+    shared = SharedMemory(2, 4096)
+    write = Sevens(rows=None if rows is None else np.array(rows))
+    shared.remember(write)
+    room = shared.to_overwrite(np.arange(START, STOP, 16), 16, np.array([1]))
+    room[1, START:STOP] = 1
+    assert write.times == times
+    seen = shared.part(START, STOP)[:, START:STOP]
+    assert (seen[1] == 1).all()
+    assert (seen[0] == (0xFF if rows == [1] else 7)).all()
+
+
 @pytest.fixture
 def waiting() -> tuple[SharedMemory, Sevens]:
     """Every other 16 bytes of a write that waits have been written, and some before it."""

@@ -51,7 +51,7 @@ def test_what_is_wholly_overwritten_is_not_poisoned_and_all_else_is(low, units, 
     shared = SharedMemory(2, 8192)
     shared._room[...] = 1
     places = low + 16 * np.arange(units)
-    room = shared.to_overwrite(places, 16, everywhere)
+    room = shared.to_overwrite(places, 16, None if everywhere else np.array([0, 1]))
     assert (room[:, 1024:4096] == 0xFF).all() == (not everywhere and units == 256)
     room[:, low : low + 16 * units] = 7
     found = shared.part(0, 8192)

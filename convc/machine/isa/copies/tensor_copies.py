@@ -29,6 +29,7 @@ from convc.machine.isa.copies.tensor_put_off import (
     Issued,
     Signals,
     note_load,
+    own_places,
     put_off_in_clusters,
     put_off_multicast,
     remember_walk,
@@ -119,6 +120,15 @@ def tensor_load(instr: Instr, table: SlotTable) -> Run:
             name, loader = _tensor(cohort, rest[0])
             issued = Issued(name, loader, coords, tuple(rest[1:]), mode)
             if put_off_in_clusters(strand, instr, issued, scalars[0], scalars[1], pair):
+                return
+        elif thread is not None and not mask and plain(rest := scalars[2:]):
+            own = own_places(strand, scalars[0], scalars[1])
+            if own is not None:  # CTAs of all ranks copy as one
+                name, loader = _tensor(cohort, rest[0])
+                at = tuple([c if type(c := regs[slot]) is int else strand.pick(c, thread) for slot in coords])
+                group = IssueGroup(thread, (), None, strand.rows, strand.row_count)
+                box = TensorBox(name, loader, at, tuple(rest[1:]), mode)
+                perform_load(strand, instr, group, _load, box, CopyTarget(*own, strand.rows, 1, strand.rows))
                 return
         groups = list(issue_groups(strand, scalars + [regs[slot] for slot in mask]))
         if (

@@ -178,6 +178,14 @@ def _joined(strand: Strand, slot: int, parts: list[tuple[IssueGroup, CopyTarget]
     return np.concatenate([np.broadcast_to(value, count) for value, count in zip(values, counts, strict=True)])
 
 
+def own_places(strand: Strand, to: Value, barrier: Value) -> tuple[int, int] | None:
+    """Where the one active thread of each CTA copies to, and its barrier, if both are in its own CTA at one offset."""
+    if strand.active is None:
+        return None
+    where, signal = (_own_offset(strand.cohort, strand.pick(at, strand.active), strand.rows) for at in (to, barrier))
+    return None if where is None or signal is None else (where, signal)
+
+
 def _own_offset(cohort: Cohort, address: int | np.ndarray, rows: np.ndarray | None) -> int | None:
     """The address inside the CTA that each of the CTAs has for it in itself; None where they name other places."""
     if isinstance(address, int):

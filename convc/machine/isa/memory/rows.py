@@ -203,7 +203,7 @@ def shared_writer(
     def write() -> None:
         cohort.core.seal()
         shared = cohort.shared
-        room = shared.to_overwrite(places, size, strand.rows is None).view(unit)
+        room = shared.to_overwrite(places, size, strand.rows).view(unit)
         room[slice(None) if strand.rows is None else strand.rows[:, None], places // size] = units
         shared.written.mark(where, strand.rows)
         if shared.staged is not None:
