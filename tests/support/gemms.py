@@ -67,13 +67,13 @@ class Gemm:
         return -(-m // (ROWS * self.accumulators * self.ctas)) * -(-n // self.n)
 
 
-def timed(gemm: Gemm, m: int, n: int, k: int, chip: Chip) -> Launch:
-    """The launch of a product."""
+def timed(gemm: Gemm, m: int, n: int, k: int, chip: Chip, fetched: int | None = None) -> Launch:
+    """The launch of a product; ``fetched``: bytes that its reads bring from memory, where somebody counted them."""
     tiles = gemm.tiles(m, n)
     clusters = min(tiles, gemm.persistent // gemm.ctas) if gemm.persistent else tiles
     trace = _Builder(gemm, -(-k // gemm.k)).build(-(-tiles // clusters))
     footprint = Footprint(shared_bytes=200 * 1024, columns=512, threads=32 * (max(gemm.warps) + 1))
-    operands = Operands(read=2 * k * (m + n), written=gemm.out_bytes * m * n)
+    operands = Operands(read=2 * k * (m + n), written=gemm.out_bytes * m * n, fetched=fetched)
     return time_launch(trace, clusters * gemm.ctas, footprint, chip, operands=operands)
 
 
