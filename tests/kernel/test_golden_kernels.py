@@ -148,7 +148,7 @@ CHOICES = {
         # rows that overlap: 7 pixels of 4 channels, 16 bytes apart
         "joined_columns_f16": {"options": JOINED, "block_n": 64, "stages": 5},
         "dilated_tf32": {"block_n": 16, "stages": 3},  # uneven pads, channels past K
-        "large_output_f32": {"block_n": 160, "stages": 1},  # byte offsets beyond 32 bits
+        "large_output_f32": {"options": ALONE, "block_n": 160, "stages": 1},  # byte offsets beyond 32 bits
         "hopper_f16": {"options": HOPPER, "block_n": 48, "stages": 3},  # one warpgroup, rows past M
         "hopper_tensor_store_f16": {"options": HOPPER_TMA, "block_n": 96, "stages": 2},
         "tensor_store_f16": {"options": ScheduleOptions(schedule="reload", store="tma"), "block_n": 128, "stages": 1},

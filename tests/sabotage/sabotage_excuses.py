@@ -39,6 +39,7 @@ ONE_STEP = r"setp\.lt\.u32 %more, %k_step, 1;"
 ONE_STAGE = r"tile a, \d+ rows of \d+ bytes, 1 stages"
 WGMMA = r"wgmma\.mma_async"
 ONE_TRIP = r"setp\.lt\.u32 %more, %{0}, 1;"
+AROUND = r"// stage \d+ is next"
 GLUON = r"\.entry gluon_pairs"
 
 EXCUSES = (
@@ -324,6 +325,15 @@ EXCUSES = (
         r"mbarrier\.init\S* \[%smem\+(430(16|24|32|40|48)|491(60|68|76))\]",
         "nobody uses the barriers of later stages",
         ONE_STEP,
+    ),
+    # Rings that the text goes around.
+    Excuse(r"^\d+ [+-]1 in \d+: mad\.lo\.u32 %(bar|word), 0, \d+, ", "the first stage: nothing times its size", AROUND),
+    Excuse(r"^\d+ [+-]1 in \d+: mov\.b32 %k_step, \d+;", "all that counts is whether it is 0", AROUND),
+    Excuse(
+        r"(without .*tcgen05\.commit|^0 -1 in \d+: mad\.lo\.u32 %bar, 0, ).* @mma\.release$",
+        "nobody fills the stages of the last turns again",
+        AROUND,
+        same=False,
     ),
     # The hand-written kernels.
     Excuse(
