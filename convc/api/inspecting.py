@@ -127,7 +127,7 @@ def inspect(
     Example:
         >>> found = convc.inspect("tiny_conv.onnx", schedule=convc.ScheduleOptions(schedule="reload"))
         >>> found
-        <Inspection conv: schedule reload, 128x16 tile, 32-byte rows, 5 stages>
+        <Inspection conv: schedule reload, 128x16 tile, 32-byte rows, 8 stages>
         >>> found.plan.launch.grid
         (2, 2, 1)
         >>> str(found).splitlines()[1]

@@ -12,6 +12,7 @@ from support.examples import PARTS
 from support.witnesses import witnesses_agree
 
 from convc.compiler.options import ScheduleOptions
+from convc.compiler.plan.cost import SLACK
 from convc.compiler.schedules.planner import plan
 from convc.errors import PlanError
 from convc.ir.epilogue import AddResidual, Relu
@@ -106,7 +107,9 @@ def test_the_planner_takes_what_it_finds_faster_and_says_why():
         choice: plan(device_layout(layer), options=ScheduleOptions(schedule="reload", pairs=choice))
         for choice in ("auto", "off", "on")
     }
-    assert plans["auto"].estimate.cycles <= min(plans["off"].estimate.cycles, plans["on"].estimate.cycles)
+    auto, off, on = (plans[choice].estimate for choice in ("auto", "off", "on"))
+    assert auto.cycles <= SLACK * min(off.cycles, on.cycles)
+    assert auto.traffic_bytes <= off.traffic_bytes
     assert plans["off"].launch.why.pairs == "CTA pairs are switched off"
     many = plan(device_layout(dataclasses.replace(layer, in_channels=1024, out_channels=1024)))
     assert many.launch.cluster == (2, 1, 1)

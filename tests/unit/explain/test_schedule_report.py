@@ -49,7 +49,7 @@ def said_of(problem: ConvProblem) -> list[str]:
 @pytest.mark.parametrize("channels", [128, 256, 512])
 def test_wide_tiles_make_shift_not_worth_it(channels):
     found = lines(out_channels=channels)
-    assert "shift windows is not worth it here" in found[-2]
+    assert re.search("shift (windows|chain) is not worth it here", found[-2])
     assert re.search(
         r"gains nothing, since slide waits for (L2|tensor core|copy latency), and costs \d+ more of the tensor core",
         found[-2],
@@ -198,9 +198,8 @@ def test_the_reasons_agree_with_the_choice():
 
 
 def test_the_table_is_of_ctas_by_themselves_where_they_share_a_tile():
-    """Eight CTAs with tiles that are reloaded are faster than one that slides."""
     decided = plan(device_layout(dataclasses.replace(SMALL, in_channels=512, out_channels=64, in_extent=(7, 7))))
-    assert (decided.schedule.title, decided.launch.parts) == ("reload", 8)
+    assert (decided.schedule.title, decided.launch.parts) == ("slide", 8)
     said = list(why_lines(decided))
     assert said[0].startswith("slide is clearly the fastest: ")
     assert said[1].startswith("the table has one CTA for each tile, by itself; split K: ")

@@ -36,6 +36,7 @@ ALLOWED = {
     "cost.MOST_CTAS": "CTAs of an SM",
     "work.SECTOR_BYTES": "a sector of global memory",
     "candidates.MAX_STAGES": "how far to look is a choice",
+    "unrolling.MOST_COPIES": "how much text a loop may have is a choice",
     "work.STORE_BYTES": "the vector that a lane stores is a choice",
     "stationary.CHUNK": "pixels read at a time are a choice",
     "block_scaled.CHANNELS": "blocks of channels, from the formats",

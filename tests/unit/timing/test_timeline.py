@@ -102,8 +102,8 @@ def test_stages_of_rings_are_named_and_free_when_their_readers_say_so():
         (folder / "kernel.ptx").read_text(), load_launch(folder / "launch.json"), {}, read_chip("b200")
     )
     found = {stage.name: stage for stage in stages(kernel.launch.replay)}
-    assert list(found) == ["full_a[0]", "full_a[1]", "full_b[0]", "full_b[1]", "full_b[2]"]
-    assert [len(stage.turns) for stage in found.values()] == [3, 3, 6, 6, 6]
+    assert list(found) == [*(f"full_a[{stage}]" for stage in range(4)), *(f"full_b[{stage}]" for stage in range(3))]
+    assert [len(stage.turns) for stage in found.values()] == [2, 2, 1, 1, 6, 6, 6]
     trace = kernel.trace
     home = next(home for home, name in trace.barriers.items() if name == "empty_b[1]")
     freed = [kernel.launch.replay.complete((*home, number)) for number in range(5)]

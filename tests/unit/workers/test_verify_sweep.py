@@ -269,7 +269,7 @@ def test_compiling_in_workers_writes_the_same_build(model, pool, tmp_path):
 def test_parts_of_a_launch_are_the_launch(tiny_conv, schedule):
     """Output, counters and the judgement, whatever the cuts."""
     machine = RunOptions()
-    kernel = Kernels(ScheduleOptions(schedule=schedule)).compiled(tiny_conv.problem)
+    kernel = Kernels(ScheduleOptions(schedule=schedule, pairs="off")).compiled(tiny_conv.problem)
     ctas = kernel.artifact.launch.ctas
     assert ctas >= 4
     whole = run_part(tiny_conv, kernel, "normal", 3, machine, (0, ctas))
