@@ -349,10 +349,6 @@ MOST_TIMED = 6
 """Candidates of a problem that are timed at most: each is written down, and its time costs several runs of a CTA."""
 
 
-MOST_ALIKE = 2
-"""Of these, those whose CTAs work together in one way: it makes more of a difference than how wide a tile is."""
-
-
 def slack(assumed: int, fastest: int) -> float:
     """The factor up to which a schedule counts as about as fast as the fastest.
 

@@ -14,7 +14,7 @@ from convc.compiler.index.row_walk import BORDERS
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.candidate import Candidate, ScheduleCandidates
 from convc.compiler.plan.columns import with_columns
-from convc.compiler.plan.cost import ASSUMED_SLACK, MOST_ALIKE, MOST_TIMED, SLACK, TIMED_MARGIN, slack
+from convc.compiler.plan.cost import ASSUMED_SLACK, MOST_TIMED, SLACK, TIMED_MARGIN, slack
 from convc.compiler.plan.names import Form
 from convc.compiler.plan.records import (
     Alternative,
@@ -94,8 +94,9 @@ def contenders(layout: DeviceLayout, *, options: ScheduleOptions, refused: Mappi
         layout, options, refused: see `plan`.
 
     Returns:
-        The plan that `plan` makes, then those of other schedules, widths and forms by their estimates, the shortest
-        first: at most `MOST_TIMED`, and none whose estimate is `TIMED_MARGIN` times the shortest.
+        The plan that `plan` makes, then those of other schedules and forms by their estimates, the shortest first, and
+        those of other widths behind them: at most `MOST_TIMED`, and none whose estimate is `TIMED_MARGIN` times the
+        shortest.
 
     Raises:
         InputError, PlanError: see `plan`.
@@ -110,12 +111,12 @@ def contenders(layout: DeviceLayout, *, options: ScheduleOptions, refused: Mappi
     picks = sorted(every_form(Survey(legal=legal, request=request, refused=refused)), key=_price)
     limit = TIMED_MARGIN * min(_price(picks[0]), first.estimate.cycles)
     plans = [first]
-    for pick in picks:
-        if len(plans) == MOST_TIMED or _price(pick) > limit:
+    for pick in _forms_first(picks):
+        if len(plans) == MOST_TIMED:
             break
-        name = pick.schedule.schedule
-        if sum(form_of(pick)[1:] == made.form[1:] for made in plans) == MOST_ALIKE:
+        if _price(pick) > limit:
             continue
+        name = pick.schedule.schedule
         if any((form_of(pick), pick.best.tiled.tiling, pick.best.work) == (p.form, p.tiling, p.work) for p in plans):
             continue
         try:
@@ -126,6 +127,14 @@ def contenders(layout: DeviceLayout, *, options: ScheduleOptions, refused: Mappi
         summaries = tuple(one.summary for one in others.values())
         plans.append(_finished(pick, indexing, summaries, options))
     return tuple(plans)
+
+
+def _forms_first(picks: Sequence[Pick]) -> list[Pick]:
+    """The best pick of each form by price, then those of other widths: how CTAs work together makes more difference."""
+    first: dict[Form, Pick] = {}
+    for pick in picks:
+        first.setdefault(form_of(pick), pick)
+    return [*first.values(), *(pick for pick in picks if first[form_of(pick)] is not pick)]
 
 
 def quickest(timed: Sequence[TimedCandidate]) -> TimedCandidate:

@@ -13,7 +13,7 @@ import numpy as np
 from convc.errors import LaunchError, MachineFault
 from convc.ir.tensormap import check
 from convc.machine.base.cluster_ranks import OFFSET
-from convc.machine.base.values import plain
+from convc.machine.base.values import Value, plain
 from convc.machine.isa.copies.issue import (
     CopyTarget,
     IssueGroup,
@@ -81,6 +81,48 @@ class TensorBox:
     mode: str
 
 
+def _at_once(strand: Strand, instr: Instr, scalars: list[Value], coords: list[int], mode: str, pair: bool) -> bool:
+    """One thread of each CTA copies into its CTA's own memory: all CTAs as one. False where it is not so.
+
+    Args:
+        strand, instr: who copies, and where in the text.
+        scalars: destination, barrier, address of the tensor map, and offsets.
+        coords, mode, pair: registers of the coordinates, the mode, and whether a pair's barrier is signalled.
+    """
+    cohort = strand.cohort
+    thread = strand.active
+    if thread is None:
+        return False
+    if plain(scalars):  # the usual case: no CTA has a neighbour
+        where, signal, address, *shift = scalars
+        if cohort.cluster_size > 1 or where > OFFSET or signal > OFFSET:
+            return False
+        issued = Issued(*_tensor(cohort, address), coords, tuple(shift), mode)
+        if not walk_again(strand, instr, issued, where, signal):
+            _copy_own(strand, instr, thread, issued, (where, signal))
+            remember_walk(strand, instr, issued, where)
+        return True
+    rest = scalars[2:]
+    if not plain(rest):
+        return False
+    issued = Issued(*_tensor(cohort, rest[0]), coords, tuple(rest[1:]), mode)
+    if cohort.lazy is not None:
+        return put_off_in_clusters(strand, instr, issued, scalars[0], scalars[1], pair)
+    own = own_places(strand, scalars[0], scalars[1])
+    if own is not None:
+        _copy_own(strand, instr, thread, issued, own)
+    return own is not None
+
+
+def _copy_own(strand: Strand, instr: Instr, thread: tuple[int, int], issued: Issued, own: tuple[int, int]) -> None:
+    """A copy into each CTA's own memory, to a place and with a barrier that are those of all."""
+    picked = (strand.regs[slot] for slot in issued.coords)
+    at = tuple([c if type(c) is int else strand.pick(c, thread) for c in picked])
+    group = IssueGroup(thread, (), None, strand.rows, strand.row_count)
+    box = TensorBox(issued.name, issued.loader, at, issued.offsets, issued.mode)
+    perform_load(strand, instr, group, _load, box, CopyTarget(*own, strand.rows, 1, strand.rows))
+
+
 @op("cp.async.bulk.tensor.load", result=False)
 def tensor_load(instr: Instr, table: SlotTable) -> Run:
     """[dst], [map, {coords}], [mbar] {, info} {, mask}: copy, then complete_tx of the bytes on the mbarrier."""
@@ -100,36 +142,8 @@ def tensor_load(instr: Instr, table: SlotTable) -> Run:
         regs = strand.regs
         cohort.core.seal()
         scalars = [destination(regs), barrier_at(regs), regs[tensor_map], *[regs[slot] for slot in offsets]]
-        thread = strand.active
-        if thread is not None and not mask and plain(scalars):
-            where, signal, address, *shift = scalars
-            # the usual case: one thread, and the CTA's own memory
-            if cohort.cluster_size == 1 and where <= OFFSET and signal <= OFFSET:
-                name, loader = _tensor(cohort, address)
-                issued = Issued(name, loader, coords, tuple(shift), mode)
-                if walk_again(strand, instr, issued, where, signal):
-                    return
-                at = tuple([c if type(c := regs[slot]) is int else strand.pick(c, thread) for slot in coords])
-                target = CopyTarget(where, signal, strand.rows, 1, strand.rows)
-                group = IssueGroup(thread, (), None, strand.rows, strand.row_count)
-                box = TensorBox(name, loader, at, tuple(shift), mode)
-                perform_load(strand, instr, group, _load, box, target)
-                remember_walk(strand, instr, issued, where)
-                return
-        elif cohort.lazy is not None and thread is not None and not mask and plain(rest := scalars[2:]):
-            name, loader = _tensor(cohort, rest[0])
-            issued = Issued(name, loader, coords, tuple(rest[1:]), mode)
-            if put_off_in_clusters(strand, instr, issued, scalars[0], scalars[1], pair):
-                return
-        elif thread is not None and not mask and plain(rest := scalars[2:]):
-            own = own_places(strand, scalars[0], scalars[1])
-            if own is not None:  # CTAs of all ranks copy as one
-                name, loader = _tensor(cohort, rest[0])
-                at = tuple([c if type(c := regs[slot]) is int else strand.pick(c, thread) for slot in coords])
-                group = IssueGroup(thread, (), None, strand.rows, strand.row_count)
-                box = TensorBox(name, loader, at, tuple(rest[1:]), mode)
-                perform_load(strand, instr, group, _load, box, CopyTarget(*own, strand.rows, 1, strand.rows))
-                return
+        if not mask and _at_once(strand, instr, scalars, coords, mode, pair):
+            return
         groups = list(issue_groups(strand, scalars + [regs[slot] for slot in mask]))
         if (
             mask

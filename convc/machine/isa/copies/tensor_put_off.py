@@ -179,7 +179,7 @@ def _joined(strand: Strand, slot: int, parts: list[tuple[IssueGroup, CopyTarget]
 
 
 def own_places(strand: Strand, to: Value, barrier: Value) -> tuple[int, int] | None:
-    """Where the one active thread of each CTA copies to, and its barrier, if both are in its own CTA at one offset."""
+    """The place and barrier of a copy by one thread of each CTA, if both are in its own CTA, at one offset in all."""
     if strand.active is None:
         return None
     where, signal = (_own_offset(strand.cohort, strand.pick(at, strand.active), strand.rows) for at in (to, barrier))
