@@ -144,7 +144,7 @@ def two_halves(storage: Storage, arch: Arch) -> Storage:
     results = storage.results
     if results is not None:
         results = msgspec.structs.replace(results, offset=storage.smem[-1].end)
-    return lay_out(
+    placed = lay_out(
         storage.smem,
         tmem,
         rings,
@@ -154,6 +154,8 @@ def two_halves(storage: Storage, arch: Arch) -> Storage:
         numbers=storage.numbers,
         residual=storage.residual,
     )
+    # What keeps an SM for itself goes on doing so, however many CTAs are asked for.
+    return msgspec.structs.replace(placed, smem_bytes=max(placed.smem_bytes, storage.smem_bytes))
 
 
 def room_for_halves(room: Room) -> Room:
@@ -163,7 +165,6 @@ def room_for_halves(room: Room) -> Room:
         barriers=room.barriers + 2 * HALVES - 1,
         columns=room.columns + room.accumulator,
         apart=True,
-        least=0,
     )
 
 

@@ -42,5 +42,4 @@ def test_a_kernel_that_keeps_pixels_in_the_tensor_core_has_its_sm_for_itself(pro
     found = plan(device_layout(problem), options=ScheduleOptions(schedule=STATIONARY.name, persistent=persistent))
     rates = found.arch.rates
     assert found.estimate.beside == 1
-    alone = 2 * (found.storage.smem_bytes + 1024) > rates.sm_shared_bytes
-    assert alone or found.launch.ctas <= rates.sms
+    assert 2 * (found.storage.smem_bytes + 1024) > rates.sm_shared_bytes
