@@ -55,13 +55,17 @@ SCHEDULES = {
     name: replace(options, store="direct")
     for name, options in {
         # masks of columns and rows, cleared first
-        "slide_f16": ScheduleOptions(schedule="slide", border="mask", rows="merged"),
+        "slide_f16": ScheduleOptions(schedule="slide", border="mask", rows="merged", split_k="off"),
         "slide_together_f16": ScheduleOptions(
             schedule="slide", filters="together", rows="outer", border="mask", pairs="off", split_k="off"
         ),
-        "shift_chain_f16": ScheduleOptions(schedule="shift", shift="chain", border="zero", rows="outer"),
-        "shift_ashift_f16": ScheduleOptions(schedule="shift", shift="ashift", border="mask", rows="outer"),
-        "shift_windows_f16": ScheduleOptions(schedule="shift", shift="windows", border="mask", rows="outer"),
+        "shift_chain_f16": ScheduleOptions(schedule="shift", shift="chain", border="zero", rows="outer", split_k="off"),
+        "shift_ashift_f16": ScheduleOptions(
+            schedule="shift", shift="ashift", border="mask", rows="outer", split_k="off"
+        ),
+        "shift_windows_f16": ScheduleOptions(
+            schedule="shift", shift="windows", border="mask", rows="outer", split_k="off"
+        ),
         "hopper_slide_f16": ScheduleOptions(schedule="slide", target="sm_90a"),
         "stationary_f16": ScheduleOptions(schedule="stationary", border="mask", rows="outer"),
     }.items()

@@ -75,6 +75,16 @@ def test_filters_of_shared_activations(extent, rows, border, spare, assembled):
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("more", [{"border": "mask"}, {"border": "zero", "persistent": "on", "ctas": 2}])
+@pytest.mark.parametrize("shift", ["chain", "ashift", "windows"])
+def test_filters_of_activations_that_move(shift, more, assembled):
+    """A stage is given back by the commit behind its MMAs, whichever memory their activations come from."""
+    problem = dataclasses.replace(SMALL, batch=3, in_extent=(7, 11))
+    compiled = witnesses_agree(problem, 6, assembled, loading("2x1", schedule="shift", shift=shift, **more), block_n=48)
+    assert compiled.plan.launch.cluster == (2, 1, 1)
+    assert compiled.plan.storage.ring("empty_b").arrivals == 2
+
+
 def test_clusters_that_walk(assembled):
     options = loading("2x1", persistent="on", ctas=2, store="tma")
     compiled = witnesses_agree(dataclasses.replace(SMALL, batch=4), 5, assembled, options, block_n=48)

@@ -86,14 +86,17 @@ def sum_tile(tiling: Tiling) -> SmemTile:
 def with_sums(storage: Storage, tiling: Tiling, offer: Offer) -> Storage:
     """The memory of a CTA that leaves its sums for others, and reads what it adds to each channel ahead of need."""
     numbers = number_tile(offer.layout, tiling)
-    return lay_out(storage.smem, storage.tmem, storage.rings, offer.arch, numbers=numbers, sums=sum_tile(tiling))
+    sums = sum_tile(tiling)
+    return lay_out(
+        storage.smem, storage.tmem, storage.rings, offer.arch, masks=storage.masks, numbers=numbers, sums=sums
+    )
 
 
 def room_for_sums(room: Room, tiling: Tiling, offer: Offer) -> Room:
     """The memory that `with_sums` needs, counted."""
     numbers = number_tile(offer.layout, tiling).end
     return msgspec.structs.replace(
-        room, results=sum_tile(tiling).end, apart=False, numbers=numbers, masks=0, residual=0, least=0
+        room, results=sum_tile(tiling).end, apart=False, numbers=numbers, residual=0, least=0
     )
 
 
@@ -130,6 +133,13 @@ def part_of(work: CtaWork, units: int, parts: int, rows: int) -> CtaWork:
         activation_bytes=share(work.activation_bytes),
         filter_bytes=share(work.filter_bytes),
         loads=share(work.loads),
+        copies=share(work.copies),
+        refreshes=share(work.refreshes),
+        shifts=share(work.shifts),
+        moving=share(work.moving),
+        drains=share(work.drains),
+        own_waits=share(work.own_waits),
+        masked=share(work.masked),
         rings=tuple(rings),
         chunks=-(-work.chunks // parts),
         stores=-(-work.stores // parts),

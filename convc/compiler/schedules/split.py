@@ -55,7 +55,7 @@ def _shared(plan: Plan, role: str, step: Step) -> Step:
         inner //= count
         value = counted // inner % count if position else counted // inner
         made.append(Compute(id=f"{role}.{name}", note="of the CTA's part", dst=number(name), expr=value))
-    made.append(Compute(id=f"{role}.turn", note="steps before this one", dst=TURN, expr=counted // parts))
+    made.append(Compute(id=f"{role}.before", note="steps before this one", dst=TURN, expr=counted // parts))
     asked = {name for each in walk(body) for name in reads(each)}
     own = (*(each for each in made if each.dst in asked), *body)
     return _share_loop(plan, role, number("step"), nest, own)

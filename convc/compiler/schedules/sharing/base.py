@@ -204,7 +204,13 @@ class Sharing(Method):
             raise TypeError("a candidate of a schedule that shares activations has a geometry")
         maps = proved_maps(layout.problem, candidate.geometry)
         transposed = self.schedule.transposed
-        reuse = reuse_of(maps, self.schedule.rests_on, masks=not transposed, whole_tap_first=self.whole_tap_first)
+        reuse = reuse_of(
+            maps,
+            self.schedule.rests_on,
+            masks=not transposed,
+            whole_tap_first=self.whole_tap_first,
+            any_row_first=candidate.tiled.parts > 1,
+        )
         padded = candidate.tiled.grid[1] * tiling.block_n > layout.k_pitch
         copies = staged_results(candidate, maps)
         return Indexing(
@@ -258,8 +264,6 @@ class Sharing(Method):
             reason = self.refuses(geometry)
             if request.persistent and self.masks(layout, geometry):
                 reason = f"border {border} with rows {row} masks lanes, and the masks of a CTA are those of one tile"
-            if (request.parts or 1) > 1 and self.masks(layout, geometry):
-                reason = f"border {border} with rows {row} masks lanes, and the first step of each part must write all"
             if reason is None:
                 found.append(geometry)
             else:

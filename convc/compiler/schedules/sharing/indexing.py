@@ -31,7 +31,9 @@ def proved_maps(problem: ConvProblem, geometry: Geometry) -> ReuseMaps:
     return replace(maps, proofs=proofs)
 
 
-def reuse_of(maps: ReuseMaps, rests_on: tuple[Rule, ...], *, masks: bool, whole_tap_first: bool) -> Reuse:
+def reuse_of(
+    maps: ReuseMaps, rests_on: tuple[Rule, ...], *, masks: bool, whole_tap_first: bool, any_row_first: bool = False
+) -> Reuse:
     """Find how the kernel shares activations, and what it takes to write every lane the first time.
 
     Args:
@@ -39,6 +41,7 @@ def reuse_of(maps: ReuseMaps, rests_on: tuple[Rule, ...], *, masks: bool, whole_
         rests_on: rules of the hardware that the schedule needs.
         masks: whether the schedule masks lanes; else padding is zeroed in another way.
         whole_tap_first: whether a filter column that masks no lane may come first.
+        any_row_first: whether some CTA may begin with another filter row than 0, as those that share a K loop.
     """
     columns = masked_columns(maps) if masks else ()
     lines = masked_lines(maps) if masks else ()
@@ -54,7 +57,7 @@ def reuse_of(maps: ReuseMaps, rests_on: tuple[Rule, ...], *, masks: bool, whole_
         spare=maps.spare,
         masked_columns=columns,
         masked_lines=lines,
-        clear=taps[first].s in columns or 0 in lines,
+        clear=taps[first].s in columns or (bool(lines) if any_row_first else 0 in lines),
         first=first,
         rests_on=rests_on + before,
     )

@@ -20,7 +20,9 @@ PROBLEM = ConvProblem(
 
 
 def program(schedule: str, shift: str | None = None, filters: str = "apart") -> TileProgram:
-    options = ScheduleOptions(schedule=schedule, shift=shift, border="mask", rows="outer", filters=filters)
+    options = ScheduleOptions(
+        schedule=schedule, shift=shift, border="mask", rows="outer", filters=filters, split_k="off"
+    )
     return build(plan(device_layout(PROBLEM), options=options, stages=3))
 
 
