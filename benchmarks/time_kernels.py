@@ -8,6 +8,7 @@ time rests on. ``all_times_plain`` is of all layers: each kernel is timed once, 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,7 +79,9 @@ def costs(text: str, launch: LaunchSpec, buffers: dict[str, np.ndarray], whole: 
 
 @uncollected()
 def record(text: str, launch: LaunchSpec) -> None:
-    """Take the trace of a CTA in the middle of the grid."""
+    """Take the trace of a cluster in the middle of the grid."""
     zeros = {name: np.zeros(spec.shape, ARRAY_TYPES[spec.dtype]) for name, spec in launch.buffers.items()}
-    first = launch.ctas // 2
-    machine.run(text, launch, zeros, options=machine.RunOptions(ctas=(first, first + 1)), observer=Recorder())
+    together = math.prod(launch.cluster)
+    first = launch.ctas // (2 * together) * together
+    options = machine.RunOptions(ctas=(first, first + together))
+    machine.run(text, launch, zeros, options=options, observer=Recorder())

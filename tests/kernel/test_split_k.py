@@ -166,6 +166,16 @@ def test_the_planner_takes_what_it_finds_faster_and_says_why():
     assert "leave no two of 148 SMs for each" in full.launch.why.split
 
 
+def test_wider_tiles_leave_sms_where_narrow_ones_do_not():
+    """The last 3x3 layers of ResNet-50 at batch 8: alone they take tiles of 32 channels."""
+    layer = ConvProblem(
+        batch=8, in_channels=512, out_channels=512, in_extent=(7, 7), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1)
+    )
+    alone, shared = (plan(device_layout(layer), options=ScheduleOptions(split_k=each)) for each in ("off", "auto"))
+    assert (shared.launch.parts > 1, shared.tiling.block_n > alone.tiling.block_n) == (True, True)
+    assert shared.estimate.cycles < 0.8 * alone.estimate.cycles
+
+
 @pytest.mark.parametrize(("filters", "extent"), [(576, 14), (256, 20)])
 def test_every_cta_of_the_clusters_that_auto_takes_has_an_sm(filters, extent):
     problem = ConvProblem(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from convc.compiler.plan.candidate import Candidate, ScheduleCandidates
+from convc.compiler.plan.candidate import Candidate, Offer, ScheduleCandidates
 from convc.compiler.plan.cost import SLACK, choose
 from convc.compiler.plan.names import Form
 from convc.compiler.plan.pairs import PAIR
@@ -240,8 +240,19 @@ def _pairs(chosen: ScheduleCandidates, survey: Survey) -> Iterator[tuple[Schedul
             if Form(candidates.schedule, way, True) in survey.refused:
                 continue
             pairs = schedule.candidates(tiled.layout, tiled.arch, replace(request, pairs=True, persistent=way))
-            if pairs.possible:
-                yield candidates, pairs.best
+            found = pairs.best_of(_makes_sense) if pairs.possible else None
+            if found is not None:
+                yield candidates, found
+
+
+def _fewest_tiles(candidates: ScheduleCandidates) -> int:
+    """Tiles of the output where each is as wide as can be."""
+    offers = [part for part in candidates.parts if isinstance(part, Offer)]
+    return min(
+        one.rows * -(-one.layout.problem.out_channels // max(tiling.block_n for tiling in one.tilings))
+        for one in offers
+        if one.tilings
+    )
 
 
 def _sharing(pick: Pick, survey: Survey) -> Pick:
@@ -250,7 +261,6 @@ def _sharing(pick: Pick, survey: Survey) -> Pick:
     chosen = pick.schedule
     best = pick.best
     sms = best.tiled.arch.rates.sms
-    tiles = math.prod(best.tiled.grid)
     if request.parts is not None:
         if request.parts == 1:
             return pick.because(split="split K is switched off")
@@ -258,8 +268,9 @@ def _sharing(pick: Pick, survey: Survey) -> Pick:
     if request.pairs or request.multicast not in (None, (1, 1)):
         return pick.because(split="one CTA has all of K: the clusters that are asked for have other work")
     able = [one for one in survey.legal if schedule_of(one.schedule).splits and assumed(one) <= assumed(chosen)]
-    if best.tiled.ctas is not None or 2 * tiles > sms or not able:
-        return pick.because(split=f"{tiles} tiles leave no two of {sms} SMs for each: one CTA has all of K")
+    fewest = min((_fewest_tiles(one) for one in able), default=sms)
+    if best.tiled.ctas is not None or 2 * fewest > sms:
+        return pick.because(split=f"{fewest} tiles or more leave no two of {sms} SMs for each: one CTA has all of K")
     offers = [
         schedule_of(one.schedule).candidates(best.tiled.layout, best.tiled.arch, replace(request, parts=parts))
         for one in able

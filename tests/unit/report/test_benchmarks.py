@@ -13,6 +13,7 @@ from support.schedules import RELOAD_ONLY
 from benchmarks import batch, budget, check, foreign, models, network, parsing, reuse, run, time_kernels, timing, twins
 from benchmarks.layers import light_files, light_models, resnet50
 from convc.compiler.compile import compile_problem
+from convc.compiler.options import ScheduleOptions
 from convc.ir.problem import ConvProblem
 from convc.verification import reference
 
@@ -88,6 +89,14 @@ def test_the_numbers_of_timing_have_their_budgets(monkeypatch):
     numbers = time_kernels.measure("all")
     assert set(budget.read_budgets()["time"]) <= set(numbers)
     assert 0 < numbers["all_times_plain"] < numbers["trace_times_plain"]
+
+
+def test_a_cluster_is_recorded_whole():
+    """CTAs that share a tile run together or not at all."""
+    problem = ConvProblem(in_channels=128, out_channels=32, in_extent=(16, 16), kernel=(1, 1))
+    artifact = compile_problem(problem, options=ScheduleOptions(split_k="2"), stages=1).artifact
+    assert artifact.launch.cluster == (1, 1, 2)
+    time_kernels.record(artifact.ptx, artifact.launch)
 
 
 def test_the_layers_are_resnet50():
