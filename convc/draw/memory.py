@@ -75,7 +75,7 @@ def _small(storage: Storage) -> list[Item]:
         for stage in range(ring.stages)
     ]
     if storage.mask_offset is not None:
-        items.append(("masks", storage.mask_offset, storage.masks * MASK_BYTES))
+        items.append(("masks", storage.mask_offset, storage.masks * storage.mask_tables * MASK_BYTES))
     items.append(("tmem", storage.slot_offset, SLOT_BYTES))
     if storage.numbers is not None:
         items.append(("bias", storage.numbers.offset, storage.numbers.bytes))

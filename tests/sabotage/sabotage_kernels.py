@@ -323,6 +323,16 @@ SLOW: dict[str, Callable[[], Subject]] = {
         **UNPADDED, options=ScheduleOptions(schedule="reload", split_k="2"),
     ),
     "four CTAs that share a tile, in order": inexact,
+    "slide, CTAs that walk over masked tiles": partial(
+        conv, in_channels=96, out_channels=32, block_n=16, batch=7, in_extent=(7, 12),
+        options=ScheduleOptions(
+            schedule="slide", filters="apart", border="mask", rows="merged", persistent="on", ctas=3, pairs="off"
+        ),
+    ),
+    "shift, CTAs that share masked tiles": partial(
+        conv, in_channels=256, out_channels=64, block_n=32, batch=3, in_extent=(7, 12),
+        options=ScheduleOptions(schedule="shift", shift="chain", border="mask", rows="merged", split_k="2"),
+    ),
     "slide, CTAs that share tiles": partial(
         conv, batch=1, in_channels=512, out_channels=128, in_extent=(8, 18), block_n=64, stages=2, kernel=(1, 3),
         **UNPADDED, options=ScheduleOptions(schedule="slide", split_k="2"),

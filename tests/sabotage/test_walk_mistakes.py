@@ -16,6 +16,7 @@ AGAIN = r"(step=epilogue\.again(?s:.)*?\{)"
 PASS = r"\1setp.eq.u32 %passed, 0, 0;"
 
 WALK, FETCH, ORDER = "golden persistent_f16", "golden fetched_f16", "golden tile_order_f16"
+MASKS = "slide, CTAs that walk over masked tiles"
 MISTAKES = {
     "tiles are visited twice": (WALK, STEP, r"\g<1>1;"),
     "half of the tiles are never visited": (WALK, STEP, r"\g<1>4;"),
@@ -33,6 +34,17 @@ MISTAKES = {
     "an answer is read too early": (
         FETCH, r"(step=mma\.answered(?s:.)*?)mbarrier\.try_wait\S+ %passed,[^;]*;", PASS,
     ),
+    "masks are read before they are there": (
+        MASKS, r"(step=mma\.masked(?s:.)*?)mbarrier\.try_wait\S+ %passed,[^;]*;", PASS,
+    ),
+    "masks are said to be there by one warp less": (
+        MASKS, r"(mbarrier\.init\S+ \[\S+\], )128(;\s+// masked\[)", r"\g<1>96\2",
+    ),
+    "masks of the tile before are read": (MASKS, r"mad\.lo\.u32 %from, %stage_masks, \d+, %from;", ""),
+    "masks are those of this tile, not of the next": (
+        MASKS, r"(step=epilogue\.tile_m_next(?s:.)*?add\.s32 %t1, %tile, )3;", r"\g<1>0;",
+    ),
+    "sums of two tiles ago stay": (MASKS, r"(step=epilogue\.zero(?s:.)*?)tcgen05\.st\S+ [^;]*;", r"\1"),
     "a tile is in the list twice, another never": (ORDER, r"(places\[\d+\] = \{\s*)(\w+), \w+", r"\1\2, \2"),
 }  # fmt: skip
 

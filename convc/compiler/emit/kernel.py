@@ -232,7 +232,8 @@ def _about(program: TileProgram) -> list[str]:
         tile = storage.answers
         lines.append(f"  {tile.offset}: tile {tile.name}, {tile.row_bytes} bytes, {tile.stages} stages")
     if storage.mask_offset is not None:
-        lines.append(f"  {storage.mask_offset}: {storage.masks} lane masks of 16 bytes")
+        tables = "" if storage.mask_tables == 1 else f", {storage.mask_tables} times: of this tile and of the next"
+        lines.append(f"  {storage.mask_offset}: {storage.masks} lane masks of 16 bytes{tables}")
     if storage.tmem_columns:
         lines.append(f"  {storage.slot_offset}: address of the tensor memory ({storage.tmem_columns} columns)")
     return lines

@@ -22,7 +22,7 @@ import msgspec
 
 from convc.compiler.plan import terms
 from convc.compiler.plan.constraints import TiledProblem, TileGrid
-from convc.compiler.plan.own_instructions import MMA, load_issue_cycles, multiply_issue_cycles
+from convc.compiler.plan.own_instructions import MASK, MMA, load_issue_cycles, multiply_issue_cycles
 from convc.compiler.plan.records import Estimate
 from convc.compiler.plan.requests import row_cycles
 from convc.compiler.plan.storage import MemoryNeed
@@ -208,6 +208,7 @@ def pace_of(tiles: TileGrid, work: CtaWork, rows: tuple[float, float]) -> Pace:
     inside = terms.port_interval(work, rates) > terms.multiply_interval(work, rates)
     activations, filters = work.asked_bytes
     common = filters if tiles.grid[0] > 1 else activations  # grid.x is what counts first
+    masks = 0 if tiles.ctas is None else MASK * work.masks  # of the next tile
     return Pace(
         rates=rates,
         ctas=math.prod(tiles.grid) * tiles.parts,
@@ -228,7 +229,7 @@ def pace_of(tiles: TileGrid, work: CtaWork, rows: tuple[float, float]) -> Pace:
         stage=stage,
         busy=max(tensor, multiply),
         around=terms.first_mma_cycles(work, fill, rates) + terms.last_mma_cycles(work, rates),
-        own=terms.epilogue_own_cycles(work, problem.residual, rates),
+        own=terms.epilogue_own_cycles(work, problem.residual, rates) + masks,
         stores=stores,
         pieces=max(1, work.slabs or work.chunks),
         behind=terms.behind_cycles(work, problem.residual, rates),

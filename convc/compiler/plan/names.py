@@ -92,6 +92,9 @@ EMPTY_R = RingName("empty_r")
 DRAINED = RingName("drained")
 """The ring that says that it has been read, where the next tile is multiplied into it."""
 
+MASKED = RingName("masked")
+"""The ring that says that the lane masks of a tile are in their table, where CTAs walk over tiles."""
+
 ANSWERS = SmemName("answers")
 """Answers to the requests for tiles whose CTAs have not begun, one a stage."""
 

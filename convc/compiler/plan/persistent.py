@@ -4,7 +4,8 @@ The accumulator has two halves. While one is carried away, the next tile is mult
 after that is loaded: of all epilogues only the last one is waited for. Halves are stages of a ring like those of
 operand tiles: ``done`` says that one is complete, ``drained`` that it has been read. What the epilogue keeps in shared
 memory needs a place of its own, since the operand tiles are in use all the time. A ring may have more stages than a
-tile has steps: the loads of the next tiles run ahead.
+tile has steps: the loads of the next tiles run ahead. Each tile has masks of its own, so that there are two tables of
+them: the warps that carry a tile away fill that of the next one before.
 
 Where the accumulator lies in registers of the warps that carry it away, there is one: the loads of the next tiles run
 ahead while it is carried away.
@@ -19,13 +20,14 @@ import msgspec
 from convc.compiler.plan.candidate import Offer, ScheduleCandidates
 from convc.compiler.plan.candidates import MAX_STAGES
 from convc.compiler.plan.cost import bytes_alone
-from convc.compiler.plan.names import ACC, ANSWERED, ANSWERS, DONE, DRAINED, HEARD
+from convc.compiler.plan.names import ACC, ANSWERED, ANSWERS, DONE, DRAINED, HEARD, MASKED
 from convc.compiler.plan.pairs import PAIR
 from convc.compiler.plan.records import Rejection, Tiling
 from convc.compiler.plan.room import Room
 from convc.compiler.plan.storage import (
     ANSWER_BYTES,
     EVERY_ROLE,
+    MASKS,
     BarrierRing,
     SmemTile,
     Storage,
@@ -128,18 +130,20 @@ def two_halves(storage: Storage, arch: Arch) -> Storage:
     )
     tmem = (msgspec.structs.replace(acc, stages=HALVES, state=STATE), *(tile for tile in moved if tile.name != ACC))
     done = storage.ring(DONE)
+    back = BarrierRing(
+        name=DRAINED,
+        stages=HALVES,
+        producer=done.consumer,
+        consumer=done.producer,
+        arrivals=arch.limits.tmem_lanes * (PAIR if done.at == "all" else 1),
+        state=STATE,
+        at="leader" if done.at == "all" else "own",
+    )
     rings = (
         *(ring for ring in storage.rings if ring.name != DONE),
         msgspec.structs.replace(done, stages=HALVES, state=STATE),
-        BarrierRing(
-            name=DRAINED,
-            stages=HALVES,
-            producer=done.consumer,
-            consumer=done.producer,
-            arrivals=arch.limits.tmem_lanes * (PAIR if done.at == "all" else 1),
-            state=STATE,
-            at="leader" if done.at == "all" else "own",
-        ),
+        back,
+        *((msgspec.structs.replace(back, name=MASKED, state=MASKS, ahead=True),) if storage.masks else ()),
     )
     results = storage.results
     if results is not None:
@@ -150,6 +154,7 @@ def two_halves(storage: Storage, arch: Arch) -> Storage:
         rings,
         arch,
         masks=storage.masks,
+        mask_tables=HALVES if storage.masks else 1,
         results=results,
         numbers=storage.numbers,
         residual=storage.residual,
@@ -162,7 +167,8 @@ def room_for_halves(room: Room) -> Room:
     """The memory that `two_halves` needs, counted: their two rings stand in place of one barrier."""
     return msgspec.structs.replace(
         room,
-        barriers=room.barriers + 2 * HALVES - 1,
+        barriers=room.barriers + 2 * HALVES - 1 + (HALVES if room.masks else 0),
+        masks=HALVES * room.masks,
         columns=room.columns + room.accumulator,
         apart=True,
     )
@@ -212,7 +218,6 @@ def with_answers(storage: Storage, arch: Arch) -> Storage:
         storage.tmem,
         (*storage.rings, *rings),
         arch,
-        masks=storage.masks,
         results=storage.results,
         numbers=storage.numbers,
         residual=storage.residual,

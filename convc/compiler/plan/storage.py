@@ -28,6 +28,8 @@ EVERY_ROLE = "every role"
 """Who signals a ring, or waits for it, where all roles that run side by side do."""
 MASK_BYTES = SM_100A.limits.tmem_lanes // 8
 """A mask has a bit for each lane."""
+MASKS = "masks"
+"""The state of a role that says which table of lane masks it is at, where there are several."""
 
 
 class SmemTile(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,6 +106,7 @@ class BarrierRing(msgspec.Struct, frozen=True, kw_only=True):
         offset: byte offset of barrier 0 in shared memory.
         state: which of a role's states says the stage and the phase; tiles and rings that move together share one.
         at: whose barriers its signals are for. Those of ``leader`` are waited for by the first CTA of a pair alone.
+        ahead: whether the role that signals is a stage ahead all the time, so that nobody waits for its last signals.
     """
 
     name: RingName
@@ -114,6 +117,7 @@ class BarrierRing(msgspec.Struct, frozen=True, kw_only=True):
     offset: int = 0
     state: str = ""
     at: Where = "own"
+    ahead: bool = False
 
     @property
     def end(self) -> int:
@@ -137,6 +141,8 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True):
         rings: barrier rings.
         mask_offset: where the table of lane masks starts, 16 bytes a mask; None: there is none.
         masks: entries of that table.
+        mask_tables: how many such tables there are, one behind the other: CTAs that walk over tiles fill that of the
+            next one while that of this one is read.
         results: the tile of results on their way to global memory, one stage for each slab of columns; it lies over the
             operand tiles, which have all been multiplied by then, or behind them, where the CTA goes on to another tile
             meanwhile. None: results go straight to global memory.
@@ -160,6 +166,7 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True):
     tmem_columns: int
     mask_offset: int | None = None
     masks: int = 0
+    mask_tables: int = 1
     results: SmemTile | None = None
     numbers: SmemTile | None = None
     residual: SmemTile | None = None
@@ -232,6 +239,7 @@ def lay_out(  # noqa: PLR0913 - one for each kind of thing that has a place
     rings: Iterable[BarrierRing],
     arch: Arch,
     masks: int = 0,
+    mask_tables: int = 1,
     results: SmemTile | None = None,
     numbers: SmemTile | None = None,
     residual: SmemTile | None = None,
@@ -246,7 +254,7 @@ def lay_out(  # noqa: PLR0913 - one for each kind of thing that has a place
     for ring in rings:
         placed.append(msgspec.structs.replace(ring, offset=end))
         end = placed[-1].end
-    table, slot = table_and_slot(end, masks)
+    table, slot = table_and_slot(end, masks * mask_tables)
     end = slot + SLOT_BYTES
     if numbers is not None:
         numbers = msgspec.structs.replace(numbers, offset=-(-end // NUMBERS_ALIGN) * NUMBERS_ALIGN)
@@ -260,6 +268,7 @@ def lay_out(  # noqa: PLR0913 - one for each kind of thing that has a place
         tmem_columns=allocated_columns(tmem[-1].end, arch),
         mask_offset=table if masks else None,
         masks=masks,
+        mask_tables=mask_tables,
         results=results,
         numbers=numbers,
         residual=residual,
@@ -268,7 +277,7 @@ def lay_out(  # noqa: PLR0913 - one for each kind of thing that has a place
 
 
 def table_and_slot(end: int, masks: int) -> tuple[int, int]:
-    """Offsets of the table of lane masks, and of the word for the address of tensor memory, behind the barriers."""
+    """Offsets of the table of lane masks, of all of them, and of the word for the address of tensor memory."""
     table = -(-end // MASK_BYTES) * MASK_BYTES
     return table, table + MASK_BYTES * masks if masks else end
 

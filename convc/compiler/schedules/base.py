@@ -110,6 +110,8 @@ class Roles:
     Attributes:
         load, multiply, epilogue: the steps of the three roles that run side by side.
         before, after: roles of the set-up, before everyone meets and after that.
+        masks: makes the steps by which a role, named first, fills a table of lane masks; the number of the pixels of
+            the tile ends with what comes second. None: no lane is masked.
     """
 
     load: tuple[Step, ...]
@@ -117,6 +119,7 @@ class Roles:
     epilogue: tuple[Step, ...]
     before: tuple[Role, ...] = ()
     after: tuple[Role, ...] = ()
+    masks: Callable[[str, str], tuple[Step, ...]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,18 +7,20 @@ each other, and the epilogue takes care of what it keeps in shared memory.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
-from convc.compiler.plan.names import ANSWERED, ANSWERS, DONE, DRAINED, HEARD, Number
+from convc.compiler.plan.names import ANSWERED, ANSWERS, DONE, DRAINED, HEARD, MASKED, Number
 from convc.compiler.plan.persistent import AHEAD, ASKED, HALVES, STATE
 from convc.compiler.plan.records import Plan
-from convc.compiler.plan.storage import ANSWER_BYTES
+from convc.compiler.plan.storage import ANSWER_BYTES, MASKS
 from convc.compiler.schedules.base import Roles
 from convc.compiler.schedules.skeleton import EPILOGUE_THREADS, number
 from convc.compiler.schedules.tile_order import CTA, asked_for, place_steps
 from convc.compiler.tile.program import walk
-from convc.compiler.tile.steps.base import Advance, ExpectBytes, RingWait, Step, WaitMmas, WarpCommit
+from convc.compiler.tile.steps.base import Advance, ExpectBytes, Loop, RingWait, Step, WaitMmas, WarpCommit
 from convc.compiler.tile.steps.epilogue import StageNumbers
+from convc.compiler.tile.steps.lanes import ClearAcc
 from convc.compiler.tile.steps.persistent import (
     AnswerRead,
     AskTile,
@@ -32,7 +34,7 @@ from convc.compiler.tile.steps.persistent import (
 )
 from convc.compiler.tile.steps.staged import StoreWait
 from convc.ir.debug_info import WALK
-from convc.ir.expr import Var
+from convc.ir.expr import IntExpr, Var
 
 
 def walking(plan: Plan, roles: Roles) -> Roles:
@@ -43,8 +45,8 @@ def walking(plan: Plan, roles: Roles) -> Roles:
     return replace(
         roles,
         load=(_tiles(plan, "load", roles.load),),
-        multiply=(_tiles(plan, "mma", _multiply(roles.multiply)),),
-        epilogue=_epilogue(plan, roles.epilogue),
+        multiply=(_tiles(plan, "mma", _multiply(roles)),),
+        epilogue=_epilogue(plan, roles),
     )
 
 
@@ -93,11 +95,15 @@ def _take(role: str) -> tuple[Step, ...]:
     )
 
 
-def _multiply(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+def _multiply(roles: Roles) -> tuple[Step, ...]:
     """Wait for a half that nobody reads any more, fill it, and go on to the other."""
     free = RingWait(id="mma.drained", note="until this half has been carried away", ring=DRAINED, starts_open=True)
     other = Advance(id="mma.other", note="the other half", stages=HALVES, state=STATE)
-    return (free, *steps, other)
+    if roles.masks is None:
+        return (free, *roles.multiply, other)
+    known = RingWait(id="mma.masked", note="until the masks of this tile are there", ring=MASKED, starts_open=False)
+    table = Advance(id="mma.other_masks", note="the other table", stages=HALVES, state=MASKS)
+    return (free, known, *roles.multiply, other, table)
 
 
 def _multiply_and_store(plan: Plan, steps: tuple[Step, ...]) -> tuple[Step, ...]:
@@ -121,19 +127,51 @@ def _multiply_and_store(plan: Plan, steps: tuple[Step, ...]) -> tuple[Step, ...]
     return (*once, _tiles(plan, "mma", tuple(body)), *last)
 
 
-def _epilogue(plan: Plan, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+def _epilogue(plan: Plan, roles: Roles) -> tuple[Step, ...]:
     """Give the half back, and use shared memory again when it has been read."""
+    steps = roles.epilogue
     last = [step for step in steps if isinstance(step, StoreWait)]
     body: list[Step] = []
+    if roles.masks is not None:
+        rows, columns = plan.launch.tiles
+        following = (Var(WALK) + plan.launch.grid[0]) % (rows * columns)  # behind the last tile anything will do
+        body += _masks(plan, roles.masks, following, "_next")
     for step in steps:
         if step in last:
             continue
         body.append(step)
         if last and isinstance(step, RingWait) and step.ring == DONE:
             body.append(StoresRead(id="epilogue.again", note="the tile before has left shared memory"))
-    body.append(Release(id="epilogue.release", note="this half may be filled again", ring=DRAINED))
+    zeros = [step for role in roles.after for step in walk(role.steps) if isinstance(step, ClearAcc)]
+    body += (replace(step, id="epilogue.zero", every=False) for step in zeros)
+    note = "this half may be filled again"
+    body.append(Release(id="epilogue.release", note=note, ring=DRAINED, cleared=bool(zeros)))
     body.append(Advance(id="epilogue.other", note="the other half", stages=HALVES, state=STATE))
     if any(isinstance(step, StageNumbers) for step in walk(steps)):
         note = "nobody reads the numbers of this tile any more"
         body.append(RoleSync(id="epilogue.meet", note=note, threads=EPILOGUE_THREADS))
-    return (_tiles(plan, "epilogue", tuple(body)), *last)
+    if roles.masks is None:
+        return (_tiles(plan, "epilogue", tuple(body)), *last)
+    first = Loop(
+        id="epilogue.before",
+        note="the first tile",
+        var=number("before"),
+        count=1,
+        body=_masks(plan, roles.masks, Var(CTA), "_first"),
+        written_out=True,
+    )
+    return (first, _tiles(plan, "epilogue", tuple(body)), *last)
+
+
+def _masks(plan: Plan, fill: Callable[[str, str], tuple[Step, ...]], tile: IntExpr, which: str) -> tuple[Step, ...]:
+    """Fill the table of a tile's lane masks, which nobody reads any more, and say that it is there.
+
+    The tile before the one that is carried away had this table, and has been waited for.
+    """
+    steps = fill("epilogue", which)
+    return (
+        *asked_for(place_steps(plan, "epilogue", tile, which), steps),
+        *steps,
+        Release(id=f"epilogue.masked{which}", note="the masks of a tile are there", ring=MASKED),
+        Advance(id=f"epilogue.other_masks{which}", note="the other table", stages=HALVES, state=MASKS),
+    )

@@ -68,26 +68,40 @@ def reordered(best: Candidate, order: TileOrder) -> Estimate:
     return estimate(msgspec.structs.replace(best.tiled, moved=order.traffic[0].memory_bytes), best.work)
 
 
-def place_steps(plan: Plan, role: str, tile: IntExpr) -> tuple[Step, ...]:
-    """The steps that find the place of a tile by its number, in the plan's order."""
+def place_steps(plan: Plan, role: str, tile: IntExpr, which: str = "") -> tuple[Step, ...]:
+    """The steps that find the place of a tile by its number, in the plan's order.
+
+    `which` is what the steps and numbers carry at their end, where a role asks for several tiles.
+    """
     places = plan.launch.order.places
     rows, columns = plan.launch.tiles
     if places is None:
         found = tile % rows, floor_div(tile, rows)
     else:
-        found = tuple(substitute(from_json(expr), {TILE: tile}) for expr in (places.m, places.n))
+        looked_up = {TILE: tile, ENTRY: Var(number(f"{ENTRY}{which}"))}
+        found = tuple(substitute(from_json(expr), looked_up) for expr in (places.m, places.n))
     looked: tuple[Step, ...] = ()
     if places is not None and places.table:
-        unit = number("unit")
+        unit = number(f"unit{which}")
+        entry = number(f"{ENTRY}{which}")
+        each = floor_div(tile, places.together)
         looked = (
-            Compute(id=f"{role}.unit", note="tiles with one entry", dst=unit, expr=floor_div(tile, places.together)),
-            LookUp(id=f"{role}.entry", note="the place of these tiles", dst=number(ENTRY), index=unit),
+            Compute(id=f"{role}.unit{which}", note="tiles with one entry", dst=unit, expr=each),
+            LookUp(id=f"{role}.entry{which}", note="the place of these tiles", dst=entry, index=unit),
         )
-    within = (None, None) if places is None else (rows, columns)
+    axes = (("tile_m", "pixels of the tile", rows), ("tile_n", "channels of the tile", columns))
     return (
         *looked,
-        Compute(id=f"{role}.tile_m", note="pixels of the tile", dst=number("tile_m"), expr=found[0], below=within[0]),
-        Compute(id=f"{role}.tile_n", note="channels of the tile", dst=number("tile_n"), expr=found[1], below=within[1]),
+        *(
+            Compute(
+                id=f"{role}.{name}{which}",
+                note=note,
+                dst=number(f"{name}{which}"),
+                expr=expr,
+                below=None if places is None else extent,
+            )
+            for (name, note, extent), expr in zip(axes, found, strict=True)
+        ),
     )
 
 

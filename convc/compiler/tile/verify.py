@@ -114,7 +114,13 @@ def _others(storage: Storage) -> list[Piece]:
     """The pieces of shared memory that are always in use."""
     pieces = [(ring.offset, ring.end, f"ring {ring.name}") for ring in storage.rings]
     if storage.mask_offset is not None:
-        pieces.append((storage.mask_offset, storage.mask_offset + MASK_BYTES * storage.masks, "the mask table"))
+        pieces.append(
+            (
+                storage.mask_offset,
+                storage.mask_offset + MASK_BYTES * storage.masks * storage.mask_tables,
+                "the mask table",
+            )
+        )
     if storage.residual is not None:
         pieces.append(_piece(storage.residual))
     if storage.numbers is not None:

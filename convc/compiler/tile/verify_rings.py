@@ -30,7 +30,10 @@ from convc.ir.launch import TensorMapParam
 
 
 def ring_ends(program: TileProgram) -> Iterator[str]:
-    """Every ring is made ready once, signalled by its producer and awaited by its consumer, equally often."""
+    """Every ring is made ready once, signalled by its producer and awaited by its consumer, equally often.
+
+    Where the producer is a stage ahead, it signals once more.
+    """
     ready = [name for role in program.setup for s in walk(role.steps) if isinstance(s, InitRings) for name in s.rings]
     for ring in program.storage.rings:
         if ready.count(ring.name) != 1:
@@ -45,7 +48,7 @@ def ring_ends(program: TileProgram) -> Iterator[str]:
         awaited = sum(count for _, _, count in waits)
         if ring.consumer == EVERY_ROLE:
             awaited //= len(program.roles)
-        if signalled != awaited * ring.arrivals:
+        if signalled != (awaited + ring.ahead) * ring.arrivals:
             yield f"ring {ring.name} is signalled {signalled} times and awaited {awaited} times"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from convc.compiler.emit.fragments.base import Names, RoleContext, fragment
 from convc.compiler.emit.operands import (
     UNIT_BYTES,
@@ -11,10 +13,11 @@ from convc.compiler.emit.operands import (
     mask_registers,
     more_atoms,
     powers_of_two,
+    stage,
     stage_units,
     tensor_address,
 )
-from convc.compiler.plan.storage import MASK_BYTES, Storage
+from convc.compiler.plan.storage import MASK_BYTES, MASKS, Storage
 from convc.compiler.tile.steps.lanes import ClearAcc, LoadMask, MaskWord, MoveRows, Refresh, TensorFill
 
 MAIN_ROWS = 128
@@ -25,7 +28,12 @@ CHUNK = 32
 
 @fragment.register
 def _(step: MaskWord, context: RoleContext) -> Names:
-    return {"value": step.value, "entry": step.entry, "table_offset": _entry(context.storage, step.first)}
+    return {
+        "value": step.value,
+        "entry": step.entry,
+        "table_offset": _entry(context.storage, step.first),
+        "table": _table("%to", context.storage),
+    }
 
 
 @fragment.register
@@ -38,6 +46,7 @@ def _(step: LoadMask, context: RoleContext) -> Names:
         "joins": [(register, f"%n{i}") for i, register in enumerate(registers if more else ())],
         "entry": entry,
         "table_offset": _entry(context.storage, first),
+        "table": _table("%from", context.storage),
         "joined": bool(more),
         "other": other,
         "other_offset": _entry(context.storage, second),
@@ -46,8 +55,12 @@ def _(step: LoadMask, context: RoleContext) -> Names:
 
 @fragment.register
 def _(step: ClearAcc, context: RoleContext) -> Names:
-    pieces = [(first, count, braces(["%zero"] * count)) for first, count in powers_of_two(step.columns, CHUNK)]
-    return {"acc_address": acc_address(context.storage.tmem_tile(step.acc)), "pieces": pieces}
+    acc = context.storage.tmem_tile(step.acc)
+    if step.every:  # its stages lie beside each other
+        acc = msgspec.structs.replace(acc, columns=acc.stages * acc.columns, stages=1)
+    columns = acc.columns if step.every else step.columns
+    pieces = [(first, count, braces(["%zero"] * count)) for first, count in powers_of_two(columns, CHUNK)]
+    return {"acc_address": acc_address(acc), "pieces": pieces}
 
 
 @fragment.register
@@ -86,6 +99,13 @@ def _(step: Refresh, context: RoleContext) -> Names:
     }
 
 
+def _table(to: str, storage: Storage) -> str:
+    """The line that goes on to the current one of several mask tables; nothing where there is one."""
+    if storage.mask_tables == 1:
+        return ""
+    return f"mad.lo.u32 {to}, {stage(MASKS)}, {MASK_BYTES * storage.masks}, {to};"
+
+
 def _entry(storage: Storage, first: int) -> int:
-    """Offset in shared memory of an entry of the mask table."""
+    """Offset in shared memory of an entry of the first mask table."""
     return (storage.mask_offset or 0) + MASK_BYTES * first

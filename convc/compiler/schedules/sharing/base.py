@@ -10,6 +10,7 @@ import itertools
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 import msgspec
 
@@ -38,8 +39,9 @@ from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.multicast import peers
 from convc.compiler.schedules.residual import load_residual
 from convc.compiler.schedules.sharing.indexing import coordinates_of, proved_maps, reuse_of
+from convc.compiler.schedules.sharing.lane_masks import clear, mask_steps, masks
 from convc.compiler.schedules.sharing.results import not_copied, staged_results
-from convc.compiler.schedules.sharing.roles import clear, load, masks
+from convc.compiler.schedules.sharing.roles import load
 from convc.compiler.schedules.sharing.storage import (
     largest_halo,
     mask_entries,
@@ -236,6 +238,7 @@ class Sharing(Method):
             epilogue=self.epilogue(plan),
             before=masks(plan),
             after=clear(plan),
+            masks=partial(mask_steps, plan) if plan.storage.masks else None,
         )
 
     def _geometries(
@@ -262,8 +265,8 @@ class Sharing(Method):
                 refused.append(Rejection(rule="geometry", reason=error.message))
                 continue
             reason = self.refuses(geometry)
-            if request.persistent and self.masks(layout, geometry):
-                reason = f"border {border} with rows {row} masks lanes, and the masks of a CTA are those of one tile"
+            if request.persistent and request.fetched and self.masks(layout, geometry):
+                reason = f"border {border} with rows {row} masks lanes, and a fetched tile is known too late for that"
             if reason is None:
                 found.append(geometry)
             else:

@@ -1,4 +1,4 @@
-"""The work of a CTA besides multiplying, where filter columns share activations: masks, a clear accumulator, loads.
+"""The loads of a CTA where filter columns share activations.
 
 Loops: filter rows r, channel blocks, buffers (written out), and innermost the filter columns of a buffer. Activations
 and filter have rings of their own, since one tile of the first meets several of the second, or one for both.
@@ -7,12 +7,10 @@ and filter have rings of their own, since one tile of the first meets several of
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from convc.compiler.plan.coordinates import Coordinate
-from convc.compiler.plan.names import ACC, A, B, NewNumber, Number
+from convc.compiler.plan.names import A, B, Number
 from convc.compiler.plan.records import Plan
-from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.multicast import Part, part_of, parts_loaded
 from convc.compiler.schedules.sharing.buffers import SharedTile, shared_tiles
 from convc.compiler.schedules.sharing.indexing import row_coordinates, shared
@@ -26,74 +24,9 @@ from convc.compiler.schedules.skeleton import (
     compute,
     number,
 )
-from convc.compiler.tile.program import Role
 from convc.compiler.tile.steps.base import Advance, Compute, ExpectBytes, Loop, RingWait, Step
-from convc.compiler.tile.steps.lanes import ClearAcc, MaskWord
 from convc.compiler.tile.steps.operands import TensorCopy, TmaLoad, TmaWideLoad
-from convc.ir.expr import Const, IntExpr, Var, substitute
-
-
-def masks(plan: Plan) -> tuple[Role, ...]:
-    """The role that fills the table of lane masks: filter columns first, then filter rows."""
-    coordinates = row_coordinates(plan)
-    rows, columns = plan.pipeline.taps
-    steps: list[Step] = []
-    first = 0
-    for rank in range(plan.tiling.ctas):  # the first CTA of a pair multiplies for both, and knows where both are
-        tile = Var("tile_m") + rank
-        for mask, name, count in ((coordinates.column_mask, "s", columns), (coordinates.line_mask, "r", rows)):
-            if mask is not None:
-                end = f"_{rank}" if rank else ""
-                var = number(name + end)
-                moved = replace(
-                    mask, name=Number(mask.name + end), value=substitute(mask.value, {"tile_m": tile, name: Var(var)})
-                )
-                steps.append(_mask_loop(moved, var, Var(var) if name == "s" else None, count, first))
-                first += count
-    if not steps:
-        return ()
-    lane = Compute(
-        id="masks.lane", note="thread i works out the masks of lane i", dst=number("lane"), expr=Var("thread")
-    )
-    return (
-        Role(
-            name="masks",
-            first_warp=0,
-            last_warp=3,
-            elected=False,
-            note="work out which lanes a filter tap must not write",
-            steps=(lane, *steps),
-        ),
-    )
-
-
-def _mask_loop(mask: Coordinate, var: NewNumber, column: IntExpr | None, count: int, first: int) -> Loop:
-    """A mask for every filter column, or row, in the table from entry `first` on."""
-    body = (
-        compute(mask, "masks"),
-        MaskWord(id=f"masks.{var}_word", note="32 lanes a word", value=mask.name, entry=var, first=first),
-    )
-    return Loop(id=f"masks.{var}", note=f"one mask for every {var}", var=var, count=count, body=about(column, *body))
-
-
-def clear(plan: Plan) -> tuple[Role, ...]:
-    """Roles that set the accumulator to zero, where the first tap does not write every lane."""
-    if not shared(plan).clear:
-        return ()
-    zero = ClearAcc(
-        id="clear.zero", note="the first tap leaves masked lanes as they are", acc=ACC, columns=plan.tiling.block_n
-    )
-    return (
-        Role(name="clear", first_warp=0, last_warp=3, elected=False, note="clear the accumulator", steps=(zero,)),
-        Role(
-            name="ready",
-            first_warp=0,
-            last_warp=core_of(plan.arch).warps(plan.tiling.block_m) - 1,
-            elected=False,
-            note="nobody multiplies before it is clear",
-            steps=(core_of(plan.arch).meet(plan, "ready.sync", "the accumulator is zero"),),
-        ),
-    )
+from convc.ir.expr import Const, Var
 
 
 def load(plan: Plan) -> tuple[Step, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from convc.compiler.plan.storage import MASKS
 from convc.compiler.tile.interpret.meaning import perform
 from convc.compiler.tile.interpret.state import LANES, Array, RoleState
 from convc.compiler.tile.steps.lanes import ClearAcc, LoadMask, MaskWord, MoveRows, Refresh, TensorFill
@@ -15,18 +16,21 @@ GROUP = SM_100A.limits.tmem_part_lanes
 
 @perform.register
 def _(step: MaskWord, role: RoleState) -> None:
-    role.cta.masks[step.first + role.integer(step.entry)] = role.each(step.value) != 0
+    role.cta.masks[_table(role) + step.first + role.integer(step.entry)] = role.each(step.value) != 0
 
 
 @perform.register
 def _(step: LoadMask, role: RoleState) -> None:
-    entries = [role.cta.masks[first + role.integer(name)] for name, first in step.entries]
+    entries = [role.cta.masks[_table(role) + first + role.integer(name)] for name, first in step.entries]
     role.masks[step.rank] = np.any(entries, axis=0)
 
 
 @perform.register
 def _(step: ClearAcc, role: RoleState) -> None:
-    role.cta.acc[role.key(step.acc)][:] = 0
+    name, stage = role.key(step.acc)
+    stages = range(role.cta.program.storage.tmem_tile(name).stages) if step.every else (stage,)
+    for each in stages:
+        role.cta.acc[name, each][:] = 0
 
 
 @perform.register
@@ -47,6 +51,12 @@ def _(step: Refresh, role: RoleState) -> None:
     first = LANES + groups * (role.integer(step.halo) + step.extra)
     for rows, source in zip(role.tiles(step.tile), role.tiles(step.source), strict=True):
         rows[GROUP - 1 :: GROUP] = source[first : first + groups]
+
+
+def _table(role: RoleState) -> int:
+    """First entry of the mask table that a role is at."""
+    storage = role.cta.program.storage
+    return role.stages.get(MASKS, 0) * storage.masks if storage.mask_tables > 1 else 0
 
 
 def move_up(rows: Array) -> None:

@@ -43,13 +43,17 @@ class LoadMask(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClearAcc(Step):
-    """Set an accumulator to zero: four warps, each its own 32 lanes."""
+    """Set an accumulator to zero: four warps, each its own 32 lanes.
+
+    `every`: whether that is done to all stages of it, and not to the current one alone; `columns` are those of one.
+    """
 
     acc: TmemName
     columns: int
+    every: bool = False
 
     def describe(self) -> str:
-        return f"set {self.columns} columns of {self.acc} to zero"
+        return f"set {self.columns} columns of {'every ' if self.every else ''}{self.acc} to zero"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,7 +59,12 @@ class AnswerRead(Signal):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release(Signal):
-    """Every thread of the role arrives at the ring's barrier, when it has read what it wants of tensor memory."""
+    """Every thread of the role arrives at the ring's barrier, when it has read what it wants of tensor memory.
+
+    `cleared`: whether it has set what it gives back to zero.
+    """
+
+    cleared: bool = False
 
     def describe(self) -> str:
         return f"every thread signals {self.ring}, its reads done"

@@ -1,0 +1,98 @@
+"""Lanes that a filter tap must not write: the tables of their masks, and an accumulator that is clear before all taps.
+
+A CTA that makes one tile fills its table in the set-up. One that walks over tiles has two: the warps of the epilogue
+fill that of the next tile before they carry this one away, and the role that multiplies waits for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from convc.compiler.plan.coordinates import Coordinate
+from convc.compiler.plan.names import ACC, NewNumber, Number
+from convc.compiler.plan.records import Plan
+from convc.compiler.schedules.cores.all import core_of
+from convc.compiler.schedules.sharing.indexing import row_coordinates, shared
+from convc.compiler.schedules.skeleton import about, compute, number
+from convc.compiler.tile.program import Role
+from convc.compiler.tile.steps.base import Compute, Loop, Step
+from convc.compiler.tile.steps.lanes import ClearAcc, MaskWord
+from convc.ir.expr import IntExpr, Var, substitute
+
+
+def masks(plan: Plan) -> tuple[Role, ...]:
+    """The role of the set-up that fills the table of lane masks; none where the epilogue does."""
+    if plan.launch.persistent or not plan.storage.masks:
+        return ()
+    lane = Compute(
+        id="masks.lane", note="thread i works out the masks of lane i", dst=number("lane"), expr=Var("thread")
+    )
+    return (
+        Role(
+            name="masks",
+            first_warp=0,
+            last_warp=3,
+            elected=False,
+            note="work out which lanes a filter tap must not write",
+            steps=(lane, *mask_steps(plan, "masks")),
+        ),
+    )
+
+
+def mask_steps(plan: Plan, role: str, which: str = "") -> tuple[Step, ...]:
+    """Fill a table of lane masks: filter columns first, then filter rows.
+
+    Args:
+        role: who does it: four warps, whose thread i is at lane i.
+        which: what the number of the tile's pixels carries at its end, as do the names of the steps.
+    """
+    coordinates = row_coordinates(plan)
+    rows, columns = plan.pipeline.taps
+    steps: list[Step] = []
+    first = 0
+    for rank in range(plan.tiling.ctas):  # the first CTA of a pair multiplies for both, and knows where both are
+        tile = Var(number(f"tile_m{which}")) + rank
+        for mask, name, count in ((coordinates.column_mask, "s", columns), (coordinates.line_mask, "r", rows)):
+            if mask is not None:
+                end = f"{which}_{rank}" if rank else which
+                var = number(name + end)
+                known: dict[str, IntExpr] = {"tile_m": tile, name: Var(var)}
+                if which:
+                    known["lane"] = Var("thread")
+                moved = replace(mask, name=Number(mask.name + end), value=substitute(mask.value, known))
+                steps.append(_mask_loop(role, moved, var, Var(var) if name == "s" else None, count, first))
+                first += count
+    return tuple(steps)
+
+
+def _mask_loop(role: str, mask: Coordinate, var: NewNumber, column: IntExpr | None, count: int, first: int) -> Loop:
+    """A mask for every filter column, or row, in the table from entry `first` on."""
+    body = (
+        compute(mask, role),
+        MaskWord(id=f"{role}.{var}_word", note="32 lanes a word", value=mask.name, entry=var, first=first),
+    )
+    return Loop(id=f"{role}.{var}", note=f"one mask for every {var}", var=var, count=count, body=about(column, *body))
+
+
+def clear(plan: Plan) -> tuple[Role, ...]:
+    """Roles that set the accumulator to zero, where the first tap does not write every lane."""
+    if not shared(plan).clear:
+        return ()
+    zero = ClearAcc(
+        id="clear.zero",
+        note="the first tap leaves masked lanes as they are",
+        acc=ACC,
+        columns=plan.tiling.block_n,
+        every=True,
+    )
+    return (
+        Role(name="clear", first_warp=0, last_warp=3, elected=False, note="clear the accumulator", steps=(zero,)),
+        Role(
+            name="ready",
+            first_warp=0,
+            last_warp=core_of(plan.arch).warps(plan.tiling.block_m) - 1,
+            elected=False,
+            note="nobody multiplies before it is clear",
+            steps=(core_of(plan.arch).meet(plan, "ready.sync", "the accumulator is zero"),),
+        ),
+    )
