@@ -49,7 +49,9 @@ WARP = re.compile(r"shfl|vote|redux|match")
 FIELDS: dict[str, Fields] = {
     "instruction": INSTRUCTION_FIELDS, "zero mask": ZERO_MASK_FIELDS, "shared": SHARED_FIELDS,
 }  # fmt: skip
-PROVED_STEPS = re.compile(r"load\.start_\w+|mma\.(start_w|entered_\w+)|store\.m\d+|masks\.(column|line)_mask(_\d)?")
+PROVED_STEPS = re.compile(
+    r"load\.start_\w+|mma\.(start_w|entered_\w+)|store\.m\d+|(masks|epilogue)\.(column|line)_mask(_first|_next)?(_\d)?"
+)
 """Steps of kernels that share activations whose numbers are coordinates: proved, and compared with plain enumeration,
 in ``tests/unit/compiler/index``. Of the few tiles here a wrong number may hit the right ones; test_sharing breaks
 masks.

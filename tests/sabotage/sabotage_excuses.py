@@ -130,11 +130,18 @@ EXCUSES = (
     Excuse(r"^0 [+-]1 in \d+: cvt\.pack\.sat\.[us]8\.s32", "the next two values push its two bytes out of the word"),
     Excuse(r" \+8 in \d+: mov\.b32 %shape, ", "so few products of 8 bits never reach the ends of s32", r"kind::i8"),
     # Kernels that share activations.
-    Excuse(r"0 \+1 in \d+: setp\.eq\.u32 %one, %own, 0; @masks", "another lane writes the word"),
+    Excuse(r"0 \+1 in \d+: setp\.eq\.u32 %one, %own, 0; @(masks|epilogue)", "another lane writes the word"),
     Excuse(
         r"3 \+1 in \d+: setp\.lt\.u32 %more, %(?:s|r|s_1), 3; @masks", "one more entry, which the next part overwrites"
     ),
-    Excuse(r"0 \+1 in \d+: mov\.b32 %zero, 0; @clear", "the smallest subnormal number is lost in the first sum"),
+    Excuse(
+        r"3 \+1 in \d+: setp\.lt\.u32 %more, %[sr]_(?:first|next), 3; @epilogue",
+        "one more entry, which the next part overwrites, or which comes where the next table will be",
+    ),
+    Excuse(
+        r"0 \+1 in \d+: mov\.b32 %zero, 0; @(clear|epilogue)\.zero(_first)?",
+        "the smallest subnormal number is lost in the first sum",
+    ),
     Excuse(r"128 [+-]1 in .* @epilogue\.m$", "of two tiles a row the second starts late"),
     Excuse(r"[234] [+-]1 in \d+: mad\.lo\.s32 %(t0|k_step), .* @mma\.k_step", "all that counts is whether it is 0"),
     Excuse(
@@ -240,7 +247,38 @@ EXCUSES = (
         "the first CTA of a pair multiplies, whose tiles have even numbers",
         r"at most \d tiles each, CTA pairs",
     ),
+    Excuse(r"%stage_masks, (8|96), .* @epilogue\.\w+_first", "the first table is number 0"),
+    Excuse(r"(2 \+1|0 [+-]1) in .*%stage_masks.* @epilogue\.other_masks_first", "the table behind the first is there"),
+    Excuse(
+        r"%phase_acc, .* @(mma\.other)?$",
+        "the role that multiplies waits for a half by the phase of its masks",
+        r"lane masks of 16 bytes, 2 times",
+    ),
+    Excuse(r"%phase_masks, .* @(epilogue\.other_masks\w+)?$", "the role that signals does not ask for the phase"),
+    Excuse(r"mov\.b32 %before, 0;", "there is one first tile, and nobody asks for its number"),
     # CTAs that share a tile.
+    Excuse(
+        r"^252 -1 in \d+: selp\.b32 %m, .* @add\.m$",
+        "rows without a pixel go to the last pixel too, whose lane is lower (`colliding_stores=lowest`)",
+        r"Schedule shift chain",
+        same=False,
+    ),
+    Excuse(
+        r"(without|-8 in) .*mbarrier\.try_wait.* @load\.wait_a$",
+        "before a fourth activation tile come nine filter tiles, and with room for four the first three were multiplied",
+        r"(?s)Schedule shift chain; grid \d+ x \d+ x 2, which share.*tile b, \d+ rows of \d+ bytes, 4 stages",
+        same=False,
+    ),
+    Excuse(
+        r"^1 \+1 in \d+: setp\.lt\.u32 %more, %chunk, 1; @epilogue\.parts",
+        "sums of more columns go where nobody reads",
+        same=False,
+    ),
+    Excuse(
+        r"mad\.lo\.u32 %at, %column, 512, %smem; @epilogue\.sums",
+        "the only chunk begins at column 0",
+        r"setp\.lt\.u32 %more, %chunk, 1;",
+    ),
     Excuse(
         r"^(\d) \+1 in \d+: setp\.gt\.or\.u32 %skip, %warp, \d, %skip",
         "there is no warp behind the last",

@@ -330,7 +330,7 @@ SLOW: dict[str, Callable[[], Subject]] = {
         ),
     ),
     "shift, CTAs that share masked tiles": partial(
-        conv, in_channels=256, out_channels=64, block_n=32, batch=3, in_extent=(7, 12),
+        conv, in_channels=256, out_channels=64, block_n=32, batch=3, in_extent=(7, 12), stages=4,
         options=ScheduleOptions(schedule="shift", shift="chain", border="mask", rows="merged", split_k="2"),
     ),
     "slide, CTAs that share tiles": partial(

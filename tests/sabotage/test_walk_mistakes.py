@@ -35,10 +35,10 @@ MISTAKES = {
         FETCH, r"(step=mma\.answered(?s:.)*?)mbarrier\.try_wait\S+ %passed,[^;]*;", PASS,
     ),
     "masks are read before they are there": (
-        MASKS, r"(step=mma\.masked(?s:.)*?)mbarrier\.try_wait\S+ %passed,[^;]*;", PASS,
+        MASKS, r"(step=mma\.drained(?s:.)*?)mbarrier\.try_wait\S+ %passed,[^;]*;", PASS,
     ),
-    "masks are said to be there by one warp less": (
-        MASKS, r"(mbarrier\.init\S+ \[\S+\], )128(;\s+// masked\[)", r"\g<1>96\2",
+    "masks are said to be there by three warps": (
+        MASKS, r"(mbarrier\.init\S+ \[\S+\], )128(;\s+// drained\[)", r"\g<1>96\2",
     ),
     "masks of the tile before are read": (MASKS, r"mad\.lo\.u32 %from, %stage_masks, \d+, %from;", ""),
     "masks are those of this tile, not of the next": (

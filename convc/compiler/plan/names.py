@@ -90,10 +90,8 @@ EMPTY_R = RingName("empty_r")
 """The rings that say that a slab of the residual has landed, and that it has been added."""
 
 DRAINED = RingName("drained")
-"""The ring that says that it has been read, where the next tile is multiplied into it."""
-
-MASKED = RingName("masked")
-"""The ring that says that the lane masks of a tile are in their table, where CTAs walk over tiles."""
+"""The ring that says that it has been read, where the next tile is multiplied into it, and that this one's masks are
+there, if lanes are masked."""
 
 ANSWERS = SmemName("answers")
 """Answers to the requests for tiles whose CTAs have not begun, one a stage."""

@@ -20,7 +20,7 @@ import msgspec
 from convc.compiler.plan.candidate import Offer, ScheduleCandidates
 from convc.compiler.plan.candidates import MAX_STAGES
 from convc.compiler.plan.cost import bytes_alone
-from convc.compiler.plan.names import ACC, ANSWERED, ANSWERS, DONE, DRAINED, HEARD, MASKED
+from convc.compiler.plan.names import ACC, ANSWERED, ANSWERS, DONE, DRAINED, HEARD
 from convc.compiler.plan.pairs import PAIR
 from convc.compiler.plan.records import Rejection, Tiling
 from convc.compiler.plan.room import Room
@@ -130,20 +130,19 @@ def two_halves(storage: Storage, arch: Arch) -> Storage:
     )
     tmem = (msgspec.structs.replace(acc, stages=HALVES, state=STATE), *(tile for tile in moved if tile.name != ACC))
     done = storage.ring(DONE)
-    back = BarrierRing(
-        name=DRAINED,
-        stages=HALVES,
-        producer=done.consumer,
-        consumer=done.producer,
-        arrivals=arch.limits.tmem_lanes * (PAIR if done.at == "all" else 1),
-        state=STATE,
-        at="leader" if done.at == "all" else "own",
-    )
     rings = (
         *(ring for ring in storage.rings if ring.name != DONE),
         msgspec.structs.replace(done, stages=HALVES, state=STATE),
-        back,
-        *((msgspec.structs.replace(back, name=MASKED, state=MASKS, ahead=True),) if storage.masks else ()),
+        BarrierRing(
+            name=DRAINED,
+            stages=HALVES,
+            producer=done.consumer,
+            consumer=done.producer,
+            arrivals=arch.limits.tmem_lanes * (PAIR if done.at == "all" else 1),
+            state=MASKS if storage.masks else STATE,
+            at="leader" if done.at == "all" else "own",
+            ahead=storage.masks > 0,
+        ),
     )
     results = storage.results
     if results is not None:
@@ -167,7 +166,7 @@ def room_for_halves(room: Room) -> Room:
     """The memory that `two_halves` needs, counted: their two rings stand in place of one barrier."""
     return msgspec.structs.replace(
         room,
-        barriers=room.barriers + 2 * HALVES - 1 + (HALVES if room.masks else 0),
+        barriers=room.barriers + 2 * HALVES - 1,
         masks=HALVES * room.masks,
         columns=room.columns + room.accumulator,
         apart=True,

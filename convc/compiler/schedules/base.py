@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from convc.compiler.plan.records import Indexing, Plan
     from convc.compiler.tile.program import Role
     from convc.compiler.tile.steps.base import Step
+    from convc.compiler.tile.steps.lanes import ClearAcc
     from convc.ir.arch import Arch
     from convc.layout.device_layout import DeviceLayout
 
@@ -112,6 +113,7 @@ class Roles:
         before, after: roles of the set-up, before everyone meets and after that.
         masks: makes the steps by which a role, named first, fills a table of lane masks; the number of the pixels of
             the tile ends with what comes second. None: no lane is masked.
+        zero: the step that clears an accumulator whose first tap does not write every lane; None: it does.
     """
 
     load: tuple[Step, ...]
@@ -120,6 +122,7 @@ class Roles:
     before: tuple[Role, ...] = ()
     after: tuple[Role, ...] = ()
     masks: Callable[[str, str], tuple[Step, ...]] | None = None
+    zero: ClearAcc | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

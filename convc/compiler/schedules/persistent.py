@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from convc.compiler.plan.names import ANSWERED, ANSWERS, DONE, DRAINED, HEARD, MASKED, Number
+from convc.compiler.plan.names import ANSWERED, ANSWERS, DONE, DRAINED, HEARD, Number
 from convc.compiler.plan.persistent import AHEAD, ASKED, HALVES, STATE
 from convc.compiler.plan.records import Plan
 from convc.compiler.plan.storage import ANSWER_BYTES, MASKS
@@ -20,7 +20,6 @@ from convc.compiler.schedules.tile_order import CTA, asked_for, place_steps
 from convc.compiler.tile.program import walk
 from convc.compiler.tile.steps.base import Advance, ExpectBytes, Loop, RingWait, Step, WaitMmas, WarpCommit
 from convc.compiler.tile.steps.epilogue import StageNumbers
-from convc.compiler.tile.steps.lanes import ClearAcc
 from convc.compiler.tile.steps.persistent import (
     AnswerRead,
     AskTile,
@@ -97,13 +96,12 @@ def _take(role: str) -> tuple[Step, ...]:
 
 def _multiply(roles: Roles) -> tuple[Step, ...]:
     """Wait for a half that nobody reads any more, fill it, and go on to the other."""
-    free = RingWait(id="mma.drained", note="until this half has been carried away", ring=DRAINED, starts_open=True)
+    masked = roles.masks is not None
+    note = "until this half has been carried away" + (", and masks are there" if masked else "")
+    free = RingWait(id="mma.drained", note=note, ring=DRAINED, starts_open=not masked)
     other = Advance(id="mma.other", note="the other half", stages=HALVES, state=STATE)
-    if roles.masks is None:
-        return (free, *roles.multiply, other)
-    known = RingWait(id="mma.masked", note="until the masks of this tile are there", ring=MASKED, starts_open=False)
-    table = Advance(id="mma.other_masks", note="the other table", stages=HALVES, state=MASKS)
-    return (free, known, *roles.multiply, other, table)
+    table = Advance(id="mma.other_masks", note="the other table of masks", stages=HALVES, state=MASKS)
+    return (free, *roles.multiply, other, *((table,) if masked else ()))
 
 
 def _multiply_and_store(plan: Plan, steps: tuple[Step, ...]) -> tuple[Step, ...]:
@@ -142,36 +140,37 @@ def _epilogue(plan: Plan, roles: Roles) -> tuple[Step, ...]:
         body.append(step)
         if last and isinstance(step, RingWait) and step.ring == DONE:
             body.append(StoresRead(id="epilogue.again", note="the tile before has left shared memory"))
-    zeros = [step for role in roles.after for step in walk(role.steps) if isinstance(step, ClearAcc)]
-    body += (replace(step, id="epilogue.zero", every=False) for step in zeros)
-    note = "this half may be filled again"
-    body.append(Release(id="epilogue.release", note=note, ring=DRAINED, cleared=bool(zeros)))
+    if roles.zero is not None:
+        body.append(replace(roles.zero, id="epilogue.zero"))
+    if roles.masks is None:
+        body.append(Release(id="epilogue.release", note="this half may be filled again", ring=DRAINED))
     body.append(Advance(id="epilogue.other", note="the other half", stages=HALVES, state=STATE))
     if any(isinstance(step, StageNumbers) for step in walk(steps)):
         note = "nobody reads the numbers of this tile any more"
         body.append(RoleSync(id="epilogue.meet", note=note, threads=EPILOGUE_THREADS))
     if roles.masks is None:
         return (_tiles(plan, "epilogue", tuple(body)), *last)
+    clear = () if roles.zero is None else (replace(roles.zero, id="epilogue.zero_first", every=True),)
     first = Loop(
         id="epilogue.before",
         note="the first tile",
         var=number("before"),
         count=1,
-        body=_masks(plan, roles.masks, Var(CTA), "_first"),
+        body=(*clear, *_masks(plan, roles.masks, Var(CTA), "_first")),
         written_out=True,
     )
     return (first, _tiles(plan, "epilogue", tuple(body)), *last)
 
 
 def _masks(plan: Plan, fill: Callable[[str, str], tuple[Step, ...]], tile: IntExpr, which: str) -> tuple[Step, ...]:
-    """Fill the table of a tile's lane masks, which nobody reads any more, and say that it is there.
+    """Fill the table of a tile's lane masks, and say that it is there, and that the half of the accumulator is free.
 
-    The tile before the one that is carried away had this table, and has been waited for.
+    The tile before the one that is carried away had both: it has been waited for, and carried away.
     """
     steps = fill("epilogue", which)
     return (
         *asked_for(place_steps(plan, "epilogue", tile, which), steps),
         *steps,
-        Release(id=f"epilogue.masked{which}", note="the masks of a tile are there", ring=MASKED),
-        Advance(id=f"epilogue.other_masks{which}", note="the other table", stages=HALVES, state=MASKS),
+        Release(id=f"epilogue.release{which}", note="its masks are there, and its half is free", ring=DRAINED),
+        Advance(id=f"epilogue.other_masks{which}", note="the other table of masks", stages=HALVES, state=MASKS),
     )

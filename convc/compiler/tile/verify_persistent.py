@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 
-from convc.compiler.plan.names import ACC
+from convc.compiler.plan.names import ACC, DRAINED
 from convc.compiler.tile.program import Role, TileProgram, walk
 from convc.compiler.tile.steps.base import Advance, Compute, RingWait, Step, WaitMmas, WarpCommit
 from convc.compiler.tile.steps.epilogue import ReadAcc, StageNumbers
@@ -126,12 +126,15 @@ def accumulators_again(program: TileProgram) -> Iterator[str]:
             yield from _own_registers(role, steps)
             continue
         states = {tile.name: tile.state for tile in program.storage.tmem}
-        rings = {ring.name for ring in program.storage.rings if ring.state == states[ACC]}
+        rings = {DRAINED, *(ring.name for ring in program.storage.rings if ring.state == states[ACC])}
         waits = [index for index, step in enumerate(steps) if isinstance(step, RingWait) and step.ring in rings]
         if not waits or waits[0] > uses[0]:
             yield f"role {role.name} uses an accumulator and has not waited for it"
         given = [index for index, step in enumerate(steps) if isinstance(step, Release) and step.ring in rings]
-        if given and given[0] < uses[-1]:
+        if program.storage.ring(DRAINED).ahead:  # it is that of the tile before
+            if given and waits and given[-1] > waits[0]:
+                yield f"role {role.name} gives an accumulator back behind the wait for the next one"
+        elif given and given[0] < uses[-1]:
             yield f"role {role.name} gives an accumulator back and reads it afterwards"
 
 

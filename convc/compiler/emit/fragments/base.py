@@ -17,7 +17,7 @@ from typing import Any
 from convc.compiler.emit.exprs import Number, lower
 from convc.compiler.emit.operands import phase, stage
 from convc.compiler.emit.places import all_written
-from convc.compiler.plan.storage import BARRIER_BYTES, MASKS, BarrierRing, Storage
+from convc.compiler.plan.storage import BARRIER_BYTES, BarrierRing, Storage
 from convc.compiler.tile.program import Role, TileProgram, walk
 from convc.compiler.tile.steps.base import (
     Advance,
@@ -77,7 +77,7 @@ class RoleContext:
     def orders_tensor_memory(self, ring: BarrierRing) -> bool:
         """Whether something in tensor memory may depend on a ring; others are about shared memory alone."""
         apart = (self.storage.residual, self.storage.answers)
-        return ring.state != MASKS and all(tile is None or ring.state != tile.state for tile in apart)
+        return all(tile is None or ring.state != tile.state for tile in apart)
 
 
 TABLE = "places"

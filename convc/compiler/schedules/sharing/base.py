@@ -39,7 +39,7 @@ from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.multicast import peers
 from convc.compiler.schedules.residual import load_residual
 from convc.compiler.schedules.sharing.indexing import coordinates_of, proved_maps, reuse_of
-from convc.compiler.schedules.sharing.lane_masks import clear, mask_steps, masks
+from convc.compiler.schedules.sharing.lane_masks import clear, mask_steps, masks, zero_step
 from convc.compiler.schedules.sharing.results import not_copied, staged_results
 from convc.compiler.schedules.sharing.roles import load
 from convc.compiler.schedules.sharing.storage import (
@@ -239,6 +239,7 @@ class Sharing(Method):
             before=masks(plan),
             after=clear(plan),
             masks=partial(mask_steps, plan) if plan.storage.masks else None,
+            zero=zero_step(plan),
         )
 
     def _geometries(

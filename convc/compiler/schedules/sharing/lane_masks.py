@@ -75,16 +75,13 @@ def _mask_loop(role: str, mask: Coordinate, var: NewNumber, column: IntExpr | No
 
 
 def clear(plan: Plan) -> tuple[Role, ...]:
-    """Roles that set the accumulator to zero, where the first tap does not write every lane."""
-    if not shared(plan).clear:
+    """Roles of the set-up that set the accumulator to zero, where its first tap does not write every lane.
+
+    Where CTAs walk over tiles, the epilogue does.
+    """
+    zero = zero_step(plan)
+    if zero is None or plan.launch.persistent:
         return ()
-    zero = ClearAcc(
-        id="clear.zero",
-        note="the first tap leaves masked lanes as they are",
-        acc=ACC,
-        columns=plan.tiling.block_n,
-        every=True,
-    )
     return (
         Role(name="clear", first_warp=0, last_warp=3, elected=False, note="clear the accumulator", steps=(zero,)),
         Role(
@@ -95,4 +92,13 @@ def clear(plan: Plan) -> tuple[Role, ...]:
             note="nobody multiplies before it is clear",
             steps=(core_of(plan.arch).meet(plan, "ready.sync", "the accumulator is zero"),),
         ),
+    )
+
+
+def zero_step(plan: Plan) -> ClearAcc | None:
+    """The step that sets the accumulator to zero; None where the first tap writes every lane."""
+    if not shared(plan).clear:
+        return None
+    return ClearAcc(
+        id="clear.zero", note="the first tap leaves masked lanes as they are", acc=ACC, columns=plan.tiling.block_n
     )

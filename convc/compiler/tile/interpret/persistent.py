@@ -26,10 +26,10 @@ NO_TILE = -1
 
 @perform.register
 def _(step: Release, role: RoleState) -> None:
-    """What is given back is gone: who reads it later reads NaN, unless it has been cleared."""
+    """What is given back is gone: who reads it later reads NaN."""
     ring = role.ring(step.ring)
     for tile in role.cta.program.storage.tmem:
-        if tile.state == ring.state and not step.cleared:
+        if tile.state == ring.state:
             role.cta.clear(tile, role.key(tile.name)[1])
     for tile in role.cta.program.storage.tiles:
         if tile.state == ring.state:

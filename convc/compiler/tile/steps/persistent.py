@@ -59,12 +59,7 @@ class AnswerRead(Signal):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release(Signal):
-    """Every thread of the role arrives at the ring's barrier, when it has read what it wants of tensor memory.
-
-    `cleared`: whether it has set what it gives back to zero.
-    """
-
-    cleared: bool = False
+    """Every thread of the role arrives at the ring's barrier, when it has read what it wants of tensor memory."""
 
     def describe(self) -> str:
         return f"every thread signals {self.ring}, its reads done"
