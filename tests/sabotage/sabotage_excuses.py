@@ -265,7 +265,7 @@ EXCUSES = (
     ),
     Excuse(
         r"(without|-8 in) .*mbarrier\.try_wait.* @load\.wait_a$",
-        "before a fourth activation tile come nine filter tiles, and with room for four the first three were multiplied",
+        "before a fourth activation tile come nine filter tiles: with room for four, three were multiplied",
         r"(?s)Schedule shift chain; grid \d+ x \d+ x 2, which share.*tile b, \d+ rows of \d+ bytes, 4 stages",
         same=False,
     ),
