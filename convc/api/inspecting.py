@@ -218,6 +218,12 @@ class _Order(msgspec.Struct):
     name: str = "auto"
 
 
+class _Hints(msgspec.Struct):
+    activations: str | None = None
+    filters: str | None = None
+    residual: str | None = None
+
+
 class _Launch(msgspec.Struct):
     grid: tuple[int, int, int]
     persistent: bool = False
@@ -225,6 +231,7 @@ class _Launch(msgspec.Struct):
     dependent: bool = False
     cluster: tuple[int, int, int] = (1, 1, 1)
     order: _Order = msgspec.field(default_factory=_Order)
+    hints: _Hints = msgspec.field(default_factory=_Hints)
 
 
 class _Layout(msgspec.Struct):
@@ -263,6 +270,7 @@ def _as_planned(plan: bytes) -> tuple[ScheduleOptions, int | None]:
         split_k="off" if read.launch.cluster[2] == 1 else str(read.launch.cluster[2]),
         multicast="off" if read.tiling.multicast == (1, 1) else "x".join(map(str, read.tiling.multicast)),
         tile_order=read.launch.order.name,
+        cache_hints="on" if read.launch.hints != _Hints() else "off",
     )
     if reuse is None:
         return options, read.tiling.block_n

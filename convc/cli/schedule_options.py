@@ -54,6 +54,11 @@ CHOICES: tuple[tuple[str, str | None, str], ...] = (
         "auto",
         "In which order tiles are made (auto: along M first, or what moves fewest bytes where L2 does not hold all).",
     ),
+    (
+        "cache_hints",
+        "off",
+        "Copies say what L2 should keep and what it may lose (auto: where it does not hold all of a launch).",
+    ),
     ("target", "sm_100a", "The GPU that kernels are for: sm_100a (Blackwell) or sm_90a (Hopper)."),
 )
 """Options with a choice, in the order of the help: name, default where the command line has one, and what it says."""

@@ -40,6 +40,8 @@ class ScheduleOptions:
             1x2 or 2x2, off for none, or auto, where that is faster by the estimate.
         tile_order: in which order tiles are made: rows (along M first), columns, grouped, boustrophedon or hilbert
             (`convc.compiler.index.tile_order`); auto: where L2 does not hold all, the one that moves fewest bytes.
+        cache_hints: whether copies say what L2 should keep and what it may lose: off, on, or auto, where L2 does not
+            hold the launch (`convc.compiler.plan.cache_hints`).
     """
 
     schedule: str = "auto"
@@ -60,3 +62,4 @@ class ScheduleOptions:
     split_k: str | None = None
     multicast: str = "off"
     tile_order: str = "auto"
+    cache_hints: str = "off"

@@ -138,6 +138,7 @@ def _plan(plan: Plan) -> Iterator[str]:
     if launch.why.multicast:
         yield f"clusters of {' x '.join(map(str, launch.cluster))} CTAs: {launch.why.multicast}"
     yield from order_lines(launch)
+    yield from launch.hints.why
     yield (
         f"K loop: {times(pipeline.taps)} taps, {pipeline.blocks} blocks of {pipeline.channels} "
         f"channels: {pipeline.steps} steps of {pipeline.atoms} MMAs; a CTA loads {work.activation_bytes} bytes of "

@@ -21,7 +21,7 @@ from convc.compiler.tile.program import Role, TileProgram, walk
 from convc.compiler.tile.steps.base import Compute, Loop, Repeat, Step
 from convc.compiler.tile.steps.epilogue import Convert, ReadValues
 from convc.compiler.tile.steps.lanes import LoadMask
-from convc.compiler.tile.steps.operands import WarpgroupMma
+from convc.compiler.tile.steps.operands import MakePolicy, WarpgroupMma
 from convc.compiler.tile.steps.order import LookUp
 from convc.ir.expr import bounds
 from convc.ir.launch import KernelArtifact, PointerParam, TensorMapParam
@@ -167,7 +167,7 @@ def _registers(role: Role, states: list[tuple[str, ...]], numbers: Mapping[str, 
     lines = [f".reg .b32 {', '.join(registers)};  // place in the ring" for registers in states]
     steps = list(walk(role.steps))
     counters = [step.var for step in steps if isinstance(step, Repeat)]
-    computed = [step.dst for step in steps if isinstance(step, Compute | LookUp)]
+    computed = [step.dst for step in steps if isinstance(step, Compute | LookUp | MakePolicy)]
     for bits in (32, 64):
         names = [name for name in (*counters, *computed) if numbers[name].bits == bits]
         if names:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, NewType
+from typing import Literal, NamedTuple, NewType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +56,11 @@ SmemName = NewType("SmemName", str)
 
 TmemName = NewType("TmemName", str)
 """A tile in tensor memory, an accumulator or an operand (`convc.compiler.plan.storage.TmemTile`)."""
+
+Priority = Literal["evict_first", "evict_last"]
+"""The order in which L2 gives up lines, as PTX names it (``createpolicy``)."""
+EVICT_FIRST: Priority = "evict_first"
+EVICT_LAST: Priority = "evict_last"
 
 MapName = NewType("MapName", str)
 """A kernel parameter that is a tensor map."""

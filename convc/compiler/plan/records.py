@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import msgspec
 
 from convc.compiler.index.geometry import Geometry
+from convc.compiler.plan.cache_hints import CacheHints
 from convc.compiler.plan.coordinates import Coordinates, in_order
 from convc.compiler.plan.evidence import Rule
 from convc.compiler.plan.names import Form
@@ -92,6 +93,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
         dependent: the kernel sets itself up while the one in front of it runs, and waits for that before it reads.
         cluster: CTAs of a cluster along the axes of the grid.
         order: in which tiles are made.
+        hints: what copies ask of L2.
     """
 
     entry: str
@@ -104,6 +106,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     dependent: bool = False
     cluster: tuple[int, int, int] = (1, 1, 1)
     order: TileOrder = TileOrder()
+    hints: CacheHints = CacheHints()
 
     @property
     def ctas(self) -> int:

@@ -14,6 +14,7 @@ from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.evidence import FOUR_PARTITIONS, LAST_LANES, MOVES_AFTER, ROW_START, SHIFT_THEN_ZERO
 from convc.compiler.plan.names import ScheduleName
 from convc.compiler.schedules.base import (
+    CACHE_HINTS,
     DIRECT,
     FETCHED,
     FILTERS,
@@ -173,6 +174,7 @@ def choices() -> dict[str, tuple[str, ...]]:
         "split_k": tuple(PARTS_OF),
         "multicast": tuple(MULTICAST_OF),
         "tile_order": (AUTO, *ORDERS),
+        "cache_hints": CACHE_HINTS,
         "target": tuple(ARCHS),
     }
 

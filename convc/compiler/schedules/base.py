@@ -50,6 +50,9 @@ FETCHED = "fetched"
 WORK = ("static", FETCHED)
 """Whether CTAs that walk take tiles by their number, or ask for those whose CTAs have not begun."""
 
+CACHE_HINTS = ("off", "on", "auto")
+"""Whether copies have cache hints: none, wherever there is something to say, or where L2 does not hold the launch."""
+
 PAIRS = ("auto", "on", "off")
 """Whether the tensor cores of two CTAs multiply as one."""
 PARTS_OF: Mapping[str, int | None] = {"auto": None, "off": 1, "2": 2, "4": 4, "8": 8}

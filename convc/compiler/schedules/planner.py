@@ -37,6 +37,7 @@ from convc.compiler.schedules.base import (
     STORES,
     Request,
 )
+from convc.compiler.schedules.cache_hints import hints_for
 from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.launching import Pick, Survey, assumed, cycles, every_form, form_of, launched
 from convc.compiler.schedules.loading import loading
@@ -249,6 +250,7 @@ def _finished(pick: Pick, indexing: Indexing, choices: tuple[ScheduleSummary, ..
             dependent=options.dependent_launch,
             cluster=(*best.tiled.tiling.cluster, best.tiled.parts),
             order=order,
+            hints=hints_for(best, order, options.cache_hints),
         ),
         indexing=indexing,
         estimate=reordered(best, order),

@@ -13,6 +13,7 @@ from convc.compiler.plan.names import RANK
 from convc.compiler.plan.records import Plan
 from convc.compiler.schedules import skeleton
 from convc.compiler.schedules.all import schedule_of
+from convc.compiler.schedules.cache_hints import hinted
 from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.persistent import walking
 from convc.compiler.schedules.split import PART, finished, sharing_k
@@ -56,7 +57,7 @@ def build(plan: Plan) -> TileProgram:
         params=(*skeleton.maps_of(plan), *skeleton.pointers(plan)),
         inputs=tuple(Range(name=skeleton.number(name), low=0, high=extent - 1) for name, extent in extents.items()),
         setup=placed(plan, core.setup(plan, roles)),
-        roles=placed(plan, core.main(plan, roles)),
+        roles=hinted(plan, placed(plan, core.main(plan, roles))),
         teardown=placed(plan, finished(plan, teardown) if plan.launch.parts > 1 else teardown),
         storage=plan.storage,
         launch=skeleton.launch(plan),

@@ -43,7 +43,13 @@ def order_for(best: Candidate, asked: OrderName | None) -> TileOrder:
         if asked in (None, ROWS):
             return TileOrder()
         raise PlanError(f"tile_order {asked} leaves no rows and columns of tiles to a cluster whose CTAs share loads")
-    layout = tiled.layout
+    at_once = tiled.ctas or tiled.arch.rates.sms * best.cost.beside // tiled.parts
+    return choose_order(tiled.grid, tiled.tiling.ctas, at_once, bytes_of(best), asked)
+
+
+def bytes_of(best: Candidate) -> Bytes:
+    """Count what a candidate's launch reads and writes."""
+    layout = best.tiled.layout
     residual = 0 if layout.residual is None else layout.residual.size_bytes
     problem = layout.problem
     # Of rows and columns that no filter tap reads, a copy reads nothing.
@@ -51,14 +57,12 @@ def order_for(best: Candidate, asked: OrderName | None) -> TileOrder:
         min(step, len({tap * dilation % step for tap in range(taps)})) / step
         for step, taps, dilation in zip(problem.stride, problem.kernel, problem.dilation, strict=True)
     )
-    size = Bytes(
+    return Bytes(
         activation=round(layout.activation.size_bytes * read),
         filter=layout.filter.size_bytes,
         passing=layout.output.size_bytes + residual,
-        l2=tiled.arch.rates.l2_bytes,
+        l2=best.tiled.arch.rates.l2_bytes,
     )
-    at_once = tiled.ctas or tiled.arch.rates.sms * best.cost.beside // tiled.parts
-    return choose_order(tiled.grid, tiled.tiling.ctas, at_once, size, asked)
 
 
 def reordered(best: Candidate, order: TileOrder) -> Estimate:

@@ -75,3 +75,22 @@ def test_states_dropped_arrivals_and_bytes():
 def test_hints_and_fences_change_nothing_that_one_thread_sees(text):
     body = f"mov.b32 %x, 7; st.global.b32 [%p_out], %x;\n{text}\nst.global.b32 [%p_out+4], %x;"
     assert run_one_thread(body, 2, more=np.zeros(32, np.uint32)) == [7, 7]
+
+
+@pytest.mark.parametrize(
+    ("made", "policy"),
+    [
+        ("createpolicy.fractional.L2::evict_last.L2::evict_unchanged.b64 %g, 0.5;", "%g"),
+        ("createpolicy.range.L2::evict_first.b64 %g, [%p_out], 0, %x;", "%g"),
+        ("createpolicy.fractional.L2::evict_normal.b64 %g; createpolicy.cvt.L2.b64 %g, %g;", "%g"),
+        ("createpolicy.fractional.L2::evict_first.b64 %g; add.u64 %g, %g, 1;", "%g"),
+        ("ld.global.u64 %g, [%p_more];", "%g"),
+        ("", "0x14F0000000000000"),
+    ],
+)
+def test_a_policy_may_come_from_anywhere(made, policy):
+    body = (
+        f"mov.b32 %x, 7;\n{made}\nst.global.L2::cache_hint.b32 [%p_out], %x, {policy};\n"
+        f"ld.global.L2::cache_hint.b32 %x, [%p_out], {policy}; st.global.b32 [%p_out+4], %x;"
+    )
+    assert run_one_thread(body, 2, more=np.arange(32, dtype=np.uint32)) == [7, 7]

@@ -37,7 +37,7 @@ from convc.compiler.tile.steps.base import (
     WarpCommit,
 )
 from convc.compiler.tile.steps.epilogue import ReadAcc
-from convc.compiler.tile.steps.operands import Multiply
+from convc.compiler.tile.steps.operands import MakePolicy, Multiply
 from convc.compiler.tile.steps.order import LookUp
 from convc.compiler.tile.steps.persistent import FetchLoop
 from convc.ir.expr import bounds
@@ -105,6 +105,8 @@ def numbers_of(program: TileProgram, role: Role) -> dict[str, Number]:
                 low, high = bounds(expr, {name: (n.low, n.high) for name, n in numbers.items()})
                 low, high = (low, high) if below is None else (0, below - 1)
                 numbers[dst] = Number(bits=bits, low=low, high=high)
+            case MakePolicy(dst=dst):
+                numbers[dst] = Number(bits=64, low=0, high=2**64 - 1)
             case LookUp(dst=dst):
                 numbers[dst] = Number(bits=32, low=0, high=max(program.table))
             case _:

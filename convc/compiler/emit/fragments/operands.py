@@ -27,6 +27,7 @@ from convc.compiler.tile.steps.operands import (
     MmaStationary,
     MmaTensor,
     Multiply,
+    TensorCopy,
     TmaLoad,
     TmaWideLoad,
     WarpgroupMma,
@@ -75,6 +76,7 @@ def _(step: TmaLoad, context: RoleContext) -> Names:
         "at": step.at or "",
         **_told(ring),
         **_sent(step),
+        **_hint(step),
     }
 
 
@@ -96,6 +98,7 @@ def _(step: TmaWideLoad, context: RoleContext) -> Names:
         "placed": step.at is not None,
         "at": step.at or "",
         **_told(ring),
+        **_hint(step),
     }
 
 
@@ -114,6 +117,13 @@ def _told(ring: BarrierRing) -> Names:
         "space": "shared::cluster" if paired else "shared::cta",
         "told": ".cta_group::2" if paired else "",
     }
+
+
+def _hint(step: TensorCopy) -> Names:
+    """How a copy names its cache policy, behind all else."""
+    if step.policy is None:
+        return {"hint": "", "policy": ""}
+    return {"hint": ".L2::cache_hint", "policy": f", %{step.policy}"}
 
 
 @fragment.register

@@ -31,6 +31,7 @@ from convc.compiler.tile.steps.base import (
     WaitMmas,
     WarpCommit,
 )
+from convc.compiler.tile.steps.operands import MakePolicy
 from convc.ir.expr import evaluate
 
 
@@ -56,6 +57,7 @@ def perform(step: Step, role: RoleState) -> None:
     | CtaSync
     | ClusterSync
     | WaitMmas
+    | MakePolicy
 )
 def _(step: Step, role: RoleState) -> None:
     """The frame of a kernel changes nothing on whole tiles."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from convc.compiler.plan.names import MapName, Number, RingName, SmemName, TmemName
+from convc.compiler.plan.names import MapName, NewNumber, Number, Priority, RingName, SmemName, TmemName
 from convc.compiler.tile.steps.base import Step
 from convc.ir.element_types import ELEMENT_TYPES
 from convc.ir.tensormap import TensorMap
@@ -14,17 +14,39 @@ MASKED = ", not where masked"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MakePolicy(Step):
+    """Set the number `dst` to a cache policy: the priority with which L2 gives up what copies with it bring.
+
+    Attributes:
+        priority: as PTX names it, of every line of a copy (PTX manual, ``createpolicy.fractional``).
+    """
+
+    dst: NewNumber
+    priority: Priority
+
+    def describe(self) -> str:
+        return f"{self.dst} = policy {self.priority} of L2"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TensorCopy(Step):
     """A copy through a tensor map into the current stage of a tile; its bytes count on `ring`.
 
     Attributes:
         coords: the start coordinates, innermost dimension first.
+        policy: number with the cache policy of what it brings (`MakePolicy`); None: no hint.
     """
 
     map: MapName
     tile: SmemName
     ring: RingName
     coords: tuple[Number, ...]
+    policy: Number | None = None
+
+    @property
+    def hint(self) -> str:
+        """The cache policy, for people; empty where there is none."""
+        return f", {self.policy}" if self.policy else ""
 
     @property
     def map_mode(self) -> str:
@@ -63,7 +85,7 @@ class TmaLoad(TensorCopy):
         moved = f" + ({', '.join(self.offsets)})" if self.offsets else ""
         place = f"{self.tile} + {self.at}" if self.at else self.tile
         whose = f" of the CTAs {self.ctas}" if self.ctas else ""
-        return f"copy {self.map}[{', '.join(self.coords)}]{moved} to {place}{whose}, counted on {self.ring}"
+        return f"copy {self.map}[{', '.join(self.coords)}]{moved} to {place}{whose}, counted on {self.ring}{self.hint}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +116,7 @@ class TmaWideLoad(TensorCopy):
     def describe(self) -> str:
         place = f"{self.tile} + {self.at}" if self.at else self.tile
         source = f"{self.map}[{', '.join(self.coords)}] + {self.offset}"
-        return f"copy {source}, halo {self.halo}, to {place}, counted on {self.ring}"
+        return f"copy {source}, halo {self.halo}, to {place}, counted on {self.ring}{self.hint}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
