@@ -14,7 +14,7 @@ from convc.ptx import Instr
 from convc.sanitizer.clocks import AsyncStream, WarpClocks
 from convc.sanitizer.happens_before import Home, Order
 from convc.sanitizer.lifetimes import Exits
-from convc.sanitizer.parts import Parts
+from convc.sanitizer.parts import Cuts, Parts
 from convc.sanitizer.shadow import Access, AccessSet, Shadow, Sparse
 from convc.sanitizer.sites import COLLECTIVE, finding, region_of, site_of
 from convc.sanitizer.strength import Strength, advice, apart
@@ -51,6 +51,7 @@ class Accesses(Order):
         super().begin(cohort)
         self.log: list[Access] = []
         self.shadows: dict[tuple[str, int | str], Shadow] = {}
+        self.cuts = {"shared": Cuts(cohort.shared.bytes.shape[1]), "tensor": Cuts(LANES * COLUMNS)}
         self.counts: dict[tuple[int, ...], int] = {}
         self.pipelines: dict[int, Pipeline] = {}
         self.exits = Exits(cohort)
@@ -65,14 +66,8 @@ class Accesses(Order):
         """The shadow of the shared or tensor memory of a CTA, or of a buffer."""
         found = self.shadows.get((space, home))
         if found is None:
-            match space:
-                case "shared":
-                    tables = Parts(self.cohort.shared.bytes.shape[1])
-                case "tensor":
-                    tables = Parts(LANES * COLUMNS)
-                case _:
-                    tables = Sparse()
-            found = self.shadows[space, home] = Shadow(tables)
+            cuts = self.cuts.get(space)
+            found = self.shadows[space, home] = Shadow(Sparse() if cuts is None else Parts(cuts))
         return found
 
     def entry(

@@ -34,7 +34,11 @@ Who = TypeVar("Who")
 
 def join(into: dict[Who, int], other: Mapping[Who, int]) -> None:
     """Learn everything that ``other`` knows: the later time of each."""
-    for component, time in other.items():
+    times = other.items()
+    if len(into) < len(other):  # of the shorter one each is looked at, of the longer one none
+        times = [*into.items()]
+        into.update(other)
+    for component, time in times:
         if into.get(component, -1) < time:
             into[component] = time
 

@@ -3,6 +3,7 @@
 A tile of shared memory is written by one copy and read by a few instructions, again and again: what is known of its
 thousands of bytes is the same number. So a memory begins as one part, and an access that reaches some of a part cuts it
 in two. The tables have one entry a part. In a loop accesses repeat, and their parts are found by looking them up.
+The CTAs of a cluster do much the same in memories of their own, so that what one of them cuts is cut for all.
 """
 
 from __future__ import annotations
@@ -69,10 +70,34 @@ def _last_of_each(places: np.ndarray, owners: np.ndarray) -> tuple[np.ndarray, n
 
 
 class Parts(Tables):
-    """Tables over a memory of so many places."""
+    """Tables over one of the memories that are cut alike."""
+
+    def __init__(self, cuts: Cuts) -> None:
+        super().__init__(cuts.size)
+        self.cuts = cuts
+        cuts.tables.append(self)
+
+    def number(self, offsets: np.ndarray) -> np.ndarray:
+        """The part of each place."""
+        return self.cuts.part_of[offsets]
+
+    def find(self, lanes: np.ndarray, places: np.ndarray) -> Found | None:
+        """`Cuts.find`."""
+        return self.cuts.find(lanes, places)
+
+
+class Cuts:
+    """The parts of memories of so many places each.
+
+    Attributes:
+        part_of: int32 (places,). sizes: of each part.
+        used: how many parts there are. size: how many there is room for.
+        tables: of every memory, which have an entry for each part.
+    """
 
     def __init__(self, places: int) -> None:
-        super().__init__(FIRST)
+        self.tables: list[Parts] = []
+        self.size = FIRST
         self.part_of = np.zeros(places, np.int32)
         self.sizes = np.zeros(FIRST, np.int64)
         self.sizes[0] = places
@@ -81,10 +106,6 @@ class Parts(Tables):
         self.version = 0
         self.known: dict[tuple[int | bytes, bytes], _Known | None] = {}
         self.kept = 0
-
-    def number(self, offsets: np.ndarray) -> np.ndarray:
-        """The part of each place."""
-        return self.part_of[offsets]
 
     def find(self, lanes: np.ndarray, places: np.ndarray) -> Found | None:
         """The parts that lanes (n,) reach, each its own of places (n, m); None: none, or some outside.
@@ -133,8 +154,9 @@ class Parts(Tables):
             old = parts[partial]
             self.sizes[fresh] = counts[partial]
             np.subtract.at(self.sizes, old, counts[partial])
-            for table in self.arrays.values():
-                table[fresh] = table[old]
+            for tables in self.tables:
+                for table in tables.arrays.values():
+                    table[fresh] = table[old]
             self.version += 1
             self.cut[old] = self.cut[fresh] = self.version
             parts[partial] = fresh
@@ -144,6 +166,8 @@ class Parts(Tables):
         """Let the tables have an entry for every part."""
         if self.used > self.size:
             more = max(self.used, 2 * self.size) - self.size
-            self.grow(more)
+            self.size += more
+            for tables in self.tables:
+                tables.grow(more)
             self.sizes = np.concatenate([self.sizes, np.zeros(more, np.int64)])
             self.cut = np.concatenate([self.cut, np.zeros(more, np.int64)])

@@ -107,7 +107,7 @@ class DecodedKernel:
     def packed(self) -> list[Run]:
         """The operations, with those of many instructions in the places where straight runs begin."""
         if self._packed is None:
-            segments = segments_of(self.kernel.body, self.slots)
+            segments = segments_of(self.kernel.body, self.slots, self.flow)
             self._packed = with_segments(segments, self.kernel.body, self.slots, self.ops)
             self.repeats = may_repeat(self.kernel.body, self.flow, segments)
         return self._packed
@@ -236,6 +236,8 @@ def _facts(instr: Instr, table: SlotTable) -> FlowFacts:
         falls=target is None or instr.guard is not None,
         reads=frozenset(reads),
         writes=frozenset() if instr.guard is not None else frozenset(results - reads),
+        guard=None if instr.guard is None else (instr.guard.slot, instr.guard.negate),
+        partly=frozenset() if instr.guard is None else frozenset(results),
     )
 
 

@@ -43,6 +43,22 @@ def _stretch(sources: list[Source]) -> tuple[Pack, int, int] | None:
     return (elements[0][0], first, step) if even else None
 
 
+def _runs(sources: list[Source]) -> list[tuple[Pack, slice] | int]:
+    """Sources as slots and as slices of packs, the elements of which follow one another."""
+    found: list[tuple[Pack, slice] | int] = []
+    for source in sources:
+        if isinstance(source, int):
+            found.append(source)
+            continue
+        pack, at = source
+        last = found[-1] if found else 0
+        if not isinstance(last, int) and last[0] is pack and last[1].stop == at:
+            found[-1] = pack, slice(last[1].start, at + 1)
+        else:
+            found.append((pack, slice(at, at + 1)))
+    return found
+
+
 def fetch_of(sources: list[Source], table: SlotTable) -> Fetch:
     """Collect an operand of all members of a pack."""
     stretch = _stretch(sources)
@@ -56,11 +72,17 @@ def fetch_of(sources: list[Source], table: SlotTable) -> Fetch:
         return lambda blocks, regs: v[..., None] if isinstance(v := regs[slot], np.ndarray) else v
     bits = max((table.widths[slot] for slot in slots), default=32)
 
+    runs = _runs(sources)
+
     def collect(blocks: Blocks, regs: list[Value]) -> np.ndarray:
-        parts = [array(regs[s], bits) if isinstance(s, int) else blocks[s[0]][..., s[1]] for s in sources]
-        if len({part.shape for part in parts}) > 1:
-            parts = np.broadcast_arrays(*parts)
-        return np.stack(parts, axis=-1)
+        parts = [
+            array(regs[run], bits)[..., None] if isinstance(run, int) else blocks[run[0]][..., run[1]] for run in runs
+        ]
+        shapes = {part.shape[:3] for part in parts}
+        if len(shapes) > 1:
+            shape = np.broadcast_shapes(*shapes)
+            parts = [np.broadcast_to(part, (*shape, part.shape[3])) for part in parts]
+        return np.concatenate(parts, axis=-1)
 
     return collect
 
@@ -81,7 +103,25 @@ def merged(mask: np.ndarray, block: np.ndarray, old: np.ndarray) -> np.ndarray:
     Mostly it fails in few threads, and their rows alone are copied: `np.where` would look at every word.
     """
     shape = np.broadcast_shapes((*mask.shape, 1), block.shape, old.shape)
-    out = np.array(np.broadcast_to(block, shape))
-    off = ~np.broadcast_to(mask, shape[:3])
-    out[off] = np.broadcast_to(old, shape)[off]
+    out = np.array(np.broadcast_to(block, shape), order="C")
+    off = np.flatnonzero(~np.broadcast_to(mask, shape[:3]))
+    rows = out.reshape(-1, shape[3])
+    if old.shape[:3] == (1, 1, 1):
+        rows[off] = old.reshape(-1)
+    else:
+        rows[off] = np.broadcast_to(old, shape).reshape(rows.shape)[off]
     return out
+
+
+Merge = Callable[[np.ndarray, np.ndarray, Blocks, list[Value]], np.ndarray]
+"""From a mask, results, the blocks and the registers to the results where the mask holds, what was there elsewhere."""
+
+
+def merge_of(pack: Pack, table: SlotTable) -> Merge:
+    """Leave what the targets held in the threads where the guard of a pack does not hold."""
+    fetch = fetch_of(pack.olds, table) if pack.olds else None
+
+    def merge(mask: np.ndarray, block: np.ndarray, blocks: Blocks, regs: list[Value]) -> np.ndarray:
+        return block if fetch is None else merged(mask, block, array(fetch(blocks, regs), 32))
+
+    return merge

@@ -14,12 +14,12 @@ import numpy as np
 
 from convc.errors import ConvcError
 from convc.machine.base.values import DTYPE, Value, array
-from convc.machine.execute.pack_operands import Blocks, fetch_of, mask_of, merged, pairs_of
+from convc.machine.execute.pack_loads import Perform, Places, address_read, load, load_cluster, load_shared, tensor
+from convc.machine.execute.pack_operands import Blocks, fetch_of, mask_of, merge_of, pairs_of
 from convc.machine.execute.straight import STORES, Pack, Segment, handed_on, places_of, values_of
-from convc.machine.isa.memory.rows import read_cluster, read_rows, read_shared, row_writer, shared_writer
+from convc.machine.isa.memory.rows import row_writer, shared_writer
 from convc.machine.isa.operands import Read, address_of
 from convc.machine.isa.registry import Run
-from convc.machine.isa.tcgen05.ld_st import loaded
 from convc.machine.isa.threads import thread_shape, threads_active
 from convc.machine.state.cohort import Cohort
 from convc.machine.state.course import Event
@@ -29,9 +29,6 @@ from convc.ptx import Guard, Instr
 
 TRIALS = 3
 """Times one after the other that a segment may turn out not to be plain before it is given up."""
-
-Perform = Callable[[Strand, Blocks], bool]
-"""Performs a pack; False where it is not plain."""
 
 
 def with_segments(segments: list[Segment], body: tuple[Instr, ...], table: SlotTable, ops: list[Run]) -> list[Run]:
@@ -59,7 +56,7 @@ class _Through(Event):
         runner: of the segment.
         rows, warps: of the strand.
         regs: its registers, those that packs read alone.
-        cells: what each tcgen05.ld has read.
+        places: of loads. cells: what each tcgen05.ld has read.
         strand: a number of theirs. taken: slots where another segment left what this one computes with.
     """
 
@@ -67,6 +64,7 @@ class _Through(Event):
     rows: np.ndarray | None
     warps: np.ndarray
     regs: list[Value]
+    places: Places
     cells: dict[Pack, Cells]
     strand: int
     taken: list[int]
@@ -85,7 +83,7 @@ class _Through(Event):
         for slot in self.taken:
             regs[slot] = lazy.handed[self.strand, slot]
         strand = Strand(cohort, cohort.launch.program, [], self.rows, self.warps, regs)
-        return self.runner.again(strand, self.cells, self.strand, lazy.handed)
+        return self.runner.again(strand, self, lazy.handed)
 
 
 class _Runner:
@@ -99,10 +97,10 @@ class _Runner:
         self.skipped = segment.stop - segment.start - 1
         self.trials = TRIALS
         make = {
-            "tensor": _tensor,
-            "load": _load,
-            "ld.shared": _load_shared,
-            "ld.cluster": _load_cluster,
+            "tensor": tensor,
+            "load": load,
+            "ld.shared": load_shared,
+            "ld.cluster": load_cluster,
             "apply": _apply,
         }
         stores = {"store": _Store, "st.shared": _SharedStore}
@@ -111,9 +109,12 @@ class _Runner:
         self.store = stores[last.kind](last, body, table) if last.kind in STORES else None
         self.loads = [p for p in segment.packs if p.kind == "load"]
         self.tensors = sum(p.kind == "tensor" for p in segment.packs)
-        tensor = [pack for pack in segment.packs if pack.kind == "tensor"]
-        self.addresses = [(pack, address_of(body[pack.members[0]].args["taddr"], table)) for pack in tensor]
-        self.inputs = places_of(segment, body) | values_of(segment)
+        reading = [pack for pack in segment.packs if pack.kind not in (*STORES, "apply")]
+        self.steps: list[tuple[int | None, list[tuple[Pack, Read]]]] = [
+            (index, [(p, address_read(body[p.members[0]], table)) for p in reading if p.before == at])
+            for at, index in enumerate([None, *segment.scalars])
+        ]
+        self.inputs = places_of(segment, body, loads=False) | values_of(segment)
         self.takes = values_of(segment) & handed
         lefts = zip(segment.packs, segment.left, strict=True)
         self.hands = [(pack, at, slot) for pack, left in lefts for at, slot in left if slot in handed]
@@ -139,13 +140,17 @@ class _Runner:
 
     def _attempt(self, strand: Strand) -> bool:
         """Compute everything, then write it; False where something is not plain."""
-        for index in self.segment.scalars:
-            self.ops[index](strand)
+        places: Places = {}
+        for index, loads in self.steps:
+            if index is not None:
+                self.ops[index](strand)
+            for pack, address in loads:
+                places[pack] = address(strand.regs)
         blocks: Blocks = {}
-        found = self._work(strand, blocks)
+        found = self._work(strand, blocks, places)
         if found is None:
             return False
-        self._note(strand, blocks)
+        self._note(strand, places)
         self._keep(strand.regs, blocks)
         if strand.cohort.lazy is not None and strand.cohort.lazy.course is not None:
             self._hand(id(strand), blocks, strand.cohort.lazy.course.left)
@@ -157,14 +162,14 @@ class _Runner:
         found()
         return True
 
-    def _work(self, strand: Strand, blocks: Blocks) -> Callable[[], None] | None:
+    def _work(self, strand: Strand, blocks: Blocks, places: Places) -> Callable[[], None] | None:
         """Compute the ``blocks`` that are not there yet; returns what stores them, or None where that is not plain."""
         for pack, perform in self.packs:
-            if pack not in blocks and not perform(strand, blocks):
+            if pack not in blocks and not perform(strand, blocks, places.get(pack, 0)):
                 return None
         return _nothing if self.store is None else self.store.prepare(strand, blocks)
 
-    def _note(self, strand: Strand, blocks: Blocks) -> None:
+    def _note(self, strand: Strand, places: Places) -> None:
         """Keep what the packs compute from, where the course of the cohort is kept."""
         lazy = strand.cohort.lazy
         if lazy is None or lazy.course is None:
@@ -173,15 +178,15 @@ class _Runner:
         for slot in self.inputs:
             regs[slot] = strand.regs[slot]
         cells: dict[Pack, Cells] = {}
-        for pack, address in self.addresses:
-            at = address(regs)
+        for pack in [pack for pack in places if pack.kind == "tensor"]:
+            at = places.pop(pack)
             first = int(at.flat[0]) if isinstance(at, np.ndarray) else at
             cells[pack] = first & 0xFFFF, len(pack.targets)  # `loaded` has seen that all warps name this column
         name = id(strand)
         taken = [slot for slot in self.takes if lazy.course.taken((name, slot), regs[slot])]
         for slot in taken:
             regs[slot] = 0
-        lazy.course.events.append(_Through(self, strand.rows, strand.warps, regs, cells, name, taken))
+        lazy.course.events.append(_Through(self, strand.rows, strand.warps, regs, places, cells, name, taken))
 
     def _hand(self, strand: int, blocks: Blocks, handed: Handed) -> None:
         """Leave what other segments compute with."""
@@ -189,17 +194,17 @@ class _Runner:
             element = blocks[pack][..., at]
             handed[strand, slot] = element.copy() if pack.kind == "tensor" or element.size == 1 else element
 
-    def again(self, strand: Strand, cells: dict[Pack, Cells], name: int, handed: Handed) -> bool:
+    def again(self, strand: Strand, through: _Through, handed: Handed) -> bool:
         """Do to other data what the segment did; False, and nothing has happened, where that is not plain."""
         blocks: Blocks = {}
-        for pack, (first, count) in cells.items():
+        for pack, (first, count) in through.cells.items():
             part = strand.cohort.tensor.peek(first, count)
             part = part if strand.rows is None else part[strand.rows]
             blocks[pack] = part.reshape(len(part), 4, 32, count)
-        found = self._work(strand, blocks)
+        found = self._work(strand, blocks, through.places)
         if found is None:
             return False
-        self._hand(name, blocks, handed)
+        self._hand(through.strand, blocks, handed)
         found()
         return True
 
@@ -225,89 +230,6 @@ class _Runner:
                 regs[slot] = block[..., at]
 
 
-def _tensor(pack: Pack, body: tuple[Instr, ...], table: SlotTable) -> Perform:
-    """tcgen05.ld."""
-    instr = body[pack.members[0]]
-    address = address_of(instr.args["taddr"], table)
-    count = len(pack.targets)
-
-    def perform(strand: Strand, blocks: Blocks) -> bool:
-        block = loaded(strand, instr, address(strand.regs), count)
-        if block is None:
-            return False
-        blocks[pack] = block
-        return True
-
-    return perform
-
-
-def _load(pack: Pack, body: tuple[Instr, ...], table: SlotTable) -> Perform:
-    """ld.global of a row of words in each thread."""
-    address = address_of(body[pack.members[0]].operands[1], table)
-    words = len(pack.targets)
-    size = 4 * words // len(pack.members)
-    guard = pack.guard
-
-    def perform(strand: Strand, blocks: Blocks) -> bool:
-        regs = strand.regs
-        block = read_rows(strand.cohort.launch.memory, address(regs), words, size, mask_of(guard, regs))
-        if block is None:
-            return False
-        blocks[pack] = block
-        return True
-
-    return perform
-
-
-def _load_shared(pack: Pack, body: tuple[Instr, ...], table: SlotTable) -> Perform:
-    """ld.shared of a row of words, the same for all threads."""
-    address = address_of(body[pack.members[0]].operands[1], table)
-    words = len(pack.targets)
-    size = 4 * words // len(pack.members)
-
-    def perform(strand: Strand, blocks: Blocks) -> bool:
-        block = read_shared(strand, address(strand.regs), words, size)
-        if block is None:
-            return False
-        blocks[pack] = block
-        return True
-
-    return perform
-
-
-def _load_cluster(pack: Pack, body: tuple[Instr, ...], table: SlotTable) -> Perform:
-    """ld.shared::cluster of a row of words in each thread."""
-    address = address_of(body[pack.members[0]].operands[1], table)
-    words = len(pack.targets)
-    size = 4 * words // len(pack.members)
-    merge = _merge(pack, table)
-
-    def perform(strand: Strand, blocks: Blocks) -> bool:
-        regs = strand.regs
-        mask = mask_of(pack.only, regs)
-        block = read_cluster(strand, address(regs), words, size, mask)
-        if block is None:
-            return False
-        blocks[pack] = block if mask is None else merge(mask, block, blocks, regs)
-        return True
-
-    return perform
-
-
-Merge = Callable[[np.ndarray, np.ndarray, Blocks, list[Value]], np.ndarray]
-"""From a mask, results, the blocks and the registers to the results where the mask holds, what was there elsewhere."""
-
-
-def _merge(pack: Pack, table: SlotTable) -> Merge:
-    """Leave what the targets held in the threads where the guard of a pack does not hold."""
-    fetch = fetch_of(pack.olds, table) if pack.olds else None
-
-    def merge(mask: np.ndarray, block: np.ndarray, blocks: Blocks, regs: list[Value]) -> np.ndarray:
-        return block if fetch is None else merged(mask, block, array(fetch(blocks, regs), 32))
-
-    return merge
-
-
 def _apply(pack: Pack, body: tuple[Instr, ...], table: SlotTable) -> Perform:
     """Arithmetic and conversions."""
     applied = table.applied[pack.members[0]]
@@ -318,16 +240,16 @@ def _apply(pack: Pack, body: tuple[Instr, ...], table: SlotTable) -> Perform:
         first, part = whole
         pairs = applied.pairs
 
-        def convert(strand: Strand, blocks: Blocks) -> bool:
+        def convert(strand: Strand, blocks: Blocks, address: Value) -> bool:
             blocks[pack] = pairs(np.ascontiguousarray(blocks[first][..., part]))
             return True
 
         return convert
     function = applied.function
     fetches = [fetch_of(sources, table) for sources in pack.sources]
-    merge = _merge(pack, table)
+    merge = merge_of(pack, table)
 
-    def perform(strand: Strand, blocks: Blocks) -> bool:
+    def perform(strand: Strand, blocks: Blocks, address: Value) -> bool:
         regs = strand.regs
         block = array(function(*[fetch(blocks, regs) for fetch in fetches]), bits)
         if block.ndim == 3:

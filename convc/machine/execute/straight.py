@@ -7,7 +7,9 @@ its instructions do alike is one *pack*, performed as one operation on arrays wi
 
 Instructions of a segment are of two kinds. *Scalar* ones compute addresses and predicates; all of them run first, one
 after the other. Packs come after them: they read what is in the registers then, or what earlier packs made. A run ends
-before the first instruction for which that would be another order than the text's.
+before the first instruction for which that would be another order than the text's. Only the address of a load is taken
+on the way, after as many scalar instructions as the text has before it: a loop that is written out moves one register
+from load to load.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from dataclasses import dataclass, field
 from convc.machine.base.values import width
 from convc.machine.isa.memory.ld_st import space_of
 from convc.machine.isa.registry import NO_RESULT
+from convc.machine.state.flow import Flow
 from convc.machine.state.slots import SlotTable
 from convc.ptx import Address, Guard, Imm, Instr, Label, Reg, Special, Symbol, Vector
 
@@ -63,7 +66,8 @@ class Pack:
         targets: slots, one for each element of the result.
         guard: of all members, loads from global memory and stores alone. Where it does not hold elements are anything.
         only: of all members, arithmetic and loads from clusters alone. Where it does not hold elements are those of
-            ``olds``, what the targets held before.
+            ``olds``, what the targets held before; anything where ``olds`` are empty, as nobody looks at them there.
+        before: how many scalar instructions of the segment run before a load takes its address.
     """
 
     kind: str
@@ -74,6 +78,7 @@ class Pack:
     guard: Guard | None = None
     only: Guard | None = None
     olds: list[Source] = field(default_factory=list)
+    before: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,7 +89,7 @@ class Segment:
         start, stop: indices in the body.
         scalars: indices of the instructions that run first.
         packs: in the order in which they are performed; of stores to either memory there is at most one, the last.
-        left: for each pack, (position, slot) of what its elements leave in registers at the end.
+        left: for each pack, (position, slot) of what its elements leave in registers that are read after the segment.
     """
 
     start: int
@@ -94,7 +99,7 @@ class Segment:
     left: list[list[tuple[int, int]]]
 
 
-def segments_of(body: tuple[Instr, ...], table: SlotTable) -> list[Segment]:
+def segments_of(body: tuple[Instr, ...], table: SlotTable, flow: Flow) -> list[Segment]:
     """The segments of a kernel, which do not overlap."""
     begins = [i for i, instr in enumerate(body) if instr.form.name in BEGINS or i in table.applied]
     if len(begins) < FEWEST:
@@ -109,7 +114,7 @@ def segments_of(body: tuple[Instr, ...], table: SlotTable) -> list[Segment]:
             members = sum(len(pack.members) for pack in run.packs)
             kinds = [pack.kind for pack in run.packs]
             if members >= FEWEST or kinds in COPIES or "ld.cluster" in kinds:
-                found.append(run.segment(end))
+                found.append(run.segment(end, flow.live_in(end)))
     return found
 
 
@@ -165,6 +170,7 @@ class _Run:
         self.made: dict[int, Element] = {}  # by the slot that holds it
         self.read: set[int] = set()  # slots that packs read as they are in the registers
         self.open: dict[tuple, Pack] = {}  # packs that may grow
+        self.values: dict[int, int] = {}  # by the slot: how many scalar instructions have written it
 
     def extend(self, leaders: set[int]) -> int:
         """Take instructions as long as they fit; returns the index behind the last."""
@@ -188,10 +194,19 @@ class _Run:
             at += 1
         return at
 
-    def segment(self, stop: int) -> Segment:
-        """What was found."""
+    def segment(self, stop: int, live: frozenset[int]) -> Segment:
+        """What was found, where ``live`` slots are read after it."""
         packs = sorted(self.packs, key=lambda pack: (pack.level, pack.members[0]))
-        left = [[(i, slot) for i, slot in enumerate(p.targets) if self.made[slot] == (p, i)] for p in packs]
+        made = {(place, slot) for slot, place in self.made.items() if slot in live}
+        left = [[(i, slot) for i, slot in enumerate(p.targets) if ((p, i), slot) in made] for p in packs]
+        looked_at = {pack for pack, slots in zip(packs, left, strict=True) if slots}
+        for pack in packs:
+            own = _name(pack.only or pack.guard)
+            elements = [e for sources in (*pack.sources, pack.olds) for e in sources if not isinstance(e, int)]
+            looked_at.update(other for other, _ in elements if _name(other.only) != own)
+        for pack in packs:
+            if pack not in looked_at:
+                pack.olds = []
         return Segment(start=self.start, stop=stop, scalars=self.scalars, packs=packs, left=left)
 
     def _scalar(self, instr: Instr) -> bool:
@@ -202,15 +217,16 @@ class _Run:
         if instr.form.name not in NO_RESULT and slots and slots[0] in self.read:
             return False
         self.scalars.append(instr.index)
+        if slots:
+            self.values[slots[0]] = self.values.get(slots[0], 0) + 1
         return True
 
-    def _outside(self, operand: object) -> int | None:
-        """The slot of an address that no pack made."""
+    def _outside(self, operand: object) -> tuple[int, int] | None:
+        """The slot of an address that no pack made, and which of its values the address is."""
         base = operand.base if isinstance(operand, Address) else None
         if not isinstance(base, Reg) or base.slot in self.made:
             return None
-        self.read.add(base.slot)
-        return base.slot
+        return base.slot, self.values.get(base.slot, 0)
 
     def _source(self, slot: int) -> Source:
         made = self.made.get(slot)
@@ -218,6 +234,13 @@ class _Run:
             return made
         self.read.add(slot)
         return slot
+
+    def _old(self, slot: int, guard: Guard) -> Source:
+        """What a target holds where a guard does not hold: packs under the same guard have left it there."""
+        source = self._source(slot)
+        if not isinstance(source, int) and _name(source[0].only) == _name(guard):
+            return source[0].olds[source[1]]
+        return source
 
     def _grow(self, key: tuple, pack: Pack) -> None:
         """Add to a pack that is open under a key, or open this one."""
@@ -239,7 +262,8 @@ class _Run:
         base = self._outside(instr.args["taddr"])
         if base is None:
             return False
-        self._grow(("tensor", instr.index), Pack("tensor", [instr.index], 0, [], _slots(instr.args["r"])))
+        pack = Pack("tensor", [instr.index], 0, [], _slots(instr.args["r"]), before=len(self.scalars))
+        self._grow(("tensor", instr.index), pack)
         return True
 
     def _load(self, instr: Instr) -> bool:
@@ -255,7 +279,7 @@ class _Run:
             self.read.add(guard.slot)
         # A pack reads one row: words that follow one another.
         kind = _kind(instr, self.table)
-        pack = Pack(kind, [instr.index], 0, [], slots, guard)
+        pack = Pack(kind, [instr.index], 0, [], slots, guard, before=len(self.scalars))
         if kind == "ld.cluster" and guard is not None:
             pack.guard = None
             pack.only = guard
@@ -263,7 +287,7 @@ class _Run:
         self._follow(base, address.offset, pack, len(slots))
         return True
 
-    def _follow(self, base: int, offset: int, pack: Pack, words: int) -> None:
+    def _follow(self, base: tuple[int, int], offset: int, pack: Pack, words: int) -> None:
         """Continue the pack whose words end where these begin, or open one that may be continued where they end."""
         size = 4 * words
         kind = (pack.kind, _name(pack.guard), _name(pack.only))
@@ -281,7 +305,7 @@ class _Run:
         if not self._whole((*applied.sources, *old), None) or (guard is not None and guard.slot in self.made):
             return False
         sources: list[list[Source]] = [[self._source(slot)] for slot in applied.sources]
-        olds = [self._source(slot) for slot in old]
+        olds = [] if guard is None else [self._old(applied.target, guard)]
         if guard is not None:
             self.read.add(guard.slot)
         elements = [*olds, *(source[0] for source in sources)]
@@ -343,11 +367,13 @@ def values_of(segment: Segment) -> set[int]:
     return {source for sources in lists for source in sources if isinstance(source, int)}
 
 
-def places_of(segment: Segment, body: tuple[Instr, ...]) -> set[int]:
-    """The slots that say where packs load and store, and in which threads."""
+def places_of(segment: Segment, body: tuple[Instr, ...], loads: bool = True) -> set[int]:
+    """The slots that say where packs load (unless told not to) and store, and in which threads."""
     found: set[int] = set()
     for pack in segment.packs:
         found.update(guard.slot for guard in (pack.guard, pack.only) if guard is not None)
+        if pack.kind not in STORES and not loads:
+            continue
         for member in pack.members if pack.kind == "st.shared" else pack.members[:1]:
             bases = [operand.base for operand in body[member].operands if isinstance(operand, Address)]
             found.update(base.slot for base in bases if isinstance(base, Reg))

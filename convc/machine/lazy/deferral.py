@@ -304,7 +304,6 @@ def _why_now(first: Mma) -> str | None:
     shape = first.shape
     desc = shape.desc
     reasons = {
-        "some CTAs only, in pairs": first.rows is not None and shape.pair,
         "zero-column mask": first.zero is not None,
         "scaled D": bool(first.scale),
         "scale factors": bool(shape.factors),

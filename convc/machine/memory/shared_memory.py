@@ -1,8 +1,7 @@
-"""Shared memory of a cohort of CTAs, and the record of what has been written there or in tensor memory.
+"""Shared memory of a cohort of CTAs.
 
-Both memories start as poison (all ones: a NaN in every floating type) and remember which bytes, or which
-tensor-memory cells, were written. The record is kept once for the whole cohort as long as all CTAs write the same
-places, which they do unless CTAs diverge.
+It starts as poison, as tensor memory does (all ones: a NaN in every floating type), and remembers which bytes were
+written (`init_mask`).
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from convc.machine.memory.global_memory import CHUNK
+from convc.machine.memory.init_mask import InitMask
 
 BLOCK = 1024
 """Bytes of shared memory that are filled with poison together, when somebody first looks at one of them."""
@@ -40,106 +40,6 @@ class ArrayPool:
             return np.full(shape, ones, dtype)
         array.fill(ones)
         return array
-
-
-class InitMask:
-    """A bitmap over storage, one for all CTAs (shape (1, n)) or one each (shape (ctas, n)).
-
-    Attributes:
-        generation: how often writes were forgotten: what was written stays so as long as this does not change.
-    """
-
-    def __init__(self, ctas: int, size: int) -> None:
-        self.ctas = ctas
-        self.map = np.zeros((1, size), bool)
-        self.generation = 0
-        self.known: set = set()
-
-    def mark(self, where: slice | np.ndarray, rows: np.ndarray | None, key: object = None) -> None:
-        """Record a write of places ``where`` (slice or index array) by the CTAs ``rows`` (None = all).
-
-        A ``key`` is remembered as one of places that all CTAs have written.
-        """
-        if rows is None:
-            self.map[:, where] = True
-            if key is not None:
-                self.known.add(key)
-            return
-        if self.map.shape[0] == 1:
-            if self.map[0, where].all():
-                return
-            self.map = np.repeat(self.map, self.ctas, axis=0)
-        if isinstance(where, slice):
-            self.map[rows, where] = True
-        else:
-            self.map[np.asarray(rows)[:, None], where[None, :]] = True
-
-    def clear(self, where: slice | np.ndarray, rows: np.ndarray | None = None) -> None:
-        """Forget writes (storage given back)."""
-        self._own(rows)
-        if rows is None:
-            self.map[:, where] = False
-        else:
-            self.map[np.asarray(rows)[:, None], where] = False
-        self.known.clear()
-        self.generation += 1
-
-    def move(self, to: np.ndarray, start: np.ndarray, rows: np.ndarray | None) -> None:
-        """Places ``to`` take the state of places ``start`` (contents moved)."""
-        if self.map.shape[0] == 1 and (self.map[0, to] == self.map[0, start]).all():
-            return
-        self._own(rows)
-        select = slice(None) if rows is None else np.asarray(rows)[:, None]
-        self.map[select, to] = self.map[select, start]
-        self.known.clear()
-        self.generation += 1
-
-    def _own(self, rows: np.ndarray | None) -> None:
-        """One map for each CTA, before some of them change."""
-        if rows is not None and self.map.shape[0] == 1:
-            self.map = np.repeat(self.map, self.ctas, axis=0)
-
-    def missing(self, key: object, where: slice | np.ndarray, rows: np.ndarray | None) -> int:
-        """How many of the places were never written (0 = all fine), in the first of the CTAs that lack any.
-
-        A good answer for a ``key`` is remembered.
-        """
-        if key in self.known:
-            return 0
-        if self._all_around(where, rows):
-            if rows is None and key is not None:
-                self.known.add(key)
-            return 0
-        part = self.map if rows is None or self.map.shape[0] == 1 else self.map[rows]
-        part = part[:, where]
-        if part.all():
-            if rows is None and key is not None:
-                self.known.add(key)
-            return 0
-        lacks = part.shape[1] - np.count_nonzero(part, axis=1)
-        return int(lacks[lacks.nonzero()[0][0]])  # whether the map is one for all CTAs does not show
-
-    def _all_around(self, where: slice | np.ndarray, rows: np.ndarray | None) -> bool:
-        """Whether these CTAs have written all places from the first to the last: a tile leaves none out.
-
-        It is asked where each CTA has a map of its own, of which to take scattered places is slow.
-        """
-        if isinstance(where, slice) or not where.size or self.map.shape[0] == 1:
-            return False
-        span = self.map[:, int(where.min()) : int(where.max()) + 1]
-        return bool((span if rows is None else span[rows]).all())
-
-    def whole(self, low: int, high: int) -> bool:
-        """Whether all CTAs have written every place from ``low`` up to and without ``high``."""
-        return bool(self.map[:, low:high].all())
-
-    def lacking(self, where: slice | np.ndarray, rows: np.ndarray | None) -> int:
-        """The first of the CTAs ``rows`` in which one of the places was never written."""
-        if self.map.shape[0] == 1:
-            return 0 if rows is None else int(rows[0])
-        part = self.map if rows is None else self.map[rows]
-        at = int((~part[:, where]).any(axis=1).argmax())
-        return at if rows is None else int(rows[at])
 
 
 class PutOff(Protocol):

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from convc.machine.lazy.course import Course
 from convc.machine.lazy.evaluate import Products
-from convc.machine.memory.shared_memory import InitMask
+from convc.machine.memory.init_mask import InitMask
 from convc.machine.state.cohort import Cohort
 from convc.machine.state.counters import Counters
 from convc.machine.state.launch import Launch

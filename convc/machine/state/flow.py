@@ -23,12 +23,16 @@ class FlowFacts(NamedTuple):
         target: index of the branch target, or None.
         falls: whether the next instruction may follow.
         reads, writes: register slots. ``writes`` only where the write is certain (not predicated).
+        guard: slot of the predicate, and whether it is negated; None: not predicated.
+        partly: register slots that are written where the guard holds.
     """
 
     target: int | None
     falls: bool
     reads: frozenset[int]
     writes: frozenset[int]
+    guard: tuple[int, bool] | None = None
+    partly: frozenset[int] = frozenset()
 
 
 class Flow:
@@ -102,14 +106,24 @@ class Flow:
         return frozenset(slot for slot, bit in enumerate(reversed(f"{live:b}")) if bit == "1")
 
     def _summary(self, start: int, end: int) -> tuple[int, int]:
-        """Registers that instructions read as they were before them, and those that they write, as bits."""
+        """Registers that instructions read as they were before them, and those that they write, as bits.
+
+        Who reads under the guard under which a register was written reads what was written, though others keep theirs.
+        """
         reads = 0
         writes = 0
+        under: dict[tuple[int, bool], int] = {}  # registers written under a guard that still says the same
         for fact in self.facts[start:end]:
+            written = writes if fact.guard is None else writes | under.get(fact.guard, 0)
             for slot in fact.reads:
-                reads |= 1 << slot & ~writes
+                reads |= 1 << slot & ~written
             for slot in fact.writes:
                 writes |= 1 << slot
+            if fact.guard is not None:
+                under[fact.guard] = reduce(or_, [1 << slot for slot in fact.partly], under.get(fact.guard, 0))
+            if under:
+                changed = fact.writes | fact.partly
+                under = {guard: slots for guard, slots in under.items() if guard[0] not in changed}
         return reads, writes
 
     def _liveness(self) -> list[int]:

@@ -11,7 +11,8 @@ from typing import Protocol
 
 import numpy as np
 
-from convc.machine.memory.shared_memory import ArrayPool, InitMask
+from convc.machine.memory.init_mask import InitMask
+from convc.machine.memory.shared_memory import ArrayPool
 
 LANES = 128
 COLUMNS = 512

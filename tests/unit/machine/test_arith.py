@@ -183,3 +183,20 @@ def test_nan_is_canonical_and_comparisons_are_ordered():
     assert floating.compare("lt", "f32")(nan, one) is False
     assert floating.compare("ltu", "f32")(nan, one) is True
     assert floating.extreme(True, "f32")(nan, one) == one
+
+
+@pytest.mark.parametrize("size", [narrow_floats.FEW, narrow_floats.BLOCK + narrow_floats.FEW + 1])
+@pytest.mark.parametrize("largest", [1.0, 65503.9, 65504.0, np.inf])
+def test_many_numbers_are_rounded_to_f16_as_numpy_rounds_each(size, largest):
+    """Halfway between two, next to that, subnormal, zero; and a number that decides who rounds its block."""
+    rng = np.random.default_rng(9)
+    bits = rng.integers(0x32000000, 0x477FE000, size, np.uint32)  # 2^-27 to 65504
+    bits[::3] = bits[::3] & 0xFFFFE000 | 0x1000
+    bits[1::9] += rng.choice([0x1FFF, 1], bits[1::9].size).astype(np.uint32)
+    bits[::11] = 0
+    bits |= rng.integers(0, 2, size, np.uint32) << 31
+    numbers = bits.view(np.float32)
+    numbers[np.abs(numbers) > largest] = 1.0
+    numbers[size // 2] = largest
+    with np.errstate(over="ignore"):
+        assert np.array_equal(narrow_floats.round_f16(numbers), numbers.astype(np.float16).view(np.uint16))

@@ -42,6 +42,7 @@ ALLOWED = {
     ("sync/launch_control.py", "run"): GROUPS,
     ("sync/mbarriers.py", "_check_alone"): ALIKE,
     ("sync/parties.py", "_apart"): GROUPS,
+    ("sync/parties.py", "_own_place"): ALIKE,
     ("sync/parties.py", "of_each_cta"): ALIKE,
     ("sync/parties.py", "run"): GROUPS,
     ("tcgen05/alloc.py", "run"): CHECKED,

@@ -8,12 +8,19 @@ import numpy as np
 import pytest
 from support.both_ways import run_both_ways
 
+from convc.build.writer import layer_of
+from convc.compiler.compile import compile_problem
+from convc.compiler.kernels import kernel_of
+from convc.compiler.options import ScheduleOptions
 from convc.errors import ConvcError
 from convc.ir.dtypes import ARRAY_TYPES
 from convc.ir.launch import load_launch
+from convc.ir.problem import ConvProblem
 from convc.machine.lazy.deferral import Deferral
 from convc.machine.memory.mbarrier import MBarrier
 from convc.machine.tma.cache import Walk
+from convc.runtime.layer import input_buffers
+from convc.verification.data import integer_data
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 
@@ -109,3 +116,18 @@ def test_ctas_that_start_at_other_channels_walk_the_same_rows(members):
     assert walk.from_channels(chunks.copy()) is found
     alone = Walk(at=base[None, :1].astype(np.int32), base=base[:1], ctas=4, members=None).from_channels(chunks)
     assert len(alone.base) == 2
+
+
+def test_the_last_turn_of_pairs_that_walk_waits(late):
+    """Three pairs of tiles for two pairs of CTAs: in the second turn one of them copies and multiplies alone."""
+    problem = ConvProblem(
+        batch=4, in_channels=16, out_channels=16, in_extent=(12, 12), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1)
+    )
+    options = ScheduleOptions(schedule="reload", pairs="on", persistent="on", ctas=4)
+    kernel = kernel_of(compile_problem(problem, options=options))
+    x, w, b = integer_data(problem, 3)
+    layer = layer_of(problem, kernel, w, b)
+    assert (layer.launch.grid, layer.launch.cluster) == ((4, 1, 1), (2, 1, 1))
+    assert not isinstance(run_both_ways(layer.ptx, layer.launch, input_buffers(layer, x)), ConvcError)
+    assert late
+    assert all(late)

@@ -74,7 +74,8 @@ def apart(text: str, guard: str = "") -> str:
         (epilogue(), 2),
         (epilogue(guard="@%p"), 2),
         (staging(), 0),  # what was staged is read back outside of segments
-        (epilogue().replace("setp.lt.u32 %p", "ld.global.u32 %w, [%p_x]; setp.lt.u32 %p"), 0),
+        (epilogue().replace("setp.lt.u32 %p", "ld.global.u32 %w, [%p_x]; setp.lt.u32 %p"), 2),  # nobody reads it
+        (epilogue().replace("setp.lt.u32 %p, %t, 40", "ld.global.u32 %w, [%p_x]; setp.lt.u32 %p, %t, %w"), 0),
         (epilogue() + "mov.b32 %n, %v0; and.b32 %n, %n, 1;", 0),  # nobody needs it, which is not looked into
         (epilogue() + "st.global.f32 [%to], %v0;", 0),
         (apart("bar.sync 0;"), 2),  # one segment leaves the sums in registers, another rounds and stores them

@@ -64,7 +64,7 @@ def both(
     )
     kernel = parse(text, "k.ptx")
     decoded = decode(kernel, kernel.kernels[0])
-    found = segments_of(decoded.kernel.body, decoded.slots)
+    found = segments_of(decoded.kernel.body, decoded.slots, decoded.flow)
     return run_both_ways(text, launch, buffers, switches), found
 
 
@@ -249,3 +249,36 @@ def test_rows_that_another_cta_of_the_cluster_left(changes):
     result, found = both(peers(**changes), ctas=4, cluster=2)
     assert isinstance(result, MachineFault) == (changes in WRONG)
     assert {"ld.cluster", "ld.shared", "apply"} <= {pack.kind for segment in found for pack in segment.packs}
+
+
+def sums_of_peers(*, guard: str, after: str = "", limit: int = 40) -> str:
+    """Rows of all four CTAs of a cluster, through one register that names one after the other; added in their order."""
+    lines = [HEAD.format(pitch=32).replace("%t, 40", f"%t, {limit}"), PEERS, ".reg .f32 %part<24>;"]
+    for i in (0, 4):
+        values = ", ".join(f"%v{i + j}" for j in range(4))
+        lines.append(f"ld.global.v4.f32 {{{values}}}, [%from+{4 * i}]; st.shared.v4.f32 [%o0+{4 * i}], {{{values}}};")
+    lines.append("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;")
+    lines += [f"mov.f32 %v{i}, 0f3f800000;" for i in range(8)]
+    for rank in range(4):
+        lines.append(f"mapa.shared::cluster.u32 %o1, %o0, {rank};")
+        for i in (0, 4):
+            values = ", ".join(f"%v{i + j}" if rank == 0 else f"%part{8 * (rank - 1) + i + j}" for j in range(4))
+            lines.append(f"{guard} ld.shared::cluster.v4.f32 {{{values}}}, [%o1+{4 * i}];")
+    lines += [f"{guard} add.rn.f32 %v{i % 8}, %v{i % 8}, %part{i};" for i in range(24)]
+    lines.append("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;" + after)
+    for i in (0, 4):
+        lines.append(f"st.global.v4.f32 [%to+{4 * i}], {{%v{i}, %v{i + 1}, %v{i + 2}, %v{i + 3}}};")
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("guard", ["", "@%p", "@!%p"])
+@pytest.mark.parametrize("limit", [40, 0])
+@pytest.mark.parametrize(
+    "after", ["", "add.rn.f32 %v0, %v0, %part3;", "@%p add.rn.f32 %v0, %v0, %part3;", "mov.b32 %v1, %o1;"]
+)
+def test_one_register_names_one_peer_after_the_other(guard, limit, after):
+    """What is read after the adds, and in which threads, decides what must be left in registers."""
+    result, found = both(sums_of_peers(guard=guard, limit=limit, after=after), ctas=4, cluster=4)
+    assert isinstance(result, RunResult)
+    [segment] = [s for s in found if any(pack.kind == "ld.cluster" for pack in s.packs)]
+    assert [pack.before for pack in segment.packs if pack.kind == "ld.cluster"] == [0, 1, 2, 3]

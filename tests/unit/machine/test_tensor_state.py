@@ -9,7 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from convc.machine.base.values import distinct_columns
-from convc.machine.memory.shared_memory import InitMask, SharedMemory
+from convc.machine.memory.init_mask import InitMask
+from convc.machine.memory.shared_memory import SharedMemory
 from convc.machine.tensor_core.tensor_memory import LANES, TensorMemory
 
 ROWS = np.array([0, 2])
@@ -44,7 +45,8 @@ def test_moving_what_is_written_in_some_ctas():
     assert written.missing("key", np.arange(2), None) == 0
     written.move(np.array([0, 1]), np.array([1, 2]), ROWS)
     assert written.known == set()
-    assert [line.tolist().count(True) for line in written.map] == [1, 2, 1]
+    assert [line.tolist().count(True) for line in written.map[written.line]] == [1, 2, 1]
+    assert len(written.map) == 2
     assert written.missing("key", np.arange(2), None) == 1
 
 
@@ -172,3 +174,30 @@ def test_a_place_between_others_that_some_cta_lacks_is_missing():
     written.map[0, 5] = False
     assert written.missing(None, scattered, None) == 0
     assert written.missing(None, np.array([9, 5]), None) == 1
+
+
+@given(st.data())
+def test_a_record_says_what_a_map_of_each_cta_says(data):
+    """Marks, oblivion and moves of some CTAs or of all, in any order."""
+    written, plain = InitMask(4, 6), np.zeros((4, 6), bool)
+    some = st.none() | st.lists(st.integers(0, 3), min_size=1, max_size=4, unique=True).map(np.array)
+    places = st.lists(st.integers(0, 5), min_size=2, max_size=6, unique=True).map(np.array)
+    for what in data.draw(st.lists(st.sampled_from(["mark", "clear", "move"]), max_size=8)):
+        rows, where = data.draw(some), data.draw(places)
+        every = (np.arange(4) if rows is None else rows)[:, None]
+        if what == "mark":
+            written.mark(where, rows)
+            plain[every, where] = True
+        elif what == "clear":
+            written.clear(where, rows)
+            plain[every, where] = False
+        else:
+            written.move(where, where[::-1], rows)
+            plain[every, where] = plain[every, where[::-1]]
+        assert np.array_equal(written.map[written.line], plain)
+        rows, where = data.draw(some), data.draw(places)
+        every = np.arange(4) if rows is None else rows
+        lacks = (~plain[every[:, None], where]).sum(axis=1)
+        assert written.missing(None, where, rows) == next((n for n in lacks.tolist() if n), 0)
+        if lacks.any():
+            assert written.lacking(where, rows) == every[lacks.nonzero()[0][0]]

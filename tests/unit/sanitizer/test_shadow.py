@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.examples import some
 
 from convc.machine.base.values import fixed
-from convc.sanitizer.parts import Parts
+from convc.sanitizer.parts import Cuts, Parts
 from convc.sanitizer.shadow import PAGE, Access, Shadow, Sparse, Tables
 from convc.sanitizer.strength import RELAXED
 
@@ -72,7 +72,7 @@ def test_only_pages_that_are_looked_at_take_memory():
 @given(st.lists(ACCESSES, min_size=1, max_size=12))
 def test_it_remembers_what_a_table_of_single_bytes_does(accesses):
     """By byte: the last plain write, and since then the last read and atomic of every component."""
-    sparse, plain, parts = Shadow(Sparse()), Shadow(Tables(8 * PAGE)), Shadow(Parts(8 * PAGE))
+    sparse, plain, parts = Shadow(Sparse()), Shadow(Tables(8 * PAGE)), Shadow(Parts(Cuts(8 * PAGE)))
     known: dict[int, dict] = {}
     for number, (size, multiples, write, strong, component, base) in enumerate(accesses):
         starts = np.array([base + size * m for m in multiples if base + size * (m + 1) <= 8 * PAGE], np.int64)
@@ -105,16 +105,20 @@ def test_it_remembers_what_a_table_of_single_bytes_does(accesses):
 
 
 def test_a_memory_is_cut_where_accesses_end_and_no_further():
-    parts = Parts(64)
+    cuts = Cuts(64)
+    parts, other = Parts(cuts), Parts(cuts)
     lane = np.array([3])
     tile = fixed(np.arange(16, 48))
     [one], _ = parts.find(lane, tile)
     parts.get("a")[one] = 7
+    other.get("a")[one] = 8
     assert [part.tolist() for part in parts.find(lane, tile)] == [[one], [3]]
     halves, owners = parts.find(np.array([0, 1]), np.array([[16, 17], [46, 47]]))
     assert (parts.get("a")[halves].tolist(), owners.tolist()) == ([7, 7], [0, 1])
+    assert other.get("a")[halves].tolist() == [8, 8]
+    assert Parts(cuts).get("a").size == other.size
     again, _ = parts.find(lane, tile)
     assert set(again.tolist()) == {one, *halves.tolist()}
     assert parts.find(lane, np.arange(60, 70)) is None
     assert parts.find(lane, np.empty(0, np.int64)) is None
-    assert np.bincount(parts.number(np.arange(64))).tolist() == parts.sizes[: parts.used].tolist()
+    assert np.bincount(parts.number(np.arange(64))).tolist() == cuts.sizes[: cuts.used].tolist()

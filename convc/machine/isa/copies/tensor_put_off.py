@@ -115,7 +115,7 @@ def put_off_in_clusters(strand: Strand, instr: Instr, issued: Issued, to: Value,
     signal = _own_offset(cohort, at, rows)
     signals = OWN if rows is None else Signals(rows)
     if signal is None:
-        found = _in_pairs(cohort, at) if pair and rows is None else None
+        found = _in_pairs(cohort, at, rows) if pair else None
         if found is None:
             return False
         signal, signals = found
@@ -196,12 +196,14 @@ def _own_offset(cohort: Cohort, address: int | np.ndarray, rows: np.ndarray | No
     return first if 0 <= first <= OFFSET and bool((offsets == first).all()) else None
 
 
-def _in_pairs(cohort: Cohort, address: int | np.ndarray) -> tuple[int, Signals] | None:
+def _in_pairs(cohort: Cohort, address: int | np.ndarray, rows: np.ndarray | None) -> tuple[int, Signals] | None:
     """Offset and CTAs of barriers in CTAs of the own pair, each of as many as any other; None where they lie elsewhere.
 
     An address is the same for all CTAs where there is one pair in a cluster, and each has another where there are more.
+    ``rows``: the CTAs that name it; None: every CTA.
     """
-    own = cohort.place.rank
+    everyone = cohort.rows_or_all(rows)
+    own = cohort.place.rank[everyone]
     ranks = address >> RANK_SHIFT
     offset = address & OFFSET
     if isinstance(offset, np.ndarray):
@@ -210,8 +212,8 @@ def _in_pairs(cohort: Cohort, address: int | np.ndarray) -> tuple[int, Signals] 
         offset = int(offset[0])
     if cohort.cluster_size % 2 or ((ranks ^ own) > 1).any():
         return None
-    rows, times = np.unique(np.arange(cohort.ctas) - own + ranks, return_counts=True)
-    return (offset, Signals(rows, int(times[0]))) if (times == times[0]).all() else None
+    named, times = np.unique(everyone - own + ranks, return_counts=True)
+    return (offset, Signals(named, int(times[0]))) if (times == times[0]).all() else None
 
 
 def _alike(barrier: MBarrier, signals: Signals, amount: int) -> bool:

@@ -12,7 +12,7 @@ from convc.machine.base.values import DTYPE, Value, distinct, narrow
 from convc.machine.isa.observe import notify_shared
 from convc.machine.isa.threads import active_only, extent, first_active_warp, rows_of, thread_shape
 from convc.machine.memory.global_memory import write_words
-from convc.machine.memory.shared_memory import InitMask
+from convc.machine.memory.init_mask import InitMask
 from convc.machine.state.strand import Strand
 from convc.ptx import Instr
 
@@ -79,8 +79,7 @@ def check_written(strand: Strand, instr: Instr, offset: Value, size: int, rows: 
 
 def _known(written: InitMask, offset: np.ndarray, rows: np.ndarray, size: int) -> np.ndarray:
     """bool (..., size): which of the bytes from each offset on, in the memory of these CTAs, were written."""
-    lines = rows if written.map.shape[0] > 1 else np.zeros_like(rows)
-    return written.map[lines[..., None], offset[..., None] + np.arange(size)]
+    return written.map[written.line[rows][..., None], offset[..., None] + np.arange(size)]
 
 
 def mark_written(strand: Strand, offset: np.ndarray, size: int, rows: np.ndarray | None = None) -> None:

@@ -263,13 +263,14 @@ def store(instr: Instr, table: SlotTable) -> Run:
 def _lacking(strand: Strand, window: Window) -> np.ndarray:
     """bool (rows, warps, lanes): threads that read cells never written."""
     group = window.group
-    known = strand.cohort.tensor.written.map
+    written = strand.cohort.tensor.written
     part = np.arange(strand.row_count)[group.part]
     rows = part if strand.rows is None else strand.rows[part]
-    lines = rows if known.shape[0] > 1 else np.zeros_like(rows)
     places = window.places().reshape(len(group.warps), 32, -1)
     lacking = np.zeros((strand.row_count, len(strand.warps), 32), bool)
-    lacking[np.ix_(part, group.warps)] = ~known[lines[:, None, None, None], places[None]].all(axis=-1)
+    lacking[np.ix_(part, group.warps)] = ~written.map[written.line[rows][:, None, None, None], places[None]].all(
+        axis=-1
+    )
     return lacking
 
 
