@@ -12,7 +12,7 @@ import numpy as np
 from convc.errors import DeadlockError, MachineFault
 from convc.ir.findings import Finding, Verdict, worst
 from convc.ir.launch import LaunchSpec
-from convc.machine import RunOptions, RunResult, run
+from convc.machine import RunOptions, RunResult, Switches, run
 from convc.machine.state.grants import GRANTS
 from convc.machine.state.observer import Observer
 from convc.sanitizer.cross_cluster import Writes
@@ -72,6 +72,9 @@ def check_kernel(
 ) -> Checked:
     """Run a kernel with all checkers watching, then again with asynchronous work performed late and at random.
 
+    In one of these runs another one wins of the threads that store to one place at once: checkers are told of the lanes
+    of the first cluster alone.
+
     A kernel that asks for clusters which have not begun runs under every policy of who is granted which.
 
     With ``all_switches``, run it also under every other setting of every switch (see `convc.machine.base.switches`):
@@ -88,13 +91,18 @@ def check_kernel(
     if isinstance(result, Finding):
         found.append(result)
     else:
-        for policy in ("late", "seeded"):
-            late = kernel.attempt(dataclasses.replace(options, policy=policy))
-            found += [late] if isinstance(late, Finding) else _differences(result, late, policy, file)
+        others = dict(options.switches.others())
+        (collided,) = (name for name in others if name.startswith("colliding_stores="))
+        late = _completed(kernel, result, dataclasses.replace(options, switches=others[collided]), "late")
+        if late:  # which of the two it is, one at a time
+            late = _completed(kernel, result, options, "late")
+            late += [] if all_switches else _open_questions(kernel, result, options, {collided: others[collided]})
+        found += late
+        found += _completed(kernel, result, options, "seeded")
         if ASKS in text:
             found += _grants(kernel, result, options)
         if all_switches:
-            found += _open_questions(kernel, result, options)
+            found += _open_questions(kernel, result, options, others)
     for checker in checkers:
         found += checker.findings()
     if not isinstance(result, Finding):
@@ -144,14 +152,17 @@ class _Kernel:
             )
 
 
-def _differences(result: RunResult, late: RunResult, policy: str, file: str) -> list[Finding]:
-    """A finding for the first buffer that depends on when asynchronous work is performed."""
+def _completed(kernel: _Kernel, result: RunResult, options: RunOptions, policy: str) -> list[Finding]:
+    """A finding where the kernel fails with asynchronous work at that time, or for the first buffer that differs."""
+    late = kernel.attempt(dataclasses.replace(options, policy=policy))
+    if isinstance(late, Finding):
+        return [late]
     for name, count, first in _changed(result, late):
         message = (
             f"buffer {name!r} depends on when asynchronous work is performed: {count} bytes differ under "
             f"completion policy {policy}, first at byte {first}"
         )
-        return [Finding(verdict=Verdict.error, rule="completion-order", message=message, file=file)]
+        return [Finding(verdict=Verdict.error, rule="completion-order", message=message, file=kernel.file)]
     return []
 
 
@@ -173,10 +184,12 @@ def _grants(kernel: _Kernel, result: RunResult, options: RunOptions) -> list[Fin
     return found
 
 
-def _open_questions(kernel: _Kernel, result: RunResult, options: RunOptions) -> list[Finding]:
+def _open_questions(
+    kernel: _Kernel, result: RunResult, options: RunOptions, others: Mapping[str, Switches]
+) -> list[Finding]:
     """A finding for each other setting of a switch that changes the result, or lets the kernel fail."""
     found: list[Finding] = []
-    for name, switches in options.switches.others():
+    for name, switches in others.items():
         other = kernel.attempt(dataclasses.replace(options, switches=switches))
         if isinstance(other, Finding):
             changes = [other.message]

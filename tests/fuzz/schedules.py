@@ -34,6 +34,12 @@ DRAWN = (1, 1, 2, 2, 3, 4)
 OTHER_TARGET = 0.3
 """How often the target is drawn as well."""
 
+NEEDS = {"work": ("persistent", "on"), "shift": ("schedule", "shift"), "filters": ("schedule", "slide")}
+"""What a choice is refused without, and comes before it, unless that is drawn otherwise."""
+
+CTAS = (None, None, 1, 2, 3)
+"""CTAs that walk, where any do; None: one an SM, each of which has one tile of so few."""
+
 
 class Schedules:
     """Convolutions of a few tiles, compiled with choices that the planner would not always make."""
@@ -69,12 +75,17 @@ class Schedules:
             "seed": rng.randrange(1 << 32),
         }
 
-    def _options(self, rng: random.Random) -> dict[str, str]:
-        """Choices, of which the last is the first to go where they cannot be had together."""
+    def _options(self, rng: random.Random) -> dict[str, str | int]:
+        """Choices, of which the last is the first to go where they cannot be had together: the target last of all."""
         choices = {name: [value for value in values if value != "auto"] for name, values in schedule_choices().items()}
         targets = choices.pop("target")
-        chosen = {name: rng.choice(choices[name]) for name in rng.sample(sorted(choices), rng.choice(DRAWN))}
-        return chosen | ({"target": rng.choice(targets)} if rng.random() < OTHER_TARGET else {})
+        chosen: dict[str, str | int] = {"target": rng.choice(targets)} if rng.random() < OTHER_TARGET else {}
+        for name in rng.sample(sorted(choices), rng.choice(DRAWN)):
+            if name in NEEDS:
+                chosen.setdefault(*NEEDS[name])
+            chosen.setdefault(name, rng.choice(choices[name]))
+        ctas = rng.choice(CTAS)
+        return chosen | ({"ctas": ctas} if ctas is not None and chosen.get("persistent") == "on" else {})
 
     def problem(self, case: Case) -> ConvProblem:
         """The case as a problem."""

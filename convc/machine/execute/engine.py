@@ -33,25 +33,35 @@ def run_cohort(launch: Launch, decoded: DecodedKernel, first: int, ctas: int, ob
     if observer is not None:
         ops = [_observed(decoded, pc, ops, observer) for pc in range(len(decoded.ops))]
         observer.begin(cohort)
-    key = key_of(launch, first, ctas) if cohort.lazy is not None and decoded.repeats else None
+    try:
+        _run_or_repeat(cohort, decoded, ops, first)
+        if observer is not None:
+            observer.end(cohort)
+    finally:
+        cohort.release()
+    launch.counters.ctas += ctas
+
+
+def _run_or_repeat(cohort: Cohort, decoded: DecodedKernel, ops: list[Run], first: int) -> None:
+    """Run all of a cohort, or let it take the course of an earlier launch where there is one that it may take."""
+    key = key_of(cohort.launch, first, cohort.ctas) if cohort.lazy is not None and decoded.repeats else None
     kept = decoded.kept.get(first)
     if key is not None and kept is not None and kept.key == key:
         repeat(kept, cohort)
-    else:
-        if key is not None:
-            begin(cohort)
-        _run_all(cohort, ops, _first_strand(cohort, decoded))
-        if key is not None:
-            keep(key, cohort, decoded.kept, first)
-    if observer is not None:
-        observer.end(cohort)
-    launch.counters.ctas += ctas
-    cohort.release()
+        return
+    if key is not None:
+        begin(cohort)
+    _run_all(cohort, ops, _first_strand(cohort, decoded))
+    if key is not None:
+        keep(key, cohort, decoded.kept, first)
 
 
 def _run_all(cohort: Cohort, ops: list[Run], first: Strand) -> None:
     """Run everything to its end, work that nobody waits for included."""
-    _take_turns(cohort, ops, first)
+    try:
+        _take_turns(cohort, ops, first)
+    finally:
+        first.running.clear()  # strands and this list know each other
     while cohort.pending.perform_one():
         pass
     cohort.core.perform(cohort.core.take())

@@ -85,7 +85,11 @@ class Cohort:
         self.exited = np.zeros(ctas, np.int64)
 
     def release(self) -> None:
-        """All CTAs have ended: nobody looks any more at what still waits, and their memory is for the next cohort."""
+        """All CTAs have ended, or one went wrong: nobody looks any more at what still waits.
+
+        Their memory is for the next cohort, and no circle of references keeps it until a full garbage collection.
+        """
+        self.observer = None
         if self.lazy is not None:
             self.lazy.release()
         self.shared.release()

@@ -5,14 +5,22 @@ from __future__ import annotations
 import gc
 import re
 import tracemalloc
+import weakref
+from pathlib import Path
 
+import numpy as np
 import pytest
 from support.kernels import module
 
-from convc.errors import LimitError
-from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam
+from convc.errors import DeadlockError, LimitError
+from convc.ir.dtypes import ARRAY_TYPES
+from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam, load_launch
 from convc.machine import RunOptions, run
-from convc.machine.launch import staying
+from convc.machine.execute import engine
+from convc.machine.launch import staying, uncollected
+from convc.sanitizer.run import check_kernel
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "tile_order_f16"
 
 NEED = {
     "shared": ".shared .align 16 .b8 big[{}]; .reg .b32 %a; mov.u32 %a, big;",
@@ -75,3 +83,30 @@ def test_what_reading_a_kernel_makes_counts_as_old_until_a_caller_has_objects_fr
         with staying():
             assert not gc.isenabled()
     assert calls == ["freeze", "unfreeze"]  # what a caller froze stays frozen
+
+
+@pytest.mark.parametrize("ends", ["well", "watched", "in a hang"])
+def test_what_a_launch_needed_is_gone_behind_it_without_a_garbage_collection(ends, monkeypatch):
+    """Objects that count as old are hardly ever collected: a circle among them would keep megabytes of each launch."""
+    made: list[weakref.ref] = []
+
+    class Watched(engine.Cohort):
+        def __init__(self, *arguments) -> None:
+            super().__init__(*arguments)
+            made.append(weakref.ref(self))
+            made.extend(weakref.ref(part) for part in (self.shared, self.tensor))
+
+    monkeypatch.setattr(engine, "Cohort", Watched)
+    launch = load_launch(GOLDEN / "launch.json")
+    text = (GOLDEN / "kernel.ptx").read_text()
+    buffers = {name: np.zeros(spec.shape, ARRAY_TYPES[spec.dtype]) for name, spec in launch.buffers.items()}
+    with uncollected():
+        if ends == "watched":
+            check_kernel(text, launch, buffers)
+        elif ends == "well":
+            run(text, launch, buffers)
+        else:
+            with pytest.raises(DeadlockError):
+                run(re.sub(r"(mbarrier.init\S+ \S+ )1;", r"\g<1>2;", text), launch, buffers)
+        assert made
+        assert not [kept for kept in made if kept() is not None]

@@ -29,7 +29,7 @@ def test_a_phase_that_one_instruction_completes_holds_all_warps(present):
 
 PARTED = """
 .reg .b32 %t, %v; .reg .pred %p; mov.u32 %t, %tid.x; setp.lt.u32 %p, %t, 5; mov.u32 %v, 1;
-@!%p bra SKIP; mul.lo.u32 %v, %t, 3; st.global.u32 [%p_out], %v;
+@!%p bra SKIP; mul.lo.u32 %v, %t, 3; st.global.u32 [%p_out], 3;
 SKIP: {converge}
 {aligned}
 """

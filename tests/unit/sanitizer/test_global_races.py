@@ -192,3 +192,22 @@ def test_small_copies_signal_a_barrier():
     early = ASYNC.format(close="", wait=WAIT).replace("cp.async.ca.shared", f"{arrive} cp.async.ca.shared")
     assert rules(run(kernel(init, late.replace("{arrive}", "")), threads=32)) == set()
     assert only_error(run(kernel(init, early), threads=32)).rule == "race-shared-memory"
+
+
+COLLIDING = """
+.reg .b32 %t, %c, %v; .reg .b64 %at; .reg .pred %last; mov.u32 %t, %tid.x; mov.u32 %c, %ctaid.x;
+mad.lo.u32 %v, %c, 128, %t; mul.wide.u32 %at, %v, 4; add.u64 %at, %at, %p_out;
+setp.ge.u32 %last, %v, {first};
+@%last mov.u64 %at, %p_out; @%last add.u64 %at, %at, 4092; {same}
+st.global.u32 [%at], %v;
+"""
+
+
+@pytest.mark.parametrize("first", [1022, 991], ids=["lanes", "warps"])
+def test_threads_of_any_cta_that_store_to_one_place_at_once_are_found(first):
+    """Rows without a place of their own go to the last one: of the last CTA, whose lanes no checker is told of."""
+    found = check(module(COLLIDING.format(first=first, same="")), grid=8).findings
+    assert [(f.rule, f.verdict) for f in found] == [("open-question", Verdict.review)]
+    assert "with switch colliding_stores=highest, " in found[0].message
+    same = check(module(COLLIDING.format(first=first, same="@%last mov.u32 %v, 5;")), grid=8)
+    assert same.findings == ()

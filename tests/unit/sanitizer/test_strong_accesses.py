@@ -30,7 +30,7 @@ def handover(send: str, receive: str, space: str = "shared", other: str = "share
     return kernel(
         ZERO,
         "@!%first bra OTHER;",
-        f"st.{other}.u32 {DATA[other]}, %t;",
+        f"st.{other}.u32 {DATA[other]}, %i;",
         send.format(**fill),
         "bra DONE;",
         "OTHER:",
@@ -151,7 +151,7 @@ def test_mixed_scopes_of_one_cta_are_fine():
 
 
 def test_an_engine_does_not_see_an_atomic_without_a_proxy_fence():
-    body = """st.shared.v4.u32 [%s+256], {%t, %t, %t, %t}; atom.shared.add.u32 %v, [%s+256], %i; {fence}
+    body = """st.shared.v4.u32 [%s+256], {%i, %i, %i, %i}; atom.shared.add.u32 %v, [%s+256], %i; {fence}
     bar.warp.sync 0xffffffff; setp.eq.u32 %p, %t, 0; @!%p bra DONE;
     cp.async.bulk.global.shared::cta.bulk_group [%p_out], [%s+256], 16;
     cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; DONE:"""
