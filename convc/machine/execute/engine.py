@@ -277,7 +277,7 @@ def _report_leftovers(cohort: Cohort) -> None:
         row, group = parted
         cohort.findings.report(
             "warpgroup-apart",
-            f"the warps of warpgroup {group} did not execute the same wgmma instructions with the same descriptors",
+            f"the warps of warpgroup {group} executed different wgmma, descriptors included, or different setmaxnreg",
             None,
             Verdict.error,
             Who(row=row),

@@ -66,7 +66,7 @@ class Warpgroups:
     Attributes:
         closed: int64 (ctas, warps), groups that each warp has committed.
         done: int64 (ctas, warps), groups of each whose part it has performed.
-        path: uint64 (ctas, warps), a digest of the wgmma instructions that each warp has executed.
+        path: uint64 (ctas, warps), a digest of the wgmma and setmaxnreg instructions that each warp has executed.
         registers: int64 (ctas, warps), the registers of a thread once setmaxnreg has been executed.
     """
 
@@ -87,7 +87,7 @@ class Warpgroups:
         return _by_group(self.done).min(axis=2)[np.ix_(rows, warps // WARPS)]
 
     def parted(self) -> tuple[int, int] | None:
-        """(row, warpgroup) of the first one whose warps did not execute the same wgmma instructions, or None."""
+        """(row, warpgroup) of the first one whose warps executed different wgmma or setmaxnreg, or None."""
         whole = _by_group(self.path)
         found = np.argwhere((whole != whole[:, :, :1]).any(axis=2))
         return None if not len(found) else (int(found[0, 0]), int(found[0, 1]))

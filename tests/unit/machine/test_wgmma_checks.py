@@ -162,3 +162,17 @@ def test_registers_come_from_the_pool_of_the_cta():
         pool(up + low.format(low=104), ".maxnreg 152")
     assert "to 208, fewer than the 256 it has" in pool(up + low.format(low=40))[0]
     assert "neither .maxnreg nor .maxntid" in pool(up + low.format(low=40), ".maxntid 256")[0]
+
+
+def test_a_warpgroup_takes_registers_as_one():
+    """Three warps give up more than the one beside them."""
+    low = "bra END;\nLOW: setmaxnreg.dec.sync.aligned.u32 96; @%first bra END; {rest}\nEND:"
+    first = "setp.lt.u32 %first, %t, 32;"
+    bound = ".maxntid 256 .maxnreg 152"
+    more = "setmaxnreg.inc.sync.aligned.u32 160;"
+
+    def found(rest: str) -> list[str]:
+        return pool(f".reg .pred %first; {more} {low.format(rest=rest)}".replace("LOW:", f"LOW: {first}"), bound)
+
+    assert found("") == []
+    assert "or different setmaxnreg" in found("setmaxnreg.dec.sync.aligned.u32 88;")[0]

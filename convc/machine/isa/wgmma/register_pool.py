@@ -72,6 +72,7 @@ def set_count(instr: Instr, table: SlotTable) -> Run:
             strand.ready = np.broadcast_to(enough[:, None], own.shape) | ~active
             return BLOCK
         held[here] = new
+        cohort.warpgroups.note(rows, strand.warps, active, 2 * count + more)  # Triton has one for each way of a warp
         return None
 
     return run
