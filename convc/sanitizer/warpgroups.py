@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from convc.ir.findings import Verdict
 from convc.machine.isa.observe import actors, watched_rows
+from convc.machine.state.flow import slots_of
 from convc.machine.state.observed import ObservedCohort, ObservedStrand
 from convc.machine.state.observer import LaneAccess
 from convc.ptx import Instr, Operand, Reg, Vector
@@ -57,12 +58,12 @@ class WarpgroupRegisters(Checker):
         self.warps: dict[Warp, Registers] = {}
         kernel = cohort.launch.program.kernel
         self.own = {i.index: _registers(i) for i in kernel.body if i.form.name == "wgmma.mma_async"}
-        named = {slot for pair in self.own.values() for slots in pair for slot in slots}
+        named = frozenset(slot for pair in self.own.values() for slots in pair for slot in slots)
         self.others: dict[int, tuple[frozenset[int], frozenset[int]]] = {}
         for instr in kernel.body if named else ():
             facts = cohort.launch.program.flow.facts[instr.index]
-            reads = facts.reads & named
-            writes = facts.writes & named
+            reads = named.intersection(slots_of(facts.reads))
+            writes = named.intersection(slots_of(facts.writes))
             if instr.index not in self.own and reads | writes:
                 self.others[instr.index] = (reads, writes)
 

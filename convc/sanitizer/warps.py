@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from convc.ir.findings import Region, Verdict
 from convc.machine.isa.observe import watched_rows
+from convc.machine.state.flow import slots_of
 from convc.machine.state.observed import ObservedCohort, ObservedStrand
 from convc.machine.state.observer import LaneAccess
 from convc.machine.tensor_core.tensor_memory import COLUMNS
@@ -45,7 +46,7 @@ class Warps(Checker):
     def tensor(self, strand: ObservedStrand, instr: Instr, kind: str, accesses: Sequence[LaneAccess]) -> None:
         """A tcgen05.ld begins to fill registers."""
         if kind == "ld":
-            slots = strand.program.flow.facts[instr.index].writes
+            slots = slots_of(strand.program.flow.facts[instr.index].writes)
             for access in accesses:
                 lanes = access.places // COLUMNS
                 region = Region(space="tensor", lanes=(int(lanes.min()), int(lanes.max())))
@@ -81,9 +82,10 @@ class Warps(Checker):
     def _registers(self, strand: ObservedStrand, instr: Instr) -> None:
         """An instruction must not touch registers that a tcgen05.ld still fills."""
         facts = strand.program.flow.facts[instr.index]
+        touched = frozenset(slots_of(facts.reads | facts.writes))
         for warp in _warps(strand):
             filling = self.filling.get(warp, {})
-            early = filling.keys() & (facts.reads | facts.writes)
+            early = filling.keys() & touched
             for load, region in {filling[slot][0].index: filling[slot] for slot in early}.values():
                 first = min(slot for slot in early if filling[slot][0] is load)
                 name = strand.program.kernel.registers[first].name

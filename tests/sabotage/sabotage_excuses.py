@@ -81,12 +81,6 @@ EXCUSES = (
         same=False,
     ),
     Excuse(
-        r"without .*mbarrier\.try_wait.* @mma\.drained$",
-        "its operands come behind the residual of the tile before, which waits until this half has been read",
-        only=r"barriers empty_r",
-        same=False,
-    ),
-    Excuse(
         r"without .*fence\.proxy\.async\.shared::cta; @\w+\.told",
         "the checkers ask for a proxy fence behind ordinary writes; here it is between a read and the next answer",
         same=False,
@@ -108,13 +102,8 @@ EXCUSES = (
         only=r"// (?:persistent_f16|fetched_f16|(?:hopper_)?split_k_f16|conv: 1x64x12x12 \* 80x64x3x3 )",
     ),
     Excuse(r"0 \+1 in \d+: bar\.sync 0;", "all warps meet at one barrier, whatever its number"),
-    Excuse(r"1 [+-]1 in \d+: bar\.sync 1, 128;", "another barrier that nobody uses while the roles run"),
+    Excuse(r"1 [+-]1 in \d+: bar\.sync 1, (?:128|256);", "another barrier that nobody uses while the roles run"),
     Excuse(r"(112|48|16) \+1 in \d+: and\.b32 %line,", "the last bits of a lane that was shifted to the left are 0"),
-    Excuse(
-        r"without .*bar\.warp\.sync 0xffffffff; @epilogue\.(?:store|again)",
-        "the machine runs the lanes of a warp in step, and the checkers take their accesses for ordered",
-        same=False,
-    ),
     Excuse(r"in \d+: setp\.ne\.u32 %skip, %warp, \d;", "another warp does the work of this role just as well"),
     Excuse(
         r"[+-]65536 in \d+: add\.u32 %word, %word, 0x0001",
@@ -143,9 +132,9 @@ EXCUSES = (
         "the smallest subnormal number is lost in the first sum",
     ),
     Excuse(r"128 [+-]1 in .* @epilogue\.m$", "of two tiles a row the second starts late"),
-    Excuse(r"[234] [+-]1 in \d+: mad\.lo\.s32 %(t0|k_step), .* @mma\.k_step", "all that counts is whether it is 0"),
+    Excuse(r"[2-5] [+-]1 in \d+: mad\.lo\.s32 %(t0|k_step), .* @mma\.k_step", "all that counts is whether it is 0"),
     Excuse(
-        r"setp\.lt\.s32 %p[01], %t[14579], [123]; @(?:epilogue|add)\.m$",
+        r"setp\.lt\.s32 %p[01], %t[14579], \d; @(?:epilogue|add)\.m$",
         "pixels past the last image have numbers past the limit",
     ),
     Excuse(
@@ -155,9 +144,10 @@ EXCUSES = (
     ),
     Excuse(
         r"(without|-8 in) .*mbarrier\.try_wait.* @load\.wait_a$",
-        "three filter tiles come behind each activation tile and there is room for two: one of the last step but one "
-        "has been waited for",
-        r"(?s)\* \S+x3 ->.*Schedule slide.*tile b, \d+ rows of \d+ bytes, 2 stages",
+        "three filter tiles come behind each activation tile, and their ring is so short that the last one of the "
+        "activation tile which had this stage before has been waited for",
+        r"(?s)\* \S+x3 ->.*Schedule (?:slide|shift).*"
+        r"tile a, [^\n]* (?:2 stages.*tile b, [^\n]* [23] stages|[34] stages.*tile b, [^\n]* [2-6] stages)",
         same=False,
     ),
     Excuse(
@@ -165,6 +155,12 @@ EXCUSES = (
         "three filter tiles come behind each activation tile and there is room for two: what was multiplied two steps "
         "ago had to end before these activations were loaded",
         r"(?s)\* \S+x3 ->.*Schedule shift windows.*tile b, \d+ rows of \d+ bytes, 2 stages",
+        same=False,
+    ),
+    Excuse(
+        r"without .*mbarrier\.try_wait.* @mma\.wait_tmem$",
+        "the rows of the tile in between moved behind these products, and that has been waited for",
+        r"Schedule shift ashift",
         same=False,
     ),
     Excuse(r"mad\.lo\.s32 %tap, %r, \d, %s; @load\.tap", "the only filter row is number 0", r"\* \d+x\d+x1x\d "),
@@ -186,12 +182,6 @@ EXCUSES = (
         "Schedule slide",
     ),
     Excuse(
-        r"without .*mbarrier\.try_wait.* @load\.wait_a$",
-        "activations leave shared memory before they are multiplied, and the ring of filter tiles is short",
-        r"Schedule (shift windows|stationary)",
-        same=False,
-    ),
-    Excuse(
         r"(without|-8 in) .*mbarrier\.try_wait.* @load\.wait_b$",
         "with one filter column a filter tile is free whenever its activation tile is, and that has been waited for",
         r"\* \d+x1\d\dx3x1 ",
@@ -209,7 +199,7 @@ EXCUSES = (
     Excuse(r" \+1 in \d+: mov\.b32 %shape, 0x48", "the sparsity selector is not read where A is dense"),
     Excuse(r" [+-]1073741824 in \d+: mov\.b32 %shape, 0x[04]8", "the columns shift by less than they may"),
     Excuse(r" [+-]1 in \d+: mov\.b32 %low, 0;", "without padding there is no pattern to enter late"),
-    Excuse(r" \+(256|65536) in \d+: mov\.b32 %high, 0x0[12]000000;", "without padding there are no runs"),
+    Excuse(r" \+(256|65536) in \d+: mov\.b32 %high, 0x0[012]000000;", "without padding there are no runs"),
     Excuse(
         r"[+-]1 in \d+: setp\.lt\.and\.s32 %in, %m",
         "the last pixel, and the first past it, are in another of the eight columns",
@@ -222,20 +212,26 @@ EXCUSES = (
     Excuse(r"mul\.lo\.s32 %c, %(block), \d+; @load\.c", "the only block is number 0, whatever its width", ONE_TRIP),
     Excuse(r"%(slab), \d+(?:, \S+)?; @epilogue\.(?:column|stage|store|slab_k)$", "the only slab is number 0", ONE_TRIP),
     Excuse(r"%column, 4, %smem; @epilogue\.bias$", "the only slab begins at column 0", ONE_TRIP.format("slab")),
-    Excuse(
-        r"^\d+ \+1 in \d+: mbarrier\.init\S* \[%smem\+(\d+)\]",
-        "of three tiles none comes back to this half: it would hang",
-        r"(?s)at most 3 tiles each.*%smem\+{0}\], \d+;  // drained\[1\]",
-    ),
+    Excuse(r"%column, \d+, %smem; @epilogue\.sums$", "the only chunk begins at column 0", ONE_TRIP.format("chunk")),
     Excuse(
         r"mad\.lo\.u32 %(bar|to|word), %stage, ", "the only stage is number 0, whatever it is multiplied by", ONE_STAGE
     ),
     Excuse(r"@(load\.wait|load\.next|mma\.release|mma\.next)$", "after one step nobody comes round the ring", ONE_STEP),
-    Excuse(r"^1 \+1 in \d+: mbarrier\.init", "nobody comes round the ring to wait for this stage: it would hang"),
     Excuse(
-        r" \+8 in .* @load\.wait(_[abr])?$", "it waits for the next stage, which is freed later: slower, and as safe"
+        r"^\d+ \+1 in \d+: mbarrier\.init\S* \[%smem\+(\d+)\]",
+        "nobody comes round the ring to wait for this stage: it would hang",
+        r"%smem\+{0}\], \d+;  // (?:empty|drained)",
+    ),
+    Excuse(
+        r" \+8 in .* @(?:load\.wait(_[abr])?|mma\.ready)$|^\d+ \+1 in \d+: mad\.lo\.u32 %bar, \d+, .* @mma\.ready$",
+        "it waits for the next stage, which comes later: slower, and as safe",
     ),
     Excuse(r"^3 -1 in \d+: setp\.gt\.u32 %skip, %warp, 3;", "the last warp has no pixel", r"GEMM 49 x"),
+    Excuse(
+        r"@(?:load\.(?:wait|next)|epilogue\.(?:added|next))_r$",
+        "a CTA of one tile fills each stage of the residual once",
+        r"\A(?!(?s:.*) tiles each)(?s:.*)barriers empty_r",
+    ),
     # CTAs that walk over tiles.
     Excuse(
         r" \+8 in .*mbarrier\.try_wait.* @epilogue\.wait$",
@@ -280,6 +276,11 @@ EXCUSES = (
         r"setp\.lt\.u32 %more, %chunk, 1;",
     ),
     Excuse(
+        r"^(\d+) (?:\+1 in \d+: add|-1 in \d+: setp\.lt)\.u32 .* @\w+\.share$",
+        "every CTA has one part of the loop",
+        r"add\.u32 %(\w+), %\1, {0};\s+setp\.lt\.u32 %more, %\1, {0};",
+    ),
+    Excuse(
         r"^(\d) \+1 in \d+: setp\.gt\.or\.u32 %skip, %warp, \d, %skip",
         "there is no warp behind the last",
         r"leave: warps? (?:\d to )?{0};",
@@ -309,7 +310,9 @@ EXCUSES = (
         ONE_STAGE,
         same=False,
     ),
-    Excuse(r"^0 \+1 in \d+: setp\.eq\.u32 %one, %own, 0; @mma\.release", "another lane of the warp arrives"),
+    Excuse(
+        r"^0 \+1 in \d+: setp\.eq\.u32 %one, %own, 0; @mma\.(?:release|last_empty)", "another lane of the warp arrives"
+    ),
     Excuse(r"^(31|3) -1 in \d+: and\.b32 %t\d, %thread, .* @epilogue\.lane", "the last bit is shifted out", WGMMA),
     Excuse(r"mul\.lo\.s32 %t0, %chunk, \d+; @epilogue\.column", "the first chunk is number 0", WGMMA),
     Excuse(
@@ -317,7 +320,12 @@ EXCUSES = (
         "the first slab and the first chunk are number 0",
         WGMMA,
     ),
-    Excuse(r"%i, \d+; @(load\.at_b|mma\.b_row)", "the first column of a buffer is number 0", WGMMA),
+    Excuse(r"%i, \d+; @(load\.at_b|mma\.b_row)", "the first column of a buffer is number 0"),
+    Excuse(
+        r"^3 [+-]1 in \d+: rem\.u32 %(?:s|row), %t0, 3;|^16 [+-]1 in \d+: mad\.lo\.u32 %from, %s, 16, .* @mma\.mask$",
+        "of a column that does not begin again the number is less than either, and of column 0 the mask is the first",
+        r"mov\.b32 %i, 1;",
+    ),
     Excuse(
         r"without .*wgmma\.fence\.sync\.aligned; @mma\.multiply",
         "nothing but wgmma of the same shape has used the accumulator since the fence of the column before",
@@ -345,33 +353,40 @@ EXCUSES = (
     Excuse(r"%tile_n, 48, .* @epilogue\.out_byte", "these columns of the last tile are past the last channel", WGMMA),
     Excuse(r"%tile_n, 48(, %column)?; @(load\.first_k|epilogue\.k)", "there is one tile of channels", r"grid \d+ x 1;"),
     Excuse(r"(^31 -1 in .*shfl|^2 \+1 in .*and\.b32 %q).* @epilogue\.read", "columns past the last channel", WGMMA),
-    Excuse(r"^(9|144|504) \+1 in .* @epilogue\.m", "a number past the last pixel is as good as another", WGMMA),
-    Excuse(r"^2 [+-]1 in .* @mma\.release_a(_\d)?_before", "all that counts is whether it is 0"),
+    Excuse(r"^[23] [+-]1 in .* @mma\.release_a(_\d)?_before", "all that counts is whether it is 0"),
     Excuse(
-        r"(without|-8 in) .*mbarrier\.try_wait.* @load\.wait_b_1$",
+        r"(without|-8 in) .*mbarrier\.try_wait.* @load\.wait_b_[12]$",
         "in the part with one filter column a filter tile is free whenever its activation tile is",
         r"Schedule slide",
         same=False,
     ),
     Excuse(
-        r"@(load\.wait_a|load\.next_a)$|^0 -1 in .*%release_a_before, 0",
+        r"@(load\.wait_a|load\.next_a)$|^0 -1 in .*%release_a_before, 0|^3 -1 in .*selp\.b32 .* @mma\.release_a$",
         "nobody comes round the ring of activation tiles",
         r"shared_3x3_f16",
     ),
     Excuse(r"mad\.lo\.u32 %(bar|to|word), %stage, ", "one step takes the first stage alone", ONE_STEP),
     Excuse(
-        r"mbarrier\.init\S* \[%smem\+(430(16|24|32|40|48)|491(60|68|76))\]",
+        r"mbarrier\.init\S* \[%smem\+(\d+)\]",
         "nobody uses the barriers of later stages",
-        ONE_STEP,
+        r"(?s)%smem\+{0}\], \d+;  // (?:full\[[1-9]|empty).*" + ONE_STEP,
     ),
     # Rings that the text goes around.
-    Excuse(r"^\d+ [+-]1 in \d+: mad\.lo\.u32 %(bar|word), 0, \d+, ", "the first stage: nothing times its size", AROUND),
-    Excuse(r"^\d+ [+-]1 in \d+: mov\.b32 %k_step, \d+;", "all that counts is whether it is 0", AROUND),
     Excuse(
-        r"(without .*tcgen05\.commit|^0 -1 in \d+: mad\.lo\.u32 %bar, 0, ).* @mma\.release$",
+        r"^\d+ [+-]1 in \d+: mad\.lo\.u32 %(bar|word|first_[ab]), 0, \d+, ",
+        "the first stage: nothing times its size",
+        AROUND,
+    ),
+    Excuse(
+        r"^\d+ [+-]1 in \d+: mov\.b32 %k_step, \d+;|^0 [+-]1 in \d+: setp\.ne\.u32 %add, %k_step, 0;|"
+        r"^1 \+1 in \d+: add\.u32 %k_step, %k_step, 1;|^\d+ -1 in \d+: setp\.lt\.u32 %more, %k_step, \d+; @mma\.k$",
+        "all that counts is whether it is 0, in the first stage alone, and how many rounds go around the ring",
+        AROUND,
+    ),
+    Excuse(
+        r"((without|[+-]8 in) .*tcgen05\.commit|^\d+ [+-]1 in \d+: mad\.lo\.u32 %bar, \d+, ).* @mma\.release$",
         "nobody fills the stages of the last turns again",
         AROUND,
-        same=False,
     ),
     # The hand-written kernels.
     Excuse(

@@ -307,12 +307,14 @@ SLOW: dict[str, Callable[[], Subject]] = {
         options=ScheduleOptions(schedule="reload", store="tma", persistent="on", work="fetched"),
     ),
     "residual by tensor copies": partial(
-        conv, in_channels=64, out_channels=64, block_n=64, kernel=(1, 1), **UNPADDED, epilogue=(AddResidual(), Relu()),
+        conv, in_channels=64, out_channels=128, block_n=128, kernel=(1, 1), **UNPADDED,
+        epilogue=(AddResidual(), Relu()),
         options=ScheduleOptions(schedule="reload", residual_load="tma"),
     ),
     "residual by tensor copies, f32": partial(
-        conv, "bf16", "f32", in_channels=64, out_channels=64, block_n=64, kernel=(1, 1), **UNPADDED,
-        epilogue=(AddResidual(),), options=ScheduleOptions(schedule="reload", residual_load="tma", persistent="on"),
+        conv, "bf16", "f32", batch=7, in_channels=64, out_channels=64, block_n=64, kernel=(1, 1), **UNPADDED,
+        epilogue=(AddResidual(),),
+        options=ScheduleOptions(schedule="reload", residual_load="tma", persistent="on", ctas=2),
     ),
     "CTAs that share tiles": partial(
         conv, in_channels=64, out_channels=80, block_n=48, stages=2,
@@ -334,7 +336,7 @@ SLOW: dict[str, Callable[[], Subject]] = {
         options=ScheduleOptions(schedule="shift", shift="chain", border="mask", rows="merged", split_k="2"),
     ),
     "slide, CTAs that share tiles": partial(
-        conv, batch=1, in_channels=512, out_channels=128, in_extent=(8, 18), block_n=64, stages=2, kernel=(1, 3),
+        conv, batch=1, in_channels=640, out_channels=128, in_extent=(8, 17), block_n=64, stages=7, kernel=(1, 2),
         **UNPADDED, options=ScheduleOptions(schedule="slide", split_k="2"),
     ),
     "golden scaled_nvfp4": partial(
@@ -354,11 +356,11 @@ SLOW: dict[str, Callable[[], Subject]] = {
         options=ScheduleOptions(schedule="reload", target="sm_90a", store="direct"),
     ),
     "wgmma, persistent slide": partial(
-        conv, in_channels=72, out_channels=24, in_extent=(12, 12), block_n=16, stages=2,
+        conv, in_channels=72, out_channels=24, in_extent=(12, 12), block_n=16, stages=4,
         options=ScheduleOptions(schedule="slide", target="sm_90a", persistent="on", ctas=2),
     ),
     "wgmma, slide": partial(
-        conv, in_channels=128, out_channels=80, block_n=48, stages=4, in_extent=(12, 24), stride=(1, 2),
+        conv, in_channels=192, out_channels=80, block_n=48, stages=6, in_extent=(12, 36), kernel=(3, 5), stride=(1, 3),
         options=ScheduleOptions(schedule="slide", target="sm_90a"),
     ),
     "wgmma, filters beside activations": partial(

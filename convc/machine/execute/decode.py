@@ -209,36 +209,40 @@ def _guarded(run: Run, guard: Guard, here: int) -> Run:
 
 def _facts(instr: Instr, table: SlotTable) -> FlowFacts:
     """Which registers an instruction reads and surely writes, and where it may go."""
-    operands = list(instr.operands)
-    results: set[int] = set()
-    if instr.form.name not in NO_RESULT and operands and isinstance(operands[0], Reg | Vector | Pair | Sink):
-        results.update([r.slot for r in registers_of(operands[0])])
+    operands = instr.operands
+    results = 0
+    if operands and isinstance(operands[0], Reg | Vector | Pair | Sink) and instr.form.name not in NO_RESULT:
+        results = _bits_of(operands[0])
         operands = operands[1:]
-    reads: set[int] = set()
+    reads = 0
     for operand in operands:
         if type(operand) is Reg:
-            reads.add(operand.slot)
+            reads |= 1 << operand.slot
         elif type(operand) is not Imm:
-            reads.update([r.slot for r in registers_of(operand)])
+            reads |= _bits_of(operand)
+    guard = None
     if instr.guard is not None:
-        reads.add(instr.guard.slot)
+        guard = instr.guard.slot, instr.guard.negate
+        reads |= 1 << instr.guard.slot
     if instr.form.name in CARRY_FORMS:
-        carry = table.carry()
+        carry = 1 << table.carry()
         if instr.form.name in TAKES_CARRY:
-            reads.add(carry)
+            reads |= carry
         if "cc" in instr.mods:
-            results.add(carry)
+            results |= carry
     target = None
     if instr.form.name in JUMPS:
         target = next((o.target for o in operands if isinstance(o, Label)), len(table.kernel.body))
-    return FlowFacts(
-        target=target,
-        falls=target is None or instr.guard is not None,
-        reads=frozenset(reads),
-        writes=frozenset() if instr.guard is not None else frozenset(results - reads),
-        guard=None if instr.guard is None else (instr.guard.slot, instr.guard.negate),
-        partly=frozenset() if instr.guard is None else frozenset(results),
-    )
+    falls = target is None or guard is not None
+    return FlowFacts(target, falls, reads, results & ~reads if guard is None else 0, guard, results if guard else 0)
+
+
+def _bits_of(operand: Operand) -> int:
+    """The slots of all registers that an operand names, as bits."""
+    bits = 0
+    for register in registers_of(operand):
+        bits |= 1 << register.slot
+    return bits
 
 
 def registers_of(operand: Operand) -> list[Reg]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from convc.machine.execute.straight import Segment, handed_on, places_of
 from convc.machine.isa.memory.ld_st import space_of
-from convc.machine.state.flow import Flow
+from convc.machine.state.flow import Flow, slots_of
 from convc.ptx import Instr
 
 BLIND = frozenset((
@@ -39,12 +39,14 @@ def may_repeat(body: tuple[Instr, ...], flow: Flow, segments: list[Segment]) -> 
         if not plain and instr.index not in inside:
             return False
     data = {slot for segment in segments for left in segment.left for _, slot in left}
-    read = {slot for segment in segments for slot in places_of(segment, body)}
+    bits = 0
     for instr in body:
         if instr.index not in inside:
-            read |= flow.facts[instr.index].reads
+            bits |= flow.facts[instr.index].reads
     for segment in segments:
-        read.update(slot for index in segment.scalars for slot in flow.facts[index].reads)
+        for index in segment.scalars:
+            bits |= flow.facts[index].reads
+    read = {slot for segment in segments for slot in places_of(segment, body)}.union(slots_of(bits))
     loads = [(pack, left) for segment in segments for pack, left in zip(segment.packs, segment.left, strict=True)]
     partly = {slot for pack, left in loads if pack.guard is not None for _, slot in left}  # the rest is what was there
     return bool(segments) and not read & data and not partly & handed_on(segments)

@@ -22,17 +22,23 @@ class FlowFacts(NamedTuple):
     Attributes:
         target: index of the branch target, or None.
         falls: whether the next instruction may follow.
-        reads, writes: register slots. ``writes`` only where the write is certain (not predicated).
+        reads, writes: register slots, as the bits of a number. ``writes`` only where the write is certain (not
+            predicated).
         guard: slot of the predicate, and whether it is negated; None: not predicated.
-        partly: register slots that are written where the guard holds.
+        partly: register slots that are written where the guard holds, as bits.
     """
 
     target: int | None
     falls: bool
-    reads: frozenset[int]
-    writes: frozenset[int]
+    reads: int
+    writes: int
     guard: tuple[int, bool] | None = None
-    partly: frozenset[int] = frozenset()
+    partly: int = 0
+
+
+def slots_of(bits: int) -> list[int]:
+    """The numbers of the bits that are set."""
+    return [slot for slot, bit in enumerate(reversed(f"{bits:b}")) if bit == "1"]
 
 
 class Flow:
@@ -103,7 +109,7 @@ class Flow:
         block = self.block_of[index]
         read, written = self._summary(index, self.ends[block])
         live = reduce(or_, (self._live[s] for s in self.successors[block]), 0) & ~written | read
-        return frozenset(slot for slot, bit in enumerate(reversed(f"{live:b}")) if bit == "1")
+        return frozenset(slots_of(live))
 
     def _summary(self, start: int, end: int) -> tuple[int, int]:
         """Registers that instructions read as they were before them, and those that they write, as bits.
@@ -115,15 +121,13 @@ class Flow:
         under: dict[tuple[int, bool], int] = {}  # registers written under a guard that still says the same
         for fact in self.facts[start:end]:
             written = writes if fact.guard is None else writes | under.get(fact.guard, 0)
-            for slot in fact.reads:
-                reads |= 1 << slot & ~written
-            for slot in fact.writes:
-                writes |= 1 << slot
+            reads |= fact.reads & ~written
+            writes |= fact.writes
             if fact.guard is not None:
-                under[fact.guard] = reduce(or_, [1 << slot for slot in fact.partly], under.get(fact.guard, 0))
+                under[fact.guard] = under.get(fact.guard, 0) | fact.partly
             if under:
                 changed = fact.writes | fact.partly
-                under = {guard: slots for guard, slots in under.items() if guard[0] not in changed}
+                under = {guard: slots for guard, slots in under.items() if not changed >> guard[0] & 1}
         return reads, writes
 
     def _liveness(self) -> list[int]:

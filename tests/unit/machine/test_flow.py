@@ -6,7 +6,8 @@ from convc.machine.state.flow import Flow, FlowFacts
 
 
 def fact(target=None, falls=True, reads=(), writes=(), guard=None, partly=()):
-    return FlowFacts(target, falls, frozenset(reads), frozenset(writes), guard, frozenset(partly))
+    read, written, partly = (sum(1 << slot for slot in slots) for slots in (reads, writes, partly))
+    return FlowFacts(target, falls, read, written, guard, partly)
 
 
 def test_if_without_else_joins_at_the_target():
