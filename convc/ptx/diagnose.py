@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from convc.ptx.grammar import MAX_MODIFIERS, Match, broken_rule, in_any_order, in_order, slots_of, walk
-from convc.ptx.operands import BITS, Spec, accepts, number_fits
+from convc.ptx.operands import BITS, Part, Spec, accepts, number_fits
 from convc.ptx.syntax import (
     REGISTER_TYPES,
     TYPE_BITS,
@@ -255,6 +255,8 @@ def _numbers_text(spec: Spec) -> str:
     numbers = spec.numbers
     if numbers is None:
         return ""
+    if isinstance(numbers, Part):
+        return f" above 0, {numbers.most} at most"
     if isinstance(numbers, range):
         step = f" (a multiple of {numbers.step})" if numbers.step > 1 else ""
         return f" from {numbers.start} to {numbers[-1]}{step}"

@@ -15,6 +15,7 @@ Numbers: an integer goes with integer and bit types, a floating-point constant w
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from convc.ptx.special import SPECIAL_TYPES
@@ -45,6 +46,20 @@ _NUMBERED = _INTEGERS | BITS | {"f32", "f64", "pred"}
 SPACES = frozenset(("shared", "global", "local", "const", "param", "tmem"))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """Numbers above 0, and at most so much."""
+
+    most: int
+
+    def __contains__(self, number: object) -> bool:
+        return isinstance(number, int | float) and 0 < number <= self.most
+
+
+Numbers = range | tuple[int, ...] | Part
+"""What an immediate may be."""
+
+
 class Spec(NamedTuple):
     """An operand that is wanted.
 
@@ -56,7 +71,7 @@ class Spec(NamedTuple):
         flags: wider, sink, not, special, symbol, some (a vector with a register in it), one (``{a}`` will do for
             ``a``).
         length: of the vector (of the coordinates, for a tensor), or None for a scalar.
-        numbers: integers that an immediate may be, or None for any.
+        numbers: those that an immediate may be, or None for any.
         space: state space of an address.
     """
 
@@ -67,7 +82,7 @@ class Spec(NamedTuple):
     types: tuple[str, ...]
     flags: frozenset[str]
     length: int | None
-    numbers: range | tuple[int, ...] | None
+    numbers: Numbers | None
     space: str | None
 
 
@@ -88,7 +103,7 @@ def spec_of(place: Place, slots: Mapping[str, str | None], sizes: Mapping[str, i
     flags: set[str] = set()
     kind, types = _kind_of(place, words, flags, default)
     space = (slots.get("space") or "generic").partition("::")[0] if kind == "address" else None
-    numbers = None
+    numbers: Numbers | None = None
     while words:
         word = words.pop(0)
         if word == "when":  # the operand is there with some modifier only, which has been decided already
@@ -102,7 +117,8 @@ def spec_of(place: Place, slots: Mapping[str, str | None], sizes: Mapping[str, i
         elif word[0].isdigit():
             numbers = _numbers(word)
         elif word == "step":
-            numbers = (numbers or range(1 << 32))[:: int(words.pop(0))]
+            every = numbers if isinstance(numbers, range) else range(1 << 32)
+            numbers = every[:: int(words.pop(0))]
         else:
             flags.add(word)
     if vector and length is None:  # the modifier that makes it a vector is absent: {a} may stand for a all the same
@@ -152,8 +168,10 @@ def _length(word: str, sizes: Mapping[str, int]) -> int | None:
     return total - int(less or 0)
 
 
-def _numbers(word: str) -> range | tuple[int, ...]:
-    """``0..31`` as a range, ``1|2|4`` as a tuple."""
+def _numbers(word: str) -> Numbers:
+    """``0..31`` as a range, ``1|2|4`` as a tuple, ``0<..1`` as a part."""
+    if word.startswith("0<.."):
+        return Part(most=int(word.removeprefix("0<..")))
     low, dots, high = word.partition("..")
     return range(int(low), int(high) + 1) if dots else tuple(map(int, word.split("|")))
 

@@ -7,6 +7,8 @@ import pytest
 from support.kernels import execute, module
 from support.recorded import assemble_all, recorded
 
+from convc.errors import UnmodelledError
+
 
 @pytest.fixture(scope="module", autouse=True)
 def every_kernel_is_ptx():
@@ -94,3 +96,8 @@ def test_a_policy_may_come_from_anywhere(made, policy):
         f"ld.global.L2::cache_hint.b32 %x, [%p_out], {policy}; st.global.b32 [%p_out+4], %x;"
     )
     assert run_one_thread(body, 2, more=np.arange(32, dtype=np.uint32)) == [7, 7]
+
+
+def test_the_primary_part_of_a_range_is_no_longer_than_all_of_it():
+    with pytest.raises(UnmodelledError, match="primary size must be at most the total size, got 128 of 64 bytes"):
+        run_one_thread("createpolicy.range.L2::evict_last.b64 %g, [%p_out], 128, 64;", 1)

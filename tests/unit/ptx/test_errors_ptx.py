@@ -181,6 +181,13 @@ OPERANDS = [
         "",
     ),
     (
+        "  createpolicy.fractional.L2::evict_last.b64 %rd1, 1.5;",
+        "1.5",
+        "operand 2 (fraction) of 'createpolicy.fractional.L2::evict_last.b64' must be a .f32 or .b32 register "
+        "or a number above 0, 1 at most; got the number 1.5",
+        "",
+    ),
+    (
         "  bar.sync 1, 100;",
         "100",
         "operand 2 (b) of 'bar.sync' must be a .u32 or .b32 register or a number from 0 to 4294967264 "

@@ -153,7 +153,7 @@ def test_rows_name_only_what_they_have(row):
         for word in place.words:
             parts = re.split(r"[*|]|(?<!\|)-", word.removeprefix("."))
             assert word in known or all(
-                part in everywhere or part in TYPE_BITS or re.fullmatch(r"-?\d+(\.\.\d+)?", part) for part in parts
+                part in everywhere or part in TYPE_BITS or re.fullmatch(r"-?\d+(<?\.\.\d+)?", part) for part in parts
             ), f"{row.form.name}: {word}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from convc.errors import UnmodelledError
 from convc.machine.base.cluster_ranks import RANK_SHIFT
 from convc.machine.base.values import DTYPE, MASK, Value, array, join, width
 from convc.machine.base.values import split as split_bits
@@ -19,7 +20,7 @@ from convc.machine.memory.global_memory import (
 )
 from convc.machine.state.slots import SlotTable, elements
 from convc.machine.state.strand import Strand
-from convc.ptx import Instr, Special
+from convc.ptx import Imm, Instr, Special
 
 CLOCKS = ("clock", "clock64", "globaltimer", "clock_hi", "globaltimer_lo", "globaltimer_hi")
 TICK = 64
@@ -149,7 +150,14 @@ POLICY = {
 
 @op("createpolicy.fractional", "createpolicy.range", "createpolicy.cvt")
 def createpolicy(instr: Instr, table: SlotTable) -> Run:
-    """createpolicy: an opaque number."""
+    """createpolicy: an opaque number; the primary part of a range is no longer than all of it, as ptxas asks."""
+    sizes = [instr.args.get(name) for name in ("primary_size", "total_size")]
+    primary, total = (int(size.value) if isinstance(size, Imm) else None for size in sizes)
+    if primary is not None and total is not None and primary > total:
+        raise UnmodelledError(
+            f"createpolicy.range: the primary size must be at most the total size, got {primary} of {total} bytes",
+            span=instr.span,
+        )
     d = table.slot(instr.operands[0])
     value = next((POLICY[m] for m in instr.mods if m in POLICY), 0)
     return lambda strand: strand.write(d, value)
