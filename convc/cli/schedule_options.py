@@ -56,7 +56,7 @@ CHOICES: tuple[tuple[str, str | None, str], ...] = (
     ),
     (
         "cache_hints",
-        "off",
+        None,
         "Copies say what L2 should keep and what it may lose (auto: where it does not hold all of a launch).",
     ),
     ("target", "sm_100a", "The GPU that kernels are for: sm_100a (Blackwell) or sm_90a (Hopper)."),

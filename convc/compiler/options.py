@@ -41,7 +41,7 @@ class ScheduleOptions:
         tile_order: in which order tiles are made: rows (along M first), columns, grouped, boustrophedon or hilbert
             (`convc.compiler.index.tile_order`); auto: where L2 does not hold all, the one that moves fewest bytes.
         cache_hints: whether copies say what L2 should keep and what it may lose: off, on, or auto, where L2 does not
-            hold the launch (`convc.compiler.plan.cache_hints`).
+            hold the launch (`convc.compiler.plan.cache_hints`). Left open, it is off, but auto for sm_90a.
     """
 
     schedule: str = "auto"
@@ -62,4 +62,4 @@ class ScheduleOptions:
     split_k: str | None = None
     multicast: str = "off"
     tile_order: str = "auto"
-    cache_hints: str = "off"
+    cache_hints: str | None = None

@@ -236,12 +236,23 @@ SM_90A = Arch(
         wide_halo=0,
         wide_128_halo=0,
     ),
-    rates=Rates(sms=132, clock_mhz=1830, fill_bytes=122.0, cta_start=1000),
+    rates=Rates(
+        sms=132,
+        clock_mhz=1830,
+        l2_rate=9.4e6,
+        store_rate=5.1e6,
+        memory_rate=4.55e6,
+        l2_bytes=52428800,
+        gpc_bytes=640.0,
+        merged=0.72,
+        fill_bytes=122.0,
+        cta_start=1000,
+    ),
 )
 """NVIDIA Hopper (H100, H200): a ``wgmma`` of 64 rows goes two columns a cycle too, at half the rows.
 
-The clock is the one at which the data sheet's 989 TFLOP/s of dense f16 are all of 132 tensor cores; what is not given
-is assumed to be as on a B200.
+The clock is the one at which the data sheet's 989 TFLOP/s of dense f16 are all of 132 tensor cores; L2, memory and the
+ports of GPCs are those of an H200 (``convc/timing/chips/h200.toml``); what is not given is assumed to be as on a B200.
 """
 
 ARCHS = {arch.name: arch for arch in (SM_100A, SM_90A)}

@@ -1,8 +1,7 @@
 """The choice of cache hints: L2 is to keep what is read again, and may lose first what is read once.
 
 A copy can name a cache policy, an eviction priority of the lines that it brings (PTX manual, ``createpolicy``,
-``.L2::cache_hint``). It is a hint: results never depend on it. Whether it saves time was not measured here, and the
-timing engine does not price it.
+``.L2::cache_hint``). It is a hint: results never depend on it. The timing engine does not price it.
 
 Every tile of pixels reads all filters of its channels, every tile of channels all activations of its pixels. What
 is read again stays, as far as L2 holds it: then results, which pass through, go first. Where L2 does not hold both, the

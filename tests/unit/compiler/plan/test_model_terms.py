@@ -9,7 +9,7 @@ import math
 
 from support.planned_times import TERMS, all_compared, spearman
 
-from convc.ir.arch import SM_100A, Rates
+from convc.ir.arch import SM_90A, SM_100A, Rates
 from convc.ir.problem import ConvProblem
 from convc.timing.parameters import read_chip
 
@@ -47,6 +47,18 @@ def test_the_rates_are_those_of_the_engines_chip():
     assert math.isclose(rates.clock_mhz, chip["chip.clock"] * 1e3)
     assert rates.half_sector_cycles == chip["threads.sector"] + chip["threads.part_line"]
     assert rates.mma_columns == chip["tensor_core.strip_columns"] / chip["tensor_core.strip_cycles"]
+
+
+def test_what_hopper_has_of_its_own_is_of_its_chip():
+    """L2, memory and the ports of GPCs; the fill port and the change of CTAs are assumed to be less slow."""
+    chip, rates, usual = read_chip("h200"), SM_90A.rates, SM_100A.rates
+    fitted = {"clock_mhz", "fill_bytes", "cta_start"}
+    own = {field for field in Rates.__dataclass_fields__ if getattr(rates, field) != getattr(usual, field)} - fitted
+    assert own == {"sms", "l2_rate", "store_rate", "memory_rate", "l2_bytes", "gpc_bytes", "merged"}
+    for field, name in SAME.items():
+        assert field not in own or getattr(rates, field) == chip[name], field
+    for field, name in PER_MICROSECOND.items():
+        assert field not in own or math.isclose(getattr(rates, field), chip[name] * 1e6), field
 
 
 def test_a_layer_in_every_schedule():
