@@ -88,6 +88,8 @@ def check_kernel(
     checkers = (Races(), Warps(), WarpgroupRegisters(), Writes())
     found: list[Finding] = []
     result = kernel.attempt(options, ObserverList(checkers))
+    watched = [finding for checker in checkers for finding in checker.findings()]
+    found += watched
     if isinstance(result, Finding):
         found.append(result)
     else:
@@ -96,16 +98,14 @@ def check_kernel(
         late = _completed(kernel, result, dataclasses.replace(options, switches=others[collided]), "late")
         if late:  # which of the two it is, one at a time
             late = _completed(kernel, result, options, "late")
-            late += [] if all_switches else _open_questions(kernel, result, options, {collided: others[collided]})
+            if not all_switches and not any(finding.rule.startswith("race-") for finding in watched):
+                late += _open_questions(kernel, result, options, {collided: others[collided]})
         found += late
         found += _completed(kernel, result, options, "seeded")
         if ASKS in text:
             found += _grants(kernel, result, options)
         if all_switches:
             found += _open_questions(kernel, result, options, others)
-    for checker in checkers:
-        found += checker.findings()
-    if not isinstance(result, Finding):
         found += result.findings
     return Checked(
         findings=tuple(sorted(found, key=lambda f: (-f.verdict, f.line, f.rule))),

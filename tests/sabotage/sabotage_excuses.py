@@ -87,12 +87,6 @@ EXCUSES = (
     ),
     # Numbers that may be others.
     Excuse(
-        r"^31 -1 in \d+: shfl\.sync\.down\.b32 %m3, .* @epilogue\.store",
-        "a row without a pixel goes to that of a lower lane too, whose row stays (`colliding_stores=lowest`)",
-        only=r"shift windows",
-        same=False,
-    ),
-    Excuse(
         r"^31 -1 in \d+: shfl\.sync\.down\.b32 %m[12], .* @epilogue\.store",
         "lanes that copy are multiples of 4, and no lane behind 30 is the first or second one behind such a lane",
     ),
