@@ -54,6 +54,11 @@ CHOICES: tuple[tuple[str, str | None, str], ...] = (
         "auto",
         "In which order tiles are made (auto: along M first, or what moves fewest bytes where L2 does not hold all).",
     ),
+    (
+        "registers",
+        "auto",
+        "Warps that load hand registers over to those that multiply (auto: on sm_90a, where these want more).",
+    ),
     ("target", "sm_100a", "The GPU that kernels are for: sm_100a (Blackwell) or sm_90a (Hopper)."),
 )
 """Options with a choice, in the order of the help: name, default where the command line has one, and what it says."""

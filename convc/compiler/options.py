@@ -40,6 +40,8 @@ class ScheduleOptions:
             1x2 or 2x2, off for none, or auto, where that is faster by the estimate.
         tile_order: in which order tiles are made: rows (along M first), columns, grouped, boustrophedon or hilbert
             (`convc.compiler.index.tile_order`); auto: where L2 does not hold all, the one that moves fewest bytes.
+        registers: whether the warps that load hand registers over to those that multiply (``setmaxnreg``, sm_90a): on,
+            off, or auto, where an even share is too little for these.
     """
 
     schedule: str = "auto"
@@ -60,3 +62,4 @@ class ScheduleOptions:
     split_k: str | None = None
     multicast: str = "off"
     tile_order: str = "auto"
+    registers: str = "auto"

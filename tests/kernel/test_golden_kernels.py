@@ -150,6 +150,8 @@ CHOICES = {
         "dilated_tf32": {"block_n": 16, "stages": 3},  # uneven pads, channels past K
         "large_output_f32": {"options": ALONE, "block_n": 160, "stages": 1},  # byte offsets beyond 32 bits
         "hopper_f16": {"options": HOPPER, "block_n": 48, "stages": 3},  # one warpgroup, rows past M
+        # two warpgroups take what that of the warp that loads hands over
+        "hopper_registers_f16": {"options": replace(HOPPER, registers="on"), "block_n": 48, "stages": 2},
         "hopper_tensor_store_f16": {"options": HOPPER_TMA, "block_n": 96, "stages": 2},
         "tensor_store_f16": {"options": ScheduleOptions(schedule="reload", store="tma"), "block_n": 128, "stages": 1},
         "persistent_f16": {
@@ -198,7 +200,7 @@ CHOICES = {
         "stationary_f16": {"options": SCHEDULES["stationary_f16"], "stages": 3},  # weights are 128 rows
     }.items()
 }
-PROBLEMS |= {"hopper_f16": FINISHED, "hopper_tensor_store_f16": FINISHED}
+PROBLEMS |= dict.fromkeys(("hopper_f16", "hopper_registers_f16", "hopper_tensor_store_f16"), FINISHED)
 PROBLEMS |= {
     "hopper_persistent_f16": replace(WALKED, name="hopper_persistent_f16"),
     "hopper_split_k_f16": replace(SPLIT, name="hopper_split_k_f16"),

@@ -92,6 +92,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
         dependent: the kernel sets itself up while the one in front of it runs, and waits for that before it reads.
         cluster: CTAs of a cluster along the axes of the grid.
         order: in which tiles are made.
+        registers: of a thread that loads and of one that multiplies, where the former hands over; None: an even share.
     """
 
     entry: str
@@ -104,6 +105,12 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     dependent: bool = False
     cluster: tuple[int, int, int] = (1, 1, 1)
     order: TileOrder = TileOrder()
+    registers: tuple[int, int] | None = None
+
+    @property
+    def warps(self) -> int:
+        """Warps of each."""
+        return self.threads // 32
 
     @property
     def ctas(self) -> int:

@@ -23,6 +23,7 @@ from convc.compiler.tile.steps.base import (
     InitRings,
     PrefetchMaps,
     ReleaseGrid,
+    SetRegisters,
     Signal,
     Step,
     TmemAlloc,
@@ -54,6 +55,7 @@ def perform(step: Step, role: RoleState) -> None:
     | TmemBase
     | TmemDealloc
     | CtaSync
+    | SetRegisters
     | ClusterSync
     | WaitMmas
 )
