@@ -200,9 +200,10 @@ CHOICES = {
         "stationary_f16": {"options": SCHEDULES["stationary_f16"], "stages": 3},  # weights are 128 rows
     }.items()
 }
-PROBLEMS |= dict.fromkeys(("hopper_f16", "hopper_registers_f16", "hopper_tensor_store_f16"), FINISHED)
+PROBLEMS |= {"hopper_f16": FINISHED, "hopper_tensor_store_f16": FINISHED}
 PROBLEMS |= {
     "hopper_persistent_f16": replace(WALKED, name="hopper_persistent_f16"),
+    "hopper_registers_f16": replace(SPLIT, name="hopper_registers_f16"),
     "hopper_split_k_f16": replace(SPLIT, name="hopper_split_k_f16"),
 }
 PROBLEMS |= dict.fromkeys(SCHEDULES, SHARED) | {
