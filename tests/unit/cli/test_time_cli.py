@@ -286,6 +286,7 @@ def test_what_is_asked_of_one_schedule_is_asked_of_the_others():
         split_k="2",
         multicast="2x1",
         tile_order="hilbert",
+        registers="on",
         ctas=3,
         work="fetched",
         filters="apart",
