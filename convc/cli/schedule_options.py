@@ -59,6 +59,11 @@ CHOICES: tuple[tuple[str, str | None, str], ...] = (
         None,
         "Copies say what L2 should keep and what it may lose (auto: where it does not hold all of a launch).",
     ),
+    (
+        "registers",
+        "auto",
+        "Warps that load hand registers over to those that multiply (auto: on sm_90a, where these want more).",
+    ),
     ("target", "sm_100a", "The GPU that kernels are for: sm_100a (Blackwell) or sm_90a (Hopper)."),
 )
 """Options with a choice, in the order of the help: name, default where the command line has one, and what it says."""

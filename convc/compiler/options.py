@@ -42,6 +42,8 @@ class ScheduleOptions:
             (`convc.compiler.index.tile_order`); auto: where L2 does not hold all, the one that moves fewest bytes.
         cache_hints: whether copies say what L2 should keep and what it may lose: off, on, or auto, where L2 does not
             hold the launch (`convc.compiler.plan.cache_hints`). Left open, it is off, but auto for sm_90a.
+        registers: whether the warps that load hand registers over to those that multiply (``setmaxnreg``, sm_90a): on,
+            off, or auto, where an even share is too little for these.
     """
 
     schedule: str = "auto"
@@ -63,3 +65,4 @@ class ScheduleOptions:
     multicast: str = "off"
     tile_order: str = "auto"
     cache_hints: str | None = None
+    registers: str = "auto"

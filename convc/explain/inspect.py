@@ -137,6 +137,8 @@ def _plan(plan: Plan) -> Iterator[str]:
         yield launch.why.split
     if launch.why.multicast:
         yield f"clusters of {' x '.join(map(str, launch.cluster))} CTAs: {launch.why.multicast}"
+    if launch.why.registers:
+        yield f"registers: {launch.why.registers}"
     yield from order_lines(launch)
     yield from launch.hints.why
     yield (

@@ -188,6 +188,41 @@ class Rates:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Registers:
+    """The registers of threads that have the accumulator in them.
+
+    Warps of a warpgroup may hand theirs over to others of their CTA (PTX, ``setmaxnreg``).
+
+    Attributes:
+        pool: what an SM has (CUDA programming guide, compute capabilities). quarters: parts of it with warps of their
+            own. step: counts come in multiples of it.
+        least, most: counts that ``setmaxnreg`` takes.
+        loads, multiplies: counts of a thread that loads and of one that multiplies, where the former hands over: the
+            ptxas 13.0 spills nothing of 28 kernels with tiles of 128 x 256 so; with 216 to 240 for the latter its
+            schedule spills 8 to 64 bytes of some.
+        stores: what a thread that stores from registers wants besides the accumulator. With 224 columns ptxas takes
+            42 and spills nothing, with 256 it has 40 and spills up to 284 bytes.
+    """
+
+    pool: int = 65536
+    quarters: int = 4
+    step: int = 8
+    least: int = 24
+    most: int = 256
+    loads: int = 40
+    multiplies: int = 200
+    stores: int = 48
+
+    def share(self, threads: int) -> int:
+        """Count the registers that each thread of a CTA is given at the start, where it has an SM for itself.
+
+        The warps lie in the quarters of the SM, each with a quarter of the registers: of nine warps three share one.
+        """
+        turns = -(-threads // (32 * self.quarters))
+        return min(self.pool // (32 * self.quarters * turns) // self.step * self.step, self.most)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Arch:
     """One target.
 
@@ -198,6 +233,7 @@ class Arch:
         tensor_core: its instruction; `convc.compiler.schedules.cores` has what follows from that for a kernel.
         scales_blocks: whether that instruction takes scale factors of blocks.
         limits, rates: its numbers.
+        registers: those of its threads, where the accumulator lies in registers.
     """
 
     name: str
@@ -207,6 +243,7 @@ class Arch:
     scales_blocks: bool
     limits: Limits
     rates: Rates
+    registers: Registers | None = None
 
 
 SM_100A = Arch(
@@ -248,6 +285,7 @@ SM_90A = Arch(
         fill_bytes=122.0,
         cta_start=1000,
     ),
+    registers=Registers(),
 )
 """NVIDIA Hopper (H100, H200): a ``wgmma`` of 64 rows goes two columns a cycle too, at half the rows.
 

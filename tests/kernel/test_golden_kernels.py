@@ -155,6 +155,8 @@ CHOICES = {
         "dilated_tf32": {"block_n": 16, "stages": 3},  # uneven pads, channels past K
         "large_output_f32": {"options": ALONE, "block_n": 160, "stages": 1},  # byte offsets beyond 32 bits
         "hopper_f16": {"options": HOPPER, "block_n": 48, "stages": 3},  # one warpgroup, rows past M
+        # two warpgroups take what that of the warp that loads hands over
+        "hopper_registers_f16": {"options": replace(HOPPER, registers="on"), "block_n": 48, "stages": 2},
         "hopper_tensor_store_f16": {"options": HOPPER_TMA, "block_n": 96, "stages": 2},
         "tensor_store_f16": {"options": ScheduleOptions(schedule="reload", store="tma"), "block_n": 128, "stages": 1},
         "persistent_f16": {
@@ -206,6 +208,7 @@ CHOICES = {
 PROBLEMS |= {"hopper_f16": FINISHED, "hopper_tensor_store_f16": FINISHED}
 PROBLEMS |= {
     "hopper_persistent_f16": replace(WALKED, name="hopper_persistent_f16"),
+    "hopper_registers_f16": replace(SPLIT, name="hopper_registers_f16"),
     "hopper_split_k_f16": replace(SPLIT, name="hopper_split_k_f16"),
 }
 PROBLEMS |= dict.fromkeys(SCHEDULES, SHARED) | {

@@ -36,7 +36,9 @@ from convc.ir.problem import ConvProblem
 
 TIMED = 20
 BATCHES = (1, 8, 32)
-PLAIN = ScheduleOptions(schedule="reload", store="direct", persistent="off", columns="off", target=TARGET)
+PLAIN = ScheduleOptions(
+    schedule="reload", store="direct", persistent="off", columns="off", registers="off", target=TARGET
+)
 FEATURES: dict[str, dict[str, str]] = {
     "plain": {},
     "TMA store": {"store": "tma"},

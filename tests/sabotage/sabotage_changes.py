@@ -25,7 +25,7 @@ LEFT_OUT = {
     "expect_tx": r"mbarrier\.\S*expect_tx",
     "arrival": r"mbarrier\.arrive(?!\S*expect_tx)|cp\.async\.mbarrier\.arrive|barrier\.cluster\.arrive|bar\.arrive",
     "barrier": r"bar\.(sync|warp|red)|barrier(\.cta)?\.(sync|red)|mbarrier\.init",
-    "allocation": r"tcgen05\.(alloc|dealloc|relinquish)",
+    "allocation": r"tcgen05\.(alloc|dealloc|relinquish)|setmaxnreg\.dec",
     "work": r"tcgen05\.(mma|ld|st|cp|shift)\b|wgmma\.mma_async|"
     r"cp\.(reduce\.)?async\.(c[ag]|bulk\.(?!prefetch|commit|wait))|st\.async",
 }

@@ -95,6 +95,7 @@ EXCUSES = (
         "it is for the test of channels alone, which come by eights up to a multiple of 8",
         only=r"// (?:persistent_f16|fetched_f16|(?:hopper_)?split_k_f16|conv: 1x64x12x12 \* 80x64x3x3 )",
     ),
+    Excuse(r"8 \+1 in \d+: setp\.ne\.u32 %skip, %warp, 8; @", "another warp of the warpgroup loads"),
     Excuse(r"0 \+1 in \d+: bar\.sync 0;", "all warps meet at one barrier, whatever its number"),
     Excuse(r"1 [+-]1 in \d+: bar\.sync 1, (?:128|256);", "another barrier that nobody uses while the roles run"),
     Excuse(r"(112|48|16) \+1 in \d+: and\.b32 %line,", "the last bits of a lane that was shifted to the left are 0"),

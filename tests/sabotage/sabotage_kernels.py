@@ -271,6 +271,7 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "golden block_end_f16": partial(golden, "block_end_f16"),
     "golden hopper_f16": partial(golden, "hopper_f16"),
     "golden hopper_slide_f16": partial(golden, "hopper_slide_f16"),
+    "golden hopper_registers_f16": partial(golden, "hopper_registers_f16"),
     "golden tensor_store_f16": partial(golden, "tensor_store_f16"),
     "golden hopper_tensor_store_f16": partial(golden, "hopper_tensor_store_f16"),
     "golden persistent_f16": partial(golden, "persistent_f16"),
@@ -354,6 +355,10 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "wgmma, two warpgroups": partial(
         conv, "bf16", in_channels=64, out_channels=64, block_n=64, in_extent=(16, 17), kernel=(1, 1), **UNPADDED,
         options=ScheduleOptions(schedule="reload", target="sm_90a", store="direct"),
+    ),
+    "wgmma, registers handed over": partial(
+        conv, in_channels=128, out_channels=64, block_n=64, stages=2, in_extent=(16, 17), kernel=(1, 3), **UNPADDED,
+        options=ScheduleOptions(schedule="reload", target="sm_90a", store="direct", registers="on"),
     ),
     "wgmma, persistent slide": partial(
         conv, in_channels=72, out_channels=24, in_extent=(12, 12), block_n=16, stages=4,

@@ -16,9 +16,11 @@ class Reasons(msgspec.Struct, frozen=True, kw_only=True):
         pairs: whether the tensor cores of two CTAs multiply as one.
         split: how many CTAs share the K loop of a tile.
         multicast: whether the CTAs of a cluster load for each other.
+        registers: whether warps that load hand registers over to those that multiply.
     """
 
     walk: str = ""
     pairs: str = ""
     split: str = ""
     multicast: str = ""
+    registers: str = ""

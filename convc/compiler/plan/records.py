@@ -94,6 +94,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
         cluster: CTAs of a cluster along the axes of the grid.
         order: in which tiles are made.
         hints: what copies ask of L2.
+        registers: of a thread that loads and of one that multiplies, where the former hands over; None: an even share.
     """
 
     entry: str
@@ -107,6 +108,12 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     cluster: tuple[int, int, int] = (1, 1, 1)
     order: TileOrder = TileOrder()
     hints: CacheHints = CacheHints()
+    registers: tuple[int, int] | None = None
+
+    @property
+    def warps(self) -> int:
+        """Warps of each."""
+        return self.threads // 32
 
     @property
     def ctas(self) -> int:

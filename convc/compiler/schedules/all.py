@@ -22,6 +22,7 @@ from convc.compiler.schedules.base import (
     PAIRS,
     PARTS_OF,
     PERSISTENT,
+    REGISTERS,
     RESIDUAL_LOADS,
     ROWS,
     STORES,
@@ -175,6 +176,7 @@ def choices() -> dict[str, tuple[str, ...]]:
         "multicast": tuple(MULTICAST_OF),
         "tile_order": (AUTO, *ORDERS),
         "cache_hints": CACHE_HINTS,
+        "registers": REGISTERS,
         "target": tuple(ARCHS),
     }
 
@@ -193,6 +195,7 @@ def asked(options: ScheduleOptions) -> tuple[Schedule, ...]:
     _check_work(options)
     _check_split(options)
     _check_multicast(options)
+    _check_registers(options)
     named = [schedule for schedule in SCHEDULES if options.schedule in (AUTO, schedule.name)]
     if options.shift is None:
         found = named
@@ -296,6 +299,20 @@ def _check_multicast(options: ScheduleOptions) -> None:
     if ARCHS[options.target].tensor_core != "tcgen05":
         raise InputError(
             f"multicast {options.multicast} gives stages back by tcgen05.commit, and {options.target} has none"
+        )
+
+
+def _check_registers(options: ScheduleOptions) -> None:
+    """InputError where there are no registers to hand over."""
+    if options.registers == "on" and ARCHS[options.target].registers is None:
+        raise InputError(
+            "registers on hands registers to warps that have the accumulator in theirs, and on "
+            f"{options.target} it lies in tensor memory: leave it out, or ask for target sm_90a"
+        )
+    if options.registers == "on" and options.split_k not in (None, "off"):
+        raise InputError(
+            f"registers on leaves few to warps that load, and with split_k {options.split_k} ptxas gives no warp more "
+            "than these when sums are added: ask for one of them"
         )
 
 

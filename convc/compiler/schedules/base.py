@@ -47,6 +47,8 @@ PERSISTENT = ("auto", "on", "off")
 """Whether CTAs walk over tiles."""
 
 FETCHED = "fetched"
+REGISTERS = ("auto", "on", "off")
+"""Whether warps that load hand registers over to those that multiply."""
 WORK = ("static", FETCHED)
 """Whether CTAs that walk take tiles by their number, or ask for those whose CTAs have not begun."""
 
@@ -89,6 +91,7 @@ class Request:
         parts: CTAs of a cluster that share the K loop of a tile; None: each tile has one, if nobody finds more better.
         multicast: tiles of pixels and of channels of a cluster that shares loads; None: as with `parts`.
         order: in which tiles are made; None: along M first, if no other moves fewer bytes.
+        registers: whether warps that load hand registers over to those that multiply; None: where these want more.
     """
 
     border: Border | None = None
@@ -105,6 +108,11 @@ class Request:
     parts: int | None = None
     multicast: tuple[int, int] | None = None
     order: OrderName | None = None
+    registers: bool | None = None
+
+    def tile_rows(self, arch: Arch) -> tuple[int, ...]:
+        """Rows that a tile may have. One warpgroup alone has all the registers that it can name, and is handed none."""
+        return arch.limits.tile_rows[1:] if self.registers else arch.limits.tile_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

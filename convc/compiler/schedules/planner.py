@@ -41,6 +41,7 @@ from convc.compiler.schedules.cache_hints import hints_for
 from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.launching import Pick, Survey, assumed, cycles, every_form, form_of, launched
 from convc.compiler.schedules.loading import loading
+from convc.compiler.schedules.registers import handed_over
 from convc.compiler.schedules.tile_order import asked_order, order_for, reordered
 from convc.errors import PlanError
 from convc.ir.arch import ARCHS
@@ -173,6 +174,7 @@ def _request(options: ScheduleOptions, block_n: int | None, stages: int | None) 
         parts=_parts(options),
         multicast=(1, 1) if options.work == FETCHED else MULTICAST_OF.get(options.multicast),
         order=asked_order(options),
+        registers={"on": True, "off": False}.get(options.registers),
     )
 
 
@@ -230,7 +232,8 @@ def _finished(pick: Pick, indexing: Indexing, choices: tuple[ScheduleSummary, ..
     order = order_for(best, asked_order(options))
     tiles = best.tiled.grid
     across, down = tiles if order.places is None else (math.prod(tiles), 1)
-    threads = 32 * core_of(best.tiled.arch).warps(best.tiled.tiling.block_m)
+    registers, reason = handed_over(best, {"on": True, "off": False}.get(options.registers))
+    warps = core_of(best.tiled.arch).warps(best.tiled.tiling.block_m, apart=registers is not None)
     return Plan(
         layout=best.tiled.layout,
         schedule=name,
@@ -242,15 +245,16 @@ def _finished(pick: Pick, indexing: Indexing, choices: tuple[ScheduleSummary, ..
         launch=Launch(
             entry=f"conv_{name.name}",
             grid=best.launched if best.tiled.ctas is not None else (across, down, best.tiled.parts),
-            threads=threads,
+            threads=32 * warps,
             tiles=tiles,
             persistent=best.tiled.ctas is not None,
             fetched=best.offer.fetched,
-            why=pick.why,
+            why=pick.because(registers=reason).why,
             dependent=options.dependent_launch,
             cluster=(*best.tiled.tiling.cluster, best.tiled.parts),
             order=order,
             hints=hints_for(best, order, options.cache_hints),
+            registers=registers,
         ),
         indexing=indexing,
         estimate=reordered(best, order),

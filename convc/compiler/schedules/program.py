@@ -38,7 +38,7 @@ def build(plan: Plan) -> TileProgram:
         roles = walking(plan, roles)
         place = {CTA: plan.launch.grid[0]}
     roles = around_rings(roles)
-    warps = core.warps(plan.tiling.block_m)
+    warps = plan.launch.warps
     if plan.tiling.ctas > 1:
         place[RANK] = plan.tiling.ctas
     extents = {

@@ -98,7 +98,7 @@ class Reload(Method):
             if outside is not None:
                 parts.append(Rejection(rule=result_pixels.__name__, reason=outside))
                 continue
-            parts += (self._offer(layout, arch, request, rows, ways) for rows in arch.limits.tile_rows)
+            parts += (self._offer(layout, arch, request, rows, ways) for rows in request.tile_rows(arch))
         return ScheduleCandidates(schedule=self.schedule.id, parts=tuple(parts))
 
     def _offer(self, layout: DeviceLayout, arch: Arch, request: Request, rows: int, ways: Ways) -> Offer:

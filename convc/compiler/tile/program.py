@@ -17,7 +17,7 @@ import msgspec
 
 from convc.compiler.plan.names import MapName, Number, PointerName
 from convc.compiler.plan.storage import Storage
-from convc.compiler.tile.steps.base import Repeat, Step
+from convc.compiler.tile.steps.base import Repeat, SetRegisters, Step
 from convc.compiler.tile.steps.persistent import FetchLoop, TileLoop
 from convc.ir.expr import IntExpr
 from convc.ir.launch import LaunchSpec
@@ -111,6 +111,11 @@ class TileProgram:
     def numbered(self) -> bool:
         """Whether CTAs have numbers instead of places in a grid."""
         return self.ordered is not None or self.visits is not None
+
+    @property
+    def hands_over(self) -> bool:
+        """Whether warps hand registers over to others, so that the text must say what they begin with."""
+        return any(isinstance(step, SetRegisters) for role in self.all_roles for step in walk(role.steps))
 
     @property
     def all_roles(self) -> tuple[Role, ...]:

@@ -30,6 +30,7 @@ from convc.compiler.tile.verify_multicast import MULTICAST_CHECKS
 from convc.compiler.tile.verify_order import ORDER_CHECKS
 from convc.compiler.tile.verify_pairs import CLUSTER_CHECKS
 from convc.compiler.tile.verify_persistent import PERSISTENT_CHECKS
+from convc.compiler.tile.verify_registers import REGISTER_CHECKS
 from convc.compiler.tile.verify_rings import RING_CHECKS
 from convc.compiler.tile.verify_split import SPLIT_CHECKS
 from convc.errors import PlanError
@@ -216,6 +217,7 @@ CHECKS = (
     *MULTICAST_CHECKS,
     *SPLIT_CHECKS,
     *ORDER_CHECKS,
+    *REGISTER_CHECKS,
     shared_memory,
     shared_places,
     tensor_memory,

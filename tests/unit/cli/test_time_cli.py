@@ -287,6 +287,7 @@ def test_what_is_asked_of_one_schedule_is_asked_of_the_others():
         multicast="2x1",
         tile_order="hilbert",
         cache_hints="on",
+        registers="on",
         ctas=3,
         work="fetched",
         filters="apart",

@@ -29,6 +29,7 @@ from convc.compiler.tile.steps.base import (
     InitRings,
     Loop,
     RingWait,
+    SetRegisters,
     Step,
     Strided,
     TmemAlloc,
@@ -173,6 +174,11 @@ def _(step: Loop, context: RoleContext) -> Names:
 @fragment.register
 def _(step: CtaSync, context: RoleContext) -> Names:
     return {"fence": context.storage.tmem_columns > 0}
+
+
+@fragment.register
+def _(step: SetRegisters, context: RoleContext) -> Names:
+    return {"action": "inc" if step.more else "dec", "count": step.count}
 
 
 @fragment.register

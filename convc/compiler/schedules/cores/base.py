@@ -31,8 +31,8 @@ class TensorCore(ABC):
     written_out: bool
 
     @abstractmethod
-    def warps(self, rows: int) -> int:
-        """Warps of a CTA whose tile has so many rows."""
+    def warps(self, rows: int, *, apart: bool = False) -> int:
+        """Warps of a CTA whose tile has so many rows; `apart`: those that load share no warpgroup with others."""
 
     @abstractmethod
     def releases(self, rows: int) -> int:

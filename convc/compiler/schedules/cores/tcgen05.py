@@ -40,7 +40,7 @@ class Tcgen05(TensorCore):
     product = Mma
     written_out = False
 
-    def warps(self, rows: int) -> int:
+    def warps(self, rows: int, *, apart: bool = False) -> int:
         return WARPS
 
     def releases(self, rows: int) -> int:

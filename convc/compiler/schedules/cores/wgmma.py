@@ -1,10 +1,11 @@
 """``wgmma``: four warps together multiply 64 rows, and have the accumulator in their registers.
 
 One warp loads. All others multiply, and then carry away what they have: of a tile of 128 rows each warpgroup has a
-half, and both read the same filter tile. No warp asks for more registers than are dealt out at the start
-(``setmaxnreg``): a warp lies in a quarter of the SM, which has 16384, so that 5 warps may have 255 a thread and 9 warps
-168. The widest accumulator takes 128, and with 9 warps ptxas then spills some of the others where results leave from
-registers, and hardly any where they leave through copies.
+half, and both read the same filter tile. A warp lies in a quarter of the SM, which has 16384 registers, so that 5 warps
+may have 255 a thread and 9 warps 168. The widest accumulator takes 128, and with 9 warps ptxas then spills some of the
+others where results leave from registers, and hardly any where they leave through copies. So the warp that loads may be
+one of a warpgroup that hands most of its registers over (``setmaxnreg``, `convc.compiler.schedules.registers`). That
+stands in front of either role: ptxas ignores it where one place of the text has both counts.
 
 A stage is given back one stage later, when the next one is already being multiplied, so that the tensor core does not
 run dry in between. Every warp gives it back for itself, as each waits for MMAs by itself (PTX, wgmma.wait_group).
@@ -24,7 +25,7 @@ from convc.compiler.schedules.base import Roles
 from convc.compiler.schedules.cores.base import TensorCore, first_that_divides
 from convc.compiler.schedules.skeleton import enter, load_role, number, start_of, warps_role
 from convc.compiler.tile.program import Role
-from convc.compiler.tile.steps.base import Compute, CtaSync, Step, WaitMmas, WarpCommit
+from convc.compiler.tile.steps.base import Compute, CtaSync, SetRegisters, Step, WaitMmas, WarpCommit
 from convc.compiler.tile.steps.epilogue import FragmentLoad, StageNumbers
 from convc.compiler.tile.steps.operands import WarpgroupMma
 from convc.compiler.tile.steps.persistent import RoleSync
@@ -42,8 +43,8 @@ class Wgmma(TensorCore):
     product = WarpgroupMma
     written_out = True
 
-    def warps(self, rows: int) -> int:
-        return _multiplying(rows) + 1
+    def warps(self, rows: int, *, apart: bool = False) -> int:
+        return _multiplying(rows) + (GROUP_WARPS if apart else 1)
 
     def releases(self, rows: int) -> int:
         return _multiplying(rows)
@@ -80,11 +81,11 @@ class Wgmma(TensorCore):
         load = _multiplying(plan.tiling.block_m)
         start = warps_role(
             "start",
-            load,
+            plan.launch.warps - 1,
             "all roles begin together",
             (CtaSync(id="start.sync", note="barriers are ready"), *enter(plan)),
         )
-        return (start_of(plan, load), *roles.before, start, *roles.after)
+        return (start_of(plan, load), *roles.before, start, *roles.after, *_giving(plan))
 
     def main(self, plan: Plan, roles: Roles) -> tuple[Role, ...]:
         """One role loads; the other multiplies and carries away."""
@@ -93,7 +94,7 @@ class Wgmma(TensorCore):
             "mma",
             load - 1,
             "multiplies them into registers, and carries those to global memory",
-            roles.multiply,
+            (*_taking(plan), *roles.multiply),
         )
         return (load_role(load, roles.load), multiply)
 
@@ -101,7 +102,7 @@ class Wgmma(TensorCore):
         """Everyone meets."""
         end = warps_role(
             "end",
-            _multiplying(plan.tiling.block_m),
+            plan.launch.warps - 1,
             "nobody leaves before the work is done",
             (CtaSync(id="end.sync", note="the accumulator has been read"),),
         )
@@ -156,6 +157,35 @@ class Wgmma(TensorCore):
                 slab_chunks=slab_chunks,
             ),
         )
+
+
+def _giving(plan: Plan) -> tuple[Role, ...]:
+    """The role in which the warpgroup that loads hands registers over; three of its warps do nothing else."""
+    if plan.launch.registers is None:
+        return ()
+    give = SetRegisters(
+        id="give.registers",
+        note="others want what these do not need",
+        count=plan.launch.registers[0],
+        more=False,
+    )
+    role = Role(
+        name="give",
+        first_warp=_multiplying(plan.tiling.block_m),
+        last_warp=plan.launch.warps - 1,
+        elected=False,
+        note="hands registers over",
+        steps=(give,),
+    )
+    return (role,)
+
+
+def _taking(plan: Plan) -> tuple[Step, ...]:
+    """Wait for registers that were handed over, and have them."""
+    if plan.launch.registers is None:
+        return ()
+    note = "wait until they have been handed over"
+    return (SetRegisters(id="mma.registers", note=note, count=plan.launch.registers[1], more=True),)
 
 
 def _multiplying(rows: int) -> int:

@@ -87,9 +87,9 @@ class Sharing(Method):
         """Whether a filter column that masks no lane may come first, whatever its place in the buffer."""
         return False
 
-    def pixels(self, arch: Arch) -> tuple[int, ...]:
+    def pixels(self, arch: Arch, request: Request) -> tuple[int, ...]:
         """Output pixels that a tile may have."""
-        return arch.limits.tile_rows
+        return request.tile_rows(arch)
 
     def refuses(self, geometry: Geometry) -> str | None:
         """The condition that a cut breaks, with its numbers."""
@@ -191,7 +191,7 @@ class Sharing(Method):
         boxed = not arch.limits.wide_halo
         rules = (*PROBLEM_RULES, scale_factors) if boxed else WALK_RULES
         parts: list[Offer | Rejection] = list(check_problem(layout, arch, rules))
-        for lanes in () if parts else self.pixels(arch):
+        for lanes in () if parts else self.pixels(arch, request):
             geometries, refused = self._geometries(layout, request, lanes, boxed)
             parts += refused
             if geometries:

@@ -87,7 +87,7 @@ def clear(plan: Plan) -> tuple[Role, ...]:
         Role(
             name="ready",
             first_warp=0,
-            last_warp=core_of(plan.arch).warps(plan.tiling.block_m) - 1,
+            last_warp=plan.launch.warps - 1,
             elected=False,
             note="nobody multiplies before it is clear",
             steps=(core_of(plan.arch).meet(plan, "ready.sync", "the accumulator is zero"),),

@@ -62,7 +62,7 @@ class Stationary(Sharing):
 
     rules: tuple[TilingRule, ...] = (*TILING_RULES[1:], ws_shape)
 
-    def pixels(self, arch: Arch) -> tuple[int, ...]:
+    def pixels(self, arch: Arch, request: Request) -> tuple[int, ...]:
         return WS_COLUMNS
 
     def storage(

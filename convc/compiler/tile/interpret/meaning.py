@@ -23,6 +23,7 @@ from convc.compiler.tile.steps.base import (
     InitRings,
     PrefetchMaps,
     ReleaseGrid,
+    SetRegisters,
     Signal,
     Step,
     TmemAlloc,
@@ -55,6 +56,7 @@ def perform(step: Step, role: RoleState) -> None:
     | TmemBase
     | TmemDealloc
     | CtaSync
+    | SetRegisters
     | ClusterSync
     | WaitMmas
     | MakePolicy

@@ -95,6 +95,20 @@ class CtaSync(Step):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SetRegisters(Step):
+    """Each thread has `count` registers from here on: `more` than before, for which it waits, or fewer.
+
+    All warps of a warpgroup take part (PTX, ``setmaxnreg``).
+    """
+
+    count: int
+    more: bool
+
+    def describe(self) -> str:
+        return f"take registers, up to {self.count} a thread" if self.more else f"keep {self.count} registers a thread"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSync(Step):
     """All threads of the CTAs of a cluster meet; what each did before is seen by all after it."""
 
