@@ -12,6 +12,8 @@ from support.examples import PARTS
 from support.witnesses import witnesses_agree
 
 from convc.compiler.options import ScheduleOptions
+from convc.compiler.plan.multicast import sharers_of
+from convc.compiler.plan.storage import SHARERS
 from convc.compiler.schedules.planner import plan
 from convc.errors import InputError, PlanError
 from convc.ir.epilogue import AddResidual, Relu
@@ -91,6 +93,26 @@ def test_clusters_that_walk(assembled):
     assert (compiled.plan.launch.cluster, compiled.program.visits) == ((2, 1, 1), 6)
 
 
+@pytest.mark.parametrize(
+    ("shape", "more"),
+    [
+        ("2x1", {"schedule": "slide"}),
+        ("2x1", {"schedule": "slide", "persistent": "on", "ctas": 2}),
+        ("1x2", {"store": "tma"}),
+        ("2x2", {"store": "direct"}),
+        ("2x1", {"persistent": "on", "ctas": 2, "store": "tma"}),
+    ],
+)
+def test_warps_tell_the_ctas_that_load(shape, more, assembled):
+    """On sm_90a each warp gives stages back, to every CTA that fills them; an empty tile is in the last cluster."""
+    problem = dataclasses.replace(SMALL, batch=4, epilogue=(AddResidual(), Relu()))
+    options = loading(shape, target="sm_90a", **more)
+    planned = witnesses_agree(problem, 4, assembled, options, block_n=48).plan
+    assert planned.launch.cluster == (*map(int, shape.split("x")), 1)
+    told = {ring.arrivals for ring in planned.storage.rings if ring.at == SHARERS}
+    assert told == {planned.tiling.block_m // 16 * sharers_of(planned.tiling.multicast)}
+
+
 @pytest.mark.parametrize("left_open", ["pairs", "split_k", "persistent"])
 def test_other_clusters_are_not_taken_instead(left_open):
     layer = ConvProblem(batch=256, in_channels=1024, out_channels=1024, in_extent=(14, 14), kernel=(1, 1))
@@ -120,7 +142,6 @@ def test_the_planner_takes_what_it_finds_faster_and_says_why(monkeypatch):
         ({"pairs": "on"}, "gives each CTA of a cluster whole filter tiles, and pairs on halves them"),
         ({"split_k": "2"}, "is for clusters of several tiles, and split_k 2 for those of one"),
         ({"persistent": "on"}, "has several tiles of channels in a cluster, and persistent on walks"),
-        ({"target": "sm_90a"}, "gives stages back by tcgen05.commit, and sm_90a has none"),
         ({"schedule": "stationary"}, "schedule stationary has no form whose CTAs load for each other"),
         ({"schedule": "slide"}, "an activation tile with its halo comes in one copy"),
         ({"schedule": "slide", "shape": "2x1", "filters": "together"}, "come in one piece: keep them apart"),

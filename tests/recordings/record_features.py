@@ -44,6 +44,7 @@ FEATURES: dict[str, dict[str, str]] = {
     "TMA store": {"store": "tma"},
     "columns as channels": {"columns": "overlap"},
     "persistent": {"persistent": "on"},
+    "multicast": {"multicast": "2x1"},
 }
 """What each adds to the options of those before it, as in `benchmarks.ablation`; pairs are not for this target."""
 WAYS = {

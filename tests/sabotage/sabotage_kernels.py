@@ -241,6 +241,12 @@ KERNELS: dict[str, Callable[[], Subject]] = {
         scaled, "nvfp4", "f32", in_channels=320, out_channels=96, in_extent=(9, 17), kernel=(1, 2), stages=3,
         block_n=48,
     ),
+    "hopper clusters that load for each other": partial(
+        conv, in_channels=128, out_channels=80, block_n=48, batch=5, stages=2, kernel=(1, 2), **UNPADDED,
+        options=ScheduleOptions(
+            schedule="reload", store="direct", persistent="off", multicast="2x2", target="sm_90a"
+        ),
+    ),
 }  # fmt: skip
 """Run by default."""
 

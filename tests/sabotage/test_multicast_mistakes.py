@@ -9,6 +9,7 @@ from sabotage_kernels import subject
 from test_one_change import caught
 
 NAME = "golden multicast_f16"
+WARPS = "hopper clusters that load for each other"
 
 MISTAKES = {
     "a peer leaves early": (r"(?s)(step=end\.sync.*?)barrier\.cluster\.wait\.acquire\.aligned;", r"\1"),
@@ -26,6 +27,29 @@ MISTAKES = {
     "the same part of the filter twice": (r"mul\.lo\.s32 %at_b, \S+, 3072;", "mov.b32 %at_b, 0;"),
     "the same part of the pixels twice": (r"mul\.lo\.s32 %at_a, \S+, 8192;", "mov.b32 %at_a, 0;"),
 }  # fmt: skip
+
+
+TOLD_BY_WARPS = {name: MISTAKES[name] for name in (
+    "a peer leaves early", "a peer begins early", "filters go to all CTAs", "activations go to the CTA's row",
+)} | {
+    "a stage is given back to the CTA alone": (
+        r"and\.b32 %bar, %bar, %peers;", r"mov.u32 %peers, %cluster_ctarank; shl.b32 %peers, 1, %peers; \g<0>"
+    ),
+    "a stage is given back to others": (r"and\.b32 %bar, %bar, %peers;", r"xor.b32 %peers, %peers, 15; \g<0>"),
+    "another CTA is told": (r"mapa\.shared::cluster\.u32 %bar, %bar, %own;", "mapa.shared::cluster.u32 %bar, %bar, 0;"),
+    "a stage waits for two of three": (r"(mbarrier\.init\S+ \[\S+\], )12(;  // empty\[0\])", r"\g<1>8\2"),
+    "MMAs are not waited for": (r"wgmma\.wait_group\.sync\.aligned 1;", "wgmma.wait_group.sync.aligned 2;"),
+}  # fmt: skip
+"""Of Hopper's warps, each of which tells the CTAs of its mask."""
+
+
+@pytest.mark.parametrize("mistake", TOLD_BY_WARPS)
+def test_the_mistake_of_warps_is_noticed(mistake):
+    text = subject(WARPS).text
+    pattern, wrong = TOLD_BY_WARPS[mistake]
+    broken, count = re.subn(pattern, wrong, text, count=1)
+    assert count == 1
+    assert caught(WARPS, broken)
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)

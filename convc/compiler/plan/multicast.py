@@ -4,7 +4,8 @@ CTAs beside each other along the pixels have the same filter tile, those along t
 a cluster of several tiles each CTA fetches its part of such a tile, and the copy engine puts it into the same stage of
 all that have it, so that it goes through L2 once (PTX manual, ``cp.async.bulk.tensor``, ``.multicast::cluster``). A
 barrier of a CTA counts the bytes that all bring it. A stage may be filled again when every CTA that gets something from
-there has multiplied its own: so a commit tells the barriers of all that load for the CTA.
+there has multiplied its own: so a commit, or each
+warp that multiplied (``wgmma``), tells the barriers of all that load for the CTA.
 """
 
 from __future__ import annotations
@@ -19,22 +20,18 @@ from convc.compiler.plan.names import A, B
 from convc.compiler.plan.records import Pipeline, Rejection, Tiling
 from convc.compiler.plan.storage import SHARERS, BarrierRing, Storage
 from convc.compiler.plan.work import CtaWork
-from convc.ir.arch import Arch
 
 
-def multicast(candidates: ScheduleCandidates, arch: Arch, shape: tuple[int, int], *, able: bool) -> ScheduleCandidates:
+def multicast(candidates: ScheduleCandidates, shape: tuple[int, int], *, able: bool) -> ScheduleCandidates:
     """Offer the tilings to clusters whose CTAs load for each other, as far as these can.
 
     Args:
         candidates: of a schedule, each CTA with loads of its own.
-        arch: the target.
         shape: tiles of pixels and of channels of a cluster.
         able: whether the schedule's tiles can come in parts.
     """
     reason = None
-    if arch.tensor_core != "tcgen05":
-        reason = f"stages are given back to all CTAs of a cluster by tcgen05.commit, and {arch.name} has none"
-    elif not able:
+    if not able:
         reason = f"schedule {candidates.schedule.title} has no form whose CTAs load for each other"
     if reason is not None:
         return replace(candidates, parts=(Rejection(rule="multicast", reason=reason),))

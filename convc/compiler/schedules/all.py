@@ -296,10 +296,6 @@ def _check_multicast(options: ScheduleOptions) -> None:
             f"multicast {options.multicast} has several tiles of channels in a cluster, and persistent on walks along "
             "tiles of pixels: ask for 2x1, or for one of them"
         )
-    if ARCHS[options.target].tensor_core != "tcgen05":
-        raise InputError(
-            f"multicast {options.multicast} gives stages back by tcgen05.commit, and {options.target} has none"
-        )
 
 
 def _check_registers(options: ScheduleOptions) -> None:

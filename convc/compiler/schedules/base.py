@@ -206,7 +206,7 @@ class Schedule:
         if (request.multicast or (1, 1)) != (1, 1):
             from convc.compiler.plan.multicast import multicast
 
-            found = multicast(found, arch, request.multicast or (1, 1), able=self.multicasts)
+            found = multicast(found, request.multicast or (1, 1), able=self.multicasts)
         if request.persistent:
             from convc.compiler.plan.persistent import persistent
 

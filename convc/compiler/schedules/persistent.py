@@ -112,14 +112,17 @@ def _multiply_and_store(plan: Plan, steps: tuple[Step, ...]) -> tuple[Step, ...]
     last = [step for step in steps if isinstance(step, StoreWait)]
     first = [index for index, step in enumerate(steps) if isinstance(step, StageNumbers)]
     once = steps[first[0] - 1 : first[0] + 1] if first else ()
-    late = {step.ring: None for step in walk(steps) if isinstance(step, WarpCommit) and step.behind}
+    late = {step.ring: step.ctas for step in walk(steps) if isinstance(step, WarpCommit) and step.behind}
     body: list[Step] = []
     for step in steps:
         if step in last or step in once:
             continue
         body.append(step)
         if isinstance(step, WaitMmas):
-            body += (ReleaseLast(id=f"mma.last_{ring}", note="its MMAs are done", ring=ring) for ring in late)
+            body += (
+                ReleaseLast(id=f"mma.last_{ring}", note="its MMAs are done", ring=ring, ctas=ctas)
+                for ring, ctas in late.items()
+            )
             if last:
                 body.append(StoresRead(id="epilogue.again", note="the tile before has left shared memory"))
     return (*once, _tiles(plan, "mma", tuple(body)), *last)

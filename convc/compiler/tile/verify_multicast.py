@@ -7,8 +7,9 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 
 from convc.compiler.tile.program import Role, TileProgram, walk
-from convc.compiler.tile.steps.base import Commit, Compute
+from convc.compiler.tile.steps.base import Commit, Compute, WarpCommit
 from convc.compiler.tile.steps.operands import TensorCopy, TmaLoad
+from convc.compiler.tile.steps.persistent import ReleaseLast
 from convc.ir.expr import evaluate
 from convc.ir.launch import TensorMapParam
 from convc.ir.tensormap import TensorMap
@@ -71,15 +72,19 @@ def stages_are_told(program: TileProgram) -> Iterator[str]:
             continue
         tiles = {tile.name for tile in program.storage.smem if tile.state == ring.state}
         fill: set[tuple[Place, Place]] = set()
-        told: set[tuple[Place, Place]] = set()
+        tellers: dict[str, set[tuple[Place, Place]]] = {}
         for role, place in itertools.product(program.roles, _places(program)):
             for step in walk(role.steps):
                 if isinstance(step, TensorCopy) and step.tile in tiles:
                     ctas = step.ctas if isinstance(step, TmaLoad) else None
                     fill |= {(place, other) for other in _reached(program, role, place, ctas)}
-                if isinstance(step, Commit) and step.ring == ring.name:
-                    told |= {(other, place) for other in _reached(program, role, place, step.ctas)}
-        for writer, reader in sorted(fill - told):
+                if isinstance(step, Commit | WarpCommit | ReleaseLast) and step.ring == ring.name:
+                    tellers.setdefault(step.id, set()).update(
+                        (other, place) for other in _reached(program, role, place, step.ctas)
+                    )
+        told = set[tuple[Place, Place]]().union(*tellers.values())
+        by_all = told.intersection(*tellers.values())  # the last stage of a tile is given back by a step of its own
+        for writer, reader in sorted(fill - by_all):
             yield f"ring {ring.name}: CTA {writer} of the cluster fills stages of CTA {reader}, which does not tell it"
         for writer, reader in sorted(told - fill):
             yield f"ring {ring.name}: CTA {reader} of the cluster tells CTA {writer}, which fills none of its stages"

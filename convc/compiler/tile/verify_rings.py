@@ -198,7 +198,7 @@ def _ends(program: TileProgram, ring: BarrierRing, kind: type[RingStep]) -> list
             if isinstance(step, kind) and step.ring == ring.name:
                 both = isinstance(step, Release) and ring.at == "leader"
                 times = count * (program.pair if both else 1)
-                if isinstance(step, Commit) and ring.at == SHARERS:
+                if isinstance(step, Commit | WarpCommit) and ring.at == SHARERS:
                     times *= sum(program.multicast) - 1  # as many CTAs load for this one as it loads for
                 found.append((role.name, step, times * signals_of(role, step)))
     return found

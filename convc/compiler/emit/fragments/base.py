@@ -22,6 +22,7 @@ from convc.compiler.tile.program import Role, TileProgram, walk
 from convc.compiler.tile.steps.base import (
     Advance,
     Arrive,
+    ClusterSync,
     Commit,
     Compute,
     CtaSync,
@@ -171,8 +172,9 @@ def _(step: Loop, context: RoleContext) -> Names:
     }
 
 
-@fragment.register
-def _(step: CtaSync, context: RoleContext) -> Names:
+@fragment.register(ClusterSync)
+@fragment.register(CtaSync)
+def _(step: CtaSync | ClusterSync, context: RoleContext) -> Names:
     return {"fence": context.storage.tmem_columns > 0}
 
 
@@ -233,6 +235,7 @@ def _(step: WarpCommit, context: RoleContext) -> Names:
         "stage": stage(ring.state),
         "last": ring.stages - 1,
         "offset": ring.offset,
+        "ctas": step.ctas or "",
     }
 
 

@@ -36,7 +36,7 @@ def _(step: Release, context: RoleContext) -> Names:
 @fragment.register
 def _(step: ReleaseLast, context: RoleContext) -> Names:
     ring = context.storage.ring(step.ring)
-    return {"stage": stage(ring.state), "last": ring.stages - 1, "offset": ring.offset}
+    return {"stage": stage(ring.state), "last": ring.stages - 1, "offset": ring.offset, "ctas": step.ctas or ""}
 
 
 @fragment.register

@@ -8,7 +8,8 @@ one of a warpgroup that hands most of its registers over (``setmaxnreg``, `convc
 stands in front of either role: ptxas ignores it where one place of the text has both counts.
 
 A stage is given back one stage later, when the next one is already being multiplied, so that the tensor core does not
-run dry in between. Every warp gives it back for itself, as each waits for MMAs by itself (PTX, wgmma.wait_group).
+run dry in between. Every warp gives it back for itself, as each waits for MMAs by itself (PTX, wgmma.wait_group);
+in a cluster that shares loads, lane i of the warp tells the CTA of rank i.
 
 Results leave from registers, or through shared memory: two lanes then write the halves of a row, and a copy carries the
 16 rows of a warp away. What the epilogue reads ahead it brings before anything is multiplied.
@@ -18,14 +19,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from convc.compiler.plan.names import ACC, NewNumber, Number
+from convc.compiler.plan.names import ACC, PEERS, NewNumber, Number
 from convc.compiler.plan.records import Plan
-from convc.compiler.plan.storage import BarrierRing
+from convc.compiler.plan.storage import SHARERS, BarrierRing
 from convc.compiler.schedules.base import Roles
 from convc.compiler.schedules.cores.base import TensorCore, first_that_divides
 from convc.compiler.schedules.skeleton import enter, load_role, number, start_of, warps_role
 from convc.compiler.tile.program import Role
-from convc.compiler.tile.steps.base import Compute, CtaSync, SetRegisters, Step, WaitMmas, WarpCommit
+from convc.compiler.tile.steps.base import ClusterSync, Compute, CtaSync, SetRegisters, Step, WaitMmas, WarpCommit
 from convc.compiler.tile.steps.epilogue import FragmentLoad, StageNumbers
 from convc.compiler.tile.steps.operands import WarpgroupMma
 from convc.compiler.tile.steps.persistent import RoleSync
@@ -55,8 +56,9 @@ class Wgmma(TensorCore):
     def release(
         self, id: str, note: str, ring: BarrierRing, *, before: IntExpr | None, closes: bool
     ) -> tuple[Step, ...]:
+        ctas = PEERS if ring.at == SHARERS else None
         if ring.stages == 1:
-            return (WarpCommit(id=id, note=note, ring=ring.name, closes=closes, behind=0, counter=None),)
+            return (WarpCommit(id=id, note=note, ring=ring.name, closes=closes, behind=0, counter=None, ctas=ctas),)
         counter = None
         steps: tuple[Step, ...] = ()
         if isinstance(before, Var):
@@ -64,7 +66,8 @@ class Wgmma(TensorCore):
         elif before is not None:
             counter = number(f"{id.removeprefix('mma.')}_before")
             steps = (Compute(id=f"{id}_before", note="0 where no stage is before this one", dst=counter, expr=before),)
-        return (*steps, WarpCommit(id=id, note=note, ring=ring.name, closes=closes, behind=1, counter=counter))
+        commit = WarpCommit(id=id, note=note, ring=ring.name, closes=closes, behind=1, counter=counter, ctas=ctas)
+        return (*steps, commit)
 
     def complete(self) -> tuple[Step, ...]:
         return (WaitMmas(id="mma.done", note="the accumulator is complete"),)
@@ -83,7 +86,7 @@ class Wgmma(TensorCore):
             "start",
             plan.launch.warps - 1,
             "all roles begin together",
-            (CtaSync(id="start.sync", note="barriers are ready"), *enter(plan)),
+            (self.meet(plan, "start.sync", "barriers are ready"), *enter(plan)),
         )
         return (start_of(plan, load), *roles.before, start, *roles.after, *_giving(plan))
 
@@ -104,11 +107,13 @@ class Wgmma(TensorCore):
             "end",
             plan.launch.warps - 1,
             "nobody leaves before the work is done",
-            (CtaSync(id="end.sync", note="the accumulator has been read"),),
+            (self.meet(plan, "end.sync", "the accumulator has been read"),),
         )
         return (end,)
 
     def meet(self, plan: Plan, id: str, note: str) -> Step:
+        if plan.tiling.together > 1:
+            return ClusterSync(id=id, note=note)
         return CtaSync(id=id, note=note)
 
     def columns(self, plan: Plan) -> int:

@@ -9,7 +9,7 @@ import functools
 
 import numpy as np
 
-from convc.compiler.plan.names import RingName
+from convc.compiler.plan.names import Number, RingName
 from convc.compiler.tile.interpret.state import RoleState
 from convc.compiler.tile.steps.base import (
     Advance,
@@ -95,9 +95,11 @@ def _(step: WarpCommit, role: RoleState) -> None:
     """A stage is given back when the next one is multiplied, as in the text."""
     if not step.behind:
         _give_back(step, role)
-        role.barrier(step.ring).arrive(role.threads // 32)
+        ctas = [role.cta] if step.ctas is None else role.named(step.ctas)
+        for barrier in role.barriers_of(ctas, step.ring):
+            barrier.arrive(role.threads // 32)
     elif step.counter is None or role.integer(step.counter):
-        give_back_before(step.ring, role)
+        give_back_before(step.ring, role, step.ctas)
 
 
 def _give_back(step: Signal, role: RoleState) -> None:
@@ -109,14 +111,15 @@ def _give_back(step: Signal, role: RoleState) -> None:
                     rows[:] = np.nan
 
 
-def give_back_before(name: RingName, role: RoleState) -> None:
-    """Every warp gives back the stage before the one at which its role is."""
+def give_back_before(name: RingName, role: RoleState, ctas: Number | None = None) -> None:
+    """Every warp gives back the stage before the one at which its role is, to itself or to the CTAs of a mask."""
     ring = role.ring(name)
     before = (role.stages.get(ring.state, 0) - 1) % ring.stages
     for tile in role.cta.program.storage.smem:
         if tile.state == ring.state:
             role.cta.stages[tile.name, before][:] = np.nan
-    role.cta.barriers[name, before].arrive(role.threads // 32)
+    for cta in [role.cta] if ctas is None else role.named(ctas):
+        cta.barriers[name, before].arrive(role.threads // 32)
 
 
 @perform.register

@@ -40,7 +40,7 @@ def _(step: Release, role: RoleState) -> None:
 
 @perform.register
 def _(step: ReleaseLast, role: RoleState) -> None:
-    give_back_before(step.ring, role)
+    give_back_before(step.ring, role, step.ctas)
 
 
 @perform.register

@@ -249,15 +249,18 @@ class WarpCommit(Signal):
         closes: whether the MMAs since the last such step become a group of their own, which is waited for.
         behind: 1: the stage before is signalled here, and nobody is told of the last one; 0: this one is.
         counter: number that is 0 where no stage is before this one; None: one always is.
+        ctas: number with the CTAs of the cluster whose barriers are signalled, a bit for each rank; None: its own.
     """
 
     closes: bool
     behind: int
     counter: Number | None
+    ctas: Number | None = None
 
     def describe(self) -> str:
         when = "a stage later" if self.behind else "at once"
-        return f"every warp signals {self.ring} when its MMAs so far are done, {when}"
+        whose = f" of the CTAs {self.ctas}" if self.ctas else ""
+        return f"every warp signals {self.ring}{whose} when its MMAs so far are done, {when}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,9 +70,11 @@ class ReleaseLast(Step):
     """Every warp gives back the last stage of a ring that it has multiplied for a tile, all of its MMAs waited for.
 
     `ring`: whose stages are otherwise given back one stage later (`convc.compiler.tile.steps.base.WarpCommit`).
+    `ctas`: number with the CTAs of the cluster that are told, as there.
     """
 
     ring: RingName
+    ctas: Number | None = None
 
     def describe(self) -> str:
         return f"every warp signals the last stage of {self.ring}"
