@@ -11,6 +11,7 @@ from kernel.test_random_problems import problems
 from support.examples import PARTS
 from support.witnesses import witnesses_agree
 
+from convc.compiler.compile import compile_problem
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.multicast import sharers_of
 from convc.compiler.plan.storage import SHARERS
@@ -85,6 +86,16 @@ def test_filters_of_activations_that_move(shift, more, assembled):
     compiled = witnesses_agree(problem, 6, assembled, loading("2x1", schedule="shift", shift=shift, **more), block_n=48)
     assert compiled.plan.launch.cluster == (2, 1, 1)
     assert compiled.plan.storage.ring("empty_b").arrivals == 2
+
+
+@pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
+def test_nobody_waits_for_all_of_his_memory_to_tell_another_cta(target):
+    """ptxas puts a MEMBAR.ALL.GPU before an arrival that says .release.cluster."""
+    more = {"multicast": "2x1"} if target == "sm_90a" else {"pairs": "on"}
+    options = ScheduleOptions(schedule="reload", persistent="on", ctas=2, target=target, **more)
+    text = compile_problem(SMALL, options=options).artifact.ptx
+    assert "mbarrier.arrive.shared::cluster.b64" in text
+    assert "arrive.release.cluster" not in text
 
 
 def test_clusters_that_walk(assembled):

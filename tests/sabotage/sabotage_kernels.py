@@ -303,7 +303,7 @@ SLOW: dict[str, Callable[[], Subject]] = {
     ),
     "tiles looked up": partial(
         conv, in_channels=64, out_channels=96, block_n=32, batch=3,
-        options=ScheduleOptions(schedule="reload", tile_order="hilbert", split_k="off"),
+        options=ScheduleOptions(schedule="reload", tile_order="hilbert", split_k="off", cache_hints="on"),
     ),
     "CTAs that walk over tiles": partial(
         conv, in_channels=64, out_channels=80, block_n=48, batch=3,

@@ -23,7 +23,7 @@ def _(step: Strided, context: RoleContext) -> Names:
 @fragment.register
 def _(step: Release, context: RoleContext) -> Names:
     ring = context.storage.ring(step.ring)
-    space = ".shared::cta" if ring.at == "own" else ".release.cluster.shared::cluster"
+    space = ".shared::cta" if ring.at == "own" else ".shared::cluster"
     return {
         "stage": stage(ring.state),
         "offset": ring.offset,
