@@ -126,7 +126,6 @@ EXCUSES = (
         r"0 \+1 in \d+: mov\.b32 %zero, 0; @(clear|epilogue)\.zero(_first)?",
         "the smallest subnormal number is lost in the first sum",
     ),
-    Excuse(r"128 [+-]1 in .* @epilogue\.m$", "of two tiles a row the second starts late"),
     Excuse(r"[2-5] [+-]1 in \d+: mad\.lo\.s32 %(t0|k_step), .* @mma\.k_step", "all that counts is whether it is 0"),
     Excuse(
         r"setp\.lt\.s32 %p[01], %t[14579], \d; @(?:epilogue|add)\.m$",
@@ -184,11 +183,6 @@ EXCUSES = (
     ),
     Excuse(r"(1 \+1|2 -1|0 \+1) in .*%stage_tmem.* @mma\.next_tmem", "one tile in tensor memory does as well as two"),
     Excuse(r"0 [+-]1 in \d+: mov\.b32 %stage_order, 0;", "a ring of one barrier has no use for a stage"),
-    Excuse(
-        r"(31|120|30) -1 in .* @epilogue\.m$",
-        "it decides which lanes have outputs, and none does otherwise",
-        r"shift windows",
-    ),
     Excuse(r"1 [+-]1 in \d+: (setp\.lt|sub)\.u32 %\w+, %entered_s0, 1", "no tile begins one column behind padding"),
     Excuse(r" -4 in .*ld\.shared\.b32 %tmem", "the word before is a mask of no lanes: 0, where tensor memory begins"),
     Excuse(r" \+1 in \d+: mov\.b32 %shape, 0x48", "the sparsity selector is not read where A is dense"),
@@ -249,26 +243,9 @@ EXCUSES = (
     Excuse(r"mov\.b32 %before, 0;", "there is one first tile, and nobody asks for its number"),
     # CTAs that share a tile.
     Excuse(
-        r"^252 -1 in \d+: selp\.b32 %m, .* @add\.m$",
-        "rows without a pixel go to the last pixel too, whose lane is lower (`colliding_stores=lowest`)",
-        r"Schedule shift chain",
-        same=False,
-    ),
-    Excuse(
-        r"(without|-8 in) .*mbarrier\.try_wait.* @load\.wait_a$",
-        "before a fourth activation tile come nine filter tiles: with room for four, three were multiplied",
-        r"(?s)Schedule shift chain; grid \d+ x \d+ x 2, which share.*tile b, \d+ rows of \d+ bytes, 4 stages",
-        same=False,
-    ),
-    Excuse(
         r"^1 \+1 in \d+: setp\.lt\.u32 %more, %chunk, 1; @epilogue\.parts",
         "sums of more columns go where nobody reads",
         same=False,
-    ),
-    Excuse(
-        r"mad\.lo\.u32 %at, %column, 512, %smem; @epilogue\.sums",
-        "the only chunk begins at column 0",
-        r"setp\.lt\.u32 %more, %chunk, 1;",
     ),
     Excuse(
         r"^(\d+) (?:\+1 in \d+: add|-1 in \d+: setp\.lt)\.u32 .* @\w+\.share$",
