@@ -6,13 +6,13 @@ are filled with the address of a buffer, or with a tensor map that the driver en
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from convc.errors import LaunchError
 from convc.gpu.tensormaps import MAP_BYTES, EncodeCall, encode_call
 from convc.ir.launch import LaunchSpec, Param, Part, PointerParam, ScalarParam, StructParam, TensorMapParam
 from convc.ir.scalars import scalar_bytes
+from convc.ir.sums import target_of
 from convc.ir.tensormap import check as check_tensor_map
 
 POINTER_BYTES = 8
@@ -94,7 +94,6 @@ def plan_launch(launch: LaunchSpec, text: str = "") -> LaunchPlan:
             buffer, or the driver would refuse a tensor map.
     """
     launch.check()
-    target = re.search(r"^\s*\.target\s+(\w+)", text, re.MULTILINE)
     return LaunchPlan(
         entry=launch.entry,
         grid=launch.grid,
@@ -103,7 +102,7 @@ def plan_launch(launch: LaunchSpec, text: str = "") -> LaunchPlan:
         shared_bytes=launch.shared_bytes,
         cooperative="%envreg" in text,
         dependent="griddepcontrol" in text,
-        target="" if target is None else target[1],
+        target=target_of(text),
         buffers={name: spec.size_bytes for name, spec in launch.buffers.items()},
         params=tuple(_planned(launch, index, param) for index, param in enumerate(launch.params)),
     )

@@ -20,6 +20,7 @@ from convc.build.folder import Layer
 from convc.errors import InputError
 from convc.ir import dtypes
 from convc.ir.findings import Finding, Verdict, worst
+from convc.ir.sums import FLOAT32, Sums, sums_of
 from convc.layout.device_layout import DeviceLayout, device_bytes, output_index
 from convc.layout.repack import (
     pack_activation,
@@ -46,6 +47,7 @@ class LayerRun:
         findings: what the machine noticed, worst first.
         counters: what the kernel did.
         seconds: wall time of the machine, without packing.
+        sums: how its products were added.
     """
 
     name: str
@@ -53,6 +55,7 @@ class LayerRun:
     findings: tuple[Finding, ...]
     counters: Counters
     seconds: float
+    sums: Sums = FLOAT32
 
     @property
     def verdict(self) -> Verdict:
@@ -116,7 +119,14 @@ def run_packed(
     options = options or RunOptions()
     result = machine.run(layer.ptx, layer.launch, given, file=layer.file, options=options, progress=progress)
     y = output_of(layer.layout, result.buffers)
-    return LayerRun(name=layer.name, y=y, findings=result.findings, counters=result.counters, seconds=result.seconds)
+    return LayerRun(
+        name=layer.name,
+        y=y,
+        findings=result.findings,
+        counters=result.counters,
+        seconds=result.seconds,
+        sums=sums_of(layer.ptx, layer.layout.model.operand, options.switches.numerics),
+    )
 
 
 def input_buffers(layer: Layer, x: np.ndarray, residual: np.ndarray | None = None) -> dict[str, np.ndarray]:

@@ -29,10 +29,15 @@ with S, S' the sums of magnitudes before and after, because (1 + gamma(n)) * (1 
 for x >= 0. An instruction whose products are all zero changes nothing. There are at most L others, with L
 products in all, so n <= L/4 + L. This is more than the L - 1 of plain sums: the bound covers both.
 It holds whatever m is: 8 for tf32, 16 for f16 and bf16, 32 for e4m3 and e5m2, whose terms Blackwell aligns to 25 bits
-as well (Hopper kept 13: the same two papers).
+as well.
+
+**Eight-bit floats on Hopper** are aligned to 13 fractional bits, and a result's mantissa has 13 (recorded; the same two
+papers). With u = 2^-13 each of the m cut terms loses less than u * 2^e in place of a quarter of that, so that an
+instruction costs m + 1 units, and the sum L + I of I instructions. One takes 32 neighbours of K, among which the
+channels of a tap lie side by side: I is at most C/32 + 2 for each tap, and L at most.
 
 **Bias** is one more float32 addition: n grows by 1. One unit more pays for the float64 arithmetic of the
-oracle and of this bound, whose gamma(L) has u = 2^-53. In all n = 1.25*L + 2.
+oracle and of this bound, whose gamma(L) has u = 2^-53. In all n = 1.25*L + 2, or L + I + 2 units of 2^-13.
 
 **Parts.** float32 operands that are multiplied in parts have a sum of L products of parts for each pass, whose
 magnitudes are a little larger; what the passes leave out is relative to each product. `convc.layout.split_precision`
@@ -60,38 +65,50 @@ for before the final rounding.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from convc.errors import LimitError
 from convc.ir import dtypes
 from convc.ir.problem import ConvProblem
+from convc.ir.sums import FLOAT32, Sums
 from convc.layout.block_scaled import as_multiplied
 from convc.layout.split_precision import GROWTH, MISSING, PASSES, SMALLEST
 from convc.verification import reference
 from convc.verification.epilogue_bound import through_epilogue
 
-UNIT = 2.0**-23
+UNIT = 2.0**-FLOAT32.bits
 """Unit roundoff of float32 for cutting toward zero; twice that of rounding to nearest."""
+
+INSTRUCTION_K = 32
+"""Eight-bit elements of K that one tensor-core instruction takes (PTX, wgmma shapes)."""
 
 
 def error_bound(
-    problem: ConvProblem, x: np.ndarray, w: np.ndarray, b: np.ndarray | None, residual: np.ndarray | None = None
+    problem: ConvProblem,
+    x: np.ndarray,
+    w: np.ndarray,
+    b: np.ndarray | None,
+    residual: np.ndarray | None = None,
+    sums: Sums = FLOAT32,
 ) -> np.ndarray | None:
     """Largest difference between the exact result and a right one, before rounding to the result type.
 
     Args:
         x, w, b: operands as the kernel gets them: x (N, C, H, W), w (K, C, R, S), b (K,) or None.
         residual: (N, K, P, Q) where the epilogue adds one.
+        sums: how products are added (`convc.ir.sums.sums_of`).
 
     Returns:
         float64 (N, K, P, Q); infinite where float32 sums may overflow. None: every bit must agree.
 
     Raises:
-        LimitError: sums so long that float32 promises nothing (n*u >= 1, above 6.7 million terms).
+        LimitError: sums so long that nothing is promised (n*u >= 1: above 6.7 million terms in float32).
     """
     if problem.operand_dtype.integer:
         return None
-    n, gamma = sum_gamma(problem)
+    n, gamma = sum_gamma(problem, sums)
     split = problem.operand in PASSES
     floors = (SMALLEST, SMALLEST) if split else (problem.operand_dtype.min_normal, problem.filter_dtype.min_normal)
     # Subnormal operands count as the smallest normal number: see "Underflow" above.
@@ -122,17 +139,27 @@ def expected_result(problem: ConvProblem, x: np.ndarray, w: np.ndarray, *others:
     return reference.conv_problem(problem, *as_multiplied(problem, x, w), *others)
 
 
-def sum_gamma(problem: ConvProblem) -> tuple[float, float]:
+def sum_gamma(problem: ConvProblem, sums: Sums = FLOAT32) -> tuple[float, float]:
     """n and gamma(n) of the module's text for the sums of a problem; `LimitError` where n*u >= 1."""
     terms = problem.gemm_k * len(PASSES.get(problem.operand, (None,)))
-    n = 1.25 * terms + 2
-    if n * UNIT >= 1:
+    unit = 2.0**-sums.bits
+    n = terms * 2.0 ** (sums.bits - sums.fraction) + _instructions(problem, terms, sums) + 2
+    if n * unit >= 1:
+        kept = "float32" if sums == FLOAT32 else f"{sums.bits} bit"
         raise LimitError(
-            f"a float32 sum of {terms} terms has no error bound",
+            f"a {kept} sum of {terms} terms has no error bound",
             where=f"convolution {problem.name!r}",
             hint="compare on integer data, whose sums are exact",
         )
-    return n, n * UNIT / (1 - n * UNIT)
+    return n, n * unit / (1 - n * unit)
+
+
+def _instructions(problem: ConvProblem, terms: int, sums: Sums) -> int:
+    """Most instructions, or additions, whose products are not all zero for one element of the result."""
+    if sums == FLOAT32:
+        return terms
+    channels = problem.in_channels // problem.groups
+    return min(terms, math.prod(problem.kernel) * (channels // INSTRUCTION_K + 2))
 
 
 def _at_least(array: np.ndarray, floor: float) -> np.ndarray:

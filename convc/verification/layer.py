@@ -24,6 +24,7 @@ from convc.ir.findings import Finding, Verdict
 from convc.ir.network import ConvNode
 from convc.ir.planned import read_planned
 from convc.ir.problem import ConvProblem
+from convc.ir.sums import FLOAT32, Sums
 from convc.machine import Counters, RunOptions
 from convc.runtime.layer import LayerRun, last_writer, run_layer
 from convc.support.files import to_npy_dtype
@@ -121,19 +122,19 @@ def _judged(mode: Mode, layer: Layer, data: LayerData, run: LayerRun) -> Check:
     """A run compared with the reference; where an element is wrong, the kernel is run again to see who wrote it."""
     problem = layer.layout.model
     expected = expected_result(problem, data.x, data.weight, data.bias, data.multiplier, data.residual)
-    comparison = compare(run.y, expected, bound_of(mode, problem, data))
+    comparison = compare(run.y, expected, bound_of(mode, problem, data, run.sums))
     writer = None if comparison.first is None else last_writer(layer, data.x, comparison.first, data.residual)
     return check_of(run, mode, comparison, writer=writer)
 
 
-def bound_of(mode: Mode, problem: ConvProblem, data: LayerData) -> np.ndarray | None:
+def bound_of(mode: Mode, problem: ConvProblem, data: LayerData, sums: Sums) -> np.ndarray | None:
     """Bound what a right result may be off by; None: it must agree bit for bit."""
     if mode == "normal":
-        return error_bound(problem, data.x, data.weight, data.bias, data.residual)
+        return error_bound(problem, data.x, data.weight, data.bias, data.residual, sums)
     if exact_on_integers(problem.epilogue):
         return None
-    sums = reference.conv_sums(problem, data.x, data.weight, data.bias)
-    return through_epilogue(problem, sums, np.zeros_like(sums), data.residual)
+    exact = reference.conv_sums(problem, data.x, data.weight, data.bias)
+    return through_epilogue(problem, exact, np.zeros_like(exact), data.residual)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +150,7 @@ class Expected:
     bound: np.ndarray | None
 
 
-def expect_part(conv: ConvNode, mode: Mode, seed: int, images: tuple[int, int]) -> Expected:
+def expect_part(conv: ConvNode, mode: Mode, seed: int, images: tuple[int, int], sums: Sums = FLOAT32) -> Expected:
     """The reference for the images ``images[0]`` up to ``images[1]`` of the data of `check_layer`."""
     data = data_of(mode, conv, seed)
     part = slice(*images)
@@ -159,7 +160,8 @@ def expect_part(conv: ConvNode, mode: Mode, seed: int, images: tuple[int, int]) 
     values = expected_result(problem, data.x, data.weight, data.bias, data.multiplier, data.residual)
     with np.errstate(over="ignore"):
         short = values.astype(np.float32)
-    return Expected(values=short if np.array_equal(short, values) else values, bound=bound_of(mode, problem, data))
+    bound = bound_of(mode, problem, data, sums)
+    return Expected(values=short if np.array_equal(short, values) else values, bound=bound)
 
 
 def judged_in_parts(mode: Mode, run: LayerRun, parts: Sequence[Expected]) -> Check | None:
@@ -202,7 +204,7 @@ def combined(parts: Sequence[LayerRun]) -> LayerRun:
         np.copyto(whole, written, where=written != 0xFF)
         counters.include(part.counters)
     seconds = sum(part.seconds for part in parts)
-    return LayerRun(name=parts[0].name, y=y, findings=(), counters=counters, seconds=seconds)
+    return dataclasses.replace(parts[0], y=y, findings=(), counters=counters, seconds=seconds)
 
 
 def modes_of(mode: str) -> tuple[Mode, ...]:

@@ -45,7 +45,7 @@ def against_reference(ran: ConvRun, host: Callable[[], np.ndarray]) -> Compariso
     operands = _operands(ran)
     added = None if ran.residual is None else dtypes.quantise(problem.out_dtype, ran.residual)
     expected = expected_result(problem, *operands, None, added)
-    return compare(ran.run.y, expected, error_bound(problem, *operands, added))
+    return compare(ran.run.y, expected, error_bound(problem, *operands, added, ran.run.sums))
 
 
 def against_onnxruntime(ran: ConvRun, answer: np.ndarray) -> Comparison | None:
@@ -60,8 +60,8 @@ def against_onnxruntime(ran: ConvRun, answer: np.ndarray) -> Comparison | None:
     model_type = dtypes.of_array(ran.x)
     if problem.operand_dtype.min_exponent > model_type.min_exponent or problem.operand in dtypes.SCALED_OPERANDS:
         return None
-    _, gamma = sum_gamma(problem)
-    bound = error_bound(problem, *_operands(ran))
+    _, gamma = sum_gamma(problem, ran.run.sums)
+    bound = error_bound(problem, *_operands(ran), sums=ran.run.sums)
     assert bound is not None, "only sums of integers have none"
     unit = problem.operand_dtype.unit_roundoff
     magnitude = bound / gamma / (1 - unit) ** 2  # not less than S: operands were rounded

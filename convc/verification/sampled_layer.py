@@ -20,6 +20,7 @@ from convc.ir.debug_info import read_debug_info
 from convc.ir.findings import Verdict
 from convc.ir.network import ConvNode
 from convc.ir.problem import ConvProblem
+from convc.ir.sums import Sums
 from convc.machine import RunOptions
 from convc.runtime.layer import LayerRun, last_writer_packed, run_packed
 from convc.support.files import to_npy_dtype
@@ -90,7 +91,7 @@ def _judged(mode: Mode, strips: Strips, run: LayerRun, outputs: Sequence[Outputs
     expected: list[np.ndarray] = []
     bounds: list[np.ndarray | None] = []
     for part in outputs:
-        right, bound = _expected(mode, strips, part.element)
+        right, bound = _expected(mode, strips, part.element, run.sums)
         expected.append(right)
         bounds.append(bound)
     known = [bound for bound in bounds if bound is not None]
@@ -128,7 +129,9 @@ def _stray_bytes(y: np.ndarray, outputs: Sequence[Outputs]) -> int:
     return int(np.count_nonzero(elements != blank)) * y.dtype.itemsize
 
 
-def _expected(mode: Mode, strips: Strips, element: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray | None]:
+def _expected(
+    mode: Mode, strips: Strips, element: tuple[np.ndarray, ...], sums: Sums
+) -> tuple[np.ndarray, np.ndarray | None]:
     """The reference at some elements, and what a right result may be off by; None: nothing."""
     right = np.empty(len(element[0]))
     allowed = np.zeros(len(element[0]))
@@ -142,7 +145,7 @@ def _expected(mode: Mode, strips: Strips, element: tuple[np.ndarray, ...]) -> tu
         places = (0, k - channels.start, *(axis - low for axis, low in zip(at, first, strict=True)))
         made = expected_result(small, data.x, data.weight, data.bias, data.multiplier, data.residual)
         right[some] = made[places]
-        bound = bound_of(mode, small, data)
+        bound = bound_of(mode, small, data, sums)
         exact = bound is None
         if bound is not None:
             allowed[some] = bound[places]

@@ -26,6 +26,7 @@ from convc.errors import WorkerError
 from convc.ir.launch import LaunchSpec
 from convc.ir.network import ConvNode
 from convc.ir.problem import ConvProblem
+from convc.ir.sums import Sums, sums_of
 from convc.machine import RunOptions
 from convc.runtime.layer import LayerRun
 from convc.support.progress import SILENT, Progress
@@ -87,11 +88,11 @@ def part_job(
         return run_part(conv, kernel, mode, seed, options, ctas)
 
 
-def expected_job(digest: str, conv: ConvNode, mode: Mode, seed: int, images: tuple[int, int]) -> Expected:
+def expected_job(digest: str, conv: ConvNode, mode: Mode, seed: int, images: tuple[int, int], sums: Sums) -> Expected:
     """Compute the reference for some images in a worker (see `convc.verification.layer.expect_part`)."""
     _require(digest)
     with one_thread():
-        return expect_part(conv, mode, seed, images)
+        return expect_part(conv, mode, seed, images, sums)
 
 
 def check_job(
@@ -269,6 +270,7 @@ def _in_parts(
     digest = compiler_digest()
     runs: dict[tuple[Mode, tuple[int, int]], LayerRun] = {}
     expected: dict[tuple[Mode, tuple[int, int]], Expected] = {}
+    sums = sums_of(kernel.artifact.ptx, conv.problem.operand, options.switches.numerics)
     asked: list[tuple[Mode, tuple[int, int]]] = []
     pieces: list[Task] = []
     for mode in modes:
@@ -280,7 +282,7 @@ def _in_parts(
         for some in images:
             asked.append((mode, some))
             name = f"{conv.name}, reference for images {some[0]}..{some[1] - 1}, {mode} data"
-            pieces.append(Task(name=name, function=expected_job, arguments=(digest, conv, mode, seed, some)))
+            pieces.append(Task(name=name, function=expected_job, arguments=(digest, conv, mode, seed, some, sums)))
     for count, (index, part) in enumerate(pool.run(pieces), 1):
         if isinstance(part, LayerRun):
             runs[asked[index]] = part

@@ -33,6 +33,7 @@ from convc.gpu.plan import plan_launch
 from convc.ir.dtypes import ARRAY_TYPES
 from convc.ir.epilogue import exact_on_integers
 from convc.ir.problem import ConvProblem
+from convc.ir.sums import sums_of
 from convc.layout import repack
 from convc.layout.device_layout import device_layout
 from convc.verification import reference
@@ -86,7 +87,7 @@ def prepared(case: Case, random: bool = False) -> Prepared:
     expected = expected_result(case.problem, x, w, b, multiplier, residual)
     allowed = None
     if random:
-        allowed = error_bound(case.problem, x, w, b, residual)
+        allowed = error_bound(case.problem, x, w, b, residual, sums_of(kernel.artifact.ptx, case.problem.operand))
     elif not exact_on_integers(case.problem.epilogue):
         sums = reference.conv_sums(case.problem, x, w, b)
         allowed = through_epilogue(case.problem, sums, np.zeros_like(sums), residual)

@@ -14,9 +14,10 @@ from support.examples import some
 from convc.errors import LimitError
 from convc.ir import dtypes
 from convc.ir.problem import ConvProblem
+from convc.ir.sums import FLOAT32, HOPPER_FP8, Sums
 from convc.layout.block_scaled import as_multiplied
 from convc.verification import reference
-from convc.verification.bound import UNIT, error_bound
+from convc.verification.bound import UNIT, error_bound, sum_gamma
 
 
 def dot_problem(terms: int, operand: str = "f16") -> ConvProblem:
@@ -26,11 +27,10 @@ def dot_problem(terms: int, operand: str = "f16") -> ConvProblem:
     )
 
 
-def bound_of(x: np.ndarray, w: np.ndarray, b: float, operand: str) -> float:
+def bound_of(x: np.ndarray, w: np.ndarray, b: float, operand: str, sums: Sums = FLOAT32) -> float:
     problem = dot_problem(x.size, operand)
-    return float(
-        error_bound(problem, x.reshape(problem.x_shape), w.reshape(problem.w_shape), np.array([b]))[0, 0, 0, 0]
-    )
+    images, filters = x.reshape(problem.x_shape), w.reshape(problem.w_shape)
+    return float(error_bound(problem, images, filters, np.array([b]), sums=sums)[0, 0, 0, 0])
 
 
 def exponent_of(value: Fraction) -> int:
@@ -42,15 +42,15 @@ def cut(value: Fraction, unit: Fraction) -> Fraction:
     return Fraction(math.trunc(value / unit)) * unit
 
 
-def to_f32_cut(value: Fraction) -> Fraction:
+def to_f32_cut(value: Fraction, bits: int = 23) -> Fraction:
     if value == 0:
         return value
     exponent = max(exponent_of(abs(value)), -126)
-    return cut(value, Fraction(2) ** (exponent - 23))
+    return cut(value, Fraction(2) ** (exponent - bits))
 
 
-def fused_sum(x: np.ndarray, w: np.ndarray, b: float, group: int, min_exponent: int) -> Fraction:
-    """A tensor-core sum: `group` products and the accumulator, cut to 25 bits below the largest exponent.
+def fused_sum(x: np.ndarray, w: np.ndarray, b: float, group: int, min_exponent: int, sums: Sums = FLOAT32) -> Fraction:
+    """A tensor-core sum: `group` products and the accumulator, cut to 25 bits below the largest exponent, or fewer.
 
     A product counts with the sum of its operands' exponents; a subnormal operand with the smallest normal one.
     """
@@ -62,8 +62,8 @@ def fused_sum(x: np.ndarray, w: np.ndarray, b: float, group: int, min_exponent: 
                 exponents = (max(math.frexp(v)[1] - 1, min_exponent) for v in (a, c))
                 terms.append((Fraction(a) * Fraction(c), sum(exponents)))
         if terms:
-            unit = Fraction(2) ** (max(exponent for _, exponent in terms) - 25)
-            accumulator = to_f32_cut(sum(cut(value, unit) for value, _ in terms))
+            unit = Fraction(2) ** (max(exponent for _, exponent in terms) - sums.fraction)
+            accumulator = to_f32_cut(sum(cut(value, unit) for value, _ in terms), sums.bits)
     return to_f32_cut(accumulator + Fraction(b))
 
 
@@ -98,6 +98,43 @@ def test_fused_truncated_sums_stay_inside(seed, terms, group, operand, spread, s
     b = float(np.float32(rng.standard_normal() * scale))
     error = abs(fused_sum(x, w, b, group, dtype.min_exponent) - exact_sum(x, w, b))
     assert error <= bound_of(x, w, b, operand)
+
+
+@given(
+    seed=st.integers(0, 2**31),
+    terms=st.integers(1, 200),
+    operand=st.sampled_from(["e4m3", "e5m2"]),
+    spread=st.sampled_from([0, 1, 3]),
+    signed=st.booleans(),
+)
+@settings(max_examples=some(60), deadline=None)
+def test_sums_of_eight_bit_floats_on_hopper_stay_inside(seed, terms, operand, spread, signed):
+    rng = np.random.default_rng(seed)
+    dtype = dtypes.BY_NAME[operand]
+    x, w = (
+        dtypes.quantise(
+            dtype, (2 * signed * (rng.random(terms) < 0.5) - 1) * 2.0 ** (spread * rng.standard_normal(terms))
+        )
+        for _ in range(2)
+    )
+    error = abs(fused_sum(x, w, 0.5, 32, dtype.min_exponent, HOPPER_FP8) - exact_sum(x, w, 0.5))
+    assert error <= bound_of(x, w, 0.5, operand, HOPPER_FP8)
+
+
+def test_hopper_loses_more_of_eight_bit_floats_than_float32_would():
+    """A number that fills the accumulator first, then others of which each is just below its last bit: all are lost."""
+    x = np.full(2 * 32, 2.0**-6, np.float32)
+    w = np.full(2 * 32, 2.0**-8 * 1.875, np.float32)
+    x[0] = w[0] = 1.0
+    lost = exact_sum(x, w, 0.0) - fused_sum(x, w, 0.0, 32, -6, HOPPER_FP8)
+    assert lost == Fraction(float(x[1] * w[1])) * 63
+    assert 500 * bound_of(x, w, 0.0, "e4m3") < lost <= bound_of(x, w, 0.0, "e4m3", HOPPER_FP8) <= 2 * lost
+
+
+def test_sums_of_13_bits_that_are_too_long_are_refused():
+    problem = dot_problem(8000, "e4m3")
+    with pytest.raises(LimitError, match="a 13 bit sum of 8000 terms has no error bound"):
+        sum_gamma(problem, HOPPER_FP8)
 
 
 def test_truncation_that_always_loses():
