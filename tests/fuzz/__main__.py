@@ -16,16 +16,29 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fuzz.campaign import campaign, serve
 from fuzz.convolutions import Convolutions
+from fuzz.launches import Launches
+from fuzz.limits import limit_memory
 from fuzz.models import Models
 from fuzz.ptx import Texts
 from fuzz.schedules import Schedules
 
-SUBJECTS = {"convolutions": Convolutions, "ptx": Texts, "models": Models, "schedules": Schedules}
+from convc.errors import GpuError
+
+SUBJECTS = {
+    "convolutions": Convolutions,
+    "ptx": Texts,
+    "models": Models,
+    "schedules": Schedules,
+    "launches": Launches,
+}
+ON_GPU = ("launches",)
+"""Subjects whose processes have no limit of address space: the driver takes more than any that is worth having."""
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a campaign, or one of its workers; 1 where something was found."""
+    """Run a campaign, or one of its workers; 1 where something was found, 2 where there is no GPU to launch on."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__.splitlines()[0])
     parser.add_argument("subject", choices=SUBJECTS)
     parser.add_argument(
@@ -39,8 +52,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--work", type=int, nargs=2, help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     folder = given.folder or ROOT / "build" / "fuzz" / f"{given.subject}-{given.seed}"
+    try:
+        subject = SUBJECTS[given.subject]()
+    except GpuError as refused:
+        print(refused, file=sys.stderr)
+        return 2
     if given.work is not None:
-        serve(SUBJECTS[given.subject](), given.seed, range(*given.work), folder)
+        if given.subject not in ON_GPU:
+            limit_memory()
+        serve(subject, given.seed, range(*given.work), folder)
         return 0
     journal = campaign(given.subject, given.seed, given.count, given.jobs, folder)
     print(f"{given.count} cases of {given.subject}, seed {given.seed}: {len(journal.found)} went wrong")

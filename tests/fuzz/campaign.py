@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fuzz.limits import limit_memory
 from fuzz.subjects import Subject, minimise, wrong_with
 
 TESTS = Path(__file__).parents[1]
@@ -72,7 +71,6 @@ def work(subject: Subject, seed: int, numbers: range, folder: Path) -> Iterator[
 
 def serve(subject: Subject, seed: int, numbers: range, folder: Path) -> None:
     """Be a worker process: a line of JSON for each case, as soon as it is done."""
-    limit_memory()
     for number, said in work(subject, seed, numbers, folder):
         print(json.dumps([number, said]), flush=True)
 

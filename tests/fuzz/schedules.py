@@ -21,9 +21,6 @@ from convc.errors import InputError, PlanError
 from convc.ir.epilogue import AddResidual, Relu
 from convc.ir.problem import ConvProblem
 
-MOST_WORK = 12_000_000
-"""Multiply-adds of a case: enough for several tiles, and for a K loop that several CTAs share."""
-
 OPERANDS = ("f16",) * 4 + ("bf16", "tf32", "e4m3", "s8")
 WHOLE = ("s8",)
 """Operands whose sums are whole numbers, which have no epilogue."""
@@ -44,12 +41,19 @@ CTAS = (None, None, 1, 2, 3)
 class Schedules:
     """Convolutions of a few tiles, compiled with choices that the planner would not always make."""
 
+    most_work = 12_000_000
+    """Multiply-adds of a case: enough for several tiles, and for a K loop that several CTAs share."""
+
+    batches = (1, 1, 2, 3, 5)
+    most_extent = 24
+    """Most pixels of an output's row or column, of steps of one and without padding."""
+
     def case(self, rng: random.Random) -> Case:
         """A problem that is not too large, and choices."""
         while True:
             case = self._case(rng)
             work = case["batch"] * case["inputs"] * case["outputs"] // case["group"]
-            if work * math.prod(case["kernel"]) * math.prod(case["extent"]) <= MOST_WORK:
+            if work * math.prod(case["kernel"]) * math.prod(case["extent"]) <= self.most_work:
                 return case
 
     def _case(self, rng: random.Random) -> Case:
@@ -58,7 +62,7 @@ class Schedules:
         group = rng.choice((1, 1, 1, 1, 2))
         operand = rng.choice(OPERANDS)
         return {
-            "batch": rng.choice((1, 1, 2, 3, 5)),
+            "batch": rng.choice(self.batches),
             "inputs": group * rng.choice((3, 8, 16, 40, 64, 96, 128, 256)),
             "outputs": group * rng.choice((5, 8, 16, 24, 48, 64, 96, 160)),
             "group": group,
@@ -66,7 +70,7 @@ class Schedules:
             "dilation": dilation,
             "stride": [rng.choice((1, 1, 1, 2)) for _ in range(2)],
             "pads": [rng.randint(0, 2) for _ in range(4)],
-            "extent": [(k - 1) * d + rng.randint(1, 24) for k, d in zip(kernel, dilation, strict=True)],
+            "extent": [(k - 1) * d + rng.randint(1, self.most_extent) for k, d in zip(kernel, dilation, strict=True)],
             "operand": operand,
             "bias": rng.random() < 0.5,
             "residual": operand not in WHOLE and rng.random() < 0.3,
@@ -113,11 +117,10 @@ class Schedules:
         A choice that is refused is refused with an error of ours, or it is a finding.
         """
         problem = self.problem(case)
-        judge = unseen if case["seed"] % ASSEMBLED else assembled
         chosen = dict(case["options"])
         while True:
             try:
-                witnesses_agree(problem, case["seed"], judge, ScheduleOptions(**chosen))
+                self.agree(case, problem, chosen)
             except (InputError, PlanError):
                 if not chosen:
                     raise
@@ -126,6 +129,11 @@ class Schedules:
                 raise AssertionError(str(wrong)) from wrong
             else:
                 return
+
+    def agree(self, case: Case, problem: ConvProblem, chosen: dict[str, str | int]) -> None:
+        """Let the witnesses agree on the kernel of these choices; an error of ours where there is none."""
+        judge = unseen if case["seed"] % ASSEMBLED else assembled
+        witnesses_agree(problem, case["seed"], judge, ScheduleOptions(**chosen))
 
     def smaller(self, case: Case) -> Iterator[Case]:
         """The same with less of one thing."""

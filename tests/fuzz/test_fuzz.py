@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import random
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from fuzz import campaign as campaigns
 from fuzz import convolutions, schedules, subjects
 from fuzz.campaign import Journal, generator, work
 from fuzz.convolutions import Convolutions
+from fuzz.launches import Launches, target_of
 from fuzz.models import Models
 from fuzz.ptx import Texts
 from fuzz.schedules import Schedules
 from fuzz.subjects import kind_of, minimise, wrong_with
 from support import witnesses
 
-from convc.errors import InputError
+from convc.api.choices import schedule_choices
+from convc.build.folder import Layer
+from convc.errors import GpuError, GpuFault, InputError
+from convc.runtime.layer import run_packed
 
 SUBJECTS = {"convolutions": Convolutions(), "ptx": Texts(), "models": Models(), "schedules": Schedules()}
 CASES = {"convolutions": 2, "ptx": 6, "models": 6, "schedules": 2}
@@ -193,3 +199,49 @@ def test_a_worker_that_dies_or_hangs_is_a_finding(monkeypatch, tmp_path):
     assert sorted(found) == [2, 4]
     assert "ended with -9" in found[2]
     assert found[4] == "the process did not end"
+
+
+def on_the_machine(layer: Layer, buffers: dict) -> np.ndarray:
+    """The launch of a kernel where there is no GPU."""
+    return run_packed(layer, buffers).y
+
+
+@pytest.mark.parametrize("target", schedule_choices()["target"])
+def test_launches_are_compared_with_the_reference(target):
+    """With the machine as the GPU all is well; with one whose last element is another number it is not."""
+    subject = Launches(on_the_machine, target)
+    subject.most_work = 200_000
+    case = subject.case(generator(1, 3))
+    assert "target" not in case["options"]
+    assert wrong_with(subject, case) is None
+
+    def planted(layer: Layer, buffers: dict) -> np.ndarray:
+        y = on_the_machine(layer, buffers)
+        y[-1, -1, -1, 0] += 1
+        return y
+
+    said = wrong_with(Launches(planted, target), case)
+    assert said is not None
+    assert "whole numbers" in said
+
+
+def test_a_launch_that_faults_ends_its_process(monkeypatch, capsys):
+    def faulty(layer: Layer, buffers: dict) -> np.ndarray:
+        raise GpuFault("an illegal address")
+
+    def end(status: int) -> None:
+        raise SystemExit(status)
+
+    monkeypatch.setattr(os, "_exit", end)
+    subject = Launches(faulty, "sm_90a")
+    subject.most_work = 200_000
+    with pytest.raises(SystemExit, match="1"):
+        subject.check(subject.case(generator(1, 3)))
+    assert "an illegal address" in capsys.readouterr().err
+
+
+def test_a_gpu_that_no_target_is_for_is_refused():
+    assert target_of((9, 0)) == "sm_90a"
+    assert target_of((10, 0)) == "sm_100a"
+    with pytest.raises(GpuError, match="this GPU is one of sm_86a"):
+        target_of((8, 6))
