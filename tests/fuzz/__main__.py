@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fuzz.campaign import campaign, serve
 from fuzz.convolutions import Convolutions
-from fuzz.launches import Launches
+from fuzz.launches import LaunchedOperators, Launches
 from fuzz.limits import limit_memory
 from fuzz.models import Models
 from fuzz.ptx import Texts
@@ -30,8 +30,9 @@ SUBJECTS = {
     "models": Models,
     "schedules": Schedules,
     "launches": Launches,
+    "operators": LaunchedOperators,
 }
-ON_GPU = ("launches",)
+ON_GPU = ("launches", "operators")
 """Subjects whose processes have no limit of address space: the driver takes more than any that is worth having."""
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -17,6 +17,7 @@ from support.witnesses import witnesses_agree
 
 from convc.errors import DeadlockError, LaunchError, MachineFault, PtxSyntaxError, TileError, ToolError, UnmodelledError
 from convc.frontend.onnx_reader import read_model
+from convc.ir.problem import ConvProblem
 from convc.support.ptxas import assemble, find_ptxas
 
 FLOATS = {"float32": TensorProto.FLOAT, "float16": TensorProto.FLOAT16, "bfloat16": TensorProto.BFLOAT16}
@@ -138,12 +139,15 @@ class Convolutions:
 
     def check(self, case: Case) -> None:
         """Read it, and let the witnesses agree on every convolution in it."""
-        judge = unseen if case["seed"] % ASSEMBLED else assembled
         for conv in read_model(self.model(case), fuse=True).convs:
             try:
-                witnesses_agree(conv.problem, case["seed"], judge)
+                self.agree(conv.problem, case["seed"])
             except OF_OURS as wrong:
                 raise AssertionError(str(wrong)) from wrong
+
+    def agree(self, problem: ConvProblem, seed: int) -> None:
+        """Let the witnesses agree on a convolution."""
+        witnesses_agree(problem, seed, unseen if seed % ASSEMBLED else assembled)
 
     def smaller(self, case: Case) -> Iterator[Case]:
         """The same with less of one thing."""

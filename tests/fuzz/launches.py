@@ -1,11 +1,13 @@
-"""Random problems and schedules, launched on the GPU that is there: what it leaves must be what the reference says.
+"""Random operators and schedules, launched on the GPU that is there: what it leaves must be what the reference says.
 
-Whole numbers bit for bit, normal data within the derived bound. Cases are those of `schedules`, larger, as a GPU takes
-them in no time. A kernel that faults or hangs ends its process, as the GPU's context is of no use behind it.
+Whole numbers bit for bit, normal data within the derived bound. Cases are those of `convolutions`, and those of
+`schedules`, but larger, as a GPU takes them in no time. A kernel that faults or hangs ends its process, as the GPU's
+context is of no use behind it.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import random
@@ -13,6 +15,7 @@ import sys
 from collections.abc import Callable, Mapping
 
 import numpy as np
+from fuzz.convolutions import Convolutions
 from fuzz.schedules import Schedules
 from fuzz.subjects import Case
 
@@ -40,19 +43,15 @@ from convc.verification.epilogue_bound import through_epilogue
 Launch = Callable[[Layer, Mapping[str, np.ndarray]], np.ndarray]
 """Launches the kernel of a layer on packed buffers: its output buffer as it is, (N, P, Q, k_pitch)."""
 
-MOST_WORK = 400_000_000
-"""Multiply-adds of a case: several waves on a GPU of 132 SMs, a second of the reference."""
+ANY = ScheduleOptions()
+"""Whatever the planner takes."""
 
 LAUNCH_S = 10.0
 """Seconds after which a kernel is taken for one that hangs."""
 
 
-class Launches(Schedules):
-    """Kernels for the GPU that is there, compared with the reference."""
-
-    most_work = MOST_WORK
-    batches = (1, 1, 2, 5, 8, 24)
-    most_extent = 56
+class Gpu:
+    """Kernels on the GPU that is there, compared with the reference."""
 
     def __init__(self, launch: Launch | None = None, target: str = "") -> None:
         """A way to launch kernels for a target; without one on the first GPU, `GpuError` where there is none."""
@@ -63,17 +62,9 @@ class Launches(Schedules):
         self._launch = launch
         self._target = target
 
-    def case(self, rng: random.Random) -> Case:
-        """A case of `Schedules`, whose target is not drawn: the GPU has one."""
-        case = super().case(rng)
-        case["options"].pop("target", None)
-        return case
-
-    def agree(self, case: Case, problem: ConvProblem, chosen: dict[str, str | int]) -> None:
+    def agrees(self, problem: ConvProblem, seed: int, options: ScheduleOptions = ANY) -> None:
         """Compile a kernel, and launch it on whole numbers and on normal data."""
-        options = ScheduleOptions(**{**chosen, "target": self._target})
-        kernel = kernel_of(compile_problem(problem, options=options))
-        seed = case["seed"]
+        kernel = kernel_of(compile_problem(problem, options=dataclasses.replace(options, target=self._target)))
         multiplier = multipliers(problem, seed)
         for integer in (True, False):
             x, w, b = (integer_data if integer else normal_data)(problem, seed)
@@ -98,6 +89,40 @@ class Launches(Schedules):
         except (GpuError, GpuFault) as wrong:
             print(wrong, file=sys.stderr, flush=True)
             os._exit(1)
+
+
+class Launches(Schedules):
+    """Problems and choices of `Schedules`, larger."""
+
+    most_work = 400_000_000
+    """Multiply-adds of a case: several waves on a GPU of 132 SMs, a second of the reference."""
+
+    batches = (1, 1, 2, 5, 8, 24)
+    most_extent = 56
+
+    def __init__(self, gpu: Gpu | None = None) -> None:
+        self._gpu = gpu or Gpu()
+
+    def case(self, rng: random.Random) -> Case:
+        """A case of `Schedules`, whose target is not drawn: the GPU has one."""
+        case = super().case(rng)
+        case["options"].pop("target", None)
+        return case
+
+    def agree(self, problem: ConvProblem, seed: int, options: ScheduleOptions) -> None:
+        """See `Gpu.agrees`; an error of ours where there is no such kernel."""
+        self._gpu.agrees(problem, seed, options)
+
+
+class LaunchedOperators(Convolutions):
+    """Operators of `Convolutions`, as the planner makes them for this GPU."""
+
+    def __init__(self, gpu: Gpu | None = None) -> None:
+        self._gpu = gpu or Gpu()
+
+    def agree(self, problem: ConvProblem, seed: int) -> None:
+        """See `Gpu.agrees`."""
+        self._gpu.agrees(problem, seed)
 
 
 def target_of(capability: tuple[int, int]) -> str:

@@ -120,7 +120,7 @@ class Schedules:
         chosen = dict(case["options"])
         while True:
             try:
-                self.agree(case, problem, chosen)
+                self.agree(problem, case["seed"], ScheduleOptions(**chosen))
             except (InputError, PlanError):
                 if not chosen:
                     raise
@@ -130,10 +130,9 @@ class Schedules:
             else:
                 return
 
-    def agree(self, case: Case, problem: ConvProblem, chosen: dict[str, str | int]) -> None:
+    def agree(self, problem: ConvProblem, seed: int, options: ScheduleOptions) -> None:
         """Let the witnesses agree on the kernel of these choices; an error of ours where there is none."""
-        judge = unseen if case["seed"] % ASSEMBLED else assembled
-        witnesses_agree(problem, case["seed"], judge, ScheduleOptions(**chosen))
+        witnesses_agree(problem, seed, unseen if seed % ASSEMBLED else assembled, options)
 
     def smaller(self, case: Case) -> Iterator[Case]:
         """The same with less of one thing."""

@@ -17,7 +17,7 @@ from fuzz import campaign as campaigns
 from fuzz import convolutions, schedules, subjects
 from fuzz.campaign import Journal, generator, work
 from fuzz.convolutions import Convolutions
-from fuzz.launches import Launches, target_of
+from fuzz.launches import Gpu, LaunchedOperators, Launches, target_of
 from fuzz.models import Models
 from fuzz.ptx import Texts
 from fuzz.schedules import Schedules
@@ -206,13 +206,14 @@ def on_the_machine(layer: Layer, buffers: dict) -> np.ndarray:
     return run_packed(layer, buffers).y
 
 
+@pytest.mark.parametrize("kind", [Launches, LaunchedOperators])
 @pytest.mark.parametrize("target", schedule_choices()["target"])
-def test_launches_are_compared_with_the_reference(target):
+def test_launches_are_compared_with_the_reference(target, kind):
     """With the machine as the GPU all is well; with one whose last element is another number it is not."""
-    subject = Launches(on_the_machine, target)
+    subject = kind(Gpu(on_the_machine, target))
     subject.most_work = 200_000
     case = subject.case(generator(1, 3))
-    assert "target" not in case["options"]
+    assert "target" not in case.get("options", ())
     assert wrong_with(subject, case) is None
 
     def planted(layer: Layer, buffers: dict) -> np.ndarray:
@@ -220,7 +221,7 @@ def test_launches_are_compared_with_the_reference(target):
         y[-1, -1, -1, 0] += 1
         return y
 
-    said = wrong_with(Launches(planted, target), case)
+    said = wrong_with(kind(Gpu(planted, target)), case)
     assert said is not None
     assert "whole numbers" in said
 
@@ -233,7 +234,7 @@ def test_a_launch_that_faults_ends_its_process(monkeypatch, capsys):
         raise SystemExit(status)
 
     monkeypatch.setattr(os, "_exit", end)
-    subject = Launches(faulty, "sm_90a")
+    subject = Launches(Gpu(faulty, "sm_90a"))
     subject.most_work = 200_000
     with pytest.raises(SystemExit, match="1"):
         subject.check(subject.case(generator(1, 3)))
