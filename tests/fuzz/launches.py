@@ -33,7 +33,8 @@ from convc.ir.epilogue import exact_on_integers
 from convc.ir.problem import ConvProblem
 from convc.ir.sums import sums_of
 from convc.layout.repack import unpack_output
-from convc.runtime.layer import input_buffers, output_of
+from convc.machine import RunOptions, Switches
+from convc.runtime.layer import input_buffers, output_of, run_layer
 from convc.verification import reference
 from convc.verification.bound import error_bound, expected_result
 from convc.verification.compare import compare
@@ -45,6 +46,12 @@ Launch = Callable[[Layer, Mapping[str, np.ndarray]], np.ndarray]
 
 ANY = ScheduleOptions()
 """Whatever the planner takes."""
+
+EXACT = RunOptions(switches=Switches(numerics="exact"))
+"""Sums as the tensor core adds them."""
+
+MACHINE_WORK = 3_000_000
+"""Most multiply-adds of a case for the machine, which takes seconds for more."""
 
 LAUNCH_S = 10.0
 """Seconds after which a kernel is taken for one that hangs."""
@@ -63,13 +70,17 @@ class Gpu:
         self._target = target
 
     def agrees(self, problem: ConvProblem, seed: int, options: ScheduleOptions = ANY) -> None:
-        """Compile a kernel, and launch it on whole numbers and on normal data."""
+        """Compile a kernel, and launch it on whole numbers and on normal data.
+
+        One of few products is run on the machine too, which rounds as the GPU does: every bit must agree.
+        """
         kernel = kernel_of(compile_problem(problem, options=dataclasses.replace(options, target=self._target)))
         multiplier = multipliers(problem, seed)
         for integer in (True, False):
             x, w, b = (integer_data if integer else normal_data)(problem, seed)
             residual = residual_data(problem, seed, integer=integer)
-            y = self._result(layer_of(problem, kernel, w, b, multiplier), x, residual)
+            layer = layer_of(problem, kernel, w, b, multiplier)
+            y = self._result(layer, x, residual)
             expected = expected_result(problem, x, w, b, multiplier, residual)
             if not integer:
                 allowed = error_bound(problem, x, w, b, residual, sums_of(kernel.artifact.ptx, problem.operand))
@@ -80,6 +91,9 @@ class Gpu:
                 allowed = through_epilogue(problem, sums, np.zeros_like(sums), residual)
             found = compare(y, expected, allowed)
             assert found.ok, f"{'whole numbers' if integer else 'normal data'}: {found}"
+            if problem.macs <= MACHINE_WORK and exact_on_integers(problem.epilogue):
+                ran = run_layer(layer, x, EXACT, residual=residual)
+                assert np.array_equal(ran.y, y), f"the machine rounds otherwise: {compare(y, ran.y.astype(np.float64))}"
 
     def _result(self, layer: Layer, x: np.ndarray, residual: np.ndarray | None) -> np.ndarray:
         """What a launch makes of activations, (N, K, P, Q); a launch that goes wrong is the end of the process."""

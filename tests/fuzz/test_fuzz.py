@@ -17,7 +17,7 @@ from fuzz import campaign as campaigns
 from fuzz import convolutions, schedules, subjects
 from fuzz.campaign import Journal, generator, work
 from fuzz.convolutions import Convolutions
-from fuzz.launches import Gpu, LaunchedOperators, Launches, target_of
+from fuzz.launches import EXACT, Gpu, LaunchedOperators, Launches, target_of
 from fuzz.models import Models
 from fuzz.ptx import Texts
 from fuzz.schedules import Schedules
@@ -203,7 +203,7 @@ def test_a_worker_that_dies_or_hangs_is_a_finding(monkeypatch, tmp_path):
 
 def on_the_machine(layer: Layer, buffers: dict) -> np.ndarray:
     """The launch of a kernel where there is no GPU."""
-    return run_packed(layer, buffers).y
+    return run_packed(layer, buffers, EXACT).y
 
 
 @pytest.mark.parametrize("kind", [Launches, LaunchedOperators])
