@@ -2,7 +2,7 @@
 
 `onnx.reference` has an implementation of nearly every standard operator, in numpy. A node is built once, as a graph of
 its own, and then run as often as needed. `If`, `Loop` and `Scan` with all that is in them, and functions that are still
-called (`convc.runtime.network.inline`), are one such node: convolutions inside them run here too.
+called (`convc.frontend.inline`), are one such node: convolutions inside them run here too.
 
 Node by node, who was chosen runs it; where that one has no such operator, or not of this operator set, the other does;
 and where neither has, the reference gets what onnx's version converter makes of the node. All but the first is said.
