@@ -1,7 +1,8 @@
 """Results written back: a copy of a model whose nodes carry what was found out about them.
 
 Viewers such as Netron show a node's ``metadata_props`` beside its attributes (`NodeProto`, field 9, ONNX IR 10). The
-graph itself, its weights and all other metadata are as they were.
+graph itself, its weights and all other metadata are as they were; but functions stand in the place of their calls, as
+each call has notes of its own.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 import onnx
 
 from convc.errors import InputError
+from convc.frontend.inline import inlined
 from convc.frontend.model_file import load_model, tensors_of
 from convc.frontend.onnx_reader import node_names
 from convc.support.files import write_bytes
@@ -43,6 +45,8 @@ def annotate(source: Path, target: Path, notes: Mapping[str, Mapping[str, str]])
         InputError: see `check_annotated`, or the file cannot be written.
     """
     model = load_model(source)
+    if model.functions:
+        model = inlined(model)
     _refuse_target(source, target, model)
     count = 0
     for node, name in zip(model.graph.node, node_names(model.graph.node), strict=True):

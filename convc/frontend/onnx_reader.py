@@ -17,9 +17,9 @@ import onnx
 
 from convc.errors import ConvcError, InputError, ModelError, NodeError
 from convc.frontend.constants import Constants
-from convc.frontend.expand_causal import expand_causal_conv
 from convc.frontend.fusion import Fused
 from convc.frontend.fusion import fuse as fuse_nodes
+from convc.frontend.inline import inlined
 from convc.frontend.input_shapes import Shapes, check_batch_size, input_shapes
 from convc.frontend.integer_convs import Integers, integer_convolutions
 from convc.frontend.model_file import ONNX_DOMAINS, check_header, load_model
@@ -113,7 +113,7 @@ def _read(
     fuse: bool,
 ) -> Network:
     """The network of a model, with arguments that are right; an error does not name the file yet."""
-    model = expand_causal_conv(model)
+    model = inlined(model)
     constants = Constants(model.graph, path.parent, bound)
     names = node_names(model.graph.node)
     if not any(map(is_convolution, model.graph.node)):

@@ -72,7 +72,7 @@ def filter_type(filters: np.ndarray, own: str) -> tuple[str, int]:
 
 def multiplier_of(x_scale: np.ndarray, w_scale: np.ndarray, y_scale: np.ndarray, channels: int) -> np.ndarray:
     """x_scale * w_scale / y_scale, each operation rounded to float32, as float32 (K,); w_scale is a scalar or (K,)."""
-    product = np.asarray(x_scale, np.float32) * np.asarray(w_scale, np.float32)
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):  # a scale that is no number is refused by who asks
+        product = np.asarray(x_scale, np.float32) * np.asarray(w_scale, np.float32)
         scale = np.asarray(product / np.asarray(y_scale, np.float32), np.float32)
     return np.ascontiguousarray(np.broadcast_to(scale.reshape(-1), (channels,)))

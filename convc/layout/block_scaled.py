@@ -138,8 +138,12 @@ def filled_channels(channels: int, groups: int = 1) -> int:
     return groups * -(-channels // (groups * CHANNELS)) * CHANNELS
 
 
-def quantise(fmt: BlockFormat, array: np.ndarray, groups: int = 1) -> Blocks:
-    """Numbers (N, C, *extent) of any real type, in blocks along axis 1."""
+def quantise(fmt: BlockFormat, array: np.ndarray, groups: int = 1, tensor: float | None = None) -> Blocks:
+    """Numbers (N, C, *extent) of any real type, in blocks along axis 1.
+
+    Args:
+        tensor: the scale of the tensor that the array is a part of; None: it is all of it.
+    """
     array = np.asarray(array)
     count, channels, *extent = array.shape
     own = filled_channels(channels, groups) // groups
@@ -149,7 +153,7 @@ def quantise(fmt: BlockFormat, array: np.ndarray, groups: int = 1) -> Blocks:
     finite = np.isfinite(blocks).all(axis=2, keepdims=True)
     blocks = np.where(finite, blocks, 0.0)
     most = np.abs(blocks).max(axis=2, keepdims=True)
-    tensor = tensor_scale(fmt, array)
+    tensor = tensor_scale(fmt, array) if tensor is None else tensor
     factors = np.where(finite, _factors(fmt, most / tensor), np.uint8(NAN_FACTOR[fmt.factor]))
     scale = factor_values(fmt, factors) * tensor
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -32,11 +32,12 @@ from convc.support.memory import require_memory
 def pack_activation(layout: DeviceLayout, x: np.ndarray) -> np.ndarray:
     """Activations (N, C, H, W) of any real type, rounded to the operand type, as `DeviceLayout.activation`."""
     _expect_shape(layout, x, layout.model.x_shape, "x")
+    tensor = None if layout.blocks is None else tensor_scale(layout.blocks, x)  # of the pixels that are cropped too
     x = x if layout.forward is None else ordinary_input(layout.forward, layout.model, x)
     if layout.blocks is None:
         return _with_pitch(_pixels(layout, expand_activation(layout.ordinary, x)), layout.activation.shape)
     _require_blocks(layout, x, "x")
-    elements, factors = bytes_of(layout.blocks, quantise(layout.blocks, x, layout.ordinary.groups))
+    elements, factors = bytes_of(layout.blocks, quantise(layout.blocks, x, layout.ordinary.groups, tensor))
     pixels = _pixels(layout, elements)
     behind = _pixels(layout, factors, layout.blocks.factor_bytes)
     return _with_factors(layout, pixels, behind, layout.activation.shape, layout.problem.groups)

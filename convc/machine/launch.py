@@ -262,13 +262,14 @@ def _run(
         switches=options.switches,
         policy=options.policy,
         seed=options.seed,
-        grants=_grants(launch, options),
+        grants=_grants(launch, options, asks=decoded.asks),
         evaluation=options.evaluation,
         repeats=options.repeats,
     )
     size = cohort_size(decoded, launch, options)
     cohorts: Iterable[tuple[int, int]] = _cohorts(launch, options, size)
-    total = sum(count for _, count in cohorts)
+    first, end = (0, len(options.only) * math.prod(launch.cluster)) if options.only else _range(launch, options)
+    total = end - first
     if decoded.asks and not options.only:
         cohorts = state.grants.begin(options.resident, size)
     if decoded.slots.cooperative and total != launch.ctas:
@@ -315,8 +316,8 @@ def _range(launch: LaunchSpec, options: RunOptions) -> tuple[int, int]:
     return first, end
 
 
-def _cohorts(launch: LaunchSpec, options: RunOptions, size: int) -> list[tuple[int, int]]:
-    """First CTA and number of CTAs of everything that is run in lockstep."""
+def _cohorts(launch: LaunchSpec, options: RunOptions, size: int) -> Iterable[tuple[int, int]]:
+    """First CTA and number of CTAs of everything that is run in lockstep; of a large grid they are many."""
     if options.only:
         whole = math.prod(launch.cluster)
         if not all(0 <= cta < launch.ctas and cta % whole == 0 for cta in options.only):
@@ -324,12 +325,12 @@ def _cohorts(launch: LaunchSpec, options: RunOptions, size: int) -> list[tuple[i
             raise InputError(f"single CTAs to run must be numbers below {launch.ctas}{first}; got {options.only}")
         return [(cta, whole) for cta in options.only]
     start, end = _range(launch, options)
-    return [(first, min(size, end - first)) for first in range(start, end, size)]
+    return ((first, min(size, end - first)) for first in range(start, end, size))
 
 
-def _grants(launch: LaunchSpec, options: RunOptions) -> Grants:
+def _grants(launch: LaunchSpec, options: RunOptions, *, asks: bool) -> Grants:
     """The clusters of a launch, none of which has begun; single ones that are run ask in vain."""
-    if options.only:
+    if options.only or not asks:
         return Grants()
     cluster = math.prod(launch.cluster)
     first, end = _range(launch, options)

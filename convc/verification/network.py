@@ -21,6 +21,7 @@ import numpy as np
 import onnx
 
 from convc.errors import ModelError
+from convc.frontend.inline import inlined
 from convc.frontend.input_shapes import Shapes, input_shapes
 from convc.frontend.model_file import ONNX_DOMAINS
 from convc.ir import dtypes
@@ -31,7 +32,6 @@ from convc.runtime.network.constants import StartValues
 from convc.runtime.network.convolutions import Convolutions, ConvRun
 from convc.runtime.network.executor import Graph, with_integers
 from convc.runtime.network.host import HostNodes
-from convc.runtime.network.inline import inlined
 from convc.runtime.network.node_info import element_dtype
 from convc.support.memory import require_memory
 from convc.support.progress import SILENT, Progress

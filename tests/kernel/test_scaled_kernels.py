@@ -106,3 +106,17 @@ def test_a_number_that_is_none_spreads_to_the_results_of_its_block():
     y = run_layer(layer_of(problem, kernel_of(compile_problem(problem, options=RELOAD_ONLY)), w, b), x).y
     assert np.isnan(y[0, :, 1, 2]).all()
     assert np.count_nonzero(np.isnan(y)) == 8
+
+
+def test_pixels_that_no_output_reads_have_a_part_in_the_scale_of_the_tensor():
+    """A transposed convolution crops its input where pads cover it; the scale of the sums is that of all pixels."""
+    problem = ConvProblem(
+        operand="nvfp4", out="f32", in_channels=32, out_channels=8, in_extent=(5, 6), kernel=(1, 3), pad_lo=(2, 0),
+        pad_hi=(2, 0), transposed=True,
+    )  # fmt: skip
+    x, w, b = normal_data(problem, 7)
+    x[0, 3, 0, 1] = 4 * np.abs(x).max()
+    expected, bound = expected_result(problem, x, w, b), error_bound(problem, x, w, b)
+    layer = layer_of(problem, kernel_of(compile_problem(problem, options=RELOAD_ONLY)), w, b)
+    assert layer.layout.ordinary.in_extent == (1, 6)
+    assert compare(run_layer(layer, x).y, expected, bound).ok

@@ -222,7 +222,7 @@ class Tiles:
             steps = [step for step, own in self.cuts.items() if own == cut]
             low = self.run - cut
             where = slice(None) if len(steps) == self.count else steps
-            runs[:, where, low:] = self.loader.fill.view(np.uint8)[low % 16 :]
+            runs[:, where, low:] = self.loader.fill.view(np.uint8)[low % 16 :][:cut]
 
     def _fill(self, runs: np.ndarray, part: slice, rows: int) -> None:
         """Fill what is outside among the runs of bytes (tiles x rows x steps,) of some tiles."""

@@ -59,8 +59,10 @@ class Grants:
             resident = most if self._policy == "none" else max(1, len(self.waiting) // BEGIN_WITH)
         while self.waiting:
             first = self.waiting[0]
-            side_by_side = sum(number == first + at for at, number in enumerate(self.waiting))
-            count = min(side_by_side, resident, most // self.size)
+            count = 1
+            room = min(resident, most // self.size, len(self.waiting))
+            while count < room and self.waiting[count] == first + count:
+                count += 1
             del self.waiting[:count]
             yield first * self.size, count * self.size
 

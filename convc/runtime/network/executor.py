@@ -17,14 +17,15 @@ import onnx
 
 from convc.errors import ConvcError, InputError, ModelError
 from convc.frontend.constants import Constants
+from convc.frontend.inline import inlined
 from convc.frontend.integer_convs import Integers, integer_convolutions
 from convc.frontend.onnx_reader import is_convolution, node_names
 from convc.runtime.network.constants import StartValues
 from convc.runtime.network.convolutions import Convolutions, ConvRun, Ready
 from convc.runtime.network.device_tensor import PackedTensor, unpacked
 from convc.runtime.network.feeds import check_feeds, has_fixed_shape
+from convc.runtime.network.hidden import hidden_convolutions
 from convc.runtime.network.host import HostNode, HostNodes
-from convc.runtime.network.inline import hidden_convolutions, inlined
 from convc.runtime.network.node_info import needed, node_place
 from convc.runtime.network.stats import RunStats
 from convc.runtime.network.steps import Step, fused_steps, last_uses, plain_steps

@@ -2,7 +2,7 @@
 
 `onnx.reference` has an implementation of nearly every standard operator, in numpy. A node is built once, as a graph of
 its own, and then run as often as needed. `If`, `Loop` and `Scan` with all that is in them, and functions that are still
-called (`convc.runtime.network.inline`), are one such node: convolutions inside them run here too.
+called (`convc.frontend.inline`), are one such node: convolutions inside them run here too.
 
 Node by node, who was chosen runs it; where that one has no such operator, or not of this operator set, the other does;
 and where neither has, the reference gets what onnx's version converter makes of the node. All but the first is said.
@@ -22,6 +22,7 @@ from onnx.reference.op_run import RuntimeImplementationError
 from convc.errors import ConvcError, InputError, NodeError
 from convc.runtime.network import ort_session
 from convc.runtime.network.converted_nodes import ConvertedNode
+from convc.runtime.network.loop import Loop
 from convc.runtime.network.node_info import first_line, needed, node_place, refuse_external
 from convc.runtime.network.onnxruntime_nodes import RuntimeNode, gains
 from convc.runtime.network.opset_compat import as_defined
@@ -63,7 +64,7 @@ class HostNodes:
                 refuse_external(function.node, f"function {function.name!r}")
             empty = ModelProto(ir_version=model.ir_version, functions=model.functions, opset_import=model.opset_import)
             try:
-                self._functions = list(ReferenceEvaluator(empty).functions_.values())
+                self._functions = list(ReferenceEvaluator(empty, new_ops=[Loop]).functions_.values())
             except Exception as error:  # the evaluator raises whatever its parts raise
                 raise NodeError(f"the functions of the model do not run on the host: {first_line(error)}") from None
 
@@ -98,7 +99,7 @@ class HostNodes:
                 graph.input.append(ValueInfoProto(name=given, type=self._types[given]))
         graph.output.extend(ValueInfoProto(name=result) for result in own.output if result)
         try:
-            return ReferenceEvaluator(graph, opsets=opsets, functions=self._functions)
+            return ReferenceEvaluator(graph, opsets=opsets, functions=self._functions, new_ops=[Loop])
         except Exception as error:  # the evaluator raises whatever its parts raise
             return first_line(error)
 

@@ -107,6 +107,24 @@ def test_one_layer_and_nodes_without_a_name(convc, tmp_path):
     assert [node.name for node in model.graph.node] == ["", "same", "same"]
 
 
+def test_each_call_of_a_function_is_a_layer_and_has_notes_of_its_own(convc, tmp_path):
+    made = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["": 17, "local": 1]>
+        g (float[1, 4, 6, 6] x) => (float[1, 4, 6, 6] y) <float[4, 4, 1, 1] w> {
+            a = local.block (x, w)
+            y = local.block (a, w)
+        }
+        <domain: "local", opset_import: ["": 17]>
+        block (x, w) => (y) { c = Conv (x, w)  y = Relu (c) }"""
+    )
+    made.graph.initializer.extend([numpy_helper.from_array(np.ones((4, 4, 1, 1), np.float32), "w")])
+    onnx.save(made, tmp_path / "m.onnx")
+    said = convc.good("verify", tmp_path / "m.onnx", "--annotate", tmp_path / "out.onnx")
+    assert "2 of 2 layers right: 1 kernel" in said
+    assert "notes on 4 nodes" in said  # each Conv, and the Relu that it takes in
+    assert [node.op_type for node in onnx.load(tmp_path / "out.onnx").graph.node] == ["Conv", "Relu"] * 2
+
+
 def external(path, tiny) -> None:
     model = onnx.load(tiny)
     onnx.save(model, path, save_as_external_data=True, location="weights.bin", size_threshold=0)

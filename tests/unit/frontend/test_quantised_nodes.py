@@ -89,6 +89,10 @@ def test_qlinear_conv():
             lambda: linear(x_scale=np.float32(1e30), y_scale=np.float32(1e-30)),
             "x_scale * w_scale / y_scale is too large for float32",
         ),
+        (
+            lambda: linear(x_scale=np.float32(1e30), w_scale=np.float32(1e30)),
+            "x_scale * w_scale / y_scale is too large for float32",
+        ),
         (lambda: linear(bias=np.zeros(2, np.float32)), "the bias must be int32 of shape (2,), got float32 (2,)"),
         (lambda: linear(bias=np.zeros(3, np.int32)), "the bias must be int32 of shape (2,), got int32 (3,)"),
     ],

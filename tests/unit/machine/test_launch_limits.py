@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from support.kernels import module
 
-from convc.errors import DeadlockError, LimitError
+from convc.errors import DeadlockError, LimitError, MachineFault
 from convc.ir.dtypes import ARRAY_TYPES
 from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam, load_launch
 from convc.machine import RunOptions, run
@@ -70,6 +70,24 @@ def test_what_this_computer_has_is_not_enough():
     total = (1 << 20) + 1024 * (1 << 19) + 1024
     assert found.startswith(f"the launch needs {total} bytes ({1 << 20} for buffers, 0 for .global variables, ")
     assert found.endswith(f"for shared, local and tensor memory of 1 CTAs), and {100 << 20} are available")
+
+
+def test_the_ctas_of_a_large_grid_are_not_listed():
+    """A list of them all would take tens of gigabytes, before the first of them faults."""
+    launch = LaunchSpec(
+        entry="k",
+        grid=((1 << 31) - 1, 1, 1),
+        block=(32, 1, 1),
+        buffers={"out": BufferSpec(dtype="u8", shape=(16,))},
+        params=(PointerParam(buffer="out"),),
+    )
+    tracemalloc.start()
+    try:
+        with pytest.raises(MachineFault):
+            run(module("trap;"), launch, {})
+        assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def test_what_reading_a_kernel_makes_counts_as_old_until_a_caller_has_objects_frozen(monkeypatch):

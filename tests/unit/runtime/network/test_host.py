@@ -130,3 +130,35 @@ def test_values_that_a_node_refuses_are_refused_by_whoever_runs_it():
         with pytest.raises(NodeError, match="the node fails on the host"):
             graph.run({"x": X})
         assert graph.stats.elsewhere == {}
+
+
+LOOP = """<ir_version: 8, opset_import: ["": 16]>
+g (float[2, 1] x) => (float[2, 1] y, float[n, 2, 1] seen, float[n] turns) {
+    [again] y, seen, turns = Loop (most, go, x) <body = b (int64 i, bool going, float[2, 1] h)
+        => (bool on, float[2, 1] double, float[2, 1] before, float turn) {
+            double = Add (h, h)
+            before = Identity (h)
+            turn = Cast <to = 1> (i)
+            two = Constant <value_int = 2> ()
+            on = Less (i, two)
+        }>
+}"""
+
+
+@pytest.mark.parametrize(("most", "go", "turns"), [
+    (4, None, 4),  # the condition that the body makes is not looked at
+    (4, True, 3),
+    (None, True, 3),
+    (2, True, 2),
+    (0, True, 0),
+    (4, False, 0),
+])  # fmt: skip
+def test_a_loop_stacks_what_it_scans_along_a_new_axis(most, go, turns, alone):
+    text = LOOP if go is not None else LOOP.replace("go, x", '"", x')
+    constants = {"go": np.array(bool(go)), "most": np.array(most or 0)}
+    made = model(text if most is not None else text.replace("most, ", '"", '), **constants)
+    found = Graph(made).run({"x": np.ones((2, 1), np.float32)})
+    assert found["y"].tolist() == [[2.0**turns]] * 2
+    assert found["seen"].tolist() == [[[2.0**turn]] * 2 for turn in range(turns)]
+    assert found["seen"].shape == (turns, 2, 1)
+    assert found["turns"].tolist() == list(range(turns))

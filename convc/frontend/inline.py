@@ -7,7 +7,7 @@ for another operator set) runs on the host as one node.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import onnx
 from onnx import inliner
@@ -15,7 +15,6 @@ from onnx import inliner
 from convc.errors import ConvcError, ModelError
 from convc.frontend.expand_causal import expand_causal_conv
 from convc.frontend.model_file import check_header, subgraphs
-from convc.frontend.onnx_reader import is_convolution
 
 MAX_NODES = 1_000_000
 """A few functions that call one another can stand for more nodes than memory holds."""
@@ -73,23 +72,3 @@ def _check_size(model: onnx.ModelProto) -> None:
     total = size(model.graph.node)
     if total > MAX_NODES:
         raise ModelError(f"with its functions in place the model has {total} nodes, more than {MAX_NODES}")
-
-
-def hidden_convolutions(node: onnx.NodeProto, functions: dict[tuple[str, str], onnx.FunctionProto]) -> int:
-    """Convolutions inside a node: in its subgraphs, and in the function that it calls (once for each call)."""
-    return sum(map(is_convolution, _inside(node, functions, frozenset())))
-
-
-def _inside(
-    node: onnx.NodeProto, functions: dict[tuple[str, str], onnx.FunctionProto], seen: frozenset[tuple[str, str]]
-) -> Iterator[onnx.NodeProto]:
-    """Every node inside a node, at any depth; a function inside itself is not entered again."""
-    bodies = [graph.node for graph in subgraphs(node)]
-    key = (node.domain, node.op_type)
-    if key in functions and key not in seen:
-        bodies.append(functions[key].node)
-        seen = seen | {key}
-    for body in bodies:
-        for inner in body:
-            yield inner
-            yield from _inside(inner, functions, seen)
