@@ -72,21 +72,27 @@ def measure(selection: str) -> dict[str, float]:
 
 def load_cycles(trace: Trace) -> float:
     """Cycles from a stage of the load role to the next."""
-    items = _of_role(trace, "load")
-    stages = [at for at, item in enumerate(items) if item.name.startswith(ANNOUNCED)]
+    items, stages = _issued(trace, "load", ANNOUNCED)
     cycles = sum(item.sass.stall for item in items[stages[0] : stages[-1]] if item.sass is not None)
     return cycles / (len(stages) - 1)
 
 
 def mma_instructions(trace: Trace) -> float:
     """Machine instructions from a tensor instruction of the mma role to the next."""
-    items = _of_role(trace, "mma")
-    tensor = [at for at, item in enumerate(items) if item.name.startswith(TENSOR)]
+    items, tensor = _issued(trace, "mma", TENSOR)
     between = items[tensor[0] : tensor[-1]]
     count = sum(item.sass is not None and not item.name.startswith(OUTCOME) for item in between)
     return count / (len(tensor) - 1)
 
 
-def _of_role(trace: Trace, role: str) -> list[Item]:
-    """What the first warp with steps of a role executes."""
-    return next(items for items in trace.items.values() if any(item.step.startswith(f"{role}.") for item in items))
+def _issued(trace: Trace, role: str, names: str | tuple[str, ...]) -> tuple[list[Item], list[int]]:
+    """All items of the warp that issues most instructions of some names in a role, and which of them those are.
+
+    Other warps have steps of the role too: ptxas moves instructions of the role to where all warps execute them.
+    """
+    found: tuple[list[Item], list[int]] = [], []
+    for items in trace.items.values():
+        own = [n for n, item in enumerate(items) if item.name.startswith(names) and item.step.startswith(f"{role}.")]
+        if len(own) > len(found[1]):
+            found = items, own
+    return found

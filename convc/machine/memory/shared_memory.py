@@ -6,6 +6,7 @@ written (`init_mask`).
 
 from __future__ import annotations
 
+import mmap
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -27,19 +28,45 @@ class ArrayPool:
         """Nobody uses this array any more."""
         self._arrays[array.shape, array.dtype] = array
 
+    def left(self, shape: tuple[int, ...], dtype: type) -> np.ndarray | None:
+        """An array that a cohort has left, which holds anything."""
+        return self._arrays.pop((shape, np.dtype(dtype)), None)
+
     def unused(self, shape: tuple[int, ...], dtype: type) -> np.ndarray:
         """An array of anything, for those who write every element before they read it."""
-        array = self._arrays.pop((shape, np.dtype(dtype)), None)
+        array = self.left(shape, dtype)
         return np.empty(shape, dtype) if array is None else array
 
     def poison(self, shape: tuple[int, ...], dtype: type) -> np.ndarray:
         """An array of all ones."""
-        array = self._arrays.pop((shape, np.dtype(dtype)), None)
+        array = self.left(shape, dtype)
         ones = np.iinfo(dtype).max
         if array is None:
             return np.full(shape, ones, dtype)
         array.fill(ones)
         return array
+
+
+MOST_KEPT = 1 << 26
+"""Bytes of shared memory that stay for a launch to come, of whatever kernel."""
+
+_kept: list[np.ndarray] = []
+"""Shared memory that no cohort has: at most a piece for each thread that launches, and mostly one."""
+
+
+def _pages(size: int) -> np.ndarray:
+    """Bytes of anything, at least so many, of which most are never touched: on pages of the usual size.
+
+    `numpy.empty` asks for huge ones, and the system clears all of one when a byte of it is touched: bytes that every
+    CTA writes lie far apart. Pages that are there already cost nothing.
+    """
+    try:
+        kept = _kept.pop()
+    except IndexError:
+        kept = None
+    if kept is not None and kept.size >= size:
+        return kept
+    return np.frombuffer(mmap.mmap(-1, size), np.uint8)
 
 
 class PutOff(Protocol):
@@ -99,7 +126,12 @@ class SharedMemory:
         self.seen = False
         self.staged: InitMask | None = None
         self._pool = pool or ArrayPool()
-        self._room = self._pool.unused((ctas, self.padded), np.uint8)
+        self._pages: np.ndarray | None = None
+        room = self._pool.left((ctas, self.padded), np.uint8)
+        if room is None:
+            self._pages = _pages(ctas * self.padded)
+            room = self._pages[: ctas * self.padded].reshape(ctas, self.padded)
+        self._room = room
         self._fresh = bytearray([1] * (self.padded // BLOCK))  # blocks that hold anything: to be poisoned
         self._all_used = False
         self._covered: dict[int, Covered] = {}
@@ -185,10 +217,13 @@ class SharedMemory:
         self.put_off[start] = write
 
     def release(self) -> None:
-        """The CTAs have ended: give the memory back."""
+        """The CTAs have ended: give the memory back, once."""
         self.put_off.clear()
         self._covered.clear()
-        self._pool.keep(self._room)
+        if self._pages is not None and self._pages.size <= MOST_KEPT:
+            _kept.append(self._pages)
+        else:
+            self._pool.keep(self._room)
 
     def _waits_for(self, rows: np.ndarray, low: int, high: int) -> bool:
         """Whether all that waits for a range of addresses is written in these CTAs alone."""
