@@ -126,7 +126,7 @@ def store_line(plan: Plan) -> str:
     if TMA not in schedule_of(plan.schedule).stores:
         reason = f"tensor copies want lanes that are output pixels, which {plan.schedule.title} has not"
     elif plan.reuse is not None:
-        reason = not_copied(plan.reuse, plan.layout, plan.arch, Ways(store=TMA), asked=False)
+        reason = not_copied(plan.reuse, plan.layout, plan.arch, Ways(store=TMA))
     else:
         reason = result_pixels(plan.layout, plan.arch)
     reason = reason or result_rows(tiled) or "that was asked for, or is no slower"
