@@ -115,6 +115,9 @@ def _tiled(plan: Plan) -> TiledProblem:
     )
 
 
+HELD = "what is added to each channel stays in registers, as all tiles of a CTA have the same channels"
+
+
 def store_line(plan: Plan) -> str:
     """Say how results leave, and why: what the epilogue of a CTA would take the other way, or what forbids that."""
     tiled = _tiled(plan)
@@ -122,11 +125,12 @@ def store_line(plan: Plan) -> str:
     if results is not None:
         direct = estimate(tiled, replace(plan.work, slabs=0, residual_bytes=0)).epilogue_cycles
         took = f"about {plan.estimate.epilogue_cycles:.0f} cycles of a CTA, from registers {direct:.0f}"
-        return f"results leave through shared memory and tensor copies: the epilogue takes {took}"
+        held = "" if plan.storage.numbers is not None else f"; {HELD}"
+        return f"results leave through shared memory and tensor copies: the epilogue takes {took}{held}"
     if TMA not in schedule_of(plan.schedule).stores:
         reason = f"tensor copies want lanes that are output pixels, which {plan.schedule.title} has not"
     elif plan.reuse is not None:
-        reason = not_copied(plan.reuse, plan.layout, plan.arch, Ways(store=TMA), asked=False)
+        reason = not_copied(plan.reuse, plan.layout, plan.arch, Ways(store=TMA))
     else:
         reason = result_pixels(plan.layout, plan.arch)
     reason = reason or result_rows(tiled) or "that was asked for, or is no slower"

@@ -261,6 +261,8 @@ class Replay:
             if work.kind in ("load", "store"):
                 if item.sass is None and self._first_copy(strand):
                     time = start + self.chip["tma.issue"] * (self.chip["threads.unrolled"] if item.unrolled else 1)
+                if item.sass is None and number != item.works[0]:  # of another lane: ptxas makes a loop over them
+                    time += self.chip["tma.issue_lane"]
                 others = [self.sms[(work.row + away) % len(self.sms)] for away in work.reaches]
                 begin, end, queued = sm.copy(work, time, event, others, together=not strand.turned)
                 track = "tma"

@@ -17,6 +17,7 @@ from convc.compiler.compile import compile_problem
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.schedules.planner import plan
 from convc.errors import InputError, PlanError
+from convc.explain.schedules import store_line
 from convc.ir.dtypes import ARRAY_TYPES
 from convc.ir.epilogue import AddResidual, Relu
 from convc.ir.findings import Verdict
@@ -54,6 +55,27 @@ def test_every_number_of_tiles(store, ctas, assembled):
     compiled = witnesses_agree(problem, ctas, assembled, walking(ctas, store=store), block_n=48)
     assert compiled.plan.launch.tiles == (4, 2)
     assert compiled.program.visits == -(-8 // compiled.plan.launch.ctas)
+
+
+@pytest.mark.parametrize(
+    ("changes", "width"),
+    [
+        ({"bias": True, "epilogue": (AddResidual(), Relu())}, 96),
+        ({"operand": "s8", "out": "s8", "bias": True, "out_channels": 64, "out_zero_point": 3}, 64),  # and multipliers
+    ],
+)
+def test_numbers_of_channels_that_all_tiles_have_stay_in_registers(changes, width, assembled):
+    problem = dataclasses.replace(SMALL, **changes)
+    options = walking(2, "slide", "tma", border="mask")
+    compiled = witnesses_agree(problem, 4, assembled, options, block_n=width)
+    assert compiled.program.visits == 2
+    text = compiled.artifact.ptx
+    held = text.count("ld.global.nc.v4.b32")
+    assert held == width // 4 * (1 + problem.requantised)
+    assert "ld.shared.v4.f32" not in text
+    assert "stays in registers" in store_line(compiled.plan)
+    apart = plan(device_layout(problem), options=options, block_n=width // 2)
+    assert apart.storage.numbers is not None, "tiles side by side have channels of their own"
 
 
 @pytest.mark.parametrize("rows", ["merged", "outer"])

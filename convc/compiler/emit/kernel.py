@@ -19,7 +19,7 @@ from convc.compiler.emit.places import all_written, in_stages, known_stages
 from convc.compiler.emit.render import render
 from convc.compiler.tile.program import Role, TileProgram, walk
 from convc.compiler.tile.steps.base import Compute, Loop, Repeat, Step
-from convc.compiler.tile.steps.epilogue import Convert, ReadValues
+from convc.compiler.tile.steps.epilogue import Convert, HoldNumbers, ReadValues
 from convc.compiler.tile.steps.lanes import LoadMask
 from convc.compiler.tile.steps.operands import MakePolicy, WarpgroupMma
 from convc.compiler.tile.steps.order import LookUp
@@ -173,6 +173,9 @@ def _registers(role: Role, states: list[tuple[str, ...]], numbers: Mapping[str, 
         names = [name for name in (*counters, *computed) if numbers[name].bits == bits]
         if names:
             lines.append(f".reg .b{bits} {', '.join(f'%{name}' for name in names)};")
+    held = sum(step.rows * step.columns for step in steps if isinstance(step, HoldNumbers))
+    if held:
+        lines.append(f".reg .b32 %held<{held}>;  // numbers of all channels of the tile")
     values = max((step.columns for step in steps if isinstance(step, ReadValues)), default=0)
     if values:
         lines.append(f".reg .b32 %v<{values}>;  // one row of the accumulator")

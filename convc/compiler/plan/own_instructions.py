@@ -50,6 +50,9 @@ STAGED_COLUMN = 8.0
 """A column of it: load, bias, conversion; the numbers of the channels are in shared memory already."""
 STAGED_STORE = 10.0
 """A store of 16 bytes to shared memory."""
+LINE_COPY = 44.0
+"""A copy of four lines to pixels of their own: ptxas makes a loop over the lanes that issue them, of 13 instructions a
+turn as around a ``tcgen05.shift``, which takes as long on a B200 (``tensor_memory.shift_loop``)."""
 STAGED_RESIDUAL = 63.0
 """16 bytes of a residual that copies have brought: a load from shared memory, and the additions."""
 SUM_WRITTEN = 4.0

@@ -13,6 +13,7 @@ ahead while it is carried away.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import msgspec
@@ -34,9 +35,13 @@ from convc.compiler.plan.storage import (
     lay_out,
 )
 from convc.ir.arch import Arch
+from convc.layout.device_layout import DeviceLayout
 
 NUMBER_BYTES = 4
 """Of a number that the epilogue adds to a channel, or that it multiplies it with."""
+
+MOST_HELD = 128
+"""Numbers of the epilogue that a thread keeps in registers, of which it has 255 (``ptxas -v`` spills none of them)."""
 
 HALVES = 2
 """Accumulators of a CTA: one is multiplied into, one is carried away."""
@@ -90,7 +95,7 @@ def _walking(offer: Offer, most: int, stages: int | None, fetched: bool) -> Offe
     def storage(tiling: Tiling) -> Storage:
         once = offer.storage(tiling)
         if offer.arch.limits.tmem_columns:
-            halves = two_halves(once, offer.arch)
+            halves = two_halves(without_numbers(once) if held(offer.layout, tiling) else once, offer.arch)
             return with_answers(halves, offer.arch) if fetched else halves
         columns = -(-offer.layout.problem.out_channels // tiling.block_n) * tiling.block_n
         return in_registers(once, columns, offer.arch)
@@ -98,7 +103,8 @@ def _walking(offer: Offer, most: int, stages: int | None, fetched: bool) -> Offe
     def room(tiling: Tiling) -> Room:
         once = offer.room(tiling)
         if offer.arch.limits.tmem_columns:
-            halves = room_for_halves(once)
+            numbers = 0 if held(offer.layout, tiling) else once.numbers
+            halves = room_for_halves(msgspec.structs.replace(once, numbers=numbers))
             return room_for_answers(halves, offer.arch) if fetched else halves
         columns = -(-offer.layout.problem.out_channels // tiling.block_n) * tiling.block_n
         return room_in_registers(once, columns, tiling.block_n)
@@ -119,6 +125,21 @@ def deeper(tilings: tuple[Tiling, ...]) -> tuple[Tiling, ...]:
             more = range(tiling.b_stages + 1, MAX_STAGES + 1)
             found += (msgspec.structs.replace(tiling, b_stages=depth) for depth in more)
     return tuple(found)
+
+
+def held(layout: DeviceLayout, tiling: Tiling) -> bool:
+    """Whether the numbers of the epilogue stay in registers: few, and the same for all tiles of a CTA.
+
+    Beside MMAs that read operands all the time, threads get 4.6 bytes a cycle of the port of shared memory
+    (`shared_memory.beside`), so that numbers in there would take longer than all else in the epilogue.
+    """
+    rows = math.prod(layout.bias.shape[:-1])
+    return layout.problem.out_channels <= tiling.block_n and rows * tiling.block_n <= MOST_HELD
+
+
+def without_numbers(storage: Storage) -> Storage:
+    """The memory of a CTA whose epilogue keeps in registers what it adds to each channel."""
+    return msgspec.structs.replace(storage, numbers=None)
 
 
 def two_halves(storage: Storage, arch: Arch) -> Storage:

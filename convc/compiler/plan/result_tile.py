@@ -31,6 +31,9 @@ from convc.ir.arch import Arch
 from convc.ir.tensormap import TensorMap
 from convc.layout.device_layout import DeviceLayout
 
+LINES = 4
+"""Lines that a copy takes to pixels of their own (PTX manual, mode ``tile::scatter4``)."""
+
 SLABS = (128, 64, 32)
 """Bytes of a row that one copy takes: the spans of the swizzles, widest first."""
 
@@ -57,9 +60,11 @@ def room_for_results(room: Room, layout: DeviceLayout, tiling: Tiling) -> Room:
     return replace(room, results=result_tile(layout, tiling).end, numbers=number_tile(layout, tiling).end)
 
 
-def staged(work: CtaWork, results: SmemTile | None) -> CtaWork:
-    """The work of a CTA whose results leave through this tile; None: from registers."""
-    return work if results is None else replace(work, slabs=results.stages, slab_bytes=results.bytes)
+def staged(work: CtaWork, results: SmemTile | None, line_copies: int = 0) -> CtaWork:
+    """The work of a CTA whose results leave through this tile, with `CtaWork.line_copies`; None: from registers."""
+    if results is None:
+        return work
+    return replace(work, slabs=results.stages, slab_bytes=results.bytes, line_copies=line_copies)
 
 
 def result_rows(tiled: TiledProblem) -> str | None:

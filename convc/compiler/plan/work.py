@@ -90,6 +90,7 @@ class CtaWork(msgspec.Struct, frozen=True, kw_only=True):
         sum_bytes: what each of them reads of the sums of the others.
         slabs, slab_bytes: tensor copies that carry the results away, and the bytes of each; no copies: threads store
             to global memory.
+        line_copies: into how many copies, of four lines each, a warp divides its part of a slab; 0: it is one box.
     """
 
     mmas: int
@@ -115,6 +116,7 @@ class CtaWork(msgspec.Struct, frozen=True, kw_only=True):
     store_cycles: float
     slabs: int = 0
     slab_bytes: int = 0
+    line_copies: int = 0
     factor_bytes: int = 0
     ctas: int = 1
     residual_bytes: int = 0

@@ -6,6 +6,7 @@ whose lanes are channels too.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -37,6 +38,7 @@ from convc.compiler.tile.steps.epilogue import (
     ApplySilu,
     Convert,
     GlobalStore,
+    HoldNumbers,
     PixelStore,
     Requantise,
     RequantiseLane,
@@ -66,7 +68,7 @@ def row_epilogue(plan: Plan, before: tuple[Step, ...] = (), scaled: tuple[Step, 
     first_m = plan.indexing.coordinates.first_m
     first = () if first_m is None else (compute(first_m, "epilogue"),)
     pixels = (pixel, *first) if first_m is None or read_by_threads(plan) else first
-    steps = (*core.lane(), *pixels, *stage_numbers(plan), *before)
+    steps = (*core.lane(), *pixels, *(hold_numbers(plan) if holds_numbers(plan) else stage_numbers(plan)), *before)
     return (*steps, *core.accumulated(), *core.vacated(plan), *tensor_stores(plan, scaled))
 
 
@@ -100,7 +102,8 @@ def tensor_stores(plan: Plan, scaled: tuple[Step, ...]) -> tuple[Step, ...]:
     lanes = plan.arch.limits.row_lanes
     chunks = slab_columns // (columns * lanes)
     slab = number("slab")
-    looped = chunks > 1 or core.written_out
+    written_out = core.written_out or holds_numbers(plan)  # registers have no number that a kernel works out
+    looped = chunks > 1 or written_out
     first = Var("slab") * slab_columns
     stage = StageRow(
         id="epilogue.stage",
@@ -122,7 +125,7 @@ def tensor_stores(plan: Plan, scaled: tuple[Step, ...]) -> tuple[Step, ...]:
     if looped:
         note = f"{columns} columns at a time"
         chunk = number("chunk")
-        inner = Loop(id="epilogue.chunks", note=note, var=chunk, count=chunks, body=body, written_out=core.written_out)
+        inner = Loop(id="epilogue.chunks", note=note, var=chunk, count=chunks, body=body, written_out=written_out)
         body = (inner,)
     if copied is not None:
         body = landed(plan, body)
@@ -131,7 +134,7 @@ def tensor_stores(plan: Plan, scaled: tuple[Step, ...]) -> tuple[Step, ...]:
     note = f"{slab_columns} columns a copy"
     body = (*body, channel, store)
     return (
-        Loop(id="epilogue.slabs", note=note, var=slab, count=tile.stages, body=body, written_out=core.written_out),
+        Loop(id="epilogue.slabs", note=note, var=slab, count=tile.stages, body=body, written_out=written_out),
         StoreWait(id="epilogue.drain", note="shared memory goes away with the CTA"),
     )
 
@@ -171,6 +174,27 @@ def stage_numbers(plan: Plan) -> tuple[Step, ...]:
     return compute(k, "epilogue", dst=first, column=Const(0)), stage
 
 
+def holds_numbers(plan: Plan) -> bool:
+    """Whether each thread keeps the numbers of the tile's channels in registers."""
+    return plan.storage.results is not None and plan.storage.numbers is None
+
+
+def hold_numbers(plan: Plan) -> tuple[Step, ...]:
+    """Bring what the channels are added and multiplied with to registers: those of all tiles of a CTA are the same."""
+    first = Number("tile_k")
+    hold = HoldNumbers(
+        id="epilogue.numbers",
+        note="of all tiles, whose channels are the same",
+        buffer=BIAS,
+        pitch=plan.layout.bias.shape[-1],
+        channel=first,
+        rows=math.prod(plan.layout.bias.shape[:-1]),
+        columns=plan.tiling.block_n,
+    )
+    k = plan.indexing.coordinates.k
+    return compute(k, "epilogue", dst=first, column=Const(0), tile_n=Const(0)), hold
+
+
 def all_numbers(plan: Plan) -> bool:
     """Whether the numbers of more channels than those of a tile are staged, so that they are found by the channel."""
     tile = plan.storage.numbers
@@ -181,6 +205,8 @@ def staged(plan: Plan, row: int) -> dict[str, Any]:
     """The fields of a `ChannelStep` that say where its numbers are, of a row of the bias buffer."""
     if plan.storage.numbers is not None:
         return {"staged": (plan.indexing.coordinates.k.name if all_numbers(plan) else Number("column"), row)}
+    if holds_numbers(plan):
+        return {"held": (Number("column"), row)}
     return {"channel": plan.indexing.coordinates.k.name, "first": row * plan.layout.bias.shape[-1]}
 
 

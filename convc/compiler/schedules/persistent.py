@@ -19,7 +19,7 @@ from convc.compiler.schedules.skeleton import EPILOGUE_THREADS, number
 from convc.compiler.schedules.tile_order import CTA, asked_for, place_steps
 from convc.compiler.tile.program import walk
 from convc.compiler.tile.steps.base import Advance, ExpectBytes, Loop, RingWait, Step, WaitMmas, WarpCommit
-from convc.compiler.tile.steps.epilogue import StageNumbers
+from convc.compiler.tile.steps.epilogue import HoldNumbers, StageNumbers
 from convc.compiler.tile.steps.persistent import (
     AnswerRead,
     AskTile,
@@ -132,13 +132,15 @@ def _epilogue(plan: Plan, roles: Roles) -> tuple[Step, ...]:
     """Give the half back, and use shared memory again when it has been read."""
     steps = roles.epilogue
     last = [step for step in steps if isinstance(step, StoreWait)]
+    held = [index for index, step in enumerate(steps) if isinstance(step, HoldNumbers)]
+    once = steps[held[0] - 1 : held[0] + 1] if held else ()
     body: list[Step] = []
     if roles.masks is not None:
         rows, columns = plan.launch.tiles
         following = (Var(WALK) + plan.launch.grid[0]) % (rows * columns)  # behind the last tile anything will do
         body += _masks(plan, roles.masks, following, "_next")
     for step in steps:
-        if step in last:
+        if step in last or step in once:
             continue
         body.append(step)
         if last and isinstance(step, RingWait) and step.ring == DONE:
@@ -152,7 +154,7 @@ def _epilogue(plan: Plan, roles: Roles) -> tuple[Step, ...]:
         note = "nobody reads the numbers of this tile any more"
         body.append(RoleSync(id="epilogue.meet", note=note, threads=EPILOGUE_THREADS))
     if roles.masks is None:
-        return (_tiles(plan, "epilogue", tuple(body)), *last)
+        return (*once, _tiles(plan, "epilogue", tuple(body)), *last)
     clear = () if roles.zero is None else (replace(roles.zero, id="epilogue.zero_first", every=True),)
     first = Loop(
         id="epilogue.before",
@@ -162,7 +164,7 @@ def _epilogue(plan: Plan, roles: Roles) -> tuple[Step, ...]:
         body=(*clear, *_masks(plan, roles.masks, Var(CTA), "_first")),
         written_out=True,
     )
-    return (first, _tiles(plan, "epilogue", tuple(body)), *last)
+    return (*once, first, _tiles(plan, "epilogue", tuple(body)), *last)
 
 
 def _masks(plan: Plan, fill: Callable[[str, str], tuple[Step, ...]], tile: IntExpr, which: str) -> tuple[Step, ...]:

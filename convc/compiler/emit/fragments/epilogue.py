@@ -9,6 +9,7 @@ import struct
 from convc.compiler.emit.fragments.base import Names, RoleContext, fragment
 from convc.compiler.emit.guards import PIECE_BYTES, lane_names, lane_pieces, row_names, row_pieces
 from convc.compiler.emit.operands import acc_address, braces, quads, register_rows, values_per_word
+from convc.compiler.tile.program import walk
 from convc.compiler.tile.steps.epilogue import (
     AddBias,
     AddLaneBias,
@@ -23,6 +24,7 @@ from convc.compiler.tile.steps.epilogue import (
     Convert,
     FragmentLoad,
     GlobalStore,
+    HoldNumbers,
     LaneAccess,
     PixelStore,
     Requantise,
@@ -96,6 +98,17 @@ def _(step: StageNumbers, context: RoleContext) -> Names:
         test = f"setp.lt.u32 %in, %thread, {left};"
         pieces.append((source, target, [test], "@%in ") if left < step.threads else (source, target, [], ""))
     return {"buffer": step.buffer, "channel": step.channel, "threads": step.threads, "pieces": pieces}
+
+
+@fragment.register
+def _(step: HoldNumbers, context: RoleContext) -> Names:
+    """(byte in the buffer, registers) of every four numbers."""
+    fours = itertools.product(range(step.rows), range(0, step.columns, 4))
+    loads = [
+        (4 * (row * step.pitch + first), braces([held_number(step.columns, row, first + i) for i in range(4)]))
+        for row, first in fours
+    ]
+    return {"buffer": step.buffer, "channel": step.channel, "loads": loads}
 
 
 @fragment.register
@@ -327,6 +340,8 @@ def _numbers(step: ChannelStep, context: RoleContext) -> Names:
 
     Shared memory answers so soon that all reads of a chunk go out before the first number is used.
     """
+    if step.held is not None:
+        return _held(step, step.held, context)
     if step.staged is None:
         address = [f"mul.wide.u32 %from, %{step.channel}, 4;", f"add.u64 %from, %from, %{step.buffer};"]
         return {
@@ -334,6 +349,7 @@ def _numbers(step: ChannelStep, context: RoleContext) -> Names:
             "bits": 64,
             "address": address,
             "numbers": 4,
+            "read": True,
             "quads": quads(step.columns, step.first),
         }
     n = step.columns
@@ -342,7 +358,29 @@ def _numbers(step: ChannelStep, context: RoleContext) -> Names:
     assert tile is not None, "numbers are staged in a tile of their own"
     offset = tile.offset + row * tile.row_bytes
     address = [f"mad.lo.u32 %from, %{column}, 4, %smem;"]
-    return {"space": "shared", "bits": 32, "address": address, "numbers": n, "quads": quads(n, offset // 4, n)}
+    names = {"space": "shared", "bits": 32, "address": address, "numbers": n, "read": True}
+    return {**names, "quads": quads(n, offset // 4, n)}
+
+
+def _held(step: ChannelStep, place: tuple[str, int], context: RoleContext) -> Names:
+    """Numbers that the thread has in registers, of columns that the text knows."""
+    column, row = place
+    first = context.numbers[column]
+    assert first.low == first.high, "registers have no number that a kernel works out"
+    width = held_columns(context)
+    pairs = [(f"%v{i}", held_number(width, row, first.low + i)) for i in range(step.columns)]
+    none: dict[str, object] = {"space": "", "bits": 32, "address": [], "numbers": 0, "read": False}
+    return {**none, "quads": [([], pairs)]}
+
+
+def held_columns(context: RoleContext) -> int:
+    """Columns of the numbers that a role holds."""
+    return next(step.columns for step in walk(context.role.steps) if isinstance(step, HoldNumbers))
+
+
+def held_number(columns: int, row: int, column: int) -> str:
+    """The register of a number that a thread holds."""
+    return f"%held{row * columns + column}"
 
 
 def _addition(dtype: str) -> dict[str, str]:

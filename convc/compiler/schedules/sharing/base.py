@@ -40,7 +40,7 @@ from convc.compiler.schedules.multicast import peers
 from convc.compiler.schedules.residual import load_residual
 from convc.compiler.schedules.sharing.indexing import coordinates_of, proved_maps, reuse_of
 from convc.compiler.schedules.sharing.lane_masks import clear, mask_steps, masks, zero_step
-from convc.compiler.schedules.sharing.results import not_copied, staged_results
+from convc.compiler.schedules.sharing.results import line_copies, not_copied, staged_results
 from convc.compiler.schedules.sharing.roles import load
 from convc.compiler.schedules.sharing.storage import (
     largest_halo,
@@ -279,8 +279,7 @@ class Sharing(Method):
     ) -> Iterator[Offer | Rejection]:
         """The tilings of one cut, for each way in which results leave and a residual comes."""
         for ways in ways_of(self.schedule, layout, arch, request):
-            asked = TMA in (request.store, request.residual_load)
-            reason = not_copied(geometry, layout, arch, ways, asked=asked)
+            reason = not_copied(geometry, layout, arch, ways)
             if reason is None:
                 yield self._offer(layout, arch, request, geometry, ways)
             else:
@@ -292,7 +291,7 @@ class Sharing(Method):
         def work(tiling: Tiling, pipeline: Pipeline) -> CtaWork:
             done = self.work(layout, tiling, pipeline, geometry, arch)
             if ways.store == TMA:
-                done = staged(done, result_tile(layout, tiling))
+                done = staged(done, result_tile(layout, tiling), line_copies(geometry, layout, arch))
             return copied(done, layout, tiling) if ways.residual_load == TMA else done
 
         def storage(tiling: Tiling) -> Storage:

@@ -15,7 +15,7 @@ from convc.compiler.index.row_results import consecutive, first_pixel, prove_con
 from convc.compiler.plan.candidate import Candidate
 from convc.compiler.plan.coordinates import Coordinate
 from convc.compiler.plan.residual_tile import residual_map
-from convc.compiler.plan.result_tile import result_map, result_pixels, stream_map
+from convc.compiler.plan.result_tile import LINES, result_map, result_pixels, stream_map
 from convc.compiler.plan.results import demand_proof, result_of
 from convc.compiler.schedules.base import DIRECT, TMA, Ways
 from convc.ir.arch import Arch
@@ -40,21 +40,13 @@ class StagedResults:
     proofs: tuple[Outcome, ...] = ()
 
 
-UNPRICED = (
-    "the lanes of a warp are no consecutive output pixels, and of copies that take each line to a pixel of its own "
-    "(tile::scatter4) nobody has measured the price: store tma takes them"
-)
-"""Why lines that find their own pixel are not copied where nobody asks for it."""
-
-
-def not_copied(geometry: Geometry, layout: DeviceLayout, arch: Arch, ways: Ways, *, asked: bool) -> str | None:
+def not_copied(geometry: Geometry, layout: DeviceLayout, arch: Arch, ways: Ways) -> str | None:
     """Give the reason why results cannot leave in one way, or a residual cannot arrive in it; None where both can.
 
     Args:
         geometry: the way in which the output is cut.
         layout, arch: the problem and the target.
         ways: of results and residual.
-        asked: whether somebody asked for tensor copies.
     """
     if ways.store == DIRECT:
         return None
@@ -65,10 +57,13 @@ def not_copied(geometry: Geometry, layout: DeviceLayout, arch: Arch, ways: Ways,
             f"the lanes of a warp are no consecutive output pixels, and {arch.name} has no copy that takes each line "
             "to a pixel of its own (tile::scatter4)"
         )
-    if not asked:
-        return UNPRICED
     box = result_box(layout.problem, geometry) if ways.residual_load == TMA else None
     return box if isinstance(box, str) else result_pixels(layout, arch)
+
+
+def line_copies(geometry: Geometry, layout: DeviceLayout, arch: Arch) -> int:
+    """Copies in which a warp's part of a slab leaves, line by line; 0 where it is one box."""
+    return 0 if consecutive(layout.problem, geometry) else arch.limits.warp_rows // LINES
 
 
 def staged_results(candidate: Candidate, maps: ReuseMaps) -> StagedResults:

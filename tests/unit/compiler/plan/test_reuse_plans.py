@@ -5,11 +5,15 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.examples import some
 from support.schedules import only
 
 from convc.compiler.options import ScheduleOptions
+from convc.compiler.plan.own_instructions import LINE_COPY
 from convc.compiler.plan.records import Plan
+from convc.compiler.plan.result_tile import LINES
+from convc.compiler.plan.terms import epilogue_own_cycles
 from convc.compiler.schedules.all import schedule_of, sharing
 from convc.compiler.schedules.base import ROWS
 from convc.compiler.schedules.planner import plan
@@ -146,3 +150,21 @@ def test_an_option_that_is_unknown_or_of_no_use_is_refused(options, message):
 def test_the_condition_that_fails_is_named(conv, options, reason):
     with pytest.raises(PlanError, match=reason):
         plan(device_layout(conv), options=ScheduleOptions(**options))
+
+
+def test_lines_that_find_their_own_pixel_are_priced():
+    """A warp's rows are a box where lanes are pixels one behind the other, and eight copies of four rows elsewhere."""
+    layer = ConvProblem(
+        in_channels=64, out_channels=64, in_extent=(28, 28), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1), bias=True
+    )
+    box, lines = (
+        plan(device_layout(layer), options=ScheduleOptions(schedule="slide", rows=rows, border="mask"), block_n=64)
+        for rows in ("merged", "outer")
+    )
+    assert box.storage.results is not None
+    assert box.work.line_copies == 0
+    assert lines.storage.results is not None, "auto takes them where they are faster than direct stores"
+    assert lines.work.line_copies * LINES == lines.arch.limits.warp_rows
+    alone = epilogue_own_cycles(lines.work, False, lines.arch.rates)
+    boxed = epilogue_own_cycles(replace(lines.work, line_copies=0), False, lines.arch.rates)
+    assert alone - boxed == lines.work.slabs * lines.work.line_copies * LINE_COPY
