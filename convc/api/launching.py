@@ -147,6 +147,8 @@ def write_host_program(
     text = host_program(job.launch, plan, job.text, job.given, seed, program.name)
     files = {program: text.encode()}
     for name in sorted(job.given):
+        if program.name == f"{name}.bin":
+            raise InputError(f"the contents of buffer {name!r} would overwrite the program", where=str(program))
         files[program.with_name(f"{name}.bin")] = np.ascontiguousarray(job.contents[name]).tobytes()
     for file in files:
         check_kept(file, job.reads)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from convc.cli.contradictions import MODEL_OPTIONS, refuse_given
 from convc.cli.draw_layer import lanes_command, layer_of_model, memory_command, operands_command, tile_command
 from convc.cli.draw_output import check_output, output_option, write_picture
 from convc.cli.draw_time import (
@@ -117,6 +118,7 @@ def draw_tile_order(
         raise click.UsageError("expected a model, whose layer has a grid, or --grid PxQ, and not both")
     check_output(output)
     if grid is not None:
+        refuse_given("--grid is a grid without a layer", {*MODEL_OPTIONS, "layer"})
         drawn = grid_order(*grid, sms, order or "rows")
     else:
         assert model is not None

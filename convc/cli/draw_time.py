@@ -13,6 +13,7 @@ import click
 
 from convc import api
 from convc.api.options import ChipOptions
+from convc.cli.contradictions import MODEL_OPTIONS, refuse_given
 from convc.cli.draw_layer import layer_of_model
 from convc.cli.draw_output import check_output, output_option, write_picture
 from convc.cli.options import (
@@ -62,6 +63,8 @@ class Timed:
         """The times."""
         from convc.report.console import progress_bar
 
+        if self.launch is not None:
+            refuse_given("a kernel with its launch file is no layer of a model", {*MODEL_OPTIONS, "layer"})
         chosen = self.chosen
         with progress_bar() as progress:
             work = dataclasses.replace(chosen.work, progress=progress)

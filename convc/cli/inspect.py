@@ -132,6 +132,11 @@ def inspect_command(model: Path | None, layer: str | None, example: bool, view: 
     if view.only is not None:
         asked = view.tile if "lanes" not in view.only or view.tile is not None else 0
         view = dataclasses.replace(view, nests=view.nests or "nests" in view.only, tile=asked)
+    if view.row is not None and not view.of_tile and not (example and view.json_file):
+        raise click.UsageError("--filter-row is for lanes: give --lanes or --svg too.")
+    listed = layer is None and not view.of_tile and view.only is None and not example
+    if view.wide and not listed:
+        raise click.UsageError("--wide is for the list of all layers: leave it out.")
     if example:
         if model or layer or chosen != Chosen() or view.only:
             raise click.UsageError("--example shows its own convolution: leave MODEL and the options about it out.")
@@ -141,7 +146,7 @@ def inspect_command(model: Path | None, layer: str | None, example: bool, view: 
         raise click.UsageError("--all-lanes is for lists of lanes: give --lanes (or --example) too.")
     if model is None:
         raise click.UsageError("Missing argument 'MODEL' (or --example).")
-    if layer is None and not view.of_tile and view.only is None:
+    if listed:
         _list(model, view, chosen)
         return
     # Imported when the command runs: its help needs neither compiler nor report.

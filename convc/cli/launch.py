@@ -11,6 +11,7 @@ import click
 
 from convc import api
 from convc.api.options import GpuOptions
+from convc.cli.contradictions import refuse_given
 from convc.cli.options import (
     Chosen,
     chosen_options,
@@ -24,7 +25,7 @@ from convc.cli.options import (
     switch_option,
     target_type,
 )
-from convc.cli.streams import named_files
+from convc.cli.streams import DASH, named_files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,8 +78,10 @@ def launch_command(
     from convc.report.output import check_reports, write_report
 
     files = named_files(given.inputs, "--input")
+    save = named_files(given.outputs, "--output")
+    _check(launch, given, files, save)
     inputs = KernelInputs(
-        given=_one(files, "--input") if launch is None else files,
+        given=files.get("") if launch is None else files,
         layer=given.layer,
         residual=given.residual,
         seed=given.seed,
@@ -88,7 +91,6 @@ def launch_command(
         for file in write_host_program(kernel, launch, inputs, given.emit_host):
             out.print(f"wrote {file}", soft_wrap=True, markup=False)
         return
-    save = named_files(given.outputs, "--output")
     try:
         with progress_bar() as progress:
             done = api.launch(kernel, launch, inputs, save=save, gpu=gpu, machine=chosen.machine, progress=progress)
@@ -103,8 +105,12 @@ def launch_command(
         raise click.exceptions.Exit(1)
 
 
-def _one(files: dict[str, Path], option: str) -> Path | None:
-    """The one file that a layer takes, without a name; None where there is none."""
-    if set(files) - {""}:
-        raise click.UsageError(f"a layer of a build folder takes one '{option}', a file without NAME.")
-    return files.get("")
+def _check(launch: Path | None, given: Given, files: dict[str, Path], save: dict[str, Path]) -> None:
+    """Raise click.UsageError where words of the call do not go together."""
+    if DASH in map(str, (given.residual, given.emit_host, *files.values(), *save.values())):
+        raise click.UsageError("buffers and programs are files: only the report of --json goes to stdout (-).")
+    if launch is None and set(files) - {""}:
+        raise click.UsageError("a layer of a build folder takes one '--input', a file without NAME.")
+    if given.emit_host is not None:
+        settled = ("compare", "atol", "rtol", "repeat", "timeout", "outputs", "switches", "numerics", "json_file")
+        refuse_given("--emit-host launches nothing", settled)

@@ -13,16 +13,20 @@ command is quick, and ``convc run`` of a build folder never loads the compiler.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import io
 import os
 import sys
-from typing import Any, NoReturn
+import threading
+from collections.abc import Iterator
+from typing import Any, NoReturn, TextIO
 
 import click
 
 from convc._version import __version__
+from convc.cli.interrupts import noted_interrupts
 from convc.cli.once import OnceGroup
 from convc.errors import ConvcError, InputError, LimitError
 from convc.support.visible import visible
@@ -52,6 +56,25 @@ COMMANDS = {
 """What each command does, as ``convc --help`` lists it; ``x-y`` is ``x_y_command`` of the module ``x_y`` here."""
 
 
+class _ReaderGoneError(Exception):
+    """Who reads the output went away."""
+
+
+class _InterruptedError(Exception):
+    """Ctrl-C came."""
+
+
+@contextlib.contextmanager
+def _kept_from_click() -> Iterator[None]:
+    """Raise as exceptions of our own what click would end in its own way: with exit code 1, or a line on stderr."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise _ReaderGoneError from None
+    except KeyboardInterrupt:
+        raise _InterruptedError from None
+
+
 class Commands(OnceGroup):
     """A group of commands that are imported when they are called, and whose failures end as the table above says."""
 
@@ -71,32 +94,74 @@ class Commands(OnceGroup):
         with formatter.section("Commands"):
             formatter.write_dl(sorted(COMMANDS.items()))
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """The context of a call; its help is printed here."""
+        with _kept_from_click():
+            return super().make_context(*args, **extra)
+
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; turn what it raises into a message and an exit code."""
-        try:
+        """Run a command, and see that all of its output has gone out."""
+        with _kept_from_click():
             result = super().invoke(ctx)
             sys.stdout.flush()
             return result
-        except ConvcError as error:
-            raise _stopped(str(error), error.exit_code) from None
-        except KeyboardInterrupt:
-            raise _stopped("interrupted", INTERRUPTED) from None
-        except BrokenPipeError:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing left to flush at exit
-            raise _stopped("", BROKEN_PIPE) from None
-        except MemoryError:
-            error = LimitError("there is not enough memory", hint="use a smaller batch or image")
-            raise _stopped(str(error), error.exit_code) from None
-        except OSError as problem:
-            error = InputError(problem.strerror or str(problem), where=str(problem.filename or ""))
-            raise _stopped(str(error), error.exit_code) from None
+
+    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
+        """Run a command, its help included, and leave with its exit code; without ``standalone_mode`` as click does."""
+        if not standalone_mode:
+            return super().main(*args, standalone_mode=False, **extra)
+        with noted_interrupts() as interrupted:
+            sys.exit(self._end(interrupted, *args, **extra))
+
+    def _end(self, interrupted: threading.Event, *args: Any, **extra: Any) -> int:
+        """Run a command; turn what it raises into a message and an exit code. Behind a Ctrl-C all comes of that."""
+        try:
+            code = super().main(*args, standalone_mode=False, **extra)
+        except Exception as problem:
+            if interrupted.is_set() or isinstance(problem, _InterruptedError):
+                return _stopped("interrupted", INTERRUPTED)
+            return _failed(problem)
+        return code if isinstance(code, int) else 0
 
 
-def _stopped(message: str, exit_code: int) -> click.exceptions.Exit:
-    """The end of a command with a message on stderr and an exit code."""
-    if message:
+def _failed(problem: Exception) -> int:
+    """The exit code of what a command raised, when that has been said; a mistake of convc's own is raised again."""
+    if isinstance(problem, click.ClickException):
+        return _stopped(_usage(problem), problem.exit_code)
+    if isinstance(problem, _ReaderGoneError):
+        _drop(sys.stdout)
+        return BROKEN_PIPE
+    if isinstance(problem, MemoryError):
+        problem = LimitError("there is not enough memory", hint="use a smaller batch or image")
+    if isinstance(problem, OSError):
+        if problem.filename is None:
+            _drop(sys.stdout)
+        problem = InputError(problem.strerror or str(problem), where=str(problem.filename or ""))
+    if isinstance(problem, ConvcError):
+        return _stopped(str(problem), problem.exit_code)
+    raise problem
+
+
+def _usage(problem: click.ClickException) -> str:
+    """A message of click with all that it shows."""
+    shown = io.StringIO()
+    problem.show(file=shown)
+    return shown.getvalue().rstrip("\n")
+
+
+def _stopped(message: str, exit_code: int) -> int:
+    """The exit code, when a message has gone to stderr, or nobody can read it there."""
+    try:
         click.echo(visible(message), err=True)
-    return click.exceptions.Exit(exit_code)
+    except OSError:
+        _drop(sys.stderr)
+    return exit_code
+
+
+def _drop(stream: TextIO) -> None:
+    """Let what a stream still holds go nowhere: it would fail once more when the process ends."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 @click.group(

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import click
 
+from convc.cli.contradictions import refuse_given
 from convc.cli.options import json_option, path_type, target_type
+from convc.cli.streams import DASH
 
 
 @click.command("probe")
@@ -73,5 +75,9 @@ def _check(names: tuple[str, ...], runs: bool, answers: Path | None, target: Pat
         raise click.UsageError("--run asks a GPU, --apply reads what one said: give one of them.")
     if names and not runs:
         raise click.UsageError("names of probes are for --run.")
+    if runs or answers is not None:
+        refuse_given("the GPU that answers says whose parameters they are", ("chip",))
     if target is not None and not runs and answers is None:
         raise click.UsageError("-o goes with --run or --apply; a list goes to --json FILE.")
+    if str(target) == DASH:
+        raise click.UsageError("-o takes the name of a file: only the report of --json goes to stdout (-).")

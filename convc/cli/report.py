@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from convc.api.options import ChipOptions
+from convc.cli.contradictions import refuse_given
 from convc.cli.draw_time import chip_options
 from convc.cli.options import (
     Chosen,
@@ -73,6 +74,7 @@ def report_command(
     if (source is None) != example:
         raise click.UsageError("expected a model, a build folder or --example, and one of them.")
     if source is None:
+        refuse_given("--example shows its own convolution", but=("example", "output"))
         from convc.page.example import example_html
 
         quiet = check_reports(output)

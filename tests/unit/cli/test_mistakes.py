@@ -362,6 +362,21 @@ explain-descriptor 0x100000000 --as instruction => 2 error[I100]: expected 32 bi
 explain-descriptor 0x10 --kind f61 => 2 error[I100]: expected a kind of tcgen05.mma, f16, tf32, f8f6f4, i8, mxf8f6
 explain-descriptor 0x10 --as matrix --kind f16 => 2 error[I100]: --kind is for an instruction descriptor, not for
 explain-descriptor 0x10 --as tensormap => 2 error[I100]: expected 256 hexadecimal digits for a tensor map, 128 by
+launch b --seed 1 --emit-host h.cu --compare --json j.json => 2 --emit-host launches nothing: leave --compare, --json o
+launch b --seed 1 --emit-host h.cu --timeout 5 -o y.npy => 2 --emit-host launches nothing: leave --output, --timeout o
+launch b --seed 1 --emit-host - => 2 buffers and programs are files: only the report of --json goes to stdout (-).
+launch b --seed 1 -o - => 2 buffers and programs are files: only the report of --json goes to stdout (-).
+launch b --seed 1 --emit-host filter.bin => 2 error[I100]: the contents of buffer 'filter' would overwrite the program
+launch k/kernel.ptx k/launch.json --input x.npy => 2 hint: --input NAME=FILE; its buffers: x, y
+time k/kernel.ptx k/launch.json --batch 2 --layer x => 2 is no layer of a model: leave --layer, --batch out.
+draw timeline k/kernel.ptx k/launch.json --schedule slide => 2 is no layer of a model: leave --schedule out.
+draw tile-order --grid 4x4 --layer conv => 2 --grid is a grid without a layer: leave --layer out.
+report --example --dtype f16 --verify -o x.html => 2 --example shows its own convolution: leave --verify, --dtype out.
+probe --apply probed/right.json --chip b200 => 2 the GPU that answers says whose parameters they are: leave --chip out.
+probe --apply probed/right.json -o - => 2 -o takes the name of a file: only the report of --json goes to stdout (-).
+inspect m.onnx --layer conv --filter-row 1 => 2 --filter-row is for lanes: give --lanes or --svg too.
+inspect --example --filter-row 1 => 2 --filter-row is for lanes: give --lanes or --svg too.
+inspect m.onnx --layer conv --wide => 2 --wide is for the list of all layers: leave it out.
 exec => 2 Missing argument 'KERNEL.ptx'.
 exec k/kernel.ptx => 2 Missing argument 'LAUNCH.json'.
 probe elect => 2 names of probes are for --run.
@@ -545,6 +560,9 @@ def shell(line: str, folder: Path, **options) -> subprocess.CompletedProcess:
         ("convc verify - <&-", 2, "expected a model on stdin (-), which is closed"),
         ("convc explain > /dev/full", 2, "No space left on device"),
         ("convc explain --json - > /dev/full", 2, "No space left on device"),
+        ("convc --help > /dev/full", 2, "No space left on device"),
+        ("set -o pipefail; convc --help | sleep 0", 141, ""),
+        ("convc frobnicate 2> /dev/full", 2, ""),
         ("mkdir gone_place && cd gone_place && rmdir ../gone_place && convc verify ../m.onnx --layer no", 2, "error["),
         ("CONVC_CACHE=notes.txt convc verify m.onnx", 2, "CONVC_CACHE"),
         ("CONVC_PTXAS=nope convc compile m.onnx -o new --assemble", 2, "error[T100]"),
