@@ -176,3 +176,13 @@ def test_the_planner_takes_what_it_finds_faster_and_says_why():
 def test_what_cannot_be_is_refused(options, error, words):
     with pytest.raises(error, match=words):
         plan(device_layout(SMALL), options=ScheduleOptions(**options))
+
+
+@pytest.mark.parametrize("walks", ["on", "off"])
+def test_ptxas_may_give_a_cta_that_walks_all_registers_of_an_sm(walks, assembled):
+    """Left to itself it gives 40 to a thread of this kernel and spills 4 bytes."""
+    problem = ConvProblem(in_channels=1, out_channels=65, in_extent=(1, 2), kernel=(1, 2), operand="f16", out="f16")
+    options = dataclasses.replace(walking(2, store="direct"), persistent=walks, ctas=2 if walks == "on" else None)
+    made = compile_problem(problem, options=options).artifact.ptx
+    assert (".minnctapersm 1\n" in made) == (walks == "on")
+    assert assembled(made, "sm_100a").spill_bytes == 0

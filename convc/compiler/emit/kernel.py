@@ -59,7 +59,7 @@ def emit(program: TileProgram) -> KernelArtifact:
             "parameters": [line + "," for line in declarations[:-1]] + declarations[-1:],
             "parameter_registers": ", ".join(f"%{name}" for name in program.params),
             "threads": launch.block[0],
-            "alone": program.hands_over,
+            "alone": program.alone,
             "numbered": program.numbered,
             "number_of": NUMBER_OF[program.visits is None],
             "table": TABLE,

@@ -118,6 +118,11 @@ class TileProgram:
         return any(isinstance(step, SetRegisters) for role in self.all_roles for step in walk(role.steps))
 
     @property
+    def alone(self) -> bool:
+        """Whether an SM holds one CTA, so that its threads may have all registers: it walks, or hands them over."""
+        return self.visits is not None or self.hands_over
+
+    @property
     def all_roles(self) -> tuple[Role, ...]:
         """The roles of the three acts, in order."""
         return self.setup + self.roles + self.teardown
