@@ -90,7 +90,13 @@ def judge_together(statements: Sequence[str], indices: list[int], verdicts: list
             position = int(line) - first_line
             if 0 <= position < len(left):
                 refused.setdefault(left[position], message)
-        assert refused, f"ptxas refuses the module and names no line: {said}"
+        if not refused and len(left) > 1:  # text of ptxas's own that it makes of one of them (`<builtin>`)
+            for index in left:
+                judge_together(statements, [index], verdicts, folder)
+            return
+        if not refused:
+            verdicts[left[0]] = said.strip()
+            return
         for index, message in refused.items():
             verdicts[index] = message
         left = [index for index in left if index not in refused]

@@ -70,12 +70,16 @@ def reads(statement: str) -> bool:
     return True
 
 
+PASSED_BY = re.compile(r"wmma\.(load\.c|store\.d)\.\S*\.m8n8k(32|128)\.\S*f32 ")
+"""Forms that ptxas takes and the manual does not have: sums of products of few bits are s32 (PTX, wmma.load)."""
+
+
 @pytest.mark.parametrize("every", [23, pytest.param(5, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("make", "least"), [(moves, 100), (products, 50)])
 def test_the_reader_takes_what_ptxas_takes(make, least, every, tmp_path):
     statements = sorted(set(make()))[::every]
     ours = [statement for statement in statements if reads(statement)]
-    others = [statement for statement in statements if statement not in set(ours)]
+    others = [each for each in statements if each not in set(ours) and not PASSED_BY.match(each)]
     assert len(ours) >= least // every
     refused = [pair for pair in zip(ours, judge(ours, tmp_path), strict=True) if pair[1] is not None]
     assert not refused, "we read it, ptxas does not"
