@@ -20,6 +20,7 @@ from convc.ir import dtypes
 
 _MAX_NESTING = 4
 """How many nodes with constants of their own may stand behind one another; a cycle ends here too."""
+_DENSE = "store the weights as dense tensors"
 
 
 class Constants:
@@ -49,6 +50,7 @@ class Constants:
         self.initializers = {tensor.name: tensor for tensor in graph.initializer if tensor.name not in fed}
         self._producers = {output: node for node in graph.node for output in node.output if output}
         self._folder = folder
+        self._sparse = {tensor.values.name for tensor in graph.sparse_initializer}
         unknown = set(self.bound) - {value.name for value in graph.input}
         if unknown:
             raise InputError(f"the model has no input named {', '.join(sorted(unknown))}")
@@ -65,6 +67,8 @@ class Constants:
         seen: set[str] = set()
         while (array := self._stored(name)) is None:
             node = self._producers.get(name)
+            if node is None and name in self._sparse:
+                raise ModelError("sparse initializers are not read", where=f"tensor {name!r}", hint=_DENSE)
             if node is None or name in seen or nesting > _MAX_NESTING:
                 return None
             seen.add(name)

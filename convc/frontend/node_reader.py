@@ -94,13 +94,14 @@ class NodeReader:
         """The extents of the activations; `NodeError` where one is not known."""
         shape = self.input_type.shape
         if shape is None:
-            hint = "give the graph inputs a shape"
+            hint = "give the graph inputs a shape (--shape NAME:1x3x8x8)"
             raise self.refuse(f"the shape of the input {self.input_name!r} cannot be inferred", hint=hint)
         extents = tuple(extent for extent in shape if extent is not None)
         if len(extents) != len(shape):
             shown = ", ".join("?" if extent is None else str(extent) for extent in shape)
             only_batch = shape[0] is None and None not in shape[1:]
-            hint = "give the batch size (--batch)" if only_batch else "give the graph inputs fixed extents"
+            extents_too = "give the graph inputs fixed extents (--shape NAME:1x3x8x8)"
+            hint = "give the batch size (--batch)" if only_batch else extents_too
             raise self.refuse(f"the shape of the input {self.input_name!r} is not fixed: ({shown})", hint=hint)
         return extents
 

@@ -211,7 +211,16 @@ def test_shapes_that_are_not_known(tmp_path):
     assert error.message == "the shape of the input 'm' cannot be inferred"
     error = refusal(tmp_path, build([conv()], x=(1, 4, "H", "W")), NodeError)
     assert error.message == "the shape of the input 'x' is not fixed: (1, 4, ?, ?)"
-    assert error.hint == "give the graph inputs fixed extents"
+    assert error.hint == "give the graph inputs fixed extents (--shape NAME:1x3x8x8)"
+
+
+def test_sparse_weights(tmp_path):
+    values = numpy_helper.from_array(np.ones(1, np.float32), "v")
+    made = build([conv(["x", "v"])])
+    places = numpy_helper.from_array(np.array([7]), "")
+    made.graph.sparse_initializer.append(helper.make_sparse_tensor(values, places, [6, 4, 3, 3]))
+    error = refusal(tmp_path, made, ModelError)
+    assert (error.message, error.hint) == ("sparse initializers are not read", "store the weights as dense tensors")
 
 
 def test_wrong_numbers_of_inputs(tmp_path):

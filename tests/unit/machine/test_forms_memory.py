@@ -121,6 +121,8 @@ def test_local_vectors_and_bounds():
         run_ids(body.replace("%a+8", "%a+32"))
     with pytest.raises(MachineFault, match="not aligned to 8 bytes"):
         run_ids(body.replace("%a+8", "%a+4"))
+    with pytest.raises(MachineFault, match="access of 8 bytes at local address -8, but a thread has 32 bytes"):
+        run_ids(body.replace("%a+8", "frame+-8"))
 
 
 # ---- generic addresses -------------------------------------------------------------------------------------

@@ -106,6 +106,8 @@ def test_a_wait_for_less_than_no_group_is_refused():
     """By ptxas too: "expected to be non-negative integer"."""
     with pytest.raises(UnmodelledError, match=r"wgmma\.wait_group leaves 0 or more groups under way, got -1"):
         check(text_of(MMA).replace(WAIT, WAIT.replace("0;", "-1;")))
+    with pytest.raises(UnmodelledError, match="0 or more groups under way, got 9223372036854775808"):
+        check(text_of(MMA).replace(WAIT, WAIT.replace("0;", f"{1 << 63};")))
 
 
 def test_a_warp_that_stays_away():

@@ -101,6 +101,15 @@ def test_a_barrier_must_be_visible_to_the_tensor_core():
     assert any("mbarrier" in finding.message for finding in checked.findings)
 
 
+def test_columns_that_are_given_back_are_not_looked_at_unless_the_cta_has_them():
+    """As many as a register can say would take terabytes of notes."""
+    dealloc = "tcgen05.dealloc.cta_group::1.sync.aligned.b32 %d, "
+    text = operands_kernel().replace(f"{dealloc}32;", f"mov.b32 %o, {(1 << 31) - 1}; {dealloc}%o;")
+    found = check(text, shared=8256).findings
+    assert [finding.rule for finding in found] == ["fault"]
+    assert f"tcgen05.dealloc of {(1 << 31) - 1} columns at 0x0, which were not allocated so" in found[0].message
+
+
 STORES = """
 .reg .b64 %a; .reg .b32 %v, %c; mov.u32 %c, %ctaid.x; mov.u32 %v, %tid.x;
 {index}

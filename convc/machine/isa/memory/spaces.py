@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from convc.errors import MachineFault
-from convc.machine.base.values import Value, array, narrow
+from convc.machine.base.values import MASK, Value, array, narrow
 from convc.machine.isa.memory.shared_space import load_cluster, load_shared, store_cluster, store_shared
 from convc.machine.isa.threads import active_only, extent, rows_of, thread_shape, threads_active
 from convc.machine.memory.global_memory import (
@@ -252,7 +252,8 @@ def _local(strand: Strand, address: Value, size: int) -> tuple[np.ndarray, np.nd
     per_thread = -(-strand.program.local_bytes // 16) * 16
     if cohort.local is None:
         cohort.local = np.full(cohort.ctas * cohort.warps * 32 * per_thread, 0xFF, np.uint8)
-    offset = np.broadcast_to(array(address, 64), thread_shape(strand))
+    place = address if isinstance(address, np.ndarray) else address & MASK[64]  # in front of a variable it is negative
+    offset = np.broadcast_to(array(place, 64), thread_shape(strand))
     offset = active_only(strand, offset).astype(np.int64)
     low, high, odd = extent(offset, size)
     if low < 0 or high + size > strand.program.local_bytes:

@@ -145,9 +145,6 @@ def dealloc(instr: Instr, table: SlotTable) -> Run:
             for warp, value in zip(strand.warps[group.warps].tolist(), group.values.tolist(), strict=True):
                 base = value & 0xFFFFFFFF
                 count = value >> 32
-                if cohort.observer is not None:
-                    for row in _watched(cohort, group.rows):
-                        cohort.observer.allocate(strand, instr, row, warp, base, count, free=True)
                 if not cohort.tensor.free(base, count, group.rows):
                     held = cohort.tensor.allocated_in(group.rows)
                     listed = ", ".join(f"{n} at {b}" for b, n in held.items()) or "none"
@@ -155,6 +152,9 @@ def dealloc(instr: Instr, table: SlotTable) -> Run:
                         f"tcgen05.dealloc of {count} columns at {base:#x}, which were not allocated so "
                         f"(allocated: {listed})"
                     )
+                if cohort.observer is not None:
+                    for row in _watched(cohort, group.rows):
+                        cohort.observer.allocate(strand, instr, row, warp, base, count, free=True)
 
     return run
 

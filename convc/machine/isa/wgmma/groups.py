@@ -64,7 +64,7 @@ def commit_group(instr: Instr, table: SlotTable) -> Run:
 def wait_group(instr: Instr, table: SlotTable) -> Run:
     """wgmma.wait_group n: wait for all groups but the latest n, which is no less than 0."""
     left = number(instr.args["n"])
-    if left < 0:
+    if not 0 <= left < 1 << 63:  # ptxas takes what is above for a negative number
         raise UnmodelledError(f"wgmma.wait_group leaves 0 or more groups under way, got {left}", span=instr.span)
 
     def run(strand: Strand) -> int | None:
