@@ -125,9 +125,12 @@ def packed(function: Function, bits: int, parts: int = 2) -> Function:
 
 def join(items: list[Value], bits: int) -> Value:
     """Elements of ``bits`` bits, lowest first, as one wide value."""
-    if not any(isinstance(v, np.ndarray) for v in items):
+    arrays = [v for v in items if isinstance(v, np.ndarray)]
+    if not arrays:
         return sum(int(v) << (bits * i) for i, v in enumerate(items))
-    shape = np.broadcast_shapes(*[v.shape for v in items if isinstance(v, np.ndarray)])
+    shape = arrays[0].shape
+    if any(v.shape != shape for v in arrays):
+        shape = np.broadcast_shapes(*[v.shape for v in arrays])
     out = np.empty((*shape, len(items)), DTYPE[bits])
     for i, v in enumerate(items):
         out[..., i] = v

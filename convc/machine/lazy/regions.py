@@ -143,7 +143,7 @@ def _plan_of_each(
     if isinstance(first, int) or loader.channel(address, coords, mode) is not None:
         return _plan(loader, limit, address, coords, offsets, mode), None
     starts = first.astype(np.uint32).view(np.int32).astype(np.int64) * loader.tmap.shared_bits
-    windows = {loader.window(start >> 3) for start in np.unique(starts).tolist()}
+    windows = {loader.window(start >> 3) for start in set(starts.tolist())}
     if (starts % loader.grain).any() or len(windows) > 1:
         return None, None
     plan = _plan(loader, limit, address, (int(first[0]), *coords[1:]), offsets, mode)

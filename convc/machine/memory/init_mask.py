@@ -59,7 +59,7 @@ class InitMask:
 
     def _own(self, rows: np.ndarray) -> list[int]:
         """The lines of some CTAs, which no other CTAs share from now on."""
-        rows = np.unique(rows)
+        rows = _distinct(rows)
         lines = self.line[rows]
         shared = np.bincount(self.line, minlength=len(self.map))
         own = np.bincount(lines, minlength=len(self.map))
@@ -99,7 +99,7 @@ class InitMask:
         """Some places of the lines of some CTAs."""
         if rows is None or len(self.map) == 1:
             return self.map[:, where]
-        lines = np.unique(self.line[rows])
+        lines = _distinct(self.line[rows])
         return self.map[lines, where] if isinstance(where, slice) else self.map[lines[:, None], where]
 
     def _all_around(self, where: slice | np.ndarray, rows: np.ndarray | None) -> bool:
@@ -121,3 +121,11 @@ class InitMask:
         whole = np.logical_and.reduce(self.map[:, where], axis=1)
         at = int(whole[lines].argmin())
         return at if rows is None else int(rows[at])
+
+
+def _distinct(numbers: np.ndarray) -> np.ndarray:
+    """Each of some numbers of CTAs or of lines once, in order.
+
+    `numpy.unique` does so too, and imports ``numpy.ma`` when it is first called.
+    """
+    return np.flatnonzero(np.bincount(numbers))

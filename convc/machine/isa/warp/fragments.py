@@ -96,7 +96,7 @@ def unpack(registers: Sequence[Value], warps: int, width: int, bits: int) -> np.
     Args:
         registers: values of ``width`` bits. warps: how many the strand has. bits: of an element.
     """
-    rows = max((value.shape[0] for value in registers if isinstance(value, np.ndarray)), default=1)
+    rows = max([value.shape[0] if isinstance(value, np.ndarray) else 1 for value in registers])
     words = np.empty((rows, warps, LANES, len(registers)), DTYPE[width])
     for place, value in enumerate(registers):
         words[..., place] = value

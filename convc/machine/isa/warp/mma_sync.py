@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
 from convc.errors import UnmodelledError
+from convc.machine.base.values import Value
 from convc.machine.isa.operands import modifier
 from convc.machine.isa.registry import REFUSED, Run, op
 from convc.machine.isa.tcgen05.collective import whole_warps
@@ -48,16 +50,19 @@ def mma(instr: Instr, table: SlotTable) -> Run:
     sources = [table.slots(instr.args[name], bits) for name, bits in zip("abc", widths, strict=False)]
     sums = {exact: _sum(instr, types, exact) for exact in (False, True)}
 
+    def held(at: int, warps: int, registers: Sequence[Value]) -> np.ndarray:
+        """Matrix A, B or C that registers hold."""
+        return layouts[at].matrix(fragments.unpack(registers, warps, widths[at], BITS[types[at]]))
+
     def run(strand: Strand) -> None:
         regs = strand.regs
         cohort = strand.cohort
         warps = len(strand.warps)
         active = whole_warps(strand, "mma.sync")
-        matrices: list[np.ndarray] = []
-        for registers, layout, width, kind in zip(sources, layouts, widths, types, strict=False):
-            elements = fragments.unpack([regs[slot] for slot in registers], warps, width, BITS[kind])
-            matrices.append(layout.matrix(elements))
-        result = sums[cohort.launch.switches.numerics == "exact"](*matrices)
+        a, b, c = ([regs[slot] for slot in registers] for registers in sources)
+        left = cohort.matrices.find((layouts[0], warps, types[0]), a, partial(held, 0, warps))
+        right = cohort.matrices.find((layouts[1], warps, types[1]), b, partial(held, 1, warps))
+        result = sums[cohort.launch.switches.numerics == "exact"](left, right, held(2, warps, c))
         values = fragments.pack(layouts[3].elements(result), widths[3])
         for slot, value in zip(targets, values, strict=True):
             if slot is not None:
