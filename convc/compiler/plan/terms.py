@@ -20,6 +20,7 @@ from convc.compiler.plan.own_instructions import (
     STAGED_STORE,
     SUM_READ,
     SUM_WRITTEN,
+    ready_cycles,
     start_cycles,
 )
 from convc.compiler.plan.work import ATOM_BYTES, FACTOR_ROW_BYTES, TILE_COPY_BYTES, CtaWork
@@ -97,7 +98,7 @@ def copy_cycles(rates: Rates) -> float:
 
 
 def first_mma_cycles(work: CtaWork, fill: float, rates: Rates) -> float:
-    """Cycles from the entry of a CTA to its first MMA: set-up, and the first tile of every ring.
+    """Cycles from the entry of a CTA to its first MMA: set-up, the first tile of every ring, its way to tensor memory.
 
     Args:
         work, rates: of the CTA, and of the target.
@@ -105,7 +106,9 @@ def first_mma_cycles(work: CtaWork, fill: float, rates: Rates) -> float:
     """
     first = work.activation_bytes / work.rings[0].steps + work.filter_bytes / work.rings[-1].steps
     meet = rates.cluster_barrier if work.ctas > 1 or work.multicast != (1, 1) else 0.0
-    return start_cycles(work) + meet + copy_cycles(rates) + fill * first / work.loaded_bytes + FIRST_MMA
+    there = start_cycles(work) + copy_cycles(rates) + fill * first / work.loaded_bytes
+    moved = work.copies / work.rings[0].steps * TILE_COPY_BYTES / rates.tensor_copy_bytes
+    return meet + max(there, ready_cycles(work)) + moved + FIRST_MMA
 
 
 def ring_cycles(steps: int, stages: int, turn: float) -> float:
