@@ -50,6 +50,8 @@ STAGED = 70.0
 """What an epilogue does once whose results leave through shared memory."""
 STAGED_COLUMN = 8.0
 """A column of it: load, bias, conversion; the numbers of the channels are in shared memory already."""
+HELD_COLUMN = 6.5
+"""The same where those numbers are in registers."""
 STAGED_STORE = 10.0
 """A store of 16 bytes to shared memory."""
 LINE_COPY = 44.0

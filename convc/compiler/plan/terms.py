@@ -11,6 +11,7 @@ from convc.compiler.plan.own_instructions import (
     CHUNK,
     EXIT,
     FIRST_MMA,
+    HELD_COLUMN,
     LINE_COPY,
     LOAD_STAGE_UNROLLED,
     MMA,
@@ -185,7 +186,8 @@ def epilogue_own_cycles(work: CtaWork, residual: bool, rates: Rates) -> float:
     if work.slabs:
         added = work.stores * STAGED_RESIDUAL if work.residual_bytes else 0.0
         lines = work.slabs * work.line_copies * LINE_COPY
-        own = work.n * STAGED_COLUMN + work.stores * STAGED_STORE + lines + added
+        column = HELD_COLUMN if work.held else STAGED_COLUMN
+        own = work.n * column + work.stores * STAGED_STORE + lines + added
         return STAGED + own + work.chunks * wait
     if work.parts > 1:
         own = work.n // work.parts * STAGED_COLUMN + work.stores * work.store_own + wait

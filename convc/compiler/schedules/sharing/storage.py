@@ -89,6 +89,11 @@ def mask_entries(problem: ConvProblem, geometry: Geometry) -> int:
     return columns + (problem.kernel[0] if geometry.stream.masked else 0)
 
 
+def masks_read(geometry: Geometry, ctas: int) -> int:
+    """Masks that are read for a filter tap: of its column and of its row, of each CTA that multiplies with it."""
+    return ctas * ((geometry.walk.border == "mask") + geometry.stream.masked)
+
+
 def ring_uses(
     tiling: Tiling, pipeline: Pipeline, geometry: Geometry, *, loop: Literal["all", "but last", "none"]
 ) -> tuple[RingUse, ...]:
