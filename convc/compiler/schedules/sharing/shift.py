@@ -132,7 +132,7 @@ class Shift(Sharing):
             drains=rounds * self.drains(geometry) if self.waits(geometry) else 0,
             own_waits=rounds * len(buffers) if self.windows else 0,
             masks=self.masks(layout, geometry) * tiling.ctas,
-            masked=taps * masks_read(geometry, tiling.ctas),
+            masked=taps * masks_read(geometry),
         )
 
     def multiply(self, plan: Plan) -> tuple[Step, ...]:

@@ -81,7 +81,7 @@ class Slide(Sharing):
             loads=taps + rounds * len(geometry.walk.buffers),
             rings=ring_uses(tiling, pipeline, geometry, loop="all"),
             masks=self.masks(layout, geometry) * tiling.ctas,
-            masked=taps * masks_read(geometry, tiling.ctas),
+            masked=taps * masks_read(geometry),
         )
 
     def multiply(self, plan: Plan) -> tuple[Step, ...]:
