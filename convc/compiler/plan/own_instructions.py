@@ -50,6 +50,9 @@ STAGED = 70.0
 """What an epilogue does once whose results leave through shared memory."""
 STAGED_COLUMN = 8.0
 """A column of it: load, bias, conversion; the numbers of the channels are in shared memory already."""
+BLOCKED = 0.4
+"""Part of its accesses of shared memory that an epilogue waits for where MMAs of the next tile run beside it: fitted to
+tiles of 64 and 128 columns, 36 and 72 MMAs, of which it takes 2233 to 5263 cycles."""
 HELD_COLUMN = 6.5
 """The same where those numbers are in registers."""
 STAGED_STORE = 10.0

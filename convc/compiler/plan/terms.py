@@ -8,6 +8,7 @@ What several CTAs and SMs share is in `convc.compiler.plan.cost`.
 from __future__ import annotations
 
 from convc.compiler.plan.own_instructions import (
+    BLOCKED,
     CHUNK,
     EXIT,
     FIRST_MMA,
@@ -193,6 +194,16 @@ def epilogue_own_cycles(work: CtaWork, residual: bool, rates: Rates) -> float:
         own = work.n // work.parts * STAGED_COLUMN + work.stores * work.store_own + wait
         return STAGED + own + EXIT + exchange_cycles(work, rates)
     return work.chunks * (CHUNK + wait) + work.stores * work.store_own + EXIT
+
+
+def blocked_cycles(work: CtaWork, rates: Rates) -> float:
+    """Cycles that an epilogue waits for shared memory, were MMAs to run beside all of it: results, and the bias."""
+    if not work.slabs:
+        return 0.0
+    left = 1 - port_interval(work, rates) / mma_interval(work, rates)
+    part = max(rates.beside_bytes / rates.read_bytes, left)
+    accesses = work.slabs * work.slab_bytes / rates.read_bytes + (0 if work.held else work.n)
+    return BLOCKED * accesses * (1 / part - 1)
 
 
 def exchange_cycles(work: CtaWork, rates: Rates) -> float:
