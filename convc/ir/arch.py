@@ -127,6 +127,7 @@ class Rates:
             [tensor_core.pair_depth, .pair_port].
         mma_chain: cycles that the end of a chain of MMAs comes later [tensor_core.chain].
         read_bytes: bytes a cycle that MMAs read from the shared memory of one SM [shared_memory.read_port].
+        beside_bytes: those that threads get beside MMAs that take all of them [shared_memory.beside].
         fill_bytes: bytes a cycle that TMA writes into it [tma.fill]. fill_rows: rows a cycle, of at most 128 bytes
             [tma.row].
         copy_latency: cycles from issuing a copy to its bytes being there, from L2 [tma.latency]. im2col_latency: how
@@ -166,6 +167,7 @@ class Rates:
     pair_port: float = 3.0
     mma_chain: float = 12.0
     read_bytes: float = 128.0
+    beside_bytes: float = 4.6
     fill_bytes: float = 125.5
     fill_rows: float = 1.0
     copy_latency: float = 600.0

@@ -70,7 +70,7 @@ def test_whole_and_empty_tiles(shape, tiles, pieces, assembled):
 def test_filters_of_shared_activations(extent, rows, border, spare, assembled):
     """Activations stay each CTA's own, with masks of its own."""
     problem = dataclasses.replace(SMALL, batch=1, in_extent=extent, epilogue=(AddResidual(), Relu()))
-    options = loading("2x1", schedule="slide", rows=rows, border=border)
+    options = loading("2x1", schedule="slide", rows=rows, border=border, store="direct")
     compiled = witnesses_agree(problem, 5, assembled, options, block_n=48)
     assert compiled.plan.reuse.spare == spare
     assert {ring.name: ring.arrivals for ring in compiled.plan.storage.rings} == {

@@ -76,6 +76,8 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
         pieces: in how many pieces the epilogue does both in turn.
         walkers: CTAs that walk over tiles, of which there are `ctas`; None: each tile has its own.
         one_by_one: whether those multiply no tile before the one before has been carried away.
+        blocked: cycles of it that shared memory lets it wait where MMAs run beside all of it (`terms.blocked_cycles`).
+        leaving: cycles of the last copy of results, behind which the next tile's epilogue may begin.
         behind: cycles of the way to global memory that no instruction goes beside (`terms.behind_cycles`).
     """
 
@@ -97,6 +99,8 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     stores: float
     pieces: int
     behind: float
+    blocked: float = 0.0
+    leaving: float = 0.0
     walkers: int | None = None
     one_by_one: bool = False
 
@@ -140,7 +144,11 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
         epilogue = self.epilogue_cycles(1)
         shared = self.shared_cycles(walkers)
         first = max(self.loop, latency + self.stage, shared)
-        tile = max(*self.suppliers.values(), latency, shared, epilogue)
+        # What blocks it is the part of a tile's time in which MMAs run: t = epilogue + blocked * tensor / t.
+        again = max(epilogue - self.leaving, self.stores)
+        crowded = (again + math.sqrt(again * again + 4 * self.blocked * self.tensor)) / 2
+        beside = min(crowded, again + self.blocked)
+        tile = max(*self.suppliers.values(), latency, shared, beside)
         if self.one_by_one:
             tile = max(tile, self.loop + epilogue)
         return self.around + first + (-(-self.ctas // walkers) - 1) * tile + epilogue
@@ -233,6 +241,8 @@ def pace_of(tiles: TileGrid, work: CtaWork, rows: tuple[float, float]) -> Pace:
         stores=stores,
         pieces=max(1, work.slabs or work.chunks),
         behind=terms.behind_cycles(work, problem.residual, rates),
+        leaving=terms.slab_cycles(work, rates) / work.slabs if work.slabs and tiles.arch.limits.tmem_columns else 0.0,
+        blocked=0.0 if not tiles.arch.limits.tmem_columns else terms.blocked_cycles(work, rates),
         walkers=tiles.ctas,
         one_by_one=tiles.ctas is not None and not tiles.arch.limits.tmem_columns,
     )

@@ -23,7 +23,7 @@ from convc.compiler.plan.candidates import MAX_STAGES
 from convc.compiler.plan.cost import bytes_alone
 from convc.compiler.plan.names import ACC, ANSWERED, ANSWERS, DONE, DRAINED, HEARD
 from convc.compiler.plan.pairs import PAIR
-from convc.compiler.plan.records import Rejection, Tiling
+from convc.compiler.plan.records import Pipeline, Rejection, Tiling
 from convc.compiler.plan.room import Room
 from convc.compiler.plan.storage import (
     ANSWER_BYTES,
@@ -34,6 +34,7 @@ from convc.compiler.plan.storage import (
     Storage,
     lay_out,
 )
+from convc.compiler.plan.work import CtaWork
 from convc.ir.arch import Arch
 from convc.layout.device_layout import DeviceLayout
 
@@ -109,10 +110,15 @@ def _walking(offer: Offer, most: int, stages: int | None, fetched: bool) -> Offe
         columns = -(-offer.layout.problem.out_channels // tiling.block_n) * tiling.block_n
         return room_in_registers(once, columns, tiling.block_n)
 
+    def work(tiling: Tiling, pipeline: Pipeline) -> CtaWork:
+        once = offer.work(tiling, pipeline)
+        keeps = offer.arch.limits.tmem_columns > 0 and once.slabs > 0 and held(offer.layout, tiling)
+        return msgspec.structs.replace(once, held=keeps)
+
     ahead = offer.tilings
     if stages is None:
         ahead = deeper(offer.tilings)
-    return replace(offer, tilings=ahead, storage=storage, room=room, most_ctas=most, fetched=fetched)
+    return replace(offer, tilings=ahead, storage=storage, room=room, work=work, most_ctas=most, fetched=fetched)
 
 
 def deeper(tilings: tuple[Tiling, ...]) -> tuple[Tiling, ...]:

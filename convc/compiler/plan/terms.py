@@ -8,9 +8,11 @@ What several CTAs and SMs share is in `convc.compiler.plan.cost`.
 from __future__ import annotations
 
 from convc.compiler.plan.own_instructions import (
+    BLOCKED,
     CHUNK,
     EXIT,
     FIRST_MMA,
+    HELD_COLUMN,
     LINE_COPY,
     LOAD_STAGE_UNROLLED,
     MMA,
@@ -20,6 +22,7 @@ from convc.compiler.plan.own_instructions import (
     STAGED_STORE,
     SUM_READ,
     SUM_WRITTEN,
+    ready_cycles,
     start_cycles,
 )
 from convc.compiler.plan.work import ATOM_BYTES, FACTOR_ROW_BYTES, TILE_COPY_BYTES, CtaWork
@@ -97,7 +100,7 @@ def copy_cycles(rates: Rates) -> float:
 
 
 def first_mma_cycles(work: CtaWork, fill: float, rates: Rates) -> float:
-    """Cycles from the entry of a CTA to its first MMA: set-up, and the first tile of every ring.
+    """Cycles from the entry of a CTA to its first MMA: set-up, the first tile of every ring, its way to tensor memory.
 
     Args:
         work, rates: of the CTA, and of the target.
@@ -105,7 +108,9 @@ def first_mma_cycles(work: CtaWork, fill: float, rates: Rates) -> float:
     """
     first = work.activation_bytes / work.rings[0].steps + work.filter_bytes / work.rings[-1].steps
     meet = rates.cluster_barrier if work.ctas > 1 or work.multicast != (1, 1) else 0.0
-    return start_cycles(work) + meet + copy_cycles(rates) + fill * first / work.loaded_bytes + FIRST_MMA
+    there = start_cycles(work) + copy_cycles(rates) + fill * first / work.loaded_bytes
+    moved = work.copies / work.rings[0].steps * TILE_COPY_BYTES / rates.tensor_copy_bytes
+    return meet + max(there, ready_cycles(work)) + moved + FIRST_MMA
 
 
 def ring_cycles(steps: int, stages: int, turn: float) -> float:
@@ -182,12 +187,23 @@ def epilogue_own_cycles(work: CtaWork, residual: bool, rates: Rates) -> float:
     if work.slabs:
         added = work.stores * STAGED_RESIDUAL if work.residual_bytes else 0.0
         lines = work.slabs * work.line_copies * LINE_COPY
-        own = work.n * STAGED_COLUMN + work.stores * STAGED_STORE + lines + added
+        column = HELD_COLUMN if work.held else STAGED_COLUMN
+        own = work.n * column + work.stores * STAGED_STORE + lines + added
         return STAGED + own + work.chunks * wait
     if work.parts > 1:
         own = work.n // work.parts * STAGED_COLUMN + work.stores * work.store_own + wait
         return STAGED + own + EXIT + exchange_cycles(work, rates)
     return work.chunks * (CHUNK + wait) + work.stores * work.store_own + EXIT
+
+
+def blocked_cycles(work: CtaWork, rates: Rates) -> float:
+    """Cycles that an epilogue waits for shared memory, were MMAs to run beside all of it: results, and the bias."""
+    if not work.slabs:
+        return 0.0
+    left = 1 - port_interval(work, rates) / mma_interval(work, rates)
+    part = max(rates.beside_bytes / rates.read_bytes, left)
+    accesses = work.slabs * work.slab_bytes / rates.read_bytes + (0 if work.held else work.n)
+    return BLOCKED * accesses * (1 / part - 1)
 
 
 def exchange_cycles(work: CtaWork, rates: Rates) -> float:

@@ -80,7 +80,7 @@ class CtaWork(msgspec.Struct, frozen=True, kw_only=True):
         drains: times that the issuing thread waits until its tensor operations are done.
         own_waits: times that it waits for room in tensor memory.
         masks: entries of the table of lane masks, which is made before anything is loaded.
-        masked: filter tiles whose multiplication reads a mask first.
+        masked: masks that are read in front of multiplications.
         chunks: pieces in which each thread of the epilogue reads the accumulator.
         stores: store instructions of each thread of the epilogue.
         store_own: cycles of a thread's own instructions for each of them.
@@ -90,6 +90,7 @@ class CtaWork(msgspec.Struct, frozen=True, kw_only=True):
         sum_bytes: what each of them reads of the sums of the others.
         slabs, slab_bytes: tensor copies that carry the results away, and the bytes of each; no copies: threads store
             to global memory.
+        held: whether threads of the epilogue have what they add to each channel in registers.
         line_copies: into how many copies, of four lines each, a warp divides its part of a slab; 0: it is one box.
     """
 
@@ -117,6 +118,7 @@ class CtaWork(msgspec.Struct, frozen=True, kw_only=True):
     slabs: int = 0
     slab_bytes: int = 0
     line_copies: int = 0
+    held: bool = False
     factor_bytes: int = 0
     ctas: int = 1
     residual_bytes: int = 0

@@ -21,7 +21,17 @@ from convc.compiler.plan.storage import (
     Storage,
 )
 from convc.compiler.tile.program import TileProgram, executions, walk
-from convc.compiler.tile.steps.base import AwaitGrid, ClusterSync, CtaSync, ReleaseGrid, TmemAlloc, TmemDealloc
+from convc.compiler.tile.steps.base import (
+    AwaitGrid,
+    ClusterSync,
+    CtaSync,
+    InitRings,
+    ReleaseGrid,
+    StartArrive,
+    StartSync,
+    TmemAlloc,
+    TmemDealloc,
+)
 from convc.compiler.tile.steps.epilogue import ReadAcc
 from convc.compiler.tile.steps.operands import Multiply
 from convc.compiler.tile.steps.split import ClusterWait
@@ -195,18 +205,48 @@ def acts(program: TileProgram) -> Iterator[str]:
             yield f"role {role.name} has warps {role.first_warp} to {role.last_warp}, the CTA has {program.warps}"
     for name, act in (("set-up", program.setup), ("teardown", program.teardown)):
         everyone = [role for role in act if (role.first_warp, role.last_warp) == (0, program.warps - 1)]
-        if not any(isinstance(step, CtaSync | ClusterSync | ClusterWait) for role in everyone for step in role.steps):
+        met = any(isinstance(step, CtaSync | ClusterSync | ClusterWait) for role in everyone for step in role.steps)
+        if not met and not any(isinstance(step, StartSync) for role in act for step in role.steps):
             yield f"the warps do not meet in the {name}"
     if program.launch.block != (32 * program.warps, 1, 1):
         yield f"the launch has blocks of {program.launch.block} threads, the program {32 * program.warps}"
 
 
+def starts(program: TileProgram) -> Iterator[str]:
+    """As many warps as meet are there once: they wait, or have made the barriers and only tell that they have."""
+    meeting: dict[int, list[int]] = {}
+    for role in program.setup:
+        for step in role.steps:
+            if isinstance(step, StartSync | StartArrive):
+                meeting.setdefault(step.threads, []).extend(range(role.first_warp, role.last_warp + 1))
+    for threads, warps in meeting.items():
+        if sorted(warps) != list(range(threads // 32)):
+            yield f"the warps {sorted(warps)} are where {threads} threads meet"
+    if meeting and 32 * program.warps not in meeting:
+        yield f"no {32 * program.warps} threads meet, as many as the CTA has"
+    made: set[int] = set()
+    for role in program.setup:
+        for step in role.steps:
+            if isinstance(step, InitRings):
+                made.add(role.first_warp)
+            if isinstance(step, StartArrive) and role.first_warp not in made:
+                yield f"role {role.name} goes on without the others, and warp {role.first_warp} made no barriers"
+
+
 def grids(program: TileProgram) -> Iterator[str]:
-    """Both are in the set-up or neither: the wait for the kernel in front, and then the release of the one behind."""
-    setup = [step for role in program.setup for step in walk(role.steps)]
-    order = [type(step) for step in setup if isinstance(step, AwaitGrid | ReleaseGrid)]
-    if order not in ([], [AwaitGrid, ReleaseGrid]):
-        found = ", ".join(kind.__name__ for kind in order)
+    """Every warp has both in the set-up or none: a wait for the kernel in front, then the release of the one behind."""
+    orders = {
+        tuple(
+            type(step).__name__
+            for role in program.setup
+            if role.first_warp <= warp <= role.last_warp
+            for step in walk(role.steps)
+            if isinstance(step, AwaitGrid | ReleaseGrid)
+        )
+        for warp in range(program.warps)
+    }
+    if orders not in ({()}, {(AwaitGrid.__name__, ReleaseGrid.__name__)}):
+        found = "; ".join(", ".join(order) or "nothing" for order in sorted(orders))
         yield f"the set-up must wait for the kernel in front and then let the one behind begin, it has {found}"
 
 
@@ -223,6 +263,7 @@ CHECKS = (
     tensor_memory,
     accumulators,
     acts,
+    starts,
     grids,
 )
 

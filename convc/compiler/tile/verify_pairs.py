@@ -9,6 +9,7 @@ from convc.compiler.tile.program import TileProgram, walk
 from convc.compiler.tile.steps.base import ClusterSync, RingWait
 from convc.compiler.tile.steps.lanes import ClearAcc, LoadMask
 from convc.compiler.tile.steps.operands import Multiply
+from convc.compiler.tile.steps.split import ClusterArrive, ClusterWait
 
 
 def clusters_meet(program: TileProgram) -> Iterator[str]:
@@ -16,9 +17,13 @@ def clusters_meet(program: TileProgram) -> Iterator[str]:
     if program.pair == 1 and program.multicast == (1, 1):
         return
     for name, act in (("set-up", program.setup), ("teardown", program.teardown)):
-        everyone = [role for role in act if (role.first_warp, role.last_warp) == (0, program.warps - 1)]
-        if not any(isinstance(step, ClusterSync) for role in everyone for step in role.steps):
-            yield f"the CTAs of a cluster do not meet in the {name}"
+        for warp in range(program.warps):
+            roles = (role for role in act if role.first_warp <= warp <= role.last_warp)
+            kinds = [type(step) for role in roles for step in role.steps]
+            apart = ClusterArrive in kinds and ClusterWait in kinds[kinds.index(ClusterArrive) :]
+            if ClusterSync not in kinds and not apart:
+                yield f"the CTAs of a cluster do not meet in the {name}"
+                break
 
 
 def pairs_share(program: TileProgram) -> Iterator[str]:

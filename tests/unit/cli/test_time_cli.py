@@ -151,7 +151,7 @@ def test_a_kernel_is_shown_on_a_timeline_as_wide_as_the_terminal(written):
     assert {len(line) for line in tracks} == {90}
     names = [line.split("|")[0].strip() for line in tracks]
     assert names[:4] == [f"epilogue warp {warp}" for warp in range(4)]
-    assert names[5] == "mma warp 5"
+    assert names[4] == "mma warp 4"
     assert {"tensor core", "fill", "copies in flight", "full[0]"} <= set(names)
     assert "T waits for copy through TMA" in lines[-1]
     assert "TTTT" in next(line for line in tracks if line.startswith("mma"))

@@ -13,6 +13,7 @@ from convc.compiler.plan.names import Number
 from convc.compiler.plan.records import Plan
 from convc.compiler.plan.storage import BarrierRing
 from convc.compiler.schedules.base import Roles
+from convc.compiler.schedules.skeleton import warps_role
 from convc.compiler.tile.program import Role
 from convc.compiler.tile.steps.base import Step
 from convc.compiler.tile.steps.operands import SharedMma
@@ -78,6 +79,11 @@ class TensorCore(ABC):
     @abstractmethod
     def meet(self, plan: Plan, id: str, note: str) -> Step:
         """The step at which all threads meet: of the CTA, or of all CTAs that multiply as one."""
+
+    def cleared(self, plan: Plan) -> Role:
+        """The role of the set-up in which those meet who wait until the accumulator is clear: all."""
+        step = self.meet(plan, "ready.sync", "the accumulator is zero")
+        return warps_role("ready", plan.launch.warps - 1, "nobody multiplies before it is clear", (step,))
 
     @abstractmethod
     def columns(self, plan: Plan) -> int:

@@ -1,10 +1,14 @@
 """``tcgen05``: one lane issues, the accumulator lies in tensor memory, and other warps read it from there.
 
 Warps 0 to 3 are the epilogue, since a warp reads only the 32 lanes of tensor memory that belong to its number; one warp
-loads and one multiplies.
+multiplies and one loads. The latter makes the barriers, and so need not wait for tensor memory, nor for lane masks: it
+says that they are ready, and issues the first copies while the others still meet. CTAs that load or multiply for each
+other know of each other's barriers before; they tell each other so before they ask for tensor memory.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from convc.compiler.plan.names import ACC, DONE, PEERS, Number
 from convc.compiler.plan.records import Plan
@@ -20,6 +24,8 @@ from convc.compiler.tile.steps.base import (
     Compute,
     CtaSync,
     RingWait,
+    StartArrive,
+    StartSync,
     Step,
     TmemAlloc,
     TmemBase,
@@ -27,11 +33,17 @@ from convc.compiler.tile.steps.base import (
 )
 from convc.compiler.tile.steps.epilogue import TmemLoad
 from convc.compiler.tile.steps.operands import Mma
+from convc.compiler.tile.steps.split import ClusterArrive, ClusterWait
 from convc.ir.expr import IntExpr, Var
 
-LOAD_WARP = 4
-MMA_WARP = 5
+MMA_WARP = 4
+LOAD_WARP = 5
 WARPS = 6
+
+
+def _of(role: str, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Steps that several roles do, with the name of one of them."""
+    return tuple(replace(step, id=f"{role}.{step.id.partition('.')[2]}") for step in steps)
 
 
 class Tcgen05(TensorCore):
@@ -73,17 +85,30 @@ class Tcgen05(TensorCore):
                 TmemAlloc(id="alloc.tmem", note="the address goes to shared memory", columns=plan.storage.tmem_columns),
             ),
         )
-        start = warps_role(
-            "start",
-            WARPS - 1,
-            "all roles begin together",
-            (
-                self.meet(plan, "start.sync", "barriers and tensor memory are ready"),
-                TmemBase(id="start.tmem", note="where the tensor memory begins"),
-                *enter(plan),
-            ),
+        threads = 32 * WARPS
+        ready = StartArrive(id="begin.arrive", note="the barriers are, and copies need nothing else", threads=threads)
+        begin = (
+            StartSync(id="start.sync", note="barriers and tensor memory are ready", threads=threads),
+            TmemBase(id="start.tmem", note="where the tensor memory begins"),
         )
-        return (start_of(plan, LOAD_WARP), alloc, *roles.before, start, *roles.after)
+        told: tuple[Role, ...] = ()
+        met: tuple[Step, ...] = ()
+        if plan.tiling.together > 1:
+            arrive = ClusterArrive(id="meet.arrive", note="the barriers of this CTA are ready")
+            told = (warps_role("meet", WARPS - 1, "other CTAs may use the barriers", (arrive,)),)
+            met = (ClusterWait(id="start.met", note="those of the other CTAs are"),)
+        loads = Role(
+            name="begin",
+            first_warp=LOAD_WARP,
+            last_warp=LOAD_WARP,
+            elected=False,
+            note="go on as soon as there are barriers",
+            steps=(*_of("begin", met), ready, *_of("begin", enter(plan))),
+        )
+        start = warps_role(
+            "start", MMA_WARP, "all others begin together", (*_of("start", met), *begin, *_of("start", enter(plan)))
+        )
+        return (start_of(plan, LOAD_WARP), *told, alloc, *roles.before, loads, start, *roles.after)
 
     def main(self, plan: Plan, roles: Roles) -> tuple[Role, ...]:
         """The three roles that run side by side."""
@@ -126,6 +151,13 @@ class Tcgen05(TensorCore):
         if plan.tiling.together > 1:
             return ClusterSync(id=id, note=note)
         return CtaSync(id=id, note=note)
+
+    def cleared(self, plan: Plan) -> Role:
+        """Of a CTA by itself all meet but the warp that loads, which has no use for the accumulator."""
+        if plan.tiling.together > 1:
+            return super().cleared(plan)
+        step = StartSync(id="ready.sync", note="the accumulator is zero", threads=32 * LOAD_WARP)
+        return warps_role("ready", MMA_WARP, "nobody multiplies before it is clear", (step,))
 
     def columns(self, plan: Plan) -> int:
         return row_chunk(plan.tiling.block_n)

@@ -84,14 +84,7 @@ def clear(plan: Plan) -> tuple[Role, ...]:
         return ()
     return (
         Role(name="clear", first_warp=0, last_warp=3, elected=False, note="clear the accumulator", steps=(zero,)),
-        Role(
-            name="ready",
-            first_warp=0,
-            last_warp=plan.launch.warps - 1,
-            elected=False,
-            note="nobody multiplies before it is clear",
-            steps=(core_of(plan.arch).meet(plan, "ready.sync", "the accumulator is zero"),),
-        ),
+        core_of(plan.arch).cleared(plan),
     )
 
 

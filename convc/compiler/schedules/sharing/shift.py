@@ -26,6 +26,7 @@ from convc.compiler.schedules.sharing.buffers import SharedTile
 from convc.compiler.schedules.sharing.k_loop import before_tap, k_loop, release_filter, release_tile
 from convc.compiler.schedules.sharing.storage import (
     A_TMEM,
+    masks_read,
     ring_uses,
 )
 from convc.compiler.schedules.skeleton import about, number
@@ -131,7 +132,7 @@ class Shift(Sharing):
             drains=rounds * self.drains(geometry) if self.waits(geometry) else 0,
             own_waits=rounds * len(buffers) if self.windows else 0,
             masks=self.masks(layout, geometry) * tiling.ctas,
-            masked=taps if self.masks(layout, geometry) else 0,
+            masked=taps * masks_read(geometry),
         )
 
     def multiply(self, plan: Plan) -> tuple[Step, ...]:

@@ -19,9 +19,7 @@ from convc.compiler.schedules.epilogue import row_epilogue
 from convc.compiler.schedules.sharing.base import Sharing
 from convc.compiler.schedules.sharing.buffers import SharedTile
 from convc.compiler.schedules.sharing.k_loop import before_tap, k_loop, release_filter, release_tile
-from convc.compiler.schedules.sharing.storage import (
-    ring_uses,
-)
+from convc.compiler.schedules.sharing.storage import masks_read, ring_uses
 from convc.compiler.schedules.skeleton import about, number
 from convc.compiler.tile.steps.base import Compute, Loop, Step
 from convc.ir.arch import Arch
@@ -83,7 +81,7 @@ class Slide(Sharing):
             loads=taps + rounds * len(geometry.walk.buffers),
             rings=ring_uses(tiling, pipeline, geometry, loop="all"),
             masks=self.masks(layout, geometry) * tiling.ctas,
-            masked=taps if self.masks(layout, geometry) else 0,
+            masked=taps * masks_read(geometry),
         )
 
     def multiply(self, plan: Plan) -> tuple[Step, ...]:

@@ -89,6 +89,14 @@ def mask_entries(problem: ConvProblem, geometry: Geometry) -> int:
     return columns + (problem.kernel[0] if geometry.stream.masked else 0)
 
 
+def masks_read(geometry: Geometry) -> int:
+    """Masks that are joined for a filter tap: of its column and of its row.
+
+    Those of the second CTA of a pair are asked for behind those of the first, and there is no wait between the two.
+    """
+    return (geometry.walk.border == "mask") + geometry.stream.masked
+
+
 def ring_uses(
     tiling: Tiling, pipeline: Pipeline, geometry: Geometry, *, loop: Literal["all", "but last", "none"]
 ) -> tuple[RingUse, ...]:

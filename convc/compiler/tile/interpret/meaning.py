@@ -25,6 +25,8 @@ from convc.compiler.tile.steps.base import (
     ReleaseGrid,
     SetRegisters,
     Signal,
+    StartArrive,
+    StartSync,
     Step,
     TmemAlloc,
     TmemBase,
@@ -56,6 +58,8 @@ def perform(step: Step, role: RoleState) -> None:
     | TmemBase
     | TmemDealloc
     | CtaSync
+    | StartArrive
+    | StartSync
     | SetRegisters
     | ClusterSync
     | WaitMmas

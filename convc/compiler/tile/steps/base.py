@@ -95,6 +95,26 @@ class CtaSync(Step):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StartArrive(Step):
+    """Tell those who meet at `StartSync`, `threads` with this role's, what was done here, and go on without them."""
+
+    threads: int
+
+    def describe(self) -> str:
+        return "tell the others, and go on"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartSync(Step):
+    """Wait for all others of `threads` that meet here or tell by `StartArrive`; tensor-memory work is ordered by it."""
+
+    threads: int
+
+    def describe(self) -> str:
+        return "wait for the others"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetRegisters(Step):
     """Each thread has `count` registers from here on: `more` than before, for which it waits, or fewer.
 

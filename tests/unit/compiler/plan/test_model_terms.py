@@ -18,6 +18,7 @@ SAME = {
     "sms": "chip.sms", "l2_bytes": "chip.l2_bytes", "sm_shared_bytes": "chip.shared", "sm_threads": "chip.threads",
     "gpcs": "gpc.count", "gpc_bytes": "gpc.port", "merged": "gpc.merged", "mma_floor": "tensor_core.floor",
     "mma_depth": "tensor_core.depth", "mma_chain": "tensor_core.chain", "read_bytes": "shared_memory.read_port",
+    "beside_bytes": "shared_memory.beside",
     "fill_bytes": "tma.fill", "fill_rows": "tma.row", "copy_latency": "tma.latency",
     "im2col_latency": "tma.im2col", "wake": "mbarrier.wake",
     "poll": "mbarrier.poll", "tensor_copy_bytes": "tensor_memory.copy", "refresh_cycles": "tensor_memory.copy_small",

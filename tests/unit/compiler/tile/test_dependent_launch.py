@@ -23,18 +23,22 @@ def test_a_dependent_kernel_waits_before_it_touches_a_buffer(target, dependent, 
     compiled = witnesses_agree(PROBLEM, 1, assembled, options)
     text = compiled.artifact.ptx
     assert plan_launch(compiled.artifact.launch, text).dependent == dependent
-    assert text.count("griddepcontrol") == 2 * dependent
+    places = 2 if target == "sm_100a" else 1  # the warp that loads does not wait for the others
+    assert text.count("griddepcontrol") == 2 * dependent * places
     if dependent:
         wait = text.index("griddepcontrol.wait;")
         assert wait < text.index("griddepcontrol.launch_dependents;")
-        assert wait < min(text.index(touch) for touch in TOUCHES if touch in text)
+        assert text.rindex("griddepcontrol.wait;") < min(text.index(touch) for touch in TOUCHES if touch in text)
 
 
-@pytest.mark.parametrize(("step", "left"), [("start.await", "ReleaseGrid"), ("start.release", "AwaitGrid")])
-def test_half_of_it_is_a_contradiction(step, left):
+@pytest.mark.parametrize("role", ["start", "begin"])
+@pytest.mark.parametrize(("step", "left"), [("await", "ReleaseGrid"), ("release", "AwaitGrid")])
+def test_half_of_it_is_a_contradiction(step, left, role):
     options = ScheduleOptions(dependent_launch=True)
     program = compile_problem(PROBLEM, options=options).program
     assert contradictions(program) == ()
-    assert contradictions(rewrite(program, without(step))) == (
-        f"the set-up must wait for the kernel in front and then let the one behind begin, it has {left}",
+    found = ", ".join(("AwaitGrid", "ReleaseGrid")), left
+    has = "; ".join(sorted(found))
+    assert contradictions(rewrite(program, without(f"{role}.{step}"))) == (
+        f"the set-up must wait for the kernel in front and then let the one behind begin, it has {has}",
     )

@@ -30,7 +30,7 @@ def test_what_is_built_is_sound():
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("which", "act"), [("start.sync", "set-up"), ("end.sync", "teardown")])
+@pytest.mark.parametrize(("which", "act"), [("start.met", "set-up"), ("begin.met", "set-up"), ("end.sync", "teardown")])
 def test_ctas_that_meet_by_themselves_are_found(which, act):
     def edit(step: Step) -> tuple[Step, ...]:
         return (CtaSync(id=step.id, note=step.note),) if step.id == which else (step,)

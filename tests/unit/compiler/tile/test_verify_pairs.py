@@ -31,13 +31,13 @@ def test_what_is_built_is_sound():
     assert PROGRAM.storage.ring("drained").arrivals == 256  # threads of both CTAs
 
 
-@pytest.mark.parametrize("which", ["start.sync", "end.sync"])
+@pytest.mark.parametrize("which", ["start.met", "begin.met", "end.sync"])
 def test_ctas_that_meet_by_themselves_are_found(which):
     def edit(step: Step) -> tuple[Step, ...]:
         return (CtaSync(id=step.id, note=step.note),) if step.id == which else (step,)
 
     alone = rewrite(PROGRAM, edit)
-    act = "set-up" if which == "start.sync" else "teardown"
+    act = "teardown" if which == "end.sync" else "set-up"
     assert contradictions(alone) == (f"the CTAs of a cluster do not meet in the {act}",)
 
 
