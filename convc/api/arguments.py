@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
@@ -36,6 +36,18 @@ def file_or(given: object, others: tuple[type, ...], argument: str, expected: st
         raise wrong_type(argument, expected, given)
     if isinstance(given, str | Path) and "\0" in str(given):
         raise InputError(f"{argument}: a name of a file has no null character, got {str(given)!r}")
+
+
+def file_name(given: object, argument: str) -> None:
+    """Raise `InputError` for what is no name of a file or folder; None is none that is wanted."""
+    if given is not None:
+        file_or(given, (), argument, "the name of a file or folder")
+
+
+def by_name(given: object, argument: str, expected: str) -> None:
+    """Raise `InputError` for what is no mapping by name; None is an empty one. ``expected``: what it maps to."""
+    if given is not None and not isinstance(given, Mapping):
+        raise wrong_type(argument, f"a dict of {expected} by name", given)
 
 
 def array_or_file(given: object, argument: str) -> None:

@@ -13,6 +13,7 @@ from convc.ir.findings import Finding, Verdict, worst
 from convc.runtime.layer import input_buffers, random_input, random_residual
 from convc.runtime.source_map import attach_source
 from convc.sanitizer.run import check_kernel
+from convc.support.counted import counted
 from convc.support.progress import Progress, Tell
 
 
@@ -70,7 +71,7 @@ class CheckReport:
         return self.verdict < Verdict.incomplete
 
     def __repr__(self) -> str:
-        counts = f"{len(self.kernels)} kernels, {len(self.findings)} findings"
+        counts = f"{counted(len(self.kernels), 'kernel')}, {counted(len(self.findings), 'finding')}"
         return f"<CheckReport {self.source}: {self.verdict.name}, {counts}>"
 
 

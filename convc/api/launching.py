@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from convc import machine as simulator
-from convc.api.arguments import given_options
+from convc.api.arguments import by_name, file_or, given_options
 from convc.api.inputs import BuildSource, run_options
 from convc.api.kept import check_kept
 from convc.api.launch_jobs import KernelInputs, LaunchJob, launch_job
@@ -69,7 +69,8 @@ def launch(
     """
     chosen = given_options(gpu, GpuOptions, "gpu")
     _check_options(chosen)
-    job = launch_job(kernel, launch, inputs or KernelInputs())
+    by_name(save, "save", "names of files")
+    job = launch_job(kernel, launch, KernelInputs() if inputs is None else inputs)
     if chosen.compare and not job.text:
         raise InputError("the machine runs PTX, this is machine code", where=job.file, hint="compare with the .ptx")
     targets = job.saves | _targets(job, save or {})
@@ -136,9 +137,10 @@ def write_host_program(
         >>> [file.name for file in files]
         ['host.cu', 'x.bin', 'y.bin']
     """
+    file_or(target, (), "target", "the name of a file")
     program = Path(target)
     check_target(program)
-    chosen = inputs or KernelInputs()
+    chosen = KernelInputs() if inputs is None else inputs
     job = launch_job(kernel, launch, chosen)
     if not job.text:
         raise InputError("a host program holds the text of its kernel, this is machine code", where=job.file)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import get_args
 
-from convc.api.arguments import file_or
+from convc.api.arguments import array_or_file, file_or
 from convc.api.options import ReadOptions, WorkOptions
 from convc.compiler.kernels import Kernels
 from convc.errors import InputError
@@ -23,6 +24,12 @@ def check_whole(model: object, work: WorkOptions) -> None:
         raise InputError("a whole network is run from its file or its ModelProto: a Network has convolutions alone")
     if work.jobs is not None or work.executor is not None:
         raise InputError("a whole network is run in this process: jobs and executor have no part in it")
+
+
+def check_given(feeds: object) -> None:
+    """Raise `InputError` for feeds that are neither an array nor a file, nor those by name."""
+    for name, each in feeds.items() if isinstance(feeds, Mapping) else [("", feeds)]:
+        array_or_file(each, f"feeds[{name!r}]" if name else "feeds")
 
 
 def check_reading(model: Source, read: ReadOptions) -> None:

@@ -142,5 +142,5 @@ def _check_files(build: Build, folders: Iterable[Path]) -> None:
                 raise BuildError(
                     f"a report is made from {name}, and the folder of the kernel has none",
                     where=str(folder),
-                    hint=f"convc compile {build.network.source} -o {build.path} writes it",
+                    hint=f"convc compile MODEL.onnx -o {build.path} writes it",
                 )

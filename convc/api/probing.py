@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from convc.api.arguments import file_name, file_or, wrong_type
 from convc.api.kept import check_kept
 from convc.gpu.cuda import CudaDriver
 from convc.gpu.driver import Driver
@@ -51,7 +52,8 @@ def assumptions(chip: str = "b200") -> Assumptions:
         >>> [switch.probes for switch in known.switches if switch.name == "refresh_lane"]
         [('refresh_lane',)]
     """
-    return all_assumptions(chip)
+    file_or(chip, (), "chip", "the name of a chip, or of a file of parameters")
+    return all_assumptions(str(chip))
 
 
 def run_probes(
@@ -75,6 +77,8 @@ def run_probes(
     Example, which needs a GPU:
         >>> done = convc.run_probes(["elect"])  # doctest: +SKIP
     """
+    if isinstance(names, str) or not isinstance(names, Sequence):
+        raise wrong_type("names", "a list of names of probes", names)
     record, hangs = perform_probes(chosen(PROBES, names), opened or CudaDriver, Progress(progress))
     return ProbeRun(record=record, settled=settle(record), hangs=hangs)
 
@@ -96,6 +100,8 @@ def settle_probes(file: str | Path, target: str | Path | None = None) -> Settled
     Example:
         >>> settled = convc.settle_probes("answers.json")  # doctest: +SKIP
     """
+    file_or(file, (), "file", "the name of a file")
+    file_name(target, "target")
     given = Path(file)
     written = None if target is None else Path(target)
     if written is not None:

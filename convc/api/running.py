@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from convc.api.arguments import array_or_file, layer_names
+from convc.api.arguments import array_or_file, file_name, layer_names
 from convc.api.inputs import BuildSource, InputData, opened, run_options
 from convc.api.kept import check_kept
 from convc.api.options import MachineOptions
@@ -86,6 +86,7 @@ def run_layer(
     if residual is not None:
         array_or_file(residual, "residual")
     layer_names(layer)
+    file_name(save, "save")
     data.check()
     files = [Path(file) for file in (data.given, residual) if isinstance(file, str | Path)]
     for target in (Path(file) for file in (save, data.save) if file is not None):

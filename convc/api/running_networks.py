@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from convc.api.arguments import array_or_file, given_options
+from convc.api.arguments import by_name, file_name, given_options
 from convc.api.inputs import InputData, run_options
 from convc.api.kept import check_kept
 from convc.api.models import check_extents
-from convc.api.networks import check_reading, check_whole, convolutions_of
+from convc.api.networks import check_given, check_reading, check_whole, convolutions_of
 from convc.api.options import MachineOptions, ReadOptions, WorkOptions
 from convc.api.working import open_kernels
 from convc.errors import InputError
@@ -100,8 +100,10 @@ def run_network(
     check_whole(model, chosen)
     data = feeds if isinstance(feeds, InputData) else InputData(given=feeds)
     if data is not feeds:
-        for name, each in feeds.items() if isinstance(feeds, Mapping) else [("", feeds)]:
-            array_or_file(each, f"feeds[{name!r}]" if name else "feeds")
+        check_given(feeds)
+    by_name(save, "save", "names of files")
+    for name, file in (save or {}).items():
+        file_name(file, f"save[{name!r}]")
     reading = given_options(read, ReadOptions, "read")
     data.check()
     check_extents(reading)

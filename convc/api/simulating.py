@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from convc import machine as simulator
-from convc.api.arguments import file_or, wrong_type
+from convc.api.arguments import by_name, file_name, file_or, wrong_type
 from convc.api.inputs import run_options
 from convc.api.kept import check_kept
 from convc.api.options import MachineOptions
@@ -19,6 +19,7 @@ from convc.ir.launch import LaunchSpec, load_launch
 from convc.machine import Counters, RunResult
 from convc.runtime.launch_files import buffer_files, read_buffers, save_targets
 from convc.sanitizer.run import check_kernel
+from convc.support.counted import counted
 from convc.support.files import read_text, to_npy_dtype, write_npy
 from convc.support.progress import Progress, Tell
 
@@ -56,7 +57,7 @@ class Simulation:
         return self.verdict < Verdict.incomplete
 
     def __repr__(self) -> str:
-        return f"<Simulation {self.entry}: {self.verdict.name}, {len(self.findings)} findings>"
+        return f"<Simulation {self.entry}: {self.verdict.name}, {counted(len(self.findings), 'finding')}>"
 
 
 def simulate(
@@ -101,6 +102,8 @@ def simulate(
     """
     file_or(kernel, (), "kernel", "a text of PTX, or the name of its file")
     file_or(launch, (LaunchSpec,), "launch", "the name of a launch file, or a LaunchSpec")
+    file_name(folder, "folder")
+    by_name(buffers, "buffers", "arrays")
     for name, array in (buffers or {}).items():
         if not isinstance(array, np.ndarray):
             raise wrong_type(f"buffers[{name!r}]", "an array", array)

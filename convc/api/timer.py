@@ -45,7 +45,7 @@ TARGET = ScheduleOptions().target
 
 def chip_of(options: ChipOptions, target: str = TARGET) -> Chip:
     """The parameters that options name, or those of a target; InputError where there is no such chip or parameter."""
-    return read_chip(options.chip or chip_for(target), settings_of(options))
+    return read_chip(chip_for(target) if options.chip is None else options.chip, settings_of(options))
 
 
 def settings_of(options: ChipOptions) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from convc.api.arguments import given_options
 from convc.api.inputs import opened
 from convc.api.inspecting import check_settled
 from convc.api.models import Model, chosen_convolutions, read_network
@@ -28,6 +29,7 @@ from convc.ir.problem import ConvProblem
 from convc.ir.tile_order import OrderTraffic
 from convc.layout.block_scaled import FORMATS
 from convc.runtime.launch_files import read_buffers
+from convc.support.counted import counted
 from convc.support.files import read_text
 from convc.support.progress import Progress
 from convc.timing.kernel import KernelTime, gaps, target_of, time_kernel, waits_of_all
@@ -102,7 +104,8 @@ class TimeReport:
         return roofline_picture(points, self.chip).svg() if points else None
 
     def __repr__(self) -> str:
-        return f"<TimeReport {self.source}: {len(self.layers)} kernels, {self.microseconds:.1f} us on {self.chip.name}>"
+        kernels = counted(len(self.layers), "kernel")
+        return f"<TimeReport {self.source}: {kernels}, {self.microseconds:.1f} us on {self.chip.name}>"
 
 
 def roof_points(report: TimeReport) -> list[RoofPoint]:
@@ -169,11 +172,11 @@ def time(
         >>> convc.time("tiny_two_convs.onnx").layers[0].kernel.launch.rounds
         1
     """
-    model = chip or ChipOptions()
+    model = given_options(chip, ChipOptions, "chip")
     settings = settings_of(model)
     parameters = chip_of(model)
     check_what_if(parameters, model.what_if)  # before anything is compiled: all chips have the same names
-    chosen = work or WorkOptions()
+    chosen = given_options(work, WorkOptions, "work")
     told = Progress(chosen.progress)
     jobs: list[_Job] = []
     for job in _jobs(source, launch, layer, read, schedule, chosen, model):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from convc.api.arguments import given_options
 from convc.api.inputs import run_options
-from convc.api.networks import check_whole, convolutions_of
+from convc.api.networks import check_given, check_whole, convolutions_of
 from convc.api.options import MachineOptions, ReadOptions, ScheduleOptions, WorkOptions
 from convc.api.working import open_kernels
 from convc.errors import InputError
@@ -82,10 +83,11 @@ def verify_data(
         >>> report.ok, report.outputs[0].decided_by
         (True, 'drift')
     """
-    chosen = work or WorkOptions()
-    wanted = expected or Expected()
+    chosen = given_options(work, WorkOptions, "work")
+    wanted = given_options(expected, Expected, "expected")
     check_whole(model, chosen)
-    reading = read or ReadOptions()
+    check_given(feeds)
+    reading = given_options(read, ReadOptions, "read")
     if reading.batch is not None:
         raise InputError("a run has the extents of its feeds: batch has no part in it")
     tolerance = _tolerance(wanted)

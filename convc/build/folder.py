@@ -39,6 +39,7 @@ from convc.ir.planned import read_order
 from convc.ir.problem import ConvProblem
 from convc.ir.tile_order import OrderTraffic
 from convc.layout.device_layout import BufferLayout, DeviceLayout, device_layout
+from convc.support.counted import counted
 from convc.support.files import NpyHeader, read_npy, read_text, to_npy_dtype, write_bytes, write_npy
 from convc.support.html import table_html
 
@@ -121,7 +122,7 @@ class Build:
 
     def __repr__(self) -> str:
         kernels = {layer.kernel for layer in self.network.layers}
-        return f"<Build {self.path}: {len(self.network.layers)} layers, {len(kernels)} kernels>"
+        return f"<Build {self.path}: {counted(len(self.network.layers), 'layer')}, {counted(len(kernels), 'kernel')}>"
 
     def _repr_html_(self) -> str:
         """A row for each layer, for notebooks."""

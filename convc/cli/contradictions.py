@@ -1,9 +1,10 @@
-"""Options that would change nothing beside the others of a call: they are refused, not ignored."""
+"""Words of a call that do not go together: options that would change nothing are refused, not ignored."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection
+from pathlib import Path
 
 import click
 from click.core import ParameterSource
@@ -39,3 +40,9 @@ def refuse_given(because: str, parameters: Collection[str] | None = None, *, but
     ]
     if given:
         raise click.UsageError(f"{because}: leave {', '.join(given)} out.")
+
+
+def check_order(kernel: object, launch: Path | None) -> None:
+    """Raise click.UsageError where a kernel and its launch file come in the wrong order."""
+    if launch is not None and launch.suffix == ".ptx" and isinstance(kernel, Path) and kernel.suffix == ".json":
+        raise click.UsageError("KERNEL.ptx comes first, then LAUNCH.json.")

@@ -121,6 +121,8 @@ def operands_command(
     check_output(output)
     found = api.inspect(model, layer, read=chosen.read, schedule=chosen.schedule)
     issued = issued_mmas(found.text, found.launch)
+    if not issued:
+        raise InputError("the kernel issues no tcgen05.mma, whose operands are drawn", where=found.node.name)
     if number >= len(issued):
         raise InputError(f"there is no MMA {number}", hint=f"MMAs of the first CTA: 0 to {len(issued) - 1}")
     write_picture(mma_picture(cropped(issued_layout(issued[number]), most)), output)

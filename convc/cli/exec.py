@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from convc import api
+from convc.cli.contradictions import check_order
 from convc.cli.options import (
     Chosen,
     all_switches_option,
@@ -45,8 +46,7 @@ def exec_command(
     read before the launch, its "save" is written after it; both are .npy files, relative to the launch file.
     The JSON has the findings and everything that the machine counted.
     """
-    if kernel.suffix == ".json" and launch.suffix == ".ptx":
-        raise click.UsageError("KERNEL.ptx comes first, then LAUNCH.json.")
+    check_order(kernel, launch)
     # Imported when the command runs: its help needs no report.
     from convc.report.console import console, progress_bar
     from convc.report.counts import print_counts

@@ -97,7 +97,7 @@ def _plain(kind: str, code: str, text: str) -> Code:
 @click.option("--schema", metavar="FORMAT", help="Print the JSON Schema of a format, such as convc-check/1.")
 @json_option
 def explain_command(code: tuple[str, ...], schema: str | None, json_file: Path | None) -> None:
-    """Explain a CODE as a message has it: an error (error[P100]), a finding, a verdict, a switch; or list them all.
+    """Explain each CODE as a message has it: an error (error[P100]), a finding, a verdict, a switch; or list all.
 
     --schema prints the JSON Schema of a format: what --json writes, or a file that is read.
     """
@@ -106,16 +106,30 @@ def explain_command(code: tuple[str, ...], schema: str | None, json_file: Path |
             raise click.UsageError("--schema prints a schema and nothing else: leave CODE and --json out.")
         _print_schema(schema)
         return
-    chosen = [_found(" ".join(code))] if code else list(codes().values())
+    chosen = _asked(code) if code else list(codes().values())
     if json_file is not None and explain_to(json_file, chosen):
         return
     if not code:
         _print_list(chosen)
         return
-    (one,) = chosen
+    click.echo("\n\n".join(_explained(one) for one in chosen))
+
+
+def _explained(one: Code) -> str:
+    """A code with all that is known of it."""
     status = "" if one.exit_code is None else f" (exit code {one.exit_code})"
     title = f"{one.code}: {one.name if one.kind == 'error' else one.kind}{status}"
-    click.echo(f"{title}\n\n{one.explanation}")
+    return f"{title}\n\n{one.explanation}"
+
+
+def _asked(words: tuple[str, ...]) -> list[Code]:
+    """The codes that words name: together one that has a blank in it, such as ``in bound``, or each one of its own."""
+    try:
+        return [_found(" ".join(words))]
+    except InputError:
+        if len(words) == 1:
+            raise
+    return [_found(word) for word in words]
 
 
 def _found(asked: str) -> Code:

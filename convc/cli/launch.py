@@ -11,7 +11,7 @@ import click
 
 from convc import api
 from convc.api.options import GpuOptions
-from convc.cli.contradictions import refuse_given
+from convc.cli.contradictions import check_order, refuse_given
 from convc.cli.options import (
     Chosen,
     chosen_options,
@@ -79,6 +79,7 @@ def launch_command(
 
     files = named_files(given.inputs, "--input")
     save = named_files(given.outputs, "--output")
+    check_order(kernel, launch)
     _check(launch, given, files, save)
     inputs = KernelInputs(
         given=files.get("") if launch is None else files,

@@ -25,7 +25,13 @@ from convc.cli.streams import DASH
     metavar="FILE",
     help="With --run: write all answers there, to be sent in. With --apply: write the chip's parameters (.toml).",
 )
-@click.option("--chip", default="b200", show_default=True, help="Whose parameters are listed: b200, b300 or h200.")
+@click.option(
+    "--chip",
+    default="b200",
+    show_default=True,
+    metavar="NAME|FILE.toml",
+    help="Whose parameters are listed: b200, b300 or h200.",
+)
 @json_option
 def probe_command(
     names: tuple[str, ...], runs: bool, answers: Path | None, target: Path | None, chip: str, json_file: Path | None

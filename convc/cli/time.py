@@ -11,7 +11,7 @@ import click
 
 from convc import api
 from convc.api.options import ChipOptions
-from convc.cli.contradictions import MODEL_OPTIONS, refuse_given
+from convc.cli.contradictions import MODEL_OPTIONS, check_order, refuse_given
 from convc.cli.options import (
     Chosen,
     Layers,
@@ -140,6 +140,7 @@ def time_command(
     from convc.report.what_if import print_what_if
 
     shown.check()
+    check_order(source, launch)
     if launch is not None:
         refuse_given("a kernel with its launch file is no layer of a model", {*MODEL_OPTIONS, "layer"})
     if shown.trace_file is not None:

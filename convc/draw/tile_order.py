@@ -47,7 +47,7 @@ def tile_order_picture(order: Order, sms: int) -> Picture:
     m, n = order.places.at(np.arange(tiles_m * tiles_n))
     numbers = np.empty(order.tiles, np.int64)
     numbers[m, n] = np.arange(m.size)
-    rounds = numbers // sms
+    rounds = numbers // min(sms, numbers.size)
     table = Cells(
         name="grid",
         words=[[str(number) for number in row] for row in numbers.tolist()],

@@ -87,7 +87,9 @@ class Network:
     def __repr__(self) -> str:
         first = ", ".join(conv.name for conv in self.convs[:SHOWN])
         more = ", ..." if len(self.convs) > SHOWN else ""
-        return f"<Network {self.name}: {len(self.convs)} convolutions ({first}{more}), {len(self.skipped)} other nodes>"
+        counts = [f"{len(self.convs)} convolution", f"{len(self.skipped)} other node"]
+        convs, others = (text if text.startswith("1 ") else f"{text}s" for text in counts)
+        return f"<Network {self.name}: {convs} ({first}{more}), {others}>"
 
     @property
     def notes(self) -> tuple[str, ...]:

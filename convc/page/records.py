@@ -8,6 +8,7 @@ from html import escape
 from convc.page.contents import PageContents
 from convc.page.contents import PageKernel as PageKernel
 from convc.page.contents import PageLayer as PageLayer
+from convc.report.format import counted
 
 FRAME = "width:100%;height:85vh;border:0"
 ALLOWED = "allow-scripts allow-downloads allow-modals"
@@ -26,4 +27,5 @@ class PageReport(PageContents):
         return f'<iframe sandbox="{ALLOWED}" style="{FRAME}" srcdoc="{escape(page_html(self).decode())}"></iframe>'
 
     def __repr__(self) -> str:
-        return f"<PageReport {self.source}: {len(self.layers)} layers, {len(self.kernels)} kernels on {self.chip.name}>"
+        counts = f"{counted(len(self.layers), 'layer')}, {counted(len(self.kernels), 'kernel')}"
+        return f"<PageReport {self.source}: {counts} on {self.chip.name}>"

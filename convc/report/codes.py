@@ -160,6 +160,7 @@ VERDICTS = {
         "So many elements differ by more than is allowed. Below the table are the first of them, what it should be "
         "and the line that wrote it. The exit code is 1."
     ),
+    "sampled": "Only some CTAs were run (--sample), and what is said behind it is known of these alone.",
     "stopped": "The kernel came to no end: it faults or hangs (M100, M200). The exit code is 1.",
     "findings": ("The elements are right, but the machine noticed something wrong while it ran. The exit code is 1."),
     "stray writes": (

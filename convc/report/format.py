@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from convc.ir.epilogue import describe
 from convc.ir.problem import ConvProblem
+from convc.support.counted import counted as counted
 from convc.support.memory import human_bytes as human_bytes
 
 
@@ -34,11 +35,6 @@ def convolution(problem: ConvProblem) -> str:
 def number(value: float) -> str:
     """A real number in a table: three significant digits."""
     return f"{value:.3g}"
-
-
-def counted(count: int, one: str, many: str = "") -> str:
-    """``1 layer``, ``2 layers``; ``many`` where the plural is not formed with an s."""
-    return f"{count} {one if count == 1 else many or one + 's'}"
 
 
 OUT_AXES = {1: "q", 2: "pq", 3: "opq"}

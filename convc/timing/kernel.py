@@ -24,7 +24,7 @@ from convc.timing.chip import Footprint, Launch, Operands, most_beside, time_lau
 from convc.timing.classes import Tiles, tiles_of
 from convc.timing.loops import Unrolled, unrolled_loops, walker
 from convc.timing.moving import mark_wrapped
-from convc.timing.parameters import Chip
+from convc.timing.parameters import Chip, computable
 from convc.timing.recorder import Recorder
 from convc.timing.spread import lanes_of, spread_chip
 from convc.timing.tensor_core import MmaShape
@@ -291,11 +291,12 @@ def time_kernel(  # noqa: PLR0913 - each is one choice, and most are left out
         written=_size(launch, recorder.written - recorder.read),
         fetched=None if order is None else order.fetched,
     )
-    timed = time_launch(trace, running, footprint, chip, cold, operands)
     tiles = None
-    if timed.rounds > 1 and busiest is None:
-        tiles = tiles_of(launch, trace, lambda number: recorded(number, number + cluster)[1])
-        timed = time_launch(trace, running, footprint, chip, cold, operands, timed, tiles) if tiles.parts else timed
+    with computable(chip):
+        timed = time_launch(trace, running, footprint, chip, cold, operands)
+        if timed.rounds > 1 and busiest is None:
+            tiles = tiles_of(launch, trace, lambda number: recorded(number, number + cluster)[1])
+            timed = time_launch(trace, running, footprint, chip, cold, operands, timed, tiles) if tiles.parts else timed
     shapes = tuple(dict.fromkeys(work.mma for work in trace.works if work.mma is not None))
     return KernelTime(
         name=name or launch.entry,

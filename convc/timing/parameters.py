@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import functools
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
@@ -57,6 +58,10 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     range: tuple[float, float]
 
 
+BY_USER = "set by the user"
+"""The source of a parameter that somebody set for a call."""
+
+
 class Chip(msgspec.Struct, frozen=True, kw_only=True):
     """The parameters of a chip, by their full name.
 
@@ -84,7 +89,7 @@ class Chip(msgspec.Struct, frozen=True, kw_only=True):
         plain = target.rstrip("af")
         return plain in self.targets or (plain == target and _number(target) <= _number(self.targets[0]))
 
-    def changed(self, values: Mapping[str, float], source: str = "set by the user") -> Chip:
+    def changed(self, values: Mapping[str, float], source: str = BY_USER) -> Chip:
         """The chip with other values, whose class becomes assumed and whose range is the value alone."""
         parameters = dict(self.parameters)
         for name, value in values.items():
@@ -149,6 +154,25 @@ def read_chip(name: str, settings: Iterable[str] = ()) -> Chip:
     for key, setting in choices.items():
         chip = chip.chosen(key, setting)
     return chip.changed(values)
+
+
+@contextmanager
+def computable(chip: Chip) -> Iterator[None]:
+    """Raise `InputError` where numbers that a user gave overflow, or leave nothing to divide by.
+
+    Between 0 and 1e12 there are numbers that no chip can have, such as half an SM.
+    """
+    try:
+        yield
+    except ArithmeticError as problem:
+        given = [name for name, entry in chip.parameters.items() if entry.source == BY_USER]
+        if not given and chip.name in chips():
+            raise
+        told = f" with {', '.join(given)} as set" if given else ""
+        raise InputError(
+            f"no time can be computed on chip {chip.name}{told}: {problem.args[-1]}",
+            hint="take values nearer to those of convc/timing/chips",
+        ) from problem
 
 
 def check_name(chip: Chip, name: str) -> None:

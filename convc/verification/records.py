@@ -17,6 +17,7 @@ from convc.ir.planned import Planned
 from convc.ir.problem import ConvProblem
 from convc.machine import Counters
 from convc.runtime.network.stats import RunStats
+from convc.support.counted import counted
 from convc.support.html import table_html
 from convc.verification.compare import Comparison
 
@@ -119,7 +120,8 @@ class LayerReport:
         return "right" if self.sampled is None else f"right in {self.sampled}"
 
     def __repr__(self) -> str:
-        return f"<LayerReport {self.name}: {self.verdict}, {len(self.checks)} checks, schedule {self.schedule}>"
+        checks = counted(len(self.checks), "check")
+        return f"<LayerReport {self.name}: {self.verdict}, {checks}, schedule {self.schedule}>"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +165,7 @@ class ModelReport:
         right = f"{self.count_right} of {len(self.layers)} layers right"
         if self.sampled is not None:
             right += f" in a sample of {self.sampled}"
-        return f"<{type(self).__name__} {self.source}: {right}, {self.kernels} kernels, seed {self.seed}>"
+        return f"<{type(self).__name__} {self.source}: {right}, {counted(self.kernels, 'kernel')}, seed {self.seed}>"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -214,7 +214,7 @@ def test_a_kernel_that_fails_is_a_fault_or_where_checkers_watch_a_finding():
     assert done.buffers == {}
     assert (done.counters, done.seconds) == (None, None)
     assert {finding.rule for finding in done.findings} == {"fault"}
-    assert repr(done) == "<Simulation saxpy: error, 1 findings>"
+    assert repr(done) == "<Simulation saxpy: error, 1 finding>"
 
 
 # ---- one layer, opened --------------------------------------------------------------------------------------

@@ -100,12 +100,13 @@ def rejection_rules() -> set[str]:
 def verdict_words() -> set[str]:
     """Words with which verify judges: what its function for a verdict gives, and words in capitals beside a number."""
     words = set()
-    for function in (verify.verdict, network._row, network._allowed):
+    judging = (verify.verdict, verify.verdicts)
+    for function in (*judging, network._row, network._allowed):
         for node in ast.walk(ast.parse(inspect.getsource(function))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and not node.value.endswith("."):
                 text = node.value.strip(" :")
-                words |= {text} if function is verify.verdict else {word for word in text.split() if word.isupper()}
-    known = {"", "integer", "-"}
+                words |= {text} if function in judging else {word for word in text.split() if word.isupper()}
+    known = {"", ",", "integer", "-"}
     return {word for word in words if word not in known and "`" not in word} | {verdict.name for verdict in Verdict}
 
 
@@ -185,6 +186,11 @@ def test_a_code_that_is_nearly_right_is_guessed(convc, spelling, guess):
     assert f"there is no code '{spelling}'" in said
     assert "did you mean" in said
     assert guess in said
+
+
+def test_several_codes_are_explained_one_after_the_other(convc):
+    said = convc.good("explain", "P100", "elect")
+    assert said == convc.good("explain", "P100") + "\n" + convc.good("explain", "elect")
 
 
 def test_nothing_near_says_where_the_list_is(convc):

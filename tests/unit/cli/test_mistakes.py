@@ -314,6 +314,8 @@ inspect half.onnx --layer conv => 2 error[O100]: not an ONNX model, or cut short
 time m.onnx --what-if tmem.bank => 2 error[I100]: chip b200 has no parameter 'tmem.bank'; did you mean tmem.banks?
 time m.onnx --what-if tmem.banks=8x64 => 2 error[I100]: what-if takes a name alone, as in tmem.banks, got
 time m.onnx --set tmem.banks=8x46 => 2 error[I100]: tmem.banks must be one of published, 8x64, 4x128, got '8x46'
+time m.onnx --set tma.fill=1e-300 => 2 error[I100]: no time can be computed on chip b200 with tma.fill as set: Numeric
+time m.onnx --set chip.sms=0.5 => 2 error[I100]: no time can be computed on chip b200 with chip.sms as set: integer div
 time m.onnx --set tmem.bank=8x64 => 2 error[I100]: chip b200 has no parameter 'tmem.bank'; did you mean tmem.banks?
 time m.onnx --what-if => 2 Option '--what-if' requires an argument.
 report => 2 Missing option '-o' / '--output'.
@@ -346,6 +348,7 @@ draw tile two.onnx --s 1 => 2 error[I100]: there are 2 layers: say which with --
 draw tile m.onnx --s 3 => 2 error[I100]: there is no filter column 3
 draw lanes m.onnx --tile 99 => 2 error[I100]: there is no tile 99
 draw lanes m.onnx --r -1 => 2 Invalid value for '--r': -1 is not in the range x>=0.
+draw operands m.onnx --target sm_90a => 2 error[I100]: the kernel issues no tcgen05.mma, whose operands are drawn
 draw operands m.onnx --mma 999 => 2 error[I100]: there is no MMA 999
 draw memory m.onnx -o m.onnx => 2 Invalid value for '-o' / '--output': expected FILE.svg, FILE.png or - for stdout, g
 inspect b --timed => 2 error[I100]: a build folder has settled how its layers are read and scheduled
@@ -400,6 +403,7 @@ probe --apply probed/base64.json => 2 error[I100]: an answer of probe elect is n
 probe --apply probed/field.json => 2 error[I100]: it is no file of `convc probe --run`: Object contains unknown
 probe --apply probed/device.json => 2 error[I100]: a name has at most 200 printable characters
 probe --apply probed/right.json -o probed/right.json => 2 error[I100]: this would overwrite
+time m.onnx --chip '' => 2 error[I100]: there is no chip '': expected one of b200, b300, h200
 time m.onnx --chip nope.toml => 2 error[I100]: cannot read it: No such file or directory
 time m.onnx --chip probed/base.toml => 2 error[I100]: it is no file of parameters: Expected `str`, got `null`
 time m.onnx --chip probed/chip.toml => 2 error[I100]: there is no chip 'h300': expected one of b200, b300, h200
@@ -413,6 +417,8 @@ exec k/kernel.ptx nope.json => 2 error[L100]: cannot read the launch file: No su
 exec k k/launch.json => 2 error[I100]: expected a text file here, this is a folder or a device
 exec k/kernel.ptx k => 2 error[L100]: cannot read the launch file: Is a directory
 exec k/launch.json k/kernel.ptx => 2 KERNEL.ptx comes first, then LAUNCH.json.
+launch k/launch.json k/kernel.ptx => 2 KERNEL.ptx comes first, then LAUNCH.json.
+time k/launch.json k/kernel.ptx => 2 KERNEL.ptx comes first, then LAUNCH.json.
 exec m.onnx k/launch.json => 2 error[I100]: the text is not UTF-8: invalid start byte
 exec k/kernel.ptx k/half.json => 2 error[L100]: not a launch file: Input data was truncated
 exec k/kernel.ptx k/empty.json => 2 error[L100]: not a launch file: Input data was truncated
@@ -480,6 +486,7 @@ exec k/kernel.ptx k/over.json => 2 error[I100]: this would overwrite 'k/x.npy' o
 exec k/kernel.ptx k/savedir.json => 2 error[I100]: the folder to write to does not exist
 exec k/kernel.ptx k/small.json => 1 error[M100]: access of 4 bytes at offset 3580 of buffer 'x', which has 40 byt
 explain Z999 => 2 error[I100]: there is no code 'Z999'
+explain P100 Z999 => 2 error[I100]: there is no code 'Z999'
 explain P10 => 2 error[I100]: there is no code 'P10'
 explain race-tensor => 2 error[I100]: there is no code 'race-tensor'
 explain --schema convc-chek/1 => 2 error[I100]: there is no format 'convc-chek/1'

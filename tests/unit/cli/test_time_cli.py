@@ -102,7 +102,7 @@ def test_parameters_and_the_clock_can_be_set(tiny):
     assert slow.kernel.cycles > usual.kernel.cycles + 4000
     assert clocked.kernel.microseconds == pytest.approx(2 * usual.kernel.microseconds)
     assert (usual.kernel.chip.name, hopper.kernel.chip.name) == ("b200", "h200")
-    assert repr(package.time(tiny)).startswith("<TimeReport tiny_conv.onnx: 1 kernels,")
+    assert repr(package.time(tiny)).startswith("<TimeReport tiny_conv.onnx: 1 kernel,")
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,12 @@ def test_tiles_have_their_numbers_and_a_path_leads_from_each_to_the_next(order, 
     ]
 
 
+def test_more_sms_than_a_machine_number_holds_make_one_round():
+    assert "tile order rows: 3 x 2 tiles in 1 round" in words(
+        tile_order_picture(grid_order(3, 2, 4, "rows"), 1 << 80).svg()
+    )
+
+
 @pytest.mark.parametrize(
     ("draw", "message"),
     [
