@@ -61,7 +61,9 @@ LINE_COPY = 44.0
 """A copy of four lines to pixels of their own: ptxas makes a loop over the lanes that issue them, of 13 instructions a
 turn as around a ``tcgen05.shift``, which takes as long on a B200 (``tensor_memory.shift_loop``)."""
 STAGED_RESIDUAL = 63.0
-"""16 bytes of a residual that copies have brought: a load from shared memory, and the additions."""
+"""16 bytes of a residual that copies have brought: a load from shared memory, eight conversions, and the additions."""
+STAGED_RESIDUAL_F32 = 8.0
+"""The same of a residual in float32: four additions, and nothing to convert."""
 SUM_WRITTEN = 4.0
 """A column of sums: read from tensor memory, written to shared memory."""
 SUM_READ = 2.0

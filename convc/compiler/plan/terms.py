@@ -19,6 +19,7 @@ from convc.compiler.plan.own_instructions import (
     STAGED,
     STAGED_COLUMN,
     STAGED_RESIDUAL,
+    STAGED_RESIDUAL_F32,
     STAGED_STORE,
     SUM_READ,
     SUM_WRITTEN,
@@ -185,7 +186,8 @@ def epilogue_own_cycles(work: CtaWork, residual: bool, rates: Rates) -> float:
     """Cycles of an epilogue besides that: the instructions of its threads, which take a piece after the other."""
     wait = rates.load_latency if residual and not work.residual_bytes else 0.0
     if work.slabs:
-        added = work.stores * STAGED_RESIDUAL if work.residual_bytes else 0.0
+        each = STAGED_RESIDUAL_F32 if 4 * work.stores == work.n else STAGED_RESIDUAL
+        added = work.stores * each if work.residual_bytes else 0.0
         lines = work.slabs * work.line_copies * LINE_COPY
         column = HELD_COLUMN if work.held else STAGED_COLUMN
         own = work.n * column + work.stores * STAGED_STORE + lines + added
