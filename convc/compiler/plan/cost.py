@@ -136,7 +136,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     def walk_cycles(self, walkers: int, latency: float) -> float:
         """Cycles of CTAs that walk over tiles: the epilogue of each but the last runs behind the next K loop.
 
-        Where the accumulator lies in registers only the copies of the next tile do.
+        Where the accumulator lies in registers only copies do.
 
         Tiles follow each other without a gap, so that what limits each but the first is its slowest supplier, or the
         epilogue of the one before.
@@ -144,11 +144,9 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
         epilogue = self.epilogue_cycles(1)
         shared = self.shared_cycles(walkers)
         first = max(self.loop, latency + self.stage, shared)
-        # What blocks it is the part of a tile's time in which MMAs run: t = epilogue + blocked * tensor / t.
-        again = max(epilogue - self.leaving, self.stores)
-        crowded = (again + math.sqrt(again * again + 4 * self.blocked * self.tensor)) / 2
-        beside = min(crowded, again + self.blocked)
-        tile = max(*self.suppliers.values(), latency, shared, beside)
+        again = max(epilogue - self.leaving, self.stores)  # MMAs block it: t = again + blocked * tensor / t
+        beside = min((again + math.sqrt(again**2 + 4 * self.blocked * self.tensor)) / 2, again + self.blocked)
+        tile = max(*self.suppliers.values(), latency, shared, epilogue, beside)
         if self.one_by_one:
             tile = max(tile, self.loop + epilogue)
         return self.around + first + (-(-self.ctas // walkers) - 1) * tile + epilogue
@@ -241,8 +239,8 @@ def pace_of(tiles: TileGrid, work: CtaWork, rows: tuple[float, float]) -> Pace:
         stores=stores,
         pieces=max(1, work.slabs or work.chunks),
         behind=terms.behind_cycles(work, problem.residual, rates),
-        leaving=terms.slab_cycles(work, rates) / work.slabs if work.slabs and tiles.arch.limits.tmem_columns else 0.0,
-        blocked=0.0 if not tiles.arch.limits.tmem_columns else terms.blocked_cycles(work, rates),
+        leaving=terms.slab_cycles(work, rates) / work.slabs if work.slabs else 0.0,
+        blocked=terms.blocked_cycles(work, rates) if tiles.arch.limits.tmem_columns else 0.0,
         walkers=tiles.ctas,
         one_by_one=tiles.ctas is not None and not tiles.arch.limits.tmem_columns,
     )
