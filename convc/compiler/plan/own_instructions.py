@@ -29,8 +29,8 @@ TENSOR_OPERATION = 17.0
 DRAIN = 80.0
 """A commit, and a wait for it, apart from the time until it is complete."""
 
-START = 829.0
-"""From the entry of a CTA until its first copy is issued: barriers, tensor memory, where the tile begins."""
+START = 780.0
+"""From entry of a CTA until its first copy is under way: barriers, tensor memory, where the tile begins, the map."""
 SHARED_START = 38.0
 """How much later that is where filter columns share activations, and the walk has to be entered."""
 MASK = 160.0

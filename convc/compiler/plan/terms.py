@@ -91,8 +91,8 @@ def operand_fill_cycles(work: CtaWork, rows: tuple[float, float]) -> float:
 
 
 def copy_cycles(rates: Rates) -> float:
-    """Cycles from issuing an activation copy of no length to the end of the wait for it, half a polling turn late."""
-    return rates.copy_latency + rates.im2col_latency + rates.wake + rates.poll / 2
+    """Cycles from issuing an activation copy of no length to the end of the wait for it."""
+    return rates.copy_latency + rates.im2col_latency
 
 
 def first_mma_cycles(work: CtaWork, fill: float, rates: Rates) -> float:

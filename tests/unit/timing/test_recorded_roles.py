@@ -1,10 +1,10 @@
 """Kernels of convc, timed from their PTX, beside what an H200 measured of their roles.
 
-The parameters come from other recordings (chains and loops of instructions, copies, barriers) but for the entry, which
-one of these kernels sets; the rules (which loops are unrolled, which values are kept) were chosen with all of these
-rows in sight. Multiply roles were measured without their MMAs, which are taken out here too. What was measured was an
-older text: stores and filter tiles are chosen here as they were then, but descriptors are made of halves now, and the
-largest error of a whole CTA is 33.6 % where it was 33.4 %.
+The parameters come from other recordings (chains and loops of instructions, copies, barriers) but for the first copy by
+a map (``tma.first_prefetched``), which the multiply roles set; the rules (which loops are unrolled, which values are
+kept) were chosen with all of these rows in sight. Multiply roles were measured without their MMAs, which are taken out
+here too. What was measured was an older text: stores and filter tiles are chosen here as they were then, but
+descriptors are made of halves now.
 """
 
 from __future__ import annotations
@@ -162,10 +162,10 @@ def test_all_kernels_are_near_what_was_measured():
     assert len(names) == 16
     found = errors(names)
     for quantity in ("load_role", "multiply_role_without_mma", "store_role_after_wait", "cta_total"):
-        assert np.mean(found[quantity]) <= 0.16, quantity
+        assert np.mean(found[quantity]) <= 0.15, quantity
     for quantity, line in LINES.items():
         errors_of = found[quantity]
         said = f"| {line} | 16 | {100 * np.mean(errors_of):.1f} % | {100 * max(errors_of):.1f} % |"
         assert said in PAGE, said
-    assert np.mean(found["cta_total"]) <= 0.12
-    assert max(found["cta_total"]) <= 0.35
+    assert np.mean(found["cta_total"]) <= 0.08
+    assert max(found["cta_total"]) <= 0.24
