@@ -39,14 +39,14 @@ FIRST_MMA = 20.0
 """From the end of the wait for the first stage until its MMA is issued."""
 EXIT = 31.0
 """What the epilogue does once, and the end of a CTA."""
-CHUNK = 376.0
+CHUNK = 360.0
 """A piece of the accumulator in the epilogue: its load, the bias, the conversion, where it is stored."""
 
 ROW_STORE = 13.0
 """A store of 16 bytes of an output pixel."""
 STAGED = 70.0
 """What an epilogue does once whose results leave through shared memory."""
-STAGED_COLUMN = 8.0
+STAGED_COLUMN = 7.5
 """A column of it: load, bias, conversion; the numbers of the channels are in shared memory already."""
 STAGED_STORE = 10.0
 """A store of 16 bytes to shared memory."""
