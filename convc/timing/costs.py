@@ -24,7 +24,7 @@ HOLDS = {
 }  # fmt: skip
 """Instructions that hold their warp, by their form's name up to some dot; all others hold it for `threads.issue`."""
 
-ELSEWHERE = dict.fromkeys(
+ELSEWHERE: Mapping[str, str] = dict.fromkeys(
     ("float.add", "float.mul", "float.fma", "int.mad", "int.mul", "shfl", "ld", "st"), "elsewhere"
 )
 """Instructions that other pipes of a quarter of the SM perform than the one for logic, comparisons and conversions."""
