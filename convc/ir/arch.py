@@ -130,9 +130,8 @@ class Rates:
         beside_bytes: those that threads get beside MMAs that take all of them [shared_memory.beside].
         fill_bytes: bytes a cycle that TMA writes into it [tma.fill]. fill_rows: rows a cycle, of at most 128 bytes
             [tma.row].
-        copy_latency: cycles from issuing a copy to its bytes being there, from L2 [tma.latency]. im2col_latency: how
-            much longer one in im2col mode takes [tma.im2col].
-        wake, poll: quickest wake-up of a blocked waiter, and how much later the slowest is [mbarrier.wake, .poll].
+        copy_latency: cycles from issuing a copy until a thread has seen its bytes, from L2 [tma.latency].
+            im2col_latency: how much longer one in im2col mode takes [tma.im2col].
         tensor_copy_bytes: bytes a cycle of ``tcgen05.cp`` [tensor_memory.copy]. refresh_cycles: cycles of one of a few
             rows [tensor_memory.copy_small].
         shift_cycles: cycles of a ``tcgen05.shift`` [tensor_memory.shift]. ashift_cycles: those that ``.ashift`` adds to
@@ -145,6 +144,7 @@ class Rates:
         remote_bytes: bytes a cycle that an SM reads from the shared memory of others in its cluster
             [shared_memory.remote]. remote_latency: cycles of such a load [shared_memory.remote_latency].
         cta_start: cycles to replace CTAs that have ended by the next [launch.replace].
+        launch_spread: from the time of a CTA to that of a launch that fills the chip [launch.spread].
         fmas: float32 multiply-adds per cycle and SM without the tensor core (CUDA C++ programming guide, throughput of
             arithmetic instructions).
     """
@@ -172,8 +172,6 @@ class Rates:
     fill_rows: float = 1.0
     copy_latency: float = 600.0
     im2col_latency: float = 62.0
-    wake: float = 70.0
-    poll: float = 145.0
     tensor_copy_bytes: float = 61.6
     refresh_cycles: float = 18.3
     shift_cycles: float = 12.0
@@ -186,6 +184,7 @@ class Rates:
     remote_bytes: float = 14.4
     remote_latency: float = 180.0
     cta_start: float = 1100.0
+    launch_spread: float = 450.0
     fmas: int = 128
 
 

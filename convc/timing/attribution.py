@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from convc.timing.engine import Event
+from convc.timing.events import Event
 
 BUSY = {
     "mma": "tensor core", "mma.ashift": "tensor core", "cp": "tcgen05.cp", "shift": "tcgen05.shift",

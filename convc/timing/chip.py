@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 from convc.timing.beside import side_by_side
 from convc.timing.classes import Tiles, in_order
-from convc.timing.engine import Event, Replay
+from convc.timing.engine import PARTITIONS, Replay
+from convc.timing.events import Event
 from convc.timing.parameters import Chip
 from convc.timing.resources import Share
 from convc.timing.spread import later, later_anywhere, latest, sooner, where_later
@@ -26,9 +27,6 @@ REGISTERS = 65536
 
 WARP_REGISTERS = 256
 """Registers are dealt out to a warp in this many (CUDA occupancy calculator)."""
-
-PARTITIONS = 4
-"""Parts of an SM that have a quarter of its registers each; a warp lies in one of them (CUDA occupancy calculator)."""
 
 MOST_CTAS = 32
 """CTAs that an SM holds at most (CUDA programming guide)."""
@@ -159,11 +157,12 @@ def time_launch(
     if tiles is not None and tiles.parts and len(lengths) > 1:
         lengths, each, least = grid.mixed(tiles, slots * beside, rounds)
         reading = [*first.reading * (len(lengths) - 1), rounds[-1].reading[0]]
-    gaps = (len(lengths) - 1) * chip["launch.replace"]
+    gaps = (len(lengths) - 1) * (chip["launch.replace"] - chip["launch.entry"])
     stretch = later(1.0, (latest(least.values()) - gaps) / sum(lengths))
+    spread = chip["launch.spread"] * first.busy / chip["chip.sms"]
     return replace(
         first,
-        cycles=stretch * sum(lengths) + gaps,
+        cycles=stretch * sum(lengths) + gaps + spread,
         beside=beside,
         clusters=tuple(each),
         lengths=tuple(stretch * length for length in lengths),
@@ -229,7 +228,7 @@ class _Grid:
         crowd = sm_share(chip, self.asking(clusters, 1.0), self.missed, self.traffic, step)
         slowest = chip["gpc.slowest"] if clusters < self.slots and self.once else 1.0
         l2 = sm_share(chip, self.asking(clusters, reading), self.missed, self.traffic).l2 * slowest
-        share = replace(crowd, l2=l2, crowd=crowd.l2 * slowest if self.once else l2)
+        share = replace(crowd, l2=l2, crowd=crowd.l2 * slowest if self.once else l2, apart=not self.once)
         replay = Replay(side_by_side(self.trace, beside), chip, share, self.trace.ctas)
         cycles = replay.run()
         busy = min(clusters, self.slots) * self.trace.ctas
@@ -306,7 +305,7 @@ class _Grid:
                 cycles[kind, bool(late)] = found.drained
                 leaves[kind, bool(late)] = found.cycles
         alike = {one: float(lasting) for one, lasting in cycles.items()}
-        had, each = in_order(kinds, slots, alike, float(self.chip["launch.replace"]))
+        had, each = in_order(kinds, slots, alike, float(self.chip["launch.replace"] - self.chip["launch.entry"]))
         needs = [grid.least(kinds.count(kind)) for kind, grid in enumerate(grids)]
         return (
             [cycles[one] for one in had],
@@ -397,4 +396,5 @@ def sm_share(chip: Chip, asking: float, missed: float = 0.0, traffic: float = 0.
         l2 = sooner(l2, _a_cycle(chip, "chip.memory") / asking / traffic)
     own = 1 - chip["gpc.merged_in_step" if step else "gpc.merged"] * (1 - 1 / together)
     stores = later(1.0, chip["threads.stores_of_all"] * sooner(1.0, asking / chip["chip.sms"]))
-    return Share(l2=l2, missed=missed, own=own, stores=stores, written=_a_cycle(chip, "chip.stores") / asking)
+    maps = chip["tma.first_all"] * sooner(1.0, asking / chip["chip.sms"])
+    return Share(l2=l2, missed=missed, own=own, stores=stores, maps=maps)

@@ -19,9 +19,15 @@ HOLDS = {
     "mbarrier.try_wait": "mbarrier.ready", "mbarrier.arrive": "mbarrier.arrive", "mbarrier.init": "mbarrier.arrive",
     "tcgen05.alloc": "tensor_memory.allocate", "tcgen05.mma": "tensor_core.issue", "tcgen05.cp": "tensor_core.issue",
     "tcgen05.shift": "tensor_core.issue", "cp.async.bulk.tensor": "tma.issue_next", "cp.async.bulk": "tma.issue_next",
-    "cp.reduce.async.bulk": "tma.issue_next",
+    "cp.reduce.async.bulk": "tma.issue_next", "float.add": "threads.float", "float.mul": "threads.float",
+    "float.fma": "threads.float",
 }  # fmt: skip
 """Instructions that hold their warp, by their form's name up to some dot; all others hold it for `threads.issue`."""
+
+ELSEWHERE: Mapping[str, str] = dict.fromkeys(
+    ("float.add", "float.mul", "float.fma", "int.mad", "int.mul", "shfl", "ld", "st"), "elsewhere"
+)
+"""Instructions that other pipes of a quarter of the SM perform than the one for logic, comparisons and conversions."""
 
 RESULTS = {
     "int.div": "threads.divide", "int.rem": "threads.divide", "int.div.constant": "threads.divide_constant",
@@ -42,6 +48,17 @@ def holds(item: Item, chip: Chip, jumps: bool) -> float:
         return chip["threads.branch"]
     cycles = chip[_of(HOLDS, item.name, "threads.issue")]
     return cycles * chip["threads.unrolled"] if item.unrolled and item.name.startswith("mbarrier.try_wait") else cycles
+
+
+def slots(item: Item, chip: Chip) -> float:
+    """Cycles for which the other warps of its quarter of the SM cannot issue: of the machine's instructions one."""
+    if item.sass is not None:
+        return 1.0
+    if item.cycles is not None or _is_free(item):
+        return 0.0
+    if _of(HOLDS, item.name, "") or _of(ELSEWHERE, item.name, ""):
+        return 0.0
+    return chip["threads.issue"]
 
 
 def result(item: Item, chip: Chip) -> float:

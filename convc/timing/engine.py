@@ -12,55 +12,26 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from convc.timing.costs import holds, result
+from convc.timing.costs import holds, result, slots
+from convc.timing.events import Event
 from convc.timing.moving import conflicts
 from convc.timing.outline import NO_SECTORS, outline, unit_of
 from convc.timing.parameters import Chip
 from convc.timing.resources import Share, Streaming
-from convc.timing.spread import later, latest, where_later
+from convc.timing.spread import later, later_anywhere, latest, where_later
 from convc.timing.trace import Item, Phase, Trace, Warp
 
 TENSOR_CORE = "tensor core"
 """Track of MMAs and of operations of tensor memory."""
 
+PARTITIONS = 4
+"""Parts of an SM that have a quarter of its registers and pipes each (CUDA occupancy calculator, programming guide)."""
+
+SEEN = (TENSOR_CORE, "tma")
+"""Tracks of works whose latency ends when a thread sees it; whoever waits for a thread's arrival wakes up later."""
+
 WAIT = "mbarrier.try_wait"
 """What the name of a wait for a barrier begins with."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Event:
-    """Something that took time.
-
-    Attributes:
-        track: who: ``warp 4``, or a unit of the SM: ``tma``, ``tensor core``.
-        name: the instruction, or the kind of work.
-        step, line: in the text.
-        start, end: cycles from the CTA's entry.
-        cause: the event that it had to wait for, None where it went on by itself.
-        edge: how: ``program``, ``phase``, ``queue``, ``barrier``, ``group``, ``data``.
-        row, warp: the CTA and the warp that did it, or issued it.
-        work: of a unit: its number. phase: of a wait: what it needs.
-        unit: that a warp's instruction uses, or that limits a copy.
-        busy: of a work: cycles of its unit; the rest of its time is latency. Of an access to memory: cycles for which
-            it holds its warp, and of waiting for those of other warps.
-        late: of an instruction that had to wait for a value: who makes it.
-    """
-
-    track: str
-    name: str
-    step: str
-    line: int
-    start: float
-    end: float
-    cause: int | None = None
-    edge: str = "program"
-    row: int = 0
-    warp: int = 0
-    work: int | None = None
-    phase: Phase | None = None
-    unit: str = ""
-    busy: float = 0.0
-    late: str = ""
 
 
 @dataclass(slots=True)
@@ -103,6 +74,9 @@ class Replay:
         self._outline = outline(trace)
         self._due = dict(self._outline.due)
         self._own = [(holds(item, chip, jumps), result(item, chip)) for item, jumps in self._outline.kinds]
+        self._slots = [slots(item, chip) for item, _ in self._outline.kinds]
+        self._apart = share.apart
+        self._issued: dict[tuple[int, int], float] = {}  # until when the warps of a quarter of an SM have issued
         self._heap: list[tuple[float, int, _Strand]] = []
         self._turn = 0
         self._now = 0.0
@@ -115,7 +89,10 @@ class Replay:
             self._go_on(_Strand(warp, items, self._outline.kind[warp], self._outline.alone[warp], track, entry))
         while self._heap:
             self._now, _, strand = heapq.heappop(self._heap)
-            if self._advance(strand):
+            if strand.alone[strand.at]:
+                self._go_alone(strand)
+                self._go_on(strand)
+            elif self._advance(strand):
                 self._go_on(strand)
         waiting = {key for key, strands in self._stopped.items() if strands}
         assert not waiting, f"a replay that cannot go on: {waiting}"
@@ -123,7 +100,6 @@ class Replay:
 
     def _go_on(self, strand: _Strand) -> None:
         """A warp continues at its time; of several, the one that was there first."""
-        self._go_alone(strand)
         self._later(strand.time, strand)
 
     def _later(self, time: float, strand: _Strand) -> None:
@@ -140,14 +116,29 @@ class Replay:
     def _go_alone(self, strand: _Strand) -> None:
         """Perform the items up to the next one that others see: when they are performed matters to nobody else."""
         alone = strand.alone
+        held = 0.0
+        begin = strand.time
         while alone[strand.at]:
             item = strand.items[strand.at]
             start, own, late = self._begin(strand, item)
+            held += self._slots[strand.kinds[strand.at]]
             if item.name == "ld":
                 strand.ready[strand.at] = start + self.chip["shared_memory.load_latency"]
             strand.time = start + own
             strand.last = self._event(strand, item, start, None, "program", late)
             strand.at += 1
+        if held:
+            self._take_turns(strand, begin, held)
+
+    def _take_turns(self, strand: _Strand, begin: float, held: float) -> None:
+        """Let a warp go on when its quarter of the SM has issued what it and the other warps there had to issue."""
+        row, warp = strand.warp
+        quarter = (row if self._apart else row % len(self.sms), warp % PARTITIONS)
+        issued = self._issued[quarter] = later(begin, self._issued.get(quarter, 0.0)) + held
+        if later_anywhere(issued, strand.time):
+            strand.time = later(strand.time, issued)
+            if strand.last is not None:
+                self.events[strand.last].end = strand.time
 
     def _begin(self, strand: _Strand, item: Item) -> tuple[float, float, str]:
         """When the next item of a warp issues, how long it holds the warp, and whose value it had to wait for."""
@@ -264,7 +255,8 @@ class Replay:
                 if item.sass is None and number != item.works[0]:  # of another lane: ptxas makes a loop over them
                     time += self.chip["tma.issue_lane"]
                 others = [self.sms[(work.row + away) % len(self.sms)] for away in work.reaches]
-                begin, end, queued = sm.copy(work, time, event, others, together=not strand.turned)
+                # The latency of a copy was measured from here, not from where its thread goes on.
+                begin, end, queued = sm.copy(work, start, event, others, together=not strand.turned)
                 track = "tma"
                 unit = sm.limit
                 busy = (sm.fill if work.kind == "load" else sm.stores).served[-1][1]
@@ -387,7 +379,7 @@ class Replay:
         """One contribution less is missing."""
         so_far, last = self._latest.get(user, (-1.0, None))
         woken = time
-        if event is None or self.events[event].track != TENSOR_CORE:  # whose latency ends when a thread sees it
+        if event is None or self.events[event].track not in SEEN:
             woken += self._wake
         self._woken[user] = where_later(time, so_far, woken, self._woken.get(user, 0.0))
         self._latest[user] = later(so_far, time), event if time > so_far else last

@@ -59,7 +59,8 @@ class Share:
         missed: part of what it reads that comes from memory.
         own: part of its `common` requests that L2 sees; the rest is served together with those of other SMs.
         stores: how much longer its warps' stores take until L2 has them than until they have left the SM.
-        written: bytes a cycle that its tensor copies write.
+        maps: cycles that the first copy by a tensor map waits because other SMs fetch it too.
+        apart: CTAs that lie on it at the same time are not in step, and do not get into each other's way to issue.
     """
 
     l2: float
@@ -67,7 +68,8 @@ class Share:
     missed: float = 0.0
     own: float = 1.0
     stores: float = 1.0
-    written: float = float("inf")
+    maps: float = 0.0
+    apart: bool = False
 
 
 @dataclass(slots=True)
@@ -81,7 +83,7 @@ class Streaming:
         reading: begin and end of each MMA, and the part of the read port that it takes meanwhile.
         limit: that set the rate of the latest copy.
         shapes: cycles of each shape of MMA so far: alone in a long chain, from issue to its mbarrier, of the read port.
-        drained: when L2 has the stores of warps that have begun.
+        drained: when L2 has the stores of warps and of TMA that have begun.
     """
 
     chip: Chip
@@ -128,11 +130,15 @@ class Streaming:
         chip = self.chip
         if work.kind == "store":
             self.limit = "bulk stores"
-            alone = sooner(chip["shared_memory.store_port"], self.share.written)
+            alone = chip["shared_memory.store_port"]
             begin = later(time, self.stores.free)
             end = self._beside(begin, work.bytes / alone, 1 - chip["shared_memory.store_beside"] / alone, 0.0)
             begin, cause = self.stores.take(time, end - begin, event)
+            self.drained = later(self.drained, end + chip["tma.written"])
             return begin, end, cause
+        if (work.row, work.buffer) not in self.warmed:  # those that are issued later wait behind it
+            self.warmed.add((work.row, work.buffer))
+            time += chip["tma.first_prefetched" if self.prefetched else "tma.first"] + self.share.maps
         times = {"fill port": work.bytes / chip["tma.fill"], "rows of TMA": work.requests / chip["tma.row"]}
         self.limit = max(times, key=times.__getitem__)
         begin, cause = self.fill.take(time, later(*times.values()), event)
@@ -144,9 +150,6 @@ class Streaming:
         wait = chip["tma.latency"] * (1 - missed) + chip["tma.memory_latency"] * missed
         if work.mode == "im2col":
             wait += chip["tma.im2col"]
-        if not self.prefetched and (work.row, work.buffer) not in self.warmed:
-            self.warmed.add((work.row, work.buffer))
-            wait += chip["tma.first"]
         asked = work.taken * self.share.own if work.common else work.taken
         end = filled + wait
         behind = time + self._in_crowd(filled - begin + wait, asked, time, together)

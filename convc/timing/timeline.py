@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 
 from convc.timing.attribution import LATE, reasons
 from convc.timing.chip import Launch, port_cycles
-from convc.timing.engine import Event, Replay
+from convc.timing.engine import Replay
+from convc.timing.events import Event
 from convc.timing.rings import Stage, stages
 from convc.timing.tensor_core import multiply_cycles
 

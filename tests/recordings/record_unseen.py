@@ -10,23 +10,21 @@ same kernels are timed by the engine however convc compiles the layers later. Ne
 from __future__ import annotations
 
 import csv
-import json
-import lzma
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 
-import msgspec
 from recordings.hopper_cases import TARGET
 from recordings.record_spans import FIELDS, Clocked, spans, with_clocks
+from support.recorded_kernels import write_kernels
 
 from benchmarks.layers import square
 from convc.compiler.compile import compile_problem
 from convc.compiler.options import ScheduleOptions
 from convc.gpu.cuda import CudaDriver
-from convc.ir.launch import KernelArtifact, LaunchSpec
+from convc.ir.launch import KernelArtifact
 from convc.ir.problem import ConvProblem
 
 BATCHES = (1, 4, 16)
@@ -71,28 +69,19 @@ def compiled(problem: ConvProblem) -> tuple[KernelArtifact, Clocked]:
     return made.artifact, Clocked(text=text, launch=launch, schedule=made.schedule, tiling=tiling)
 
 
-def read(path: Path) -> dict[str, KernelArtifact]:
-    """The kernels that were timed, by the names of the rows."""
-    stored = json.loads(lzma.decompress(path.read_bytes()))
-    return {
-        name: KernelArtifact(ptx=text, launch=msgspec.convert(launch, LaunchSpec))
-        for name, (text, launch) in stored.items()
-    }
-
-
 def main(out: str) -> None:
     """Record all."""
     problems = unseen()
-    kernels: dict[str, tuple[str, object]] = {}
+    kernels: dict[str, KernelArtifact] = {}
     driver = CudaDriver()
     with ProcessPoolExecutor(14, mp_context=get_context("spawn")) as pool, open(f"{out}.csv", "w", newline="") as file:
         table = csv.DictWriter(file, FIELDS, lineterminator="\n")
         table.writeheader()
         for name, (artifact, clocked) in zip(problems, pool.map(compiled, problems.values()), strict=True):
             table.writerow({"case": name, "width": "", **spans(driver, clocked)})
-            kernels[name] = (artifact.ptx, msgspec.to_builtins(artifact.launch))
+            kernels[name] = artifact
     driver.close()
-    Path(f"{out}.json.xz").write_bytes(lzma.compress(json.dumps(kernels).encode(), preset=9))
+    write_kernels(Path(f"{out}.json.xz"), kernels)
 
 
 if __name__ == "__main__":

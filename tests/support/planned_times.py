@@ -20,7 +20,8 @@ from convc.errors import PlanError
 from convc.ir.arch import SM_100A
 from convc.ir.problem import ConvProblem
 from convc.layout.device_layout import device_layout
-from convc.timing.engine import Event, Replay
+from convc.timing.engine import Replay
+from convc.timing.events import Event
 from convc.timing.kernel import time_kernel
 from convc.timing.parameters import Chip, read_chip
 from convc.timing.resources import Share

@@ -31,6 +31,7 @@ class Costs:
         prologue: from a CTA's entry to its first wait for a free stage.
         step: of the copying thread after a K step's copies, beside what the engine knows of waits and copies.
         tap: the same after each filter tap. row: after the copy of a filter row's pixels.
+        turn: of the threads that multiply, in each K step, beside what the engine knows.
         store, store_column: of the threads that store, before the bulk store: always, and a column of the tile.
         end: from the last store's reads to the exit.
     """
@@ -39,6 +40,7 @@ class Costs:
     step: float
     tap: float
     row: float
+    turn: float
     store: float
     store_column: float
     end: float
@@ -181,6 +183,7 @@ def _multiply(builder: _Builder, warp: Warp) -> None:
         if kernel.slide and turn % kernel.taps == 0:
             builder.wait(warp, "mma.wait", "pixels", turn // kernel.taps, SLIDE_STAGES, False)
         builder.wait(warp, "mma.wait", "stage", turn, kernel.stages, False)
+        builder.item(warp, "own", "mma.turn", cycles=builder.costs.turn)
         for _ in range(4):
             builder.trace.works.append(Work(kind="mma", row=0, step="mma", line=0, mma=shape))
             builder.item(warp, "wgmma.mma_async", "mma.multiply", works=[len(builder.trace.works) - 1])

@@ -123,21 +123,21 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
             latency: what the K loop takes at least because copies take their time.
             beside: CTAs that an SM holds.
         """
+        spread = self.rates.launch_spread * min(1.0, (self.walkers or self.ctas) / self.rates.sms)
         if self.walkers is not None:
-            return max(self.walk_cycles(self.walkers, latency), self.least)
+            return max(self.walk_cycles(self.walkers, latency), self.least) + spread
         slots = self.rates.sms * beside
         whole, rest = divmod(self.ctas, slots)
         total = whole * self.round_cycles(slots, latency) if whole else 0.0
         if rest:
             total += self.round_cycles(rest, latency)
         gaps = (whole + (rest > 0) - 1) * self.rates.cta_start
-        return max(total, self.least - gaps) + gaps
+        return max(total, self.least - gaps) + gaps + spread
 
     def walk_cycles(self, walkers: int, latency: float) -> float:
         """Cycles of CTAs that walk over tiles: the epilogue of each but the last runs behind the next K loop.
 
         Where the accumulator lies in registers only copies do.
-
         Tiles follow each other without a gap, so that what limits each but the first is its slowest supplier, or the
         epilogue of the one before.
         """

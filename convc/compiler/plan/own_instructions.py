@@ -29,31 +29,32 @@ TENSOR_OPERATION = 17.0
 DRAIN = 80.0
 """A commit, and a wait for it, apart from the time until it is complete."""
 
-START = 658.0
-"""From the entry of a CTA until its first copy is issued: barriers, where the tile begins."""
-TENSOR_MEMORY = 630.0
+START = 489.0
+"""From the entry of a CTA until its first copy is under way: barriers, where the tile begins, the
+map."""
+TENSOR_MEMORY = 394.0
 """From the entry of a CTA until its warps know their tensor memory; the one that loads does not wait for it."""
 SHARED_START = 38.0
 """How much later that is where filter columns share activations, and the walk has to be entered."""
-MASK = 160.0
+MASK = 112.0
 """An entry of the table of lane masks."""
 FIRST_MMA = 20.0
 """From the end of the wait for the first stage until its MMA is issued."""
 EXIT = 31.0
 """What the epilogue does once, and the end of a CTA."""
-CHUNK = 376.0
+CHUNK = 290.0
 """A piece of the accumulator in the epilogue: its load, the bias, the conversion, where it is stored."""
 
 ROW_STORE = 13.0
 """A store of 16 bytes of an output pixel."""
 STAGED = 70.0
 """What an epilogue does once whose results leave through shared memory."""
-STAGED_COLUMN = 8.0
+STAGED_COLUMN = 4.2
 """A column of it: load, bias, conversion; the numbers of the channels are in shared memory already."""
 BLOCKED = 0.4
 """Part of its accesses of shared memory that an epilogue waits for where MMAs of the next tile run beside it: fitted to
 tiles of 64 and 128 columns, 36 and 72 MMAs, of which it takes 2233 to 5263 cycles."""
-HELD_COLUMN = 6.5
+HELD_COLUMN = 3.7
 """The same where those numbers are in registers."""
 STAGED_STORE = 10.0
 """A store of 16 bytes to shared memory."""

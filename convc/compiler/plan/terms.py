@@ -96,8 +96,8 @@ def operand_fill_cycles(work: CtaWork, rows: tuple[float, float]) -> float:
 
 
 def copy_cycles(rates: Rates) -> float:
-    """Cycles from issuing an activation copy of no length to the end of the wait for it, half a polling turn late."""
-    return rates.copy_latency + rates.im2col_latency + rates.wake + rates.poll / 2
+    """Cycles from issuing an activation copy of no length to the end of the wait for it."""
+    return rates.copy_latency + rates.im2col_latency
 
 
 def first_mma_cycles(work: CtaWork, fill: float, rates: Rates) -> float:
@@ -167,7 +167,8 @@ def behind_cycles(work: CtaWork, residual: bool, rates: Rates) -> float:
     """
     if not work.slabs:
         return store_unit_cycles(work, residual, rates)
-    return slab_cycles(work, rates) / work.slabs + residual_reads(work, residual, rates)
+    last = slab_cycles(work, rates) / work.slabs - work.line_copies * LINE_COPY  # it leaves as its lines are issued
+    return max(0.0, last) + residual_reads(work, residual, rates)
 
 
 def slab_cycles(work: CtaWork, rates: Rates) -> float:

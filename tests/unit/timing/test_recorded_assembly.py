@@ -10,7 +10,7 @@ import re
 
 import numpy as np
 import pytest
-from test_recorded_roles import H200, PAGE, artifact_of, errors, measured, without_mma
+from test_recorded_roles import H200, KERNELS, PAGE, errors, measured, without_mma
 
 from convc.machine import RunOptions, run
 from convc.ptx.parser import parse
@@ -98,7 +98,7 @@ def with_notes(text: str) -> str:
 
 def roles(name: str) -> dict[str, float]:
     """Cycles between the notes in the replay of a kernel."""
-    artifact = artifact_of(name)
+    artifact = KERNELS[name]
     text = with_notes(for_hopper(artifact.ptx))
     notes = {int(k): i for i, line in enumerate(text.splitlines(), 1) for k in re.findall(r"%clk(\d+), %clock64", line)}
     recorder = Recorder()

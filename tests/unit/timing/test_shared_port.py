@@ -78,6 +78,8 @@ def test_a_wider_port_leaves_more():
         pytest.param(LANES * 4 + np.arange(4), 1, id="words side by side"),
         pytest.param(LANES * 0 + np.arange(4), 1, id="one word for all"),
         pytest.param(LANES * 16 + np.arange(16), 4, id="16 bytes a lane"),
+        pytest.param(LANES % 2 * 64 + np.arange(16), 1, id="16 bytes, one of two places"),
+        pytest.param(LANES * 0 + np.arange(16), 1, id="the same 16 bytes for all"),
         pytest.param(LANES * 128 + np.arange(4), 32, id="one bank"),
         pytest.param(LANES * 128 + np.arange(16), 32, id="16 bytes a lane, rows of 128 bytes"),
         pytest.param(LANES[:1] + np.arange(8), 1, id="one lane"),

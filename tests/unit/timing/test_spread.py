@@ -19,8 +19,8 @@ ENDS = [("threads.alu", 9.0), ("tensor_core.queue", 2.0), ("threads.alu", 1.0), 
 
 
 TRIED = {
-    "hopper_f16": {"tma.latency": 500.0, "mbarrier.poll": 60.0},
-    "tensor_store_f16": {"shared_memory.store_port": 15.7, "tma.issue": 110.0},
+    "hopper_f16": {"tma.latency": 500.0, "tma.fill": 90.0},
+    "tensor_store_f16": {"shared_memory.store_port": 15.7, "tma.latency": 650.0},
     "persistent_f16": {"tma.latency": 450.0, "tma.fill": 120.0},
     "slide_f16": {"tensor_core.issue": 44.0, "tma.latency": 450.0},
 }

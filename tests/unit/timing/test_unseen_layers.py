@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from recordings.record_unseen import read
+from support.recorded_kernels import read_kernels
 
 import convc
 from convc.timing.kernel import time_kernel
@@ -29,7 +29,7 @@ FEW = {"mobilenet.last_b4", "densenet.bottleneck_b1", "inception.row_b1", "convn
 
 def errors(names: set[str] | None) -> dict[bool, list[float]]:
     """What is said over what was measured, less 1, of some of the kernels; None: of all."""
-    kernels = read(FOLDER / "unseen_h200.json.xz")
+    kernels = read_kernels(FOLDER / "unseen_h200.json.xz")
     found: dict[bool, list[float]] = defaultdict(list)
     with (FOLDER / "unseen_h200.csv").open(newline="") as file:
         for row in csv.DictReader(file):
