@@ -6,9 +6,12 @@ same kernel: the two must agree.
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
 from convc.ir.arch import SM_100A, Rates
+from convc.layout.device_layout import DeviceLayout
 
 ATOM_BYTES = SM_100A.limits.mma_atom_bytes
 """Bytes of K that an MMA, and a copy to tensor memory, take from every operand row."""
@@ -39,9 +42,13 @@ def row_chunk(columns: int) -> int:
     return next((chunk for chunk in ROW_CHUNKS if columns % chunk == 0), ROW_CHUNKS[-1])
 
 
-def row_store_cycles(rates: Rates) -> float:
-    """Cycles of the SM's way to global memory for one store of all threads: each fills half a sector of its own row."""
-    return SM_100A.limits.tmem_lanes * rates.half_sector_cycles
+def row_store_cycles(layout: DeviceLayout, rates: Rates) -> float:
+    """Cycles of the SM's way to global memory for one store of all threads: each fills half a sector of its own row.
+
+    An output of fewer pixels than a tile has rows leaves the others idle.
+    """
+    rows = min(SM_100A.limits.tmem_lanes, math.prod(layout.output.shape[:-1]))
+    return rows * rates.half_sector_cycles
 
 
 class RingUse(msgspec.Struct, frozen=True, kw_only=True):

@@ -182,7 +182,7 @@ class Reload(Method):
             chunks=tiling.block_n // row_chunk(tiling.block_n),
             stores=tiling.block_n * layout.problem.out_dtype.bytes // STORE_BYTES,
             store_own=ROW_STORE,
-            store_cycles=row_store_cycles(arch.rates),
+            store_cycles=row_store_cycles(layout, arch.rates),
             loads=steps * (2 if layout.blocks is None else 4),
             rings=(
                 RingUse(

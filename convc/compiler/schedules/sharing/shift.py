@@ -122,7 +122,7 @@ class Shift(Sharing):
             chunks=tiling.block_n // row_chunk(tiling.block_n),
             stores=tiling.block_n * layout.problem.out_dtype.bytes // STORE_BYTES,
             store_own=ROW_STORE,
-            store_cycles=row_store_cycles(arch.rates),
+            store_cycles=row_store_cycles(layout, arch.rates),
             loads=taps + rounds * len(buffers) * geometry.tile.windows,
             rings=ring_uses(tiling, pipeline, geometry, loop="but last"),
             copies=rounds * len(buffers) * pipeline.atoms,

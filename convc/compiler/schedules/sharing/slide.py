@@ -77,7 +77,7 @@ class Slide(Sharing):
             chunks=tiling.block_n // row_chunk(tiling.block_n),
             stores=tiling.block_n * layout.problem.out_dtype.bytes // STORE_BYTES,
             store_own=ROW_STORE,
-            store_cycles=row_store_cycles(arch.rates),
+            store_cycles=row_store_cycles(layout, arch.rates),
             loads=taps + rounds * len(geometry.walk.buffers),
             rings=ring_uses(tiling, pipeline, geometry, loop="all"),
             masks=self.masks(layout, geometry) * tiling.ctas,
