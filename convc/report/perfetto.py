@@ -128,7 +128,7 @@ class _Writer:
                     name = f"CTA {first + cluster * size + row}"
                     places.setdefault(place, []).append(Slice(name=name, kind="cta", start=start, end=start + length))
             first += clusters * size
-            start += length + self.kernel.chip["launch.replace"]
+            start += length + self.kernel.chip["launch.replace"] - self.kernel.chip["launch.entry"]
         for rank, ((sm, beside), slices) in enumerate(sorted(places.items())):
             name = f"SM {sm}" if launch.beside == 1 else f"SM {sm}, CTA {beside + 1} of those on it"
             self._plan(slices, self._describe(name, parent, rank).uuid)

@@ -111,7 +111,7 @@ def print_kernel(console: Console, row: Row) -> None:
     for unit, share in launch.use.items():
         console.print(f"{unit:14} {percent(share):>7}")
     print_heading(console, "critical path of the first round: its steps, and what they wait for")
-    _print_steps(console, by_step(kernel.parts), launch.lengths[0])
+    _print_steps(console, by_step(kernel.parts), launch.lengths[0], launch.spread if launch.rounds == 1 else 0.0)
     print_heading(console, "numbers that the answer rests on by 2 % and more")
     for one in rests:
         console.print(_rests(one))
@@ -132,12 +132,15 @@ def _print_assembly(console: Console, made: Assembly) -> None:
         console.print("no loop over lanes around a copy or an operation of the tensor core")
 
 
-def _print_steps(console: Console, steps: Sequence[StepTime], total: float) -> None:
-    """The critical path by step, most first; the cycles add up to the total."""
+def _print_steps(console: Console, steps: Sequence[StepTime], own: float, spread: float) -> None:
+    """The critical path by step, most first, which adds up to ``own``; then the CTAs that are not as early."""
+    total = own + spread
     shown = [(one.step or "entry", one.cycles, waits(one.waits, 3)) for one in steps[:MOST_STEPS]]
     rest = sum(one.cycles for one in steps[MOST_STEPS:])
     if rest:
         shown.append(("all others", rest, ""))
+    if spread:
+        shown.append(("spread of CTAs", spread, "those that began or went on later"))
     shown.append(("in all", total, ""))
     rows = [GridRow((step, f"{cycles:.0f}", percent(cycles / total), causes)) for step, cycles, causes in shown]
     print_grid(console, list(STEP_COLUMNS), rows)

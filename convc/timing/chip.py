@@ -88,6 +88,7 @@ class Launch:
         use: share of the first round's time in which each unit of the first of them works; ``L2`` and ``memory``: of
             what all SMs that are busy could get.
         clusters: of each round. lengths: cycles of each. reading: part of the SMs that read at the same time in each.
+        spread: cycles behind the last round in which CTAs that began or went on later than others are still there.
     """
 
     cycles: float
@@ -100,6 +101,7 @@ class Launch:
     clusters: tuple[int, ...]
     lengths: tuple[float, ...]
     reading: tuple[float, ...]
+    spread: float = 0.0
 
     @property
     def rounds(self) -> int:
@@ -163,6 +165,7 @@ def time_launch(
     return replace(
         first,
         cycles=stretch * sum(lengths) + gaps + spread,
+        spread=spread,
         beside=beside,
         clusters=tuple(each),
         lengths=tuple(stretch * length for length in lengths),
