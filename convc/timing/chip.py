@@ -81,14 +81,11 @@ class Launch:
     Attributes:
         cycles: of the SM clock, from the entry of the first CTA to the exit of the last.
         drained: cycles until the CTAs of the first round can be replaced: L2 has what their warps have stored.
-        beside: CTAs that an SM holds at the same time.
-        busy: SMs that have work in the first round.
-        l2: bytes a cycle that each of them gets of L2.
-        replay: of one cluster's SMs in the first round.
-        use: share of the first round's time in which each unit of the first of them works; ``L2`` and ``memory``: of
-            what all SMs that are busy could get.
+        beside: CTAs that an SM holds at once. busy: SMs with work in the first round. l2: bytes a cycle for each.
+        replay: of one cluster's SMs in the first round. use: share of its time in which each unit of the first of
+            them works; ``L2`` and ``memory``: of what all SMs that are busy could get.
         clusters: of each round. lengths: cycles of each. reading: part of the SMs that read at the same time in each.
-        spread: cycles behind the last round in which CTAs that began or went on later than others are still there.
+        spread: cycles behind the last round until CTAs that began or went on later have ended.
     """
 
     cycles: float

@@ -179,7 +179,7 @@ def test_wider_tiles_leave_sms_where_narrow_ones_do_not():
 @pytest.mark.parametrize(("filters", "extent"), [(576, 14), (256, 20)])
 def test_every_cta_of_the_clusters_that_auto_takes_has_an_sm(filters, extent):
     problem = ConvProblem(
-        in_channels=1024, out_channels=filters, in_extent=(extent, extent), kernel=(1, 1), out="f32", bias=True
+        in_channels=2048, out_channels=filters, in_extent=(extent, extent), kernel=(1, 1), out="f32", bias=True
     )
     found = plan(device_layout(problem), options=ScheduleOptions(split_k="auto"))
     assert found.launch.parts > 1

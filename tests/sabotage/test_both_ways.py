@@ -25,6 +25,7 @@ from convc.machine.lazy.deferral import Deferral
 
 FOREIGN = sorted(path.parent.name for path in (TESTS / "foreign").glob("*/kernel.ptx"))
 REPEATED = {
+    "slide, filters beside activations",
     "f16", "bf16, short rows", "1x1, one stage, full tiles", "golden pointwise_f16", "golden same_3x3_f16",
     "golden joined_columns_f16", "golden stem_7x7_bf16", "demo conv1", "demo layer1.0.conv2", "demo layer2.1.conv2",
     "demo layer3.1.conv2", "demo layer4.1.conv2", "bf16 to f32, wide tiles", "rows of 64 bytes",

@@ -134,13 +134,13 @@ def deeper(tilings: tuple[Tiling, ...]) -> tuple[Tiling, ...]:
 
 
 def held(layout: DeviceLayout, tiling: Tiling) -> bool:
-    """Whether the numbers of the epilogue stay in registers: few, and the same for all tiles of a CTA.
+    """Whether the numbers of the epilogue stay in registers: one for each of few channels, the same for all tiles.
 
     Beside MMAs that read operands all the time, threads get 4.6 bytes a cycle of the port of shared memory
     (`shared_memory.beside`), so that numbers in there would take longer than all else in the epilogue.
     """
-    rows = math.prod(layout.bias.shape[:-1])
-    return layout.problem.out_channels <= tiling.block_n and rows * tiling.block_n <= MOST_HELD
+    once = math.prod(layout.bias.shape[:-1]) == 1
+    return once and layout.problem.out_channels <= tiling.block_n <= MOST_HELD
 
 
 def without_numbers(storage: Storage) -> Storage:

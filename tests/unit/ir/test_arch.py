@@ -25,6 +25,7 @@ ALLOWED = {
     "operands.UNIT_BYTES": "the unit of addresses in a matrix descriptor (PTX, matrix descriptor)",
     "slide.MOST_COLUMNS": "how many columns are written out is a choice",
     "lane_masks.WORD": "bits of a register",
+    "persistent.MOST_HELD": "how many registers are spent on numbers is a choice",
     "registers.LANES": "a warpgroup has four warps (PTX, wgmma)",
     "epilogue.PIECE_BYTES": "the same vector, as the interpreter of steps stores it",
     "epilogue.WARP": "threads of a warp",

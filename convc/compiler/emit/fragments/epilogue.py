@@ -113,7 +113,7 @@ def _(step: HoldNumbers, context: RoleContext) -> Names:
 
 @fragment.register
 def _(step: AddBias, context: RoleContext) -> Names:
-    return _numbers(step, context) | _addition(step.dtype)
+    return _numbers(step, context) | _addition(step.dtype) | {"read": step.held is None}
 
 
 @fragment.register
@@ -349,7 +349,6 @@ def _numbers(step: ChannelStep, context: RoleContext) -> Names:
             "bits": 64,
             "address": address,
             "numbers": 4,
-            "read": True,
             "quads": quads(step.columns, step.first),
         }
     n = step.columns
@@ -358,7 +357,7 @@ def _numbers(step: ChannelStep, context: RoleContext) -> Names:
     assert tile is not None, "numbers are staged in a tile of their own"
     offset = tile.offset + row * tile.row_bytes
     address = [f"mad.lo.u32 %from, %{column}, 4, %smem;"]
-    names = {"space": "shared", "bits": 32, "address": address, "numbers": n, "read": True}
+    names = {"space": "shared", "bits": 32, "address": address, "numbers": n}
     return {**names, "quads": quads(n, offset // 4, n)}
 
 
@@ -369,7 +368,7 @@ def _held(step: ChannelStep, place: tuple[str, int], context: RoleContext) -> Na
     assert first.low == first.high, "registers have no number that a kernel works out"
     width = held_columns(context)
     pairs = [(f"%v{i}", held_number(width, row, first.low + i)) for i in range(step.columns)]
-    none: dict[str, object] = {"space": "", "bits": 32, "address": [], "numbers": 0, "read": False}
+    none: dict[str, object] = {"space": "", "bits": 32, "address": [], "numbers": 0}
     return {**none, "quads": [([], pairs)]}
 
 
