@@ -33,11 +33,11 @@ MAX_REMEMBERED_LINE = 256
 """Characters of the longest line that is remembered."""
 
 _TOKEN = re.compile(
-    r"""(?:[ \t\r\n\f\v]++ | //(?!@)[^\n]*+ | /\*[\s\S]*?\*/)*+
-    ( [A-Za-z_$%][\w$]*+ (?:(?:\.|::)[\w$]++)*+
-    | \.[\w$]++ (?:::[\w$]++)*+
+    r"""(?:[ \t\r\n\f\v]++ | //(?!@)[^\n]*+ | /\*[\s\S]*?\*/)*
+    ( [A-Za-z_$%][\w$]*+ (?:(?:\.|::)[\w$]++)*
+    | \.[\w$]++ (?:::[\w$]++)*
     | 0[xX]\w*+
-    | \d(?:[eE][+-](?=\d)|[\w.])*+
+    | \d(?:[eE][+-](?=\d)|[\w.])*
     | "[^"\n]*+"
     | //@[^\n]*+
     | /\*
@@ -45,6 +45,7 @@ _TOKEN = re.compile(
     | \Z )""",
     re.VERBOSE | re.ASCII,
 )
+"""Classes are repeated without a way back (``*+``), groups with one: Python 3.11.2 loses its place where one fails."""
 
 _MARK = re.compile(
     r"//@[ \t]+(?:end[ \t\r]*|step=(?P<step>[\w.-]+)(?:[ \t]+role=(?P<role>[\w.-]+))?(?:[ \t\r].*)?)", re.ASCII
