@@ -13,6 +13,7 @@ from convc.compiler.plan.records import Plan, ScheduleSummary, TimedCandidate
 from convc.compiler.plan.result_tile import result_pixels, result_rows
 from convc.compiler.schedules.all import schedule_of
 from convc.compiler.schedules.base import TMA, Ways
+from convc.compiler.schedules.epilogue import holds_numbers
 from convc.compiler.schedules.sharing.results import not_copied
 from convc.report.console import Console
 from convc.report.format import human_bytes
@@ -125,7 +126,7 @@ def store_line(plan: Plan) -> str:
     if results is not None:
         direct = estimate(tiled, replace(plan.work, slabs=0, residual_bytes=0)).epilogue_cycles
         took = f"about {plan.estimate.epilogue_cycles:.0f} cycles of a CTA, from registers {direct:.0f}"
-        held = "" if plan.storage.numbers is not None else f"; {HELD}"
+        held = f"; {HELD}" if holds_numbers(plan) else ""
         return f"results leave through shared memory and tensor copies: the epilogue takes {took}{held}"
     if TMA not in schedule_of(plan.schedule).stores:
         reason = f"tensor copies want lanes that are output pixels, which {plan.schedule.title} has not"

@@ -173,7 +173,7 @@ def _registers(role: Role, states: list[tuple[str, ...]], numbers: Mapping[str, 
         names = [name for name in (*counters, *computed) if numbers[name].bits == bits]
         if names:
             lines.append(f".reg .b{bits} {', '.join(f'%{name}' for name in names)};")
-    held = sum(step.rows * step.columns for step in steps if isinstance(step, HoldNumbers))
+    held = sum(step.columns for step in steps if isinstance(step, HoldNumbers))
     if held:
         lines.append(f".reg .b32 %held<{held}>;  // numbers of all channels of the tile")
     values = max((step.columns for step in steps if isinstance(step, ReadValues)), default=0)

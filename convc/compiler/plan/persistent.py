@@ -13,7 +13,6 @@ ahead while it is carried away.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import msgspec
@@ -96,7 +95,9 @@ def _walking(offer: Offer, most: int, stages: int | None, fetched: bool) -> Offe
     def storage(tiling: Tiling) -> Storage:
         once = offer.storage(tiling)
         if offer.arch.limits.tmem_columns:
-            halves = two_halves(without_numbers(once) if held(offer.layout, tiling) else once, offer.arch)
+            if held(offer.layout, tiling):
+                once = msgspec.structs.replace(once, numbers=None)
+            halves = two_halves(once, offer.arch)
             return with_answers(halves, offer.arch) if fetched else halves
         columns = -(-offer.layout.problem.out_channels // tiling.block_n) * tiling.block_n
         return in_registers(once, columns, offer.arch)
@@ -139,13 +140,8 @@ def held(layout: DeviceLayout, tiling: Tiling) -> bool:
     Beside MMAs that read operands all the time, threads get 4.6 bytes a cycle of the port of shared memory
     (`shared_memory.beside`), so that numbers in there would take longer than all else in the epilogue.
     """
-    once = math.prod(layout.bias.shape[:-1]) == 1
-    return once and layout.problem.out_channels <= tiling.block_n <= MOST_HELD
-
-
-def without_numbers(storage: Storage) -> Storage:
-    """The memory of a CTA whose epilogue keeps in registers what it adds to each channel."""
-    return msgspec.structs.replace(storage, numbers=None)
+    one = len(layout.bias.shape) == 1
+    return one and layout.problem.out_channels <= tiling.block_n <= MOST_HELD
 
 
 def two_halves(storage: Storage, arch: Arch) -> Storage:

@@ -6,7 +6,6 @@ whose lanes are channels too.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -180,17 +179,10 @@ def holds_numbers(plan: Plan) -> bool:
 
 
 def hold_numbers(plan: Plan) -> tuple[Step, ...]:
-    """Bring what the channels are added and multiplied with to registers: those of all tiles of a CTA are the same."""
+    """Bring what is added to each channel to registers: all tiles of a CTA have the same channels."""
     first = Number("tile_k")
-    hold = HoldNumbers(
-        id="epilogue.numbers",
-        note="of all tiles, whose channels are the same",
-        buffer=BIAS,
-        pitch=plan.layout.bias.shape[-1],
-        channel=first,
-        rows=math.prod(plan.layout.bias.shape[:-1]),
-        columns=plan.tiling.block_n,
-    )
+    note = "of all tiles, whose channels are the same"
+    hold = HoldNumbers(id="epilogue.numbers", note=note, buffer=BIAS, channel=first, columns=plan.tiling.block_n)
     k = plan.indexing.coordinates.k
     return compute(k, "epilogue", dst=first, column=Const(0), tile_n=Const(0)), hold
 
@@ -206,7 +198,7 @@ def staged(plan: Plan, row: int) -> dict[str, Any]:
     if plan.storage.numbers is not None:
         return {"staged": (plan.indexing.coordinates.k.name if all_numbers(plan) else Number("column"), row)}
     if holds_numbers(plan):
-        return {"held": (Number("column"), row)}
+        return {"held": Number("column")}
     return {"channel": plan.indexing.coordinates.k.name, "first": row * plan.layout.bias.shape[-1]}
 
 

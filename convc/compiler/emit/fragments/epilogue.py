@@ -9,7 +9,6 @@ import struct
 from convc.compiler.emit.fragments.base import Names, RoleContext, fragment
 from convc.compiler.emit.guards import PIECE_BYTES, lane_names, lane_pieces, row_names, row_pieces
 from convc.compiler.emit.operands import acc_address, braces, quads, register_rows, values_per_word
-from convc.compiler.tile.program import walk
 from convc.compiler.tile.steps.epilogue import (
     AddBias,
     AddLaneBias,
@@ -102,18 +101,20 @@ def _(step: StageNumbers, context: RoleContext) -> Names:
 
 @fragment.register
 def _(step: HoldNumbers, context: RoleContext) -> Names:
-    """(byte in the buffer, registers) of every four numbers."""
-    fours = itertools.product(range(step.rows), range(0, step.columns, 4))
-    loads = [
-        (4 * (row * step.pitch + first), braces([held_number(step.columns, row, first + i) for i in range(4)]))
-        for row, first in fours
-    ]
+    """(byte behind the tile's first number, registers) of every four numbers."""
+    loads = [(4 * first, braces(_held(first, 4))) for first in range(0, step.columns, 4)]
     return {"buffer": step.buffer, "channel": step.channel, "loads": loads}
 
 
 @fragment.register
 def _(step: AddBias, context: RoleContext) -> Names:
-    return _numbers(step, context) | _addition(step.dtype) | {"read": step.held is None}
+    if step.held is None:
+        return _numbers(step, context) | _addition(step.dtype)
+    first = context.numbers[step.held]
+    assert first.low == first.high, "registers have no number that a kernel works out"
+    pairs = list(zip(_values(step), _held(first.low, step.columns), strict=True))
+    none: Names = {"space": "", "bits": 32, "address": [], "numbers": 0}
+    return none | _addition(step.dtype) | {"quads": [([], pairs)]}
 
 
 @fragment.register
@@ -340,8 +341,6 @@ def _numbers(step: ChannelStep, context: RoleContext) -> Names:
 
     Shared memory answers so soon that all reads of a chunk go out before the first number is used.
     """
-    if step.held is not None:
-        return _held(step, step.held, context)
     if step.staged is None:
         address = [f"mul.wide.u32 %from, %{step.channel}, 4;", f"add.u64 %from, %from, %{step.buffer};"]
         return {
@@ -357,29 +356,12 @@ def _numbers(step: ChannelStep, context: RoleContext) -> Names:
     assert tile is not None, "numbers are staged in a tile of their own"
     offset = tile.offset + row * tile.row_bytes
     address = [f"mad.lo.u32 %from, %{column}, 4, %smem;"]
-    names = {"space": "shared", "bits": 32, "address": address, "numbers": n}
-    return {**names, "quads": quads(n, offset // 4, n)}
+    return {"space": "shared", "bits": 32, "address": address, "numbers": n, "quads": quads(n, offset // 4, n)}
 
 
-def _held(step: ChannelStep, place: tuple[str, int], context: RoleContext) -> Names:
-    """Numbers that the thread has in registers, of columns that the text knows."""
-    column, row = place
-    first = context.numbers[column]
-    assert first.low == first.high, "registers have no number that a kernel works out"
-    width = held_columns(context)
-    pairs = [(f"%v{i}", held_number(width, row, first.low + i)) for i in range(step.columns)]
-    none: dict[str, object] = {"space": "", "bits": 32, "address": [], "numbers": 0}
-    return {**none, "quads": [([], pairs)]}
-
-
-def held_columns(context: RoleContext) -> int:
-    """Columns of the numbers that a role holds."""
-    return next(step.columns for step in walk(context.role.steps) if isinstance(step, HoldNumbers))
-
-
-def held_number(columns: int, row: int, column: int) -> str:
-    """The register of a number that a thread holds."""
-    return f"%held{row * columns + column}"
+def _held(first: int, columns: int) -> list[str]:
+    """The registers of the numbers that a thread holds, from a column of the tile on."""
+    return [f"%held{first + i}" for i in range(columns)]
 
 
 def _addition(dtype: str) -> dict[str, str]:

@@ -67,13 +67,15 @@ def _(step: StageNumbers, role: RoleState) -> None:
 
 @perform.register
 def _(step: HoldNumbers, role: RoleState) -> None:
-    rows = role.integer(step.channel) + step.pitch * np.arange(step.rows)[:, None]
-    role.held = role.cta.buffer_of(step.buffer)[rows + np.arange(step.columns)]
+    role.held = role.cta.buffer_of(step.buffer)[role.integer(step.channel) + np.arange(step.columns)]
 
 
 @perform.register
 def _(step: AddBias, role: RoleState) -> None:
-    role.values = role.values + _numbers(step, role)
+    if step.held is None:
+        role.values = role.values + _numbers(step, role)
+    else:
+        role.values = role.values + role.held[role.each(step.held)[:, None] + np.arange(step.columns)]
 
 
 @perform.register
@@ -101,10 +103,7 @@ def _numbers(step: ChannelStep, role: RoleState) -> Array:
     if step.staged is not None:
         column, row = step.staged
         return role.cta.stages[NUMBERS, 0][row, role.each(column)[:, None] + np.arange(step.columns)]
-    if step.held is not None:
-        column, row = step.held
-        return role.held[row, role.each(column)[:, None] + np.arange(step.columns)]
-    assert step.channel is not None, "numbers are staged or held, or have a channel"
+    assert step.channel is not None, "numbers are staged, or have a channel"
     channels = role.each(step.channel)[:, None] + np.arange(step.columns)
     return role.cta.buffer_of(step.buffer)[step.first + channels]
 

@@ -162,7 +162,7 @@ class RoleState:
         }
         self.threads = len(thread)
         self.values: Array = np.zeros((self.threads, 0), np.float32)
-        self.held: Array = np.zeros((0, 0), np.float32)
+        self.held: Array = np.zeros(0, np.float32)
         self.masks = np.zeros((cta.program.pair, LANES), bool)
         self.goes_on = False
         self.stages: dict[str, int] = {}

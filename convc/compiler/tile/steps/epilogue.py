@@ -39,23 +39,17 @@ class StageNumbers(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HoldNumbers(Step):
-    """Bring the numbers of a tile's channels to registers, all of them to every thread.
+    """Bring `columns` numbers of a buffer to registers, one for each channel of a tile, all of them to every thread.
 
-    Attributes:
-        buffer, pitch: where they are, and the numbers from one row to the next.
-        channel: number of the tile's first channel.
-        rows, columns: how many there are.
+    `channel`: number of the tile's first channel.
     """
 
     buffer: PointerName
-    pitch: int
     channel: Number
-    rows: int
     columns: int
 
     def describe(self) -> str:
-        rows = f"{self.rows} rows of " if self.rows > 1 else ""
-        return f"hold {rows}{self.columns} of {self.buffer} from {self.channel}"
+        return f"hold {self.columns} of {self.buffer} from {self.channel}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,16 +123,13 @@ class ChannelStep(ValueStep):
         buffer, first: the numbers start at number `first` of the buffer.
         channel: number of the channel of the first column.
         staged: where `StageNumbers` has put them, which is where they are read from then: number of the first column,
-            and row of the tile.
-        held: the same of registers into which `HoldNumbers` has brought them; the text knows the column. Where both are
-            None numbers are read from global memory.
+            and row of the tile; None: they are read from global memory.
     """
 
     buffer: PointerName
     first: int = 0
     channel: Number | None = None
     staged: tuple[Number, int] | None = None
-    held: tuple[Number, int] | None = None
 
     @property
     def source(self) -> str:
@@ -146,20 +137,23 @@ class ChannelStep(ValueStep):
         if self.staged is not None:
             column, row = self.staged
             return f"staged {self.buffer}[{row}, {column}]"
-        if self.held is not None:
-            column, row = self.held
-            return f"held {self.buffer}[{row}, {column}]"
         return f"{self.buffer}[{self.channel} + {self.first}]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddBias(ChannelStep):
-    """Add a number a channel to the values; `dtype` is the type of both."""
+    """Add a number a channel to the values; `dtype` is the type of both.
+
+    `held`: number of the first column, which the text knows, where `HoldNumbers` has brought them to registers.
+    """
 
     dtype: str = "f32"
+    held: Number | None = None
 
     def describe(self) -> str:
-        if self.staged is None and self.held is None:
+        if self.held is not None:
+            return f"add {self.columns} of held {self.buffer}[{self.held}]"
+        if self.staged is None:
             return f"add {self.columns} of {self.buffer} from {self.channel}"
         return f"add {self.columns} of {self.source}"
 
