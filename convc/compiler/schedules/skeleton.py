@@ -92,6 +92,11 @@ def warps_role(name: str, last_warp: int, note: str, steps: tuple[Step, ...]) ->
     return Role(name=name, first_warp=0, last_warp=last_warp, elected=False, note=note, steps=steps)
 
 
+def one_warp(name: str, warp: int, note: str, steps: tuple[Step, ...], *, elected: bool = False) -> Role:
+    """Make a role of one warp, or of one lane of it."""
+    return Role(name=name, first_warp=warp, last_warp=warp, elected=elected, note=note, steps=steps)
+
+
 def number(name: str) -> NewNumber:
     """A number of that name, for the step that makes it and for those that read it."""
     return NewNumber(Number(name))
@@ -117,43 +122,32 @@ def start_of(plan: Plan, warp: int) -> Role:
     """The role that fetches the tensor maps and makes the barriers ready: one lane of a warp."""
     rings = tuple(ring.name for ring in plan.storage.rings)
     arrivals = "one arrival" if all(ring.arrivals == 1 for ring in plan.storage.rings) else "its arrivals"
-    return Role(
-        name="init",
-        first_warp=warp,
-        last_warp=warp,
-        elected=True,
-        note="make the barriers ready",
-        steps=(
-            PrefetchMaps(id="init.maps", note="fetch the tensor maps early", maps=maps_of(plan)),
-            InitRings(id="init.rings", note=f"every barrier waits for {arrivals} a phase", rings=rings),
-        ),
+    steps = (
+        PrefetchMaps(id="init.maps", note="fetch the tensor maps early", maps=maps_of(plan)),
+        InitRings(id="init.rings", note=f"every barrier waits for {arrivals} a phase", rings=rings),
     )
+    return one_warp("init", warp, "make the barriers ready", steps, elected=True)
 
 
-def enter(plan: Plan) -> tuple[Step, ...]:
+def enter(plan: Plan, role: str) -> tuple[Step, ...]:
     """The end of the set-up where the kernel may have begun early: it waits before it reads or writes any buffer.
 
     Only then may the kernel behind begin, so that no more than two hold shared and tensor memory at a time. Every
     kernel of a network waits, so all that came before the one in front have ended as well.
+
+    `role`: whose steps they are; every warp has one that does so.
     """
     if not plan.launch.dependent:
         return ()
     return (
-        AwaitGrid(id="start.await", note="what the kernel in front wrote is there, and nobody reads what we write"),
-        ReleaseGrid(id="start.release", note="the kernel behind may set itself up"),
+        AwaitGrid(id=f"{role}.await", note="what the kernel in front wrote is there, and nobody reads what we write"),
+        ReleaseGrid(id=f"{role}.release", note="the kernel behind may set itself up"),
     )
 
 
 def load_role(warp: int, steps: tuple[Step, ...]) -> Role:
     """The role that copies: one lane of a warp."""
-    return Role(
-        name="load",
-        first_warp=warp,
-        last_warp=warp,
-        elected=True,
-        note="copies operand tiles into shared memory",
-        steps=steps,
-    )
+    return one_warp("load", warp, "copies operand tiles into shared memory", steps, elected=True)
 
 
 def maps_of(plan: Plan) -> tuple[MapName, ...]:

@@ -16,7 +16,7 @@ from convc.compiler.plan.storage import SHARERS, BarrierRing
 from convc.compiler.plan.work import row_chunk
 from convc.compiler.schedules.base import Roles
 from convc.compiler.schedules.cores.base import TensorCore
-from convc.compiler.schedules.skeleton import enter, load_role, number, start_of, warps_role
+from convc.compiler.schedules.skeleton import enter, load_role, number, one_warp, start_of, warps_role
 from convc.compiler.tile.program import Role
 from convc.compiler.tile.steps.base import (
     ClusterSync,
@@ -39,11 +39,6 @@ from convc.ir.expr import IntExpr, Var
 MMA_WARP = 4
 LOAD_WARP = 5
 WARPS = 6
-
-
-def _of(role: str, steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """Steps that several roles do, with the name of one of them."""
-    return tuple(replace(step, id=f"{role}.{step.id.partition('.')[2]}") for step in steps)
 
 
 class Tcgen05(TensorCore):
@@ -75,59 +70,31 @@ class Tcgen05(TensorCore):
 
     def setup(self, plan: Plan, roles: Roles) -> tuple[Role, ...]:
         """Barriers and tensor memory, and whatever else the schedule needs before the roles begin."""
-        alloc = Role(
-            name="alloc",
-            first_warp=MMA_WARP,
-            last_warp=MMA_WARP,
-            elected=False,
-            note="get tensor memory",
-            steps=(
-                TmemAlloc(id="alloc.tmem", note="the address goes to shared memory", columns=plan.storage.tmem_columns),
-            ),
-        )
+        columns = plan.storage.tmem_columns
+        memory = TmemAlloc(id="alloc.tmem", note="the address goes to shared memory", columns=columns)
+        alloc = one_warp("alloc", MMA_WARP, "get tensor memory", (memory,))
         threads = 32 * WARPS
         ready = StartArrive(id="begin.arrive", note="the barriers are, and copies need nothing else", threads=threads)
-        begin = (
-            StartSync(id="start.sync", note="barriers and tensor memory are ready", threads=threads),
-            TmemBase(id="start.tmem", note="where the tensor memory begins"),
-        )
+        sync = StartSync(id="start.sync", note="barriers and tensor memory are ready", threads=threads)
+        base = TmemBase(id="start.tmem", note="where the tensor memory begins")
         told: tuple[Role, ...] = ()
-        met: tuple[Step, ...] = ()
+        begin: tuple[Step, ...] = (ready, *enter(plan, "begin"))
+        start: tuple[Step, ...] = (sync, base, *enter(plan, "start"))
         if plan.tiling.together > 1:
             arrive = ClusterArrive(id="meet.arrive", note="the barriers of this CTA are ready")
             told = (warps_role("meet", WARPS - 1, "other CTAs may use the barriers", (arrive,)),)
-            met = (ClusterWait(id="start.met", note="those of the other CTAs are"),)
-        loads = Role(
-            name="begin",
-            first_warp=LOAD_WARP,
-            last_warp=LOAD_WARP,
-            elected=False,
-            note="go on as soon as there are barriers",
-            steps=(*_of("begin", met), ready, *_of("begin", enter(plan))),
-        )
-        start = warps_role(
-            "start", MMA_WARP, "all others begin together", (*_of("start", met), *begin, *_of("start", enter(plan)))
-        )
-        return (start_of(plan, LOAD_WARP), *told, alloc, *roles.before, loads, start, *roles.after)
+            note = "those of the other CTAs are"
+            begin = (ClusterWait(id="begin.met", note=note), *begin)
+            start = (ClusterWait(id="start.met", note=note), *start)
+        loads = one_warp("begin", LOAD_WARP, "go on as soon as there are barriers", begin)
+        others = warps_role("start", MMA_WARP, "all others begin together", start)
+        return (start_of(plan, LOAD_WARP), *told, alloc, *roles.before, loads, others, *roles.after)
 
     def main(self, plan: Plan, roles: Roles) -> tuple[Role, ...]:
         """The three roles that run side by side."""
-        multiply = Role(
-            name="mma",
-            first_warp=MMA_WARP,
-            last_warp=MMA_WARP,
-            elected=True,
-            note="multiplies them into the accumulator",
-            steps=roles.multiply,
-            leads=plan.tiling.ctas > 1,
-        )
-        epilogue = warps_role(
-            "epilogue",
-            3,
-            "carries the accumulator to global memory",
-            roles.epilogue,
-        )
-        return (load_role(LOAD_WARP, roles.load), multiply, epilogue)
+        multiply = one_warp("mma", MMA_WARP, "multiplies them into the accumulator", roles.multiply, elected=True)
+        epilogue = warps_role("epilogue", 3, "carries the accumulator to global memory", roles.epilogue)
+        return (load_role(LOAD_WARP, roles.load), replace(multiply, leads=plan.tiling.ctas > 1), epilogue)
 
     def teardown(self, plan: Plan) -> tuple[Role, ...]:
         """Everyone meets, then the tensor memory goes back."""
@@ -137,15 +104,8 @@ class Tcgen05(TensorCore):
             "nobody leaves before the work is done",
             (self.meet(plan, "end.sync", "the accumulator has been read"),),
         )
-        dealloc = Role(
-            name="dealloc",
-            first_warp=MMA_WARP,
-            last_warp=MMA_WARP,
-            elected=False,
-            note="give tensor memory back",
-            steps=(TmemDealloc(id="dealloc.tmem", note="all of it", columns=plan.storage.tmem_columns),),
-        )
-        return (end, dealloc)
+        free = TmemDealloc(id="dealloc.tmem", note="all of it", columns=plan.storage.tmem_columns)
+        return (end, one_warp("dealloc", MMA_WARP, "give tensor memory back", (free,)))
 
     def meet(self, plan: Plan, id: str, note: str) -> Step:
         if plan.tiling.together > 1:

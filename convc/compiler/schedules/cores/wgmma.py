@@ -86,7 +86,7 @@ class Wgmma(TensorCore):
             "start",
             plan.launch.warps - 1,
             "all roles begin together",
-            (self.meet(plan, "start.sync", "barriers are ready"), *enter(plan)),
+            (self.meet(plan, "start.sync", "barriers are ready"), *enter(plan, "start")),
         )
         return (start_of(plan, load), *roles.before, start, *roles.after, *_giving(plan))
 

@@ -13,7 +13,7 @@ from convc.compiler.plan.names import ACC, NewNumber, Number
 from convc.compiler.plan.records import Plan
 from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.sharing.indexing import row_coordinates, shared
-from convc.compiler.schedules.skeleton import about, compute, number
+from convc.compiler.schedules.skeleton import about, compute, number, warps_role
 from convc.compiler.tile.program import Role
 from convc.compiler.tile.steps.base import Compute, Loop, Step
 from convc.compiler.tile.steps.lanes import ClearAcc, MaskWord
@@ -27,16 +27,8 @@ def masks(plan: Plan) -> tuple[Role, ...]:
     lane = Compute(
         id="masks.lane", note="thread i works out the masks of lane i", dst=number("lane"), expr=Var("thread")
     )
-    return (
-        Role(
-            name="masks",
-            first_warp=0,
-            last_warp=3,
-            elected=False,
-            note="work out which lanes a filter tap must not write",
-            steps=(lane, *mask_steps(plan, "masks")),
-        ),
-    )
+    note = "work out which lanes a filter tap must not write"
+    return (warps_role("masks", 3, note, (lane, *mask_steps(plan, "masks"))),)
 
 
 def mask_steps(plan: Plan, role: str, which: str = "") -> tuple[Step, ...]:
@@ -83,7 +75,7 @@ def clear(plan: Plan) -> tuple[Role, ...]:
     if zero is None or plan.launch.persistent:
         return ()
     return (
-        Role(name="clear", first_warp=0, last_warp=3, elected=False, note="clear the accumulator", steps=(zero,)),
+        warps_role("clear", 3, "clear the accumulator", (zero,)),
         core_of(plan.arch).cleared(plan),
     )
 
