@@ -82,10 +82,10 @@ class Warps(Checker):
     def _registers(self, strand: ObservedStrand, instr: Instr) -> None:
         """An instruction must not touch registers that a tcgen05.ld still fills."""
         facts = strand.program.flow.facts[instr.index]
-        touched = frozenset(slots_of(facts.reads | facts.writes))
+        touched = facts.reads | facts.writes
         for warp in _warps(strand):
             filling = self.filling.get(warp, {})
-            early = filling.keys() & touched
+            early = {slot for slot in filling if touched >> slot & 1}
             for load, region in {filling[slot][0].index: filling[slot] for slot in early}.values():
                 first = min(slot for slot in early if filling[slot][0] is load)
                 name = strand.program.kernel.registers[first].name

@@ -208,7 +208,7 @@ def _guarded(run: Run, guard: Guard, here: int) -> Run:
 
 
 def _facts(instr: Instr, table: SlotTable) -> FlowFacts:
-    """Which registers an instruction reads and surely writes, and where it may go."""
+    """Which registers an instruction reads and writes, and where it may go."""
     operands = instr.operands
     results = 0
     if operands and isinstance(operands[0], Reg | Vector | Pair | Sink) and instr.form.name not in NO_RESULT:
@@ -233,8 +233,7 @@ def _facts(instr: Instr, table: SlotTable) -> FlowFacts:
     target = None
     if instr.form.name in JUMPS:
         target = next((o.target for o in operands if isinstance(o, Label)), len(table.kernel.body))
-    falls = target is None or guard is not None
-    return FlowFacts(target, falls, reads, results & ~reads if guard is None else 0, guard, results if guard else 0)
+    return FlowFacts(target, target is None or guard is not None, reads, results, guard)
 
 
 def _bits_of(operand: Operand) -> int:

@@ -22,10 +22,8 @@ class FlowFacts(NamedTuple):
     Attributes:
         target: index of the branch target, or None.
         falls: whether the next instruction may follow.
-        reads, writes: register slots, as the bits of a number. ``writes`` only where the write is certain (not
-            predicated).
-        guard: slot of the predicate, and whether it is negated; None: not predicated.
-        partly: register slots that are written where the guard holds, as bits.
+        reads, writes: register slots, as the bits of a number; ``reads`` has that of the guard too.
+        guard: slot of the predicate, and whether it is negated: registers are written where it holds. None: everywhere.
     """
 
     target: int | None
@@ -33,7 +31,6 @@ class FlowFacts(NamedTuple):
     reads: int
     writes: int
     guard: tuple[int, bool] | None = None
-    partly: int = 0
 
 
 def slots_of(bits: int) -> list[int]:
@@ -122,12 +119,12 @@ class Flow:
         for fact in self.facts[start:end]:
             written = writes if fact.guard is None else writes | under.get(fact.guard, 0)
             reads |= fact.reads & ~written
-            writes |= fact.writes
-            if fact.guard is not None:
-                under[fact.guard] = under.get(fact.guard, 0) | fact.partly
+            if fact.guard is None:
+                writes |= fact.writes
+            else:
+                under[fact.guard] = under.get(fact.guard, 0) | fact.writes
             if under:
-                changed = fact.writes | fact.partly
-                under = {guard: slots for guard, slots in under.items() if not changed >> guard[0] & 1}
+                under = {guard: slots for guard, slots in under.items() if not fact.writes >> guard[0] & 1}
         return reads, writes
 
     def _liveness(self) -> list[int]:

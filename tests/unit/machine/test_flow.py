@@ -5,9 +5,9 @@ from __future__ import annotations
 from convc.machine.state.flow import Flow, FlowFacts
 
 
-def fact(target=None, falls=True, reads=(), writes=(), guard=None, partly=()):
-    read, written, partly = (sum(1 << slot for slot in slots) for slots in (reads, writes, partly))
-    return FlowFacts(target, falls, read, written, guard, partly)
+def fact(target=None, falls=True, reads=(), writes=(), guard=None):
+    read, written = (sum(1 << slot for slot in slots) for slots in (reads, writes))
+    return FlowFacts(target, falls, read, written, guard)
 
 
 def test_if_without_else_joins_at_the_target():
@@ -46,12 +46,14 @@ def test_a_register_carried_round_a_loop_is_live_at_its_head():
 
 def test_who_reads_under_the_guard_of_a_write_reads_what_was_written():
     """Register 0 is written under predicate 9, and read under it, under its opposite, or after it has changed."""
-    load = fact(guard=(9, False), reads=[9], partly=[0])
+    load = fact(guard=(9, False), reads=[9], writes=[0])
     for changes, guard, live in (
         ((), (9, False), {9}),
         ((), (9, True), {0, 9}),
         ((fact(writes=[9]),), (9, False), {0, 9}),
-        ((fact(guard=(8, False), reads=[8], partly=[0]),), (9, False), {8, 9}),
+        ((fact(reads=[9], writes=[9]),), (9, False), {0, 9}),
+        ((fact(guard=(8, False), reads=[8], writes=[9]),), (9, False), {0, 8, 9}),
+        ((fact(guard=(8, False), reads=[8], writes=[0]),), (9, False), {8, 9}),
     ):
         flow = Flow([load, *changes, fact(guard=guard, reads=[0, 9]), fact(falls=False)])
         assert flow.live_in(0) == live

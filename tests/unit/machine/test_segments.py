@@ -251,6 +251,14 @@ def test_rows_that_another_cta_of_the_cluster_left(changes):
     assert {"ld.cluster", "ld.shared", "apply"} <= {pack.kind for segment in found for pack in segment.packs}
 
 
+@pytest.mark.parametrize("turned", ["not.pred %p, %p;", "setp.ge.and.u32 %p, %t, 20, %p;"])
+def test_a_register_is_read_where_its_guard_has_turned(turned):
+    """A predicate that is made of itself is another one: what was written under the old one lies elsewhere."""
+    result, found = both(epilogue() + f"bar.sync 0; @!%p mov.b32 %v0, 0; {turned} @!%p st.global.f32 [%to], %v0;")
+    assert isinstance(result, RunResult)
+    assert found
+
+
 def sums_of_peers(*, guard: str, after: str = "", limit: int = 40) -> str:
     """Rows of all four CTAs of a cluster, through one register that names one after the other; added in their order."""
     lines = [HEAD.format(pitch=32).replace("%t, 40", f"%t, {limit}"), PEERS, ".reg .f32 %part<24>;"]

@@ -71,6 +71,7 @@ OVERWRITE = "st.shared.b32 [%s+2048], %t;\n"
         (WAIT, WAIT + "mov.b64 %w, %at;\n", None),
         (WAIT, "mov.b32 %a0, %d0;\n" + WAIT, "accumulator-before-wait"),
         (WAIT, "mov.b32 %a0, 0;\n" + WAIT, None),
+        (WAIT, "@!%more mov.b32 %d0, 0;\n" + WAIT, "accumulator-before-wait"),
         (PROXY, "", "race-shared-memory"),
         ("bar.sync 0;\n", "", "race-shared-memory"),
         (WAIT, OVERWRITE + WAIT, "race-shared-memory"),
@@ -88,6 +89,8 @@ def test_every_synchronisation_is_needed(old, new, rule):
 def test_registers_of_a_belong_to_wgmma_until_the_wait():
     text = text_of(IN_REGISTERS)
     assert "accumulator-before-wait" in rules(text.replace(WAIT, "mov.b32 %a2, 7;\n" + WAIT))
+    again = check(text.replace(WAIT, "add.u32 %a2, %a2, 1;\n" + WAIT)).findings
+    assert ("accumulator-before-wait", Verdict.error) in [(finding.rule, finding.verdict) for finding in again]
     read = check(text.replace(WAIT, "mov.b32 %x3, %a2;\n" + WAIT)).findings
     assert [(finding.rule, finding.verdict) for finding in read] == [("accumulator-before-wait", Verdict.review)]
     assert "wgmma-fence-missing" in rules(text.replace(FENCE, FENCE + "mov.b32 %a2, 7;\n"))
