@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from convc.machine.base.values import Value
 from convc.machine.execute.pack_operands import Blocks, mask_of, merge_of
 from convc.machine.execute.straight import Pack
@@ -20,6 +22,9 @@ Perform = Callable[[Strand, Blocks, Value], bool]
 Places = dict[Pack, Value]
 """The addresses of loads."""
 
+Block = np.ndarray | None
+"""What was loaded; None where it is not plain."""
+
 
 def address_read(load: Instr, table: SlotTable) -> Read:
     """Make what reads the address of a load from the registers."""
@@ -30,52 +35,29 @@ def tensor(pack: Pack, body: tuple[Instr, ...], _: SlotTable) -> Perform:
     """tcgen05.ld."""
     instr = body[pack.members[0]]
     count = len(pack.targets)
-
-    def perform(strand: Strand, blocks: Blocks, address: Value) -> bool:
-        block = loaded(strand, instr, address, count)
-        if block is None:
-            return False
-        blocks[pack] = block
-        return True
-
-    return perform
+    return _kept(pack, lambda strand, address: loaded(strand, instr, address, count))
 
 
 def load(pack: Pack, _: tuple[Instr, ...], __: SlotTable) -> Perform:
     """ld.global of a row of words in each thread."""
-    words = len(pack.targets)
-    size = 4 * words // len(pack.members)
+    words, size = _row(pack)
     guard = pack.guard
 
-    def perform(strand: Strand, blocks: Blocks, address: Value) -> bool:
-        block = read_rows(strand.cohort.launch.memory, address, words, size, mask_of(guard, strand.regs))
-        if block is None:
-            return False
-        blocks[pack] = block
-        return True
+    def read(strand: Strand, address: Value) -> Block:
+        return read_rows(strand.cohort.launch.memory, address, words, size, mask_of(guard, strand.regs))
 
-    return perform
+    return _kept(pack, read)
 
 
 def load_shared(pack: Pack, _: tuple[Instr, ...], __: SlotTable) -> Perform:
     """ld.shared of a row of words, the same for all threads."""
-    words = len(pack.targets)
-    size = 4 * words // len(pack.members)
-
-    def perform(strand: Strand, blocks: Blocks, address: Value) -> bool:
-        block = read_shared(strand, address, words, size)
-        if block is None:
-            return False
-        blocks[pack] = block
-        return True
-
-    return perform
+    words, size = _row(pack)
+    return _kept(pack, lambda strand, address: read_shared(strand, address, words, size))
 
 
 def load_cluster(pack: Pack, _: tuple[Instr, ...], table: SlotTable) -> Perform:
     """ld.shared::cluster of a row of words in each thread."""
-    words = len(pack.targets)
-    size = 4 * words // len(pack.members)
+    words, size = _row(pack)
     merge = merge_of(pack, table)
 
     def perform(strand: Strand, blocks: Blocks, address: Value) -> bool:
@@ -85,6 +67,25 @@ def load_cluster(pack: Pack, _: tuple[Instr, ...], table: SlotTable) -> Perform:
         if block is None:
             return False
         blocks[pack] = block if mask is None else merge(mask, block, blocks, regs)
+        return True
+
+    return perform
+
+
+def _row(pack: Pack) -> tuple[int, int]:
+    """Words that all members load together, and the bytes that each does."""
+    words = len(pack.targets)
+    return words, 4 * words // len(pack.members)
+
+
+def _kept(pack: Pack, read: Callable[[Strand, Value], Block]) -> Perform:
+    """Perform a pack whose elements are what is read from an address."""
+
+    def perform(strand: Strand, blocks: Blocks, address: Value) -> bool:
+        block = read(strand, address)
+        if block is None:
+            return False
+        blocks[pack] = block
         return True
 
     return perform
