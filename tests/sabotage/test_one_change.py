@@ -29,58 +29,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from functools import cache
 from typing import Any
 
-import numpy as np
 import pytest
 from jinja2 import nodes
+from sabotage_caught import caught
 from sabotage_changes import LEFT_OUT, MOVED, PROVED_STEPS, Change, Sabotage
 from sabotage_excuses import EXCUSES, excuse
 from sabotage_kernels import ALL, FILLED, KERNELS, SLOW, TESTS, conv, subject
 
 from convc.compiler.emit.render import environment
-from convc.errors import ConvcError
-from convc.ir.findings import Finding, Verdict
-from convc.machine import RunResult, run
-from convc.sanitizer.run import Checked, check_kernel
 from convc.support.resources import make_models, template_folder
-
-
-@cache
-def right(name: str) -> Checked:
-    """What the unchanged kernel does. Kernels of other compilers may need a review."""
-    kernel = subject(name)
-    checked = check_kernel(kernel.text, kernel.launch, kernel.inputs)
-    errors = {finding.rule for finding in checked.findings if finding.verdict > Verdict.review}
-    assert errors <= set(kernel.alarms)
-    assert checked.verdict is Verdict.clean or not kernel.ours
-    return checked
-
-
-def caught(name: str, text: str) -> bool:
-    """Whether anything is noticed: an error, a finding, or another result."""
-    kernel, before = subject(name), right(name)
-    try:
-        result = run(text, kernel.launch, kernel.inputs)
-        if worse(result.findings, before) or differs(result, before):
-            return True
-        return worse(check_kernel(text, kernel.launch, kernel.inputs).findings, before)
-    except ConvcError:
-        return True
-
-
-def worse(findings: tuple[Finding, ...], before: Checked) -> bool:
-    """Whether there is a finding that the unchanged kernel does not have. Lines keep their numbers."""
-    known = {(finding.rule, finding.line, finding.verdict) for finding in before.findings}
-    return any((f.rule, f.line, f.verdict) not in known for f in findings if f.verdict >= Verdict.review)
-
-
-def differs(result: RunResult, before: Checked) -> bool:
-    return any(
-        not np.array_equal(array.view(np.uint8), before.result.buffers[name].view(np.uint8))
-        for name, array in result.buffers.items()
-    )
 
 
 @pytest.mark.slow

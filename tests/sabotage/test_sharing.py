@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from sabotage_kernels import SLOW
-from test_one_change import caught, subject
+from sabotage_caught import caught, with_mistake
 
 UNAWAITED = "a halo short by one pixel, and nobody waits for it"
 
@@ -50,9 +49,7 @@ TEXTS = {
 @pytest.mark.parametrize("mistake", TEXTS)
 def test_the_mistake_is_noticed(mistake):
     name, pattern, replacement = TEXTS[mistake]
-    assert name in SLOW
-    text, count = re.subn(pattern, replacement, subject(name).text)
-    assert count, f"the kernel has no {pattern}"
+    text = with_mistake(name, pattern, replacement)
     if mistake == UNAWAITED:
         size = re.search(r"step=load\.expect_a[\s\S]*?, (\d+);", text)
         text = text[: size.start(1)] + str(int(size[1]) - 128) + text[size.end(1) :]
