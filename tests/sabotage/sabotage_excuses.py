@@ -97,7 +97,9 @@ EXCUSES = (
     ),
     Excuse(r"8 \+1 in \d+: setp\.ne\.u32 %skip, %warp, 8; @", "another warp of the warpgroup loads"),
     Excuse(r"0 \+1 in \d+: bar\.sync 0;", "all warps meet at one barrier, whatever its number"),
-    Excuse(r"1 [+-]1 in \d+: bar\.sync 1, (?:128|256);", "another barrier that nobody uses while the roles run"),
+    Excuse(
+        r"(\d) [+-]1 in \d+: bar\.sync (?:1, (?:128|256)|2, 160);", "another barrier that nobody uses while these meet"
+    ),
     Excuse(r"(112|48|16) \+1 in \d+: and\.b32 %line,", "the last bits of a lane that was shifted to the left are 0"),
     Excuse(r"in \d+: setp\.ne\.u32 %skip, %warp, \d;", "another warp does the work of this role just as well"),
     Excuse(
@@ -125,6 +127,12 @@ EXCUSES = (
     Excuse(
         r"0 \+1 in \d+: mov\.b32 %zero, 0; @(clear|epilogue)\.zero(_first)?",
         "the smallest subnormal number is lost in the first sum",
+    ),
+    Excuse(r"^128 -1 in .* @epilogue\.m$", "of two tiles a row the second starts late"),
+    Excuse(
+        r"^(31|120|30) -1 in .* @epilogue\.m$",
+        "it decides which lanes have outputs, and none does otherwise",
+        r"shift windows",
     ),
     Excuse(r"[2-5] [+-]1 in \d+: mad\.lo\.s32 %(t0|k_step), .* @mma\.k_step", "all that counts is whether it is 0"),
     Excuse(

@@ -149,7 +149,7 @@ def sharing(
         pad_lo=(1, 1),
         pad_hi=(1, 1),
     )
-    options = ScheduleOptions(schedule=schedule, shift=shift, border=border, rows=rows, store="direct")
+    options = ScheduleOptions(schedule=schedule, shift=shift, border=border, rows=rows, store="direct", split_k="off")
     artifact = compile_problem(problem, options=options, block_n=block_n, stages=4).artifact
     return Subject(text=artifact.ptx, launch=artifact.launch)
 
