@@ -38,6 +38,10 @@ class Excuse:
 ONE_STEP = r"setp\.lt\.u32 %more, %k_step, 1;"
 ONE_STAGE = r"tile a, \d+ rows of \d+ bytes, 1 stages"
 WGMMA = r"wgmma\.mma_async"
+HELD = r"%held<"
+WRITTEN_OUT = rf"{WGMMA}|{HELD}"
+"""Kernels whose loops over slabs and chunks are written out."""
+
 ONE_TRIP = r"setp\.lt\.u32 %more, %{0}, 1;"
 AROUND = r"// stage \d+ is next"
 GLUON = r"\.entry gluon_pairs"
@@ -249,6 +253,12 @@ EXCUSES = (
     ),
     Excuse(r"%phase_masks, .* @(epilogue\.other_masks\w+)?$", "the role that signals does not ask for the phase"),
     Excuse(r"mov\.b32 %before, 0;", "there is one first tile, and nobody asks for its number"),
+    Excuse(r"^4 [+-]1 in .* %tile_k, 4; @epilogue\.numbers$", "the only tile of channels begins at number 0", HELD),
+    Excuse(
+        r"^8 [+-]1 in .* %stage_r, .* @epilogue\.(?:landed|added)_r$|@epilogue\.next_r$",
+        "a tile goes once around the ring of its residual: its first slab is in the first stage, its last in the last",
+        rf"(?s)barriers full_r\[(\d)\].* \1 slabs of the residual.*{HELD}",
+    ),
     # CTAs that share a tile.
     Excuse(
         r"^1 \+1 in \d+: setp\.lt\.u32 %more, %chunk, 1; @epilogue\.parts",
@@ -296,9 +306,9 @@ EXCUSES = (
     Excuse(r"^(31|3) -1 in \d+: and\.b32 %t\d, %thread, .* @epilogue\.lane", "the last bit is shifted out", WGMMA),
     Excuse(r"mul\.lo\.s32 %t0, %chunk, \d+; @epilogue\.column", "the first chunk is number 0", WGMMA),
     Excuse(
-        r"%(slab|chunk), \d+, .* @epilogue\.(column|stage|store|slab_k)|%slab, \d+; @epilogue\.(column|slab_k)",
+        r"%(slab|chunk), \d+, .* @epilogue\.(column|apply_0|stage|store|slab_k)|%slab, \d+; @epilogue\.(column|slab_k)",
         "the first slab and the first chunk are number 0",
-        WGMMA,
+        WRITTEN_OUT,
     ),
     Excuse(r"%i, \d+; @(load\.at_b|mma\.b_row)", "the first column of a buffer is number 0"),
     Excuse(
@@ -315,7 +325,7 @@ EXCUSES = (
     Excuse(
         r"without .*cp\.async\.bulk\.commit_group; @epilogue\.store",
         "the commit of a later slab takes this copy along",
-        WGMMA,
+        WRITTEN_OUT,
         same=False,
     ),
     Excuse(

@@ -315,6 +315,10 @@ SLOW: dict[str, Callable[[], Subject]] = {
         conv, in_channels=64, out_channels=80, block_n=48, batch=3,
         options=ScheduleOptions(schedule="reload", store="tma", persistent="on", ctas=3, dependent_launch=True),
     ),
+    "CTAs that walk, bias in registers": partial(
+        conv, in_channels=64, out_channels=128, block_n=128, batch=8, in_extent=(12, 13), kernel=(1, 1), **UNPADDED,
+        options=ScheduleOptions(schedule="reload", store="tma", persistent="on", ctas=2, pairs="off"),
+    ),
     "CTAs that ask for tiles": partial(
         conv, in_channels=64, out_channels=80, block_n=48, batch=3,
         options=ScheduleOptions(schedule="reload", store="tma", persistent="on", work="fetched"),

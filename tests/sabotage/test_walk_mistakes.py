@@ -14,6 +14,7 @@ PASS = r"\1setp.eq.u32 %passed, 0, 0;"
 
 WALK, FETCH, ORDER = "golden persistent_f16", "golden fetched_f16", "golden tile_order_f16"
 MASKS = "slide, CTAs that walk over masked tiles"
+HELD = "CTAs that walk, bias in registers"
 MISTAKES = {
     "tiles are visited twice": (WALK, STEP, r"\g<1>1;"),
     "half of the tiles are never visited": (WALK, STEP, r"\g<1>4;"),
@@ -38,6 +39,14 @@ MISTAKES = {
         MASKS, inside(r"epilogue\.tile_m_next") + r"(?<=add\.s32 %t1, %tile, )3;", r"\g<1>0;",
     ),
     "sums of two tiles ago stay": (MASKS, inside(r"epilogue\.zero") + r"tcgen05\.st\S+ [^;]*;", r"\1"),
+    "numbers of other channels are held": (HELD, inside(r"epilogue\.numbers") + r"(?<=%from\+)16\]", r"\g<1>0]"),
+    "some numbers are never read": (HELD, r"ld\.global\.nc\.v4\.b32 \{%held60, [^;]*;", ""),
+    "a tile has numbers of the channels behind it": (HELD, r"mov\.b32 %tile_k, 0;", "mov.b32 %tile_k, 128;"),
+    "channels have the numbers of others": (HELD, r"%held([1-9])([1-9]);", r"%held\2\1;"),
+    "the second slab has numbers of the first": (HELD, r"%held6(\d);", r"%held\1;"),
+    "a number that is added is no longer held": (
+        HELD, r"(add\.rn\.f32 %v5, %v5, %held5;)", r"\1 add.rn.f32 %held5, %held5, 0f3F800000;",
+    ),
     "a tile is in the list twice, another never": (ORDER, r"(places\[\d+\] = \{\s*)(\w+), \w+", r"\1\2, \2"),
 }  # fmt: skip
 
