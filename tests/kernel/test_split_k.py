@@ -164,6 +164,10 @@ def test_the_planner_takes_what_it_finds_faster_and_says_why():
     full = plan(device_layout(wide), options=ScheduleOptions(split_k="auto"))
     assert full.launch.parts == 1
     assert "leave no two of 148 SMs for each" in full.launch.why.split
+    alone = plan(device_layout(SMALL), options=ScheduleOptions(schedule="stationary"))
+    assert alone.launch.why.split == "one CTA has all of K: of the schedules that are possible none shares it"
+    walks = plan(device_layout(SMALL), options=ScheduleOptions(schedule="reload", persistent="on", ctas=2))
+    assert walks.launch.why.split == "one CTA has all of K: it walks over tiles"
 
 
 def test_wider_tiles_leave_sms_where_narrow_ones_do_not():

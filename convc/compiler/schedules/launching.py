@@ -267,9 +267,13 @@ def _sharing(pick: Pick, survey: Survey) -> Pick:
         return pick.because(split=f"{request.parts} CTAs share a tile, as asked: {_busy(best)}")
     if request.pairs or request.multicast not in (None, (1, 1)):
         return pick.because(split="one CTA has all of K: the clusters that are asked for have other work")
+    if best.tiled.ctas is not None:
+        return pick.because(split="one CTA has all of K: it walks over tiles")
     able = [one for one in survey.legal if schedule_of(one.schedule).splits and assumed(one) <= assumed(chosen)]
-    fewest = min((_fewest_tiles(one) for one in able), default=sms)
-    if best.tiled.ctas is not None or 2 * fewest > sms:
+    if not able:
+        return pick.because(split="one CTA has all of K: of the schedules that are possible none shares it")
+    fewest = min(map(_fewest_tiles, able))
+    if 2 * fewest > sms:
         return pick.because(split=f"{fewest} tiles or more leave no two of {sms} SMs for each: one CTA has all of K")
     offers = [
         schedule_of(one.schedule).candidates(best.tiled.layout, best.tiled.arch, replace(request, parts=parts))
