@@ -4,8 +4,8 @@ CTAs beside each other along the pixels have the same filter tile, those along t
 a cluster of several tiles each CTA fetches its part of such a tile, and the copy engine puts it into the same stage of
 all that have it, so that it goes through L2 once (PTX manual, ``cp.async.bulk.tensor``, ``.multicast::cluster``). A
 barrier of a CTA counts the bytes that all bring it. A stage may be filled again when every CTA that gets something from
-there has multiplied its own: so a commit, or each
-warp that multiplied (``wgmma``), tells the barriers of all that load for the CTA.
+there has multiplied its own: so a commit, or each warp that multiplied (``wgmma``), tells the barriers of all that load
+for the CTA.
 """
 
 from __future__ import annotations
@@ -30,10 +30,8 @@ def multicast(candidates: ScheduleCandidates, shape: tuple[int, int], *, able: b
         shape: tiles of pixels and of channels of a cluster.
         able: whether the schedule's tiles can come in parts.
     """
-    reason = None
     if not able:
         reason = f"schedule {candidates.schedule.title} has no form whose CTAs load for each other"
-    if reason is not None:
         return replace(candidates, parts=(Rejection(rule="multicast", reason=reason),))
     parts = (_sharing(part, shape) if isinstance(part, Offer) else part for part in candidates.parts)
     return replace(candidates, parts=tuple(parts))

@@ -86,7 +86,7 @@ class CtaWork(msgspec.Struct, frozen=True, kw_only=True):
         moving: MMAs that move the rows themselves (``.ashift``).
         drains: times that the issuing thread waits until its tensor operations are done.
         own_waits: times that it waits for room in tensor memory.
-        masks: entries of the table of lane masks, which is made before anything is loaded.
+        masks: entries of the table of lane masks, which is made before anything is multiplied.
         masked: masks that are read in front of multiplications.
         chunks: pieces in which each thread of the epilogue reads the accumulator.
         stores: store instructions of each thread of the epilogue.

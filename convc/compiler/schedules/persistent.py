@@ -110,8 +110,7 @@ def _multiply_and_store(plan: Plan, steps: tuple[Step, ...]) -> tuple[Step, ...]
     What the epilogue adds to each channel is brought once, that of all tiles.
     """
     last = [step for step in steps if isinstance(step, StoreWait)]
-    first = [index for index, step in enumerate(steps) if isinstance(step, StageNumbers)]
-    once = steps[first[0] - 1 : first[0] + 1] if first else ()
+    once = _numbers(steps, StageNumbers)
     late = {step.ring: step.ctas for step in walk(steps) if isinstance(step, WarpCommit) and step.behind}
     body: list[Step] = []
     for step in steps:
@@ -128,12 +127,17 @@ def _multiply_and_store(plan: Plan, steps: tuple[Step, ...]) -> tuple[Step, ...]
     return (*once, _tiles(plan, "mma", tuple(body)), *last)
 
 
+def _numbers(steps: tuple[Step, ...], kind: type[Step]) -> tuple[Step, ...]:
+    """The step of a kind that brings what is added to each channel, behind the one that says from where; or none."""
+    places = [index for index, step in enumerate(steps) if isinstance(step, kind)]
+    return steps[places[0] - 1 : places[0] + 1] if places else ()
+
+
 def _epilogue(plan: Plan, roles: Roles) -> tuple[Step, ...]:
     """Give the half back, and use shared memory again when it has been read."""
     steps = roles.epilogue
     last = [step for step in steps if isinstance(step, StoreWait)]
-    held = [index for index, step in enumerate(steps) if isinstance(step, HoldNumbers)]
-    once = steps[held[0] - 1 : held[0] + 1] if held else ()
+    once = _numbers(steps, HoldNumbers)
     body: list[Step] = []
     if roles.masks is not None:
         rows, columns = plan.launch.tiles
