@@ -17,12 +17,12 @@ POSSESSIVE_GROUP = re.compile(r"(?<!\\)\)[*+?]\+")
 
 
 def patterns(path: Path) -> list[str]:
-    """Texts that a file hands to `re`."""
+    """Texts that a file hands to `re`, and parts of them."""
     calls = (node for node in nodes_of(path) if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("re."))
     return [
         node.value
         for call in calls
-        for node in call.args
+        for node in ast.walk(call)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     ]
 
