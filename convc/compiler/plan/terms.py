@@ -187,7 +187,8 @@ def epilogue_own_cycles(work: CtaWork, residual: bool, rates: Rates) -> float:
     """Cycles of an epilogue besides that: the instructions of its threads, which take a piece after the other."""
     wait = rates.load_latency if residual and not work.residual_bytes else 0.0
     if work.slabs:
-        each = STAGED_RESIDUAL_F32 if 4 * work.stores == work.n else STAGED_RESIDUAL
+        whole = 4 * work.stores == work.n  # 16 bytes are four results, and so is the residual that they are added to
+        each = STAGED_RESIDUAL_F32 if whole else STAGED_RESIDUAL
         added = work.stores * each if work.residual_bytes else 0.0
         lines = work.slabs * work.line_copies * LINE_COPY
         column = HELD_COLUMN if work.held else STAGED_COLUMN

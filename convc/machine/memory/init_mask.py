@@ -65,9 +65,11 @@ class InitMask:
         own = np.bincount(lines, minlength=len(self.map))
         found: list[int] = []
         for line in own.nonzero()[0].tolist():
-            if own[line] < shared[line]:
-                self.line[rows[lines == line]] = line = self._copied(line)
-            found.append(line)
+            if own[line] == shared[line]:
+                found.append(line)
+                continue
+            found.append(self._copied(line))
+            self.line[rows[lines == line]] = found[-1]
         return found
 
     def _copied(self, line: int) -> int:
