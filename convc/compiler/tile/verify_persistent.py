@@ -1,7 +1,8 @@
 """A CTA that makes several tiles: every tile is made once, and nothing of one is in the way of the next.
 
 Its roles walk over the same tiles, each at its own pace, so that what they hand to each other needs a ring. What one
-role alone uses again (the tile of results, the numbers of the epilogue) it must not write while it is still read.
+role alone uses again (the tile of results, the numbers of the epilogue) it must not write while it is still read. What
+all tiles have in common (numbers in registers) is there before the first.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ import itertools
 from collections.abc import Callable, Iterator
 
 from convc.compiler.plan.names import ACC, DRAINED
-from convc.compiler.tile.program import Role, TileProgram, walk
+from convc.compiler.tile.program import Role, TileProgram, executions, walk
 from convc.compiler.tile.steps.base import Advance, Compute, RingWait, Step, WaitMmas, WarpCommit
-from convc.compiler.tile.steps.epilogue import ReadAcc, StageNumbers
+from convc.compiler.tile.steps.epilogue import AddBias, HoldNumbers, ReadAcc, StageNumbers
 from convc.compiler.tile.steps.operands import Multiply
 from convc.compiler.tile.steps.persistent import (
     AnswerRead,
@@ -177,6 +178,20 @@ def shared_again(program: TileProgram) -> Iterator[str]:
             yield f"role {role.name} brings numbers over those that a slower warp still reads"
 
 
+def numbers_held(program: TileProgram) -> Iterator[str]:
+    """Numbers in registers are there before the first tile, and each tile adds each of them to a column."""
+    for role in program.roles:
+        first = itertools.takewhile(lambda step: not isinstance(step, TileLoop | FetchLoop), role.steps)
+        held = sum(step.columns for step in first if isinstance(step, HoldNumbers))
+        added = sum(
+            step.columns * times // (program.visits or 1)
+            for step, times in executions(role.steps)
+            if isinstance(step, AddBias) and step.held is not None
+        )
+        if held != added:
+            yield f"role {role.name} holds {held} numbers before the first tile, and adds {added} to each"
+
+
 def _in_loop(role: Role) -> Iterator[Step]:
     """The steps of a role for each tile."""
     loops = (step for step in role.steps if isinstance(step, TileLoop | FetchLoop))
@@ -195,4 +210,5 @@ PERSISTENT_CHECKS: tuple[Callable[[TileProgram], Iterator[str]], ...] = (
     accumulators_again,
     stages_given_back,
     shared_again,
+    numbers_held,
 )

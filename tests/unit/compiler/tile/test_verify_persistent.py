@@ -55,6 +55,29 @@ def test_every_mistake_is_named(edit, sentence):
     assert any(sentence in found for found in contradictions(rewrite(PROGRAM, edit)))
 
 
+ONE_COLUMN = build(
+    plan(device_layout(dataclasses.replace(PROBLEM, out_channels=48)), options=OPTIONS, block_n=48, stages=3)
+)
+
+
+def _in_the_loop(step):
+    """The numbers are brought for each tile."""
+    if not step.id.startswith("epilogue.tiles"):
+        return () if step.id == "epilogue.numbers" else (step,)
+    (numbers,) = (each for role in ONE_COLUMN.roles for each in role.steps if each.id == "epilogue.numbers")
+    return (dataclasses.replace(step, body=(numbers, *step.body)),)
+
+
+@pytest.mark.parametrize(
+    ("edit", "held"),
+    [(without("epilogue.numbers"), 0), (at("epilogue.numbers", columns=32), 32), (_in_the_loop, 0)],
+)
+def test_numbers_of_all_tiles_are_held_before_the_first(edit, held):
+    assert contradictions(ONE_COLUMN) == ()
+    found = f"role epilogue holds {held} numbers before the first tile, and adds 48 to each"
+    assert found in contradictions(rewrite(ONE_COLUMN, edit))
+
+
 FETCHED = build(
     plan(device_layout(PROBLEM), options=dataclasses.replace(OPTIONS, ctas=None, work="fetched"), block_n=48, stages=3)
 )
