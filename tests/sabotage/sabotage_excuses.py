@@ -271,9 +271,9 @@ EXCUSES = (
         r"add\.u32 %(\w+), %\1, {0};\s+setp\.lt\.u32 %more, %\1, {0};",
     ),
     Excuse(
-        r"^(\d) \+1 in \d+: setp\.gt\.or\.u32 %skip, %warp, \d, %skip",
+        r"^(\d+) \+1 in \d+: setp\.gt\.or\.u32 %skip, %warp, \d+, %skip",
         "there is no warp behind the last",
-        r"leave: warps? (?:\d to )?{0};",
+        r"(?:leave|give): warps? (?:\d+ to )?{0};",
     ),
     Excuse(
         r"mad\.lo\.s32 %column, %chunk, .* @add\.column",
