@@ -189,12 +189,10 @@ def _stream(target: str) -> tuple[ProbeKernel, ...]:
 
 
 def _merged(target: str, answers: Sequence[np.ndarray]) -> Answer:
-    """The share of requests that SMs of a GPC share: reading the same takes 1 - merged * (1 - 1/SMs of a GPC)."""
+    """The requests of a GPC that L2 serves as one: reading the same takes so much less time."""
     own, same = (float(np.median(answer.astype(np.float64))) for answer in answers)
-    chip = read_chip(chip_for(target))
-    together = chip["chip.sms"] / chip["gpc.count"]
-    merged = (1 - same / own) / (1 - 1 / together) if own else 0.0
-    return _measured("gpc.merged", (merged, merged, merged))
+    together = own / same if 0 < same <= own else 0.0
+    return _measured("gpc.together_in_step", (together, together, together))
 
 
 CLOCKS: tuple[ClockProbe, ...] = (
@@ -236,8 +234,8 @@ CLOCKS: tuple[ClockProbe, ...] = (
         name="l2_sharing",
         question="Do the SMs of a GPC share requests to L2 that are the same?",
         targets=BOTH,
-        parameters=("gpc.merged",),
-        formula="(1 - cycles of the same / cycles of own tiles) / (1 - 1 / SMs of a GPC)",
+        parameters=("gpc.together_in_step",),
+        formula="cycles of own tiles / cycles of the same",
         kernel_list=_stream,
         values=_merged,
     ),

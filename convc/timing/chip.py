@@ -15,6 +15,7 @@ from convc.timing.engine import PARTITIONS, Replay
 from convc.timing.events import Event
 from convc.timing.parameters import Chip
 from convc.timing.resources import Share
+from convc.timing.sharing import NEIGHBOURS
 from convc.timing.spread import later, later_anywhere, latest, sooner, where_later
 from convc.timing.tensor_core import read_a_cycles, read_b_cycles
 from convc.timing.trace import Trace, Work
@@ -158,7 +159,7 @@ def time_launch(
         reading = [*first.reading * (len(lengths) - 1), rounds[-1].reading[0]]
     gaps = (len(lengths) - 1) * (chip["launch.replace"] - chip["launch.entry"])
     stretch = later(1.0, (latest(least.values()) - gaps) / sum(lengths))
-    spread = chip["launch.spread"] * first.busy / chip["chip.sms"]
+    spread = (chip["launch.spread"] + chip["launch.slowest"] * lengths[-1]) * first.busy / chip["chip.sms"]
     return replace(
         first,
         cycles=stretch * sum(lengths) + gaps + spread,
@@ -225,10 +226,10 @@ class _Grid:
         """
         chip = self.chip
         beside = -(-clusters // self.slots)
-        crowd = sm_share(chip, self.asking(clusters, 1.0), self.missed, self.traffic, step)
-        slowest = chip["gpc.slowest"] if clusters < self.slots and self.once else 1.0
-        l2 = sm_share(chip, self.asking(clusters, reading), self.missed, self.traffic).l2 * slowest
-        share = replace(crowd, l2=l2, crowd=crowd.l2 * slowest if self.once else l2, apart=not self.once)
+        uneven = self.uneven(clusters)
+        crowd = sm_share(chip, self.asking(clusters, 1.0), self.missed, self.traffic, step, uneven)
+        l2 = sm_share(chip, self.asking(clusters, reading), self.missed, self.traffic, uneven=uneven).l2
+        share = replace(crowd, l2=l2, crowd=crowd.l2 if self.once else l2, apart=not self.once)
         replay = Replay(side_by_side(self.trace, beside), chip, share, self.trace.ctas)
         cycles = replay.run()
         busy = min(clusters, self.slots) * self.trace.ctas
@@ -245,6 +246,13 @@ class _Grid:
             reading=(reading,),
         )
         return launch, 1 - chip["chip.apart"] * (1 - replay.sms[0].asked / crowd.l2 / cycles)
+
+    def uneven(self, clusters: int) -> float:
+        """SMs with work of the GPC that has most, over those of one on average."""
+        gpcs = int(self.chip["gpc.count"])
+        busy = min(clusters, self.slots) * self.trace.ctas
+        together = max(NEIGHBOURS, self.trace.ctas)
+        return -(-busy // (together * gpcs)) * together * gpcs / busy if self.once and clusters < self.slots else 1.0
 
     def asking(self, clusters: int, reading: float) -> float:
         """SMs that ask at the same time in a round of that many clusters; one at least, whatever part of them reads."""
@@ -316,9 +324,9 @@ class _Grid:
     def least(self, clusters: int) -> dict[str, float]:
         """Cycles that the chip needs for the bytes of some clusters: what L2 reads and writes, what memory moves."""
         chip = self.chip
-        own = sm_share(chip, min(clusters, self.slots) * self.trace.ctas, step=self.once).own
+        share = sm_share(chip, min(clusters, self.slots) * self.trace.ctas, step=self.once)
         loads = [work for work in self.trace.works if work.kind == "load"]
-        read = clusters * sum(work.taken * (own if work.common else 1) for work in loads)
+        read = clusters * sum(share.asked(work) for work in loads)
         written = clusters * _bytes(self.trace, "store")
         moved = clusters * _bytes(self.trace, "load") * self.traffic
         rates = {"chip.l2": read, "chip.stores": written, "chip.memory": moved}
@@ -377,7 +385,9 @@ def port_cycles(work: Work, chip: Chip) -> float:
     return work.bytes / chip["shared_memory.read_port"] if work.kind in ("cp", "store") else 0.0
 
 
-def sm_share(chip: Chip, asking: float, missed: float = 0.0, traffic: float = 0.0, step: bool = False) -> Share:
+def sm_share(
+    chip: Chip, asking: float, missed: float = 0.0, traffic: float = 0.0, step: bool = False, uneven: float = 1.0
+) -> Share:
     """Shares of L2, of memory and of the port of its GPC that each SM has of those that ask at the same time.
 
     L2 and memory have clocks of their own: their rates are bytes a second, whatever the clock of the SMs. SMs that
@@ -389,12 +399,19 @@ def sm_share(chip: Chip, asking: float, missed: float = 0.0, traffic: float = 0.
         missed: part of what they read that comes from memory.
         traffic: bytes that memory moves for each byte that is read.
         step: they ask for the same at the same time.
+        uneven: SMs that ask of the GPC that has most, over those of one on average: the launch ends with them.
     """
-    together = later(1.0, asking / chip["gpc.count"])
+    together = later(1.0, asking / chip["gpc.count"] * uneven)
     l2 = sooner(_a_cycle(chip, "chip.l2") / asking, chip["gpc.port"] / together)
     if traffic:
         l2 = sooner(l2, _a_cycle(chip, "chip.memory") / asking / traffic)
-    own = 1 - chip["gpc.merged_in_step" if step else "gpc.merged"] * (1 - 1 / together)
     stores = later(1.0, chip["threads.stores_of_all"] * sooner(1.0, asking / chip["chip.sms"]))
     maps = chip["tma.first_all"] * sooner(1.0, asking / chip["chip.sms"])
-    return Share(l2=l2, missed=missed, own=own, stores=stores, maps=maps)
+    return Share(
+        l2=l2,
+        missed=missed,
+        together=chip["gpc.together_in_step" if step else "gpc.together"],
+        merged_im2col=chip["gpc.merged_im2col"],
+        stores=stores,
+        maps=maps,
+    )

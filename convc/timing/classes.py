@@ -11,7 +11,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -80,7 +80,7 @@ def tiles_of(launch: LaunchSpec, whole: Trace, record: Callable[[int], Trace]) -
         x, y, z = (count - 1 if end else 0 for count, end in zip(extent, ends, strict=True))
         trace = record(((z * extent[1] + y) * extent[0] + x) * size)
         if _moved(trace) < PART * _moved(whole):
-            parts.append(TileClass(ends=ends, trace=_as_shared(trace, whole)))
+            parts.append(TileClass(ends=ends, trace=trace))
         elif ends == several:
             break
     return Tiles(extent=extent, parts=tuple(parts))
@@ -118,11 +118,3 @@ def _moved(trace: Trace) -> float:
     """Bytes that a cluster really moves: of copies, and of the sectors that its warps touch."""
     copied = sum(work.bytes - work.filled for work in trace.works)
     return copied + 32 * sum(sum(item.sectors) for items in trace.items.values() for item in items)
-
-
-def _as_shared(trace: Trace, whole: Trace) -> Trace:
-    """The trace of a cluster without a next one: what that copies too is known of a whole one's copies."""
-    if len(trace.works) == len(whole.works):
-        pairs: Sequence[tuple] = list(zip(trace.works, whole.works, strict=True))
-        trace.works = [replace(own, common=other.common) for own, other in pairs]
-    return trace

@@ -25,13 +25,13 @@ HOLDS = {
 """Instructions that hold their warp, by their form's name up to some dot; all others hold it for `threads.issue`."""
 
 ELSEWHERE: Mapping[str, str] = dict.fromkeys(
-    ("float.add", "float.mul", "float.fma", "int.mad", "int.mul", "shfl", "ld", "st"), "elsewhere"
+    ("float.add", "float.mul", "float.fma", "int.mad", "int.mul", "ld", "st"), "elsewhere"
 )
 """Instructions that other pipes of a quarter of the SM perform than the one for logic, comparisons and conversions."""
 
 RESULTS = {
     "int.div": "threads.divide", "int.rem": "threads.divide", "int.div.constant": "threads.divide_constant",
-    "int.rem.constant": "threads.divide_constant", "vote": "threads.vote",
+    "int.rem.constant": "threads.divide_constant", "vote": "threads.vote", "shfl": "threads.issue",
 }  # fmt: skip
 """Instructions whose result takes longer than `threads.alu`."""
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from convc.timing.costs import holds, result, slots
 from convc.timing.events import Event
 from convc.timing.moving import conflicts
-from convc.timing.outline import NO_SECTORS, outline, unit_of
+from convc.timing.outline import NO_SECTORS, bytes_behind, outline, unit_of
 from convc.timing.parameters import Chip
 from convc.timing.resources import Share, Streaming
 from convc.timing.spread import later, later_anywhere, latest, where_later
@@ -75,6 +75,7 @@ class Replay:
         self._due = dict(self._outline.due)
         self._own = [(holds(item, chip, jumps), result(item, chip)) for item, jumps in self._outline.kinds]
         self._slots = [slots(item, chip) for item, _ in self._outline.kinds]
+        self._behind = bytes_behind(trace)
         self._apart = share.apart
         self._issued: dict[tuple[int, int], float] = {}  # until when the warps of a quarter of an SM have issued
         self._heap: list[tuple[float, int, _Strand]] = []
@@ -256,7 +257,8 @@ class Replay:
                     time += self.chip["tma.issue_lane"]
                 others = [self.sms[(work.row + away) % len(self.sms)] for away in work.reaches]
                 # The latency of a copy was measured from here, not from where its thread goes on.
-                begin, end, queued = sm.copy(work, start, event, others, together=not strand.turned)
+                behind = self._behind.get(number, 0)
+                begin, end, queued = sm.copy(work, start, event, others, together=not strand.turned, behind=behind)
                 track = "tma"
                 unit = sm.limit
                 busy = (sm.fill if work.kind == "load" else sm.stores).served[-1][1]

@@ -6,7 +6,7 @@ import functools
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from convc.timing.loops import Unrolled, unrolled_loops, walker
 from convc.timing.moving import mark_wrapped
 from convc.timing.parameters import Chip, computable
 from convc.timing.recorder import Recorder
+from convc.timing.sharing import readers
 from convc.timing.spread import lanes_of, spread_chip
 from convc.timing.tensor_core import MmaShape
 from convc.timing.trace import Trace
@@ -204,9 +205,9 @@ def _running(text: str, file: str, launch: LaunchSpec, chip: Chip) -> tuple[int,
     return sms, -(-launch.ctas // sms)
 
 
-def _recorded(first: int, turns: int, beside: int, launch: LaunchSpec) -> tuple[int, int]:
-    """First CTA to run and the one to stop before: ``beside`` clusters, or two with those that they ask for."""
-    count = math.prod(launch.cluster) * (beside if turns == 1 else 2 * turns)
+def _recorded(first: int, turns: int, launch: LaunchSpec) -> tuple[int, int]:
+    """First CTA to run and the one to stop before: a cluster, or two with those that they ask for."""
+    count = math.prod(launch.cluster) * (1 if turns == 1 else 2 * turns)
     start = first if turns == 1 else max(0, min(first, launch.ctas - count))
     return start, min(start + count, launch.ctas)
 
@@ -260,23 +261,27 @@ def time_kernel(  # noqa: PLR0913 - each is one choice, and most are left out
     contents |= dict(buffers)
     starts = [] if made is None else _starts(text, file, launch.entry)
 
+    at_once = min(running, int(chip["chip.sms"])) // cluster * cluster
+    known: dict[str, float] = {}
+
     def recorded(first: int, end: int) -> tuple[Recorder, Trace]:
         recorder = Recorder(_unrolled(text, file, launch.entry))
         options = RunOptions(ctas=(first, end), resident=2, grants="ordered")
         run(text, launch, contents, file=file, options=options, observer=recorder)
+        trace = recorder.trace
+        loads = {(work.row, work.buffer) for work in trace.works if work.kind == "load"}
+        if not known and loads and at_once > cluster:
+            known.update(readers(text, launch, contents, loads, at_once, int(chip["gpc.count"]), file))
+        trace.works = [replace(work, readers=known.get(work.buffer, 1.0)) for work in trace.works]
         if made is None:
-            return recorder, recorder.trace
-        mark_wrapped(recorder.trace.works, made.shift_loops(starts))
-        return recorder, assembled(recorder.trace, made.code, starts)
+            return recorder, trace
+        mark_wrapped(trace.works, made.shift_loops(starts))
+        return recorder, assembled(trace, made.code, starts)
 
-    # A cluster in the middle of a row is one without a border, as most are; the next says what is read twice.
+    # A cluster in the middle of a row is one without a border, as most are.
     busiest = None if cluster > 1 or turns > 1 else walker(_body(text, file, launch.entry), launch.ctas)
     first = middle_of_row(launch) if busiest is None else busiest
-    beside = 2 if order is None else 1 + order.beside
-    recorder, trace = recorded(*_recorded(first, turns, beside, launch))
-    if busiest and not _meets_others(trace):
-        in_front = recorded(*_recorded(busiest - 1, turns, beside, launch))
-        recorder, trace = max((recorder, trace), in_front, key=lambda pair: _alike(pair[1]))
+    recorder, trace = recorded(*_recorded(first, turns, launch))
     registers = recorder.registers if made is None else made.registers
     footprint = Footprint(
         shared_bytes=launch.shared_bytes,
@@ -328,24 +333,6 @@ def middle_of_row(launch: LaunchSpec) -> int:
     """
     row = launch.grid[0] // launch.cluster[0]
     return (row - 1) // 2 * math.prod(launch.cluster)
-
-
-def _alike(trace: Trace) -> int:
-    """Bytes that a cluster copies and the next ones copy too."""
-    return sum(work.bytes for work in trace.works if work.kind == "load" and work.common)
-
-
-def _meets_others(trace: Trace) -> bool:
-    """Whether the next clusters copy all that a cluster copies of some buffer.
-
-    A CTA whose tile ends a row of tiles shares nothing with the next one, which begins another row; as all but the
-    first of its row, it shares with the one in front.
-    """
-    alike: dict[str, bool] = {}
-    for work in trace.works:
-        if work.kind == "load":
-            alike[work.buffer] = alike.get(work.buffer, True) and work.common
-    return any(alike.values())
 
 
 def _size(launch: LaunchSpec, names: set[str]) -> int:

@@ -83,3 +83,16 @@ def unit_of(item: Item) -> str:
     if item.cells:
         return "tensor memory"
     return "shared memory" if item.wavefronts or item.remote or item.name == "ld" else "alu"
+
+
+def bytes_behind(trace: Trace) -> dict[int, int]:
+    """Bytes that are asked for behind each of the copies that a warp issues before it has waited for anything."""
+    behind: dict[int, int] = {}
+    for items in trace.items.values():
+        first = next((at for at, item in enumerate(items) if item.waits is not None), len(items))
+        asked = [number for item in items[:first] for number in item.works if trace.works[number].kind == "load"]
+        so_far = 0
+        for number in reversed(asked):
+            behind[number] = so_far
+            so_far += trace.works[number].bytes
+    return behind

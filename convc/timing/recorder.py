@@ -1,4 +1,4 @@
-"""An observer that writes down a trace of the first cluster of a launch, and which copies the next one repeats."""
+"""An observer that writes down a trace of the first cluster of a launch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from convc.machine.isa.observe import actors
 from convc.machine.isa.operands import modifier
 from convc.machine.state.barriers import ELSEWHERE
 from convc.machine.state.observed import ObservedCohort, ObservedStrand
-from convc.machine.state.observer import GlobalRange, LaneAccess, Observer, Operation, Places, Transfer
+from convc.machine.state.observer import LaneAccess, Observer, Operation, Places, Transfer
 from convc.machine.state.warpgroups import WARPS
 from convc.ptx import Address, Instr
 from convc.timing.accesses import LINE, requests, sectors, wavefronts
@@ -34,7 +34,7 @@ MOST_ITEMS = 1_000_000
 
 
 class Recorder(Observer):
-    """Writes the trace of the first cluster that is run; of the next ones, in the same cohort, what they copy alike."""
+    """Writes the trace of the first cluster that is run."""
 
     wants = frozenset({"shared"})
 
@@ -126,8 +126,7 @@ class Recorder(Observer):
         for row, position in at.items():
             if row >= self.cohort.watched:
                 continue
-            beside = [other for place, other in at.items() if place > row and (place - row) % self.cohort.watched == 0]
-            number = self._work(strand, instr, row, transfer, position, beside)
+            number = self._work(strand, instr, row, transfer, position)
             self._last(row, transfer.thread[0]).works.append(number)
             if transfer.barrier is None:
                 continue
@@ -137,10 +136,8 @@ class Recorder(Observer):
                     told.add((home, transfer.barrier))
         self._settle(told)
 
-    def _work(
-        self, strand: ObservedStrand, instr: Instr, row: int, transfer: Transfer, position: int, beside: Sequence[int]
-    ) -> int:
-        """Write down a CTA's copy; ``beside``: positions of the same CTA of the next clusters, if they copy too."""
+    def _work(self, strand: ObservedStrand, instr: Instr, row: int, transfer: Transfer, position: int) -> int:
+        """Write down a CTA's copy."""
         moved = max(len(transfer.reads), len(transfer.writes))
         mode = mode_of(instr)
         requested = 0
@@ -163,7 +160,6 @@ class Recorder(Observer):
                 mode=mode,
                 buffer="" if transfer.memory is None else transfer.memory.buffer,
                 reaches=tuple(home - row for home in transfer.homes[position].tolist() if home != row),
-                common=any(_equal(transfer.memory, position, other) for other in beside if transfer.memory),
             )
         )
         return len(self.trace.works) - 1
@@ -345,9 +341,3 @@ class Recorder(Observer):
         """Count the columns that a CTA holds."""
         self._columns[row] = self._columns.get(row, 0) + (-columns if free else columns)
         self.most_columns = max(self.most_columns, self._columns[row])
-
-
-def _equal(memory: GlobalRange, one: int, other: int) -> bool:
-    """Whether two CTAs copy the same lines."""
-    pairs = zip(memory.lines(np.array([one])), memory.lines(np.array([other])), strict=False)
-    return all(np.array_equal(first[1], second[1]) for first, second in pairs)

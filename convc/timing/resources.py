@@ -57,7 +57,8 @@ class Share:
         l2: bytes a cycle that it reads.
         crowd: the same while all read at the same time.
         missed: part of what it reads that comes from memory.
-        own: part of its `common` requests that L2 sees; the rest is served together with those of other SMs.
+        together: requests of a GPC for the same that L2 serves as one, at most.
+        merged_im2col: part of them that are, of copies by im2col.
         stores: how much longer its warps' stores take until L2 has them than until they have left the SM.
         maps: cycles that the first copy by a tensor map waits because other SMs fetch it too.
         apart: CTAs that lie on it at the same time are not in step, and do not get into each other's way to issue.
@@ -66,10 +67,16 @@ class Share:
     l2: float
     crowd: float = float("inf")
     missed: float = 0.0
-    own: float = 1.0
+    together: float = 1.0
+    merged_im2col: float = 0.0
     stores: float = 1.0
     maps: float = 0.0
     apart: bool = False
+
+    def asked(self, work: Work) -> float:
+        """Bytes of L2's rate that a copy takes: of what others read too, each takes its part where they meet."""
+        saved = 1 - 1 / sooner(self.together, work.readers)
+        return work.taken * (1 - saved * (self.merged_im2col if work.mode == "im2col" else 1.0))
 
 
 @dataclass(slots=True)
@@ -99,7 +106,7 @@ class Streaming:
     lanes: list[Server] = field(default_factory=lambda: [Server() for _ in range(4)])
     cached: dict[tuple[str, int], float] = field(default_factory=dict[tuple[str, int], float])
     warmed: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]])
-    flying: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
+    flying: list[tuple[float, float, int]] = field(default_factory=list[tuple[float, float, int]])
     asked: float = 0.0
     drained: float = 0.0
     queued: list[float] = field(default_factory=list[float])
@@ -121,9 +128,18 @@ class Streaming:
         }
 
     def copy(
-        self, work: Work, time: float, event: int, others: Sequence[Streaming] = (), *, together: bool = False
+        self,
+        work: Work,
+        time: float,
+        event: int,
+        others: Sequence[Streaming] = (),
+        *,
+        together: bool = False,
+        behind: float = 0.0,
     ) -> tuple[float, float, int | None]:
-        """Begin and end of a copy through TMA, and what it had to wait for; ``together``: all SMs ask at that time.
+        """Begin and end of a copy through TMA, and what it had to wait for.
+
+        ``together``: all SMs ask at that time. ``behind``: bytes that are asked for right behind it; they overtake it.
 
         A multicast copy asks L2 once, and takes the fill ports of all SMs that get it, ``others`` besides this one.
         """
@@ -150,25 +166,30 @@ class Streaming:
         wait = chip["tma.latency"] * (1 - missed) + chip["tma.memory_latency"] * missed
         if work.mode == "im2col":
             wait += chip["tma.im2col"]
-        asked = work.taken * self.share.own if work.common else work.taken
+        asked = self.share.asked(work)
         end = filled + wait
-        behind = time + self._in_crowd(filled - begin + wait, asked, time, together)
-        if behind > end:
+        crowded = time + self._in_crowd(filled - begin + wait, asked, time, work.row, together)
+        if crowded > end:
             self.limit = "L2"
-        end = later(end, behind)
-        self.flying.append((end, asked))
+        end = later(end, crowded) + sooner(chip["tma.overtaken"], behind / chip["tma.fill"])
+        self.flying.append((end, asked, work.row))
         return begin, end, cause
 
-    def _in_crowd(self, alone: float, asked: float, time: float, together: bool) -> float:
+    def _in_crowd(self, alone: float, asked: float, time: float, row: int, together: bool) -> float:
         """Cycles of a copy that takes ``alone`` where nobody else asks, behind what this SM has asked for already.
 
         A closed queue: all SMs do the same, so each waits for its own bytes in flight at its share of the rate, and
-        the latency passes meanwhile. How sharp the knee between the two is was measured, of L2 and of memory.
+        the latency passes meanwhile: for what is left of the copies of its own CTA, ``row``, which come in order, and
+        for all of those of others, which come by turns. How sharp the knee is was measured, of L2 and of memory.
         """
-        self.flying = [(end, size) for end, size in self.flying if later_anywhere(end, time)]
+        self.flying = [copy for copy in self.flying if later_anywhere(copy[0], time)]
         self.asked += asked
-        queue = asked + sum(where_later(end, time, size, 0.0) for end, size in self.flying)
-        queue = queue / (sooner(self.share.l2, self.share.crowd) if together else self.share.l2)
+        rate = sooner(self.share.l2, self.share.crowd) if together else self.share.l2
+        before = sum(
+            sooner(size, later(0.0, end - time) * rate) if of == row else where_later(end, time, size, 0.0)
+            for end, size, of in self.flying
+        )
+        queue = (asked + before) / rate
         knee = self.chip["chip.memory_knee" if self.share.missed else "chip.l2_knee"]
         return (alone**knee + queue**knee) ** (1 / knee)
 

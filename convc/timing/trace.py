@@ -38,7 +38,7 @@ class Work:
         mode: of a TMA copy: tile, im2col or bulk.
         mma: shape of an MMA.
         buffer: that a copy reads or writes.
-        common: CTAs beside this one read the same at about the same time.
+        readers: CTAs of its GPC that read the same at about the same time, itself and on average.
         pair: it works on both SMs of the issuer's pair of CTAs.
         reaches: other CTAs of the cluster whose shared memory a load fills as well, as distances from the issuer's row.
         wrapped: of a shift: ptxas has put a loop over lanes around it (known with ``--sass``).
@@ -54,7 +54,7 @@ class Work:
     mode: str = ""
     mma: MmaShape | None = None
     buffer: str = ""
-    common: bool = False
+    readers: float = 1.0
     pair: bool = False
     reaches: tuple[int, ...] = ()
     wrapped: bool = False

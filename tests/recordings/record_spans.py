@@ -1,10 +1,11 @@
 """Times convolutions compiled for sm_90a inside of themselves, on a Hopper GPU: when each CTA begins, works and ends.
 
     cd tests
-    python -m recordings.record_spans timing/spans_h200.csv
+    python -m recordings.record_spans timing/spans_h200
 
-Needs what `convc launch` needs. One thread of each CTA reads clocks at a few places that are put into the text; nothing
-else of it changes.
+Writes two files: the times (.csv), and what was timed, texts and launches (.json.xz), so that the engine times the same
+kernels however convc compiles them later. Needs what `convc launch` needs. One thread of each CTA reads clocks at a few
+places that are put into the text; nothing else of it changes.
 """
 
 from __future__ import annotations
@@ -12,21 +13,25 @@ from __future__ import annotations
 import csv
 import re
 import sys
+from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 from recordings.hopper_cases import Case, cases
+from support.recorded_kernels import write_kernels
 
 from convc.compiler.compile import compile_problem
+from convc.compiler.options import ScheduleOptions
 from convc.gpu.contents import drawn
 from convc.gpu.cuda import CudaDriver
 from convc.gpu.perform import _launch, _prepared, _read  # a launch of which every repetition is looked at
 from convc.gpu.plan import plan_launch
-from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam
+from convc.ir.launch import BufferSpec, KernelArtifact, LaunchSpec, PointerParam
 
 CLOCKS = "clocks"
 """Buffer of the times, and parameter of the kernel."""
@@ -34,13 +39,17 @@ CLOCKS = "clocks"
 WORDS = 8
 """Of a CTA: globaltimer at entry and exit, clock64 at entry, behind the first meeting, behind its MMAs, at exit; SM."""
 
-LAUNCHES = 9
-"""Launches of a kernel, of which the first ones warm up."""
+PROCESSES = 5
+"""Processes that launch all kernels, one after the other: buffers lie elsewhere in each."""
 
-WARM_UP = 3
+LAUNCHES = 36
+"""Launches of a kernel in a process, of which the first ones warm up."""
+
+WARM_UP = 4
 
 FIELDS = (
-    "case", "width", "schedule", "tiling", "ctas", "span_us", "sm_ghz", "start", "multiply", "store", "together",
+    "case", "width", "schedule", "tiling", "ctas", "span_us", "apart", "sm_ghz", "start", "multiply", "store",
+    "together",
 )  # fmt: skip
 
 _BEGIN = """
@@ -77,11 +86,10 @@ clocks_end:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Clocked:
-    """A kernel with clocks: its text and launch, and how it was compiled."""
+class Timed:
+    """A kernel that is timed: itself, and how it was compiled."""
 
-    text: str
-    launch: LaunchSpec
+    kernel: KernelArtifact
     schedule: str
     tiling: str
 
@@ -104,44 +112,90 @@ def with_clocks(text: str, launch: LaunchSpec) -> tuple[str, LaunchSpec]:
     return text, msgspec.structs.replace(launch, buffers=buffers, params=(*launch.params, PointerParam(buffer=CLOCKS)))
 
 
-def prepared(case: Case) -> Clocked:
+def prepared(case: Case, options: ScheduleOptions) -> Timed:
     """Compile a case."""
-    compiled = compile_problem(case.problem, options=case.options, block_n=case.block_n)
-    artifact = compiled.artifact
-    text, launch = with_clocks(artifact.ptx, artifact.launch)
-    return Clocked(text=text, launch=launch, schedule=compiled.schedule, tiling=str(compiled.plan.tiling))
+    made = compile_problem(case.problem, options=options, block_n=case.block_n)
+    tiling = f"{made.plan.tiling}{', walks' if made.plan.launch.persistent else ''}"
+    return Timed(kernel=made.artifact, schedule=made.schedule, tiling=tiling)
 
 
-def spans(driver: CudaDriver, made: Clocked) -> dict[str, Any]:
-    """Medians over launches, and of a CTA over CTAs, in microseconds and in cycles."""
-    plan = plan_launch(made.launch, made.text)
+def clocked(driver: CudaDriver, kernel: KernelArtifact) -> dict[str, float]:
+    """Means over the middle half of a kernel's launches, and of a CTA medians over CTAs; nanoseconds and cycles."""
+    text, launch = with_clocks(kernel.ptx, kernel.launch)
+    plan = plan_launch(launch, text)
     contents = {
         buffer: drawn(spec, buffer, 1).reshape(-1).view(np.uint8)
-        for buffer, spec in made.launch.buffers.items()
+        for buffer, spec in launch.buffers.items()
         if buffer not in ("output", CLOCKS)
     }
     found: list[np.ndarray] = []
-    with _prepared(driver, plan, made.text.encode(), contents, driver.device().driver_version) as ready:
+    with _prepared(driver, plan, text.encode(), contents, driver.device().driver_version) as ready:
         for _ in range(LAUNCHES):
             _launch(driver, ready, plan, 20.0)
             size = plan.buffers[CLOCKS]
             found.append(_read(driver, ready.addresses[CLOCKS], CLOCKS, size).view(np.uint64).reshape(-1, WORDS))
     kept = [each.astype(np.int64) for each in found[WARM_UP:]]
-    span = [int(each[:, 1].max() - each[:, 0].min()) for each in kept]
-    rate = [float(np.median((each[:, 5] - each[:, 2]) / np.maximum(1, each[:, 1] - each[:, 0]))) for each in kept]
     last = kept[-1]
-    start, multiply, store = (int(np.median(last[:, 3 + part] - last[:, 2 + part])) for part in range(3))
-    return {
-        "schedule": made.schedule,
-        "tiling": made.tiling,
-        "ctas": len(last),
-        "span_us": round(float(np.median(span)) / 1000, 3),
-        "sm_ghz": round(float(np.median(rate)), 3),
-        "start": start,
-        "multiply": multiply,
-        "store": store,
-        "together": _together(last),
+    parts = {
+        part: float(np.median(last[:, 3 + place] - last[:, 2 + place]))
+        for place, part in enumerate(("start", "multiply", "store"))
     }
+    return {
+        "ctas": len(last),
+        "span": _middle([float(each[:, 1].max() - each[:, 0].min()) for each in kept]),
+        "rate": _middle([float(_rate(each)) for each in kept]),
+        "together": _together(last),
+        **parts,
+    }
+
+
+def _middle(values: list[float]) -> float:
+    """The mean of the middle half: the GPU's timer goes in steps of 32 ns, and a few launches are held up."""
+    quarter = len(values) // 4
+    return float(np.mean(sorted(values)[quarter : len(values) - quarter]))
+
+
+def _rate(ctas: np.ndarray) -> float:
+    """Cycles of an SM in a nanosecond: of all CTAs together, as the timer's steps are coarse."""
+    return (ctas[:, 5] - ctas[:, 2]).sum() / max(1, (ctas[:, 1] - ctas[:, 0]).sum())
+
+
+def all_clocked(kernels: list[KernelArtifact]) -> list[dict[str, float]]:
+    """What one process finds."""
+    driver = CudaDriver()
+    found = [clocked(driver, kernel) for kernel in kernels]
+    driver.close()
+    return found
+
+
+def row_of(timed: Timed, found: list[dict[str, float]]) -> dict[str, Any]:
+    """Medians over processes; ``apart``: by which part of the median the longest and the shortest span differ."""
+    middle = {name: float(np.median([each[name] for each in found])) for name in found[0]}
+    spans = [each["span"] for each in found]
+    return {
+        "schedule": timed.schedule,
+        "tiling": timed.tiling,
+        "span_us": round(middle["span"] / 1000, 3),
+        "apart": round((max(spans) - min(spans)) / middle["span"], 3),
+        "sm_ghz": round(middle["rate"], 3),
+        **{name: int(middle[name]) for name in ("ctas", "start", "multiply", "store", "together")},
+    }
+
+
+def write(out: str, timed: Mapping[tuple[str, int | None], Timed]) -> None:
+    """Time kernels in several processes, and write both files; a kernel's name is its case, and its tile's width."""
+    kernels = [each.kernel for each in timed.values()]
+    found: list[list[dict[str, float]]] = []
+    for _ in range(PROCESSES):
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+            found.append(pool.submit(all_clocked, kernels).result())
+    with open(f"{out}.csv", "w", newline="") as file:
+        table = csv.DictWriter(file, FIELDS, lineterminator="\n")
+        table.writeheader()
+        for (case, width), each, *ways in zip(timed, timed.values(), *found, strict=True):
+            table.writerow({"case": case, "width": width, **row_of(each, ways)})
+    named = {case if width is None else f"{case} {width}": each.kernel for (case, width), each in timed.items()}
+    write_kernels(Path(f"{out}.json.xz"), named)
 
 
 def _together(ctas: np.ndarray) -> int:
@@ -153,29 +207,27 @@ def _together(ctas: np.ndarray) -> int:
     return most
 
 
-def widths() -> list[tuple[Case, int | None]]:
-    """All timed cases as the planner compiles them (None), and layers with 1 x 1 kernels with tiles of other widths."""
+def asked() -> dict[tuple[str, int | None], tuple[Case, ScheduleOptions]]:
+    """All timed cases, a CTA for each tile and as the planner compiles them; some of 1 x 1 with other widths too."""
     timed = [case for case in cases() if case.timed]
     some = [case for case in timed if case.schedule == "auto" and case.problem.operand == "f16"]
-    others = [
-        (replace(case, block_n=width), width)
+    once = {(case.name, None): (case, replace(case.options, persistent="off")) for case in timed}
+    planned = {(f"{case.name}_auto", None): (case, case.options) for case in timed}
+    others = {
+        (case.name, width): (replace(case, block_n=width), replace(case.options, persistent="off"))
         for case in some
         for width in (64, 128, 256)
         if case.problem.out_channels % width == 0 and case.problem.kernel == (1, 1)
-    ]
-    return [*((case, None) for case in timed), *others]
+    }
+    return {**once, **planned, **others}
 
 
-def main(out: str, pattern: str = ".") -> None:
-    """Record the timed cases whose name matches."""
-    chosen = [(case, width) for case, width in widths() if re.search(pattern, case.name)]
-    driver = CudaDriver()
-    with ProcessPoolExecutor(14, mp_context=get_context("spawn")) as pool, open(out, "w", newline="") as file:
-        table = csv.DictWriter(file, FIELDS, lineterminator="\n")
-        table.writeheader()
-        for (case, width), made in zip(chosen, pool.map(prepared, [case for case, _ in chosen]), strict=True):
-            table.writerow({"case": case.name, "width": width, **spans(driver, made)})
-    driver.close()
+def main(out: str) -> None:
+    """Record all; what the planner makes is left out where it is a CTA for each tile too."""
+    chosen = asked()
+    with ProcessPoolExecutor(14, mp_context=get_context("spawn")) as pool:
+        made = dict(zip(chosen, pool.map(prepared, *zip(*chosen.values(), strict=True)), strict=True))
+    write(out, {key: each for key, each in made.items() if not key[0].endswith("_auto") or "walks" in each.tiling})
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
     cd tests
     python -m recordings.record_unseen timing/unseen_h200
+    python -m recordings.record_unseen unseen_again timing/unseen_h200  # the same texts once more
 
-Writes two files: the times (.csv, as `record_spans.py`) and what was timed, texts and launches (.json.xz), so that the
-same kernels are timed by the engine however convc compiles the layers later. Needs what `convc launch` needs.
+Writes what `record_spans.py` writes, and needs what it needs.
 """
 
 from __future__ import annotations
@@ -16,15 +16,13 @@ from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 
-from recordings.hopper_cases import TARGET
-from recordings.record_spans import FIELDS, Clocked, spans, with_clocks
-from support.recorded_kernels import write_kernels
+from recordings import record_spans
+from recordings.hopper_cases import TARGET, Case
+from recordings.record_spans import Timed
+from support.recorded_kernels import read_kernels
 
 from benchmarks.layers import square
-from convc.compiler.compile import compile_problem
 from convc.compiler.options import ScheduleOptions
-from convc.gpu.cuda import CudaDriver
-from convc.ir.launch import KernelArtifact
 from convc.ir.problem import ConvProblem
 
 BATCHES = (1, 4, 16)
@@ -61,27 +59,31 @@ def unseen() -> dict[str, ConvProblem]:
     return {f"{name}_b{batch}": replace(problem, batch=batch) for name, problem in LAYERS.items() for batch in BATCHES}
 
 
-def compiled(problem: ConvProblem) -> tuple[KernelArtifact, Clocked]:
-    """A layer as the planner compiles it, without clocks and with them."""
-    made = compile_problem(problem, options=ScheduleOptions(target=TARGET))
-    text, launch = with_clocks(made.artifact.ptx, made.artifact.launch)
-    tiling = f"{made.plan.tiling}{', walks' if made.plan.launch.persistent else ''}"
-    return made.artifact, Clocked(text=text, launch=launch, schedule=made.schedule, tiling=tiling)
+def prepared(problem: ConvProblem) -> Timed:
+    """A layer as the planner compiles it."""
+    return record_spans.prepared(Case(name="", problem=problem), ScheduleOptions(target=TARGET))
 
 
-def main(out: str) -> None:
-    """Record all."""
-    problems = unseen()
-    kernels: dict[str, KernelArtifact] = {}
-    driver = CudaDriver()
-    with ProcessPoolExecutor(14, mp_context=get_context("spawn")) as pool, open(f"{out}.csv", "w", newline="") as file:
-        table = csv.DictWriter(file, FIELDS, lineterminator="\n")
-        table.writeheader()
-        for name, (artifact, clocked) in zip(problems, pool.map(compiled, problems.values()), strict=True):
-            table.writerow({"case": name, "width": "", **spans(driver, clocked)})
-            kernels[name] = artifact
-    driver.close()
-    write_kernels(Path(f"{out}.json.xz"), kernels)
+def again(out: Path) -> dict[str, Timed]:
+    """What was recorded before, the same texts."""
+    kernels = read_kernels(out.with_suffix(".json.xz"))
+    with out.with_suffix(".csv").open(newline="") as file:
+        rows = {row["case"]: row for row in csv.DictReader(file)}
+    return {
+        name: Timed(kernel=kernel, schedule=rows[name]["schedule"], tiling=rows[name]["tiling"])
+        for name, kernel in kernels.items()
+    }
+
+
+def main(out: str, once_more: str = "") -> None:
+    """Record all; with a second argument the texts that lie there, as they are."""
+    if once_more:
+        timed = again(Path(once_more))
+    else:
+        problems = unseen()
+        with ProcessPoolExecutor(14, mp_context=get_context("spawn")) as pool:
+            timed = dict(zip(problems, pool.map(prepared, problems.values()), strict=True))
+    record_spans.write(out, {(name, None): each for name, each in timed.items()})
 
 
 if __name__ == "__main__":

@@ -14,6 +14,9 @@ from convc.timing.parameters import Chip
 from convc.timing.tensor_core import MmaShape
 from convc.timing.trace import Contribution, Item, Phase, Trace, Warp, Work
 
+TOGETHER = 18.0
+"""SMs of a GPC, which are taken to read the same rows of A."""
+
 ROWS = 128
 """Rows of a CTA's accumulator."""
 
@@ -151,7 +154,7 @@ class _Builder:
             self.trace.works.append(
                 Work(
                     kind="load", row=row, step="load", line=0, bytes=size, requests=size // gemm.row_bytes, mode="tile",
-                    buffer="A" if of_a else "B", common=of_a,
+                    buffer="A" if of_a else "B", readers=TOGETHER if of_a else 1.0,
                 )
             )  # fmt: skip
             self.item(who, "cp.async.bulk.tensor", "load.copy", works=[len(self.trace.works) - 1])

@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from convc.timing.chip import Footprint
+from convc.timing.sharing import alike
 from convc.timing.tensor_core import MmaShape
 from convc.timing.trace import Contribution, Item, Trace, Warp, Work
 
 PRODUCER: Warp = (0, 8)
+SMS = 132
+GPCS = 8
 CONSUMERS: tuple[Warp, Warp] = ((0, 0), (0, 4))
 SLIDE_ROWS = 136
 SLIDE_STAGES = 3
@@ -148,19 +151,22 @@ def _produce(builder: _Builder) -> None:
     costs = builder.costs
     turn = 0
     rows = 0
-    blocks_of_m = -(-kernel.pixels // 128)
+    blocks = -(-kernel.pixels // 128)
+    numbers = range(min(kernel.ctas, SMS))
+    filters_of = alike([(cta, cta // blocks) for cta in numbers], GPCS)
+    pixels_of = alike([(cta, cta % blocks) for cta in numbers], GPCS)
     for _ in range(kernel.taps):
         outer = kernel.blocks if kernel.slide else kernel.taps
         for _ in range(outer):
             if kernel.slide:
                 builder.wait(PRODUCER, "load.wait", "pixels", rows, SLIDE_STAGES, True)
-                builder.copy("load.pixels", "pixels", rows, SLIDE_STAGES, [_load(SLIDE_ROWS, "tile", False)])
+                builder.copy("load.pixels", "pixels", rows, SLIDE_STAGES, [_load(SLIDE_ROWS, "tile", pixels_of)])
                 builder.item(PRODUCER, "own", "load.row", cycles=costs.row)
                 rows += 1
             for _ in range(kernel.taps if kernel.slide else kernel.blocks):
                 builder.wait(PRODUCER, "load.wait", "stage", turn, kernel.stages, True)
-                pixels = [] if kernel.slide else [_load(128, "im2col", False)]
-                filters = _load(kernel.tile_n, "tile", blocks_of_m > 1)
+                pixels = [] if kernel.slide else [_load(128, "im2col", pixels_of)]
+                filters = _load(kernel.tile_n, "tile", filters_of)
                 builder.copy("load.stage", "stage", turn, kernel.stages, [*pixels, filters])
                 builder.item(PRODUCER, "own", "load.step", cycles=costs.step)
                 turn += 1
@@ -168,10 +174,18 @@ def _produce(builder: _Builder) -> None:
                 builder.item(PRODUCER, "own", "load.tap", cycles=costs.tap)
 
 
-def _load(rows: int, mode: str, common: bool) -> Work:
+def _load(rows: int, mode: str, readers: float) -> Work:
     """A copy of rows of 128 bytes."""
     return Work(
-        kind="load", row=0, step="load", line=0, bytes=rows * 128, requests=rows, mode=mode, buffer=mode, common=common
+        kind="load",
+        row=0,
+        step="load",
+        line=0,
+        bytes=rows * 128,
+        requests=rows,
+        mode=mode,
+        buffer=mode,
+        readers=readers,
     )
 
 

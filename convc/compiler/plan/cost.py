@@ -174,7 +174,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
         on_each = -(-ctas // rates.sms)
         asking = ctas / on_each
         together = max(1.0, asking / rates.gpcs)
-        asked = on_each * (self.asked_bytes + self.shared_bytes * (1 - rates.merged * (1 - 1 / together)))
+        asked = on_each * (self.asked_bytes + self.shared_bytes / min(rates.together, together))
         rate = min(rates.l2_rate / rates.clock_mhz / asking, rates.gpc_bytes / together)
         moved = on_each * self.memory_bytes / self.ctas
         return max(asked / rate, moved * asking / (rates.memory_rate / rates.clock_mhz))
@@ -184,7 +184,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
         """Cycles that L2, the way to it and memory need for the bytes of the whole launch."""
         rates = self.rates
         together = max(1.0, min(self.ctas, rates.sms) / rates.gpcs)
-        read = self.asked_bytes + self.shared_bytes * (1 - rates.merged * (1 - 1 / together))
+        read = self.asked_bytes + self.shared_bytes / min(rates.together, together)
         most = max(
             self.ctas * read / rates.l2_rate,
             self.written_bytes / rates.store_rate,

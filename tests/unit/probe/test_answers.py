@@ -69,7 +69,7 @@ def test_what_a_gpu_answered_lies_near_what_was_measured_otherwise(file):
         assert (each.evidence, each.unit) == ("measured", chip.parameters[name].unit)
     assert set(settled.parameters) == {
         "threads.alu", "threads.divide", "shared_memory.load_latency", "threads.global_latency", "mbarrier.arrive",
-        "mbarrier.wake", "mbarrier.poll", "gpc.merged",
+        "mbarrier.wake", "mbarrier.poll", "gpc.together_in_step",
     }  # fmt: skip
 
 

@@ -68,7 +68,7 @@ def test_tiles_in_part_never_go_below_what_the_chip_can_do():
     slow = FEW.changed({"chip.l2": FEW["chip.l2"] / 1000})
     traces = [kernel.trace, *(part.trace for part in kernel.tiles.parts)]
     read = sum(work.bytes - work.filled for trace in traces for work in trace.works if work.kind == "load")
-    assert kernel.on(slow).cycles >= read * (1 - slow["gpc.merged"]) / (slow["chip.l2"] * 1e3 / slow["chip.clock"])
+    assert kernel.on(slow).cycles >= read / slow["gpc.together"] / (slow["chip.l2"] * 1e3 / slow["chip.clock"])
 
 
 def test_where_all_tiles_are_whole_or_a_round_is_all_nothing_changes():

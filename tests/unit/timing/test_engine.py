@@ -78,7 +78,7 @@ def check(kernel: KernelTime) -> None:
 
 
 def test_what_one_round_shares_in_step_matters_to_no_other_launch(kernel):
-    ends = [B200.changed({"gpc.merged_in_step": merged, "chip.l2": B200["chip.l2"] / 2}) for merged in (0.0, 0.74)]
+    ends = [B200.changed({"gpc.together_in_step": served, "chip.l2": B200["chip.l2"] / 2}) for served in (1.0, 3.1)]
     slots = int(B200["chip.sms"]) // kernel.trace.ctas * most_beside(kernel.footprint, B200) * kernel.trace.ctas
     apart, together = (time_launch(kernel.trace, slots, kernel.footprint, chip).cycles for chip in ends)
     assert together < apart
@@ -109,7 +109,7 @@ def test_a_launch_is_never_quicker_than_the_chip_can_be(kernel, slow, cold):
     stored = sum(work.bytes for work in works if work.kind == "store") * ctas
     multiplied = sum(interval(work.mma, chip) for work in works if work.mma is not None) * ctas
     a_cycle = 1e3 / chip["chip.clock"]
-    alone = 1 - chip["gpc.merged_in_step"]
+    alone = 1 / chip["gpc.together_in_step"]
     bounds = {
         "tensor core": multiplied / chip["chip.sms"],
         "fill": read / chip["tma.fill"] / chip["chip.sms"],

@@ -16,7 +16,7 @@ from convc.timing.parameters import read_chip
 PER_MICROSECOND = {"l2_rate": "chip.l2", "store_rate": "chip.stores", "memory_rate": "chip.memory"}
 SAME = {
     "sms": "chip.sms", "l2_bytes": "chip.l2_bytes", "sm_shared_bytes": "chip.shared", "sm_threads": "chip.threads",
-    "gpcs": "gpc.count", "gpc_bytes": "gpc.port", "merged": "gpc.merged", "mma_floor": "tensor_core.floor",
+    "gpcs": "gpc.count", "gpc_bytes": "gpc.port", "together": "gpc.together", "mma_floor": "tensor_core.floor",
     "mma_depth": "tensor_core.depth", "mma_chain": "tensor_core.chain", "read_bytes": "shared_memory.read_port",
     "beside_bytes": "shared_memory.beside",
     "fill_bytes": "tma.fill", "fill_rows": "tma.row", "copy_latency": "tma.latency",

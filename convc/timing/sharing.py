@@ -1,0 +1,112 @@
+"""Copies that CTAs of a GPC have in common: what one of them reads others read too, at about the same time.
+
+A stated model of where CTAs lie: they are dealt out to the GPCs by turns, in twos that lie beside each other, or in
+clusters, as an H200 does (`tests/recordings/README.md`, ``places_h200.json``). Which copies are alike is seen where all
+CTAs of a round make their first ones.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from convc.ir.launch import LaunchSpec
+from convc.machine import RunOptions, run
+from convc.machine.state.observed import ObservedStrand
+from convc.machine.state.observer import GlobalRange, LaneAccess, Observer, Operation, Transfer
+from convc.ptx import Instr
+
+NEIGHBOURS = 2
+"""CTAs that lie beside each other: the SMs of a TPC."""
+
+MOST_STEPS = 20_000
+"""Instructions after which nobody waits for a first copy any longer."""
+
+
+class _Seen(Exception):
+    """All has been seen."""
+
+
+class _Heads(Observer):
+    """What the first copy of each buffer reads, of every CTA."""
+
+    wants = frozenset[str]()
+
+    def __init__(self, wanted: Iterable[tuple[int, str]], ctas: int, cluster: int) -> None:
+        """``wanted``: ranks in their cluster, and the buffers that they copy."""
+        self.found: dict[str, dict[int, Hashable]] = defaultdict(dict)
+        self._cluster = cluster
+        self._left = {(cta, buffer) for rank, buffer in wanted for cta in range(rank, ctas, cluster)}
+        self._steps = 0
+
+    def step(self, strand: ObservedStrand, instr: Instr) -> None:
+        """Give up on a kernel that copies nothing."""
+        self._steps += 1
+        if self._steps > MOST_STEPS:
+            raise _Seen
+
+    def copy(self, strand: ObservedStrand, instr: Instr, transfer: Transfer) -> None:
+        """The places that each CTA reads; of a buffer the first ones."""
+        memory = transfer.memory
+        if memory is None or transfer.barrier is None:
+            return
+        for position, cta in enumerate(transfer.rows.tolist()):
+            if (cta, memory.buffer) in self._left:
+                self._left.remove((cta, memory.buffer))
+                self.found[memory.buffer][cta] = _places(memory, position)
+        if not self._left:
+            raise _Seen
+
+    def tensor_op(self, strand: ObservedStrand, instr: Instr, operation: Operation) -> None:
+        """The first stage is there: nothing more is expected."""
+        raise _Seen
+
+    def warpgroup_multiply(self, strand: ObservedStrand, instr: Instr, accesses: Sequence[LaneAccess]) -> None:
+        """The first stage is there: nothing more is expected."""
+        raise _Seen
+
+
+def _places(memory: GlobalRange, position: int) -> Hashable:
+    """The places of a copy, as what can be compared."""
+    return tuple((size, np.asarray(offsets).tobytes()) for _, offsets, size in memory.lines(np.array([position])))
+
+
+def readers(
+    text: str,
+    launch: LaunchSpec,
+    contents: Mapping[str, np.ndarray],
+    wanted: Iterable[tuple[int, str]],
+    ctas: int,
+    gpcs: int,
+    file: str,
+) -> dict[str, float]:
+    """How many CTAs of a GPC read the same of each buffer at a time, on average.
+
+    Args:
+        text: of the kernel.
+        launch: how it is launched.
+        contents: of its buffers.
+        wanted: ranks in their cluster, and buffers that they copy by TMA.
+        ctas: that are on the chip at the same time.
+        gpcs: of the chip.
+        file: name of the text in messages.
+    """
+    cluster = launch.cluster[0] * launch.cluster[1] * launch.cluster[2]
+    heads = _Heads(wanted, ctas, cluster)
+    options = RunOptions(ctas=(0, ctas), resident=ctas // cluster, cohort=ctas)
+    with contextlib.suppress(_Seen):
+        run(text, launch, contents, file=file, options=options, observer=heads)
+    return {buffer: alike(list(found.items()), gpcs, cluster) for buffer, found in heads.found.items()}
+
+
+def alike(reads: Sequence[tuple[int, Hashable]], gpcs: int, cluster: int = 1) -> float:
+    """CTAs of the fullest GPC that read the same, on average; the number of each CTA and what it reads is known."""
+    together = max(NEIGHBOURS, cluster)
+    of_gpc: dict[int, list[Hashable]] = defaultdict(list)
+    for cta, places in reads:
+        of_gpc[cta // together % gpcs].append(places)
+    fullest = max(of_gpc.values(), key=len)
+    return len(fullest) / len(set(fullest))
