@@ -20,6 +20,11 @@ LARGEST_EXTENT = (1 << 63) - 1
 """ONNX holds extents as int64."""
 
 
+def is_fixed(dim: onnx.TensorShapeProto.Dimension) -> bool:
+    """Whether a model says an extent: one of 0 is no open one (ONNX IR, "Static tensor shapes"); -1 stands for open."""
+    return dim.HasField("dim_value") and dim.dim_value >= 0
+
+
 def check_batch_size(batch: int | None) -> None:
     """Raise `InputError` for a number of images that no tensor can have."""
     if batch is not None and batch < 1:
@@ -54,16 +59,18 @@ def input_shapes(inputs: Sequence[onnx.ValueInfoProto], asked: Shapes) -> tuple[
         dims = value.type.tensor_type.shape.dim
         if value.name in found or not value.type.tensor_type.HasField("shape"):
             continue
-        shape = [dim.dim_value if dim.dim_value > 0 else named.get(dim.dim_param, 0) for dim in dims]
-        if shape and shape[0] == 0 and 0 not in shape[1:]:
+        shape = [dim.dim_value if is_fixed(dim) else named.get(dim.dim_param) for dim in dims]
+        if shape and shape[0] is None and None not in shape[1:]:
             shape[0] = 1
             if dims[0].dim_param:
                 named[dims[0].dim_param] = 1
             listed = "x".join(map(str, shape))
             options = f"--batch N, or --shape {value.name}:{listed}"
             said.append(f"the batch of {value.name!r} is open, and taken to be 1 ({options})")
-        if 0 not in shape and any(dim.dim_value <= 0 for dim in dims):
-            found[value.name] = tuple(shape)
+        if any(not is_fixed(dim) for dim in dims):
+            settled = tuple(extent for extent in shape if extent is not None)
+            if len(settled) == len(shape):
+                found[value.name] = settled
     return found, said
 
 
@@ -78,10 +85,10 @@ def _check(value: onnx.ValueInfoProto, shape: Sequence[int], named: dict[str, in
     if not tensor.HasField("shape"):
         return
     dims = tensor.shape.dim
-    shown = ", ".join(dim.dim_param or (str(dim.dim_value) if dim.dim_value > 0 else "?") for dim in dims)
+    shown = ", ".join(dim.dim_param or (str(dim.dim_value) if is_fixed(dim) else "?") for dim in dims)
     fits = len(dims) == len(shape)
     for dim, extent in zip(dims, shape, strict=False):
-        if dim.dim_value > 0:
+        if is_fixed(dim):
             fits = fits and dim.dim_value == extent
         elif dim.dim_param:
             fits = fits and named.setdefault(dim.dim_param, extent) == extent

@@ -22,7 +22,7 @@ import onnx
 
 from convc.errors import ModelError
 from convc.frontend.inline import inlined
-from convc.frontend.input_shapes import Shapes, input_shapes
+from convc.frontend.input_shapes import Shapes, input_shapes, is_fixed
 from convc.frontend.model_file import ONNX_DOMAINS
 from convc.ir import dtypes
 from convc.layout.block_scaled import FORMATS
@@ -137,7 +137,7 @@ def random_inputs(
         if not value.type.HasField("tensor_type") or not tensor.HasField("shape"):
             raise ModelError(f"the input {value.name!r} is not a tensor of known rank, so no data can be made for it")
         shape = settled.get(value.name) or tuple(
-            dim.dim_value if dim.dim_value > 0 else open_extent for dim in tensor.shape.dim
+            dim.dim_value if is_fixed(dim) else open_extent for dim in tensor.shape.dim
         )
         rng = np.random.default_rng([seed, index])
         dtype = element_dtype(tensor.elem_type)

@@ -14,6 +14,7 @@ from onnx.reference import ReferenceEvaluator
 from support.examples import some
 from support.onnx_cases import node_cases
 
+import convc
 from convc.errors import InputError, NodeError, ProblemError
 from convc.frontend.onnx_reader import read_model
 from convc.ir import dtypes
@@ -295,6 +296,22 @@ def test_a_symbolic_batch_is_set(tmp_path):
     network = read_model(path)
     assert [node.problem.x_shape for node in network.convs] == [(1, 3, 8, 9), (1, 4, 3, 14)]
     assert network.assumed == ("the batch of 'x' is open, and taken to be 1 (--batch N, or --shape x:1x3x8x9)",)
+
+
+def test_a_batch_of_0_is_no_open_one(tmp_path):
+    weights = {"w": integers((4, 3, 3, 3))}
+    path = save(tmp_path / "m.onnx", [conv()], x=(0, 3, 8, 9), initializers=weights)
+    with pytest.raises(ProblemError, match="batch must be at least 1, got 0") as raised:
+        read_model(path)
+    assert raised.value.hint == "an extent that is open has a name, or none: 0 is a number"
+    with pytest.raises(InputError, match="the model has a batch of 0, got 2"):
+        convc.load(path, batch=2)
+    with pytest.raises(InputError, match=r"the model says \[0, 3, 8, 9\], which cannot be \[1, 3, 8, 9\]"):
+        convc.load(path, batch={"x": (1, 3, 8, 9)})
+    with pytest.raises(InputError, match=r"expected an array of shape \[0, 3, 8, 9\], got \[1, 3, 8, 9\]"):
+        convc.run_model(path, np.zeros((1, 3, 8, 9), np.float32))
+    path = save(path, [conv()], x=(-1, 3, 8, 9), initializers=weights)  # as some exporters write an open one
+    assert read_model(path, batch=2).convs[0].problem.batch == 2
     network = read_model(path, batch={"x": (2, 3, 8, 9)})
     assert network.convs[0].problem.x_shape == (2, 3, 8, 9)
     assert network.assumed == ()
