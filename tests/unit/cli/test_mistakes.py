@@ -348,6 +348,9 @@ draw tile two.onnx --s 1 => 2 error[I100]: there are 2 layers: say which with --
 draw tile m.onnx --s 3 => 2 error[I100]: there is no filter column 3
 draw lanes m.onnx --tile 99 => 2 error[I100]: there is no tile 99
 draw lanes m.onnx --r -1 => 2 Invalid value for '--r': -1 is not in the range x>=0.
+draw passes k/kernel.ptx k/launch.json => 2 error[I100]: there are no passes to show: the kernel issues no tcgen05.mma
+time k/kernel.ptx k/launch.json --passes => 2 error[I100]: there are no passes to show: the kernel issues no tcgen05.mma
+draw passes m.onnx --target sm_90a => 2 error[I100]: there are no passes to show: the kernel issues no tcgen05.mma
 draw operands m.onnx --target sm_90a => 2 error[I100]: the kernel issues no tcgen05.mma, whose operands are drawn
 draw operands m.onnx --mma 999 => 2 error[I100]: there is no MMA 999
 draw memory m.onnx -o m.onnx => 2 Invalid value for '-o' / '--output': expected FILE.svg, FILE.png or - for stdout, g
