@@ -74,6 +74,43 @@ def input_shapes(inputs: Sequence[onnx.ValueInfoProto], asked: Shapes) -> tuple[
     return found, said
 
 
+def every_shape(
+    inputs: Sequence[onnx.ValueInfoProto], batch: int | Shapes | None
+) -> tuple[dict[str, tuple[int, ...]], list[str]]:
+    """Settle the shapes of all inputs of known rank, for data that are drawn: what nobody says is 1.
+
+    Args:
+        inputs: graph inputs that are no constants.
+        batch: the first extent of each input, where it is open; or the shapes that are asked for, by name.
+
+    Returns:
+        The shapes by name, and a sentence for each input of which something was taken to be 1.
+
+    Raises:
+        InputError: as `input_shapes`.
+    """
+    asked = batch if isinstance(batch, int) else None
+    found, said = ({}, []) if isinstance(batch, int) else input_shapes(inputs, batch or {})
+    named: dict[str, int] = {}
+    # Those that are settled come first: what a name stands for there it stands for everywhere.
+    for value in sorted(inputs, key=lambda each: each.name not in found):
+        shape = list(found.get(value.name, ()))
+        guessed = False
+        for at, dim in enumerate(value.type.tensor_type.shape.dim):
+            if at == len(shape):
+                first = asked if at == 0 else None
+                known = dim.dim_value if is_fixed(dim) else named.get(dim.dim_param, first)
+                guessed = guessed or known is None
+                shape.append(1 if known is None else known)
+            if dim.dim_param:
+                named.setdefault(dim.dim_param, shape[at])
+        found[value.name] = tuple(shape)
+        if guessed:
+            listed = "x".join(map(str, shape))
+            said.append(f"extents of {value.name!r} that are open are taken to be 1 (--shape {value.name}:{listed})")
+    return found, said
+
+
 def _check(value: onnx.ValueInfoProto, shape: Sequence[int], named: dict[str, int]) -> None:
     """Raise `InputError` where an input cannot have a shape; ``named`` collects what names of extents stand for."""
     where = f"input {value.name!r}"
