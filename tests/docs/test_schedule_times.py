@@ -5,8 +5,10 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
+from network_profile import resnet50
 from pages import DOCS
 
+import convc
 from benchmarks.ablation import LAYERS
 from benchmarks.layers import square
 from convc.compiler.compile import compile_problem
@@ -99,3 +101,36 @@ def test_the_times_of_schedules_are_those_of_the_engine():
         if said not in page:
             stale.append(said)
     assert not stale, "\n".join(stale)
+
+
+@pytest.mark.slow
+def test_what_split_k_is_worth_for_a_network():
+    read = convc.ReadOptions(dtype="f16")
+    split = convc.time(resnet50(1), read=read)
+    whole = convc.time(resnet50(1), read=read, schedule=ScheduleOptions(split_k="off"))
+    both = [
+        (f"{a.kernel.microseconds:.1f}", f"{b.kernel.microseconds:.1f}")
+        for a, b in zip(split.layers, whole.layers, strict=True)
+    ]
+    assert all(float(shared) <= float(alone) for shared, alone in both), "none of the layers gets slower"
+    names = [layer.name for layer in split.layers]
+    long, middle, flat = (both[names.index(name)] for name in ("n155", "n93", "n162"))
+    page = " ".join((DOCS / "schedules.md").read_text("utf-8").split())
+    said = (
+        f"all convolutions of ResNet-50 take {split.microseconds:.1f} us instead of {whole.microseconds:.1f}: its 3x3 "
+        f"layers of 512 channels {long[0]} instead of {long[1]} (stride 1), those of 256 channels {middle[0]} instead "
+        f"of {middle[1]}, the 1x1 layers from 2048 to 512 channels {flat[0]} instead of {flat[1]}."
+    )
+    assert said in page, said
+
+
+@pytest.mark.slow
+def test_what_copies_of_a_residual_are_worth():
+    cycles: list[str] = []
+    for way in ("tma", "direct"):
+        options = ScheduleOptions(residual_load=way)
+        report = convc.time(resnet50(32), layer="n12", read=convc.ReadOptions(dtype="f16"), schedule=options)
+        cycles.append(f"{report.layers[0].kernel.cycles:,.0f}")
+    page = " ".join((DOCS / "schedules.md").read_text("utf-8").split())
+    said = f"at batch 32 the timing engine says {cycles[0]} cycles with them and {cycles[1]} without"
+    assert said in page, said
