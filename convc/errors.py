@@ -175,3 +175,10 @@ class DeadlockError(MachineError):
 
     code = "M200"
     exit_code = 1
+
+
+class EndlessError(MachineError):
+    """A warp executed as many instructions as it may (`--max-instructions`): it goes on for ever, or takes long."""
+
+    code = "M300"
+    exit_code = 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from convc.api.arguments import file_or, given_options
+from convc.api.arguments import file_or, given_options, whole
 from convc.api.options import MachineOptions
 from convc.build.folder import Build, load_build
 from convc.errors import InputError
@@ -71,5 +72,9 @@ def run_options(machine: MachineOptions | None) -> RunOptions:
     """The machine's own options; `InputError` and `LaunchError` for switches and settings that there are not."""
     chosen = given_options(machine, MachineOptions, "machine")
     switches = parse_switches(chosen.switches, numerics=chosen.numerics)
+    options = RunOptions(switches=switches)
+    if chosen.max_instructions is not None:
+        most = whole(chosen.max_instructions, "max_instructions", 1)
+        options = dataclasses.replace(options, max_instructions=most)
     available = available_memory()
-    return RunOptions(switches=switches) if available is None else RunOptions(switches=switches, memory_bytes=available)
+    return options if available is None else dataclasses.replace(options, memory_bytes=available)

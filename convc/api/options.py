@@ -51,10 +51,13 @@ class MachineOptions:
             instruction, as measured on hardware.
         switches: rules that no public source settles, read in another way: ``name=setting``, as
             ``elect=highest`` (`convc.machine.base.switches.Switches`).
+        max_instructions: most instructions of a warp; a kernel that goes on is stopped (`EndlessError`). None for the
+            machine's own limit (`convc.machine.options.MAX_INSTRUCTIONS`).
     """
 
     numerics: str = "float32"
     switches: tuple[str, ...] = ()
+    max_instructions: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

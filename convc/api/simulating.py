@@ -17,6 +17,7 @@ from convc.errors import LaunchError
 from convc.ir.findings import Finding, Verdict, worst
 from convc.ir.launch import LaunchSpec, load_launch
 from convc.machine import Counters, RunResult
+from convc.machine.base.findings import failure as failure
 from convc.runtime.launch_files import buffer_files, read_buffers, save_targets
 from convc.sanitizer.run import check_kernel
 from convc.support.counted import counted

@@ -73,6 +73,9 @@ def writing(path: Path) -> Iterator[Path]:
         else:
             _exchange(new, path)
         whole = True
+    except InputError as problem:
+        problem.where = problem.where.replace(str(new), str(path))  # a file where it would have been in the end
+        raise
     except OSError as problem:
         raise InputError(f"cannot write the build: {problem.strerror}", where=str(path)) from None
     finally:

@@ -14,6 +14,7 @@ from convc.cli.options import (
     all_switches_option,
     chosen_options,
     layers_option,
+    max_instructions_option,
     path_type,
     report_options,
     switch_option,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the input.")
 @all_switches_option
 @switch_option
+@max_instructions_option
 @report_options
 @chosen_options
 def check_command(

@@ -13,11 +13,13 @@ from convc.cli.options import (
     all_switches_option,
     chosen_options,
     counts_option,
+    max_instructions_option,
     numerics_option,
     path_type,
     report_options,
     switch_option,
 )
+from convc.errors import MachineError
 
 
 @click.command("exec")
@@ -26,6 +28,7 @@ from convc.cli.options import (
 @click.option("--check", is_flag=True, help="Look for races and hangs while it runs (see convc check).")
 @all_switches_option
 @switch_option
+@max_instructions_option
 @numerics_option
 @counts_option
 @report_options
@@ -44,10 +47,11 @@ def exec_command(
 
     The launch file gives grid, block, dynamic shared memory, parameters and buffers. A buffer's "file" is
     read before the launch, its "save" is written after it; both are .npy files, relative to the launch file.
-    The JSON has the findings and everything that the machine counted.
+    The JSON has the findings, a fault or a hang among them, and everything that the machine counted.
     """
     check_order(kernel, launch)
     # Imported when the command runs: its help needs no report.
+    from convc.api.simulating import failure
     from convc.report.console import console, progress_bar
     from convc.report.counts import print_counts
     from convc.report.launch import launch_json, print_findings, print_run, print_verdict, write_sarif
@@ -55,9 +59,16 @@ def exec_command(
 
     out = console(stderr=check_reports(json_file, sarif_file))
     with progress_bar() as progress:
-        done = api.simulate(
-            kernel, launch, check=check, all_switches=all_switches, machine=chosen.machine, progress=progress
-        )
+        try:
+            done = api.simulate(
+                kernel, launch, check=check, all_switches=all_switches, machine=chosen.machine, progress=progress
+            )
+        except MachineError as error:
+            ended = (failure(error, str(kernel)),)
+            write_sarif(ended, sarif_file)
+            if json_file is not None:
+                write_report(json_file, launch_json(None, None, ended))
+            raise
     if done.counters is not None and done.seconds is not None:
         print_run(out, done.entry, done.counters, done.seconds)
         for name, target in done.saved.items():

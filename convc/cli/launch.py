@@ -19,6 +19,7 @@ from convc.cli.options import (
     inputs_option,
     json_option,
     layer_option,
+    max_instructions_option,
     numerics_option,
     outputs_option,
     path_type,
@@ -57,6 +58,7 @@ class Given:
 )
 @click.option("--emit-host", type=target_type, metavar="FILE.cu", help="Write the launch as C++, and launch nothing.")
 @switch_option
+@max_instructions_option
 @numerics_option
 @json_option
 @collected("given", Given)

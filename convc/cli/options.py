@@ -228,6 +228,13 @@ numerics_option = click.option(
     help="How the tensor core adds: fast, or as measured on hardware (one truncated sum per instruction).",
 )
 
+max_instructions_option = click.option(
+    "--max-instructions",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Most instructions of a warp before a kernel counts as endless (10,000,000).",
+)
+
 
 def _cache_setting(ctx: click.Context, param: click.Parameter, switched_off: bool) -> bool | None:
     """`WorkOptions.cache` as ``--no-cache`` says."""

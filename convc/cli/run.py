@@ -23,6 +23,7 @@ from convc.cli.options import (
     inputs_option,
     json_option,
     layer_option,
+    max_instructions_option,
     no_cache_option,
     numerics_option,
     outputs_option,
@@ -62,6 +63,7 @@ class Data:
 @fuse_option
 @host_option
 @switch_option
+@max_instructions_option
 @numerics_option
 @no_cache_option
 @json_option

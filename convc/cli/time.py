@@ -135,6 +135,7 @@ def time_command(
     # Imported when the command runs: its help needs no report.
     from convc.report.console import console, progress_bar
     from convc.report.output import check_reports
+    from convc.report.passes import opened
     from convc.report.perfetto import require_perfetto
     from convc.report.timing import print_kernel, print_times
     from convc.report.what_if import print_what_if
@@ -156,6 +157,9 @@ def time_command(
             schedule=chosen.schedule,
             work=dataclasses.replace(chosen.work, progress=progress),
         )
+    if shown.passes:
+        for one in report.layers:
+            opened(one.kernel)
     rows = [(one.name, one.schedule, one.tflops, one.kernel) for one in report.layers]
     if len(rows) == 1:
         print_kernel(out, rows[0])

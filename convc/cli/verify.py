@@ -22,6 +22,7 @@ from convc.cli.options import (
     jobs_options,
     json_option,
     layers_option,
+    max_instructions_option,
     model_options,
     no_cache_option,
     numerics_option,
@@ -80,6 +81,7 @@ class Shown:
 )
 @model_options
 @numerics_option
+@max_instructions_option
 @counts_option
 @wide_option
 @click.option(

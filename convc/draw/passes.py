@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from convc.draw.svg import MARGIN, TITLE, Picture, line, rect, text, titled
-from convc.report.passes import COUNT, called
+from convc.report.passes import COUNT, called, opened
 from convc.timing.kernel import KernelTime
 from convc.timing.passes import SUB_CORES, Step, steps
 from convc.timing.tensor_core import MmaShape
@@ -27,7 +27,7 @@ STRIPS = ("s0", "s6")
 
 def passes_picture(kernel: KernelTime) -> Picture:
     """Draw the first MMAs of each shape of a kernel, step by step."""
-    charts = [(shape, list(steps(shape, kernel.chip, COUNT))) for shape in kernel.shapes]
+    charts = [(shape, list(steps(shape, kernel.chip, COUNT))) for shape in opened(kernel)]
     end = max((step.cycle + step.cycles for _, chain in charts for step in chain), default=0.0)
     rows = (SUB_CORES + 3) * LANE
     parts: list[str] = []

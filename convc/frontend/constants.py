@@ -15,7 +15,14 @@ from onnx import AttributeProto, GraphProto, NodeProto
 from convc.errors import InputError, ModelError
 from convc.frontend import linear_scales
 from convc.frontend.model_file import ONNX_DOMAINS
-from convc.frontend.tensors import NUMPY_TYPES, checked_shape, tensor_array, type_name
+from convc.frontend.tensors import (
+    NUMPY_TYPES,
+    STORED_TYPES,
+    checked_shape,
+    stored_array,
+    tensor_array,
+    type_name,
+)
 from convc.ir import dtypes
 
 _MAX_NESTING = 4
@@ -142,14 +149,24 @@ class Constants:
 
     def _rescaled(self, node: NodeProto, nesting: int) -> np.ndarray | None:
         """Value of a `QuantizeLinear` or `DequantizeLinear` node; None where one of its inputs is no constant."""
-        x = self.value(node.input[0], nesting + 1)
+        x = self._numbers(node.input[0], nesting + 1)
         scale = None if x is None else self.value(node.input[1], nesting + 1)
         has_zero = len(node.input) == 3 and bool(node.input[2])
-        zero = self.value(node.input[2], nesting + 1) if has_zero and scale is not None else None
+        zero = self._numbers(node.input[2], nesting + 1) if has_zero and scale is not None else None
         if x is None or scale is None or (has_zero and zero is None):
             return None
         rescale = linear_scales.quantised if linear_scales.is_quantize(node) else linear_scales.dequantised
         return rescale(node, x, scale, zero)
+
+    def _numbers(self, name: str, nesting: int) -> np.ndarray | None:
+        """The value of a tensor that may be of a type in which numbers are only stored."""
+        tensor = None if name in self.bound else self.initializers.get(name)
+        node = self._producers.get(name)
+        if node is not None and node.op_type == "Constant" and node.domain in ONNX_DOMAINS and len(node.attribute) == 1:
+            tensor = node.attribute[0].t
+        if tensor is not None and tensor.data_type in STORED_TYPES:
+            return stored_array(tensor, self._folder)
+        return self.value(name, nesting)
 
 
 def _cast(array: np.ndarray, node: NodeProto) -> np.ndarray:

@@ -20,6 +20,11 @@ LARGEST_EXTENT = (1 << 63) - 1
 """ONNX holds extents as int64."""
 
 
+def is_fixed(dim: onnx.TensorShapeProto.Dimension) -> bool:
+    """Whether a model says an extent: one of 0 is no open one (ONNX IR, "Static tensor shapes"); -1 stands for open."""
+    return dim.HasField("dim_value") and dim.dim_value >= 0
+
+
 def check_batch_size(batch: int | None) -> None:
     """Raise `InputError` for a number of images that no tensor can have."""
     if batch is not None and batch < 1:
@@ -54,16 +59,55 @@ def input_shapes(inputs: Sequence[onnx.ValueInfoProto], asked: Shapes) -> tuple[
         dims = value.type.tensor_type.shape.dim
         if value.name in found or not value.type.tensor_type.HasField("shape"):
             continue
-        shape = [dim.dim_value if dim.dim_value > 0 else named.get(dim.dim_param, 0) for dim in dims]
-        if shape and shape[0] == 0 and 0 not in shape[1:]:
+        shape = [dim.dim_value if is_fixed(dim) else named.get(dim.dim_param) for dim in dims]
+        if shape and shape[0] is None and None not in shape[1:]:
             shape[0] = 1
             if dims[0].dim_param:
                 named[dims[0].dim_param] = 1
             listed = "x".join(map(str, shape))
             options = f"--batch N, or --shape {value.name}:{listed}"
             said.append(f"the batch of {value.name!r} is open, and taken to be 1 ({options})")
-        if 0 not in shape and any(dim.dim_value <= 0 for dim in dims):
-            found[value.name] = tuple(shape)
+        if any(not is_fixed(dim) for dim in dims):
+            settled = tuple(extent for extent in shape if extent is not None)
+            if len(settled) == len(shape):
+                found[value.name] = settled
+    return found, said
+
+
+def every_shape(
+    inputs: Sequence[onnx.ValueInfoProto], batch: int | Shapes | None
+) -> tuple[dict[str, tuple[int, ...]], list[str]]:
+    """Settle the shapes of all inputs of known rank, for data that are drawn: what nobody says is 1.
+
+    Args:
+        inputs: graph inputs that are no constants.
+        batch: the first extent of each input, where it is open; or the shapes that are asked for, by name.
+
+    Returns:
+        The shapes by name, and a sentence for each input of which something was taken to be 1.
+
+    Raises:
+        InputError: as `input_shapes`.
+    """
+    asked = batch if isinstance(batch, int) else None
+    found, said = ({}, []) if isinstance(batch, int) else input_shapes(inputs, batch or {})
+    named: dict[str, int] = {}
+    # Those that are settled come first: what a name stands for there it stands for everywhere.
+    for value in sorted(inputs, key=lambda each: each.name not in found):
+        shape = list(found.get(value.name, ()))
+        guessed = False
+        for at, dim in enumerate(value.type.tensor_type.shape.dim):
+            if at == len(shape):
+                first = asked if at == 0 else None
+                known = dim.dim_value if is_fixed(dim) else named.get(dim.dim_param, first)
+                guessed = guessed or known is None
+                shape.append(1 if known is None else known)
+            if dim.dim_param:
+                named.setdefault(dim.dim_param, shape[at])
+        found[value.name] = tuple(shape)
+        if guessed:
+            listed = "x".join(map(str, shape))
+            said.append(f"extents of {value.name!r} that are open are taken to be 1 (--shape {value.name}:{listed})")
     return found, said
 
 
@@ -78,10 +122,10 @@ def _check(value: onnx.ValueInfoProto, shape: Sequence[int], named: dict[str, in
     if not tensor.HasField("shape"):
         return
     dims = tensor.shape.dim
-    shown = ", ".join(dim.dim_param or (str(dim.dim_value) if dim.dim_value > 0 else "?") for dim in dims)
+    shown = ", ".join(dim.dim_param or (str(dim.dim_value) if is_fixed(dim) else "?") for dim in dims)
     fits = len(dims) == len(shape)
     for dim, extent in zip(dims, shape, strict=False):
-        if dim.dim_value > 0:
+        if is_fixed(dim):
             fits = fits and dim.dim_value == extent
         elif dim.dim_param:
             fits = fits and named.setdefault(dim.dim_param, extent) == extent

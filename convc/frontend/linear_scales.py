@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import ml_dtypes
 import numpy as np
 from onnx import AttributeProto, NodeProto, TensorProto
 
 from convc.errors import ModelError
 from convc.frontend.model_file import ONNX_DOMAINS
-from convc.frontend.tensors import NUMPY_TYPES, type_name
+from convc.frontend.tensors import NUMPY_TYPES, STORED_TYPES, type_name
 from convc.ir import dtypes
 from convc.support.memory import require_memory
 
@@ -25,7 +26,9 @@ DOMAINS = (*ONNX_DOMAINS, "com.microsoft")
 """Where both operators are defined, with the same meaning."""
 
 _REAL = {dtype.storage: dtype for dtype in (dtypes.F16, dtypes.BF16, dtypes.F32)}
-_WHOLE = {np.dtype(np.uint8), np.dtype(np.int8), np.dtype(np.int32)}
+_INTEGERS = {np.dtype(np.uint8), np.dtype(np.int8)}
+_INTEGERS |= {dtype for dtype in STORED_TYPES.values() if not dtype.name.startswith("float")}
+_SCALED = _INTEGERS | {np.dtype(np.int32)} | set(STORED_TYPES.values())
 
 
 def is_quantize(node: NodeProto) -> bool:
@@ -69,7 +72,7 @@ def dequantised(node: NodeProto, x: np.ndarray, scale: np.ndarray, zero: np.ndar
     """Compute the result of a `DequantizeLinear` of constants.
 
     Args:
-        x: u8, s8 or s32.
+        x: u8, s8, s32, or one of `STORED_TYPES`.
         scale: f16, bf16 or f32.
         zero: of the type of x, or None.
 
@@ -80,12 +83,12 @@ def dequantised(node: NodeProto, x: np.ndarray, scale: np.ndarray, zero: np.ndar
     where = _where(node)
     attributes = scale_attributes(node)
     out = _result_type(attributes.output_dtype, scale.dtype, where)
-    if x.dtype not in _WHOLE or out not in _REAL:
+    if x.dtype not in _SCALED or out not in _REAL:
         raise ModelError(f"{x.dtype} times {scale.dtype} to {out} is not computed", where=where)
     if zero is not None and zero.dtype != x.dtype:
         raise ModelError(f"the zero point must be {x.dtype}, as the numbers are, got {zero.dtype}", where=where)
     require_memory(24 * x.size, f"{where} of shape {x.shape}")
-    wide = np.int64 if x.dtype == np.int32 else np.float32  # which has all 8-bit numbers, and half the bytes
+    wide = np.int64 if x.dtype == np.int32 else np.float32  # which has all narrower ones, and half the bytes
     offset = wide(0) if zero is None else _spread(zero, x.shape, attributes, where).astype(wide)
     with np.errstate(all="ignore"):
         centred = (x.astype(wide) - offset).astype(np.float32, copy=False)
@@ -99,7 +102,8 @@ def quantised(node: NodeProto, x: np.ndarray, scale: np.ndarray, zero: np.ndarra
     Args:
         x: f16, bf16 or f32.
         scale: f16, bf16 or f32.
-        zero: u8 or s8, or None, which stands for 0 of the type that the node asks for (by default u8).
+        zero: u8, s8 or whole numbers of another width up to 16 bits, or None, which stands for 0 of the type that the
+            node asks for (by default u8).
 
     Raises:
         ModelError: types or shapes are others, or a number is NaN.
@@ -109,16 +113,16 @@ def quantised(node: NodeProto, x: np.ndarray, scale: np.ndarray, zero: np.ndarra
     attributes = scale_attributes(node)
     own = np.dtype(np.uint8) if zero is None else zero.dtype
     out = own if zero is not None else _result_type(attributes.output_dtype, own, where)
-    if x.dtype not in _REAL or scale.dtype not in _REAL or out not in (np.uint8, np.int8):
+    if x.dtype not in _REAL or scale.dtype not in _REAL or out not in _INTEGERS:
         raise ModelError(f"{x.dtype} over {scale.dtype} to {out} is not computed", where=where)
     require_memory(24 * x.size, f"{where} of shape {x.shape}")
     with np.errstate(all="ignore"):
         whole = np.rint(x.astype(np.float32) / _spread(scale, x.shape, attributes, where).astype(np.float32))
     if np.isnan(whole).any():
         raise ModelError("a number to be quantised is NaN", where=where)
-    shifted = whole.astype(np.float64) + (0 if zero is None else _spread(zero, x.shape, attributes, where))
-    limits = np.iinfo(out)
-    return np.clip(shifted, limits.min, limits.max).astype(out)
+    offset = 0 if zero is None else _spread(zero.astype(np.float64), x.shape, attributes, where)
+    limits = ml_dtypes.iinfo(out)
+    return np.clip(whole.astype(np.float64) + offset, int(limits.min), int(limits.max)).astype(out)
 
 
 def _spread(numbers: np.ndarray, shape: tuple[int, ...], attributes: ScaleAttributes, where: str) -> np.ndarray:
@@ -143,6 +147,8 @@ def _spread(numbers: np.ndarray, shape: tuple[int, ...], attributes: ScaleAttrib
 def _result_type(output_dtype: int, otherwise: np.dtype, where: str) -> np.dtype:
     if output_dtype == TensorProto.UNDEFINED:
         return otherwise
+    if output_dtype in STORED_TYPES:
+        return STORED_TYPES[output_dtype]
     if output_dtype not in NUMPY_TYPES:
         raise ModelError(f"a result of {type_name(output_dtype)} is not computed", where=where)
     return NUMPY_TYPES[output_dtype][0]

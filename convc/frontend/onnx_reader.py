@@ -182,12 +182,20 @@ def _first_of(refused: Sequence[ConvcError], convolutions: int) -> ConvcError:
     return error
 
 
+_BLANK = str.maketrans("\t\n\r", "   ")
+"""What a report would take for the end of a line or a cell; `convc.support.visible` spells all else."""
+
+
 def node_names(nodes: Sequence[onnx.NodeProto]) -> list[str]:
-    """The names of nodes in a `Network`: its own, its first output's, or kind and index; repeated ones get a number."""
+    """The names of nodes in a `Network`: its own, its first output's, or kind and index; repeated ones get a number.
+
+    Each is one line, with blanks for tabs and ends of lines.
+    """
     names: dict[str, None] = {}  # ordered
     copies: Counter[str] = Counter()
     for index, node in enumerate(nodes):
-        name = base = node.name or next(filter(None, node.output), "") or f"{node.op_type}_{index}"
+        own = node.name or next(filter(None, node.output), "") or f"{node.op_type}_{index}"
+        name = base = own.translate(_BLANK)
         while name in names:
             copies[base] += 1
             name = f"{base}_{copies[base] + 1}"

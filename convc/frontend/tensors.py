@@ -16,7 +16,7 @@ from typing import SupportsInt
 
 import ml_dtypes
 import numpy as np
-from onnx import TensorProto
+from onnx import TensorProto, helper, numpy_helper
 
 from convc.errors import ModelError
 from convc.support.memory import require_memory
@@ -32,6 +32,17 @@ NUMPY_TYPES: dict[int, tuple[np.dtype, str]] = {
     TensorProto.INT64: (np.dtype("<i8"), "int64_data"),
 }
 """Element types that are read: numpy type, and the repeated field for it (f16 and bf16 as bit patterns)."""
+
+_STORED = (
+    "UINT16", "INT16", "UINT4", "INT4", "UINT2", "INT2", "FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2",
+    "FLOAT8E5M2FNUZ", "FLOAT4E2M1",
+)  # fmt: skip
+STORED_TYPES: dict[int, np.dtype] = {
+    number: helper.tensor_dtype_to_np_dtype(number)
+    for name, number in TensorProto.DataType.items()  # an older onnx does not have all of them
+    if name in _STORED
+}
+"""Types that weights are stored in and nothing is computed in: a `DequantizeLinear` makes real numbers of them."""
 
 _TYPE_NAMES: dict[int, str] = {
     TensorProto.FLOAT: "f32",
@@ -85,6 +96,31 @@ def tensor_array(tensor: TensorProto, folder: Path) -> np.ndarray:
     if field != "int32_data" or dtype == np.int32:
         return np.array(values, dtype).reshape(shape)
     return _narrowed(np.array(values, np.int64), dtype, where).reshape(shape)
+
+
+def stored_array(tensor: TensorProto, folder: Path) -> np.ndarray:
+    """The elements of a tensor of one of `STORED_TYPES`, as an array of ml_dtypes or of numpy; see `tensor_array`."""
+    where = f"tensor {tensor.name!r}"
+    dtype = STORED_TYPES[tensor.data_type]
+    shape = checked_shape(tensor.dims, dtype, where)
+    packed = -(-math.prod(shape) * _bits(dtype) // 8)
+    whole = tensor
+    if tensor.data_location == TensorProto.EXTERNAL:
+        data = _external(tensor, folder, np.dtype(np.uint8), packed, where)
+        whole = TensorProto(data_type=tensor.data_type, dims=tensor.dims, raw_data=data.tobytes())
+    if whole.HasField("raw_data") and len(whole.raw_data) != packed:
+        raise ModelError(f"shape {shape} needs {packed} bytes of data, got {len(whole.raw_data)}", where=where)
+    try:
+        return numpy_helper.to_array(whole).reshape(shape)
+    except Exception as error:  # ValueError, TypeError and others, by type
+        raise ModelError(f"elements of {type_name(tensor.data_type)} cannot be read: {error}", where=where) from None
+
+
+def _bits(dtype: np.dtype) -> int:
+    """Bits of an element in a tensor, where those of less than a byte are packed."""
+    if dtype.name.startswith("float"):
+        return ml_dtypes.finfo(dtype).bits
+    return ml_dtypes.iinfo(dtype).bits
 
 
 def _narrowed(values: np.ndarray, dtype: np.dtype, where: str) -> np.ndarray:

@@ -91,7 +91,8 @@ class ConvProblem:
         self._check_types()
         for field in _COUNTS:
             if getattr(self, field) < 1:
-                raise self._error(f"{field} must be at least 1, got {getattr(self, field)}")
+                hint = "an extent that is open has a name, or none: 0 is a number" if field == "batch" else ""
+                raise self._error(f"{field} must be at least 1, got {getattr(self, field)}", hint=hint)
         for field in ("in_channels", "out_channels"):
             if getattr(self, field) % self.groups:
                 raise self._error(f"{field} must be a multiple of groups, {self.groups}, got {getattr(self, field)}")

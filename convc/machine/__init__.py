@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from convc.machine.base.switches import Switches
-    from convc.machine.launch import RunOptions, RunResult, run, writer_of
+    from convc.machine.launch import RunResult, run, writer_of
+    from convc.machine.options import RunOptions
     from convc.machine.state.counters import Counters
 
 __all__ = ["Counters", "RunOptions", "RunResult", "Switches", "run", "writer_of"]
 
 _HOME = {
     "Counters": "convc.machine.state.counters",
-    "RunOptions": "convc.machine.launch",
+    "RunOptions": "convc.machine.options",
     "RunResult": "convc.machine.launch",
     "Switches": "convc.machine.base.switches",
     "run": "convc.machine.launch",

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Literal
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -23,64 +22,17 @@ from convc.errors import InputError, LaunchError, LimitError
 from convc.ir.dtypes import ARRAY_TYPES
 from convc.ir.findings import Finding, Verdict, worst
 from convc.ir.launch import BufferSpec, LaunchSpec
-from convc.machine.base.completion import POLICIES
-from convc.machine.base.switches import Switches
 from convc.machine.execute.decode import DecodedKernel, decode
 from convc.machine.execute.engine import run_cohort
 from convc.machine.memory.global_memory import GlobalMemory
+from convc.machine.options import RunOptions
 from convc.machine.parameters import parameters_of
 from convc.machine.state.counters import Counters
-from convc.machine.state.grants import Grants, check_grants
+from convc.machine.state.grants import Grants
 from convc.machine.state.launch import Launch
 from convc.machine.state.observer import Observer
 from convc.machine.state.variables import LIMITS, SHARED_BASE
 from convc.machine.tensor_core.tensor_memory import COLUMNS, LANES
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions:
-    """How to run.
-
-    Attributes:
-        cohort: most CTAs to run in lockstep; more share what an instruction costs, up to the size of the caches.
-        cohort_bytes: most bytes of shared and tensor memory a cohort may take.
-        switches: how to read what the manual leaves open, and how the tensor core adds.
-        policy, seed: when asynchronous work takes effect (see `convc.machine.base.completion`).
-        grants: which cluster a running one gets that asks for one that has not begun (`convc.machine.state.grants`).
-        resident: how many clusters begin at a time in a kernel that asks; None: one in five, so that there is
-            something to ask for.
-        evaluation: ``lazy``: copies and products wait until somebody looks at their results (`convc.machine.lazy`);
-            ``eager``: everything is performed when it is issued. Nothing that a kernel or a caller can see differs but
-            the order in which float32 sums are rounded. Runs with an observer, a policy other than eager, or exact
-            numerics are always eager.
-        ctas: run only the CTAs from the first number up to, and not with, the second, whole clusters; None: all. What
-            the others would have written stays as it was.
-        memory_bytes: most bytes that buffers, variables and a cohort may take together.
-        only: run only the CTAs of these numbers, or the clusters that begin with them (clusters count one after the
-            other, x fastest); empty: all of ``ctas``.
-        repeats: a launch may take the course of an earlier one (`convc.machine.state.course`); no result differs.
-    """
-
-    cohort: int = 296
-    cohort_bytes: int = 256 << 20
-    switches: Switches = Switches()  # noqa: RUF009 - frozen record
-    policy: str = "eager"
-    seed: int = 0
-    grants: str = "ordered"
-    resident: int | None = None
-    evaluation: Literal["lazy", "eager"] = "lazy"
-    ctas: tuple[int, int] | None = None
-    memory_bytes: int = 64 << 30
-    only: tuple[int, ...] = ()
-    repeats: bool = True
-
-    def __post_init__(self) -> None:
-        if self.policy not in POLICIES:
-            raise InputError(f"the completion policy must be one of {', '.join(POLICIES)}, got {self.policy!r}")
-        check_grants(self.grants, self.resident)
-        if self.evaluation not in ("lazy", "eager"):
-            raise InputError(f"the evaluation must be lazy or eager, got {self.evaluation!r}")
-
 
 WORKSPACE_BYTES = 32
 """Workspace of a cooperative launch: its size and the barrier of the grid behind it, a word each, zero here."""
@@ -166,7 +118,7 @@ def run(
     buffers: Mapping[str, np.ndarray],
     *,
     file: str = "kernel.ptx",
-    options: RunOptions = RunOptions(),
+    options: RunOptions = RunOptions(),  # noqa: B008 - frozen record
     progress: Callable[[int, int], None] | None = None,
     observer: Observer | None = None,
 ) -> RunResult:
@@ -182,7 +134,7 @@ def run(
         observer: told of everything that happens (see `convc.machine.state.observer`).
 
     Raises:
-        PtxSyntaxError, UnmodelledError, LaunchError before anything runs; MachineFault, DeadlockError while it runs.
+        PtxSyntaxError, UnmodelledError, LaunchError before anything runs; MachineError while it runs.
     """
     return _run(text, launch, buffers, file, options, progress, observer)[0]
 
@@ -265,6 +217,7 @@ def _run(
         grants=_grants(launch, options, asks=decoded.asks),
         evaluation=options.evaluation,
         repeats=options.repeats,
+        max_instructions=options.max_instructions,
     )
     size = cohort_size(decoded, launch, options)
     cohorts: Iterable[tuple[int, int]] = _cohorts(launch, options, size)

@@ -131,6 +131,11 @@ FINDINGS = {
         "what; compare that with the arrivals and bytes that the other warps give. Without a checker it is error "
         "M200."
     ),
+    "instruction-limit": (
+        "A warp executed as many instructions as it may (--max-instructions), so that not everything was checked. The "
+        "finding lists where every warp stands: look for a loop that has no end, or allow more. Without a checker it "
+        "is error M300."
+    ),
     "fault": (
         "The kernel did what the hardware answers with a fault: a bad address, a misaligned copy, a wrong operand. "
         "Without a checker it is error M100."
@@ -161,7 +166,7 @@ VERDICTS = {
         "and the line that wrote it. The exit code is 1."
     ),
     "sampled": "Only some CTAs were run (--sample), and what is said behind it is known of these alone.",
-    "stopped": "The kernel came to no end: it faults or hangs (M100, M200). The exit code is 1.",
+    "stopped": "The kernel came to no end: it faults, hangs or goes on (M100, M200, M300). The exit code is 1.",
     "findings": ("The elements are right, but the machine noticed something wrong while it ran. The exit code is 1."),
     "stray writes": (
         "The elements of a sample are right, but its CTAs wrote outside of their tiles. The exit code is 1."

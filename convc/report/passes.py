@@ -7,6 +7,7 @@ import io
 
 from rich.console import Console
 
+from convc.errors import InputError
 from convc.report.console import print_heading
 from convc.timing.kernel import KernelTime
 from convc.timing.passes import steps
@@ -14,6 +15,9 @@ from convc.timing.tensor_core import MmaShape
 
 COUNT = 2
 """MMAs of a shape that are opened up: the second one shows what is done ahead of it."""
+
+HOPPER = "sm_90"
+"""The architecture that multiplies by wgmma, as chips name it."""
 
 CSV_COLUMNS: tuple[str, ...] = (
     "shape", "mma", "cycle", "cycles", "unit", "sub_core", "first_lane", "last_lane", "first_column", "last_column",
@@ -23,9 +27,22 @@ CSV_COLUMNS: tuple[str, ...] = (
 The lanes of a read of A are rows of it."""
 
 
+def opened(kernel: KernelTime) -> tuple[MmaShape, ...]:
+    """The shapes of MMA of a kernel whose steps are known; `InputError` where it has none.
+
+    Those of a wgmma are not: it keeps its sums in registers, and no strips of tensor memory.
+    """
+    if not kernel.shapes or HOPPER in kernel.chip.targets:
+        raise InputError(
+            "there are no passes to show: the kernel issues no tcgen05.mma",
+            where=f"{kernel.name} on {kernel.chip.name}",
+        )
+    return kernel.shapes
+
+
 def print_passes(console: Console, kernel: KernelTime) -> None:
     """The first steps of the tensor core for each shape of MMA in a kernel."""
-    for shape in kernel.shapes:
+    for shape in opened(kernel):
         print_heading(console, f"{COUNT} tcgen05.mma of {shape.m} x {shape.n}, step by step")
         _print_steps(console, shape, kernel)
 
@@ -48,7 +65,7 @@ def passes_csv(kernel: KernelTime) -> bytes:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(CSV_COLUMNS)
-    for shape in kernel.shapes:
+    for shape in opened(kernel):
         for step in steps(shape, kernel.chip, COUNT):
             core = "" if step.sub_core is None else step.sub_core
             lanes = step.lanes or ("", "")

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from convc.errors import DeadlockError, MachineFault
+from convc.errors import MachineError
 from convc.ir.findings import Finding, Verdict, worst
 from convc.ir.launch import LaunchSpec
 from convc.machine import RunOptions, RunResult, Switches, run
+from convc.machine.base.findings import failure
 from convc.machine.state.grants import GRANTS
 from convc.machine.state.observer import Observer
 from convc.sanitizer.cross_cluster import Writes
@@ -124,7 +125,7 @@ class _Kernel:
     progress: Callable[[int, int], None] | None
 
     def attempt(self, options: RunOptions, observer: Observer | None = None) -> RunResult | Finding:
-        """Run; a fault or a hang becomes a finding."""
+        """Run; a fault, a hang, or no end within the limit becomes a finding."""
         try:
             return run(
                 self.text,
@@ -135,21 +136,9 @@ class _Kernel:
                 observer=observer,
                 progress=self.progress,
             )
-        except (MachineFault, DeadlockError) as fault:
-            span = fault.span
+        except MachineError as fault:
             when = "" if options.policy == "eager" else f" (completion policy {options.policy})"
-            where = f" [{fault.where}]" if fault.where and fault.warp is None else ""
-            return Finding(
-                verdict=Verdict.error,
-                rule="hang" if isinstance(fault, DeadlockError) else "fault",
-                message=fault.message + where + when,
-                file=span.file if span else self.file,
-                line=span.line if span else 0,
-                step=fault.step,
-                cta=fault.cta,
-                warp=fault.warp,
-                lanes=fault.lanes,
-            )
+            return failure(fault, self.file, when)
 
 
 def _completed(kernel: _Kernel, result: RunResult, options: RunOptions, policy: str) -> list[Finding]:

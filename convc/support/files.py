@@ -161,7 +161,18 @@ def replacing(path: Path, error: type[ConvcError] = InputError) -> Iterator[Bina
 def write_npy(path: Path, array: np.ndarray, error: type[ConvcError] = InputError) -> None:
     """Write an array as ``.npy``, whole or not at all."""
     with replacing(path, error) as stream:
-        np.lib.format.write_array(stream, np.ascontiguousarray(array), allow_pickle=False)
+        # A file of its own numpy writes in C, and does not say why it could not.
+        np.lib.format.write_array(_Writes(stream), np.ascontiguousarray(array), allow_pickle=False)  # pyright: ignore[reportArgumentType]
+
+
+@dataclass(frozen=True, slots=True)
+class _Writes:
+    """A stream of which numpy sees that it can be written to, and not that it is a file."""
+
+    stream: BinaryIO
+
+    def write(self, data: bytes) -> int:
+        return self.stream.write(data)
 
 
 def write_bytes(path: Path, data: bytes, error: type[ConvcError] = InputError) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from convc.build.folder import Layer
 from convc.build.writer import kernel_file, layer_of
 from convc.compiler.kernels import Kernel
-from convc.errors import DeadlockError, InputError, MachineFault
+from convc.errors import InputError, MachineError
 from convc.ir.epilogue import exact_on_integers
 from convc.ir.findings import Finding, Verdict
 from convc.ir.network import ConvNode
@@ -73,7 +73,7 @@ def check_layer(
         told = progress.piece(index, len(modes)).launch(f"{conv.name}, {mode} data")
         try:
             run = given.get(mode) or run_layer(layer, data.x, options, progress=told, residual=data.residual)
-        except (MachineFault, DeadlockError) as fault:
+        except MachineError as fault:
             checks.append(Check(mode=mode, ok=False, seconds=0.0, fault=str(fault)))
             continue
         counters = counters or run.counters
@@ -186,7 +186,7 @@ def run_part(
     layer = layer_of(conv.problem, kernel, data.weight, data.bias, data.multiplier)
     try:
         run = run_layer(layer, data.x, dataclasses.replace(options, ctas=ctas), residual=data.residual)
-    except (MachineFault, DeadlockError):
+    except MachineError:
         return None
     return None if run.findings else run
 

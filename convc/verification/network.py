@@ -22,7 +22,7 @@ import onnx
 
 from convc.errors import ModelError
 from convc.frontend.inline import inlined
-from convc.frontend.input_shapes import Shapes, input_shapes
+from convc.frontend.input_shapes import Shapes, every_shape
 from convc.frontend.model_file import ONNX_DOMAINS
 from convc.ir import dtypes
 from convc.layout.block_scaled import FORMATS
@@ -61,7 +61,7 @@ def verify_graph(
         model: with a checked header.
         seed: of weights and inputs.
         folder: of the model, for external data.
-        batch: what stands for extents that the inputs leave open; or shapes of inputs, and 1 for what these leave open.
+        batch: the first extent of inputs that leave it open; or shapes of inputs. What is still open is 1.
         say: told what was taken to be 1.
         convolutions: how to run the convolutions; their kernels are kept there.
         host: who runs the other nodes, one of `convc.runtime.network.host.HOSTS`.
@@ -126,8 +126,7 @@ def random_inputs(
     say: Callable[[str], None] | None = None,
 ) -> dict[str, np.ndarray]:
     """Draw standard normal numbers (integers: 0 and 1) for each input; see `verify_graph` for extents that are open."""
-    settled, said = ({}, []) if isinstance(batch, int) else input_shapes(inputs, batch or {})
-    open_extent = batch if isinstance(batch, int) else 1
+    shapes, said = every_shape(inputs, batch)
     if say is not None:
         for sentence in said:
             say(sentence)
@@ -136,9 +135,7 @@ def random_inputs(
         tensor = value.type.tensor_type
         if not value.type.HasField("tensor_type") or not tensor.HasField("shape"):
             raise ModelError(f"the input {value.name!r} is not a tensor of known rank, so no data can be made for it")
-        shape = settled.get(value.name) or tuple(
-            dim.dim_value if dim.dim_value > 0 else open_extent for dim in tensor.shape.dim
-        )
+        shape = shapes[value.name]
         rng = np.random.default_rng([seed, index])
         dtype = element_dtype(tensor.elem_type)
         if dtype is None or dtype.kind in "OUS":

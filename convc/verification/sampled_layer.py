@@ -15,7 +15,7 @@ import numpy as np
 
 from convc.build.writer import layer_of
 from convc.compiler.kernels import Kernel
-from convc.errors import DeadlockError, MachineFault
+from convc.errors import MachineError
 from convc.ir.debug_info import read_debug_info
 from convc.ir.findings import Verdict
 from convc.ir.network import ConvNode
@@ -71,7 +71,7 @@ def check_sampled(
         told = progress.piece(index, len(modes)).launch(f"{conv.name}, {len(ctas)} CTAs, {mode} data")
         try:
             run = run_packed(layer, buffers, chosen, told)
-        except (MachineFault, DeadlockError) as fault:
+        except MachineError as fault:
             checks.append(Check(mode=mode, ok=False, seconds=0.0, fault=str(fault)))
             continue
         counters = counters or run.counters

@@ -291,6 +291,7 @@ PTX = {
     "address": ("mul.wide.u32 %offset, %i, 4;", "mul.wide.u32 %offset, %i, 4000;"),
     "misaligned": ("mul.wide.u32 %offset, %i, 4;", "mul.wide.u32 %offset, %i, 3;"),
     "hang": ("@!%inside ret;", "bar.sync 0, 256;"),
+    "endless": ("@!%inside ret;", "MORE: add.u32 %i, %i, 1; bra MORE;"),
     "entry": ("saxpy(", "daxpy("),
     "predicate": ("@!%inside ret;", "@!%i ret;"),
     "immediate": ("mul.wide.u32 %offset, %i, 4;", "mul.wide.u32 %offset, %i, 4q;"),

@@ -9,8 +9,31 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from convc.errors import DeadlockError, EndlessError, MachineError
 from convc.ir.findings import Finding, Verdict
 from convc.ptx import Instr
+
+
+def failure(error: MachineError, file: str, when: str = "") -> Finding:
+    """The end of a launch that failed, as a finding; ``file``: the text's name, ``when``: said behind the message."""
+    rule = "hang" if isinstance(error, DeadlockError) else "fault"
+    verdict = Verdict.error
+    if isinstance(error, EndlessError):
+        rule = "instruction-limit"
+        verdict = Verdict.incomplete
+    where = f" [{error.where}]" if error.where and error.warp is None else ""
+    return Finding(
+        verdict=verdict,
+        rule=rule,
+        message=error.message + where + when,
+        file=error.span.file if error.span else file,
+        line=error.span.line if error.span else 0,
+        step=error.step,
+        cta=error.cta,
+        warp=error.warp,
+        lanes=error.lanes,
+    )
+
 
 Found = dict[tuple[str, int | None], Finding]
 """Findings by rule and index of the instruction (None: the launch as a whole)."""

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from convc.errors import ConvcError, DeadlockError, MachineError
+from convc.errors import ConvcError, DeadlockError, EndlessError, MachineError
 from convc.ir.findings import Verdict
 from convc.machine.base.findings import Who
 from convc.machine.base.values import Value
@@ -89,6 +89,8 @@ def _take_turns(cohort: Cohort, ops: list[Run], first: Strand) -> None:
         moved = [_run(strand, ops) for strand in turn]
         moved.append(len(running) > len(turn))  # a split is progress: the new strand has not run yet
         running[:] = [strand for strand in running if not strand.done]
+        if any(strand.executed > cohort.launch.max_instructions for strand in running):
+            raise _endless(cohort, running)
         stuck = running and not any(moved)
         if stuck and not cohort.pending.perform_one() and not _part_ready(running):
             raise _deadlock(cohort, running)
@@ -166,6 +168,7 @@ def _run(strand: Strand, ops: list[Run]) -> bool:
     watch: tuple[int, list[Value]] | None = None
     moved = True
     strand.ready = None
+    strand.waiting = ""
     try:
         while True:
             result = ops[pc](strand)
@@ -196,7 +199,9 @@ def _run(strand: Strand, ops: list[Run]) -> bool:
     if not moved and executed:
         strand.waiting = "something to change: it spins in a loop that changes nothing"
     strand.cohort.core.seal()
-    strand.cohort.counters.instructions += (executed + strand.skipped) * len(strand.warps) * strand.row_count
+    executed += strand.skipped
+    strand.cohort.counters.instructions += executed * len(strand.warps) * strand.row_count
+    strand.executed += executed
     strand.skipped = 0
     return moved
 
@@ -248,13 +253,8 @@ def _describe(strand: Strand) -> str:
 
 def _deadlock(cohort: Cohort, strands: list[Strand]) -> DeadlockError:
     """Describe where every strand stands and the state of every barrier."""
-    lines: list[str] = []
     first = strands[0]
-    body = first.program.kernel.body
-    for strand in strands:
-        instr = body[strand.pc]
-        step = f" (step {instr.step})" if instr.step else ""
-        lines.append(f"{_describe(strand)}: {instr.span.file}:{instr.span.line}{step}: waits for {strand.waiting}")
+    lines = _stands(strands)
     row = 0 if first.rows is None else int(first.rows[0])
     for address, barrier in sorted(cohort.barriers.items()):
         lines.append(f"mbarrier {address:#x} in CTA {cohort.number(row)}: {barrier.describe(row)}")
@@ -262,11 +262,38 @@ def _deadlock(cohort: Cohort, strands: list[Strand]) -> DeadlockError:
     lines += [f"before that: {f.file}:{f.line}: {f.message}" for f in errors]
     error = DeadlockError(
         "the kernel hangs: no warp can go on\n    " + "\n    ".join(lines),
-        span=body[first.pc].span,
+        span=first.program.kernel.body[first.pc].span,
         hint="compare what each waits for with the arrivals and bytes that the other roles give",
     )
     _site(error, first, first.pc)
     return error
+
+
+def _endless(cohort: Cohort, strands: list[Strand]) -> EndlessError:
+    """Describe where every strand stands when one of them has executed too much."""
+    longest = max(strands, key=lambda strand: strand.executed)
+    most = cohort.launch.max_instructions
+    error = EndlessError(
+        f"the kernel has not ended: a warp executed {longest.executed} instructions, and may execute {most}\n    "
+        + "\n    ".join(_stands(strands)),
+        span=longest.program.kernel.body[longest.pc].span,
+        hint="find what its loop waits for, or its bound; where it takes that long, allow more: --max-instructions N "
+        "(MachineOptions.max_instructions)",
+    )
+    _site(error, longest, longest.pc)
+    return error
+
+
+def _stands(strands: list[Strand]) -> list[str]:
+    """Describe where every strand stands: its line, and what it waits for, or how far it has come."""
+    lines: list[str] = []
+    for strand in strands:
+        body = strand.program.kernel.body
+        instr = body[min(strand.pc, len(body) - 1)]  # behind the last one is the exit
+        step = f" (step {instr.step})" if instr.step else ""
+        doing = f"waits for {strand.waiting}" if strand.waiting else f"runs, {strand.executed} instructions so far"
+        lines.append(f"{_describe(strand)}: {instr.span.file}:{instr.span.line}{step}: {doing}")
+    return lines
 
 
 def _report_leftovers(cohort: Cohort) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -32,6 +33,7 @@ class Launch:
         evaluation: ``lazy``, or ``eager`` (see `RunOptions`).
         grants: the clusters that have not begun, where a kernel may ask for them.
         repeats: whether it may take the course of an earlier launch (see `convc.machine.state.course`).
+        max_instructions: most instructions that a warp may execute.
         pool: arrays of cohorts that have ended. rooms: to evaluate in what has waited.
         before_change: is told of the buffers that are about to change.
     """
@@ -52,6 +54,7 @@ class Launch:
     evaluation: str = "eager"
     grants: Grants = field(default_factory=Grants)
     repeats: bool = True
+    max_instructions: int = sys.maxsize
     counters: Counters = field(default_factory=Counters)
     findings: Found = field(default_factory=dict)
     pool: ArrayPool = field(default_factory=ArrayPool)

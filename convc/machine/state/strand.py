@@ -102,11 +102,12 @@ class Strand:
         loads, stores: tcgen05.ld and st that its warps issued and did not wait for.
         multiplies: wgmma that its warps issued and that have not been performed.
         skipped: instructions executed in its turn besides those that the run loop has counted.
+        executed: instructions that each of its warps executed, in all turns that it has had.
     """
 
     __slots__ = (
-        "active", "cohort", "count", "done", "frames", "keep", "loads", "mask", "multiplies", "outer", "pc", "program",
-        "ready", "regs", "row_count", "rows", "running", "skipped", "stores", "ticket", "waiting", "warps",
+        "active", "cohort", "count", "done", "executed", "frames", "keep", "loads", "mask", "multiplies", "outer", "pc",
+        "program", "ready", "regs", "row_count", "rows", "running", "skipped", "stores", "ticket", "waiting", "warps",
     )  # fmt: skip
 
     def __init__(
@@ -127,6 +128,7 @@ class Strand:
         self.regs = regs
         self.pc = 0
         self.skipped = 0
+        self.executed = 0
         self.mask: np.ndarray | None = None
         self.outer: np.ndarray | None = None
         self.keep: frozenset[int] | None = None
@@ -253,6 +255,7 @@ class Strand:
             other = Strand(self.cohort, self.program, self.running, self.rows, self.warps[go], registers(go))
             self.warps = self.warps[stay]
         other.pc = self.pc
+        other.executed = self.executed
         other.keep = self.keep
         other.frames = [frame.part(axis, go) for frame in self.frames]
         other.loads = [move.part(axis, go) for move in self.loads]

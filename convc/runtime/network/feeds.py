@@ -9,6 +9,7 @@ import numpy as np
 from onnx import TensorShapeProto, ValueInfoProto
 
 from convc.errors import InputError
+from convc.frontend.input_shapes import is_fixed
 from convc.runtime.network.node_info import element_dtype
 from convc.support.guessing import hint_of
 
@@ -45,7 +46,7 @@ def why_refused(declared: ValueInfoProto, shape: tuple[int, ...], dtype: np.dtyp
 def has_fixed_shape(declared: ValueInfoProto) -> bool:
     """Whether the model leaves no extent of an input open."""
     tensor = declared.type.tensor_type
-    return tensor.HasField("shape") and all(dim.dim_value > 0 for dim in tensor.shape.dim)
+    return tensor.HasField("shape") and all(map(is_fixed, tensor.shape.dim))
 
 
 def _checked(declared: ValueInfoProto, value: Any, extents: dict[str, tuple[int, str]]) -> Any:
@@ -66,7 +67,7 @@ def _checked(declared: ValueInfoProto, value: Any, extents: dict[str, tuple[int,
         return array
     fits = len(tensor.shape.dim) == array.ndim
     for dim, extent in zip(tensor.shape.dim, array.shape, strict=False):
-        if dim.HasField("dim_value") and dim.dim_value > 0:
+        if is_fixed(dim):
             fits = fits and dim.dim_value == extent
         elif dim.dim_param:
             first, who = extents.setdefault(dim.dim_param, (extent, declared.name))

@@ -26,10 +26,15 @@ from convc.runtime.network.loop import Loop
 from convc.runtime.network.node_info import first_line, needed, node_place, refuse_external
 from convc.runtime.network.onnxruntime_nodes import RuntimeNode, gains
 from convc.runtime.network.opset_compat import as_defined
+from convc.runtime.network.quantize import QuantizeLinear
+from convc.runtime.network.scan import Scan
 from convc.runtime.network.values import Value, describe_value
 
 HOSTS = ("reference", "onnxruntime")
 """Who runs the nodes: `onnx.reference`, which has all operators, or onnxruntime where it can, which is faster."""
+
+OWN = [Loop, Scan, QuantizeLinear]
+"""Operators that `onnx.reference` has otherwise than ONNX defines them."""
 
 _LACKING = RuntimeImplementationError.__bases__
 """What the reference raises where it has no implementation: its own class, or the one of Python that it comes from."""
@@ -64,7 +69,7 @@ class HostNodes:
                 refuse_external(function.node, f"function {function.name!r}")
             empty = ModelProto(ir_version=model.ir_version, functions=model.functions, opset_import=model.opset_import)
             try:
-                self._functions = list(ReferenceEvaluator(empty, new_ops=[Loop]).functions_.values())
+                self._functions = list(ReferenceEvaluator(empty, new_ops=OWN).functions_.values())
             except Exception as error:  # the evaluator raises whatever its parts raise
                 raise NodeError(f"the functions of the model do not run on the host: {first_line(error)}") from None
 
@@ -99,7 +104,7 @@ class HostNodes:
                 graph.input.append(ValueInfoProto(name=given, type=self._types[given]))
         graph.output.extend(ValueInfoProto(name=result) for result in own.output if result)
         try:
-            return ReferenceEvaluator(graph, opsets=opsets, functions=self._functions, new_ops=[Loop])
+            return ReferenceEvaluator(graph, opsets=opsets, functions=self._functions, new_ops=OWN)
         except Exception as error:  # the evaluator raises whatever its parts raise
             return first_line(error)
 

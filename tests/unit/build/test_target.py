@@ -12,6 +12,7 @@ import pytest
 
 from convc.build.target import check_build_target, writing
 from convc.errors import InputError
+from convc.support.files import write_bytes
 
 OLD = {"network.json": "convc-build/ old", "weights/a.npy": "old", "kernels/0/kernel.ptx": "old"}
 NEW = {"network.json": "convc-build/ new", "weights/b.npy": "new", "kernels/1/kernel.ptx": "new"}
@@ -173,3 +174,13 @@ def test_a_file_above_is_said(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match=r"cannot write a build here: '.*file' is a file"):
         check_build_target(tmp_path / "file" / "a" / "b")
+
+
+def test_a_file_of_a_build_that_cannot_be_written_is_called_what_it_would_have_been(tmp_path):
+    with (
+        pytest.raises(InputError, match="the folder to write to does not exist") as caught,
+        writing(tmp_path / "b") as new,
+    ):
+        write_bytes(new / "kernels" / "k" / "kernel.ptx", b"")
+    assert caught.value.where == str(tmp_path / "b" / "kernels" / "k" / "kernel.ptx")
+    assert os.listdir(tmp_path) == []

@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import onnx
+import pytest
 from onnx import TensorProto, helper, numpy_helper
 from support.kernel_edits import NEVER_FREE, edited
 
@@ -152,7 +153,8 @@ def test_exec_checks_when_asked(convc, tmp_path):
     assert "race-global-memory" in result.stderr
 
 
-def test_the_json_of_a_kernel_that_hangs_has_no_counts(convc, tmp_path):
+@pytest.mark.parametrize("check", [("--check",), ()], ids=["watched", "alone"])
+def test_the_json_of_a_kernel_that_hangs_has_the_hang_and_no_counts(convc, tmp_path, check):
     (tmp_path / "k.ptx").write_text(
         ".version 8.7\n.target sm_100a\n.address_size 64\n.shared .align 8 .b64 bar;\n.visible .entry k()\n{\n"
         ".reg .b32 %b; .reg .pred %p;\nmov.u32 %b, bar;\nmbarrier.init.shared::cta.b64 [%b], 1;\n"
@@ -161,9 +163,13 @@ def test_the_json_of_a_kernel_that_hangs_has_no_counts(convc, tmp_path):
     launch = {"format": "convc-launch/1", "entry": "k", "grid": [1, 1, 1], "block": [1, 1, 1], "buffers": {}}
     (tmp_path / "launch.json").write_text(json.dumps(launch | {"params": []}))
     result = convc(
-        "exec", tmp_path / "k.ptx", tmp_path / "launch.json", "--check", "--counts", "--json", tmp_path / "r.json"
-    )
+        "exec", tmp_path / "k.ptx", tmp_path / "launch.json", *check, "--counts",
+        "--json", tmp_path / "r.json", "--sarif", tmp_path / "r.sarif",
+    )  # fmt: skip
     assert result.exit_code == 1
+    assert ("error[M200]" in result.stderr) == (not check)
     report = json.loads((tmp_path / "r.json").read_text())
+    results = json.loads((tmp_path / "r.sarif").read_text())["runs"][0]["results"]
+    assert [each["ruleId"] for each in results] == ["hang"]
     assert report["counters"] is None
     assert {finding["rule"] for finding in report["findings"]} == {"hang"}

@@ -348,6 +348,9 @@ draw tile two.onnx --s 1 => 2 error[I100]: there are 2 layers: say which with --
 draw tile m.onnx --s 3 => 2 error[I100]: there is no filter column 3
 draw lanes m.onnx --tile 99 => 2 error[I100]: there is no tile 99
 draw lanes m.onnx --r -1 => 2 Invalid value for '--r': -1 is not in the range x>=0.
+draw passes k/kernel.ptx k/launch.json => 2 error[I100]: there are no passes to show: the kernel issues no tcgen05.mma
+time k/kernel.ptx k/launch.json --passes => 2 error[I100]: there are no passes to show: the kernel issues no tcgen05.mma
+draw passes m.onnx --target sm_90a => 2 error[I100]: there are no passes to show: the kernel issues no tcgen05.mma
 draw operands m.onnx --target sm_90a => 2 error[I100]: the kernel issues no tcgen05.mma, whose operands are drawn
 draw operands m.onnx --mma 999 => 2 error[I100]: there is no MMA 999
 draw memory m.onnx -o m.onnx => 2 Invalid value for '-o' / '--output': expected FILE.svg, FILE.png or - for stdout, g
@@ -451,6 +454,8 @@ exec k/trap.ptx k/launch.json => 1 error[M100]: the kernel executed a trap
 exec k/address.ptx k/launch.json => 1 error[M100]: access of 4 bytes at offset 3580000 of buffer 'x', which has 4
 exec k/misaligned.ptx k/launch.json => 1 error[M100]: a 4-byte access to buffer 'x' is not aligned to 4 bytes
 exec k/hang.ptx k/launch.json => 1 error[M200]: the kernel hangs: no warp can go on
+exec k/endless.ptx k/launch.json --max-instructions 9 => 1 error[M300]: the kernel has not ended: a warp executed
+exec k/endless.ptx k/launch.json --max-instructions 0 => 2 Invalid value for '--max-instructions': 0 is not in the
 exec k/entry.ptx k/launch.json => 2 error[L100]: the launch file asks for entry 'saxpy', which k/entry.ptx does n
 exec k/predicate.ptx k/launch.json => 2 error[P100]: expected a predicate register, '%i' is a .b32 register
 exec k/immediate.ptx k/launch.json => 2 error[P100]: '4q' is not a number of at most 64 bits
@@ -589,7 +594,9 @@ def test_a_limit_of_the_size_of_files(field, tmp_path):
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
 
-    done = shell(f"convc explain --json {tmp_path}/e.json", field, preexec_fn=limit)
+    # Nor may the interpreter cut the files short that it keeps of modules.
+    line = f"PYTHONDONTWRITEBYTECODE=1 convc explain --json {tmp_path}/e.json"
+    done = shell(line, field, preexec_fn=limit)
     assert done.returncode == 2
     assert "cannot write the file: File too large" in done.stderr
     assert os.listdir(tmp_path) == []

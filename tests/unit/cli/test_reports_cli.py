@@ -106,7 +106,7 @@ def test_names_of_strangers_stay_in_their_cell(convc, tiny, tmp_path):
     assert cells(lines[2])[0] == 'a|b,"c" d\\\\'
     assert len(cells(lines[2])) == 17
     (row,) = csv.DictReader(io.StringIO((tmp_path / "t.csv").read_text()))
-    assert row["layer"] == 'a|b,"c"\nd\\'
+    assert row["layer"] == 'a|b,"c" d\\'
 
 
 # ---- several models -----------------------------------------------------------------------------------------

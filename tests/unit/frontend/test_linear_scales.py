@@ -63,6 +63,67 @@ def scaled(draw, kinds: tuple[str, ...]):
     return attributes, arrays, 21 if way == "block" else draw(st.sampled_from([13, 19, 21, 23]))
 
 
+STORED = ["INT4", "UINT4", "INT16", "UINT16", "FLOAT8E4M3FN", "FLOAT8E5M2"]
+
+
+def stored(element: str) -> dict[str, onnx.TensorProto]:
+    """Numbers (4, 5) of a type that nothing is computed in, of which 4-bit ones end inside a byte, and zero points."""
+    number = TensorProto.DataType.Value(element)
+    dtype = helper.tensor_dtype_to_np_dtype(number)
+    patterns = np.random.default_rng(5).integers(0, 120, 21).astype(np.uint8)
+    own = patterns.view(dtype) if element.startswith("FLOAT") else (patterns % 16).astype(dtype)
+    zero = np.zeros(3, dtype) if element.startswith("FLOAT") else np.array([1, 0, 5], dtype)
+    return {"x": numpy_helper.from_array(own.reshape(7, 3), "x"), "z": numpy_helper.from_array(zero, "z")}
+
+
+@pytest.mark.parametrize("where", ["initializers", "nodes", "files"])
+@pytest.mark.parametrize("element", STORED)
+def test_weights_of_types_that_are_only_stored(element, where, tmp_path):
+    tensors = stored(element)
+    scale = numpy_helper.from_array(np.float32([0.5, 0.3, 7]), "s")
+    nodes = [helper.make_node("DequantizeLinear", ["x", "s", "z"], ["y"], axis=1)]
+    whole = onnx.GraphProto(name="g", node=nodes, initializer=[scale, *tensors.values()])
+    whole.output.add(name="y")
+    made = helper.make_model(whole, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    session = onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
+    (expected,) = session.run(None, {})
+    if where == "nodes":
+        made = [helper.make_node("Constant", [], [name], value=tensor) for name, tensor in tensors.items()]
+        whole = onnx.GraphProto(node=[*made, *nodes], initializer=[scale])
+    if where == "files":
+        (tmp_path / "x.bin").write_bytes(b"..." + tensors["x"].raw_data)
+        tensor = whole.initializer[1]
+        onnx.external_data_helper.set_external_data(tensor, "x.bin", offset=3)
+        tensor.ClearField("raw_data")
+    np.testing.assert_array_equal(Constants(whole, tmp_path, {}).value("y"), expected)
+
+
+@pytest.mark.parametrize(("element", "needed"), [("INT4", 11), ("FLOAT8E5M2", 21), ("UINT16", 42)])
+def test_stored_weights_of_another_size(element, needed):
+    tensors = stored(element)
+    tensors["x"].raw_data += b"0"
+    nodes = [helper.make_node("DequantizeLinear", ["x", "s", "z"], ["y"], axis=1)]
+    whole = onnx.GraphProto(node=nodes, initializer=[*tensors.values(), numpy_helper.from_array(np.ones(3, "f4"), "s")])
+    with pytest.raises(ModelError, match=f"needs {needed} bytes of data, got {needed + 1}"):
+        Constants(whole, None, {}).value("y")
+
+
+@pytest.mark.parametrize("element", ["INT4", "UINT4", "INT16"])
+def test_real_constants_become_narrow_ones_and_back(element):
+    number = TensorProto.DataType.Value(element)
+    zero = numpy_helper.from_array(np.array(2, helper.tensor_dtype_to_np_dtype(number)), "z")
+    nodes = [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+             helper.make_node("DequantizeLinear", ["q", "s", "z"], ["y"])]  # fmt: skip
+    arrays = {"x": np.float32([-1e9, -3, -0.26, 0, 0.5, 3, 1e9]), "s": np.float32(0.5)}
+    whole = graph(nodes, **arrays)
+    whole.initializer.append(zero)
+    whole.name = "g"
+    whole.output.add(name="y")
+    made = helper.make_model(whole, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    session = onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
+    np.testing.assert_array_equal(Constants(whole, None, {}).value("y"), session.run(None, {})[0])
+
+
 @settings(max_examples=some(150), derandomize=True, database=None)
 @given(scaled(("u8", "s8", "s32")))
 def test_dequantised_constants_are_those_of_onnxruntime(drawn):

@@ -14,7 +14,9 @@ from onnx.reference import ReferenceEvaluator
 from support.examples import some
 from support.onnx_cases import node_cases
 
+import convc
 from convc.errors import InputError, NodeError, ProblemError
+from convc.frontend.input_shapes import every_shape
 from convc.frontend.onnx_reader import read_model
 from convc.ir import dtypes
 from convc.ir.network import SkippedNode, TensorRef
@@ -295,6 +297,44 @@ def test_a_symbolic_batch_is_set(tmp_path):
     network = read_model(path)
     assert [node.problem.x_shape for node in network.convs] == [(1, 3, 8, 9), (1, 4, 3, 14)]
     assert network.assumed == ("the batch of 'x' is open, and taken to be 1 (--batch N, or --shape x:1x3x8x9)",)
+
+
+def test_the_name_of_a_layer_is_one_line(tmp_path):
+    nodes = [helper.make_node("Conv", ["x", "w"], [output], name="a\n2 of\t2\r") for output in ("p", "q")]
+    path = save(tmp_path / "m.onnx", nodes, outputs=("p", "q"), initializers={"w": integers((4, 3, 3, 3))})
+    assert [conv.name for conv in read_model(path).convs] == ["a 2 of 2 ", "a 2 of 2 _2"]
+
+
+@pytest.mark.parametrize(("batch", "shapes", "said"), [
+    (None, {"x": (1, 3, 1), "y": (1, 4), "z": ()},
+     ["the batch of 'y' is open, and taken to be 1 (--batch N, or --shape y:1x4)",
+      "extents of 'x' that are open are taken to be 1 (--shape x:1x3x1)"]),
+    (5, {"x": (5, 3, 1), "y": (1, 4), "z": ()},
+     ["extents of 'x' that are open are taken to be 1 (--shape x:5x3x1)"]),
+    ({"y": (7, 4)}, {"x": (1, 3, 7), "y": (7, 4), "z": ()},
+     ["the batch of 'x' is open, and taken to be 1 (--batch N, or --shape x:1x3x7)"]),
+    ({"x": (2, 3, 9)}, {"x": (2, 3, 9), "y": (9, 4), "z": ()}, []),
+])  # fmt: skip
+def test_what_is_open_besides_the_batch_is_1_and_said(batch, shapes, said):
+    declared = {"x": [None, 3, "length"], "y": ["length", 4], "z": []}
+    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name, dims in declared.items()]
+    assert every_shape(inputs, batch) == (shapes, said)
+
+
+def test_a_batch_of_0_is_no_open_one(tmp_path):
+    weights = {"w": integers((4, 3, 3, 3))}
+    path = save(tmp_path / "m.onnx", [conv()], x=(0, 3, 8, 9), initializers=weights)
+    with pytest.raises(ProblemError, match="batch must be at least 1, got 0") as raised:
+        read_model(path)
+    assert raised.value.hint == "an extent that is open has a name, or none: 0 is a number"
+    with pytest.raises(InputError, match="the model has a batch of 0, got 2"):
+        convc.load(path, batch=2)
+    with pytest.raises(InputError, match=r"the model says \[0, 3, 8, 9\], which cannot be \[1, 3, 8, 9\]"):
+        convc.load(path, batch={"x": (1, 3, 8, 9)})
+    with pytest.raises(InputError, match=r"expected an array of shape \[0, 3, 8, 9\], got \[1, 3, 8, 9\]"):
+        convc.run_model(path, np.zeros((1, 3, 8, 9), np.float32))
+    path = save(path, [conv()], x=(-1, 3, 8, 9), initializers=weights)  # as some exporters write an open one
+    assert read_model(path, batch=2).convs[0].problem.batch == 2
     network = read_model(path, batch={"x": (2, 3, 8, 9)})
     assert network.convs[0].problem.x_shape == (2, 3, 8, 9)
     assert network.assumed == ()

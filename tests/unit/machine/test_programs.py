@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from support.examples import some
 from support.kernels import execute, module
 
-from convc.errors import DeadlockError, LaunchError, MachineFault, PtxSyntaxError, UnmodelledError
+from convc.errors import DeadlockError, EndlessError, LaunchError, MachineFault, PtxSyntaxError, UnmodelledError
 from convc.ir.findings import Verdict
 from convc.machine import RunOptions
+from convc.machine.execute.engine import TURN
 
 GLOBAL_ID = """
 .reg .b32 %id, %n, %c, %v; .reg .b64 %a;
@@ -220,6 +221,38 @@ def test_a_loop_that_changes_nothing_is_a_hang():
     text = module(".reg .pred %p; .reg .b32 %v;\n" + loop)
     with pytest.raises(DeadlockError, match="it spins in a loop that changes nothing"):
         execute(text, {"out": np.zeros(1, np.uint32)})
+
+
+def test_a_loop_that_counts_for_ever_ends_at_the_limit():
+    body = """
+    .reg .b32 %w; .reg .pred %first;
+    mov.u32 %w, %tid.x; setp.lt.u32 %first, %w, 32;
+    @!%first bra COUNT;
+    bar.sync 1, 64;
+COUNT: add.u32 %w, %w, 1;
+    bra COUNT;
+    """
+    text = module(body)
+    counting, waiting = (text[: text.index(piece)].count("\n") + 1 for piece in ("COUNT: ", "bar.sync"))
+    with pytest.raises(EndlessError, match="the kernel has not ended: a warp executed") as caught:
+        execute(text, {"out": np.zeros(1, np.uint32)}, block=(64, 1, 1), options=RunOptions(max_instructions=200_000))
+    message = str(caught.value)
+    assert f"CTA 0, warp 0: kernel.ptx:{waiting}: waits for CTA barrier 1 (1 of 2 warps there)" in message
+    assert f"CTA 0, warp 1: kernel.ptx:{counting}: runs, " in message
+    executed = int(message.split("a warp executed ")[1].split()[0])
+    assert 200_000 < executed <= 200_000 + 2 * TURN, "stopped at the end of the turn in which it passed the limit"
+    assert (caught.value.warp, caught.value.exit_code) == (1, 1)
+
+
+def test_what_is_executed_before_warps_part_counts_for_both():
+    count = "{name}: add.u32 %n, %n, 1; setp.lt.u32 %p, %n, {most}; @%p bra {name};\n"
+    body = ".reg .b32 %w, %n; .reg .pred %p, %first;\nmov.u32 %n, 0; mov.u32 %w, %tid.x; setp.lt.u32 %first, %w, 32;\n"
+    body += count.format(name="TOGETHER", most=100_000) + "@%first bra END;\n"
+    text = module(body + count.format(name="APART", most=200_000) + "END:")
+    run = {"buffers": {"out": np.zeros(1, np.uint32)}, "block": (64, 1, 1)}
+    execute(text, options=RunOptions(max_instructions=620_000), **run)
+    with pytest.raises(EndlessError, match=r"warp 1: kernel\.ptx"):
+        execute(text, options=RunOptions(max_instructions=400_000), **run)
 
 
 def test_a_warp_that_polls_memory_sees_what_another_writes():

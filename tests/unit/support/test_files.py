@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import resource
 from pathlib import Path
 
 import numpy as np
@@ -100,3 +101,16 @@ def test_a_folder_that_is_missing_or_is_the_target_is_an_input_error(tmp_path):
 def test_a_device_is_written_directly():
     write_bytes(Path("/dev/null"), b"gone")
     assert not Path("/dev/null").is_file()
+
+
+def test_a_full_disk_is_called_that_for_arrays_too(tmp_path):
+    path = tmp_path / "y.npy"
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))  # what a full disk answers, but for the number of the error
+    try:
+        with pytest.raises(InputError) as caught:
+            write_npy(path, np.zeros(1000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (caught.value.message, caught.value.where) == ("cannot write the file: File too large", str(path))
+    assert os.listdir(tmp_path) == []

@@ -31,7 +31,9 @@ from convc.timing.parameters import read_chip
 FOLDER = Path(__file__).parents[2] / "recordings" / "timing"
 H200 = read_chip("h200")
 
-PAGE = (Path(convc.__file__).parent / "docs" / "timing.md").read_text("utf-8")
+DOCS = Path(convc.__file__).parent / "docs"
+PAGE = (DOCS / "timing.md").read_text("utf-8")
+LAUNCHES = (DOCS / "hardware.md").read_text("utf-8")
 LINES = {
     "one wave": "H200, kernels of convc with wgmma in one wave, but conv1",
     "waves": "H200, kernels of convc with wgmma in several waves, but conv1",
@@ -80,8 +82,11 @@ def test_a_copy_takes_a_cycle_for_each_request():
         assert max(asked, row.box * COPIED / H200["tma.fill"]) == pytest.approx(cycles, rel=0.06), row
 
 
-def errors(names: set[str] | None) -> dict[str, list[float]]:
-    """What is said over what was measured, less 1, of some of the kernels at the clock that they had; None: of all."""
+def errors(names: set[str] | None, told: dict[str, list[str]] | None = None) -> dict[str, list[float]]:
+    """What is said over what was measured, less 1, of some of the kernels at the clock that they had; None: of all.
+
+    ``told``: gets what the page says of the layers in float16, a CTA for each tile: measured and said.
+    """
     kernels = read_kernels(FOLDER / "spans_h200.json.xz")
     found: dict[str, list[float]] = defaultdict(list)
     for row in rows("spans_h200.csv"):
@@ -90,6 +95,9 @@ def errors(names: set[str] | None) -> dict[str, list[float]]:
             chip = H200.changed({"chip.clock": float(row["sm_ghz"])})
             said = time_kernel(kernels[name].ptx, kernels[name].launch, {}, chip)
             found[group(row, said)].append(said.microseconds / float(row["span_us"]) - 1)
+            layer, _, rest = name.partition("_b")
+            if told is not None and rest in ("1_f16", "8_f16", "32_f16"):
+                told[layer].append(f"{float(row['span_us']):.1f} : {said.microseconds:.1f}")
     return found
 
 
@@ -125,7 +133,11 @@ def test_a_cta_at_the_end_of_a_row_of_tiles_shares_with_the_one_in_front():
 
 @pytest.mark.slow
 def test_all_launches_of_an_h200():
-    found = errors(None)
+    told: dict[str, list[str]] = defaultdict(list)
+    found = errors(None, told)
+    for layer, cells in told.items():
+        said = f"| {layer} | {' | '.join(cells)} |"
+        assert said in LAUNCHES, said
     for kind, line in LINES.items():
         off = np.abs(found[kind])
         assert off.mean() <= BARS.get(kind, 1.0), kind

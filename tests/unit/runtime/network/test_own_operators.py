@@ -1,0 +1,112 @@
+"""Operators of the host that `onnx.reference` has otherwise than ONNX: `Scan` and `QuantizeLinear`."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+from convc.errors import NodeError
+from convc.runtime.network.executor import Graph
+from convc.runtime.network.ort_session import open_session, run_session
+
+SCAN = """<ir_version: 8, opset_import: ["": {opset}]>
+g ({ins}) => (float[s] last, float[m, n, k] sums) {{
+    last, sums = Scan <num_scan_inputs = 2{more}, body = b (float[k] h, float[k] p, float[k] q)
+        => (float[k] on, float[k] z) {{
+        by = Mul (p, q)
+        on = Add (h, by)
+        z = Sub (on, q)
+    }}> ({names})
+}}"""
+NEWER = {"opset": 16, "ins": "float[k] h, float[m, n] x, float[l, o] w", "names": "h, x, w"}
+OLDER = {"opset": 8, "ins": "int64[b] lengths, float[b, k] h, float[b, m, k] x, float[b, m, k] w"}
+RANDOM = np.random.default_rng(3)
+
+
+def by_onnxruntime(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    answer = run_session(open_session(model), feeds)
+    assert not isinstance(answer, str), answer
+    return answer
+
+
+def both(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    graph = Graph(model)
+    found = graph.run(feeds)
+    assert graph.stats.elsewhere == {}
+    return found, by_onnxruntime(model, feeds)
+
+
+@pytest.mark.parametrize("more", [
+    "",
+    ", scan_input_directions = [1, 0]",
+    ", scan_input_axes = [-1, 0]",  # the reference takes the first for 0
+    ", scan_input_axes = [1, 1], scan_input_directions = [1, 1], scan_output_axes = [1], scan_output_directions = [1]",
+    ", scan_output_axes = [-1]",
+])  # fmt: skip
+def test_a_scan_goes_along_any_axis_either_way(more):
+    model = onnx.parser.parse_model(SCAN.format(more=more, **NEWER))
+    feeds = {name: RANDOM.integers(-4, 4, (5, 5)).astype(np.float32) for name in ("x", "w")}
+    found, expected = both(model, feeds | {"h": np.arange(5, dtype=np.float32)})
+    for name in ("last", "sums"):
+        np.testing.assert_array_equal(found[name], expected[name])
+
+
+def test_a_scan_of_nothing_has_no_pieces():
+    model = onnx.parser.parse_model(SCAN.format(more="", **NEWER).replace("float[k] z", "float[5] z"))
+    feeds = {name: np.zeros((0, 5), np.float32) for name in ("x", "w")}
+    found = Graph(model).run(feeds | {"h": np.ones(5, np.float32)})
+    assert found["last"].tolist() == [1] * 5
+    assert found["sums"].shape == (0, 5)
+    feeds["w"] = np.zeros((2, 5), np.float32)
+    with pytest.raises(NodeError, match=r"inputs that are scanned together have one length, got \[0, 2\]"):
+        Graph(model).run(feeds | {"h": np.ones(5, np.float32)})
+
+
+@pytest.mark.parametrize("directions", ["", ", directions = [1, 0]"])
+@pytest.mark.parametrize("lengths", [None, [3, 1]])
+def test_the_scan_of_operator_set_8_has_a_batch_axis(lengths, directions):
+    names = "lengths, h, x, w" if lengths else '"", h, x, w'
+    text = SCAN.format(more=directions, names=names, **OLDER).replace("float[s] last", "float[b, k] last")
+    text = text if lengths else text.replace("int64[b] lengths, ", "")
+    model = onnx.parser.parse_model(text.replace("float[m, n, k] sums", "float[b, m, k] sums"))
+    feeds = {name: RANDOM.integers(-4, 4, (2, 3, 4)).astype(np.float32) for name in ("x", "w")}
+    feeds["h"] = np.arange(8, dtype=np.float32).reshape(2, 4)
+    if lengths:
+        feeds["lengths"] = np.array(lengths)
+    found, expected = both(model, feeds)
+    np.testing.assert_array_equal(found["last"], expected["last"])
+    for number, length in enumerate(lengths or [3, 3]):
+        np.testing.assert_array_equal(found["sums"][number, :length], expected["sums"][number, :length])
+        assert not found["sums"][number, length:].any(), "undefined: here 0"
+
+
+QUANTIZE = """<ir_version: 10, opset_import: ["": {opset}]>
+g ({real}[4, 2] x, {real}[n] scale, {kind}[n] zero) => ({kind}[4, 2] y) {{ y = QuantizeLinear (x, scale, zero) }}"""
+
+
+@pytest.mark.parametrize(("opset", "real", "kind", "zero"), [
+    (10, "float", "uint8", 7),
+    (13, "float", "int8", -5),
+    (21, "float", "int16", -32768),
+    (21, "float16", "uint16", 65535),
+    (23, "float16", "int8", 127),
+])  # fmt: skip
+def test_what_is_far_outside_saturates(opset, real, kind, zero):
+    model = onnx.parser.parse_model(QUANTIZE.format(opset=opset, real=real, kind=kind))
+    dtype = np.dtype({"float": np.float32, "float16": np.float16}[real])
+    x = np.array([2.0, -2.0, 30000, -30000, 60000, -60000, np.inf, -np.inf], dtype).reshape(4, 2)
+    scale = np.array([1e-5], dtype)  # 6e4 / 1e-5 is beyond 2^31
+    found = Graph(model).run({"x": x, "scale": scale, "zero": np.array([zero], kind)})["y"]
+    limits = np.iinfo(kind)
+    assert found[1:].tolist() == [[limits.max, limits.min]] * 3
+    assert found[0].tolist() == [limits.max, limits.min], "2 / 1e-5 is beyond 2^16"
+
+
+def test_scales_of_each_channel_still_go_with_theirs():
+    text = QUANTIZE.format(opset=13, real="float", kind="uint8")
+    feeds = {"x": np.array([[1, 1], [2.5, 3e9], [-1, -3e9], [9, 60]], np.float32)}
+    feeds |= {"scale": np.array([1, 0.25], np.float32), "zero": np.array([0, 128], np.uint8)}
+    found, expected = both(onnx.parser.parse_model(text), feeds)
+    assert found["y"].tolist() == [[1, 132], [2, 255], [0, 0], [9, 255]]
+    assert expected["y"].tolist()[0] == [1, 132]
