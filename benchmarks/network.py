@@ -13,7 +13,6 @@ what a user waits. The peak memory is that of the process up to the end of the m
 from __future__ import annotations
 
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -24,7 +23,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.layers import resnet50
-from benchmarks.timing import REPEATS, best
+from benchmarks.timing import REPEATS, best, peak_kib
 from convc import machine
 from convc.build.writer import layer_of
 from convc.compiler.kernels import Kernels
@@ -47,7 +46,7 @@ def main(selection: str) -> None:
     gflop = 2e-9 * sum(problem.macs for problem in problems)
     with threadpool_limits(1, user_api="blas"):
         seconds, cpu_seconds, slowest = simulate(problems)
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        peak = peak_kib()
         numpy_seconds = best(lambda: [im2col_sgemm(problem, *rival_data(problem)) for problem in problems])
         runtime_seconds = onnxruntime_seconds(selection)
     print(

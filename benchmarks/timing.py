@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 REPEATS = 3
 
@@ -39,6 +40,19 @@ def children_time() -> float:
     """Seconds that the processor worked for the processes that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
+
+
+def peak_kib() -> int:
+    """Most KiB of memory that this program has had.
+
+    Linux counts for ``ru_maxrss`` what the process had before it began with this program as well (getrusage(2)): the
+    memory of whoever started it, other benchmarks included. ``VmHWM`` is of the program alone (proc_pid_status(5)).
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        return next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most >> 10 if sys.platform == "darwin" else most  # bytes there
 
 
 @functools.cache

@@ -58,8 +58,9 @@ class Races(Accesses):
             more |= self._stream(name, row, warp, clocks)
             entry = self.entry(instr, name, row, warp, clocks, **more)
             self.access("shared", access.home, access.places, access.lanes, entry, clocks)
-            starts: list[Location] = [("shared", access.home, place) for place in access.places[:, 0].tolist()]
-            self._observe(starts, kind, row, strength, clocks)
+            if self._heard(kind, strength):
+                starts: list[Location] = [("shared", access.home, place) for place in access.places[:, 0].tolist()]
+                self._observe(starts, kind, row, strength, clocks)
 
     def _stream(self, name: str, row: int, warp: int, clocks: WarpClocks) -> AccessFields:
         """Component and time of cp.async, and of mbarrier.init, which fence.mbarrier_init releases by itself."""
@@ -70,12 +71,14 @@ class Races(Accesses):
             clocks.learn({stream.component: stream.next()})
         return {"component": stream.component, "time": stream.time}
 
+    def _heard(self, kind: str, strength: Strength | None) -> bool:
+        """Whether an access may release or acquire anything, or make an end of what others released."""
+        return strength is not None or (kind == "st" and bool(self.locations.held))
+
     def _observe(
         self, places: list[Location], kind: str, row: int, strength: Strength | None, clocks: WarpClocks
     ) -> None:
         """Release and acquire at the locations of a strong access; a weak store makes an end of what was there."""
-        if strength is None and not (kind == "st" and self.locations.held):
-            return
         for place in dict.fromkeys(places):
             if kind != "st" and strength is not None:
                 self.locations.read(place, row, clocks, strength)
@@ -103,7 +106,8 @@ class Races(Accesses):
             more["write"] = kind in ("st", "atom")
             more |= self._stream(kind, row, warp, clocks)
             self._global(buffer, own, size, lanes, self.entry(instr, kind, row, warp, clocks, **more), clocks)
-            self._observe([("global", buffer, place) for place in own.tolist()], kind, row, strength, clocks)
+            if self._heard(kind, strength):
+                self._observe([("global", buffer, place) for place in own.tolist()], kind, row, strength, clocks)
 
     def _global(
         self, buffer: str, starts: np.ndarray, size: int, lanes: np.ndarray, access: Access, clocks: WarpClocks

@@ -75,9 +75,9 @@ class Access:
         return f"{'write' if self.write else 'read'} by {self.actor} ({what})"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AccessSet:
-    """The places that lanes of a warp access.
+    """The places that lanes of a warp access; never changed (a frozen record is slow to make).
 
     Attributes:
         space: ``shared``, ``tensor`` or ``global``.

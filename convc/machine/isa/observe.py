@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-from convc.machine.base.values import Value
+from convc.machine.base.values import Value, fixed
 from convc.machine.isa.copies.issue import CopyTarget, IssueGroup
 from convc.machine.state.observed import ObservedStrand
 from convc.machine.state.observer import GlobalRange, LaneAccess, Transfer
@@ -53,6 +54,15 @@ def actors(strand: ObservedStrand, mask: np.ndarray | None = None) -> list[Actor
     return [actor for actor in found if actor.lanes.size]
 
 
+@lru_cache(maxsize=1 << 10)
+def _places_from(starts: bytes, size: int) -> np.ndarray:
+    """The ``size`` places from each start (int64, n of them) on, int64 (n, size); not to be written, and kept.
+
+    The CTAs of a cluster, and the rounds of a loop, access the same ones: observers know an array by its identity.
+    """
+    return fixed(np.frombuffer(starts, np.int64)[:, None] + np.arange(size))
+
+
 def lane_accesses(
     strand: ObservedStrand, offset: Value, size: int, homes: np.ndarray | None = None
 ) -> list[LaneAccess]:
@@ -65,11 +75,15 @@ def lane_accesses(
     owners = None if homes is None else np.broadcast_to(homes, shape)
     found: list[LaneAccess] = []
     for at, row, w, warp, lanes in actors(strand):
-        places = starts[at, w, lanes].astype(np.int64)[:, None] + np.arange(size)
+        own_starts = starts[at, w] if lanes is LANES else starts[at, w, lanes]
+        places = _places_from(own_starts.astype(np.int64).tobytes(), size)
         if owners is None:
             found.append(LaneAccess(row, warp, row, lanes, places))
             continue
         own = owners[at, w, lanes]
+        if (own == own[0]).all():  # all bytes of one CTA: the very array that others have too
+            found.append(LaneAccess(row, warp, int(own[0]), lanes, places))
+            continue
         for home in np.unique(own).tolist():
             found.append(LaneAccess(row, warp, home, lanes[own == home], places[own == home]))
     return found

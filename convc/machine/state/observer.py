@@ -28,9 +28,9 @@ Lines = tuple[np.ndarray, np.ndarray, int]
 """Positions of some of the issuing CTAs; offsets in a buffer where lines of bytes start (CTAs, n; -1: none); size."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class LaneAccess:
-    """What lanes of one warp access in the memory of one CTA.
+    """What lanes of one warp access in the memory of one CTA; never changed (a frozen record is slow to make).
 
     Attributes:
         row, warp: who: the CTA, and the number of the warp in it.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import json
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -169,6 +171,13 @@ def test_im2col_is_the_convolution():
     w = rng.integers(-3, 4, problem.w_shape).astype(np.float32)
     got = network.im2col_sgemm(problem, x[0], w.reshape(5, -1))
     np.testing.assert_array_equal(got.reshape(problem.y_shape), reference.conv_problem(problem, x, w))
+
+
+def test_the_memory_of_a_program_is_not_that_of_who_started_it():
+    large = np.ones(1 << 25)  # 256 MiB; a fresh program that imports little takes a tenth
+    command = [sys.executable, "-c", "from benchmarks.timing import peak_kib; print(peak_kib())"]
+    own = int(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+    assert 0 < own < large.nbytes >> 10 <= timing.peak_kib()
 
 
 @pytest.mark.slow
