@@ -144,7 +144,8 @@ class Rates:
         remote_bytes: bytes a cycle that an SM reads from the shared memory of others in its cluster
             [shared_memory.remote]. remote_latency: cycles of such a load [shared_memory.remote_latency].
         cta_start: cycles to replace CTAs that have ended by the next [launch.replace].
-        launch_spread: from the time of a CTA to that of a launch that fills the chip [launch.spread].
+        launch_spread, launch_slowest: from the time of a CTA to that of a launch that fills the chip: cycles, and a
+            part of the last round [launch.spread, launch.slowest].
         fmas: float32 multiply-adds per cycle and SM without the tensor core (CUDA C++ programming guide, throughput of
             arithmetic instructions).
     """
@@ -184,7 +185,8 @@ class Rates:
     remote_bytes: float = 14.4
     remote_latency: float = 180.0
     cta_start: float = 1100.0
-    launch_spread: float = 450.0
+    launch_spread: float = 100.0
+    launch_slowest: float = 0.05
     fmas: int = 128
 
 
@@ -282,7 +284,7 @@ SM_90A = Arch(
         memory_rate=4.55e6,
         l2_bytes=52428800,
         gpc_bytes=640.0,
-        together=3.1,
+        together=2.8,
         fill_bytes=122.0,
         cta_start=1000,
     ),

@@ -123,15 +123,15 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
             latency: what the K loop takes at least because copies take their time.
             beside: CTAs that an SM holds.
         """
-        spread = self.rates.launch_spread * min(1.0, (self.walkers or self.ctas) / self.rates.sms)
-        if self.walkers is not None:
-            return max(self.walk_cycles(self.walkers, latency), self.least) + spread
-        slots = self.rates.sms * beside
-        whole, rest = divmod(self.ctas, slots)
-        total = whole * self.round_cycles(slots, latency) if whole else 0.0
-        if rest:
-            total += self.round_cycles(rest, latency)
-        gaps = (whole + (rest > 0) - 1) * self.rates.cta_start
+        rates = self.rates
+        slots = self.walkers or rates.sms * beside
+        before = -(-self.ctas // slots) - 1 if self.walkers is None else 0  # rounds before the last
+        last = (
+            self.walk_cycles(slots, latency) if self.walkers else self.round_cycles(self.ctas - before * slots, latency)
+        )
+        total = last + (before * self.round_cycles(slots, latency) if before else 0.0)
+        gaps = before * rates.cta_start
+        spread = min(1.0, (self.walkers or self.ctas) / rates.sms) * (rates.launch_spread + rates.launch_slowest * last)
         return max(total, self.least - gaps) + gaps + spread
 
     def walk_cycles(self, walkers: int, latency: float) -> float:

@@ -20,7 +20,7 @@ SAME = {
     "mma_depth": "tensor_core.depth", "mma_chain": "tensor_core.chain", "read_bytes": "shared_memory.read_port",
     "beside_bytes": "shared_memory.beside",
     "fill_bytes": "tma.fill", "fill_rows": "tma.row", "copy_latency": "tma.latency",
-    "im2col_latency": "tma.im2col", "launch_spread": "launch.spread",
+    "im2col_latency": "tma.im2col", "launch_spread": "launch.spread", "launch_slowest": "launch.slowest",
     "tensor_copy_bytes": "tensor_memory.copy", "refresh_cycles": "tensor_memory.copy_small",
     "shift_cycles": "tensor_memory.shift", "ashift_cycles": "tensor_memory.ashift", "sector_cycles": "threads.sector",
     "load_latency": "threads.global_latency", "store_bytes": "shared_memory.store_port",
@@ -55,7 +55,7 @@ def test_what_hopper_has_of_its_own_is_of_its_chip():
     chip, rates, usual = read_chip("h200"), SM_90A.rates, SM_100A.rates
     fitted = {"clock_mhz", "fill_bytes", "cta_start"}
     own = {field for field in Rates.__dataclass_fields__ if getattr(rates, field) != getattr(usual, field)} - fitted
-    assert own == {"sms", "l2_rate", "store_rate", "memory_rate", "l2_bytes", "gpc_bytes", "merged"}
+    assert own == {"sms", "l2_rate", "store_rate", "memory_rate", "l2_bytes", "gpc_bytes", "together"}
     for field, name in SAME.items():
         assert field not in own or getattr(rates, field) == chip[name], field
     for field, name in PER_MICROSECOND.items():
