@@ -284,7 +284,9 @@ SM_90A = Arch(
         memory_rate=4.55e6,
         l2_bytes=52428800,
         gpc_bytes=640.0,
-        together=2.8,
+        together=3.1,
+        launch_spread=450.0,
+        launch_slowest=0.0,
         fill_bytes=122.0,
         cta_start=1000,
     ),
@@ -293,7 +295,8 @@ SM_90A = Arch(
 """NVIDIA Hopper (H100, H200): a ``wgmma`` of 64 rows goes two columns a cycle too, at half the rows.
 
 The clock is the one at which the data sheet's 989 TFLOP/s of dense f16 are all of 132 tensor cores; L2, memory and the
-ports of GPCs are those of an H200 (``convc/timing/chips/h200.toml``); what is not given is assumed to be as on a B200.
+ports of GPCs are those of an H200 (``convc/timing/chips/h200.toml``). The change of CTAs, the end of a launch and what
+SMs of a GPC ask for together are those with which the kernels were chosen that an H200 timed; the rest is as on a B200.
 """
 
 ARCHS = {arch.name: arch for arch in (SM_100A, SM_90A)}

@@ -57,8 +57,9 @@ def test_tiles_in_part_make_a_launch_shorter_and_it_adds_up():
     assert kernel.cycles < whole.cycles
     launch = kernel.launch
     gaps = (launch.rounds - 1) * (FEW["launch.replace"] - FEW["launch.entry"])
-    spread = FEW["launch.spread"] * launch.busy / FEW["chip.sms"]
+    spread = (FEW["launch.spread"] + FEW["launch.slowest"] * launch.lengths[-1]) * launch.busy / FEW["chip.sms"]
     assert sum(launch.lengths) + gaps + spread == pytest.approx(launch.cycles)
+    assert launch.spread == pytest.approx(spread)
     assert sum(launch.clusters) == kernel.ctas
     assert kernel.on(FEW).cycles == pytest.approx(kernel.cycles, rel=0.01)
 

@@ -2,28 +2,23 @@
 
 The numbers of stores come from the table of their patterns. That a CTA is replaced when its stores are with L2, and the
 registers of a thread where ptxas is not asked, were chosen with these launches in sight. What the chip's file says of
-the first copy and of the end of a launch comes from the rows with a width, which are in no line here.
+the first copy, of the end of a launch and of equal requests comes from the rows with a width, which have other lines.
 """
 
 from __future__ import annotations
 
 import csv
-import json
 from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
 import pytest
-from recordings.hopper_cases import TARGET
 from recordings.record_rows import EXTENT, Rows, variants
 from recordings.record_rows import ROWS as COPIED
 from recordings.record_stores import PATTERNS, places_of
 from support.recorded_kernels import read_kernels
 
 import convc
-from benchmarks.ablation import LAYERS
-from convc.compiler.compile import compile_problem
-from convc.compiler.options import ScheduleOptions
 from convc.timing.accesses import requests, sectors
 from convc.timing.kernel import KernelTime, time_kernel
 from convc.timing.parameters import read_chip
@@ -44,9 +39,6 @@ LINES = {
 }
 BARS = {"one wave": 0.050, "waves": 0.070}
 """Those that were aimed at."""
-
-NO_TURNS = "ResNet-50 layer4, 1x1, 2048 -> 512"
-"""Layer of `benchmarks.ablation` where CTAs that may walk have one tile each."""
 
 FEW = {"layer2.1.conv1_b8_f16", "layer2.0.conv2_b32_f16_slide", "layer2.1.conv1_b32_f16", "layer4.0.conv3_b1_f16 256"}
 """Launches in one wave and in several, of both schedules."""
@@ -115,20 +107,6 @@ def test_a_few_launches_of_an_h200():
     found = errors(FEW)
     assert sum(map(len, found.values())) == len(FEW)
     assert max(abs(error) for each in found.values() for error in each) < 0.08
-
-
-def test_a_cta_at_the_end_of_a_row_of_tiles_shares_with_the_one_in_front():
-    """Each of 100 CTAs makes a tile, of 25 in a row: the middle one ends its row. See `features_h200.json`."""
-    recorded = json.loads((FOLDER.parent / "features_h200.json").read_text())[NO_TURNS]
-    times: dict[str, float] = {}
-    for feature, walks in (("TMA store", "off"), ("persistent", "on")):
-        options = ScheduleOptions(schedule="reload", persistent=walks, columns="off", target=TARGET)
-        made = compile_problem(LAYERS[NO_TURNS], options=options)
-        found = time_kernel(made.artifact.ptx, made.artifact.launch, {}, H200)
-        shared = {work.buffer for work in found.trace.works if work.kind == "load" and work.readers > 2}
-        assert shared == {"filter"}, feature
-        times[feature] = found.microseconds / recorded[feature]["streamed"]
-    assert times["persistent"] == pytest.approx(times["TMA store"], rel=0.05)
 
 
 @pytest.mark.slow

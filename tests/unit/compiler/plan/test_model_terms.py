@@ -51,11 +51,11 @@ def test_the_rates_are_those_of_the_engines_chip():
 
 
 def test_what_hopper_has_of_its_own_is_of_its_chip():
-    """L2, memory and the ports of GPCs; the fill port and the change of CTAs are assumed to be less slow."""
+    """L2, memory and the ports of GPCs; the rest is what the kernels were chosen with that an H200 timed."""
     chip, rates, usual = read_chip("h200"), SM_90A.rates, SM_100A.rates
-    fitted = {"clock_mhz", "fill_bytes", "cta_start"}
+    fitted = {"clock_mhz", "fill_bytes", "cta_start", "together", "launch_spread", "launch_slowest"}
     own = {field for field in Rates.__dataclass_fields__ if getattr(rates, field) != getattr(usual, field)} - fitted
-    assert own == {"sms", "l2_rate", "store_rate", "memory_rate", "l2_bytes", "gpc_bytes", "together"}
+    assert own == {"sms", "l2_rate", "store_rate", "memory_rate", "l2_bytes", "gpc_bytes"}
     for field, name in SAME.items():
         assert field not in own or getattr(rates, field) == chip[name], field
     for field, name in PER_MICROSECOND.items():
