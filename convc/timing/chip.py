@@ -14,8 +14,7 @@ from convc.timing.classes import Tiles, in_order
 from convc.timing.engine import PARTITIONS, Replay
 from convc.timing.events import Event
 from convc.timing.parameters import Chip
-from convc.timing.resources import Share
-from convc.timing.sharing import NEIGHBOURS
+from convc.timing.shares import a_cycle, fullest, sm_share
 from convc.timing.spread import later, later_anywhere, latest, sooner, where_later
 from convc.timing.tensor_core import read_a_cycles, read_b_cycles
 from convc.timing.trace import Trace, Work
@@ -226,13 +225,13 @@ class _Grid:
         """
         chip = self.chip
         beside = -(-clusters // self.slots)
-        uneven = self.uneven(clusters)
+        busy = min(clusters, self.slots) * self.trace.ctas
+        uneven = fullest(busy, self.trace.ctas, chip) if self.once and clusters < self.slots else 1.0
         crowd = sm_share(chip, self.asking(clusters, 1.0), self.missed, self.traffic, step, uneven)
         l2 = sm_share(chip, self.asking(clusters, reading), self.missed, self.traffic, uneven=uneven).l2
         share = replace(crowd, l2=l2, crowd=crowd.l2 if self.once else l2, apart=not self.once)
         replay = Replay(side_by_side(self.trace, beside), chip, share, self.trace.ctas)
         cycles = replay.run()
-        busy = min(clusters, self.slots) * self.trace.ctas
         launch = Launch(
             cycles=cycles,
             drained=later(cycles, latest(sm.drained for sm in replay.sms)),
@@ -246,13 +245,6 @@ class _Grid:
             reading=(reading,),
         )
         return launch, 1 - chip["chip.apart"] * (1 - replay.sms[0].asked / crowd.l2 / cycles)
-
-    def uneven(self, clusters: int) -> float:
-        """SMs with work of the GPC that has most, over those of one on average."""
-        gpcs = int(self.chip["gpc.count"])
-        busy = min(clusters, self.slots) * self.trace.ctas
-        together = max(NEIGHBOURS, self.trace.ctas)
-        return -(-busy // (together * gpcs)) * together * gpcs / busy if self.once and clusters < self.slots else 1.0
 
     def asking(self, clusters: int, reading: float) -> float:
         """SMs that ask at the same time in a round of that many clusters; one at least, whatever part of them reads."""
@@ -330,7 +322,7 @@ class _Grid:
         written = clusters * _bytes(self.trace, "store")
         moved = clusters * _bytes(self.trace, "load") * self.traffic
         rates = {"chip.l2": read, "chip.stores": written, "chip.memory": moved}
-        return {rate: amount / _a_cycle(chip, rate) for rate, amount in rates.items()}
+        return {rate: amount / a_cycle(chip, rate) for rate, amount in rates.items()}
 
 
 def _nearer(reading: float, now: float) -> float:
@@ -366,16 +358,11 @@ def _use(replay: Replay, cycles: float, busy: int, traffic: float) -> dict[str, 
     port = sum(port_cycles(work, chip) for work in mine) + replay.sms[0].shared.busy
     loads = [work for work in mine if work.kind == "load"]
     taken = sum(work.taken for work in loads) * busy
-    spent = units | {"tensor memory": latest(lanes), "read port": port, "L2": taken / _a_cycle(chip, "chip.l2")}
+    spent = units | {"tensor memory": latest(lanes), "read port": port, "L2": taken / a_cycle(chip, "chip.l2")}
     if traffic:
         read = sum(work.bytes - work.filled for work in loads) * busy
-        spent["memory"] = read * traffic / _a_cycle(chip, "chip.memory")
+        spent["memory"] = read * traffic / a_cycle(chip, "chip.memory")
     return {name: worked / cycles for name, worked in spent.items()}
-
-
-def _a_cycle(chip: Chip, rate: str) -> float:
-    """Bytes in a cycle of the SM clock, of a rate in TB/s."""
-    return chip[rate] * 1e3 / chip["chip.clock"]
 
 
 def port_cycles(work: Work, chip: Chip) -> float:
@@ -383,35 +370,3 @@ def port_cycles(work: Work, chip: Chip) -> float:
     if work.mma is not None:
         return read_a_cycles(work.mma, chip) + read_b_cycles(work.mma, chip)
     return work.bytes / chip["shared_memory.read_port"] if work.kind in ("cp", "store") else 0.0
-
-
-def sm_share(
-    chip: Chip, asking: float, missed: float = 0.0, traffic: float = 0.0, step: bool = False, uneven: float = 1.0
-) -> Share:
-    """Shares of L2, of memory and of the port of its GPC that each SM has of those that ask at the same time.
-
-    L2 and memory have clocks of their own: their rates are bytes a second, whatever the clock of the SMs. SMs that
-    read the same share a request with those of their GPC, `gpc.merged` of the time.
-
-    Args:
-        chip: parameters.
-        asking: how many SMs ask at the same time, on average.
-        missed: part of what they read that comes from memory.
-        traffic: bytes that memory moves for each byte that is read.
-        step: they ask for the same at the same time.
-        uneven: SMs that ask of the GPC that has most, over those of one on average: the launch ends with them.
-    """
-    together = later(1.0, asking / chip["gpc.count"] * uneven)
-    l2 = sooner(_a_cycle(chip, "chip.l2") / asking, chip["gpc.port"] / together)
-    if traffic:
-        l2 = sooner(l2, _a_cycle(chip, "chip.memory") / asking / traffic)
-    stores = later(1.0, chip["threads.stores_of_all"] * sooner(1.0, asking / chip["chip.sms"]))
-    maps = chip["tma.first_all"] * sooner(1.0, asking / chip["chip.sms"])
-    return Share(
-        l2=l2,
-        missed=missed,
-        together=chip["gpc.together_in_step" if step else "gpc.together"],
-        merged_im2col=chip["gpc.merged_im2col"],
-        stores=stores,
-        maps=maps,
-    )

@@ -6,7 +6,7 @@ import functools
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from convc.timing.loops import Unrolled, unrolled_loops, walker
 from convc.timing.moving import mark_wrapped
 from convc.timing.parameters import Chip, computable
 from convc.timing.recorder import Recorder
-from convc.timing.sharing import readers
+from convc.timing.sharing import Readers
 from convc.timing.spread import lanes_of, spread_chip
 from convc.timing.tensor_core import MmaShape
 from convc.timing.trace import Trace
@@ -262,21 +262,17 @@ def time_kernel(  # noqa: PLR0913 - each is one choice, and most are left out
     starts = [] if made is None else _starts(text, file, launch.entry)
 
     at_once = min(running, int(chip["chip.sms"])) // cluster * cluster
-    known: dict[str, float] = {}
+    others = Readers(text=text, launch=launch, contents=contents, file=file, ctas=at_once, gpcs=int(chip["gpc.count"]))
 
     def recorded(first: int, end: int) -> tuple[Recorder, Trace]:
         recorder = Recorder(_unrolled(text, file, launch.entry))
         options = RunOptions(ctas=(first, end), resident=2, grants="ordered")
         run(text, launch, contents, file=file, options=options, observer=recorder)
-        trace = recorder.trace
-        loads = {(work.row, work.buffer) for work in trace.works if work.kind == "load"}
-        if not known and loads and at_once > cluster:
-            known.update(readers(text, launch, contents, loads, at_once, int(chip["gpc.count"]), file))
-        trace.works = [replace(work, readers=known.get(work.buffer, 1.0)) for work in trace.works]
+        others.mark(recorder.trace)
         if made is None:
-            return recorder, trace
-        mark_wrapped(trace.works, made.shift_loops(starts))
-        return recorder, assembled(trace, made.code, starts)
+            return recorder, recorder.trace
+        mark_wrapped(recorder.trace.works, made.shift_loops(starts))
+        return recorder, assembled(recorder.trace, made.code, starts)
 
     # A cluster in the middle of a row is one without a border, as most are.
     busiest = None if cluster > 1 or turns > 1 else walker(_body(text, file, launch.entry), launch.ctas)

@@ -1,7 +1,7 @@
 """Copies that CTAs of a GPC have in common: what one of them reads others read too, at about the same time.
 
 A stated model of where CTAs lie: they are dealt out to the GPCs by turns, in twos that lie beside each other, or in
-clusters, as an H200 does (`tests/recordings/README.md`, ``places_h200.json``). Which copies are alike is seen where all
+clusters, as an H200 does (``places_h200.json`` of the recordings). Which copies are alike is seen where all
 CTAs of a round make their first ones.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from convc.machine import RunOptions, run
 from convc.machine.state.observed import ObservedStrand
 from convc.machine.state.observer import GlobalRange, LaneAccess, Observer, Operation, Transfer
 from convc.ptx import Instr
+from convc.timing.trace import Trace
 
 NEIGHBOURS = 2
 """CTAs that lie beside each other: the SMs of a TPC."""
@@ -74,32 +76,37 @@ def _places(memory: GlobalRange, position: int) -> Hashable:
     return tuple((size, np.asarray(offsets).tobytes()) for _, offsets, size in memory.lines(np.array([position])))
 
 
-def readers(
-    text: str,
-    launch: LaunchSpec,
-    contents: Mapping[str, np.ndarray],
-    wanted: Iterable[tuple[int, str]],
-    ctas: int,
-    gpcs: int,
-    file: str,
-) -> dict[str, float]:
-    """How many CTAs of a GPC read the same of each buffer at a time, on average.
+@dataclass(slots=True, kw_only=True)
+class Readers:
+    """A launch whose CTAs are asked what they read in common.
 
-    Args:
-        text: of the kernel.
-        launch: how it is launched.
-        contents: of its buffers.
-        wanted: ranks in their cluster, and buffers that they copy by TMA.
-        ctas: that are on the chip at the same time.
-        gpcs: of the chip.
-        file: name of the text in messages.
+    Attributes:
+        text, launch, contents, file: the kernel, its launch and buffers, and what the text is called in messages.
+        ctas: that are on the chip at the same time. gpcs: of the chip.
     """
-    cluster = launch.cluster[0] * launch.cluster[1] * launch.cluster[2]
-    heads = _Heads(wanted, ctas, cluster)
-    options = RunOptions(ctas=(0, ctas), resident=ctas // cluster, cohort=ctas)
-    with contextlib.suppress(_Seen):
-        run(text, launch, contents, file=file, options=options, observer=heads)
-    return {buffer: alike(list(found.items()), gpcs, cluster) for buffer, found in heads.found.items()}
+
+    text: str
+    launch: LaunchSpec
+    contents: Mapping[str, np.ndarray]
+    file: str
+    ctas: int
+    gpcs: int
+    _known: dict[str, float] = field(default_factory=dict[str, float])
+
+    def mark(self, trace: Trace) -> None:
+        """Write down of each copy of a cluster by how many CTAs of a GPC it is made; of all classes of tiles alike."""
+        loads = {(work.row, work.buffer) for work in trace.works if work.kind == "load"}
+        if not self._known and loads and self.ctas > trace.ctas:
+            self._known = self._asked(loads, trace.ctas)
+        trace.works = [replace(work, readers=self._known.get(work.buffer, 1.0)) for work in trace.works]
+
+    def _asked(self, loads: set[tuple[int, str]], cluster: int) -> dict[str, float]:
+        """CTAs of the fullest GPC that read the same at a time, on average, of each buffer that is copied."""
+        heads = _Heads(loads, self.ctas, cluster)
+        options = RunOptions(ctas=(0, self.ctas), resident=self.ctas // cluster, cohort=self.ctas)
+        with contextlib.suppress(_Seen):
+            run(self.text, self.launch, self.contents, file=self.file, options=options, observer=heads)
+        return {buffer: alike(list(found.items()), self.gpcs, cluster) for buffer, found in heads.found.items()}
 
 
 def alike(reads: Sequence[tuple[int, Hashable]], gpcs: int, cluster: int = 1) -> float:

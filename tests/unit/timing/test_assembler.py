@@ -10,11 +10,12 @@ from convc import ChipOptions, time
 from convc.errors import ToolError
 from convc.ir.launch import load_launch
 from convc.timing.assembler import Assembly, assembled, assembly
-from convc.timing.chip import Footprint, most_beside, sm_share
+from convc.timing.chip import Footprint, most_beside
 from convc.timing.engine import Replay
 from convc.timing.kernel import time_kernel
 from convc.timing.parameters import read_chip
 from convc.timing.sass import Sass, read_sass
+from convc.timing.shares import sm_share
 from convc.timing.trace import Item, Trace
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"

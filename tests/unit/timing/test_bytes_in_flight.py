@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import convc
-from convc.timing.chip import sm_share
 from convc.timing.engine import Replay
 from convc.timing.parameters import Chip, read_chip
+from convc.timing.shares import sm_share
 from tests.support.loops import copies
 
 ROWS = Path(__file__).resolve().parents[2] / "recordings" / "timing" / "in_flight.csv"

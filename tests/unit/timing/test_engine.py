@@ -13,12 +13,13 @@ from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam, load_launch
 from convc.ptx.parser import parse
 from convc.timing import recorder
 from convc.timing.attribution import critical_path
-from convc.timing.chip import Footprint, most_beside, side_by_side, sm_share, time_launch
+from convc.timing.chip import Footprint, most_beside, side_by_side, time_launch
 from convc.timing.engine import Replay
 from convc.timing.kernel import MATTERS, KernelTime, time_kernel
 from convc.timing.loops import walker
 from convc.timing.parameters import Chip, read_chip
 from convc.timing.resources import Share, Streaming
+from convc.timing.shares import sm_share
 from convc.timing.tensor_core import MmaShape, interval
 from convc.timing.trace import Work
 

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 import convc
-from convc.timing.chip import sm_share
 from convc.timing.engine import Replay
 from convc.timing.parameters import Chip, read_chip
+from convc.timing.shares import sm_share
 from convc.timing.tensor_core import MmaShape
 from convc.timing.trace import Trace, Work
 from tests.support.loops import chain, mainloop, tensor_store

@@ -15,9 +15,9 @@ from test_recorded_roles import H200, KERNELS, PAGE, errors, measured, without_m
 from convc.machine import RunOptions, run
 from convc.ptx.parser import parse
 from convc.timing.assembler import assembled, assembly
-from convc.timing.chip import sm_share
 from convc.timing.engine import Replay
 from convc.timing.recorder import Recorder
+from convc.timing.shares import sm_share
 
 LINES = {
     "load_role": "H200, load role, `--sass`",

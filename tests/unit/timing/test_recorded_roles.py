@@ -23,11 +23,11 @@ from support.recorded_kernels import read_kernels
 import convc
 from convc.machine import RunOptions, run
 from convc.ptx.parser import parse
-from convc.timing.chip import sm_share
 from convc.timing.engine import Replay
 from convc.timing.loops import unrolled_loops
 from convc.timing.parameters import read_chip
 from convc.timing.recorder import Recorder
+from convc.timing.shares import sm_share
 from convc.timing.trace import Trace
 
 ROWS = Path(__file__).resolve().parents[2] / "recordings" / "timing" / "roles_h200.csv"

@@ -15,9 +15,9 @@ import pytest
 
 import convc
 from convc.timing.accesses import wavefronts
-from convc.timing.chip import sm_share
 from convc.timing.engine import Replay
 from convc.timing.parameters import Chip, read_chip
+from convc.timing.shares import sm_share
 from convc.timing.tensor_core import MmaShape
 from tests.support.loops import beside_shared
 

@@ -44,7 +44,7 @@ def errors(names: set[str] | None) -> dict[bool, list[float]]:
 def test_a_few_layers_of_other_networks():
     found = errors(FEW)
     assert sum(map(len, found.values())) == len(FEW)
-    assert max(abs(error) for each in found.values() for error in each) < 0.08
+    assert max(abs(error) for each in found.values() for error in each) < 0.10
 
 
 @pytest.mark.slow

@@ -1,0 +1,51 @@
+"""The parts that SMs have of what all of them share: L2, memory, and the ports of their GPCs."""
+
+from __future__ import annotations
+
+from convc.timing.parameters import Chip
+from convc.timing.resources import Share
+from convc.timing.sharing import NEIGHBOURS
+from convc.timing.spread import later, sooner
+
+
+def fullest(busy: int, cluster: int, chip: Chip) -> float:
+    """SMs with work of the GPC that has most, over those of one on average, where CTAs are dealt out by turns."""
+    together = max(NEIGHBOURS, cluster)
+    gpcs = int(chip["gpc.count"])
+    return -(-busy // (together * gpcs)) * together * gpcs / busy
+
+
+def sm_share(
+    chip: Chip, asking: float, missed: float = 0.0, traffic: float = 0.0, step: bool = False, uneven: float = 1.0
+) -> Share:
+    """Shares of L2, of memory and of the port of its GPC that each SM has of those that ask at the same time.
+
+    L2 and memory have clocks of their own: their rates are bytes a second, whatever the clock of the SMs.
+
+    Args:
+        chip: parameters.
+        asking: how many SMs ask at the same time, on average.
+        missed: part of what they read that comes from memory.
+        traffic: bytes that memory moves for each byte that is read.
+        step: they ask for the same at the same time.
+        uneven: SMs that ask of the GPC that has most, over those of one on average: the launch ends with them.
+    """
+    together = later(1.0, asking / chip["gpc.count"] * uneven)
+    l2 = sooner(a_cycle(chip, "chip.l2") / asking, chip["gpc.port"] / together)
+    if traffic:
+        l2 = sooner(l2, a_cycle(chip, "chip.memory") / asking / traffic)
+    stores = later(1.0, chip["threads.stores_of_all"] * sooner(1.0, asking / chip["chip.sms"]))
+    maps = chip["tma.first_all"] * sooner(1.0, asking / chip["chip.sms"])
+    return Share(
+        l2=l2,
+        missed=missed,
+        together=chip["gpc.together_in_step" if step else "gpc.together"],
+        merged_im2col=chip["gpc.merged_im2col"],
+        stores=stores,
+        maps=maps,
+    )
+
+
+def a_cycle(chip: Chip, rate: str) -> float:
+    """Bytes in a cycle of the SM clock, of a rate in TB/s."""
+    return chip[rate] * 1e3 / chip["chip.clock"]
