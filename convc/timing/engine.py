@@ -63,7 +63,8 @@ class Replay:
         """``share``: what an SM gets of what all share. ``sms``: rows lie on them in turns."""
         self.chip = chip
         self.trace = trace
-        self.sms = [Streaming(chip, share, trace.prefetches) for _ in range(sms)]
+        assembled = any(item.sass is not None for items in trace.items.values() for item in items[:1])
+        self.sms = [Streaming(chip, share, trace.prefetches, assembled) for _ in range(sms)]
         self.events: list[Event] = []
         self.work_ends: dict[int, tuple[float, int]] = {}
         self._complete: dict[object, tuple[float, int | None]] = {}  # phases and meetings

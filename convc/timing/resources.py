@@ -86,7 +86,7 @@ class Streaming:
     Attributes:
         chip: its parameters.
         share: what it gets of what all share.
-        prefetched: tensor maps were fetched early.
+        prefetched: tensor maps were fetched early. assembled: the machine's own instructions are replayed.
         reading: begin and end of each MMA, and the part of the read port that it takes meanwhile.
         limit: that set the rate of the latest copy.
         shapes: cycles of each shape of MMA so far: alone in a long chain, from issue to its mbarrier, of the read port.
@@ -96,6 +96,7 @@ class Streaming:
     chip: Chip
     share: Share
     prefetched: bool = False
+    assembled: bool = False
     fill: Server = field(default_factory=Server)
     stores: Server = field(default_factory=Server)
     tensor: Server = field(default_factory=Server)
@@ -154,7 +155,8 @@ class Streaming:
             return begin, end, cause
         if (work.row, work.buffer) not in self.warmed:  # those that are issued later wait behind it
             self.warmed.add((work.row, work.buffer))
-            time += chip["tma.first_prefetched" if self.prefetched else "tma.first"] + self.share.maps
+            fetched = "assembler.first_prefetched" if self.assembled else "tma.first_prefetched"
+            time += chip[fetched if self.prefetched else "tma.first"] + self.share.maps
         times = {"fill port": work.bytes / chip["tma.fill"], "rows of TMA": work.requests / chip["tma.row"]}
         self.limit = max(times, key=times.__getitem__)
         begin, cause = self.fill.take(time, later(*times.values()), event)

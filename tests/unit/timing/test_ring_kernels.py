@@ -30,7 +30,7 @@ LINES = {
     "waves": "H200, ring kernels in several waves",
     "beside": "H200, ring kernels whose CTAs share SMs",
 }
-BARS = {"few": 0.02, "one wave": 0.05, "waves": 0.07, "beside": 0.065}
+BARS = {"few": 0.02, "one wave": 0.03, "waves": 0.05, "beside": 0.07}
 
 
 @cache
