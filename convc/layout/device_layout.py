@@ -241,8 +241,12 @@ def _factor_pitch(blocks: BlockFormat, size: int) -> int:
 
 
 def _whole_tiles(channels: int) -> int:
-    """The least length that holds whole tiles of any width, so that no load of a bias needs a guard."""
-    if channels <= LIMITS.mma_n_max:
+    """A length that holds whole tiles of any width, so that no load of a bias needs a guard.
+
+    So few channels as half of the widest tile are less than two tiles of any width that is narrower; of others the last
+    tile may reach as far beyond them as a tile is wide, less a step.
+    """
+    if channels <= LIMITS.mma_n_max // 2:
         return LIMITS.mma_n_max
     return _round_up(channels, LIMITS.mma_n_step) + LIMITS.mma_n_max - LIMITS.mma_n_step
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from support.examples import some
 
 from convc.errors import InputError, LimitError, ProblemError
+from convc.ir.arch import SM_100A
 from convc.ir.problem import ConvProblem
 from convc.layout.device_layout import DeviceLayout, device_bytes, device_layout
 from convc.layout.repack import (
@@ -24,6 +25,8 @@ from convc.layout.repack import (
 from convc.report.layout_notes import layout_notes
 from convc.support import memory as limits
 from convc.verification import reference
+
+LIMITS = SM_100A.limits
 
 
 def run_on_device(layout: DeviceLayout, x, w, b) -> np.ndarray:
@@ -138,6 +141,15 @@ def test_layout_of_an_ordinary_layer():
     assert np.array_equal(packed[1, 2, 4, :3].astype(np.float32), x[1, :, 2, 4])
     assert np.array_equal(pack_filter(layout, w)[4, 1 * 3 + 2, :3].astype(np.float32), w[4, :, 1, 2])
     assert pack_bias(layout, None).tolist() == [0.0] * 256
+
+
+@pytest.mark.parametrize("channels", [1, 8, 127, 128, 129, 136, 250, 256, 257, 1000])
+def test_whole_tiles_of_any_width_lie_in_the_bias_buffer(channels):
+    problem = ConvProblem(in_channels=8, out_channels=channels, in_extent=(4, 4), kernel=(1, 1), operand="f16")
+    (length,) = device_layout(problem).bias.shape
+    widths = range(LIMITS.mma_n_step, LIMITS.mma_n_max + 1, LIMITS.mma_n_step)
+    ends = [-(-channels // width) * width for width in widths]
+    assert max(ends) <= length < max(ends) + LIMITS.mma_n_max
 
 
 def test_packing_rounds_to_the_operand_type():
