@@ -20,7 +20,7 @@ from convc.compiler.emit.render import render
 from convc.compiler.tile.program import Role, TileProgram, walk
 from convc.compiler.tile.steps.base import Compute, Loop, Repeat, Step
 from convc.compiler.tile.steps.epilogue import Convert, HoldNumbers, ReadValues
-from convc.compiler.tile.steps.lanes import LoadMask
+from convc.compiler.tile.steps.lanes import JoinMask, LoadMask
 from convc.compiler.tile.steps.operands import MakePolicy, WarpgroupMma
 from convc.compiler.tile.steps.order import LookUp
 from convc.ir.expr import bounds
@@ -190,6 +190,9 @@ def _registers(role: Role, states: list[tuple[str, ...]], numbers: Mapping[str, 
     masked = max((step.rank + 1 for step in steps if isinstance(step, LoadMask)), default=0)
     if masked:
         lines.append(f".reg .b32 %m<{MASK_WORDS * masked}>;  // lanes that the next MMAs must not write")
+    joined = max((step.rank + 1 for step in steps if isinstance(step, JoinMask)), default=0)
+    if joined:
+        lines.append(f".reg .b32 %n<{MASK_WORDS * joined}>;  // those of another reason")
     return lines
 
 

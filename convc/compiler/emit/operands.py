@@ -103,9 +103,12 @@ def more_atoms(count: int) -> list[str]:
     return [f"bytes {32 * i} to {32 * i + 31} of every row" for i in range(1, count)]
 
 
-def mask_registers(rank: int) -> list[str]:
-    """The mask registers of a CTA of a pair, by its rank: a bit for each lane of its tensor memory."""
-    return [f"%m{MASK_WORDS * rank + word}" for word in range(MASK_WORDS)]
+def mask_registers(rank: int, letter: str = "m") -> list[str]:
+    """The mask registers of a CTA of a pair, by its rank: a bit for each lane of its tensor memory.
+
+    `letter`: m, or n for those of an entry that is to be joined to them.
+    """
+    return [f"%{letter}{MASK_WORDS * rank + word}" for word in range(MASK_WORDS)]
 
 
 def mask_of(step: Multiply, ctas: int) -> str:

@@ -22,7 +22,7 @@ MULTIPLY_STAGE_UNROLLED = 39.0
 """The same in a loop that ptxas unrolls."""
 MMA = 27.5
 """Issue of an MMA, with its descriptors."""
-READ_MASK = 46.0
+READ_MASK = 10.0
 """The lane mask of a filter tap, read from the table."""
 TENSOR_OPERATION = 17.0
 """Issue of a ``tcgen05.cp`` or ``tcgen05.shift``, with its address."""

@@ -36,6 +36,7 @@ from convc.compiler.tile.steps.epilogue import ReadAcc
 from convc.compiler.tile.steps.operands import Multiply
 from convc.compiler.tile.steps.split import ClusterWait
 from convc.compiler.tile.uses import Kind, makes, reads, uses
+from convc.compiler.tile.verify_masks import MASK_CHECKS
 from convc.compiler.tile.verify_multicast import MULTICAST_CHECKS
 from convc.compiler.tile.verify_order import ORDER_CHECKS
 from convc.compiler.tile.verify_pairs import CLUSTER_CHECKS
@@ -258,6 +259,7 @@ CHECKS = (
     *SPLIT_CHECKS,
     *ORDER_CHECKS,
     *REGISTER_CHECKS,
+    *MASK_CHECKS,
     shared_memory,
     shared_places,
     tensor_memory,

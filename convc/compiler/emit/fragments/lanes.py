@@ -18,7 +18,7 @@ from convc.compiler.emit.operands import (
     tensor_address,
 )
 from convc.compiler.plan.storage import MASK_BYTES, MASKS, Storage
-from convc.compiler.tile.steps.lanes import ClearAcc, LoadMask, MaskWord, MoveRows, Refresh, TensorFill
+from convc.compiler.tile.steps.lanes import ClearAcc, JoinMask, LoadMask, MaskWord, MoveRows, Refresh, TensorFill
 
 MAIN_ROWS = 128
 """Rows of a tile before those of its halo (im2col::w::128)."""
@@ -38,19 +38,17 @@ def _(step: MaskWord, context: RoleContext) -> Names:
 
 @fragment.register
 def _(step: LoadMask, context: RoleContext) -> Names:
-    (entry, first), *more = step.entries
-    other, second = more[0] if more else ("", 0)
-    registers = mask_registers(step.rank)
     return {
-        "registers": ", ".join(registers),
-        "joins": [(register, f"%n{i}") for i, register in enumerate(registers if more else ())],
-        "entry": entry,
-        "table_offset": _entry(context.storage, first),
+        "registers": ", ".join(mask_registers(step.rank, "n" if step.beside else "m")),
+        "entry": step.entry,
+        "table_offset": _entry(context.storage, step.first),
         "table": _table("%from", context.storage),
-        "joined": bool(more),
-        "other": other,
-        "other_offset": _entry(context.storage, second),
     }
+
+
+@fragment.register
+def _(step: JoinMask, context: RoleContext) -> Names:
+    return {"joins": list(zip(mask_registers(step.rank), mask_registers(step.rank, "n"), strict=True))}
 
 
 @fragment.register

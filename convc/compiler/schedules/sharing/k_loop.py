@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from convc.compiler.plan.names import NewNumber, Number
+from convc.compiler.plan.names import NewNumber
 from convc.compiler.plan.records import Plan
 from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.sharing.buffers import SharedTile, shared_tiles
@@ -12,7 +12,7 @@ from convc.compiler.schedules.sharing.indexing import row_coordinates
 from convc.compiler.schedules.sharing.storage import EMPTY_B, FULL_B
 from convc.compiler.schedules.skeleton import about, number
 from convc.compiler.tile.steps.base import Advance, Compute, Loop, RingWait, Step
-from convc.compiler.tile.steps.lanes import LoadMask
+from convc.compiler.tile.steps.lanes import JoinMask, LoadMask
 from convc.ir.expr import IntExpr, Var
 
 
@@ -27,12 +27,15 @@ def k_loop(plan: Plan, multiply: Callable[[SharedTile], Iterable[Step]]) -> tupl
     blocks = Loop(
         id="mma.blocks", note="channel blocks", var=number("block"), count=plan.pipeline.blocks, body=tuple(body)
     )
-    rows = Loop(id="mma.rows", note="filter rows", var=number("r"), count=plan.pipeline.taps[0], body=(blocks,))
+    row = (*_line_masks(plan), blocks)
+    rows = Loop(id="mma.rows", note="filter rows", var=number("r"), count=plan.pipeline.taps[0], body=row)
     return (rows, *core_of(plan.arch).complete())
 
 
 def before_tap(tile: SharedTile, position: IntExpr, which: str = "") -> Iterator[Step]:
     """Prepare the multiplication of a filter column: its numbers, its mask, its filter tile.
+
+    The mask is read ahead of the wait for the filter tile, and joined behind it.
 
     Args:
         tile: the activation tile.
@@ -45,32 +48,52 @@ def before_tap(tile: SharedTile, position: IntExpr, which: str = "") -> Iterator
     if counter is not None:
         note = "0 in the first step of the tile"
         yield Compute(id=f"mma.k_step{mark}", note=note, dst=counter, expr=tile.step_number(position))
-    if plan.storage.masks:
+    coordinates = row_coordinates(plan)
+    if coordinates.column_mask is not None:
         s = number(f"s{mark}")
         yield Compute(id=f"mma.s{mark}", note="filter column", dst=s, expr=tile.column(position))
-        for rank in range(plan.tiling.ctas):
-            note = "lanes that hold another row's pixel" + (f", of CTA {rank}" if rank else "")
-            entries = _mask_entries(plan, s, rank)
-            yield LoadMask(id=f"mma.mask{mark}{_of(rank)}", note=note, entries=entries, rank=rank)
+        for rank, first in _tables(plan):
+            note = f"lanes that hold another row's pixel{_whose(rank)}"
+            yield LoadMask(id=f"mma.mask{mark}{_of(rank)}", note=note, entry=s, first=first, rank=rank)
     if not tile.with_filters:
         yield wait_for_filter(mark)
+    if coordinates.column_mask is not None and coordinates.line_mask is not None:
+        for rank, _ in _tables(plan):
+            note = f"and those that the filter row masks{_whose(rank)}"
+            yield JoinMask(id=f"mma.join{mark}{_of(rank)}", note=note, rank=rank)
+
+
+def _line_masks(plan: Plan) -> Iterator[Step]:
+    """Read the masks of a filter row; where its columns have masks too, they are joined to those."""
+    coordinates = row_coordinates(plan)
+    if coordinates.line_mask is None:
+        return
+    columns = 0 if coordinates.column_mask is None else plan.pipeline.taps[1]
+    for rank, first in _tables(plan):
+        yield LoadMask(
+            id=f"mma.line_mask{_of(rank)}",
+            note=f"lanes whose row is padding{_whose(rank)}",
+            entry=number("r"),
+            first=first + columns,
+            rank=rank,
+            beside=columns > 0,
+        )
+
+
+def _tables(plan: Plan) -> Iterator[tuple[int, int]]:
+    """The CTAs whose lanes are masked, each with the first entry of its part of the table."""
+    for rank in range(plan.tiling.ctas):
+        yield rank, plan.storage.masks // plan.tiling.ctas * rank
+
+
+def _whose(rank: int) -> str:
+    """The end of a note about the second CTA of a pair."""
+    return f", of CTA {rank}" if rank else ""
 
 
 def _of(rank: int) -> str:
     """The end of the names of what is about the second CTA of a pair."""
     return f"_{rank}" if rank else ""
-
-
-def _mask_entries(plan: Plan, s: Number, rank: int) -> tuple[tuple[Number, int], ...]:
-    """The entries of the mask table that a filter tap joins, for the tile of a CTA: of its column, and of its row."""
-    coordinates = row_coordinates(plan)
-    first = plan.storage.masks // plan.tiling.ctas * rank
-    entries: list[tuple[Number, int]] = []
-    if coordinates.column_mask is not None:
-        entries.append((s, first))
-    if coordinates.line_mask is not None:
-        entries.append((number("r"), first + (plan.pipeline.taps[1] if entries else 0)))
-    return tuple(entries)
 
 
 def wait_for_filter(mark: str) -> RingWait:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from convc.compiler.plan.storage import MASKS
 from convc.compiler.tile.interpret.meaning import perform
 from convc.compiler.tile.interpret.state import LANES, Array, RoleState
-from convc.compiler.tile.steps.lanes import ClearAcc, LoadMask, MaskWord, MoveRows, Refresh, TensorFill
+from convc.compiler.tile.steps.lanes import ClearAcc, JoinMask, LoadMask, MaskWord, MoveRows, Refresh, TensorFill
 from convc.ir.arch import SM_100A
 
 GROUP = SM_100A.limits.tmem_part_lanes
@@ -21,8 +19,13 @@ def _(step: MaskWord, role: RoleState) -> None:
 
 @perform.register
 def _(step: LoadMask, role: RoleState) -> None:
-    entries = [role.cta.masks[_table(role) + first + role.integer(name)] for name, first in step.entries]
-    role.masks[step.rank] = np.any(entries, axis=0)
+    held = role.others if step.beside else role.masks
+    held[step.rank] = role.cta.masks[_table(role) + step.first + role.integer(step.entry)]
+
+
+@perform.register
+def _(step: JoinMask, role: RoleState) -> None:
+    role.masks[step.rank] |= role.others[step.rank]
 
 
 @perform.register

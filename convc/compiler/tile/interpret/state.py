@@ -164,6 +164,7 @@ class RoleState:
         self.values: Array = np.zeros((self.threads, 0), np.float32)
         self.held: Array = np.zeros(0, np.float32)
         self.masks = np.zeros((cta.program.pair, LANES), bool)
+        self.others = np.zeros_like(self.masks)
         self.goes_on = False
         self.stages: dict[str, int] = {}
         self.phases: dict[str, int] = {}

@@ -27,18 +27,34 @@ class MaskWord(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadMask(Step):
-    """Read entries of the mask table, join them, and keep them in the role's mask registers.
+    """Read an entry of the mask table into the role's mask registers, or beside them.
 
     Attributes:
-        entries: (number, first entry of its part of the table) of each.
-        rank: CTA of a pair whose lanes they are about; 0 where CTAs multiply by themselves.
+        entry: number of the entry in its part of the table, which starts with entry `first`.
+        rank: CTA of a pair whose lanes it is about; 0 where CTAs multiply by themselves.
+        beside: whether it is to be joined to what those registers will have (`JoinMask`).
     """
 
-    entries: tuple[tuple[Number, int], ...]
+    entry: Number
+    first: int
+    rank: int = 0
+    beside: bool = False
+
+    def describe(self) -> str:
+        return f"read mask[{self.first} + {self.entry}]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinMask(Step):
+    """Join the two entries that `LoadMask` has read: what either masks is masked.
+
+    A step of its own, so that the kernel can wait for something else while an entry is on its way.
+    """
+
     rank: int = 0
 
     def describe(self) -> str:
-        return f"read {' | '.join(f'mask[{first} + {name}]' for name, first in self.entries)}"
+        return "mask the lanes of either"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

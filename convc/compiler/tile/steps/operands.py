@@ -128,7 +128,7 @@ class Multiply(Step):
         b: tile with the filter rows.
         operand: type name of the activations, and of the filters unless `filter_operand` names another.
         counter: number that is 0 in the step whose first instruction overwrites the accumulator; None: all add.
-        masked: whether the lanes that the role has in its mask registers (`LoadMask`) keep what they have.
+        masked: whether the lanes that the role has in its mask registers (`LoadMask`, `JoinMask`) keep what they have.
     """
 
     acc: TmemName

@@ -6,9 +6,10 @@ import pytest
 from test_verify_program import at, rewrite, without
 
 from convc.compiler.options import ScheduleOptions
+from convc.compiler.plan.records import Plan
 from convc.compiler.schedules.planner import plan
 from convc.compiler.schedules.program import build
-from convc.compiler.tile.program import TileProgram, walk
+from convc.compiler.tile.program import TileProgram, executions, walk
 from convc.compiler.tile.show import show
 from convc.compiler.tile.verify import contradictions
 from convc.ir.problem import ConvProblem
@@ -19,17 +20,20 @@ PROBLEM = ConvProblem(
 )
 
 
-def program(schedule: str, shift: str | None = None, filters: str = "apart") -> TileProgram:
-    options = ScheduleOptions(
-        schedule=schedule, shift=shift, border="mask", rows="outer", filters=filters, split_k="off"
-    )
-    return build(plan(device_layout(PROBLEM), options=options, stages=3))
+def planned(schedule: str, shift: str | None = None, filters: str = "apart", rows: str = "outer") -> Plan:
+    options = ScheduleOptions(schedule=schedule, shift=shift, border="mask", rows=rows, filters=filters, split_k="off")
+    return plan(device_layout(PROBLEM), options=options, stages=3)
+
+
+def program(*choice: str, **named: str) -> TileProgram:
+    return build(planned(*choice, **named))
 
 
 SLIDE, ASHIFT, WINDOWS = program("slide"), program("shift", "ashift"), program("shift", "windows")
 STATIONARY = program("stationary")
+MERGED = program("slide", rows="merged")
 TOGETHER = program("slide", filters="together")
-ALL = (SLIDE, TOGETHER, ASHIFT, WINDOWS, STATIONARY, program("shift", "chain"))
+ALL = (SLIDE, MERGED, TOGETHER, ASHIFT, WINDOWS, STATIONARY, program("shift", "chain"))
 
 
 @pytest.mark.parametrize("made", ALL, ids=lambda made: made.schedule)
@@ -52,6 +56,8 @@ def test_what_is_built_is_sound_and_shown(made):
         (SLIDE, without("mma.release_a"), "ring empty_a is signalled by nobody, not by mma"),
         (SLIDE, without("mma.row"), "mma.multiply reads row, which nothing sets before"),
         (SLIDE, at("masks.s_word", value="mask"), "masks.s_word reads mask, which nothing sets before"),
+        (MERGED, without("mma.join"), "the mask that mma.line_mask reads is joined to none"),
+        (MERGED, without("mma.line_mask"), "mma.join joins a mask that nothing reads"),
         (TOGETHER, at("load.columns", count=2), "load.expect_a expects 22784 bytes a stage"),
         (TOGETHER, without("load.at_b"), "load.b reads at_b, which nothing sets before"),
         (TOGETHER, without("mma.b_row"), "mma.multiply reads b_row, which nothing sets before"),
@@ -77,3 +83,13 @@ def test_one_wrong_step_is_found(made, edit, sentence):
     broken = rewrite(made, edit)
     assert broken != made
     assert any(sentence in found for found in contradictions(broken)), contradictions(broken)
+
+
+def test_masks_of_a_filter_row_are_read_once_for_all_its_channels():
+    """The tensor core reads shared memory meanwhile, and each load waits for it."""
+    (role,) = (role for role in MERGED.roles if role.name == "mma")
+    times = {step.id: count for step, count in executions(role.steps)}
+    pipeline = planned("slide", rows="merged").pipeline
+    rows, columns = pipeline.taps
+    assert times["mma.line_mask"] == rows
+    assert times["mma.mask"] == times["mma.join"] == rows * pipeline.blocks * columns
