@@ -195,6 +195,11 @@ class Width:
     tilings: tuple[Tiling, ...]
 
     @cached_property
+    def tiles(self) -> TileGrid:
+        """The tiles of all tilings."""
+        return self.offer.tiles(self.tilings[0])
+
+    @cached_property
     def work(self) -> CtaWork:
         """The work of a CTA, with the stages of the first tiling."""
         return self.offer.work(self.tilings[0], self.offer.pipeline)
@@ -202,7 +207,7 @@ class Width:
     @cached_property
     def pace(self) -> Pace:
         """The part of its price that does not depend on stages."""
-        return pace_of(self.offer.tiles(self.tilings[0]), self.work, self.offer.row_cycles)
+        return pace_of(self.tiles, self.work, self.offer.row_cycles)
 
     @cached_property
     def least(self) -> float:
@@ -307,19 +312,20 @@ class ScheduleCandidates:
         """The candidate to take; None where none is legal."""
         return self.picked or self.best_of(lambda _: True)
 
-    def best_of(self, fits: Callable[[Candidate], bool]) -> Candidate | None:
-        """The candidate to take of those that fit; None where there is none.
+    def best_of(self, fits: Callable[[TileGrid], bool]) -> Candidate | None:
+        """The candidate to take of those whose tiles fit; None where there is none.
 
         All that are about as fast as the fastest are looked at, and as few others as can be.
         """
-        widths = [width for part in self.parts if isinstance(part, Offer) for width in part.widths]
+        offers = (part for part in self.parts if isinstance(part, Offer))
+        widths = [width for offer in offers for width in offer.widths if fits(width.tiles)]
         found: dict[int, Candidate] = {}
         limit = math.inf
         for number in sorted(range(len(widths)), key=lambda number: widths[number].least):
             if widths[number].least > limit:
                 break
             best = widths[number].best
-            if best is not None and fits(best):
+            if best is not None:
                 found[number] = best
                 limit = min(limit, SLACK * best.cost.cycles)
         in_order = [found[number] for number in sorted(found)]

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from convc.compiler.plan.candidate import Candidate, Offer, ScheduleCandidates
+from convc.compiler.plan.constraints import TileGrid
 from convc.compiler.plan.cost import SLACK, choose
 from convc.compiler.plan.names import Form
 from convc.compiler.plan.pairs import PAIR
@@ -84,7 +85,7 @@ def every_form(survey: Survey) -> Iterator[Pick]:
         if tiled.arch.tensor_core == "tcgen05":
             for form in _other_forms(schedule, survey):
                 offer = schedule.candidates(tiled.layout, tiled.arch, _in_form(survey.request, form))
-                yield from (_to_be_timed(offer, best) for best in offer.legal if _makes_sense(best))
+                yield from (_to_be_timed(offer, best) for best in offer.legal if _makes_sense(best.tiled))
 
 
 def _other_forms(schedule: Schedule, survey: Survey) -> Iterator[Form]:
@@ -106,11 +107,11 @@ def _in_form(request: Request, form: Form) -> Request:
     return replace(request, persistent=form.persistent, pairs=form.pairs, parts=form.parts)
 
 
-def _makes_sense(best: Candidate) -> bool:
+def _makes_sense(made: TileGrid) -> bool:
     """Whether there is more than one tile for a CTA that walks, and for CTAs that share a tile an SM for each."""
-    tiles = math.prod(best.tiled.grid)
-    walks = best.tiled.ctas is not None and best.tiled.ctas >= tiles
-    return not walks and (best.tiled.parts == 1 or tiles * best.tiled.parts <= best.tiled.arch.rates.sms)
+    tiles = math.prod(made.grid)
+    walks = made.ctas is not None and made.ctas >= tiles
+    return not walks and (made.parts == 1 or tiles * made.parts <= made.arch.rates.sms)
 
 
 def _to_be_timed(schedule: ScheduleCandidates, best: Candidate) -> Pick:
@@ -217,7 +218,7 @@ def _worth_pairing(pairs: Candidate, best: Candidate) -> bool:
     Through rounds of tiles every CTA asks L2 at once, and what the estimate does not see of that falls on who asks for
     more. A launch of one round has no such time, and pairs wait for each other when they begin and when they end.
     """
-    about = SLACK if pairs.tiled.ctas is not None and _makes_sense(pairs) else 1 / SLACK
+    about = SLACK if pairs.tiled.ctas is not None and _makes_sense(pairs.tiled) else 1 / SLACK
     fewer = pairs.cost.traffic_bytes < best.cost.traffic_bytes
     return pairs.cost.cycles <= (about if fewer else 1 / SLACK) * best.cost.cycles
 
@@ -240,7 +241,7 @@ def _pairs(chosen: ScheduleCandidates, survey: Survey) -> Iterator[tuple[Schedul
             if Form(candidates.schedule, way, True) in survey.refused:
                 continue
             pairs = schedule.candidates(tiled.layout, tiled.arch, replace(request, pairs=True, persistent=way))
-            found = pairs.best_of(_makes_sense) if pairs.possible else None
+            found = pairs.best_of(_makes_sense)
             if found is not None:
                 yield candidates, found
 
@@ -283,9 +284,9 @@ def _sharing(pick: Pick, survey: Survey) -> Pick:
     ]
     if not offers:
         return pick.because(split="one CTA has all of K: no kernel with more could be written down")
-    if not any(one.possible for one in offers):
-        return pick.because(split=f"one CTA has all of K: {offers[0].rejected[0].reason}")
     fitting = [(one, candidate) for one in offers if (candidate := one.best_of(_makes_sense)) is not None]
+    if not fitting and not any(one.possible for one in offers):
+        return pick.because(split=f"one CTA has all of K: {offers[0].rejected[0].reason}")
     if not fitting:
         return pick.because(split=f"one CTA has all of K: {sms} SMs are too few for the clusters of all tiles")
     # As among schedules: of those that are about as fast, the one that moves fewest bytes.
