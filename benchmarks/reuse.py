@@ -46,9 +46,9 @@ SCHEDULES = {
     "reload": ScheduleOptions(schedule="reload", split_k="off"),
     "slide": ScheduleOptions(schedule="slide", split_k="off"),
     "slide_mask": ScheduleOptions(schedule="slide", border="mask", split_k="off"),
-    "shift_chain": ScheduleOptions(schedule="shift", shift="chain"),
-    "shift_ashift": ScheduleOptions(schedule="shift", shift="ashift"),
-    "shift_windows": ScheduleOptions(schedule="shift", shift="windows"),
+    "shift_chain": ScheduleOptions(schedule="shift", shift="chain", split_k="off"),
+    "shift_ashift": ScheduleOptions(schedule="shift", shift="ashift", split_k="off"),
+    "shift_windows": ScheduleOptions(schedule="shift", shift="windows", split_k="off"),
     "stationary": ScheduleOptions(schedule="stationary"),
 }
 """What is measured; the others are compared with the first."""
