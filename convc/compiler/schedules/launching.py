@@ -273,14 +273,16 @@ def _sharing(pick: Pick, survey: Survey) -> Pick:
     able = [one for one in survey.legal if schedule_of(one.schedule).splits and assumed(one) <= assumed(chosen)]
     if not able:
         return pick.because(split="one CTA has all of K: of the schedules that are possible none shares it")
-    fewest = min(map(_fewest_tiles, able))
+    tiles = {one.schedule: _fewest_tiles(one) for one in able}
+    fewest = min(tiles.values())
     if 2 * fewest > sms:
         return pick.because(split=f"{fewest} tiles or more leave no two of {sms} SMs for each: one CTA has all of K")
     offers = [
         schedule_of(one.schedule).candidates(best.tiled.layout, best.tiled.arch, replace(request, parts=parts))
         for one in able
         for parts in PARTS_OF.values()
-        if parts is not None and parts > 1 and Form(one.schedule, False, False, parts) not in survey.refused
+        if parts is not None and 1 < parts <= sms // tiles[one.schedule]
+        if Form(one.schedule, False, False, parts) not in survey.refused
     ]
     if not offers:
         return pick.because(split="one CTA has all of K: no kernel with more could be written down")
