@@ -118,8 +118,9 @@ class Rates:
             moves; their clocks are not that of the SMs [chip.l2, chip.stores, chip.memory].
         l2_bytes: what L2 holds [chip.l2_bytes].
         sm_shared_bytes, sm_threads: what the CTAs of an SM have together [chip.shared, chip.threads].
-        gpcs: clusters of SMs with a port of their own. gpc_bytes: bytes a cycle of that. together: equal requests of
-            its SMs that L2 serves as one, at most [gpc.count, gpc.port, gpc.together].
+        gpcs: clusters of SMs with a port of their own. gpc_bytes: bytes a cycle of that. together,
+            together_in_step: equal requests of its SMs that L2 serves as one, at most, and where all SMs begin at once
+            [gpc.count, gpc.port, gpc.together, gpc.together_in_step].
         mma_columns: columns of D that the tensor core multiplies in a cycle [tensor_core.strip_columns, .strip_cycles].
         mma_floor: fewest cycles of an MMA with both operands in shared memory [tensor_core.floor].
         mma_depth: cycles of an MMA besides reading its rows and multiplying its columns [tensor_core.depth].
@@ -161,6 +162,7 @@ class Rates:
     gpcs: int = 8
     gpc_bytes: float = 1280.0
     together: float = 1.45
+    together_in_step: float = 2.2
     mma_columns: float = 2.0
     mma_floor: float = 38.75
     mma_depth: float = 104.0
@@ -285,6 +287,7 @@ SM_90A = Arch(
         l2_bytes=52428800,
         gpc_bytes=640.0,
         together=3.1,
+        together_in_step=3.1,
         launch_spread=450.0,
         launch_slowest=0.0,
         fill_bytes=122.0,

@@ -24,7 +24,7 @@ from operator import itemgetter
 
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.plan.candidates import pipeline_of
-from convc.compiler.plan.constraints import TILING_RULES, TiledProblem, TileGrid, TilingRule, check_tiling
+from convc.compiler.plan.constraints import TILING_RULES, TiledProblem, TileGrid, TilingRule, check_tiling, walkers
 from convc.compiler.plan.cost import (
     SLACK,
     Pace,
@@ -33,7 +33,6 @@ from convc.compiler.plan.cost import (
     estimate,
     latency_of,
     pace_of,
-    walkers,
 )
 from convc.compiler.plan.records import Estimate, Pipeline, Rejection, ScheduleName, ScheduleSummary, Tiling
 from convc.compiler.plan.requests import row_cycles

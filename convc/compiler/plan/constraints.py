@@ -49,6 +49,13 @@ class TiledProblem(TileGrid, frozen=True, kw_only=True):
     need: MemoryNeed
 
 
+def walkers(tiles: int, most: int, together: int = 1) -> int:
+    """CTAs that make so many tiles: as few as need no more turns than `most` CTAs, whole groups of `together`."""
+    groups = tiles // together
+    turns = -(-groups // max(1, most // together))
+    return -(-groups // turns) * together
+
+
 def spatial_axes(layout: DeviceLayout, arch: Arch) -> str | None:
     """The index maps, and the 4-D tensor map, are for images (H, W)."""
     if layout.problem.rank != 2:

@@ -51,8 +51,8 @@ SHARED_STEP = 16
 MOST_CTAS = 32
 """CTAs that an SM holds at most (CUDA programming guide)."""
 
-BURST = 0.98
-"""Part of the time from which on all SMs are taken to read at once."""
+IN_STEP = 0.95
+"""Part of its time for which an SM may need its share of L2 and not be held up by it (`convc.timing.chip`)."""
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,10 +126,9 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
         rates = self.rates
         slots = self.walkers or rates.sms * beside
         before = -(-self.ctas // slots) - 1 if self.walkers is None else 0  # rounds before the last
-        last = (
-            self.walk_cycles(slots, latency) if self.walkers else self.round_cycles(self.ctas - before * slots, latency)
-        )
-        total = last + (before * self.round_cycles(slots, latency) if before else 0.0)
+        rest = self.ctas - before * slots
+        last = self.walk_cycles(slots, latency) if self.walkers else self.round_cycles(rest, latency)[0]
+        total = last + (before * self.round_cycles(slots, latency)[0] if before else 0.0)
         gaps = before * rates.cta_start
         spread = min(1.0, (self.walkers or self.ctas) / rates.sms) * (rates.launch_spread + rates.launch_slowest * last)
         return max(total, self.least - gaps) + gaps + spread
@@ -142,7 +141,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
         epilogue of the one before.
         """
         epilogue = self.epilogue_cycles(1)
-        shared = self.shared_cycles(walkers)
+        shared = self.shared_cycles(walkers, self.rates.together)
         first = max(self.loop, latency + self.stage, shared)
         again = max(epilogue - self.leaving, self.stores)  # MMAs block it: t = again + blocked * tensor / t
         beside = min((again + math.sqrt(again**2 + 4 * self.blocked * self.tensor)) / 2, again + self.blocked)
@@ -151,30 +150,40 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
             tile = max(tile, self.loop + epilogue)
         return self.around + first + (-(-self.ctas // walkers) - 1) * tile + epilogue
 
-    def round_cycles(self, ctas: int, latency: float) -> float:
-        """Cycles of one round of that many CTAs.
+    def round_cycles(self, ctas: int, latency: float) -> tuple[float, float]:
+        """Cycles of one round of that many CTAs, and of those the ones in which all of them would read at once.
 
-        Where L2 or memory is what the loop waits for, an SM has more of it while others do not read: with the part r of
-        the round in which all would have to read, r = shared / round and round = around + r * shared.
+        Where the loop waits for L2 or memory, an SM has more of it while others do not read: with the part r of the
+        round in which all would have to, r = reads / round and round = around + r * reads. CTAs that begin together
+        ask for the same together, as long as L2 holds nobody up.
         """
-        on_each = -(-ctas // self.rates.sms)
+        rates = self.rates
+        on_each = -(-ctas // rates.sms)
         loop = max(self.loop, latency + self.stage, on_each * self.tensor, on_each * (self.fill + self.residual_fill))
         around = self.around + self.epilogue_cycles(on_each)
-        reads = self.shared_cycles(ctas)
-        crowded = min((around + math.sqrt(around * around + 4 * reads * reads)) / 2, around + reads)
-        return max(around + loop, crowded)
+        cycles = reads = 0.0
+        for alike in (rates.together_in_step, rates.together) if ctas == self.ctas else (rates.together,):
+            reads = self.shared_cycles(ctas, alike)
+            crowded = min((around + math.sqrt(around * around + 4 * reads * reads)) / 2, around + reads)
+            cycles = max(around + loop, crowded)
+            if reads < IN_STEP * cycles:
+                break
+        return cycles, reads
 
     def epilogue_cycles(self, on_each: int) -> float:
         """Cycles of the epilogues of CTAs on one SM: while one computes, others store."""
         return max(self.own + self.behind, self.own / self.pieces + on_each * self.stores)
 
-    def shared_cycles(self, ctas: int) -> float:
-        """Cycles in which an SM gets the operands of its CTAs from L2 and memory, while all of a round ask."""
+    def shared_cycles(self, ctas: int, alike: float) -> float:
+        """Cycles in which an SM gets the operands of its CTAs from L2 and memory, while all of a round ask.
+
+        `alike`: equal requests of the SMs of a GPC that are served as one.
+        """
         rates = self.rates
         on_each = -(-ctas // rates.sms)
         asking = ctas / on_each
         together = max(1.0, asking / rates.gpcs)
-        asked = on_each * (self.asked_bytes + self.shared_bytes / min(rates.together, together))
+        asked = on_each * (self.asked_bytes + self.shared_bytes / min(alike, together))
         rate = min(rates.l2_rate / rates.clock_mhz / asking, rates.gpc_bytes / together)
         moved = on_each * self.memory_bytes / self.ctas
         return max(asked / rate, moved * asking / (rates.memory_rate / rates.clock_mhz))
@@ -246,13 +255,6 @@ def pace_of(tiles: TileGrid, work: CtaWork, rows: tuple[float, float]) -> Pace:
     )
 
 
-def walkers(tiles: int, most: int, together: int = 1) -> int:
-    """CTAs that make so many tiles: as few as need no more turns than `most` CTAs, whole groups of `together`."""
-    groups = tiles // together
-    turns = -(-groups // max(1, most // together))
-    return -(-groups // turns) * together
-
-
 def latency_of(steps: int, stages: int, pace: Pace, work: CtaWork) -> float:
     """The least that the K loop takes because a stage is used again only after copy, multiply and give back.
 
@@ -316,7 +318,7 @@ def estimate(tiled: TiledProblem, work: CtaWork, pace: Pace | None = None) -> Es
     slots = rates.sms * on_each if tiled.ctas is None else tiled.ctas
     waves = -(-pace.ctas // slots)
     first = min(pace.ctas, slots)
-    shared = pace.shared_cycles(first)
+    shared = pace.shared_cycles(first, rates.together) if pace.walkers else pace.round_cycles(first, latency)[1]
     suppliers = {**pace.suppliers, "copy latency": latency + pace.stage}
     suppliers["memory" if pace.memory_bytes and shared > _l2_alone(pace, first) else "L2"] = shared / on_each
     products = pace.ctas * work.m * work.n * work.mmas * (ATOM_BYTES // tiled.layout.problem.operand_dtype.bytes)
@@ -350,14 +352,6 @@ def estimate(tiled: TiledProblem, work: CtaWork, pace: Pace | None = None) -> Es
     )
 
 
-TIMED_MARGIN = 1.35
-"""A candidate whose estimate is longer than the shortest by more is not timed: the worst estimate of a launch is off by
-about as much."""
-
-MOST_TIMED = 6
-"""Candidates of a problem that are timed at most: each is written down, and its time costs several runs of a CTA."""
-
-
 def slack(assumed: int, fastest: int) -> float:
     """The factor up to which a schedule counts as about as fast as the fastest.
 
@@ -376,7 +370,7 @@ def choose(costs: Sequence[Estimate]) -> int:
 
 def _l2_alone(pace: Pace, ctas: int) -> float:
     """What `Pace.shared_cycles` were if nothing came from memory."""
-    return msgspec.structs.replace(pace, memory_bytes=0).shared_cycles(ctas)
+    return msgspec.structs.replace(pace, memory_bytes=0).shared_cycles(ctas, pace.rates.together)
 
 
 def _peak_share(tiled: TiledProblem, work: CtaWork, cycles: float) -> float:

@@ -14,7 +14,7 @@ from convc.compiler.index.row_walk import BORDERS
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.candidate import Candidate, ScheduleCandidates
 from convc.compiler.plan.columns import with_columns
-from convc.compiler.plan.cost import ASSUMED_SLACK, MOST_TIMED, SLACK, TIMED_MARGIN, slack
+from convc.compiler.plan.cost import ASSUMED_SLACK, SLACK, slack
 from convc.compiler.plan.names import Form
 from convc.compiler.plan.records import (
     Alternative,
@@ -46,6 +46,13 @@ from convc.compiler.schedules.tile_order import asked_order, order_for, reordere
 from convc.errors import PlanError
 from convc.ir.arch import ARCHS
 from convc.layout.device_layout import DeviceLayout
+
+TIMED_MARGIN = 1.35
+"""A candidate whose estimate is longer than the shortest by more is not timed: the worst estimate of a launch is off by
+about as much."""
+
+MOST_TIMED = 6
+"""Candidates of a problem that are timed at most: each is written down, and its time costs several runs of a CTA."""
 
 
 def plan(

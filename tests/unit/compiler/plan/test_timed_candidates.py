@@ -10,10 +10,9 @@ from convc import compile as compile_model
 from convc.api.timer import EngineTimer
 from convc.compiler.compile import compile_problem, compile_timed
 from convc.compiler.emit import kernel
-from convc.compiler.plan.cost import MOST_TIMED, TIMED_MARGIN
 from convc.compiler.plan.records import Tiling, TimedCandidate
 from convc.compiler.schedules.all import CHAIN, RELOAD, SLIDE, STATIONARY, Schedule
-from convc.compiler.schedules.planner import contenders, quickest
+from convc.compiler.schedules.planner import MOST_TIMED, TIMED_MARGIN, contenders, quickest
 from convc.errors import PlanError
 from convc.explain.schedules import why_lines
 from convc.ir.problem import ConvProblem
