@@ -58,7 +58,7 @@ def _pages(size: int) -> np.ndarray:
     """Bytes of anything, at least so many, of which most are never touched.
 
     The system clears a page when a byte of it is first touched. CTAs write a few bytes each, far apart: on pages of the
-    usual size that is one or several for every CTA of every launch, on huge ones a few for all launches, as long as they
+    usual size that is one or several for every CTA of every launch, on huge ones a few for all launches while they
     are kept. So as much is asked for as may stay; what nobody touches takes no memory.
     """
     try:
