@@ -67,8 +67,11 @@ def _pages(size: int) -> np.ndarray:
         kept = None
     if kept is not None and kept.size >= size:
         return kept
-    pages = mmap.mmap(-1, max(size, MOST_KEPT))
-    if size <= MOST_KEPT and hasattr(mmap, "MADV_HUGEPAGE"):
+    if not hasattr(mmap, "MADV_HUGEPAGE"):  # not Linux
+        return np.empty(size, np.uint8)
+    # Private to this process: what is shared stays so in processes that it forks, and has no huge pages.
+    pages = mmap.mmap(-1, max(size, MOST_KEPT), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if size <= MOST_KEPT:
         pages.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(pages, np.uint8)
 
