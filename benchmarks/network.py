@@ -2,7 +2,7 @@
 
 One process measures all three, on one thread each:
 
-    machine       packed inputs and PTX text to results, parsing included, imports not (the kernels were compiled before)
+    machine       packed inputs and PTX text to results, parsing included, imports not (kernels were compiled before)
     im2col        numpy: gather the patches, one float32 matrix product
     onnxruntime   its float32 Conv, one thread
 
