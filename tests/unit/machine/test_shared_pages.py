@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 import numpy as np
-import pytest
 
 from convc.machine.memory import shared_memory
 from convc.machine.memory.shared_memory import ArrayPool, SharedMemory
@@ -46,7 +45,6 @@ def test_no_more_stays_than_is_said(monkeypatch):
     assert np.shares_memory(SharedMemory(2, 4096, pool).bytes, large._room)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no such system call")
 def test_what_a_forked_process_writes_stays_its_own(monkeypatch):
     monkeypatch.setattr(shared_memory, "_kept", [])
     _left(4096)
