@@ -18,7 +18,7 @@ class Course:
 
     Attributes:
         events: its products (`convc.machine.lazy.evaluate`), its passages through segments
-            (`convc.machine.execute.segments`) and its tensor stores (`convc.machine.isa.copies.tensor_copies`), as they
+            (`convc.machine.execute.segments`) and its tensor stores (`convc.machine.isa.copies.tensor_stores`), as they
             came.
         spoiled: whether it did anything else to data.
         left: what segments have left in registers for others to compute with. Such a register is data as long as it

@@ -311,7 +311,7 @@ class _Joint:
         """
         tiles, columns, depth = b.shape
         empty = self._empty()
-        most = max(4 * self.left.rows * depth, self.left.rows * tiles * columns)
+        most = 4 * self.left.rows * max(depth, tiles * columns)
         step = max(1, BLOCK // most)
         count = len(self.left.first)
         for low in range(0, count, step):

@@ -55,10 +55,11 @@ _kept: list[np.ndarray] = []
 
 
 def _pages(size: int) -> np.ndarray:
-    """Bytes of anything, at least so many, of which most are never touched: on pages of the usual size.
+    """Bytes of anything, at least so many, of which most are never touched.
 
-    `numpy.empty` asks for huge ones, and the system clears all of one when a byte of it is touched: bytes that every
-    CTA writes lie far apart. Pages that are there already cost nothing.
+    The system clears a page when a byte of it is first touched. CTAs write a few bytes each, far apart: on pages of the
+    usual size that is one or several for every CTA of every launch, on huge ones a few for all launches while they
+    are kept. So as much is asked for as may stay; what nobody touches takes no memory.
     """
     try:
         kept = _kept.pop()
@@ -66,7 +67,13 @@ def _pages(size: int) -> np.ndarray:
         kept = None
     if kept is not None and kept.size >= size:
         return kept
-    return np.frombuffer(mmap.mmap(-1, size), np.uint8)
+    if not hasattr(mmap, "MADV_HUGEPAGE"):  # not Linux
+        return np.empty(size, np.uint8)
+    # Private to this process: what is shared stays so in processes that it forks, and has no huge pages.
+    pages = mmap.mmap(-1, max(size, MOST_KEPT), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if size <= MOST_KEPT:
+        pages.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(pages, np.uint8)
 
 
 class PutOff(Protocol):

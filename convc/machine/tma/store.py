@@ -17,17 +17,23 @@ switches ``colliding_stores`` and ``atomic_order``): hardware promises none.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from convc.errors import MachineFault
 from convc.ir.tensormap import PADDED, TensorMap
 from convc.machine.base.switches import DEFAULTS, Switches
-from convc.machine.tma.cache import Coordinate, signed
+from convc.machine.base.swizzle import XOR
+from convc.machine.tma.cache import Coordinate, Walk, signed
+from convc.machine.tma.layout import Layout, layout
 from convc.machine.tma.load import TensorLoader
 from convc.machine.tma.reduce import reduce_into, reduction
 from convc.machine.tma.source import CHUNK
 from convc.machine.tma.walk import Form
+
+LINE = 7
+"""log2 of the bytes of a line of shared memory, of which a tile begins with a whole one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,34 @@ class Moves:
         _chunks(memory)[self.target] = smem.reshape(-1).view(CHUNK).take(self.source)
 
 
+class Aim(NamedTuple):
+    """The chunks that a store moves.
+
+    Attributes:
+        place: where they lie from the address on.
+        source: int64 (ctas, chunks): where in the shared memory of all CTAs each lies.
+        target: int64 (1 | ctas, chunks): where in the buffer each goes, in units of ``unit`` bytes.
+        inside: bool (1 | ctas, chunks): which are written; None: every one.
+        size: bytes that a chunk takes in the buffer.
+        unit: 16 where chunks arrive as they are, else 1.
+    """
+
+    place: Layout
+    source: np.ndarray
+    target: np.ndarray
+    inside: np.ndarray | None
+    size: int
+    unit: int
+
+    def moving(self, order: int) -> tuple[np.ndarray, np.ndarray]:
+        """``source`` and ``target`` of the chunks that are written, one after the other (``order`` -1: backwards)."""
+        target = np.broadcast_to(self.target, self.source.shape)
+        if self.inside is None:
+            return self.source.reshape(-1)[::order], target.reshape(-1)[::order]
+        inside = np.broadcast_to(self.inside, self.source.shape)
+        return self.source[inside][::order], target[inside][::order]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreResult:
     """What one store did.
@@ -54,54 +88,74 @@ class StoreResult:
     Attributes:
         bytes: of shared memory that belong to the box, whether they were skipped or not.
         read: (start, stop) byte ranges of shared memory, relative to the source address.
-        target: int64 (ctas, chunks): where in the buffer each chunk goes.
-        inside: bool (ctas, chunks): which chunks were written.
-        size: bytes that a chunk takes there.
-        source: int64 (ctas, chunks): where in the shared memory of all CTAs each chunk lay.
-        order: 1, or -1 where the first of two chunks for one place stays.
-        plain: whether chunks arrived as they were.
+        aim: which chunks it moved.
+        moved: these as `Aim.moving` has them; None where they did not arrive as they were.
     """
 
     bytes: int
     read: tuple[tuple[int, int], ...]
-    target: np.ndarray
-    inside: np.ndarray
-    size: int
-    source: np.ndarray
-    order: int
-    plain: bool
+    aim: Aim
+    moved: tuple[np.ndarray, np.ndarray] | None
 
     def moves(self) -> Moves | None:
         """Name the chunks that moved, to move others the same way; None where that takes more."""
-        if not self.plain or not self.source.size or max(self.source.max(), self.target.max() >> 4) >= 1 << 31:
+        if self.moved is None:
             return None
-        source = self.source[self.inside][:: self.order]
-        return Moves(source.astype(np.int32), (self.target[self.inside][:: self.order] >> 4).astype(np.int32))
+        source, target = self.moved
+        return Moves(source.astype(np.int32), target.astype(np.int32))
 
     def hits(self, offset: int) -> np.ndarray:
         """Find the CTAs that wrote the byte at an offset of the buffer, by their place among those that took part."""
-        over = self.inside & (self.target <= offset) & (offset < self.target + self.size)
-        return np.flatnonzero(over.any(axis=1))
+        aim = self.aim
+        first = aim.target * aim.unit
+        over = (first <= offset) & (offset < first + aim.size)
+        if aim.inside is not None:
+            over = over & aim.inside
+        return np.flatnonzero(np.broadcast_to(over, aim.source.shape).any(axis=1))
 
 
 def store(
     tensor: TensorLoader,
     smem: np.ndarray,
-    address: int,
+    address: int | np.ndarray,
     coords: tuple[Coordinate, ...],
     rows: np.ndarray | None = None,
     mode: str | None = None,
     operation: str | None = None,
     switches: Switches = DEFAULTS,
 ) -> StoreResult:
-    """One copy per CTA, all with the same source address.
+    """One copy per CTA.
 
     Args:
         tensor: the tensor to write.
-        smem, address, coords, rows, mode: as in `TensorLoader.load`.
+        smem, coords, rows, mode: as in `TensorLoader.load`.
+        address: source in the shared window of each CTA: one for all, or int64 (ctas,), see `joinable`.
         operation: the reduction, or None to overwrite.
         switches: in which order CTAs come, and whether sums of ftz types flush.
     """
+    aim = _aim(tensor, smem, address, coords, rows, mode, whole=operation is None)
+    place = aim.place
+    order = -1 if switches.colliding_stores == "lowest" else 1
+    moved = None
+    if aim.unit == CHUNK.itemsize and place.flipped is None and max(smem.size, tensor.memory.size) >> 4 < 1 << 31:
+        moved = source, target = aim.moving(order)
+        _chunks(tensor.memory)[target] = smem.reshape(-1).view(CHUNK).take(source)
+    else:
+        _changed(tensor, smem, aim, order, operation, switches)
+    return StoreResult(bytes=place.bytes, read=place.written, aim=aim, moved=moved)
+
+
+def _aim(
+    tensor: TensorLoader,
+    smem: np.ndarray,
+    address: int | np.ndarray,
+    coords: tuple[Coordinate, ...],
+    rows: np.ndarray | None,
+    mode: str | None,
+    *,
+    whole: bool,
+) -> Aim:
+    """Which chunks a store moves; faults where the hardware does. ``whole``: chunks replace what is there."""
     tmap = tensor.tmap
     if tmap.dtype == "b4x16_p64":
         raise MachineFault(
@@ -110,49 +164,77 @@ def store(
         )
     shape = _shape(tensor, mode)
     numbers = np.arange(smem.shape[0]) if rows is None else np.asarray(rows)
-    channel = tensor.channel(address, coords, mode)
+    one = address if isinstance(address, int) else int(address.max())
+    channel = tensor.channel(one, coords, mode)
     if channel is None:
-        channel = _channels(tensor, address, coords, mode)
+        channel = _channels(tensor, one, coords, mode)
     _refuse_outside(tmap, coords)
-    place = tensor.place(shape.steps.size, address, smem.shape[1])
+    place = tensor.place(shape.steps.size, one, smem.shape[1])
     walk = tensor.walks.find(coords[1:], shape.steps, len(numbers))
-    inside = ~tensor.lines_outside(walk, shape).take(place.row, axis=1)
-    target = walk.base.take(place.row, axis=1) * 16
-    if walk.members is not None:
-        inside = inside[walk.members]
-        target = target[walk.members]
     lead = channel * tmap.shared_bits >> 3
-    at = place.column * 16
     size = PADDED.get(tmap.dtype, 16)
-    inside = inside & (at < (tmap.dims[0] * tmap.shared_bits >> 3) - lead)
-    target = target + ((at + lead) * size // 16 + tmap.offset)
-    start = (address >> 4) + (np.arange(place.row.size) if place.places is None else place.places)
-    source = numbers[:, None] * (smem.shape[1] >> 4) + start
-    data = smem.reshape(-1).view(CHUNK).take(source)
-    if place.flipped is not None:
+    unit = 16 if whole and size == 16 else 1
+    target = walk.base.take(place.row, axis=1)
+    if unit == 1:
+        target *= 16
+    column = place.column if isinstance(address, int) else _columns(tensor, place, address)
+    first = ((column * 16 + lead) * size // 16 + tmap.offset) // unit
+    if first.ndim == 1:
+        target += first  # before it is repeated for every CTA
+    if walk.members is not None:
+        target = target[walk.members]
+    if first.ndim > 1:
+        target = target + first
+    start = np.arange(place.row.size) if place.places is None else place.places
+    begin = numbers * (smem.shape[1] >> 4) + (address >> 4)
+    inside = _inside(tensor, walk, shape, place.row, column, lead)
+    return Aim(place, begin[:, None] + start, target, inside, size, unit)
+
+
+def _columns(tensor: TensorLoader, place: Layout, address: np.ndarray) -> np.ndarray:
+    """Which 16 bytes of its row each chunk is, (chunks,), or int64 (ctas, chunks) where the swizzle differs."""
+    phases = (address >> LINE) & XOR[tensor.tmap.swizzle][0]
+    if (phases == place.phase).all():
+        return place.column
+    rows = place.bytes // tensor.tmap.row_bytes
+    table = [layout(tensor.tmap, rows, phase).column for phase in range(int(phases.max()) + 1)]
+    return np.stack(table)[phases]
+
+
+def _inside(
+    tensor: TensorLoader, walk: Walk, shape: Form, row: np.ndarray, column: np.ndarray, lead: int | np.ndarray
+) -> np.ndarray | None:
+    """bool (1 | ctas, chunks): the chunks inside the tensor, from the row and column of each; None: all are."""
+    tmap = tensor.tmap
+    outside = tensor.lines_outside(walk, shape)
+    found = None
+    if outside.any():
+        found = ~outside.take(row, axis=1)
+        if walk.members is not None:
+            found = found[walk.members]
+    room = (tmap.dims[0] * tmap.shared_bits >> 3) - lead
+    if np.min(room) < tmap.row_bytes:
+        short = np.atleast_2d(column * 16 < room)
+        found = short if found is None else found & short
+    return found
+
+
+def _changed(
+    tensor: TensorLoader, smem: np.ndarray, aim: Aim, order: int, operation: str | None, switches: Switches
+) -> None:
+    """Store chunks that do not arrive as they were: combined with what is there, packed, or with halves exchanged."""
+    data = smem.reshape(-1).view(CHUNK).take(aim.source)
+    if aim.place.flipped is not None:
         halves = data.view(np.uint64).reshape(*data.shape, 2)
-        halves[:, place.flipped] = halves[:, place.flipped, ::-1]
-    inside = np.broadcast_to(inside, data.shape)
-    target = np.broadcast_to(target, data.shape)
-    order = -1 if switches.colliding_stores == "lowest" else 1
-    plain = operation is None and size == 16
+        halves[:, aim.place.flipped] = halves[:, aim.place.flipped, ::-1]
+    inside = np.broadcast_to(True if aim.inside is None else aim.inside, data.shape)
+    target = np.broadcast_to(aim.target, data.shape)
     if operation is not None:
         _reduce(tensor, data, target, inside, operation, switches)
-    elif size < 16:
-        tensor.memory[target[inside][::order, None] + np.arange(size)] = packed_six(data[inside][::order])
+    elif aim.unit == 1:
+        tensor.memory[target[inside][::order, None] + np.arange(aim.size)] = packed_six(data[inside][::order])
     else:
-        taking = ... if inside.all() else inside
-        _chunks(tensor.memory)[target[taking].reshape(-1)[::order] >> 4] = data[taking].reshape(-1)[::order]
-    return StoreResult(
-        bytes=place.bytes,
-        read=place.written,
-        target=target,
-        inside=inside,
-        size=size,
-        source=source,
-        order=order,
-        plain=plain and place.flipped is None,
-    )
+        _chunks(tensor.memory)[target[inside][::order]] = data[inside][::order]
 
 
 def _chunks(memory: np.ndarray) -> np.ndarray:
@@ -165,6 +247,24 @@ def span(tensor: TensorLoader, address: int, mode: str | None, limit: int) -> tu
     if address % 16:
         return 0, limit  # `store` faults
     return address, address + tensor.place(_shape(tensor, mode).steps.size, address, limit).extent
+
+
+def joinable(tensor: TensorLoader, addresses: list[int], mode: str | None, limit: int) -> bool:
+    """Whether tiles at these shared addresses may be stored as one.
+
+    They lie as one piece each, or alike; their chunks arrive as they are, and no tile has two for one place.
+    """
+    rows = _shape(tensor, mode).steps.size
+    layouts = [tensor.place(rows, address, limit) for address in addresses]
+    alike = all(each is layouts[0] or each.places is layouts[0].places is None for each in layouts)
+    aligned = not any(address % (1 << LINE) for address in addresses)
+    return (
+        alike
+        and aligned
+        and layouts[0].flipped is None
+        and tensor.tmap.dtype not in PADDED
+        and not overlaps(tensor.tmap)
+    )
 
 
 def _shape(tensor: TensorLoader, mode: str | None) -> Form:

@@ -32,6 +32,8 @@ ALLOWED = {
     ("copies/tensor_put_off.py", "own_places"): ALIKE,
     ("copies/tensor_put_off.py", "put_off_in_clusters"): ALIKE,
     ("copies/tensor_put_off.py", "remember_walk"): ALIKE,
+    ("copies/tensor_stores.py", "_of_all"): GROUPS,
+    ("copies/tensor_stores.py", "run"): GROUPS,
     ("copies/tensormap.py", "run"): GROUPS,
     ("float/narrow_floats.py", "pack_halves"): "the first half of a packed register, in all threads",
     ("memory/atomics.py", "_perform"): "the words of a 128-bit value, in all threads",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 
 from convc.machine.memory import shared_memory
@@ -41,3 +43,15 @@ def test_no_more_stays_than_is_said(monkeypatch):
     large = SharedMemory(2, 4096, pool)
     large.release()
     assert np.shares_memory(SharedMemory(2, 4096, pool).bytes, large._room)
+
+
+def test_what_a_forked_process_writes_stays_its_own(monkeypatch):
+    monkeypatch.setattr(shared_memory, "_kept", [])
+    _left(4096)
+    [kept] = shared_memory._kept
+    child = os.fork()
+    if not child:
+        kept[:] = 9
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert (kept[:4096] == 7).all()

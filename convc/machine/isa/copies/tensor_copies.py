@@ -1,4 +1,4 @@
-"""Tensor copies between global and shared memory: cp.async.bulk.tensor, cp.reduce.async.bulk.tensor (PTX manual).
+"""Tensor copies from global to shared memory: cp.async.bulk.tensor (PTX manual); `tensor_stores` has the other way.
 
 When the data moves (and, for a load, the barrier gets its complete_tx) is up to the completion policy (see
 `completion`). L2 cache hints and prefetches change nothing that the machine computes.
@@ -7,8 +7,6 @@ When the data moves (and, for a load, the barrier gets its complete_tx) is up to
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import numpy as np
 
 from convc.errors import LaunchError, MachineFault
 from convc.ir.tensormap import check
@@ -20,11 +18,10 @@ from convc.machine.isa.copies.issue import (
     complete,
     copy_target,
     issue_groups,
-    own_address,
     own_target,
 )
 from convc.machine.isa.copies.lines import tensor_reach
-from convc.machine.isa.copies.perform import check_written, note_writer, perform_load, perform_store, places
+from convc.machine.isa.copies.perform import perform_load, places
 from convc.machine.isa.copies.tensor_put_off import (
     Issued,
     Signals,
@@ -42,12 +39,10 @@ from convc.machine.lazy.regions import region
 from convc.machine.memory.global_memory import PARAM_WINDOW
 from convc.machine.state.cohort import Cohort
 from convc.machine.state.counters import copies_of
-from convc.machine.state.course import Event
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
 from convc.machine.tma.cache import Coordinate
 from convc.machine.tma.load import TensorLoader
-from convc.machine.tma.store import Moves, span, store
 from convc.machine.tma.tensormap_bytes import SIZE, map_at
 from convc.ptx import Instr, Operand, TensorAddress
 
@@ -97,7 +92,7 @@ def _at_once(strand: Strand, instr: Instr, scalars: list[Value], coords: list[in
         where, signal, address, *shift = scalars
         if cohort.cluster_size > 1 or where > OFFSET or signal > OFFSET:
             return False
-        issued = Issued(*_tensor(cohort, address), coords, tuple(shift), mode)
+        issued = Issued(*tensor_at(cohort, address), coords, tuple(shift), mode)
         if not walk_again(strand, instr, issued, where, signal):
             _copy_own(strand, instr, thread, issued, (where, signal))
             remember_walk(strand, instr, issued, where)
@@ -105,7 +100,7 @@ def _at_once(strand: Strand, instr: Instr, scalars: list[Value], coords: list[in
     rest = scalars[2:]
     if not plain(rest):
         return False
-    issued = Issued(*_tensor(cohort, rest[0]), coords, tuple(rest[1:]), mode)
+    issued = Issued(*tensor_at(cohort, rest[0]), coords, tuple(rest[1:]), mode)
     if cohort.lazy is not None:
         return put_off_in_clusters(strand, instr, issued, scalars[0], scalars[1], pair)
     own = own_places(strand, scalars[0], scalars[1])
@@ -131,7 +126,7 @@ def tensor_load(instr: Instr, table: SlotTable) -> Run:
     mode = MODES[slots.get("mode")]
     destination = address_of(args["dst"], table)
     barrier_at = address_of(args["mbar"], table)
-    tensor_map, coords = _tensor_slots(args["map"], table)
+    tensor_map, coords = tensor_slots(args["map"], table)
     offsets = [] if args.get("info") is None else table.slots(args["info"], 16)
     mask = [table.slot(args["mask"], 16)] if slots.get("multicast") else []
     local = slots["dst"] == "shared::cta"
@@ -159,7 +154,7 @@ def tensor_load(instr: Instr, table: SlotTable) -> Run:
                 target = own_target(cohort, group.rows, where, signal)
             else:
                 target = copy_target(cohort, group.rows, where, signal, ranks, pair)
-            name, loader = _tensor(cohort, address)
+            name, loader = tensor_at(cohort, address)
             at = tuple(target.spread(group.pick(strand, regs[slot])) for slot in coords)
             box = TensorBox(name, loader, at, tuple(shift), mode)
             perform_load(strand, instr, group, _load, box, target)
@@ -178,13 +173,13 @@ def _put_off_multicast(strand: Strand, groups: list[IssueGroup], coords: list[in
         _, _, address, *shift = groups[0].values[:-1]
         if any(group.values[2:-1] != groups[0].values[2:-1] for group in groups):
             return False
-        name, loader = _tensor(cohort, address)
+        name, loader = tensor_at(cohort, address)
         return put_off_multicast(strand, Issued(name, loader, coords, tuple(shift), mode), targets)
     except MachineFault:
         return False
 
 
-def _tensor_slots(operand: Operand | None, table: SlotTable) -> tuple[int, list[int]]:
+def tensor_slots(operand: Operand | None, table: SlotTable) -> tuple[int, list[int]]:
     """Slots of the map's address and of the coordinates of ``[map, {coords}]``."""
     tensor = expect(operand, TensorAddress)
     return table.slot(tensor.map), table.slots(tensor.coords, 32)
@@ -214,95 +209,13 @@ def _load(strand: Strand, instr: Instr, group: IssueGroup, box: TensorBox, targe
     copies_of(cohort.counters.tma_loads, box.name).add(count, result.bytes, result.filled)
 
 
-@op("cp.async.bulk.tensor.store", "cp.reduce.async.bulk.tensor", result=False)
-def tensor_store(instr: Instr, table: SlotTable) -> Run:
-    """[map, {coords}], [src]: write the box, or combine it with what is there; completes in the thread's bulk group."""
-    slots = instr.slots
-    args = instr.args
-    mode = MODES[slots.get("mode")]
-    operation = slots.get("op")
-    source = address_of(args["src"], table)
-    tensor_map, coords = _tensor_slots(args["map"], table)
-
-    def run(strand: Strand) -> None:
-        cohort = strand.cohort
-        regs = strand.regs
-        cohort.core.seal()
-        for group in issue_groups(strand, [source(regs), regs[tensor_map]]):
-            where = own_address(cohort, group.rows, group.values[0], "the source of a tensor copy")
-            name, loader = _tensor(cohort, group.values[1])
-            at = tuple(group.pick(strand, regs[c]) for c in coords)
-            box = TensorBox(name, loader, at, (), mode)
-            perform_store(strand, instr, group, _store, box, where, operation)
-
-    return run
-
-
-@dataclass(frozen=True, slots=True)
-class _Stored(Event):
-    """A tile that threads have staged in shared memory was copied to a tensor.
-
-    Attributes:
-        map: address of the tensor map.
-        coords, mode: as for `TensorBox`.
-        where: shared address of the tile.
-        rows: of the CTAs; None for all.
-        moves: as of `StoreResult.moves`.
-    """
-
-    map: int
-    coords: tuple[Coordinate, ...]
-    mode: str
-    where: int
-    rows: np.ndarray | None
-    moves: Moves | None
-
-    def again(self, cohort: Cohort) -> bool:
-        """Copy the tile of another cohort."""
-        launch = cohort.launch
-        name, loader = _tensor(cohort, self.map)
-        launch.about_to_change(name)
-        room = cohort.shared.part(*span(loader, self.where, self.mode, cohort.shared.padded))
-        if self.moves is not None:
-            self.moves.again(room, loader.memory)
-        else:
-            store(loader, room, self.where, self.coords, self.rows, self.mode, None, launch.switches)
-        launch.contents_changed(name)
-        return True
-
-
-def _store(strand: Strand, instr: Instr, group: IssueGroup, box: TensorBox, where: int, operation: str | None) -> None:
-    """One copy out of the shared memory of the group's CTAs, and the books."""
-    cohort = strand.cohort
-    launch = cohort.launch
-    name = box.name
-    launch.about_to_change(name)
-    low, high = span(box.loader, where, box.mode, cohort.shared.padded)
-    room = cohort.shared.staging(low, high, group.rows)
-    result = store(box.loader, room, where, box.coords, group.rows, box.mode, operation, launch.switches)
-    if cohort.lazy is not None and cohort.lazy.course is not None:
-        stored = _Stored(group.values[1], box.coords, box.mode, where, group.rows, result.moves())
-        cohort.lazy.course.events.append(stored)
-    launch.contents_changed(name)
-    check_written(cohort, instr, where, result.read, group.rows)
-    if cohort.observer is not None:
-        kind = "st" if operation is None else "atom"
-        memory = tensor_reach(box.loader, name, kind, box.coords, None, box.mode)
-        notify_copy(strand, instr, group, None, reads=places(where, result.read), memory=memory)
-    watch = launch.memory.watch
-    if watch is not None:
-        for position in result.hits(watch - launch.memory.by_name[name].base).tolist():
-            note_writer(strand, instr, group, position)
-    copies_of(cohort.counters.tma_stores, name).add(group.count, result.bytes)
-
-
 @op("cp.async.bulk.prefetch.tensor", "cp.async.bulk.prefetch", result=False)
 def prefetch(instr: Instr, table: SlotTable) -> Run:
     """Prefetches into L2: no effect that the machine computes."""
     return lambda strand: None
 
 
-def _tensor(cohort: Cohort, address: int) -> tuple[str, TensorLoader]:
+def tensor_at(cohort: Cohort, address: int) -> tuple[str, TensorLoader]:
     """The tensor whose map is at a generic address: in parameter space, or made by the kernel in memory."""
     launch = cohort.launch
     found = launch.tensor_maps.get(address - PARAM_WINDOW)
