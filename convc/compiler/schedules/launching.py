@@ -156,9 +156,8 @@ def assumed(candidates: ScheduleCandidates) -> int:
 
 
 def _walking(pick: Pick, survey: Survey) -> Pick:
-    """CTAs walk over tiles where that is faster and not refused."""
+    """CTAs walk over tiles where that is faster and not refused, of whichever schedule."""
     request = survey.request
-    chosen = pick.schedule
     best = pick.best
     arch = best.tiled.arch
     if best.tiled.parts > 1:
@@ -169,24 +168,46 @@ def _walking(pick: Pick, survey: Survey) -> Pick:
     tiles = math.prod(best.tiled.grid)
     if tiles <= arch.rates.sms:
         return pick.because(walk=f"{tiles} tiles are no more than the {arch.rates.sms} SMs: each has a CTA of its own")
-    tiling = best.tiled.tiling
-    reason = survey.refused.get(Form(chosen.schedule, True, tiling.ctas == PAIR, 1, tiling.multicast))
-    if reason is not None:
-        return pick.because(walk=f"a CTA for each tile: {reason}")
-    width = None if chosen.picked is None else best.tiled.tiling.block_n
-    # Asked anew, since CTAs that walk may need another cut of the output: they have no lane masks.
-    walk = replace(request, persistent=True, block_n=width or request.block_n)
-    walking = schedule_of(chosen.schedule).candidates(best.tiled.layout, arch, walk)
-    if not walking.possible:
-        return pick.because(walk=f"a CTA for each tile: {walking.rejected[0].reason}")
-    both = f"{cycles(walking):.0f} cycles where {walking.best.cost.ctas} CTAs walk over {tiles} tiles"
+    # Elsewhere the schedule stays: on an H200 nobody has measured which of two that walk estimates choose rightly.
+    others = survey.legal if arch.tensor_core == "tcgen05" else ()
+    own = _walks(pick.schedule, pick, survey)
+    walking = [(pick.schedule, own)]
+    walking += [
+        (one, _walks(one, pick, survey))
+        for one in others
+        if one is not pick.schedule and assumed(one) <= assumed(pick.schedule)
+    ]
+    possible = [(one, walks.best) for one, walks in walking if isinstance(walks, ScheduleCandidates)]
+    turned_down = f"a CTA for each tile: {own}"
+    if not possible:
+        return pick.because(walk=turned_down)
+    # As among schedules: of those that are about as fast, the one that moves fewest bytes.
+    schedule, fastest = possible[choose([candidate.cost for _, candidate in possible])]
+    other = "" if schedule is pick.schedule else f" of {schedule.schedule.title}"
+    over = math.prod(fastest.tiled.grid)
+    both = f"{fastest.cost.cycles:.0f} cycles where {fastest.cost.ctas} CTAs{other} walk over {over} tiles"
     alone = f"{best.cost.cycles:.0f} with a CTA for each"
     # An estimate that is off by less must not make a kernel slower. Where the accumulator lies in registers none got so
     # by more than 1 percent, of 11 layers of ResNet-50 at batch 32 and a product on an H200.
     slack = SLACK if arch.limits.tmem_columns else 1.0
-    if slack * cycles(walking) > best.cost.cycles:
-        return pick.because(walk=f"a CTA for each tile: {both}, {alone}")
-    return replace(pick, best=walking.best).because(walk=f"persistent: {both}, {alone}")
+    if slack * fastest.cost.cycles > best.cost.cycles:
+        return pick.because(walk=turned_down if isinstance(own, str) else f"a CTA for each tile: {both}, {alone}")
+    return replace(pick, schedule=schedule, best=fastest).because(walk=f"persistent: {both}, {alone}")
+
+
+def _walks(one: ScheduleCandidates, pick: Pick, survey: Survey) -> ScheduleCandidates | str:
+    """What a schedule has to offer where CTAs walk; why it has nothing."""
+    tiled = pick.best.tiled
+    own = one is pick.schedule
+    tiling = tiled.tiling
+    form = Form(one.schedule, True, tiling.ctas == PAIR, 1, tiling.multicast if own else (1, 1))
+    if form in survey.refused:
+        return survey.refused[form]
+    width = tiling.block_n if own and one.picked is not None else survey.request.block_n
+    # Asked anew, since CTAs that walk may need another cut of the output: they have no lane masks.
+    request = replace(survey.request, persistent=True, block_n=width)
+    walking = schedule_of(one.schedule).candidates(tiled.layout, tiled.arch, request)
+    return walking if walking.possible else walking.rejected[0].reason
 
 
 def _pairing(pick: Pick, survey: Survey) -> Pick:
