@@ -237,6 +237,8 @@ class Arch:
         ptx_version: version of the language that kernels are written in.
         tensor_core: its instruction; `convc.compiler.schedules.cores` has what follows from that for a kernel.
         scales_blocks: whether that instruction takes scale factors of blocks.
+        lanes_make_barriers: whether lanes that make an mbarrier ready each do so at once: for all of them ptxas 13.0
+            writes one store on sm_100a, and a loop on sm_90a.
         limits, rates: its numbers.
         registers: those of its threads, where the accumulator lies in registers.
     """
@@ -246,6 +248,7 @@ class Arch:
     ptx_version: str
     tensor_core: TensorCoreName
     scales_blocks: bool
+    lanes_make_barriers: bool
     limits: Limits
     rates: Rates
     registers: Registers | None = None
@@ -257,6 +260,7 @@ SM_100A = Arch(
     ptx_version="8.7",
     tensor_core="tcgen05",
     scales_blocks=True,
+    lanes_make_barriers=True,
     limits=Limits(),
     rates=Rates(),
 )
@@ -268,6 +272,7 @@ SM_90A = Arch(
     ptx_version="8.7",
     tensor_core="wgmma",
     scales_blocks=False,
+    lanes_make_barriers=False,
     limits=Limits(
         tmem_lanes=0,
         tmem_columns=0,

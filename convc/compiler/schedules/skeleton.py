@@ -118,15 +118,22 @@ def block_channels(coordinates: Coordinates) -> tuple[Compute, ...]:
     return (filters,) if coordinates.pack_c is None else (filters, compute(coordinates.pack_c, "load"))
 
 
-def start_of(plan: Plan, warp: int) -> Role:
-    """The role that fetches the tensor maps and makes the barriers ready: one lane of a warp."""
+def start_of(plan: Plan, warp: int) -> tuple[Role, ...]:
+    """The roles of a warp that fetch the tensor maps and make the barriers ready, by its lanes or by one of them.
+
+    Where lanes do, the maps come second: the warp meets behind the lane that fetches them, and so behind all barriers,
+    of which the lane that copies will use those of others.
+    """
     rings = tuple(ring.name for ring in plan.storage.rings)
     arrivals = "one arrival" if all(ring.arrivals == 1 for ring in plan.storage.rings) else "its arrivals"
-    steps = (
-        PrefetchMaps(id="init.maps", note="fetch the tensor maps early", maps=maps_of(plan)),
-        InitRings(id="init.rings", note=f"every barrier waits for {arrivals} a phase", rings=rings),
-    )
-    return one_warp("init", warp, "make the barriers ready", steps, elected=True)
+    lanes = plan.arch.lanes_make_barriers
+    maps = PrefetchMaps(id="init.maps", note="fetch the tensor maps early", maps=maps_of(plan))
+    made = InitRings(id="init.rings", note=f"every barrier waits for {arrivals} a phase", rings=rings, lanes=lanes)
+    note = "make the barriers ready"
+    if not lanes:
+        return (one_warp("init", warp, note, (maps, made), elected=True),)
+    fetch = one_warp("maps", warp, "fetch the tensor maps early", (replace(maps, id="maps.fetch"),), elected=True)
+    return (one_warp("init", warp, note, (made,)), fetch)
 
 
 def enter(plan: Plan, role: str) -> tuple[Step, ...]:

@@ -28,6 +28,7 @@ ALLOWED = {
     "persistent.MOST_HELD": "how many registers are spent on numbers is a choice",
     "registers.LANES": "a warpgroup has four warps (PTX, wgmma)",
     "epilogue.PIECE_BYTES": "the same vector, as the interpreter of steps stores it",
+    "base.WARP_LANES": "threads of a warp",
     "epilogue.WARP": "threads of a warp",
     "storage.STAGE_ALIGN": "the period of the widest swizzle, 8 rows of 128 bytes",
     "storage.BARRIER_BYTES": "an mbarrier is 64 bits (PTX, mbarrier)",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +43,8 @@ from convc.compiler.tile.steps.operands import MakePolicy, Multiply
 from convc.compiler.tile.steps.order import LookUp
 from convc.compiler.tile.steps.persistent import FetchLoop
 from convc.ir.expr import bounds
+
+WARP_LANES = 32
 
 Names = dict[str, Any]
 """What a template is filled in with: texts, numbers, booleans, and lists of these."""
@@ -131,13 +133,35 @@ def common_names(step: Step, context: RoleContext) -> Names:
 
 @fragment.register
 def _(step: InitRings, context: RoleContext) -> Names:
-    rings = [context.storage.ring(name) for name in step.rings]
     barriers = [
         (ring.offset + BARRIER_BYTES * index, ring.arrivals, f"{ring.name}[{index}]")
-        for ring in rings
+        for ring in (context.storage.ring(name) for name in step.rings)
         for index in range(ring.stages)
     ]
-    return {"barriers": barriers}
+    groups = list(_by_lanes(sorted(barriers))) if step.lanes else []
+    return {"lanes": step.lanes, "groups": groups, "barriers": barriers, "size": BARRIER_BYTES}
+
+
+def _by_lanes(barriers: list[tuple[int, int, str]]) -> Iterator[tuple[int, int, int, str]]:
+    """Barriers that one instruction makes ready, a lane each: offset of the first, how many, arrivals, which they are.
+
+    They lie behind each other and wait for as many arrivals, and the warp has a lane for each.
+    """
+    run: list[tuple[int, int, str]] = []
+    for barrier in barriers:
+        follows = run and barrier[:2] == (run[-1][0] + BARRIER_BYTES, run[-1][1])
+        if run and (not follows or len(run) == WARP_LANES):
+            yield _group(run)
+            run = []
+        run.append(barrier)
+    if run:
+        yield _group(run)
+
+
+def _group(run: list[tuple[int, int, str]]) -> tuple[int, int, int, str]:
+    """Barriers that lie behind each other, as `_by_lanes` tells of them."""
+    (offset, arrivals, first), (*_, last) = run[0], run[-1]
+    return offset, len(run), arrivals, first if len(run) == 1 else f"{first} to {last}"
 
 
 @fragment.register

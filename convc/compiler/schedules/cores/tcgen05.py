@@ -88,7 +88,7 @@ class Tcgen05(TensorCore):
             start = (ClusterWait(id="start.met", note=note), *start)
         loads = one_warp("begin", LOAD_WARP, "go on as soon as there are barriers", begin)
         others = warps_role("start", MMA_WARP, "all others begin together", start)
-        return (start_of(plan, LOAD_WARP), *told, alloc, *roles.before, loads, others, *roles.after)
+        return (*start_of(plan, LOAD_WARP), *told, alloc, *roles.before, loads, others, *roles.after)
 
     def main(self, plan: Plan, roles: Roles) -> tuple[Role, ...]:
         """The three roles that run side by side."""

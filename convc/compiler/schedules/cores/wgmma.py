@@ -88,7 +88,7 @@ class Wgmma(TensorCore):
             "all roles begin together",
             (self.meet(plan, "start.sync", "barriers are ready"), *enter(plan, "start")),
         )
-        return (start_of(plan, load), *roles.before, start, *roles.after, *_giving(plan))
+        return (*start_of(plan, load), *roles.before, start, *roles.after, *_giving(plan))
 
     def main(self, plan: Plan, roles: Roles) -> tuple[Role, ...]:
         """One role loads; the other multiplies and carries away."""

@@ -50,12 +50,16 @@ class PrefetchMaps(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitRings(Step):
-    """Give every barrier of the rings its arrival count, and make that visible to the asynchronous engines."""
+    """Give every barrier of the rings its arrival count, and make that visible to the asynchronous engines.
+
+    `lanes`: a barrier each, so the whole warp takes part; else one thread makes all.
+    """
 
     rings: tuple[RingName, ...]
+    lanes: bool = False
 
     def describe(self) -> str:
-        return f"make ready {', '.join(self.rings)}"
+        return f"make ready {', '.join(self.rings)}{', each by another lane' if self.lanes else ''}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
