@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
@@ -17,14 +16,12 @@ from convc.machine.state.observer import LaneAccess, Observer, Operation, Places
 from convc.machine.state.warpgroups import WARPS
 from convc.ptx import Address, Instr
 from convc.timing.accesses import LINE, requests, sectors, wavefronts
+from convc.timing.barrier_names import BarrierNames
 from convc.timing.forms import Form, form_of, mode_of, warpgroup_shape
 from convc.timing.loops import Unrolled
 from convc.timing.tensor_core import MmaShape
 from convc.timing.trace import Contribution, Item, Meeting, Trace, Warp, Work
 from convc.timing.values import Reading, Values
-
-CALLED = re.compile(r"//\s*([A-Za-z_]\w*(?:\[\d+\])?)\s*$")
-"""A comment behind an instruction that is a name, as ``// full_a[0]``."""
 
 BESIDES = 34
 """Registers of a thread that ptxas needs besides the accumulator of a wgmma: 32 to 44 in kernels of ours."""
@@ -48,6 +45,7 @@ class Recorder(Observer):
         self._tensor: dict[tuple[int, tuple[int, int]], list[int]] = {}
         self._multiplied: Counter[Warp] = Counter()  # wgmma of each warp so far
         self._joint: dict[Meeting, int] = {}  # the work of each wgmma of a warpgroup
+        self._names = BarrierNames()
         self._items = 0
         self.registers = 0  # of a thread that multiplies by wgmma, about; else 0, which is not known
         self.most_columns = 0  # of tensor memory that a CTA holds
@@ -223,11 +221,11 @@ class Recorder(Observer):
 
     def init(self, strand: ObservedStrand, instr: Instr, barrier: int) -> None:
         """A new object, also where there was one before: its phases are counted on."""
-        called = CALLED.search(instr.span.text)
         for _, row, _, _, _ in actors(strand):
             home = (row, barrier)
+            called = self._names.called(instr.span.text, instr.index, row, barrier)
             if called is not None:
-                self.trace.barriers[home] = called[1]
+                self.trace.barriers[home] = called
             self._open.pop(home, None)
             self._before[home] = self._before.get(home, 0) + self._counted.pop(home, 0)
 

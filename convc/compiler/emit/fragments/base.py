@@ -12,7 +12,7 @@ import functools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from convc.compiler.emit.exprs import Number, lower
 from convc.compiler.emit.operands import phase, stage
@@ -134,34 +134,51 @@ def common_names(step: Step, context: RoleContext) -> Names:
 @fragment.register
 def _(step: InitRings, context: RoleContext) -> Names:
     barriers = [
-        (ring.offset + BARRIER_BYTES * index, ring.arrivals, f"{ring.name}[{index}]")
+        _Barrier(offset=ring.offset + BARRIER_BYTES * index, arrivals=ring.arrivals, ring=ring.name, stage=index)
         for ring in (context.storage.ring(name) for name in step.rings)
         for index in range(ring.stages)
     ]
-    groups = list(_by_lanes(sorted(barriers))) if step.lanes else []
-    return {"lanes": step.lanes, "groups": groups, "barriers": barriers, "size": BARRIER_BYTES}
+    return {
+        "lanes": step.lanes,
+        "groups": list(_by_lanes(sorted(barriers))) if step.lanes else [],
+        "barriers": [(one.offset, one.arrivals, f"{one.ring}[{one.stage}]") for one in barriers],
+        "size": BARRIER_BYTES,
+    }
 
 
-def _by_lanes(barriers: list[tuple[int, int, str]]) -> Iterator[tuple[int, int, int, str]]:
+class _Barrier(NamedTuple):
+    """An mbarrier: its offset in shared memory, the arrivals of a phase, and which of its ring it is."""
+
+    offset: int
+    arrivals: int
+    ring: str
+    stage: int
+
+
+def _by_lanes(barriers: list[_Barrier]) -> Iterator[tuple[int, int, int, str]]:
     """Barriers that one instruction makes ready, a lane each: offset of the first, how many, arrivals, which they are.
 
     They lie behind each other and wait for as many arrivals, and the warp has a lane for each.
     """
-    run: list[tuple[int, int, str]] = []
+    run: list[_Barrier] = []
     for barrier in barriers:
-        follows = run and barrier[:2] == (run[-1][0] + BARRIER_BYTES, run[-1][1])
-        if run and (not follows or len(run) == WARP_LANES):
-            yield _group(run)
+        if run and (
+            len(run) == WARP_LANES
+            or (barrier.offset, barrier.arrivals) != (run[-1].offset + BARRIER_BYTES, run[-1].arrivals)
+        ):
+            yield run[0].offset, len(run), run[0].arrivals, _ranges(run)
             run = []
         run.append(barrier)
     if run:
-        yield _group(run)
+        yield run[0].offset, len(run), run[0].arrivals, _ranges(run)
 
 
-def _group(run: list[tuple[int, int, str]]) -> tuple[int, int, int, str]:
-    """Barriers that lie behind each other, as `_by_lanes` tells of them."""
-    (offset, arrivals, first), (*_, last) = run[0], run[-1]
-    return offset, len(run), arrivals, first if len(run) == 1 else f"{first} to {last}"
+def _ranges(run: list[_Barrier]) -> str:
+    """The barriers by their rings, as ``full[0:4], empty[0:4]``: from the first on, the last not included."""
+    rings: dict[str, list[int]] = {}
+    for barrier in run:
+        rings.setdefault(barrier.ring, []).append(barrier.stage)
+    return ", ".join(f"{ring}[{indices[0]}:{indices[-1] + 1}]" for ring, indices in rings.items())
 
 
 @fragment.register

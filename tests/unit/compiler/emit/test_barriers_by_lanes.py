@@ -15,7 +15,7 @@ from convc.ir.problem import ConvProblem
 LAYER = ConvProblem(
     batch=40, in_channels=32, out_channels=64, in_extent=(24, 24), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1)
 )
-BY_LANES = re.compile(r"setp\.lt\.u32 %mine, %lane, (\d+);\s*@%mine mbarrier\.init\S* \[%bar\+(\d+)\], (\d+);")
+BY_LANES = re.compile(r"setp\.lt\.u32 %mine, %own, (\d+);\s*@%mine mbarrier\.init\S* \[%bar\+(\d+)\], (\d+);")
 BY_ONE = re.compile(r"^\s*mbarrier\.init\S* \[%smem\+(\d+)\], (\d+);", re.MULTILINE)
 
 
