@@ -28,11 +28,11 @@ class OrderTraffic(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         fetched: bytes that all reads of operands bring from memory, where L2 does not hold all.
-        beside: clusters that follow one and, together, read again all of it that any cluster beside it reads too.
+        reached: bytes of operands that are read at all; None: nobody said (a plan of an older convc).
     """
 
     fetched: int
-    beside: int
+    reached: int | None = None
 
 
 class Places(msgspec.Struct, frozen=True, kw_only=True):

@@ -51,7 +51,10 @@ class Footprint:
 class Operands:
     """Bytes of the buffers that a launch reads, and of those that it only writes.
 
-    ``fetched``: those that reads bring from memory where L2 does not hold all; None: each byte once.
+    Attributes:
+        read: of what is read; of a buffer in part, where somebody knows that.
+        written: of buffers that are only written.
+        fetched: those that reads bring from memory where L2 does not hold all; None: each byte once.
     """
 
     read: int = 0

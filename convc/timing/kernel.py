@@ -288,7 +288,7 @@ def time_kernel(  # noqa: PLR0913 - each is one choice, and most are left out
     if turns > 1:
         _check_alone(footprint, chip)
     operands = Operands(
-        read=_size(launch, recorder.read),
+        read=_size(launch, recorder.read) if order is None or order.reached is None else order.reached,
         written=_size(launch, recorder.written - recorder.read),
         fetched=None if order is None else order.fetched,
     )

@@ -104,7 +104,7 @@ def test_a_folder_says_what_was_asked(tmp_path):
 
 
 def readers(activations, filters, order=ROWS, taps=False, sizes=(400, 100), l2=1000) -> Readers:
-    size = Bytes(activation=sizes[0], filter=sizes[1], passing=700, l2=l2)
+    size = Bytes(activation=sizes[0], filter=sizes[1], residual=0, output=700, l2=l2)
     return Readers(activations=activations, filters=filters, taps=taps, residual=False, order=order, size=size)
 
 

@@ -82,7 +82,7 @@ def test_what_l2_is_said_to_miss_is_what_a_cache_misses(order):
     compiled = compile_problem(problem, options=options, block_n=64)
     launch = compiled.artifact.launch
     activation, filters, out = (launch.buffers[name].size_bytes for name in ("activation", "filter", "output"))
-    size = Bytes(activation=activation, filter=filters, passing=out, l2=163840)
+    size = Bytes(activation=activation, filter=filters, residual=0, output=out, l2=163840)
     planned = compiled.plan.launch
     said = traffic_of(order_of(order, planned.tiles, groups=planned.order.groups), 12, size)
     missed = missed_bytes(launch, compiled.artifact.ptx, 12, size.l2)
@@ -95,7 +95,7 @@ def test_the_timing_engine_takes_longer_for_what_is_fetched_again():
     chip = read_chip("b200").changed({"chip.l2_bytes": 1024.0, "chip.memory": 0.05})
     times = [
         time_kernel(artifact.ptx, artifact.launch, {}, chip, order=order).cycles
-        for order in (None, OrderTraffic(fetched=100_000, beside=1), OrderTraffic(fetched=200_000, beside=4))
+        for order in (None, OrderTraffic(fetched=100_000), OrderTraffic(fetched=200_000))
     ]
     assert times[2] > 1.2 * times[1]
     assert times[1] > 0.5 * times[0]
@@ -115,7 +115,7 @@ def test_who_decides_among_timed_kernels_is_told_what_their_order_fetches():
     assert asked[0] == made.plan.launch.order.timed
     artifact = compile_problem(SMALL, options=ScheduleOptions(schedule="reload")).artifact
     timed = EngineTimer(ChipOptions(settings=("chip.l2_bytes=1024", "chip.memory=0.05")))
-    few, many = (timed(artifact, OrderTraffic(fetched=number, beside=1)) for number in (100_000, 200_000))
+    few, many = (timed(artifact, OrderTraffic(fetched=number)) for number in (100_000, 200_000))
     assert many > 1.2 * few
 
 

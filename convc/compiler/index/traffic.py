@@ -1,8 +1,8 @@
 """The bytes that an order of tiles moves: a model of L2 that looks at a round of CTAs at a time.
 
 The model has no addresses. Activations are as many equal pieces as there are tiles along M, filters as many as along N,
-and results pass through. A piece that a round reads is read once, and comes from memory if L2 has lost it, which keeps
-what was used last.
+and results pass through, with what is added to them. A piece that a round reads is read once, and comes from memory if
+L2 has lost it, which keeps what was used last.
 """
 
 from __future__ import annotations
@@ -17,17 +17,23 @@ from convc.compiler.index.tile_order import Order
 
 
 class Bytes(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes of a launch: of its activations, its filter, what it reads and writes besides; and what L2 holds."""
+    """Bytes of a launch, of its activations as far as copies reach them, and what L2 holds."""
 
     activation: int
     filter: int
-    passing: int
+    residual: int
+    output: int
     l2: int
 
     @property
+    def read(self) -> int:
+        """Bytes that are read."""
+        return self.activation + self.filter + self.residual
+
+    @property
     def all(self) -> int:
-        """Bytes of all buffers."""
-        return self.activation + self.filter + self.passing
+        """Bytes that are moved."""
+        return self.read + self.output
 
 
 class Traffic(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +63,7 @@ def traffic_of(order: Order, at_once: int, size: Bytes) -> Traffic:
     """
     rows, columns = order.tiles
     tiles = rows * columns
-    pieces = {"m": size.activation / rows, "n": size.filter / columns, "out": size.passing / tiles}
+    pieces = {"m": size.activation / rows, "n": size.filter / columns, "out": (size.output + size.residual) / tiles}
     m, n = (places.tolist() for places in order.places.at(np.arange(tiles)))
     held: OrderedDict[tuple[str, int], None] = OrderedDict()
     inside = 0.0
@@ -81,6 +87,6 @@ def traffic_of(order: Order, at_once: int, size: Bytes) -> Traffic:
         order=order.name,
         groups=order.groups,
         round_bytes=round(rounds / -(-tiles // at_once)),
-        memory_bytes=round(read) + size.passing,
-        fetched=round(read),
+        memory_bytes=round(read) + size.residual + size.output,
+        fetched=round(read) + size.residual,
     )

@@ -22,13 +22,13 @@ import msgspec
 
 from convc.compiler.plan import terms
 from convc.compiler.plan.constraints import TiledProblem, TileGrid
+from convc.compiler.plan.moved import launch_bytes, memory_bytes
 from convc.compiler.plan.own_instructions import MASK, MMA, load_issue_cycles, multiply_issue_cycles
 from convc.compiler.plan.records import Estimate
 from convc.compiler.plan.requests import row_cycles
 from convc.compiler.plan.storage import MemoryNeed
 from convc.compiler.plan.work import ATOM_BYTES, FACTOR_ROW_BYTES, CtaWork
 from convc.ir.arch import Arch, Rates
-from convc.layout.device_layout import DeviceLayout
 
 SLACK = 1.05
 """Estimates closer than this are taken as equal: a launch is off by 3 to 9 percent of the engine's time on average, and
@@ -224,12 +224,13 @@ def pace_of(tiles: TileGrid, work: CtaWork, rows: tuple[float, float]) -> Pace:
     activations, filters = work.asked_bytes
     common = filters if tiles.grid[0] > 1 else activations  # grid.x is what counts first
     masks = 0 if tiles.ctas is None else MASK * work.masks  # of the next tile
+    moved = memory_bytes(launch_bytes(tiles.layout, rates), tiles.grid[1]) if tiles.moved is None else tiles.moved
     return Pace(
         rates=rates,
         ctas=math.prod(tiles.grid) * tiles.parts,
         asked_bytes=activations + filters + work.residual_bytes - common,
         shared_bytes=common,
-        memory_bytes=memory_bytes(tiles.layout, rates, tiles.grid[1]) if tiles.moved is None else tiles.moved,
+        memory_bytes=moved,
         written_bytes=tiles.layout.output.size_bytes,
         tensor=tensor,
         fill=fill,
@@ -287,25 +288,6 @@ def beside(need: MemoryNeed, arch: Arch) -> int:
 def bytes_alone(arch: Arch) -> int:
     """The least shared memory with which an SM holds one CTA, a multiple of 16 bytes: more than half of what it has."""
     return arch.rates.sm_shared_bytes // 2 - RESERVED_SHARED + SHARED_STEP
-
-
-def memory_bytes(layout: DeviceLayout, rates: Rates, columns: int) -> int:
-    """Bytes that a launch moves from and to memory: none where L2 holds all of its buffers from the start.
-
-    CTAs of one column of tiles come after each other. Where what a column reads and writes does not fit in L2, the next
-    one reads the activations again.
-
-    Args:
-        layout, rates: the buffers, and the target.
-        columns: tiles side by side along the output channels.
-    """
-    residual = 0 if layout.residual is None else layout.residual.size_bytes
-    written = layout.output.size_bytes + residual
-    activations = layout.activation.size_bytes
-    if activations + layout.filter.size_bytes + written <= rates.l2_bytes:
-        return 0
-    again = columns if activations + written // columns > rates.l2_bytes else 1
-    return again * activations + layout.filter.size_bytes + written
 
 
 def estimate(tiled: TiledProblem, work: CtaWork, pace: Pace | None = None) -> Estimate:

@@ -33,9 +33,6 @@ tenth of a second for as many, and 12 seconds and 1.6 GB for 20000 x 20000 pixel
 LOOKED_AT = 8192
 """Tiles of a grid that the model looks at; of more, some are taken together."""
 
-MOST_BESIDE = 4
-"""Clusters behind one that are looked at for what they read alike: mostly as many as there are tiles along N."""
-
 HEIGHTS = (2, 4, 8, 16, 32, 64)
 """Tiles along M of a group that are looked at."""
 
@@ -53,7 +50,7 @@ class TileOrder(msgspec.Struct, frozen=True, kw_only=True):
         why: the reason; empty where there is no choice.
         proof: that every tile is made once.
         traffic: what it moves; behind it, what others would that were looked at.
-        timed: what a timer needs to know; None where nobody looked at what is moved.
+        timed: what a timer needs to know.
     """
 
     name: OrderName = ROWS
@@ -63,6 +60,11 @@ class TileOrder(msgspec.Struct, frozen=True, kw_only=True):
     proof: str = ""
     traffic: tuple[Traffic, ...] = ()
     timed: OrderTraffic | None = None
+
+
+def in_rows(size: Bytes) -> TileOrder:
+    """Leave tiles as the hardware counts CTAs, each byte read from memory once."""
+    return TileOrder(timed=OrderTraffic(fetched=size.read, reached=size.read))
 
 
 def choose_order(
@@ -87,12 +89,16 @@ def choose_order(
             f"tile_order {HILBERT} looks {entries} places up in a table, which has {MOST_ENTRIES} at most: "
             f"{GROUPED} stays close by arithmetic"
         )
+    along_m = in_rows(size)
     if min(units, tiles[1]) == 1:
-        return TileOrder()
-    if asked is None and size.all <= size.l2:
-        return TileOrder(why=f"tiles along M first: L2 holds all {size.all} bytes, so every order reads each once")
-    if asked is None and entries > MOST_TILES:
-        return TileOrder(why=f"tiles along M first: no other order is looked for among more than {MOST_TILES} tiles")
+        return along_m
+    why = ""
+    if size.all <= size.l2:
+        why = f"tiles along M first: L2 holds all {size.all} bytes, so every order reads each once"
+    elif entries > MOST_TILES:
+        why = f"tiles along M first: no other order is looked for among more than {MOST_TILES} tiles"
+    if asked is None and why:
+        return msgspec.structs.replace(along_m, why=why)
     able = ORDERS if entries <= MOST_ENTRIES else BY_ARITHMETIC
     names = able if asked is None else (asked, ROWS)
     found = [traffic for name in dict.fromkeys(names) for traffic in _looked_at(name, tiles, together, at_once, size)]
@@ -111,7 +117,7 @@ def choose_order(
         groups=taken.groups,
         why=why,
         traffic=(taken, *others),
-        timed=OrderTraffic(fetched=taken.fetched, beside=1 if taken.order == ROWS else MOST_BESIDE),
+        timed=OrderTraffic(fetched=taken.fetched, reached=size.read),
     )
     if taken.order == ROWS:
         return made

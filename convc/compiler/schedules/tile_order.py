@@ -6,7 +6,6 @@ first. CTAs that walk over tiles do so in their loops.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -16,9 +15,10 @@ from convc.compiler.index.order_names import ORDERS, ROWS, OrderName
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.candidate import Candidate
 from convc.compiler.plan.cost import estimate
+from convc.compiler.plan.moved import launch_bytes
 from convc.compiler.plan.names import Number
 from convc.compiler.plan.records import Estimate, Plan
-from convc.compiler.plan.tile_order import Bytes, TileOrder, choose_order
+from convc.compiler.plan.tile_order import Bytes, TileOrder, choose_order, in_rows
 from convc.compiler.schedules.skeleton import number
 from convc.compiler.tile.program import Role, walk
 from convc.compiler.tile.steps.base import Compute, Step
@@ -41,7 +41,7 @@ def order_for(best: Candidate, asked: OrderName | None) -> TileOrder:
     tiled = best.tiled
     if tiled.tiling.multicast != (1, 1):
         if asked in (None, ROWS):
-            return TileOrder()
+            return in_rows(bytes_of(best))
         raise PlanError(f"tile_order {asked} leaves no rows and columns of tiles to a cluster whose CTAs share loads")
     at_once = tiled.ctas or tiled.arch.rates.sms * best.cost.beside // tiled.parts
     return choose_order(tiled.grid, tiled.tiling.ctas, at_once, bytes_of(best), asked)
@@ -49,20 +49,7 @@ def order_for(best: Candidate, asked: OrderName | None) -> TileOrder:
 
 def bytes_of(best: Candidate) -> Bytes:
     """Count what a candidate's launch reads and writes."""
-    layout = best.tiled.layout
-    residual = 0 if layout.residual is None else layout.residual.size_bytes
-    problem = layout.problem
-    # Of rows and columns that no filter tap reads, a copy reads nothing.
-    read = math.prod(
-        min(step, len({tap * dilation % step for tap in range(taps)})) / step
-        for step, taps, dilation in zip(problem.stride, problem.kernel, problem.dilation, strict=True)
-    )
-    return Bytes(
-        activation=round(layout.activation.size_bytes * read),
-        filter=layout.filter.size_bytes,
-        passing=layout.output.size_bytes + residual,
-        l2=best.tiled.arch.rates.l2_bytes,
-    )
+    return launch_bytes(best.tiled.layout, best.tiled.arch.rates)
 
 
 def reordered(best: Candidate, order: TileOrder) -> Estimate:

@@ -78,14 +78,15 @@ def test_a_build_knows_what_its_order_of_tiles_fetches_until_its_text_is_changed
     [alone] = package.time(build, chip=chip).layers
     plan = kernel.with_name("plan.json")
     said = json.loads(plan.read_text())
-    said["launch"]["order"]["timed"] = {"fetched": 10 * alone.kernel.operands.read, "beside": 1}
+    said["launch"]["order"]["timed"] = {"fetched": 10 * alone.kernel.operands.read, "beside": 1}  # as once written
     plan.write_text(json.dumps(said))
     [ordered] = package.time(build, chip=chip).layers
     assert ordered.kernel.operands.fetched == 10 * alone.kernel.operands.read
     assert ordered.kernel.cycles > 2 * alone.kernel.cycles
     kernel.write_text(kernel.read_text() + "\n// changed by hand\n")
     [changed] = package.time(build, chip=chip).layers
-    assert changed.kernel.cycles == alone.kernel.cycles
+    assert changed.kernel.operands.fetched is None
+    assert changed.kernel.cycles < 1.1 * alone.kernel.cycles
 
 
 def test_anybodys_kernel_is_timed_by_lines(convc):

@@ -12,7 +12,7 @@ L2 = 1 << 20
 
 def bytes_of(tiles: int) -> Bytes:
     """Buffers that L2 does not hold."""
-    return Bytes(activation=tiles * L2, filter=L2, passing=tiles, l2=L2)
+    return Bytes(activation=tiles * L2, filter=L2, residual=0, output=tiles, l2=L2)
 
 
 def test_no_order_is_looked_for_among_more_tiles_than_can_be_computed_in_no_time(monkeypatch):

@@ -1,0 +1,53 @@
+"""Bytes that a launch reads, writes, and moves from and to memory."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+from convc.compiler.index.traffic import Bytes
+from convc.ir.arch import Rates
+from convc.layout.device_layout import DeviceLayout
+
+
+def launch_bytes(layout: DeviceLayout, rates: Rates) -> Bytes:
+    """Count what a launch reads and writes.
+
+    Of rows and columns that no filter tap reads, a copy reads nothing: 411 MB of activations take an H100 154 us where
+    all are read, 74 or 76 with a stride of two along one axis, and 39 along both (1x1, pixels of 512 bytes; 188, 99 and
+    48 with pixels of 128).
+    """
+    problem = layout.problem
+    return Bytes(
+        activation=round(layout.activation.size_bytes * _reached(problem.stride, problem.kernel, problem.dilation)),
+        filter=layout.filter.size_bytes,
+        residual=0 if layout.residual is None else layout.residual.size_bytes,
+        output=layout.output.size_bytes,
+        l2=rates.l2_bytes,
+    )
+
+
+def memory_bytes(size: Bytes, columns: int) -> int:
+    """Bytes that a launch moves from and to memory: none where L2 holds all of them from the start.
+
+    CTAs of one column of tiles come after each other. Where what a column reads and writes does not fit in L2, the next
+    one reads the activations again.
+
+    Args:
+        size: what the launch reads and writes.
+        columns: tiles side by side along the output channels.
+    """
+    if size.all <= size.l2:
+        return 0
+    passing = size.residual + size.output
+    again = columns if size.activation + passing // columns > size.l2 else 1
+    return again * size.activation + size.filter + passing
+
+
+@functools.lru_cache(maxsize=256)
+def _reached(stride: tuple[int, ...], kernel: tuple[int, ...], dilation: tuple[int, ...]) -> float:
+    """The part of the activations that filter taps read."""
+    return math.prod(
+        min(step, len({tap * between % step for tap in range(taps)})) / step
+        for step, taps, between in zip(stride, kernel, dilation, strict=True)
+    )
