@@ -51,7 +51,7 @@ class Accesses(Order):
         super().begin(cohort)
         self.log: list[Access] = []
         self.shadows: dict[tuple[str, int | str], Shadow] = {}
-        self.cuts = {"shared": Cuts(cohort.shared.bytes.shape[1]), "tensor": Cuts(LANES * COLUMNS)}
+        self.cuts = {"shared": Cuts(cohort.shared.padded), "tensor": Cuts(LANES * COLUMNS)}
         self.counts: dict[tuple[int, ...], int] = {}
         self.pipelines: dict[int, Pipeline] = {}
         self.exits = Exits(cohort)
