@@ -10,7 +10,7 @@ kernel with strong accesses a lock or a flag may order the others, so a person h
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from convc.sanitizer.checker import Checker
 from convc.sanitizer.shadow import Sparse
 from convc.sanitizer.sites import finding
 from convc.sanitizer.strength import advice, strength_of
+
+Part = tuple[np.ndarray, int, np.ndarray]
+"""Starts of lines, bytes per line, and the CTA of each."""
 
 Executed = tuple[Instr, int]
 """An instruction, and the linear number of the CTA that executed it."""
@@ -84,8 +87,10 @@ class Writes(Checker):
         if memory.kind == "ld":
             self.loads.append((instr, cta, memory))
             return
-        for starts, size, who in _flat(memory, cta):
-            self._store(instr, memory.buffer, starts, size, who, lambda _: transfer.thread)
+        parts = list(_flat(memory, cta))
+        if not self._stored_alone(instr, memory.buffer, parts):
+            for starts, size, who in parts:
+                self._store(instr, memory.buffer, starts, size, who, lambda _: transfer.thread)
 
     def findings(self) -> list[Finding]:
         """Everything that was found, with what only the whole launch can tell."""
@@ -119,6 +124,29 @@ class Writes(Checker):
         places, offsets = tables.find(starts, size)
         return tables, places.reshape(-1), offsets.reshape(-1), np.repeat(cta, places.shape[1])
 
+    def _stored_alone(self, instr: Instr, buffer: str, parts: Sequence[Part]) -> bool:
+        """Become the writer of several parts at once, if nobody else ever wrote there; else change nothing."""
+        if len({size for _, size, _ in parts}) != 1:
+            return False
+        size = parts[0][1]
+        starts, cta = (np.concatenate([part[side] for part in parts]) for side in (0, 2))
+        tables, places, _, who = self._find(buffer, starts, size, cta)
+        before = tables.get("writer")[places]
+        by = tables.get("writer line")[places]
+        if self._write(instr, tables, places, who, before):
+            return True
+        tables.get("writer")[places] = before
+        tables.get("writer line")[places] = by
+        return False
+
+    @staticmethod
+    def _write(instr: Instr, tables: Sparse, places: np.ndarray, who: np.ndarray, before: np.ndarray) -> bool:
+        """Become the writer; whether nobody else was, ``before`` or by this very instruction."""
+        writer = tables.get("writer")
+        writer[places] = who
+        tables.get("writer line")[places] = instr.index
+        return bool(((before == who) | (before < 0)).all() and (writer[places] == who).all())
+
     def _store(
         self,
         instr: Instr,
@@ -131,11 +159,10 @@ class Writes(Checker):
         """Compare with the writers so far, and become the writer; `thread` gives warp and lane of a line of bytes."""
         tables, places, offsets, who = self._find(buffer, starts, size, cta)
         writer = tables.get("writer")
-        line = tables.get("writer line")
         before = writer[places]
-        by = line[places]
-        writer[places] = who
-        line[places] = instr.index
+        by = tables.get("writer line")[places]
+        if self._write(instr, tables, places, who, before):
+            return
         # Where several CTAs of this very instruction store to one place, numpy has kept the last: it is the other one.
         collided = writer[places] != who
         before = np.where(collided, writer[places], before)
@@ -207,9 +234,11 @@ def _site(what: Executed, region: Region, thread: tuple[int, int] | None) -> Sit
     return site if thread is None else dataclasses.replace(site, warp=thread[0], lanes=(thread[1],))
 
 
-def _flat(memory: GlobalRange, cta: np.ndarray) -> Iterator[tuple[np.ndarray, int, np.ndarray]]:
-    """(starts of lines, bytes per line, the CTA of each) of copies by all of some CTAs."""
+def _flat(memory: GlobalRange, cta: np.ndarray) -> Iterator[Part]:
+    """The parts of copies by all of some CTAs."""
     for which, starts, size in memory.lines(np.arange(len(cta))):
         inside = starts >= 0
-        if inside.any():
+        if inside.all():
+            yield starts.reshape(-1), size, np.repeat(cta[which], starts.shape[1])
+        elif inside.any():
             yield starts[inside].astype(np.int64), size, np.broadcast_to(cta[which][:, None], starts.shape)[inside]

@@ -145,15 +145,27 @@ class Sparse(Tables):
         unit = low & -low
         if unit < self.unit:
             self._refine(self.unit // unit)
-        offsets = starts[:, None] + np.arange(0, size, self.unit)
-        page = offsets // PAGE
-        last = int(page.max())
+        steps = np.arange(0, size, self.unit)
+        offsets = starts[:, None] + steps
+        ends = offsets[:, -1]
+        self._reach(starts, ends, offsets)
+        # Pages that came into being together follow each other: of most lines the first place says where all are.
+        first = self.number(starts)
+        if size <= PAGE and (self.number(ends) - first == len(steps) - 1).all():
+            return first[:, None] + np.arange(len(steps)), offsets
+        return self.number(offsets), offsets
+
+    def _reach(self, starts: np.ndarray, ends: np.ndarray, offsets: np.ndarray) -> None:
+        """Give a place to each of some offsets, (n, m), the first and the last of each line being these."""
+        last = int(ends.max()) // PAGE
         if last >= len(self.pages):
             self.pages = np.concatenate([self.pages, np.full(2 * last + 1 - len(self.pages), -1, np.int32)])
+        if offsets.shape[1] * self.unit <= PAGE:  # no page lies between the first and the last
+            offsets = np.concatenate([starts, ends])
+        page = offsets // PAGE
         slot = self.pages[page]
         if (slot < 0).any():
             self._open(np.unique(page[slot < 0]))
-        return self.number(offsets), offsets
 
     def number(self, offsets: np.ndarray) -> np.ndarray:
         """The entry of each offset, of those that somebody has looked at."""
