@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypedDict, Unpack
+from functools import lru_cache
+from typing import TypedDict
 
 import numpy as np
 
 from convc.ir.findings import Verdict
+from convc.machine.base.values import fixed
 from convc.machine.state.observed import ObservedCohort
 from convc.machine.tensor_core.tensor_memory import COLUMNS, LANES
 from convc.ptx import Instr
@@ -43,6 +45,10 @@ class AccessFields(TypedDict, total=False):
     nth: int
 
 
+NOTHING: Mapping[Stream, int] = {}
+"""What an access comes after that is no tensor operation."""
+
+
 class Accesses(Order):
     """Compares every access with those before it; the first racing pair of instructions is reported."""
 
@@ -53,6 +59,7 @@ class Accesses(Order):
         self.shadows: dict[tuple[str, int | str], Shadow] = {}
         self.cuts = {"shared": Cuts(cohort.shared.padded), "tensor": Cuts(LANES * COLUMNS)}
         self.counts: dict[tuple[int, ...], int] = {}
+        self.actors: dict[tuple[str, int, int], str] = {}
         self.pipelines: dict[int, Pipeline] = {}
         self.exits = Exits(cohort)
         self.allocated: dict[tuple[int, int], int] = {}
@@ -71,29 +78,51 @@ class Accesses(Order):
         return found
 
     def entry(
-        self, instr: Instr, kind: str, row: int, warp: int, clocks: WarpClocks, **more: Unpack[AccessFields]
+        self,
+        instr: Instr,
+        kind: str,
+        row: int,
+        warp: int,
+        clocks: WarpClocks,
+        component: int | None = None,
+        time: int | None = None,
+        actor: str = "",
+        write: bool = False,
+        generic: bool = True,
+        lane: int | None = None,
+        home: int | None = None,
+        stream: Stream | None = None,
+        after: Mapping[Stream, int] = NOTHING,
+        strength: Strength | None = None,
+        nth: int = 0,
     ) -> Access:
         """An entry of the log: by default an ordinary read by a whole warp, now, of its own CTA."""
-        actor = more.get("actor", f"warp {warp}")
-        if self.cohort.watched > 1:
-            actor += f" of CTA {self.cohort.number(row)}"
         return Access(
-            component=more.get("component", clocks.component),
-            time=more.get("time", clocks.time),
-            actor=actor,
+            component=clocks.component if component is None else component,
+            time=clocks.time if time is None else time,
+            actor=self.actor(actor, row, warp),
             kind=kind,
-            write=more.get("write", False),
-            generic=more.get("generic", True),
+            write=write,
+            generic=generic,
             row=row,
             warp=warp,
-            lane=more.get("lane"),
-            home=more.get("home", row),
-            stream=more.get("stream"),
-            after=more.get("after", {}),
-            strength=more.get("strength"),
+            lane=lane,
+            home=row if home is None else home,
+            stream=stream,
+            after=after,
+            strength=strength,
             instr=instr,
-            nth=more.get("nth", 0),
+            nth=nth,
         )
+
+    def actor(self, what: str, row: int, warp: int) -> str:
+        """A warp for people, or ``what`` of it acts; with the CTA, where there are several."""
+        known = self.actors.get((what, row, warp))
+        if known is None:
+            of = f"{what} of warp {warp}" if what else f"warp {warp}"
+            several = f" of CTA {self.cohort.number(row)}" if self.cohort.watched > 1 else ""
+            known = self.actors[what, row, warp] = of + several
+        return known
 
     def nth(self, instr: Instr, *thread: int) -> int:
         """Count how often a warp or a thread has come here, and give the number of times before this one."""
@@ -115,25 +144,19 @@ class Accesses(Order):
 
     def within(self, space: str, home: int, places: np.ndarray, lanes: np.ndarray) -> AccessSet | None:
         """The parts of a CTA's memory that lanes (n,) access; None where they reach outside, or nothing."""
-        parts = self.parts(space, home).find(lanes, places)
-        return None if parts is None else AccessSet(space, home, lanes, places, *parts)
-
-    def parts(self, space: str, home: int) -> Parts:
-        """The parts of the shared or tensor memory of a CTA."""
-        tables = self.shadow(space, home).tables
-        assert isinstance(tables, Parts), "the shadow of a CTA's memory is in parts"
-        return tables
+        self.shadow(space, home)  # it has parts of its own from its first access on
+        parts = self.cuts[space].find(lanes, places)
+        return None if parts is None else AccessSet(space, home, lanes, places, parts[0], parts[1])
 
     def perform(self, access_set: AccessSet, access: Access, clocks: WarpClocks) -> None:
         """Compare with the last accesses of the places, then become the last access."""
-        shadow = self.shadow(access_set.space, access_set.home)
         number = len(self.log)
         self.log.append(access)
-        self.compare(access_set, access, clocks)
+        shadow = self.compare(access_set, access, clocks)
         shadow.record(access_set.places, number, access_set.owners, access)
 
-    def compare(self, access_set: AccessSet, access: Access, clocks: WarpClocks) -> None:
-        """Report what an access races with."""
+    def compare(self, access_set: AccessSet, access: Access, clocks: WarpClocks) -> Shadow:
+        """Report what an access races with; the shadow of the memory that it is in."""
         shadow = self.shadow(access_set.space, access_set.home)
         for index in shadow.before(access_set.places, access.write):
             first = self.log[index]
@@ -145,6 +168,7 @@ class Accesses(Order):
                 and shadow.by_another(access_set.places, access_set.owners, index)
             ):
                 self._report(access_set, index, access, clocks, TWO_LANES)
+        return shadow
 
     def touch(
         self, instr: Instr, row: int, thread: tuple[int, int], barrier: Home, work: AsyncStream | None = None
@@ -157,7 +181,7 @@ class Accesses(Order):
             more |= {"component": work.component, "time": work.time, "lane": thread[1]}
         access = self.entry(instr, "mbarrier", row, thread[0], clocks, **more)
         lanes = np.array([thread[1]])
-        access_set = self.within("shared", home, np.arange(address, address + 8), lanes)
+        access_set = self.within("shared", home, _object(address), lanes)
         if access_set is not None:
             self.compare(access_set, access, clocks)
         if home != row:
@@ -205,6 +229,12 @@ class Accesses(Order):
             site_of(self.cohort, second, access_set.lanes[here.any(axis=1)], region),
             site_of(self.cohort, first, lanes, region),
         )
+
+
+@lru_cache(maxsize=256)
+def _object(address: int) -> np.ndarray:
+    """The places of the mbarrier at an address."""
+    return fixed(np.arange(address, address + 8))
 
 
 def _as_one(first: Access, second: Access) -> bool:

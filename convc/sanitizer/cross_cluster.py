@@ -95,12 +95,12 @@ class Writes(Checker):
     def findings(self) -> list[Finding]:
         """Everything that was found, with what only the whole launch can tell."""
         for instr, cta, memory in self.loads:
-            if memory.buffer in self.buffers and "writer" in self.buffers[memory.buffer].arrays:
+            if memory.buffer in self.buffers and "writer" in self.buffers[memory.buffer].lines:
                 for starts, size, who in _flat(memory, cta):
                     self._load(instr, memory.buffer, starts, size, who)
         self.loads.clear()
         for buffer, tables in self.buffers.items():
-            if "writer" in tables.arrays:
+            if "writer" in tables.lines:
                 for reader in ("reader", "another"):
                     self._compare(buffer, tables, reader)
         return super().findings()
@@ -131,21 +131,16 @@ class Writes(Checker):
         size = parts[0][1]
         starts, cta = (np.concatenate([part[side] for part in parts]) for side in (0, 2))
         tables, places, _, who = self._find(buffer, starts, size, cta)
-        before = tables.get("writer")[places]
-        by = tables.get("writer line")[places]
-        if self._write(instr, tables, places, who, before):
-            return True
-        tables.get("writer")[places] = before
-        tables.get("writer line")[places] = by
-        return False
-
-    @staticmethod
-    def _write(instr: Instr, tables: Sparse, places: np.ndarray, who: np.ndarray, before: np.ndarray) -> bool:
-        """Become the writer; whether nobody else was, ``before`` or by this very instruction."""
-        writer = tables.get("writer")
+        writer, line = tables.both("writer", "writer line")
+        before = writer[places]
+        by = line[places]
         writer[places] = who
-        tables.get("writer line")[places] = instr.index
-        return bool(((before == who) | (before < 0)).all() and (writer[places] == who).all())
+        line[places] = instr.index
+        if _alone(before, who, writer[places]):
+            return True
+        writer[places] = before
+        line[places] = by
+        return False
 
     def _store(
         self,
@@ -158,10 +153,12 @@ class Writes(Checker):
     ) -> None:
         """Compare with the writers so far, and become the writer; `thread` gives warp and lane of a line of bytes."""
         tables, places, offsets, who = self._find(buffer, starts, size, cta)
-        writer = tables.get("writer")
+        writer, line = tables.both("writer", "writer line")
         before = writer[places]
-        by = tables.get("writer line")[places]
-        if self._write(instr, tables, places, who, before):
+        by = line[places]
+        writer[places] = who
+        line[places] = instr.index
+        if _alone(before, who, writer[places]):
             return
         # Where several CTAs of this very instruction store to one place, numpy has kept the last: it is the other one.
         collided = writer[places] != who
@@ -178,14 +175,17 @@ class Writes(Checker):
     def _load(self, instr: Instr, buffer: str, starts: np.ndarray, size: int, cta: np.ndarray) -> None:
         """Become a reader, the first or one of another cluster."""
         tables, places, _, who = self._find(buffer, starts, size, cta)
-        reader = tables.get("reader")
-        line = tables.get("reader line")
+        reader, line = tables.both("reader", "reader line")
         fresh = reader[places] < 0
         reader[places[fresh]] = who[fresh]
         line[places[fresh]] = instr.index
-        other = self._cluster(reader[places]) != self._cluster(who)
-        tables.get("another")[places[other]] = who[other]
-        tables.get("another line")[places[other]] = instr.index
+        first = reader[places]
+        if (first == who).all():
+            return
+        other = self._cluster(first) != self._cluster(who)
+        other_reader, other_line = tables.both("another", "another line")
+        other_reader[places[other]] = who[other]
+        other_line[places[other]] = instr.index
 
     def _compare(self, buffer: str, tables: Sparse, name: str) -> None:
         """Report readers of what another cluster writes."""
@@ -224,6 +224,11 @@ class Writes(Checker):
         self.found[key] = finding(
             verdict, "race-global-memory", message, _site(one, region, thread), _site(other, region, None)
         )
+
+
+def _alone(before: np.ndarray, who: np.ndarray, now: np.ndarray) -> bool:
+    """Whether CTAs that have become writers are the only ones: by who wrote ``before``, and who counts ``now``."""
+    return bool(((before == who) | (before < 0)).all() and (now == who).all())
 
 
 def _site(what: Executed, region: Region, thread: tuple[int, int] | None) -> Site:

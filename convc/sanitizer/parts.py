@@ -17,6 +17,9 @@ from convc.sanitizer.shadow import LANES, Tables
 FIRST = 256
 """Entries of the tables at first."""
 
+TABLES = 8
+"""Tables of a memory that there is room for at first."""
+
 DENSE = 4
 """Numbers that have a table entry for each that might be among them, where these are no more times as many; others are
 sorted, which takes longer for so many."""
@@ -73,9 +76,13 @@ class Parts(Tables):
     """Tables over one of the memories that are cut alike."""
 
     def __init__(self, cuts: Cuts) -> None:
-        super().__init__(cuts.size)
+        super().__init__()
         self.cuts = cuts
-        cuts.tables.append(self)
+        cuts.add(self)
+
+    def more_tables(self) -> None:
+        """Have room for twice as many, in every memory."""
+        self.cuts.make_room(tables=1)
 
     def number(self, offsets: np.ndarray) -> np.ndarray:
         """The part of each place."""
@@ -92,11 +99,12 @@ class Cuts:
     Attributes:
         part_of: int32 (places,). sizes: of each part.
         used: how many parts there are. size: how many there is room for.
-        tables: of every memory, which have an entry for each part.
+        tables: of every memory, which have an entry for each part. cells: all of them (memories, tables, parts).
     """
 
     def __init__(self, places: int) -> None:
         self.tables: list[Parts] = []
+        self.cells = np.full((1, TABLES, FIRST), -1, np.int32)
         self.size = FIRST
         self.part_of = np.zeros(places, np.int32)
         self.sizes = np.zeros(FIRST, np.int64)
@@ -106,6 +114,24 @@ class Cuts:
         self.version = 0
         self.known: dict[tuple[int | bytes, bytes], _Known | None] = {}
         self.kept = 0
+
+    def add(self, tables: Parts) -> None:
+        """Another memory."""
+        self.tables.append(tables)
+        if len(self.tables) > len(self.cells):
+            self.make_room(memories=1)
+        self._share()
+
+    def make_room(self, memories: int = 0, tables: int = 0, parts: int = 0) -> None:
+        """Let the tables have room for more than there is along some axes: for twice as many."""
+        more = [size if wanted else 0 for size, wanted in zip(self.cells.shape, (memories, tables, parts), strict=True)]
+        self.cells = np.pad(self.cells, [(0, number) for number in more], constant_values=-1)
+        self._share()
+
+    def _share(self) -> None:
+        for tables, cells in zip(self.tables, self.cells, strict=False):
+            tables.cells = cells
+            tables.size = self.size
 
     def find(self, lanes: np.ndarray, places: np.ndarray) -> Found | None:
         """The parts that lanes (n,) reach, each its own of places (n, m); None: none, or some outside.
@@ -154,9 +180,7 @@ class Cuts:
             old = parts[partial]
             self.sizes[fresh] = counts[partial]
             np.subtract.at(self.sizes, old, counts[partial])
-            for tables in self.tables:
-                for table in tables.arrays.values():
-                    table[fresh] = table[old]
+            self.cells[:, :, fresh] = self.cells[:, :, old]
             self.version += 1
             self.cut[old] = self.cut[fresh] = self.version
             parts[partial] = fresh
@@ -164,10 +188,8 @@ class Cuts:
 
     def _make_room(self) -> None:
         """Let the tables have an entry for every part."""
-        if self.used > self.size:
-            more = max(self.used, 2 * self.size) - self.size
-            self.size += more
-            for tables in self.tables:
-                tables.grow(more)
-            self.sizes = np.concatenate([self.sizes, np.zeros(more, np.int64)])
-            self.cut = np.concatenate([self.cut, np.zeros(more, np.int64)])
+        while self.used > self.size:
+            self.sizes = np.concatenate([self.sizes, np.zeros(self.size, np.int64)])
+            self.cut = np.concatenate([self.cut, np.zeros(self.size, np.int64)])
+            self.size *= 2
+            self.make_room(parts=1)

@@ -12,9 +12,11 @@ global memory is the matter of `convc.sanitizer.cross_cluster`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 
+from convc.machine.base.values import fixed
 from convc.machine.isa.observe import actors, lane_accesses
 from convc.machine.state.observed import ObservedCohort, ObservedStrand
 from convc.machine.state.observer import GlobalRange, LaneAccess, Operation, Places, Transfer
@@ -216,7 +218,7 @@ class Races(Accesses):
                 time=stream.time,
                 nth=nth,
                 write=write,
-                actor=f"a copy of warp {warp}",
+                actor="a copy",
                 generic=False,
                 lane=lane,
                 home=home,
@@ -253,7 +255,7 @@ class Races(Accesses):
                 clocks,
                 component=self.stream("wgmma", row, warp // WARPS).component,
                 time=self.closed.get((row, warp), 0) + 1,
-                actor=f"wgmma of warp {warp}",
+                actor="wgmma",
                 generic=False,
                 lane=int(access.lanes[0]),
                 nth=self.nth(instr, row, warp),
@@ -277,7 +279,7 @@ class Races(Accesses):
             fields: AccessFields = {
                 "component": work.component,
                 "time": time,
-                "actor": f"{operation.kind} of warp {warp}",
+                "actor": operation.kind,
                 "generic": False,
                 "lane": lane,
                 "nth": self.nth(instr, row, warp, lane),
@@ -325,7 +327,7 @@ class Races(Accesses):
         self, strand: ObservedStrand, instr: Instr, row: int, warp: int, column: int, columns: int, free: bool
     ) -> None:
         """dealloc must come after everything that used the columns; a pair that allocates has met."""
-        cells = (np.arange(LANES)[:, None] * COLUMNS + np.arange(column, column + columns)).reshape(-1)
+        cells = _cells(column, columns)
         if free:
             clocks = self.clocks(row, warp)
             clocks.tick()
@@ -337,6 +339,12 @@ class Races(Accesses):
         reached = self.within("tensor", row, cells, np.array([0]))
         if reached is not None:
             self.shadow("tensor", row).forget(reached.places)
+
+
+@lru_cache(maxsize=64)
+def _cells(column: int, columns: int) -> np.ndarray:
+    """The cells of some columns of tensor memory."""
+    return fixed((np.arange(LANES)[:, None] * COLUMNS + np.arange(column, column + columns)).reshape(-1))
 
 
 def _lines(memory: GlobalRange, at: int) -> Iterator[tuple[np.ndarray, int]]:
