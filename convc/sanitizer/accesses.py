@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TypedDict
+from typing import TypedDict, Unpack
 
 import numpy as np
 
@@ -45,10 +45,6 @@ class AccessFields(TypedDict, total=False):
     nth: int
 
 
-NOTHING: Mapping[Stream, int] = {}
-"""What an access comes after that is no tensor operation."""
-
-
 class Accesses(Order):
     """Compares every access with those before it; the first racing pair of instructions is reported."""
 
@@ -78,42 +74,14 @@ class Accesses(Order):
         return found
 
     def entry(
-        self,
-        instr: Instr,
-        kind: str,
-        row: int,
-        warp: int,
-        clocks: WarpClocks,
-        component: int | None = None,
-        time: int | None = None,
-        actor: str = "",
-        write: bool = False,
-        generic: bool = True,
-        lane: int | None = None,
-        home: int | None = None,
-        stream: Stream | None = None,
-        after: Mapping[Stream, int] = NOTHING,
-        strength: Strength | None = None,
-        nth: int = 0,
+        self, instr: Instr, kind: str, row: int, warp: int, clocks: WarpClocks, **more: Unpack[AccessFields]
     ) -> Access:
         """An entry of the log: by default an ordinary read by a whole warp, now, of its own CTA."""
-        return Access(
-            component=clocks.component if component is None else component,
-            time=clocks.time if time is None else time,
-            actor=self.actor(actor, row, warp),
-            kind=kind,
-            write=write,
-            generic=generic,
-            row=row,
-            warp=warp,
-            lane=lane,
-            home=row if home is None else home,
-            stream=stream,
-            after=after,
-            strength=strength,
-            instr=instr,
-            nth=nth,
-        )
+        more.setdefault("component", clocks.component)
+        more.setdefault("time", clocks.time)
+        more.setdefault("home", row)
+        more["actor"] = self.actor(more.get("actor", ""), row, warp)
+        return Access(kind=kind, row=row, warp=warp, instr=instr, **more)
 
     def actor(self, what: str, row: int, warp: int) -> str:
         """A warp for people, or ``what`` of it acts; with the CTA, where there are several."""

@@ -24,11 +24,14 @@ DENSE = 4
 """Numbers that have a table entry for each that might be among them, where these are no more times as many; others are
 sorted, which takes longer for so many."""
 
+MARKED = 16 * DENSE
+"""The same for a table whose entries are bytes."""
+
 KEPT = 1 << 21
 """Most places of accesses that are kept to be looked up."""
 
 Found = tuple[np.ndarray, np.ndarray]
-"""Parts (n,) that an access reaches, and the lane that does."""
+"""Parts (n,) that an access reaches, and the lane that does reach each, (n,) or (1,)."""
 
 
 @dataclass(slots=True)
@@ -37,7 +40,7 @@ class _Known:
 
     Attributes:
         source: the array that it came as, kept so that no other has its identity.
-        places, lanes: every place once, and the last of the lanes that reach it.
+        places, lanes: every place once, and the last of the lanes that reach it, or the only lane.
         found: its parts. version: of the memory at that time.
     """
 
@@ -59,17 +62,41 @@ def _counted(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return found + low, counts[found]
 
 
+def _distinct(places: np.ndarray) -> np.ndarray:
+    """The distinct places in order."""
+    low = int(places.min())
+    span = int(places.max()) - low + 1
+    if span > MARKED * places.size:
+        return np.unique(places)
+    there = np.zeros(span, bool)
+    there[places - low] = True
+    return np.flatnonzero(there) + low
+
+
 def _last_of_each(places: np.ndarray, owners: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The distinct places in order, and the last of the owners of each."""
     low = int(places.min())
     span = int(places.max()) - low + 1
-    if span > DENSE * places.size:
+    if span > MARKED * places.size:
         single, last = np.unique(places[::-1], return_index=True)
         return single, owners[::-1][last]
-    owner = np.full(span, -1, np.int64)
+    owner = np.full(span, -1, np.int8)
     owner[places - low] = owners  # of several for one place the last stays
     single = np.flatnonzero(owner >= 0)
     return single + low, owner[single]
+
+
+def _translated(keys: np.ndarray, found: np.ndarray, to: np.ndarray) -> np.ndarray:
+    """The number that stands for each key; ``found``: the distinct keys in order."""
+    if len(found) == 1:
+        return to
+    low = int(found[0])
+    span = int(found[-1]) - low + 1
+    if span > DENSE * keys.size:
+        return to[np.searchsorted(found, keys)]
+    table = np.empty(span, to.dtype)
+    table[found - low] = to
+    return table[keys - low]
 
 
 class Parts(Tables):
@@ -159,32 +186,37 @@ class Cuts:
         """An access that comes for the first time."""
         if not places.size or int(places.max()) >= self.part_of.size:
             return None
-        owners = np.repeat(lanes, places.size // lanes.size)
-        single, last = _last_of_each(places.reshape(-1), owners)
+        flat = places.reshape(-1)
+        if lanes.size == 1:
+            single, last = _distinct(flat), lanes
+        else:
+            single, last = _last_of_each(flat, np.repeat(lanes, flat.size // lanes.size))
         known = single.astype(np.int32)  # half of what is kept
-        return _Known(places, known, last.astype(np.int8), (known, known))
+        return _Known(places, known, last, (known, known))
 
     def _cut(self, places: np.ndarray, lanes: np.ndarray) -> Found:
         """Cut the parts of which one lane reaches some places alone, and find the parts of all."""
-        keys = self.part_of[places].astype(np.int64) * LANES + lanes
+        alone = lanes.size == 1
+        keys = self.part_of[places]
+        if not alone:
+            keys = keys.astype(np.int64) * LANES + lanes
         found, counts = _counted(keys)
-        parts = found // LANES
+        parts = found if alone else found // LANES
         partial = np.flatnonzero(counts < self.sizes[parts])
         if partial.size:
             fresh = np.arange(self.used, self.used + partial.size)
             self.used += partial.size
             self._make_room()
-            own = np.minimum(np.searchsorted(found[partial], keys), partial.size - 1)
-            taken = found[partial][own] == keys
-            self.part_of[places[taken]] = fresh[own[taken]]
             old = parts[partial]
+            parts = parts.copy()
+            parts[partial] = fresh
+            self.part_of[places] = _translated(keys, found, parts)
             self.sizes[fresh] = counts[partial]
             np.subtract.at(self.sizes, old, counts[partial])
             self.cells[:, :, fresh] = self.cells[:, :, old]
             self.version += 1
             self.cut[old] = self.cut[fresh] = self.version
-            parts[partial] = fresh
-        return parts, found % LANES
+        return parts, lanes if alone else found % LANES
 
     def _make_room(self) -> None:
         """Let the tables have an entry for every part."""

@@ -9,7 +9,7 @@ accesses, together with the lane. Atomics are kept per component as well, since 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -58,17 +58,17 @@ class Access:
     time: int
     actor: str
     kind: str
-    write: bool
-    generic: bool
     row: int
     warp: int
-    lane: int | None
     home: int
-    stream: Stream | None
-    after: Mapping[Stream, int]
-    strength: Strength | None
     instr: Instr
-    nth: int
+    write: bool = False
+    generic: bool = True
+    lane: int | None = None
+    stream: Stream | None = None
+    after: Mapping[Stream, int] = field(default_factory=dict)
+    strength: Strength | None = None
+    nth: int = 0
 
     def __str__(self) -> str:
         step = f", step {self.instr.step}" if self.instr.step else ""
