@@ -13,7 +13,7 @@ from convc.machine.base.values import fixed
 from convc.machine.state.observed import ObservedCohort
 from convc.machine.tensor_core.tensor_memory import COLUMNS, LANES
 from convc.ptx import Instr
-from convc.sanitizer.clocks import AsyncStream, WarpClocks
+from convc.sanitizer.clocks import GENERIC, GLOBAL, SHARED, TENSOR, WEAK, AsyncStream, WarpClocks
 from convc.sanitizer.happens_before import Home, Order
 from convc.sanitizer.lifetimes import Exits
 from convc.sanitizer.parts import Cuts, Parts
@@ -24,6 +24,9 @@ from convc.sanitizer.tcgen05_order import Pipeline, Stream
 
 ORDINARY = ("st", "atom", "cp.async", "st.async", "red.async")
 """Kinds of ordinary writes: data, which an engine may not see without a proxy fence."""
+
+FENCED = {"shared": SHARED, "global": GLOBAL}
+"""The views of what the asynchronous proxy sees of each memory."""
 
 TWO_LANES = "; they are of two lanes: put bar.warp.sync between"
 """What to do about accesses of one warp."""
@@ -78,7 +81,7 @@ class Accesses(Order):
     ) -> Access:
         """An entry of the log: by default an ordinary read by a whole warp, now, of its own CTA."""
         more.setdefault("component", clocks.component)
-        more.setdefault("time", clocks.time)
+        more.setdefault("time", clocks.now)
         more.setdefault("home", row)
         more["actor"] = self.actor(more.get("actor", ""), row, warp)
         return Access(kind=kind, row=row, warp=warp, instr=instr, **more)
@@ -174,7 +177,7 @@ class Accesses(Order):
         space = access_set.space
         lines = (first.instr.span.line, second.instr.span.line)
         key = (space, *lines, first.write, second.write)
-        weakly = not between_lanes and clocks.weak.get(first.component, -1) >= first.time
+        weakly = not between_lanes and clocks.time(WEAK, first.component) >= first.time
         same = lines[0] == lines[1] and first.kind == second.kind == "st"
         unfenced = space != "tensor" and first.kind in ORDINARY and not second.generic
         forgiven = same or (weakly and not unfenced)
@@ -212,10 +215,12 @@ def _as_one(first: Access, second: Access) -> bool:
 
 def _ordered(space: str, first: Access, second: Access, clocks: WarpClocks) -> bool:
     """Whether ``first`` happened before ``second``, whose issuer has these clocks, or both may meet."""
-    clock = clocks.tensor if space == "tensor" else clocks.generic
-    if space != "tensor" and not second.generic and first.generic and first.write:
-        clock = clocks.fenced[space]
-    if clock.get(first.component, -1) >= first.time:
+    view = GENERIC
+    if space == "tensor":
+        view = TENSOR
+    elif not second.generic and first.generic and first.write:
+        view = FENCED[space]
+    if clocks.time(view, first.component) >= first.time:
         return True
     if apart(first.strength, second.strength, first.row == second.row):
         return True

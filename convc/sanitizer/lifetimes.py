@@ -14,7 +14,7 @@ import numpy as np
 
 from convc.ir.findings import Finding, Verdict
 from convc.machine.state.observed import ObservedCohort
-from convc.sanitizer.clocks import Clock, WarpClocks, join
+from convc.sanitizer.clocks import GENERIC, ClockMessage, WarpClocks
 from convc.sanitizer.shadow import Access
 from convc.sanitizer.sites import finding, site_of
 
@@ -35,11 +35,11 @@ class Exits:
 
     def findings(self, warps: dict[tuple[int, int], WarpClocks]) -> Iterator[tuple[tuple, Finding]]:
         """A finding for every visit that the CTA's warps, whose last clocks are given, have not heard of."""
-        told: dict[int, Clock] = {}
+        told: dict[int, ClockMessage] = {}
         for (row, _), clocks in warps.items():
-            join(told.setdefault(row, {}), clocks.generic)
+            told.setdefault(row, ClockMessage()).add(clocks)
         for (home, component), (access, lanes) in self.visits.items():
-            if told.get(home, {}).get(component, -1) >= access.time:
+            if home in told and told[home].time(GENERIC, component) >= access.time:
                 continue
             if access.home == access.row:
                 rule = "exit-before-completion"

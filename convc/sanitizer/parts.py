@@ -188,11 +188,11 @@ class Cuts:
             return None
         flat = places.reshape(-1)
         if lanes.size == 1:
-            single, last = _distinct(flat), lanes
+            single = _distinct(flat)
         else:
-            single, last = _last_of_each(flat, np.repeat(lanes, flat.size // lanes.size))
+            single, lanes = _last_of_each(flat, np.repeat(lanes, flat.size // lanes.size))
         known = single.astype(np.int32)  # half of what is kept
-        return _Known(places, known, last, (known, known))
+        return _Known(places, known, lanes, (known, known))
 
     def _cut(self, places: np.ndarray, lanes: np.ndarray) -> Found:
         """Cut the parts of which one lane reaches some places alone, and find the parts of all."""

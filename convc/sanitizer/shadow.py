@@ -267,8 +267,7 @@ class Shadow:
         """
         entry = number * LANES + lanes
         if access.write and access.strength is None:
-            if len(self.tables.lines) > 1:
-                self.forget(places)
+            self.forget(places)
             self.tables.cells[self.writes[0]][places] = entry
             return
         key = (access.component, access.write, access.stream)
@@ -280,7 +279,7 @@ class Shadow:
 
     def forget(self, places: np.ndarray) -> None:
         """Storage that was given back, or written anew."""
-        self.tables.cells[: len(self.tables.lines), places] = -1
+        self.tables.cells[: len(self.tables.lines), places[0] if places.shape == ONE else places] = -1
 
 
 def _numbers(entries: np.ndarray) -> set[int]:

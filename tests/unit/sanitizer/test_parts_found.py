@@ -25,12 +25,9 @@ def test_numbers_are_counted(numbers):
 def test_numbers_are_told_apart_and_translated(numbers):
     found = _distinct(np.array(numbers))
     assert found.tolist() == sorted(set(numbers))
-    known = {number: 100 + at for at, number in enumerate(found.tolist())}
-    wanted = [known[number] for number in numbers]
-    assert (
-        np.broadcast_to(_translated(np.array(numbers), found, np.arange(100, 100 + len(found))), len(numbers)).tolist()
-        == wanted
-    )
+    wanted = [100 + found.tolist().index(number) for number in numbers]
+    translated = _translated(np.array(numbers), found, np.arange(100, 100 + len(found)))
+    assert np.broadcast_to(translated, len(numbers)).tolist() == wanted
 
 
 @pytest.mark.parametrize("numbers", CASES)
