@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import TypedDict, Unpack
 
@@ -56,7 +56,8 @@ class Accesses(Order):
         super().begin(cohort)
         self.log: list[Access] = []
         self.shadows: dict[tuple[str, int | str], Shadow] = {}
-        self.cuts = {"shared": Cuts(cohort.shared.padded), "tensor": Cuts(LANES * COLUMNS)}
+        sizes = {"shared": cohort.shared.padded, "tensor": LANES * COLUMNS}
+        self.cuts = {space: Cuts(places, cohort.watched) for space, places in sizes.items()}
         self.counts: dict[tuple[int, ...], int] = {}
         self.actors: dict[tuple[str, int, int], str] = {}
         self.pipelines: dict[int, Pipeline] = {}
@@ -129,17 +130,39 @@ class Accesses(Order):
     def compare(self, access_set: AccessSet, access: Access, clocks: WarpClocks) -> Shadow:
         """Report what an access races with; the shadow of the memory that it is in."""
         shadow = self.shadow(access_set.space, access_set.home)
+        for index, why in self._races(shadow, access_set, access, clocks):
+            self._report(access_set, index, access, clocks, why)
+        return shadow
+
+    def _races(
+        self, shadow: Shadow, access_set: AccessSet, access: Access, clocks: WarpClocks
+    ) -> Iterator[tuple[int, str]]:
+        """Log numbers of what an access races with, and what to do where the two are of one warp."""
         for index in shadow.before(access_set.places, access.write):
             first = self.log[index]
             if not _ordered(access_set.space, first, access, clocks):
-                self._report(access_set, index, access, clocks)
+                yield index, ""
             elif (
                 clocks.between_lanes(first.component, first.time)
                 and not _as_one(first, access)
                 and shadow.by_another(access_set.places, access_set.owners, index)
             ):
-                self._report(access_set, index, access, clocks, TWO_LANES)
-        return shadow
+                yield index, TWO_LANES
+
+    def written_in_order(
+        self, space: str, home: int, places: np.ndarray, lanes: np.ndarray, access: Access, clocks: WarpClocks
+    ) -> bool:
+        """Perform the write of a lane to flat places, if it races with nothing; else do nothing."""
+        access_set = self.within(space, home, places, lanes)
+        if access_set is None:
+            return False
+        shadow = self.shadow(space, home)
+        if any(self._races(shadow, access_set, access, clocks)):
+            return False
+        shadow.record(access_set.places, len(self.log), access_set.owners, access)
+        self.log.append(access)
+        self.visit(access, lanes, clocks)
+        return True
 
     def touch(
         self, instr: Instr, row: int, thread: tuple[int, int], barrier: Home, work: AsyncStream | None = None
@@ -160,8 +183,10 @@ class Accesses(Order):
 
     def visit(self, access: Access, lanes: np.ndarray, clocks: WarpClocks) -> None:
         """An access of a peer's memory comes after the peer's start, and before its exit."""
-        self.exits.visit(access, lanes)
-        if access.row == access.home or self.started(access.row, access.home, clocks):
+        own = access.row == access.home
+        if not own or access.kind == "copy" or access.stream is not None:
+            self.exits.visit(access, lanes)
+        if own or self.started(access.row, access.home, clocks):
             return
         peer = self.cohort.number(access.home)
         message = f"{access} reaches the memory of CTA {peer}, which nothing says has started"

@@ -28,10 +28,9 @@ class Exits:
 
     def visit(self, access: Access, lanes: np.ndarray) -> None:
         """Note an access that its home may not know of: by a peer, a copy or the tensor core; the first at one time."""
-        if access.home != access.row or access.kind == "copy" or access.stream is not None:
-            key = access.home, access.component
-            if key not in self.visits or self.visits[key][0].time < access.time:
-                self.visits[key] = access, lanes
+        key = access.home, access.component
+        if key not in self.visits or self.visits[key][0].time < access.time:
+            self.visits[key] = access, lanes
 
     def findings(self, warps: dict[tuple[int, int], WarpClocks]) -> Iterator[tuple[tuple, Finding]]:
         """A finding for every visit that the CTA's warps, whose last clocks are given, have not heard of."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from convc.sanitizer.shadow import LANES, Tables
 
-FIRST = 256
+FIRST = 1024
 """Entries of the tables at first."""
 
 TABLES = 8
@@ -129,9 +129,9 @@ class Cuts:
         tables: of every memory, which have an entry for each part. cells: all of them (memories, tables, parts).
     """
 
-    def __init__(self, places: int) -> None:
+    def __init__(self, places: int, memories: int = 1) -> None:
         self.tables: list[Parts] = []
-        self.cells = np.full((1, TABLES, FIRST), -1, np.int32)
+        self.cells = np.full((memories, TABLES, FIRST), -1, np.int32)
         self.size = FIRST
         self.part_of = np.zeros(places, np.int32)
         self.sizes = np.zeros(FIRST, np.int64)
@@ -150,9 +150,11 @@ class Cuts:
         self._share()
 
     def make_room(self, memories: int = 0, tables: int = 0, parts: int = 0) -> None:
-        """Let the tables have room for more than there is along some axes: for twice as many."""
-        more = [size if wanted else 0 for size, wanted in zip(self.cells.shape, (memories, tables, parts), strict=True)]
-        self.cells = np.pad(self.cells, [(0, number) for number in more], constant_values=-1)
+        """Let the tables have room for twice as many as there are along the axes that are given as 1."""
+        old = self.cells
+        more = zip(old.shape, (memories, tables, parts), strict=True)
+        self.cells = np.full([size << wanted for size, wanted in more], -1, np.int32)
+        self.cells[: old.shape[0], : old.shape[1], : old.shape[2]] = old
         self._share()
 
     def _share(self) -> None:

@@ -33,6 +33,9 @@ from convc.sanitizer.tcgen05_order import Pipeline
 WRITERS = {"tcgen05.alloc": "alloc", "mbarrier.init": "init", "mbarrier.inval": "inval"}
 """Instructions that write shared memory besides stores."""
 
+STREAMS = ("cp.async", "init")
+"""Kinds of accesses by ordinary instructions that are waited for."""
+
 
 class Races(Accesses):
     """Findings of one launch."""
@@ -50,14 +53,16 @@ class Races(Accesses):
         strength = strength_of(instr)
         name = WRITERS.get(instr.form.name, kind)
         counted = {who: self.nth(instr, *who) for who in {(t.row, t.warp) for t in accesses}}
+        write = kind != "ld"
         for access in accesses:
             row = access.row
             warp = access.warp
             clocks = self.clocks(row, warp)
             clocks.tick()
-            more: AccessFields = {"home": access.home, "strength": strength, "nth": counted[row, warp]}
-            more["write"] = kind != "ld"
-            more |= self._stream(name, row, warp, clocks)
+            nth = counted[row, warp]
+            more: AccessFields = {"home": access.home, "strength": strength, "nth": nth, "write": write}
+            if name in STREAMS:
+                more |= self._stream(name, row, warp, clocks)
             entry = self.entry(instr, name, row, warp, clocks, **more)
             self.access("shared", access.home, access.places, access.lanes, entry, clocks)
             if self._heard(kind, strength):
@@ -66,7 +71,7 @@ class Races(Accesses):
 
     def _stream(self, name: str, row: int, warp: int, clocks: WarpClocks) -> AccessFields:
         """Component and time of cp.async, and of mbarrier.init, which fence.mbarrier_init releases by itself."""
-        if name not in ("cp.async", "init"):
+        if name not in STREAMS:
             return {}
         stream = self.stream(name, row, warp)
         if name == "init":
@@ -291,10 +296,13 @@ class Races(Accesses):
                 fields["home"] = home
                 read = self.entry(instr, operation.kind, row, warp, clocks, **fields)
                 self.access("shared", home, operation.shared, lanes, read, clocks)
-                self.access("tensor", home, operation.reads, lanes, read, clocks)
                 writing: AccessFields = {**fields, "write": True}
                 write = self.entry(instr, operation.kind, row, warp, clocks, **writing)
-                self.access("tensor", home, operation.writes, lanes, write, clocks)
+                # A write comes after all that a read of its cells does, and takes the place of that read.
+                both = operation.reads is operation.writes
+                if not (both and self.written_in_order("tensor", home, operation.writes, lanes, write, clocks)):
+                    self.access("tensor", home, operation.reads, lanes, read, clocks)
+                    self.access("tensor", home, operation.writes, lanes, write, clocks)
 
     def pipeline(self, work: AsyncStream) -> Pipeline:
         """The order that the tensor core keeps among what one thread issues."""

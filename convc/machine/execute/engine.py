@@ -27,7 +27,9 @@ TURN = 1 << 16
 def run_cohort(launch: Launch, decoded: DecodedKernel, first: int, ctas: int, observer: Observer | None = None) -> None:
     """Run ``ctas`` CTAs from linear number ``first`` to their end; ``observer`` is told of everything that happens."""
     cohort = Cohort(launch, first, ctas, decoded.shared_bytes(launch.dynamic_shared), observer)
-    ops = decoded.ops if cohort.pending.eager else _dependent(decoded)
+    ops = decoded.ops
+    if not cohort.pending.eager:
+        ops = decoded.dependent = decoded.dependent or _dependent(decoded)
     if cohort.short is not None:
         ops = decoded.packed
     if observer is not None:
