@@ -8,7 +8,7 @@ run), ``times_plain`` how much longer that layer takes than without a check. ``p
 from __future__ import annotations
 
 from benchmarks.layers import EACH, launch_of, resnet50
-from benchmarks.timing import best, yardstick
+from benchmarks.timing import best, in_turns, yardstick
 from convc import machine
 from convc.compiler.kernels import Kernels
 from convc.ptx.parser import parse
@@ -22,10 +22,13 @@ def measure(selection: str) -> dict[str, float]:
     for problem in (p for p in resnet50(selection) if p.kernel == (3, 3)):
         launch = launch_of(kernels, problem)
         text = launch[0]
-        checked = best(lambda launch=launch: check_kernel(*launch))
-        plain = best(lambda launch=launch: machine.run(*launch, options=EACH))
+        works = {
+            "check": lambda launch=launch: check_kernel(*launch),
+            "plain": lambda launch=launch: machine.run(*launch, options=EACH),
+        }
+        times = in_turns(works)
         parsed = best(lambda text=text: parse(text)) * 2000 / len(text.splitlines())
-        checks.append((checked, checked / plain, parsed))
+        checks.append((times["check"], times["check"] / times["plain"], parsed))
     seconds, ratio, _ = max(checks)
     parse_seconds = max(parsed for *_, parsed in checks)
     return {

@@ -231,7 +231,8 @@ def _run(
     done = 0
     with _threads().limit(limits=1, user_api="blas"), collection:
         for first, count in cohorts:
-            run_cohort(state, decoded, first, count, observer)
+            with uncollected():  # an observer makes much that stays, and little in circles: looked at between cohorts
+                run_cohort(state, decoded, first, count, observer)
             done += count
             if progress is not None:
                 progress(total if decoded.asks and not state.grants.waiting else done, total)

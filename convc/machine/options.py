@@ -31,9 +31,8 @@ class RunOptions:
         resident: how many clusters begin at a time in a kernel that asks; None: one in five, so that there is
             something to ask for.
         evaluation: ``lazy``: copies and products wait until somebody looks at their results (`convc.machine.lazy`);
-            ``eager``: everything is performed when it is issued. Nothing that a kernel or a caller can see differs but
-            the order in which float32 sums are rounded. Runs with an observer, a policy other than eager, or exact
-            numerics are always eager.
+            ``eager``: everything is performed when it is issued. Nothing that a kernel, a caller or an observer can see
+            differs but the order in which float32 sums are rounded. Runs with exact numerics are always eager.
         ctas: run only the CTAs from the first number up to, and not with, the second, whole clusters; None: all. What
             the others would have written stays as it was.
         memory_bytes: most bytes that buffers, variables and a cohort may take together.

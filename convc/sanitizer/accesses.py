@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import TypedDict, Unpack
 
 import numpy as np
 
 from convc.ir.findings import Verdict
+from convc.machine.base.values import fixed
 from convc.machine.state.observed import ObservedCohort
 from convc.machine.tensor_core.tensor_memory import COLUMNS, LANES
 from convc.ptx import Instr
-from convc.sanitizer.clocks import AsyncStream, WarpClocks
+from convc.sanitizer.clocks import GENERIC, GLOBAL, SHARED, TENSOR, WEAK, AsyncStream, WarpClocks
 from convc.sanitizer.happens_before import Home, Order
 from convc.sanitizer.lifetimes import Exits
 from convc.sanitizer.parts import Cuts, Parts
@@ -22,6 +24,9 @@ from convc.sanitizer.tcgen05_order import Pipeline, Stream
 
 ORDINARY = ("st", "atom", "cp.async", "st.async", "red.async")
 """Kinds of ordinary writes: data, which an engine may not see without a proxy fence."""
+
+FENCED = {"shared": SHARED, "global": GLOBAL}
+"""The views of what the asynchronous proxy sees of each memory."""
 
 TWO_LANES = "; they are of two lanes: put bar.warp.sync between"
 """What to do about accesses of one warp."""
@@ -51,8 +56,10 @@ class Accesses(Order):
         super().begin(cohort)
         self.log: list[Access] = []
         self.shadows: dict[tuple[str, int | str], Shadow] = {}
-        self.cuts = {"shared": Cuts(cohort.shared.bytes.shape[1]), "tensor": Cuts(LANES * COLUMNS)}
+        sizes = {"shared": cohort.shared.padded, "tensor": LANES * COLUMNS}
+        self.cuts = {space: Cuts(places, cohort.watched) for space, places in sizes.items()}
         self.counts: dict[tuple[int, ...], int] = {}
+        self.actors: dict[tuple[str, int, int], str] = {}
         self.pipelines: dict[int, Pipeline] = {}
         self.exits = Exits(cohort)
         self.allocated: dict[tuple[int, int], int] = {}
@@ -74,26 +81,20 @@ class Accesses(Order):
         self, instr: Instr, kind: str, row: int, warp: int, clocks: WarpClocks, **more: Unpack[AccessFields]
     ) -> Access:
         """An entry of the log: by default an ordinary read by a whole warp, now, of its own CTA."""
-        actor = more.get("actor", f"warp {warp}")
-        if self.cohort.watched > 1:
-            actor += f" of CTA {self.cohort.number(row)}"
-        return Access(
-            component=more.get("component", clocks.component),
-            time=more.get("time", clocks.time),
-            actor=actor,
-            kind=kind,
-            write=more.get("write", False),
-            generic=more.get("generic", True),
-            row=row,
-            warp=warp,
-            lane=more.get("lane"),
-            home=more.get("home", row),
-            stream=more.get("stream"),
-            after=more.get("after", {}),
-            strength=more.get("strength"),
-            instr=instr,
-            nth=more.get("nth", 0),
-        )
+        more.setdefault("component", clocks.component)
+        more.setdefault("time", clocks.now)
+        more.setdefault("home", row)
+        more["actor"] = self.actor(more.get("actor", ""), row, warp)
+        return Access(kind=kind, row=row, warp=warp, instr=instr, **more)
+
+    def actor(self, what: str, row: int, warp: int) -> str:
+        """A warp for people, or ``what`` of it acts; with the CTA, where there are several."""
+        known = self.actors.get((what, row, warp))
+        if known is None:
+            of = f"{what} of warp {warp}" if what else f"warp {warp}"
+            several = f" of CTA {self.cohort.number(row)}" if self.cohort.watched > 1 else ""
+            known = self.actors[what, row, warp] = of + several
+        return known
 
     def nth(self, instr: Instr, *thread: int) -> int:
         """Count how often a warp or a thread has come here, and give the number of times before this one."""
@@ -115,36 +116,53 @@ class Accesses(Order):
 
     def within(self, space: str, home: int, places: np.ndarray, lanes: np.ndarray) -> AccessSet | None:
         """The parts of a CTA's memory that lanes (n,) access; None where they reach outside, or nothing."""
-        parts = self.parts(space, home).find(lanes, places)
-        return None if parts is None else AccessSet(space, home, lanes, places, *parts)
-
-    def parts(self, space: str, home: int) -> Parts:
-        """The parts of the shared or tensor memory of a CTA."""
-        tables = self.shadow(space, home).tables
-        assert isinstance(tables, Parts), "the shadow of a CTA's memory is in parts"
-        return tables
+        self.shadow(space, home)  # it has parts of its own from its first access on
+        parts = self.cuts[space].find(lanes, places)
+        return None if parts is None else AccessSet(space, home, lanes, places, parts[0], parts[1])
 
     def perform(self, access_set: AccessSet, access: Access, clocks: WarpClocks) -> None:
         """Compare with the last accesses of the places, then become the last access."""
-        shadow = self.shadow(access_set.space, access_set.home)
         number = len(self.log)
         self.log.append(access)
-        self.compare(access_set, access, clocks)
+        shadow = self.compare(access_set, access, clocks)
         shadow.record(access_set.places, number, access_set.owners, access)
 
-    def compare(self, access_set: AccessSet, access: Access, clocks: WarpClocks) -> None:
-        """Report what an access races with."""
+    def compare(self, access_set: AccessSet, access: Access, clocks: WarpClocks) -> Shadow:
+        """Report what an access races with; the shadow of the memory that it is in."""
         shadow = self.shadow(access_set.space, access_set.home)
+        for index, why in self._races(shadow, access_set, access, clocks):
+            self._report(access_set, index, access, clocks, why)
+        return shadow
+
+    def _races(
+        self, shadow: Shadow, access_set: AccessSet, access: Access, clocks: WarpClocks
+    ) -> Iterator[tuple[int, str]]:
+        """Log numbers of what an access races with, and what to do where the two are of one warp."""
         for index in shadow.before(access_set.places, access.write):
             first = self.log[index]
             if not _ordered(access_set.space, first, access, clocks):
-                self._report(access_set, index, access, clocks)
+                yield index, ""
             elif (
                 clocks.between_lanes(first.component, first.time)
                 and not _as_one(first, access)
                 and shadow.by_another(access_set.places, access_set.owners, index)
             ):
-                self._report(access_set, index, access, clocks, TWO_LANES)
+                yield index, TWO_LANES
+
+    def written_in_order(
+        self, space: str, home: int, places: np.ndarray, lanes: np.ndarray, access: Access, clocks: WarpClocks
+    ) -> bool:
+        """Perform the write of a lane to flat places, if it races with nothing; else do nothing."""
+        access_set = self.within(space, home, places, lanes)
+        if access_set is None:
+            return False
+        shadow = self.shadow(space, home)
+        if any(self._races(shadow, access_set, access, clocks)):
+            return False
+        shadow.record(access_set.places, len(self.log), access_set.owners, access)
+        self.log.append(access)
+        self.visit(access, lanes, clocks)
+        return True
 
     def touch(
         self, instr: Instr, row: int, thread: tuple[int, int], barrier: Home, work: AsyncStream | None = None
@@ -157,7 +175,7 @@ class Accesses(Order):
             more |= {"component": work.component, "time": work.time, "lane": thread[1]}
         access = self.entry(instr, "mbarrier", row, thread[0], clocks, **more)
         lanes = np.array([thread[1]])
-        access_set = self.within("shared", home, np.arange(address, address + 8), lanes)
+        access_set = self.within("shared", home, _object(address), lanes)
         if access_set is not None:
             self.compare(access_set, access, clocks)
         if home != row:
@@ -165,8 +183,10 @@ class Accesses(Order):
 
     def visit(self, access: Access, lanes: np.ndarray, clocks: WarpClocks) -> None:
         """An access of a peer's memory comes after the peer's start, and before its exit."""
-        self.exits.visit(access, lanes)
-        if access.row == access.home or self.started(access.row, access.home, clocks):
+        own = access.row == access.home
+        if not own or access.kind == "copy" or access.stream is not None:
+            self.exits.visit(access, lanes)
+        if own or self.started(access.row, access.home, clocks):
             return
         peer = self.cohort.number(access.home)
         message = f"{access} reaches the memory of CTA {peer}, which nothing says has started"
@@ -182,7 +202,7 @@ class Accesses(Order):
         space = access_set.space
         lines = (first.instr.span.line, second.instr.span.line)
         key = (space, *lines, first.write, second.write)
-        weakly = not between_lanes and clocks.weak.get(first.component, -1) >= first.time
+        weakly = not between_lanes and clocks.time(WEAK, first.component) >= first.time
         same = lines[0] == lines[1] and first.kind == second.kind == "st"
         unfenced = space != "tensor" and first.kind in ORDINARY and not second.generic
         forgiven = same or (weakly and not unfenced)
@@ -207,6 +227,12 @@ class Accesses(Order):
         )
 
 
+@lru_cache(maxsize=256)
+def _object(address: int) -> np.ndarray:
+    """The places of the mbarrier at an address."""
+    return fixed(np.arange(address, address + 8))
+
+
 def _as_one(first: Access, second: Access) -> bool:
     """Whether two accesses of a warp are atomic, or made by all its lanes together."""
     return apart(first.strength, second.strength, True) or first.kind in COLLECTIVE or second.kind in COLLECTIVE
@@ -214,10 +240,12 @@ def _as_one(first: Access, second: Access) -> bool:
 
 def _ordered(space: str, first: Access, second: Access, clocks: WarpClocks) -> bool:
     """Whether ``first`` happened before ``second``, whose issuer has these clocks, or both may meet."""
-    clock = clocks.tensor if space == "tensor" else clocks.generic
-    if space != "tensor" and not second.generic and first.generic and first.write:
-        clock = clocks.fenced[space]
-    if clock.get(first.component, -1) >= first.time:
+    view = GENERIC
+    if space == "tensor":
+        view = TENSOR
+    elif not second.generic and first.generic and first.write:
+        view = FENCED[space]
+    if clocks.time(view, first.component) >= first.time:
         return True
     if apart(first.strength, second.strength, first.row == second.row):
         return True

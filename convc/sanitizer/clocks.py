@@ -22,9 +22,22 @@ two accesses the manual is not kept to, but compilers in wide use leave such fen
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
+
+import numpy as np
+
+from convc.machine.base.values import fixed
+
+GENERIC, WEAK, SHARED, GLOBAL, TENSOR, UNPUBLISHED = range(6)
+"""The views in the order in which an array has them: those that messages carry come first."""
+
+CARRIED = 4
+"""Views of a message."""
+
+NEVER = -1
+"""The time of a component that nobody has told of."""
 
 Clock = dict[int, int]
 """The time up to which the owner has been told of a component, by component."""
@@ -34,80 +47,104 @@ Who = TypeVar("Who")
 
 def join(into: dict[Who, int], other: Mapping[Who, int]) -> None:
     """Learn everything that ``other`` knows: the later time of each."""
-    times = other.items()
-    if len(into) < len(other):  # of the shorter one each is looked at, of the longer one none
-        times = [*into.items()]
-        into.update(other)
-    for component, time in times:
-        if into.get(component, -1) < time:
+    for component, time in other.items():
+        if into.get(component, NEVER) < time:
             into[component] = time
 
 
-def _fenced() -> dict[str, Clock]:
-    """A view of what the asynchronous proxy sees of each memory: nothing yet."""
-    return {"shared": {}, "global": {}}
+NOTHING = fixed(np.full((CARRIED, 0), NEVER, np.int32))
+"""The views of a message that tells of nobody."""
 
 
-@dataclass(slots=True)
 class ClockMessage:
-    """The message of a release: the sender's generic, fenced and weak views."""
+    """The message of a release: the sender's generic, fenced and weak views.
 
-    generic: Clock = field(default_factory=dict)
-    fenced: dict[str, Clock] = field(default_factory=_fenced)
-    weak: Clock = field(default_factory=dict)
+    Attributes:
+        views: int32 (views, components): the time of each, of those components that anybody has told of.
+    """
+
+    __slots__ = ("views",)
+
+    def __init__(self) -> None:
+        self.views = NOTHING
+
+    def time(self, view: int, component: int) -> int:
+        """Up to when a view knows a component."""
+        return self.views.item(view, component) if component < self.views.shape[1] else NEVER
+
+    def reach(self, components: int) -> None:
+        """Have a time for each of so many components.
+
+        No more than that: two who hear of each other would else have twice as many each time.
+        """
+        views, known = self.views.shape
+        if components > known:
+            more = np.full((views, components - known), NEVER, np.int32)
+            self.views = np.concatenate([self.views, more], axis=1)
 
     def add(self, other: ClockMessage) -> None:
         """Join another release on one object to this one."""
-        join(self.generic, other.generic)
-        join(self.weak, other.weak)
-        for space, clock in other.fenced.items():
-            join(self.fenced[space], clock)
+        count = other.views.shape[1]
+        if not count:
+            return
+        self.reach(count)
+        own = self.views[:CARRIED, :count]
+        np.maximum(own, other.views[:CARRIED], out=own)
+
+    def tell(self, views: Sequence[int], known: Mapping[int, int]) -> None:
+        """Let some views know of times."""
+        for component, time in known.items():
+            if component >= self.views.shape[1]:
+                self.reach(2 * component + 1)
+            for view in views:
+                if self.views.item(view, component) < time:
+                    self.views[view, component] = time
 
     def announce(self, known: Mapping[int, int]) -> None:
         """Add what everybody who hears of it may rely on: that work has completed, and is visible to all."""
-        join(self.generic, known)
-        join(self.weak, known)
-        for clock in self.fenced.values():
-            join(clock, known)
+        self.tell(range(CARRIED), known)
 
 
-@dataclass(slots=True)
 class WarpClocks(ClockMessage):
     """The clocks of a warp, and its own component and time.
 
+    Two views more than those that it tells others of: ``tensor``, see the module, and what is ``unpublished``:
+    tcgen05.ld and st that have completed, for this warp alone so far.
+
     Attributes:
-        tensor: see the module. unpublished: tcgen05.ld and st that have completed, for this warp alone so far.
         released: what a relaxed write after the latest release fence passes on, by whether other CTAs may hear of it.
         pending: what relaxed reads have seen and an acquire fence would make known, by whether other CTAs sent it.
         together: up to when each lane of the warp knows what its other lanes did.
         alone: of asynchronous work that a lane has waited for, up to when the others know of it too.
     """
 
-    component: int = 0
-    time: int = 0
-    tensor: Clock = field(default_factory=dict)
-    unpublished: Clock = field(default_factory=dict)
-    released: dict[bool, ClockMessage] = field(default_factory=dict)
-    pending: dict[bool, ClockMessage] = field(default_factory=dict)
-    together: int = 0
-    alone: Clock = field(default_factory=dict)
+    __slots__ = ("alone", "component", "now", "pending", "released", "together")
+
+    def __init__(self, component: int) -> None:
+        self.views = np.full((UNPUBLISHED + 1, 2 * component + 1), NEVER, np.int32)
+        self.component = component
+        self.now = 0
+        self.released: dict[bool, ClockMessage] = {}
+        self.pending: dict[bool, ClockMessage] = {}
+        self.together = 0
+        self.alone: Clock = {}
 
     def tick(self) -> int:
         """Advance the own component; later accesses of the warp are ordered after earlier ones."""
-        self.time += 1
-        self.generic[self.component] = self.weak[self.component] = self.time
-        return self.time
+        self.now += 1
+        self.views[GENERIC, self.component] = self.views[WEAK, self.component] = self.now
+        return self.now
 
     def add(self, other: ClockMessage) -> None:
         """Hear from others; what comes back of the warp's own, one of its lanes has released and all acquire."""
         ClockMessage.add(self, other)
-        self.together = max(self.together, other.generic.get(self.component, 0))
+        self.together = max(self.together, other.time(GENERIC, self.component))
         for component, time in self.alone.items():
-            self.alone[component] = max(time, other.generic.get(component, -1))
+            self.alone[component] = max(time, other.time(GENERIC, component))
 
     def meet(self) -> None:
         """bar.warp.sync: the lanes of the warp know of each other."""
-        self.together = self.time
+        self.together = self.now
         self.alone.clear()
 
     def between_lanes(self, component: int, time: int) -> bool:
@@ -117,18 +154,21 @@ class WarpClocks(ClockMessage):
     def wait(self, known: Mapping[int, int]) -> None:
         """Learn by a wait of each lane for its own work, of which the others hear when the lanes meet."""
         for component in known:
-            self.alone.setdefault(component, self.generic.get(component, -1))
+            self.alone.setdefault(component, self.time(GENERIC, component))
         self.learn(known)
 
     def learn(self, known: Mapping[int, int]) -> None:
         """Hear that asynchronous work of one's own has completed."""
-        join(self.generic, known)
-        join(self.weak, known)
+        self.tell((GENERIC, WEAK), known)
+
+    def pass_on(self, source: int, to: int) -> None:
+        """Let one view know what another one does."""
+        np.maximum(self.views[to], self.views[source], out=self.views[to])
 
     def publish(self) -> None:
         """tcgen05.fence::before_thread_sync: others may be told of tcgen05.ld and st that have completed."""
-        join(self.generic, self.unpublished)
-        self.unpublished.clear()
+        self.pass_on(UNPUBLISHED, GENERIC)
+        self.views[UNPUBLISHED] = NEVER
 
     def release(self, scopes: tuple[bool, ...], what: ClockMessage) -> None:
         """Let relaxed writes pass this on from now on (`released`)."""

@@ -10,7 +10,7 @@ kernel with strong accesses a lock or a flag may order the others, so a person h
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from convc.sanitizer.checker import Checker
 from convc.sanitizer.shadow import Sparse
 from convc.sanitizer.sites import finding
 from convc.sanitizer.strength import advice, strength_of
+
+Part = tuple[np.ndarray, int, np.ndarray]
+"""Starts of lines, bytes per line, and the CTA of each."""
 
 Executed = tuple[Instr, int]
 """An instruction, and the linear number of the CTA that executed it."""
@@ -84,18 +87,20 @@ class Writes(Checker):
         if memory.kind == "ld":
             self.loads.append((instr, cta, memory))
             return
-        for starts, size, who in _flat(memory, cta):
-            self._store(instr, memory.buffer, starts, size, who, lambda _: transfer.thread)
+        parts = list(_flat(memory, cta))
+        if not self._stored_alone(instr, memory.buffer, parts):
+            for starts, size, who in parts:
+                self._store(instr, memory.buffer, starts, size, who, lambda _: transfer.thread)
 
     def findings(self) -> list[Finding]:
         """Everything that was found, with what only the whole launch can tell."""
         for instr, cta, memory in self.loads:
-            if memory.buffer in self.buffers and "writer" in self.buffers[memory.buffer].arrays:
+            if memory.buffer in self.buffers and "writer" in self.buffers[memory.buffer].lines:
                 for starts, size, who in _flat(memory, cta):
                     self._load(instr, memory.buffer, starts, size, who)
         self.loads.clear()
         for buffer, tables in self.buffers.items():
-            if "writer" in tables.arrays:
+            if "writer" in tables.lines:
                 for reader in ("reader", "another"):
                     self._compare(buffer, tables, reader)
         return super().findings()
@@ -119,6 +124,24 @@ class Writes(Checker):
         places, offsets = tables.find(starts, size)
         return tables, places.reshape(-1), offsets.reshape(-1), np.repeat(cta, places.shape[1])
 
+    def _stored_alone(self, instr: Instr, buffer: str, parts: Sequence[Part]) -> bool:
+        """Become the writer of several parts at once, if nobody else ever wrote there; else change nothing."""
+        if len({size for _, size, _ in parts}) != 1:
+            return False
+        size = parts[0][1]
+        starts, cta = (np.concatenate([part[side] for part in parts]) for side in (0, 2))
+        tables, places, _, who = self._find(buffer, starts, size, cta)
+        writer, line = tables.both("writer", "writer line")
+        before = writer[places]
+        by = line[places]
+        writer[places] = who
+        line[places] = instr.index
+        if _alone(before, who, writer[places]):
+            return True
+        writer[places] = before
+        line[places] = by
+        return False
+
     def _store(
         self,
         instr: Instr,
@@ -130,12 +153,13 @@ class Writes(Checker):
     ) -> None:
         """Compare with the writers so far, and become the writer; `thread` gives warp and lane of a line of bytes."""
         tables, places, offsets, who = self._find(buffer, starts, size, cta)
-        writer = tables.get("writer")
-        line = tables.get("writer line")
+        writer, line = tables.both("writer", "writer line")
         before = writer[places]
         by = line[places]
         writer[places] = who
         line[places] = instr.index
+        if _alone(before, who, writer[places]):
+            return
         # Where several CTAs of this very instruction store to one place, numpy has kept the last: it is the other one.
         collided = writer[places] != who
         before = np.where(collided, writer[places], before)
@@ -151,14 +175,17 @@ class Writes(Checker):
     def _load(self, instr: Instr, buffer: str, starts: np.ndarray, size: int, cta: np.ndarray) -> None:
         """Become a reader, the first or one of another cluster."""
         tables, places, _, who = self._find(buffer, starts, size, cta)
-        reader = tables.get("reader")
-        line = tables.get("reader line")
+        reader, line = tables.both("reader", "reader line")
         fresh = reader[places] < 0
         reader[places[fresh]] = who[fresh]
         line[places[fresh]] = instr.index
-        other = self._cluster(reader[places]) != self._cluster(who)
-        tables.get("another")[places[other]] = who[other]
-        tables.get("another line")[places[other]] = instr.index
+        first = reader[places]
+        if (first == who).all():
+            return
+        other = self._cluster(first) != self._cluster(who)
+        other_reader, other_line = tables.both("another", "another line")
+        other_reader[places[other]] = who[other]
+        other_line[places[other]] = instr.index
 
     def _compare(self, buffer: str, tables: Sparse, name: str) -> None:
         """Report readers of what another cluster writes."""
@@ -199,6 +226,11 @@ class Writes(Checker):
         )
 
 
+def _alone(before: np.ndarray, who: np.ndarray, now: np.ndarray) -> bool:
+    """Whether CTAs that have become writers are the only ones: by who wrote ``before``, and who counts ``now``."""
+    return bool(((before == who) | (before < 0)).all() and (now == who).all())
+
+
 def _site(what: Executed, region: Region, thread: tuple[int, int] | None) -> Site:
     """The site of an instruction of a CTA, by one thread (warp, lane) where that is known."""
     instr, cta = what
@@ -207,9 +239,11 @@ def _site(what: Executed, region: Region, thread: tuple[int, int] | None) -> Sit
     return site if thread is None else dataclasses.replace(site, warp=thread[0], lanes=(thread[1],))
 
 
-def _flat(memory: GlobalRange, cta: np.ndarray) -> Iterator[tuple[np.ndarray, int, np.ndarray]]:
-    """(starts of lines, bytes per line, the CTA of each) of copies by all of some CTAs."""
+def _flat(memory: GlobalRange, cta: np.ndarray) -> Iterator[Part]:
+    """The parts of copies by all of some CTAs."""
     for which, starts, size in memory.lines(np.arange(len(cta))):
         inside = starts >= 0
-        if inside.any():
+        if inside.all():
+            yield starts.reshape(-1), size, np.repeat(cta[which], starts.shape[1])
+        elif inside.any():
             yield starts[inside].astype(np.int64), size, np.broadcast_to(cta[which][:, None], starts.shape)[inside]

@@ -20,7 +20,18 @@ from convc.machine.state.observed import ObservedCohort, ObservedStrand
 from convc.machine.state.warpgroups import WARPS
 from convc.ptx import Instr
 from convc.sanitizer.checker import Checker
-from convc.sanitizer.clocks import AsyncStream, ClockMessage, WarpClocks, join
+from convc.sanitizer.clocks import (
+    GENERIC,
+    GLOBAL,
+    NEVER,
+    SHARED,
+    TENSOR,
+    UNPUBLISHED,
+    WEAK,
+    AsyncStream,
+    ClockMessage,
+    WarpClocks,
+)
 from convc.sanitizer.strength import Locations
 
 NOTHING = ClockMessage()
@@ -93,8 +104,10 @@ class Order(Checker):
 
     def started(self, row: int, peer: int, clocks: WarpClocks) -> bool:
         """Whether a warp with these clocks knows that a peer of its CTA has started: by a meeting or any message."""
-        if (row, peer) not in self.met and any(self.owner[component] == peer for component in clocks.generic):
-            self.met.add((row, peer))
+        if (row, peer) not in self.met:
+            told = np.flatnonzero(clocks.views[GENERIC] > NEVER).tolist()
+            if any(self.owner[component] == peer for component in told):
+                self.met.add((row, peer))
         return (row, peer) in self.met
 
     # ---- mbarriers -------------------------------------------------------------------------------------------------
@@ -273,12 +286,10 @@ class Order(Checker):
                     clocks.meet()
                 case "tcgen05.wait":
                     stream = self.stream("tcgen05." + _chosen(instr, "op").removeprefix("wait::"), row, warp)
-                    known = {stream.component: stream.time}
-                    join(clocks.unpublished, known)
-                    join(clocks.weak, known)
-                    join(clocks.tensor, clocks.unpublished)
+                    clocks.tell((UNPUBLISHED, WEAK), {stream.component: stream.time})
+                    clocks.pass_on(UNPUBLISHED, TENSOR)
                 case "tcgen05.fence" if "fence::after_thread_sync" in instr.mods:
-                    join(clocks.tensor, clocks.generic)
+                    clocks.pass_on(GENERIC, TENSOR)
                 case "tcgen05.fence":
                     clocks.publish()
                 case "fence.proxy" | "fence.proxy.restrict":
@@ -287,7 +298,7 @@ class Order(Checker):
                     inits = self.stream("init", row, warp)
                     made = ClockMessage()
                     made.announce({inits.component: inits.time})
-                    join(clocks.fenced["shared"], made.generic)
+                    clocks.tell((SHARED,), {inits.component: inits.time})
                     clocks.release((False, True), made)
                 case "fence" | "fence.sync_restrict":
                     slots = instr.slots
@@ -296,9 +307,9 @@ class Order(Checker):
     @staticmethod
     def _proxy(clocks: WarpClocks, kind: str) -> None:
         """fence.proxy.async: of shared or of global memory alone, or of both."""
-        for space, fenced in clocks.fenced.items():
+        for space, fenced in (("shared", SHARED), ("global", GLOBAL)):
             if kind == "async" or kind.startswith(f"async.{space}"):
-                join(fenced, clocks.generic)
+                clocks.pass_on(GENERIC, fenced)
 
 
 def _chosen(instr: Instr, slot: str) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 
 from convc.ir.findings import Finding, Verdict
 from convc.machine.state.observed import ObservedCohort
-from convc.sanitizer.clocks import Clock, WarpClocks, join
+from convc.sanitizer.clocks import GENERIC, ClockMessage, WarpClocks
 from convc.sanitizer.shadow import Access
 from convc.sanitizer.sites import finding, site_of
 
@@ -28,18 +28,17 @@ class Exits:
 
     def visit(self, access: Access, lanes: np.ndarray) -> None:
         """Note an access that its home may not know of: by a peer, a copy or the tensor core; the first at one time."""
-        if access.home != access.row or access.kind == "copy" or access.stream is not None:
-            key = access.home, access.component
-            if key not in self.visits or self.visits[key][0].time < access.time:
-                self.visits[key] = access, lanes
+        key = access.home, access.component
+        if key not in self.visits or self.visits[key][0].time < access.time:
+            self.visits[key] = access, lanes
 
     def findings(self, warps: dict[tuple[int, int], WarpClocks]) -> Iterator[tuple[tuple, Finding]]:
         """A finding for every visit that the CTA's warps, whose last clocks are given, have not heard of."""
-        told: dict[int, Clock] = {}
+        told: dict[int, ClockMessage] = {}
         for (row, _), clocks in warps.items():
-            join(told.setdefault(row, {}), clocks.generic)
+            told.setdefault(row, ClockMessage()).add(clocks)
         for (home, component), (access, lanes) in self.visits.items():
-            if told.get(home, {}).get(component, -1) >= access.time:
+            if home in told and told[home].time(GENERIC, component) >= access.time:
                 continue
             if access.home == access.row:
                 rule = "exit-before-completion"

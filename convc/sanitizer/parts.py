@@ -14,18 +14,24 @@ import numpy as np
 
 from convc.sanitizer.shadow import LANES, Tables
 
-FIRST = 256
+FIRST = 1024
 """Entries of the tables at first."""
+
+TABLES = 8
+"""Tables of a memory that there is room for at first."""
 
 DENSE = 4
 """Numbers that have a table entry for each that might be among them, where these are no more times as many; others are
 sorted, which takes longer for so many."""
 
+MARKED = 16 * DENSE
+"""The same for a table whose entries are bytes."""
+
 KEPT = 1 << 21
 """Most places of accesses that are kept to be looked up."""
 
 Found = tuple[np.ndarray, np.ndarray]
-"""Parts (n,) that an access reaches, and the lane that does."""
+"""Parts (n,) that an access reaches, and the lane that does reach each, (n,) or (1,)."""
 
 
 @dataclass(slots=True)
@@ -34,7 +40,7 @@ class _Known:
 
     Attributes:
         source: the array that it came as, kept so that no other has its identity.
-        places, lanes: every place once, and the last of the lanes that reach it.
+        places, lanes: every place once, and the last of the lanes that reach it, or the only lane.
         found: its parts. version: of the memory at that time.
     """
 
@@ -56,26 +62,54 @@ def _counted(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return found + low, counts[found]
 
 
+def _distinct(places: np.ndarray) -> np.ndarray:
+    """The distinct places in order."""
+    low = int(places.min())
+    span = int(places.max()) - low + 1
+    if span > MARKED * places.size:
+        return np.unique(places)
+    there = np.zeros(span, bool)
+    there[places - low] = True
+    return np.flatnonzero(there) + low
+
+
 def _last_of_each(places: np.ndarray, owners: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The distinct places in order, and the last of the owners of each."""
     low = int(places.min())
     span = int(places.max()) - low + 1
-    if span > DENSE * places.size:
+    if span > MARKED * places.size:
         single, last = np.unique(places[::-1], return_index=True)
         return single, owners[::-1][last]
-    owner = np.full(span, -1, np.int64)
+    owner = np.full(span, -1, np.int8)
     owner[places - low] = owners  # of several for one place the last stays
     single = np.flatnonzero(owner >= 0)
     return single + low, owner[single]
+
+
+def _translated(keys: np.ndarray, found: np.ndarray, to: np.ndarray) -> np.ndarray:
+    """The number that stands for each key; ``found``: the distinct keys in order."""
+    if len(found) == 1:
+        return to
+    low = int(found[0])
+    span = int(found[-1]) - low + 1
+    if span > DENSE * keys.size:
+        return to[np.searchsorted(found, keys)]
+    table = np.empty(span, to.dtype)
+    table[found - low] = to
+    return table[keys - low]
 
 
 class Parts(Tables):
     """Tables over one of the memories that are cut alike."""
 
     def __init__(self, cuts: Cuts) -> None:
-        super().__init__(cuts.size)
+        super().__init__()
         self.cuts = cuts
-        cuts.tables.append(self)
+        cuts.add(self)
+
+    def more_tables(self) -> None:
+        """Have room for twice as many, in every memory."""
+        self.cuts.make_room(tables=1)
 
     def number(self, offsets: np.ndarray) -> np.ndarray:
         """The part of each place."""
@@ -92,11 +126,12 @@ class Cuts:
     Attributes:
         part_of: int32 (places,). sizes: of each part.
         used: how many parts there are. size: how many there is room for.
-        tables: of every memory, which have an entry for each part.
+        tables: of every memory, which have an entry for each part. cells: all of them (memories, tables, parts).
     """
 
-    def __init__(self, places: int) -> None:
+    def __init__(self, places: int, memories: int = 1) -> None:
         self.tables: list[Parts] = []
+        self.cells = np.full((memories, TABLES, FIRST), -1, np.int32)
         self.size = FIRST
         self.part_of = np.zeros(places, np.int32)
         self.sizes = np.zeros(FIRST, np.int64)
@@ -106,6 +141,26 @@ class Cuts:
         self.version = 0
         self.known: dict[tuple[int | bytes, bytes], _Known | None] = {}
         self.kept = 0
+
+    def add(self, tables: Parts) -> None:
+        """Another memory."""
+        self.tables.append(tables)
+        if len(self.tables) > len(self.cells):
+            self.make_room(memories=1)
+        self._share()
+
+    def make_room(self, memories: int = 0, tables: int = 0, parts: int = 0) -> None:
+        """Let the tables have room for twice as many as there are along the axes that are given as 1."""
+        old = self.cells
+        more = zip(old.shape, (memories, tables, parts), strict=True)
+        self.cells = np.full([size << wanted for size, wanted in more], -1, np.int32)
+        self.cells[: old.shape[0], : old.shape[1], : old.shape[2]] = old
+        self._share()
+
+    def _share(self) -> None:
+        for tables, cells in zip(self.tables, self.cells, strict=False):
+            tables.cells = cells
+            tables.size = self.size
 
     def find(self, lanes: np.ndarray, places: np.ndarray) -> Found | None:
         """The parts that lanes (n,) reach, each its own of places (n, m); None: none, or some outside.
@@ -133,41 +188,42 @@ class Cuts:
         """An access that comes for the first time."""
         if not places.size or int(places.max()) >= self.part_of.size:
             return None
-        owners = np.repeat(lanes, places.size // lanes.size)
-        single, last = _last_of_each(places.reshape(-1), owners)
+        flat = places.reshape(-1)
+        if lanes.size == 1:
+            single = _distinct(flat)
+        else:
+            single, lanes = _last_of_each(flat, np.repeat(lanes, flat.size // lanes.size))
         known = single.astype(np.int32)  # half of what is kept
-        return _Known(places, known, last.astype(np.int8), (known, known))
+        return _Known(places, known, lanes, (known, known))
 
     def _cut(self, places: np.ndarray, lanes: np.ndarray) -> Found:
         """Cut the parts of which one lane reaches some places alone, and find the parts of all."""
-        keys = self.part_of[places].astype(np.int64) * LANES + lanes
+        alone = lanes.size == 1
+        keys = self.part_of[places]
+        if not alone:
+            keys = keys.astype(np.int64) * LANES + lanes
         found, counts = _counted(keys)
-        parts = found // LANES
+        parts = found if alone else found // LANES
         partial = np.flatnonzero(counts < self.sizes[parts])
         if partial.size:
             fresh = np.arange(self.used, self.used + partial.size)
             self.used += partial.size
             self._make_room()
-            own = np.minimum(np.searchsorted(found[partial], keys), partial.size - 1)
-            taken = found[partial][own] == keys
-            self.part_of[places[taken]] = fresh[own[taken]]
             old = parts[partial]
+            parts = parts.copy()
+            parts[partial] = fresh
+            self.part_of[places] = _translated(keys, found, parts)
             self.sizes[fresh] = counts[partial]
             np.subtract.at(self.sizes, old, counts[partial])
-            for tables in self.tables:
-                for table in tables.arrays.values():
-                    table[fresh] = table[old]
+            self.cells[:, :, fresh] = self.cells[:, :, old]
             self.version += 1
             self.cut[old] = self.cut[fresh] = self.version
-            parts[partial] = fresh
-        return parts, found % LANES
+        return parts, lanes if alone else found % LANES
 
     def _make_room(self) -> None:
         """Let the tables have an entry for every part."""
-        if self.used > self.size:
-            more = max(self.used, 2 * self.size) - self.size
-            self.size += more
-            for tables in self.tables:
-                tables.grow(more)
-            self.sizes = np.concatenate([self.sizes, np.zeros(more, np.int64)])
-            self.cut = np.concatenate([self.cut, np.zeros(more, np.int64)])
+        while self.used > self.size:
+            self.sizes = np.concatenate([self.sizes, np.zeros(self.size, np.int64)])
+            self.cut = np.concatenate([self.cut, np.zeros(self.size, np.int64)])
+            self.size *= 2
+            self.make_room(parts=1)

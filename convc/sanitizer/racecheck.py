@@ -12,9 +12,11 @@ global memory is the matter of `convc.sanitizer.cross_cluster`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 
+from convc.machine.base.values import fixed
 from convc.machine.isa.observe import actors, lane_accesses
 from convc.machine.state.observed import ObservedCohort, ObservedStrand
 from convc.machine.state.observer import GlobalRange, LaneAccess, Operation, Places, Transfer
@@ -30,6 +32,9 @@ from convc.sanitizer.tcgen05_order import Pipeline
 
 WRITERS = {"tcgen05.alloc": "alloc", "mbarrier.init": "init", "mbarrier.inval": "inval"}
 """Instructions that write shared memory besides stores."""
+
+STREAMS = ("cp.async", "init")
+"""Kinds of accesses by ordinary instructions that are waited for."""
 
 
 class Races(Accesses):
@@ -48,14 +53,16 @@ class Races(Accesses):
         strength = strength_of(instr)
         name = WRITERS.get(instr.form.name, kind)
         counted = {who: self.nth(instr, *who) for who in {(t.row, t.warp) for t in accesses}}
+        write = kind != "ld"
         for access in accesses:
             row = access.row
             warp = access.warp
             clocks = self.clocks(row, warp)
             clocks.tick()
-            more: AccessFields = {"home": access.home, "strength": strength, "nth": counted[row, warp]}
-            more["write"] = kind != "ld"
-            more |= self._stream(name, row, warp, clocks)
+            nth = counted[row, warp]
+            more: AccessFields = {"home": access.home, "strength": strength, "nth": nth, "write": write}
+            if name in STREAMS:
+                more |= self._stream(name, row, warp, clocks)
             entry = self.entry(instr, name, row, warp, clocks, **more)
             self.access("shared", access.home, access.places, access.lanes, entry, clocks)
             if self._heard(kind, strength):
@@ -64,7 +71,7 @@ class Races(Accesses):
 
     def _stream(self, name: str, row: int, warp: int, clocks: WarpClocks) -> AccessFields:
         """Component and time of cp.async, and of mbarrier.init, which fence.mbarrier_init releases by itself."""
-        if name not in ("cp.async", "init"):
+        if name not in STREAMS:
             return {}
         stream = self.stream(name, row, warp)
         if name == "init":
@@ -216,7 +223,7 @@ class Races(Accesses):
                 time=stream.time,
                 nth=nth,
                 write=write,
-                actor=f"a copy of warp {warp}",
+                actor="a copy",
                 generic=False,
                 lane=lane,
                 home=home,
@@ -253,7 +260,7 @@ class Races(Accesses):
                 clocks,
                 component=self.stream("wgmma", row, warp // WARPS).component,
                 time=self.closed.get((row, warp), 0) + 1,
-                actor=f"wgmma of warp {warp}",
+                actor="wgmma",
                 generic=False,
                 lane=int(access.lanes[0]),
                 nth=self.nth(instr, row, warp),
@@ -277,7 +284,7 @@ class Races(Accesses):
             fields: AccessFields = {
                 "component": work.component,
                 "time": time,
-                "actor": f"{operation.kind} of warp {warp}",
+                "actor": operation.kind,
                 "generic": False,
                 "lane": lane,
                 "nth": self.nth(instr, row, warp, lane),
@@ -289,10 +296,13 @@ class Races(Accesses):
                 fields["home"] = home
                 read = self.entry(instr, operation.kind, row, warp, clocks, **fields)
                 self.access("shared", home, operation.shared, lanes, read, clocks)
-                self.access("tensor", home, operation.reads, lanes, read, clocks)
                 writing: AccessFields = {**fields, "write": True}
                 write = self.entry(instr, operation.kind, row, warp, clocks, **writing)
-                self.access("tensor", home, operation.writes, lanes, write, clocks)
+                # A write comes after all that a read of its cells does, and takes the place of that read.
+                both = operation.reads is operation.writes
+                if not (both and self.written_in_order("tensor", home, operation.writes, lanes, write, clocks)):
+                    self.access("tensor", home, operation.reads, lanes, read, clocks)
+                    self.access("tensor", home, operation.writes, lanes, write, clocks)
 
     def pipeline(self, work: AsyncStream) -> Pipeline:
         """The order that the tensor core keeps among what one thread issues."""
@@ -325,7 +335,7 @@ class Races(Accesses):
         self, strand: ObservedStrand, instr: Instr, row: int, warp: int, column: int, columns: int, free: bool
     ) -> None:
         """dealloc must come after everything that used the columns; a pair that allocates has met."""
-        cells = (np.arange(LANES)[:, None] * COLUMNS + np.arange(column, column + columns)).reshape(-1)
+        cells = _cells(column, columns)
         if free:
             clocks = self.clocks(row, warp)
             clocks.tick()
@@ -337,6 +347,12 @@ class Races(Accesses):
         reached = self.within("tensor", row, cells, np.array([0]))
         if reached is not None:
             self.shadow("tensor", row).forget(reached.places)
+
+
+@lru_cache(maxsize=64)
+def _cells(column: int, columns: int) -> np.ndarray:
+    """The cells of some columns of tensor memory."""
+    return fixed((np.arange(LANES)[:, None] * COLUMNS + np.arange(column, column + columns)).reshape(-1))
 
 
 def _lines(memory: GlobalRange, at: int) -> Iterator[tuple[np.ndarray, int]]:

@@ -43,6 +43,10 @@ def _notify(told: Sequence[Callable[..., None]], *args: object, **more: object) 
         method(*args, **more)
 
 
+Change = tuple[str, int, int]
+"""A buffer that two runs leave with other contents: its name, how many bytes differ, and the first of them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
     """The verdict on one launch.
@@ -85,7 +89,7 @@ def check_kernel(
         PtxSyntaxError, UnmodelledError, LaunchError: it cannot be run at all.
     """
     options = dataclasses.replace(options or RunOptions(), policy="eager")
-    kernel = _Kernel(text=text, launch=launch, buffers=buffers, file=file, progress=progress)
+    kernel = _Kernel(text=text, launch=launch, buffers=buffers, file=file, progress=progress, options=options)
     checkers = (Races(), Warps(), WarpgroupRegisters(), Writes())
     found: list[Finding] = []
     result = kernel.attempt(options, ObserverList(checkers))
@@ -114,15 +118,16 @@ def check_kernel(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class _Kernel:
-    """A launch that can be run under several options."""
+    """A launch that can be run under several options; ``options`` are those that others are compared with."""
 
     text: str
     launch: LaunchSpec
     buffers: Mapping[str, np.ndarray]
     file: str
     progress: Callable[[int, int], None] | None
+    options: RunOptions
 
     def attempt(self, options: RunOptions, observer: Observer | None = None) -> RunResult | Finding:
         """Run; a fault, a hang, or no end within the limit becomes a finding."""
@@ -140,13 +145,33 @@ class _Kernel:
             when = "" if options.policy == "eager" else f" (completion policy {options.policy})"
             return failure(fault, self.file, when)
 
+    @functools.cached_property
+    def at_once(self) -> RunResult | Finding:
+        """The kernel with its options, every sum made when it is issued."""
+        return self.attempt(dataclasses.replace(self.options, evaluation="eager"))
+
+    def compare(self, result: RunResult, options: RunOptions) -> tuple[RunResult | Finding, list[Change]]:
+        """Run under other options; how the buffers differ from those of ``result``, a run with the kernel's own.
+
+        Sums that wait are made of as much as waits together, and rounded in an order that depends on what does. So
+        where anything differs, both are run again with sums that do not wait, and what still differs counts.
+        """
+        other = self.attempt(options)
+        changes = [] if isinstance(other, Finding) else list(_changed(result, other))
+        if not changes or options.evaluation == "eager":
+            return other, changes
+        other = self.attempt(dataclasses.replace(options, evaluation="eager"))
+        if isinstance(other, Finding) or isinstance(self.at_once, Finding):
+            return other, []
+        return other, list(_changed(self.at_once, other))
+
 
 def _completed(kernel: _Kernel, result: RunResult, options: RunOptions, policy: str) -> list[Finding]:
     """A finding where the kernel fails with asynchronous work at that time, or for the first buffer that differs."""
-    late = kernel.attempt(dataclasses.replace(options, policy=policy))
+    late, changes = kernel.compare(result, dataclasses.replace(options, policy=policy))
     if isinstance(late, Finding):
         return [late]
-    for name, count, first in _changed(result, late):
+    for name, count, first in changes:
         message = (
             f"buffer {name!r} depends on when asynchronous work is performed: {count} bytes differ under "
             f"completion policy {policy}, first at byte {first}"
@@ -159,11 +184,11 @@ def _grants(kernel: _Kernel, result: RunResult, options: RunOptions) -> list[Fin
     """A finding for each other policy of grants under which the kernel fails, or does something else."""
     found: list[Finding] = []
     for grants in (policy for policy in GRANTS if policy != options.grants):
-        other = kernel.attempt(dataclasses.replace(options, grants=grants))
+        other, changed = kernel.compare(result, dataclasses.replace(options, grants=grants))
         if isinstance(other, Finding):
             changes = [other.message]
         else:
-            changes = [f"{count} bytes of buffer {buffer!r} change" for buffer, count, _ in _changed(result, other)]
+            changes = [f"{count} bytes of buffer {buffer!r} change" for buffer, count, _ in changed]
             done = other.counters.multiply_adds
             if done != result.counters.multiply_adds:
                 changes.append(f"{done} multiply-adds are done instead of {result.counters.multiply_adds}")
@@ -179,19 +204,19 @@ def _open_questions(
     """A finding for each other setting of a switch that changes the result, or lets the kernel fail."""
     found: list[Finding] = []
     for name, switches in others.items():
-        other = kernel.attempt(dataclasses.replace(options, switches=switches))
+        other, changed = kernel.compare(result, dataclasses.replace(options, switches=switches))
         if isinstance(other, Finding):
             changes = [other.message]
         else:
-            changes = [f"{count} bytes of buffer {buffer!r} change" for buffer, count, _ in _changed(result, other)]
+            changes = [f"{count} bytes of buffer {buffer!r} change" for buffer, count, _ in changed]
         if changes:
             message = f"the result depends on an open question: with switch {name}, {', '.join(changes)}"
             found.append(Finding(verdict=Verdict.review, rule="open-question", message=message, file=kernel.file))
     return found
 
 
-def _changed(result: RunResult, other: RunResult) -> Iterator[tuple[str, int, int]]:
-    """Buffers that two runs leave with other contents: name, how many bytes differ, the first of them."""
+def _changed(result: RunResult, other: RunResult) -> Iterator[Change]:
+    """Buffers that two runs leave with other contents."""
     for name, array in result.buffers.items():
         differ = np.flatnonzero(array.reshape(-1).view(np.uint8) != other.buffers[name].reshape(-1).view(np.uint8))
         if differ.size:

@@ -9,7 +9,7 @@ accesses, together with the lane. Atomics are kept per component as well, since 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -26,6 +26,9 @@ COARSEST = 16
 
 FEW = 8
 """Most accesses of a place's neighbourhood that are taken out one by one."""
+
+ONE = (1,)
+"""Shape of a single place."""
 
 SHORT = 64
 """Most entries that Python tells apart sooner than numpy."""
@@ -55,17 +58,17 @@ class Access:
     time: int
     actor: str
     kind: str
-    write: bool
-    generic: bool
     row: int
     warp: int
-    lane: int | None
     home: int
-    stream: Stream | None
-    after: Mapping[Stream, int]
-    strength: Strength | None
     instr: Instr
-    nth: int
+    write: bool = False
+    generic: bool = True
+    lane: int | None = None
+    stream: Stream | None = None
+    after: Mapping[Stream, int] = field(default_factory=dict)
+    strength: Strength | None = None
+    nth: int = 0
 
     def __str__(self) -> str:
         step = f", step {self.instr.step}" if self.instr.step else ""
@@ -101,19 +104,42 @@ class AccessSet:
 
 
 class Tables:
-    """Numbers by place, -1 where there is none; a table for every key that was ever noted."""
+    """Numbers by place, -1 where there is none; a table for every key that was ever noted.
+
+    Attributes:
+        size: places. unit: bytes of each.
+        cells: int32 (tables, places), those of tables to come included.
+        lines: by key, which of them its table is.
+    """
 
     def __init__(self, size: int = 0) -> None:
         self.size = size
         self.unit = 1
-        self.arrays: dict[Key, np.ndarray] = {}
+        self.cells = np.full((2, size), -1, np.int32)
+        self.lines: dict[Key, int] = {}
 
     def get(self, key: Key) -> np.ndarray:
-        """The table of a key, empty at first."""
-        found = self.arrays.get(key)
+        """The table of a key, empty at first; of several, `both` are to be asked for together."""
+        line = self.line(key)
+        return self.cells[line]
+
+    def both(self, first: Key, second: Key) -> tuple[np.ndarray, np.ndarray]:
+        """The tables of two keys: to make room for the second may move the first."""
+        lines = self.line(first), self.line(second)
+        return self.cells[lines[0]], self.cells[lines[1]]
+
+    def line(self, key: Key) -> int:
+        """The number of a key's table."""
+        found = self.lines.get(key)
         if found is None:
-            found = self.arrays[key] = np.full(self.size, -1, np.int32)
+            found = self.lines[key] = len(self.lines)
+            if found == len(self.cells):
+                self.more_tables()
         return found
+
+    def more_tables(self) -> None:
+        """Have room for twice as many."""
+        self.cells = np.concatenate([self.cells, np.full_like(self.cells, -1)])
 
     def number(self, offsets: np.ndarray) -> np.ndarray:
         """The entry of each offset, of those that somebody has looked at."""
@@ -122,8 +148,7 @@ class Tables:
     def grow(self, more: int) -> None:
         """Add so many empty entries to every table."""
         self.size += more
-        for key, table in self.arrays.items():
-            self.arrays[key] = np.concatenate([table, np.full(more, -1, np.int32)])
+        self.cells = np.concatenate([self.cells, np.full((len(self.cells), more), -1, np.int32)], axis=1)
 
 
 class Sparse(Tables):
@@ -145,15 +170,27 @@ class Sparse(Tables):
         unit = low & -low
         if unit < self.unit:
             self._refine(self.unit // unit)
-        offsets = starts[:, None] + np.arange(0, size, self.unit)
-        page = offsets // PAGE
-        last = int(page.max())
+        steps = np.arange(0, size, self.unit)
+        offsets = starts[:, None] + steps
+        ends = offsets[:, -1]
+        self._reach(starts, ends, offsets)
+        # Pages that came into being together follow each other: of most lines the first place says where all are.
+        first = self.number(starts)
+        if size <= PAGE and (self.number(ends) - first == len(steps) - 1).all():
+            return first[:, None] + np.arange(len(steps)), offsets
+        return self.number(offsets), offsets
+
+    def _reach(self, starts: np.ndarray, ends: np.ndarray, offsets: np.ndarray) -> None:
+        """Give a place to each of some offsets, (n, m), the first and the last of each line being these."""
+        last = int(ends.max()) // PAGE
         if last >= len(self.pages):
             self.pages = np.concatenate([self.pages, np.full(2 * last + 1 - len(self.pages), -1, np.int32)])
+        if offsets.shape[1] * self.unit <= PAGE:  # no page lies between the first and the last
+            offsets = np.concatenate([starts, ends])
+        page = offsets // PAGE
         slot = self.pages[page]
         if (slot < 0).any():
             self._open(np.unique(page[slot < 0]))
-        return self.number(offsets), offsets
 
     def number(self, offsets: np.ndarray) -> np.ndarray:
         """The entry of each offset, of those that somebody has looked at."""
@@ -178,8 +215,7 @@ class Sparse(Tables):
         """Cut every place into so many, each with the accesses that the whole had."""
         self.unit //= ratio
         self.size *= ratio
-        for key, table in self.arrays.items():
-            self.arrays[key] = np.repeat(table, ratio)
+        self.cells = np.repeat(self.cells, ratio, axis=1)
 
 
 class Shadow:
@@ -187,20 +223,27 @@ class Shadow:
 
     def __init__(self, tables: Tables) -> None:
         self.tables = tables
-        tables.get("write")
+        self.writes = [tables.line("write")]  # tables that reads are compared with, that of the last write first
 
     def before(self, places: np.ndarray, write: bool) -> list[int]:
         """Log numbers of the accesses that one of ``places`` has to be ordered after."""
-        found: set[int] = set()
-        for key, table in self.tables.arrays.items():
+        cells = self.tables.cells
+        if write:
+            cells = cells[: len(self.tables.lines)]
+            # One place is the usual case: most tiles are written and read as one.
+            entries = cells[:, places[0]] if places.shape == ONE else cells.take(places, axis=1)
+        elif len(self.writes) == 1:
+            entries = cells[self.writes[0]].take(places)
+        else:
             # Reads race with writes alone: with the last one ("write"), and with atomics and tensor operations.
-            if write or isinstance(key, str) or key[1]:
-                found.update(_numbers(table.take(places).reshape(-1)))
-        return sorted(found - {-1})
+            entries = np.stack([cells[line].take(places) for line in self.writes])
+        found = _numbers(entries.reshape(-1))
+        found.discard(-1)
+        return sorted(found)
 
     def by_another(self, places: np.ndarray, owners: np.ndarray, number: int) -> bool:
         """Whether an access is the last of its kind at some place, and another lane than the place's owner made it."""
-        for table in self.tables.arrays.values():
+        for table in self.tables.cells[: len(self.tables.lines)]:
             entry = table.take(places)
             if ((entry >> 5 == number) & (entry & LANES - 1 != owners)).any():
                 return True
@@ -210,7 +253,7 @@ class Shadow:
         """Find where an access is the last of its kind (bool, like ``places``), and the lanes that made it there."""
         here = np.zeros(places.shape, bool)
         lanes: list[np.ndarray] = []
-        for table in self.tables.arrays.values():
+        for table in self.tables.cells[: len(self.tables.lines)]:
             entry = table[places]
             own = entry >> 5 == number
             here |= own
@@ -225,18 +268,24 @@ class Shadow:
         entry = number * LANES + lanes
         if access.write and access.strength is None:
             self.forget(places)
-            self.tables.get("write")[places] = entry
-        else:
-            self.tables.get((access.component, access.write, access.stream))[places] = entry
+            self.tables.cells[self.writes[0]][places] = entry
+            return
+        key = (access.component, access.write, access.stream)
+        known = key in self.tables.lines
+        line = self.tables.line(key)
+        if access.write and not known:
+            self.writes.append(line)
+        self.tables.cells[line][places] = entry
 
     def forget(self, places: np.ndarray) -> None:
         """Storage that was given back, or written anew."""
-        for table in self.tables.arrays.values():
-            table[places] = -1
+        self.tables.cells[: len(self.tables.lines), places[0] if places.shape == ONE else places] = -1
 
 
 def _numbers(entries: np.ndarray) -> set[int]:
     """The log numbers of entries (n,): nearly always few, so that taking them out one by one beats sorting."""
+    if entries.size > SHORT:
+        entries = entries[entries >= 0]
     if entries.size <= SHORT:
         return {entry >> 5 for entry in entries.tolist()}
     found: set[int] = set()

@@ -1,6 +1,7 @@
 """Lazy evaluation, which is fast, against eager evaluation, its oracle, on every kernel there is and on broken ones.
 
-Buffers, counters, findings and faults must be equal. All numbers are small and whole, so that the order of a sum does
+Buffers, counters, findings and faults must be equal, also where asynchronous work is performed late or at random, and
+what checkers find must be. All numbers are small and whole, so that the order of a sum does
 not show. Which kernels have products that do not wait, and why, is in `sabotage_at_once`.
 """
 
@@ -13,15 +14,16 @@ import numpy as np
 import pytest
 from sabotage_at_once import AT_ONCE, OTHERS
 from sabotage_changes import Sabotage
-from sabotage_kernels import ALL, TESTS, conv, subject
-from support.both_ways import run_both_ways, same
+from sabotage_kernels import ALL, TESTS, Subject, conv, subject
+from support.both_ways import check_both_ways, run_both_ways, same
 
-from convc.errors import ConvcError
+from convc.errors import ConvcError, LaunchError, PtxSyntaxError, UnmodelledError
 from convc.ir.dtypes import ARRAY_TYPES
 from convc.ir.launch import load_launch
-from convc.machine import RunResult, run
+from convc.machine import RunOptions, RunResult, run
 from convc.machine.launch import _decoded
 from convc.machine.lazy.deferral import Deferral
+from convc.sanitizer.run import check_kernel
 
 FOREIGN = sorted(path.parent.name for path in (TESTS / "foreign").glob("*/kernel.ptx"))
 REPEATED = {
@@ -36,6 +38,9 @@ REPEATED = {
 }  # fmt: skip
 """Kernels whose launches take the course of an earlier one: those that touch data in segments and tensor stores alone.
 """
+
+OTHER_WAYS = ("late", "seeded", "checked")
+"""Completion policies besides ``eager``, and a full check."""
 
 EVERY = 250
 """One of so many changes of a kernel is tried by default."""
@@ -61,6 +66,27 @@ def test_a_kernel_runs_the_same_both_ways(name, refused):
     result = run_both_ways(kernel.text, kernel.launch, kernel.inputs)
     assert not isinstance(result, ConvcError)
     assert refused == AT_ONCE.get(name, set())
+
+
+@pytest.mark.parametrize("name", [*ALL][::3])
+def test_a_kernel_that_is_watched_or_late_runs_the_same_both_ways(name):
+    """Each in one of these ways here; all of them in all where all broken kernels are tried."""
+    kernel = subject(name)
+    run_in(OTHER_WAYS[zlib.crc32(name.encode()) % len(OTHER_WAYS)], kernel.text, kernel)
+
+
+def test_sums_that_are_rounded_otherwise_late_are_no_finding():
+    kernel = subject("shift windows, lines by tensor copies")
+    rng = np.random.default_rng(0)
+    inputs = {
+        name: rng.standard_normal(array.shape).astype(array.dtype) if array.dtype == np.float16 else array
+        for name, array in kernel.inputs.items()
+    }
+    early, late = (
+        run(kernel.text, kernel.launch, inputs, options=RunOptions(policy=policy)) for policy in ("eager", "seeded")
+    )
+    assert not np.array_equal(early.buffers["output"], late.buffers["output"])
+    assert check_kernel(kernel.text, kernel.launch, inputs).findings == ()
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -108,18 +134,38 @@ def test_kernels_that_multiply_at_once_are_among_those_that_run():
 
 @pytest.mark.parametrize("name", ALL)
 def test_a_broken_kernel_runs_the_same_both_ways(name):
-    try_changes(name, EVERY)
+    try_changes(name, EVERY, ("eager",))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_every_broken_kernel_runs_the_same_both_ways(name):
-    try_changes(name, 1)
+    try_changes(name, 1, ("eager",))
 
 
-def try_changes(name: str, every: int) -> None:
-    """Break a kernel in one of ``every`` ways, from another one on for each kernel."""
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ALL)
+def test_a_broken_kernel_is_the_same_watched_and_late(name):
+    for way in OTHER_WAYS:
+        run_in(way, subject(name).text, subject(name))
+    try_changes(name, EVERY, OTHER_WAYS)
+
+
+def try_changes(name: str, every: int, ways: tuple[str, ...]) -> None:
+    """Break a kernel in one of ``every`` ways, from another one on for each kernel, and run it in these ways."""
     kernel = subject(name)
     changes = Sabotage(kernel.text, kernel.ours).changes()
     for change in itertools.islice(changes, zlib.crc32(name.encode()) % every, None, every):
-        run_both_ways(change.text, kernel.launch, kernel.inputs)
+        for way in ways:
+            run_in(way, change.text, kernel)
+
+
+def run_in(way: str, text: str, kernel: Subject) -> None:
+    """Run a kernel under a completion policy, or check it, both ways; a text that is refused is refused twice."""
+    if way != "checked":
+        run_both_ways(text, kernel.launch, kernel.inputs, policy=way)
+        return
+    try:
+        check_both_ways(text, kernel.launch, kernel.inputs)
+    except (PtxSyntaxError, UnmodelledError, LaunchError):
+        return

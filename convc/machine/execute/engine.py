@@ -27,8 +27,10 @@ TURN = 1 << 16
 def run_cohort(launch: Launch, decoded: DecodedKernel, first: int, ctas: int, observer: Observer | None = None) -> None:
     """Run ``ctas`` CTAs from linear number ``first`` to their end; ``observer`` is told of everything that happens."""
     cohort = Cohort(launch, first, ctas, decoded.shared_bytes(launch.dynamic_shared), observer)
-    ops = decoded.ops if cohort.pending.eager else _dependent(decoded)
-    if cohort.lazy is not None:
+    ops = decoded.ops
+    if not cohort.pending.eager:
+        ops = decoded.dependent = decoded.dependent or _dependent(decoded)
+    if cohort.short is not None:
         ops = decoded.packed
     if observer is not None:
         ops = [_observed(decoded, pc, ops, observer) for pc in range(len(decoded.ops))]
@@ -44,7 +46,7 @@ def run_cohort(launch: Launch, decoded: DecodedKernel, first: int, ctas: int, ob
 
 def _run_or_repeat(cohort: Cohort, decoded: DecodedKernel, ops: list[Run], first: int) -> None:
     """Run all of a cohort, or let it take the course of an earlier launch where there is one that it may take."""
-    key = key_of(cohort.launch, first, cohort.ctas) if cohort.lazy is not None and decoded.repeats else None
+    key = key_of(cohort.launch, first, cohort.ctas) if cohort.short is not None and decoded.repeats else None
     kept = decoded.kept.get(first)
     if key is not None and kept is not None and kept.key == key:
         repeat(kept, cohort)

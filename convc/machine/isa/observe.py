@@ -49,7 +49,10 @@ def actors(strand: ObservedStrand, mask: np.ndarray | None = None) -> list[Actor
     warps = list(enumerate(strand.warps.tolist()))
     if mask is None:
         return [Actor(at, row, w, warp, LANES) for at, row in rows for w, warp in warps]
-    full = np.broadcast_to(mask, (strand.row_count, len(warps), 32))
+    full = np.broadcast_to(mask, (len(mask), len(warps), 32))
+    if len(mask) == 1:  # the same lanes in all CTAs
+        active = [(w, warp, np.flatnonzero(full[0, w])) for w, warp in warps]
+        return [Actor(at, row, w, warp, lanes) for at, row in rows for w, warp, lanes in active if lanes.size]
     found = [Actor(at, row, w, warp, np.flatnonzero(full[at, w])) for at, row in rows for w, warp in warps]
     return [actor for actor in found if actor.lanes.size]
 
@@ -71,12 +74,12 @@ def lane_accesses(
     ``homes`` are the CTAs whose memory it is, of the same shape; None: each its own.
     """
     shape = (strand.row_count, len(strand.warps), 32)
-    starts = np.broadcast_to(np.asarray(offset), shape)
+    starts = np.broadcast_to(np.asarray(offset, np.int64), shape)
     owners = None if homes is None else np.broadcast_to(homes, shape)
     found: list[LaneAccess] = []
     for at, row, w, warp, lanes in actors(strand):
         own_starts = starts[at, w] if lanes is LANES else starts[at, w, lanes]
-        places = _places_from(own_starts.astype(np.int64).tobytes(), size)
+        places = _places_from(own_starts.tobytes(), size)
         if owners is None:
             found.append(LaneAccess(row, warp, row, lanes, places))
             continue

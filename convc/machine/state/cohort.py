@@ -39,8 +39,8 @@ class Cohort:
         observer: told of everything that happens; None: nobody.
         barriers: mbarriers by their shared address. named: CTA barriers by their number.
         local: uint8, local memory of all threads, once somebody uses it.
-        lazy: what waits until somebody looks; None: everything is performed at once, as observers, completion policies
-            and exact numerics need it.
+        lazy: what waits until somebody looks; None: everything is performed at once, as exact numerics need it.
+        short: the same, where short ways may be taken that tell no observer and ask no completion policy; else None.
         matrices: that warps have multiplied lately.
         ticks: what the clocks show.
         declined: CTAs that have seen a request for another cluster declined.
@@ -62,10 +62,10 @@ class Cohort:
         self.shared = SharedMemory(ctas, shared_bytes, launch.pool)
         self.tensor = TensorMemory(ctas, launch.switches.placement, launch.pool)
         self.pending = Pending(launch.policy, launch.seed)
-        waits = launch.evaluation == "lazy" and observer is None and launch.policy == "eager"
         self.lazy: Deferral | None = None
-        if waits and launch.switches.numerics != "exact":
+        if launch.evaluation == "lazy" and launch.switches.numerics != "exact":
             self.lazy = Deferral(self.shared, self.tensor, launch.rooms)
+        self.short = self.lazy if observer is None and self.pending.eager else None
         launch.before_change = None if self.lazy is None else self.lazy.settle_reads
         datapath = Datapath(
             ctas=ctas,

@@ -60,11 +60,11 @@ def _mma(mma: Mma) -> Footprint:
     skip = 0 if mma.zero is None else zero_columns(mma.zero, shape, "after")[1]
     factors = (mma.sfa, mma.sfb) if shape.factors else ()
     moved = mma.a & 0xFFFF if mma.a_in_tensor and mma.ashift else None
-    return (
-        _operands(shape, None if mma.a_in_tensor else mma.a, mma.b, skip),
-        _cells_read(shape, mma.d if mma.accumulate else None, mma.a if mma.a_in_tensor else None, factors),
-        _cells_written(shape, mma.d, moved),
-    )
+    written = _cells_written(shape, mma.d, moved)
+    read = written  # the very array, of which observers can see that it is
+    if not mma.accumulate or mma.a_in_tensor or factors:
+        read = _cells_read(shape, mma.d if mma.accumulate else None, mma.a if mma.a_in_tensor else None, factors)
+    return _operands(shape, None if mma.a_in_tensor else mma.a, mma.b, skip), read, written
 
 
 @lru_cache(maxsize=256)

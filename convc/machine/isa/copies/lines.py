@@ -55,10 +55,8 @@ def _lines(
     first = walk.base * 16 + tmap.offset + sum(t * s for t, s in zip(shape.taps, tmap.strides, strict=True))
     first[loader.lines_outside(walk, shape)] = -1
     first = np.broadcast_to(first, (len(which), first.shape[1])) if walk.members is None else first[walk.members]
-    channel = np.broadcast_to(np.asarray(at[0]), which.shape).astype(np.int64)
     found: list[Lines] = []
-    for value in np.unique(channel).tolist():
-        chosen = np.flatnonzero(channel == value)
+    for value, chosen in _by_channel(at[0], len(which)):
         lead = signed(value) * tmap.shared_bits >> 3
         low, high = loader.window(lead)
         if store:
@@ -66,5 +64,18 @@ def _lines(
         if tmap.dtype in PADDED:
             low, high, lead = (n // 16 * PADDED[tmap.dtype] for n in (low, high, lead))
         if high > low:
-            found.append((which[chosen], np.where(first[chosen] < 0, -1, first[chosen] + lead + low), high - low))
+            own = first[chosen]
+            starts = own + (lead + low)
+            starts[own < 0] = -1
+            found.append((which[chosen], starts, high - low))
     return found
+
+
+def _by_channel(channel: Coordinate, count: int) -> list[tuple[int, slice | np.ndarray]]:
+    """The first coordinates that are there, in order, and the positions of the CTAs that have each."""
+    if not isinstance(channel, np.ndarray) or channel.size == 1 or (channel == channel[0]).all():
+        return [(int(np.asarray(channel).flat[0]), slice(None))]
+    order = channel.argsort(kind="stable")
+    values = channel[order]
+    cuts = np.flatnonzero(values[1:] != values[:-1]) + 1
+    return [(int(channel[some[0]]), some) for some in np.split(order, cuts)]

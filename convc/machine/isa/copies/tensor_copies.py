@@ -41,7 +41,7 @@ from convc.machine.state.cohort import Cohort
 from convc.machine.state.counters import copies_of
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
-from convc.machine.tma.cache import Coordinate
+from convc.machine.tma.cache import Coordinate, LoadResult
 from convc.machine.tma.load import TensorLoader
 from convc.machine.tma.tensormap_bytes import SIZE, map_at
 from convc.ptx import Instr, Operand, TensorAddress
@@ -101,7 +101,7 @@ def _at_once(strand: Strand, instr: Instr, scalars: list[Value], coords: list[in
     if not plain(rest):
         return False
     issued = Issued(*tensor_at(cohort, rest[0]), coords, tuple(rest[1:]), mode)
-    if cohort.lazy is not None:
+    if cohort.short is not None:
         return put_off_in_clusters(strand, instr, issued, scalars[0], scalars[1], pair)
     own = own_places(strand, scalars[0], scalars[1])
     if own is not None:
@@ -142,7 +142,7 @@ def tensor_load(instr: Instr, table: SlotTable) -> Run:
         groups = list(issue_groups(strand, scalars + [regs[slot] for slot in mask]))
         if (
             mask
-            and cohort.lazy is not None
+            and cohort.short is not None
             and len(groups) > 1
             and _put_off_multicast(strand, groups, coords, mode, pair)
         ):
@@ -197,16 +197,24 @@ def _load(strand: Strand, instr: Instr, group: IssueGroup, box: TensorBox, targe
             put_off.rows = target.rows
             cohort.lazy.load(box.name, put_off)
             note_load(cohort, box.name, target.barrier, put_off, Signals(target.rows))
+            _tell(strand, instr, group, box, target, put_off.result)
             return
     result = box.loader.load(cohort.shared.bytes, where, box.coords, box.offsets, target.rows, box.mode)
     for low, high in result.written:
         cohort.shared.written.mark(slice(where + low, where + high), target.rows)
     complete(cohort, target, result.bytes, "cp.async.bulk.tensor")
-    if cohort.observer is not None:
-        memory = tensor_reach(box.loader, box.name, "ld", box.coords, box.offsets, box.mode, target.repeat)
-        notify_copy(strand, instr, group, target, writes=places(where, result.written), memory=memory)
+    _tell(strand, instr, group, box, target, result)
     count = cohort.ctas if target.rows is None else len(target.rows)
     copies_of(cohort.counters.tma_loads, box.name).add(count, result.bytes, result.filled)
+
+
+def _tell(
+    strand: Strand, instr: Instr, group: IssueGroup, box: TensorBox, target: CopyTarget, result: LoadResult
+) -> None:
+    """Tell the observer of a copy."""
+    if strand.cohort.observer is not None:
+        memory = tensor_reach(box.loader, box.name, "ld", box.coords, box.offsets, box.mode, target.repeat)
+        notify_copy(strand, instr, group, target, writes=places(target.address, result.written), memory=memory)
 
 
 @op("cp.async.bulk.prefetch.tensor", "cp.async.bulk.prefetch", result=False)

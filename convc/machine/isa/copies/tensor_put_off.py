@@ -61,12 +61,12 @@ def walk_again(strand: Strand, instr: Instr, issued: Issued, where: int, signal:
         where, signal: shared address, and that of the mbarrier, in the own CTA.
     """
     cohort = strand.cohort
-    if cohort.lazy is None or strand.rows is not None:
+    if cohort.short is None or strand.rows is not None:
         return False
     found = _walked(strand, instr, issued, where)
     if found is None:
         return False
-    cohort.lazy.load(issued.name, found)
+    cohort.short.load(issued.name, found)
     note_load(cohort, issued.name, signal, found)
     return True
 
@@ -74,7 +74,7 @@ def walk_again(strand: Strand, instr: Instr, issued: Issued, where: int, signal:
 def remember_walk(strand: Strand, instr: Instr, issued: Issued, where: int) -> None:
     """Keep what the copy to a shared address found out, where it is put off."""
     cohort = strand.cohort
-    if cohort.lazy is None or strand.rows is not None or strand.active is None:
+    if cohort.short is None or strand.rows is not None or strand.active is None:
         return
     found = cohort.shared.put_off.get(where)
     if isinstance(found, Region) and found.loader is issued.loader:
@@ -105,7 +105,7 @@ def put_off_in_clusters(strand: Strand, instr: Instr, issued: Issued, to: Value,
         Whether it was put off; if not, nothing has happened.
     """
     cohort = strand.cohort
-    if cohort.lazy is None or strand.active is None:
+    if cohort.short is None or strand.active is None:
         return False
     rows = strand.rows
     where = _own_offset(cohort, strand.pick(to, strand.active), rows)
@@ -126,7 +126,7 @@ def put_off_in_clusters(strand: Strand, instr: Instr, issued: Issued, to: Value,
         return False
     if again is None and rows is None:
         _remember(strand, instr, issued, put_off)
-    cohort.lazy.load(issued.name, put_off)
+    cohort.short.load(issued.name, put_off)
     note_load(cohort, issued.name, signal, put_off, signals)
     return True
 
@@ -163,10 +163,10 @@ def put_off_multicast(strand: Strand, issued: Issued, targets: list[tuple[IssueG
             return False
         found.append((barrier, put_off, signals))
     spans = sorted((put_off.start, put_off.stop) for _, put_off, _ in found)
-    if cohort.lazy is None or any(one[1] > other[0] for one, other in pairwise(spans)):
+    if cohort.short is None or any(one[1] > other[0] for one, other in pairwise(spans)):
         return False
     for barrier, put_off, signals in found:
-        cohort.lazy.load(issued.name, put_off)
+        cohort.short.load(issued.name, put_off)
         note_load(cohort, issued.name, barrier, put_off, signals)
     return True
 
@@ -225,7 +225,7 @@ def _walked(strand: Strand, instr: Instr, issued: Issued, where: int) -> Region 
     """The copy from the start coordinates, but the first, of the instruction's last one; None where they differ."""
     cohort = strand.cohort
     thread = strand.active
-    known = None if cohort.lazy is None else cohort.lazy.walked.get(instr.index)
+    known = None if cohort.short is None else cohort.short.walked.get(instr.index)
     outer = [strand.regs[slot] for slot in issued.coords[1:]]
     if known is None or thread is None or not known.fits(issued.loader, thread, outer):
         return None

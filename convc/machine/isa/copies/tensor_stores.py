@@ -95,7 +95,7 @@ def _together(strand: Strand, instr: Instr, groups: list[IssueGroup], coords: li
     launch = cohort.launch
     first = groups[0]
     alike = all(g.values[1] == first.values[1] and same_rows(g.rows, first.rows) for g in groups)
-    if not alike or cohort.lazy is None or launch.memory.watch is not None:
+    if not alike or cohort.short is None or launch.memory.watch is not None:
         return False
     # With "lowest" `store` writes chunks backwards; those of a thread still come after those of threads before it.
     turn = slice(None, None, -1 if launch.switches.colliding_stores == "lowest" else 1)
@@ -114,8 +114,8 @@ def _together(strand: Strand, instr: Instr, groups: list[IssueGroup], coords: li
     except MachineFault:  # those who copy one by one say so
         return False
     whole = spans[0][0], spans[-1][1]
-    if cohort.lazy.course is not None:
-        cohort.lazy.course.events.append(_Stored(first.values[1], at, mode, where, whole, rows, result.moves()))
+    if cohort.short.course is not None:
+        cohort.short.course.events.append(_Stored(first.values[1], at, mode, where, whole, rows, result.moves()))
     launch.contents_changed(name)
     if not all(cohort.shared.written.whole(low, high) for low, high in spans):
         for own, group in zip(tiles, groups, strict=True):

@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 from convc.errors import MachineFault
-from convc.machine.base.values import Value, plain
+from convc.machine.base.values import Value, fixed, plain
 from convc.machine.isa.observe import LANES
 from convc.machine.isa.operands import address_of, modifier, number
 from convc.machine.isa.registry import Run, op
@@ -52,6 +52,17 @@ def register_map(shape: str, count: int, split: int, packed: bool) -> tuple[np.n
             lane = t % 16
             column = step * r + split * (t // 16)
     return lane + 0 * r, column + 0 * t
+
+
+@lru_cache(maxsize=256)
+def _places_of_warps(
+    shape: str, count: int, split: int, packed: bool, lanes: tuple[int, ...], columns: tuple[int, ...]
+) -> list[np.ndarray]:
+    """Flat cell numbers, (32, cells of a lane), of each warp from these lanes and columns on; not to be written."""
+    lane, column = register_map(shape, count, split, packed)
+    steps = np.arange(2 if packed else 1)
+    own = ((lane * COLUMNS + column)[:, :, None] + steps).reshape(32, -1)
+    return [fixed(own + (lane * COLUMNS + column)) for lane, column in zip(lanes, columns, strict=True)]
 
 
 class Window:
@@ -96,6 +107,7 @@ class Window:
             and bool((warps % 4 == np.arange(4)).all() and (inside == 0).all() and (column == column[0]).all())
         )
         self.start = int(column[0])
+        self.cells = (shape, count, split, packed, tuple((part + inside).tolist()), tuple(column.tolist()))
         self.key = (self.name, packed, split, tuple(group.values.tolist()), tuple(warps.tolist()), count)
         self.packed = packed
 
@@ -292,7 +304,7 @@ def _notify(strand: Strand, instr: Instr, observer: Observer, kind: str, window:
     cohort = strand.cohort
     group = window.group
     rows = range(cohort.watched) if group.rows is None else group.rows[group.rows < cohort.watched].tolist()
-    places = window.places().reshape(len(group.warps), 32, -1)
+    places = _places_of_warps(*window.cells)
     warps = strand.warps[group.warps].tolist()
-    accesses = [LaneAccess(r, warp, r, LANES, places[i]) for r in rows for i, warp in enumerate(warps)]
+    accesses = [LaneAccess(r, warp, r, LANES, own) for r in rows for warp, own in zip(warps, places, strict=True)]
     observer.tensor(strand, instr, kind, accesses)
