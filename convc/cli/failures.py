@@ -15,7 +15,8 @@ from typing import Any
 
 import click
 
-from convc.errors import ConvcError, InputError, LimitError
+from convc.errors import ConvcError, InputError
+from convc.support.memory import out_of_memory
 
 Failure = click.ClickException | ConvcError
 
@@ -23,7 +24,7 @@ Failure = click.ClickException | ConvcError
 def explained(problem: Exception) -> Failure | None:
     """The error, with message and exit code, that an exception of a command stands for; None where there is none."""
     if isinstance(problem, MemoryError):
-        return LimitError("there is not enough memory", hint="use a smaller batch or image")
+        return out_of_memory(problem, "this call")
     if isinstance(problem, OSError) and not isinstance(problem, BrokenPipeError):
         return InputError(problem.strerror or str(problem), where=str(problem.filename or ""))
     return problem if isinstance(problem, Failure) else None
