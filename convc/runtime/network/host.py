@@ -20,12 +20,12 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import RuntimeImplementationError
 
 from convc.errors import ConvcError, InputError, NodeError
+from convc.frontend.opset_compat import as_defined
 from convc.runtime.network import ort_session
 from convc.runtime.network.converted_nodes import ConvertedNode
 from convc.runtime.network.loop import Loop
 from convc.runtime.network.node_info import first_line, needed, node_place, refuse_external
 from convc.runtime.network.onnxruntime_nodes import RuntimeNode, gains
-from convc.runtime.network.opset_compat import as_defined
 from convc.runtime.network.quantize import QuantizeLinear
 from convc.runtime.network.scan import Scan
 from convc.runtime.network.values import Value, describe_value
