@@ -26,13 +26,13 @@ ENTRY_BITS = 16
 class OrderTraffic(msgspec.Struct, frozen=True, kw_only=True):
     """The facts about an order of tiles that a timer needs, and cannot see in a few CTAs.
 
+    A plan that an older convc wrote has more fields, which nobody reads.
+
     Attributes:
         fetched: bytes that all reads of operands bring from memory, where L2 does not hold all.
-        beside: clusters that follow one and, together, read again all of it that any cluster beside it reads too.
     """
 
     fetched: int
-    beside: int
 
 
 class Places(msgspec.Struct, frozen=True, kw_only=True):

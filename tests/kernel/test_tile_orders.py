@@ -95,7 +95,7 @@ def test_the_timing_engine_takes_longer_for_what_is_fetched_again():
     chip = read_chip("b200").changed({"chip.l2_bytes": 1024.0, "chip.memory": 0.05})
     times = [
         time_kernel(artifact.ptx, artifact.launch, {}, chip, order=order).cycles
-        for order in (None, OrderTraffic(fetched=100_000, beside=1), OrderTraffic(fetched=200_000, beside=4))
+        for order in (None, OrderTraffic(fetched=100_000), OrderTraffic(fetched=200_000))
     ]
     assert times[2] > 1.2 * times[1]
     assert times[1] > 0.5 * times[0]
@@ -115,7 +115,7 @@ def test_who_decides_among_timed_kernels_is_told_what_their_order_fetches():
     assert asked[0] == made.plan.launch.order.timed
     artifact = compile_problem(SMALL, options=ScheduleOptions(schedule="reload")).artifact
     timed = EngineTimer(ChipOptions(settings=("chip.l2_bytes=1024", "chip.memory=0.05")))
-    few, many = (timed(artifact, OrderTraffic(fetched=number, beside=1)) for number in (100_000, 200_000))
+    few, many = (timed(artifact, OrderTraffic(fetched=number)) for number in (100_000, 200_000))
     assert many > 1.2 * few
 
 

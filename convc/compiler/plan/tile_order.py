@@ -33,9 +33,6 @@ tenth of a second for as many, and 12 seconds and 1.6 GB for 20000 x 20000 pixel
 LOOKED_AT = 8192
 """Tiles of a grid that the model looks at; of more, some are taken together."""
 
-MOST_BESIDE = 4
-"""Clusters behind one that are looked at for what they read alike: mostly as many as there are tiles along N."""
-
 HEIGHTS = (2, 4, 8, 16, 32, 64)
 """Tiles along M of a group that are looked at."""
 
@@ -111,7 +108,7 @@ def choose_order(
         groups=taken.groups,
         why=why,
         traffic=(taken, *others),
-        timed=OrderTraffic(fetched=taken.fetched, beside=1 if taken.order == ROWS else MOST_BESIDE),
+        timed=OrderTraffic(fetched=taken.fetched),
     )
     if taken.order == ROWS:
         return made
