@@ -77,9 +77,9 @@ def check_command(
     print_verdict(out, _total(layers, len(report.kernels)), report.verdict, len(report.findings))
     if report.ok:
         print_scope(out, seed, all_switches)
+    write_sarif(report.findings, sarif_file)
     if json_file is not None:
         write_report(json_file, json_text(_json(report)))
-    write_sarif(report.findings, sarif_file)
     if not report.ok:
         raise click.exceptions.Exit(1)
 

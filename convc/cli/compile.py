@@ -15,19 +15,19 @@ from convc.cli.options import (
     jobs_options,
     json_option,
     layers_option,
-    model_argument,
     model_options,
     no_cache_option,
+    path_type,
     target_type,
     wide_option,
 )
-from convc.cli.streams import DASH
+from convc.cli.streams import DASH, model_source
 from convc.cli.suggest import print_next, slowest
 from convc.support import ptxas
 
 
 @click.command("compile")
-@model_argument
+@click.argument("model", type=path_type)
 @click.option("-o", "--output", "folder", type=target_type, required=True, metavar="DIR", help="Build folder.")
 @layers_option
 @model_options
@@ -63,7 +63,7 @@ def compile_command(
         ptxas.require_ptxas()
     with api.Pool(chosen.workers.executor, chosen.workers.jobs) as pool, progress_bar() as progress:
         build = api.compile(
-            model,
+            model_source(model),
             folder,
             layer=layer,
             read=chosen.read,

@@ -20,6 +20,7 @@ from convc.cli.options import (
     switch_option,
 )
 from convc.errors import MachineError
+from convc.support.visible import visible
 
 
 @click.command("exec")
@@ -68,7 +69,8 @@ def exec_command(
             write_sarif(ended, sarif_file)
             if json_file is not None:
                 write_report(json_file, launch_json(None, None, ended))
-            raise
+            click.echo(visible(str(error)), err=True)
+            raise click.exceptions.Exit(error.exit_code) from None
     if done.counters is not None and done.seconds is not None:
         print_run(out, done.entry, done.counters, done.seconds)
         for name, target in done.saved.items():

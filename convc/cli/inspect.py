@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,14 +15,15 @@ from convc.cli.options import (
     Chosen,
     chosen_options,
     collected,
+    json_option,
     layer_option,
     model_options,
     no_cache_option,
     path_type,
-    read_model_argument,
     target_type,
     wide_option,
 )
+from convc.cli.streams import model_source
 from convc.cli.suggest import print_next
 from convc.explain.sections import SECTION_NAMES
 from convc.support.guessing import nearest
@@ -76,7 +78,7 @@ def _sections(ctx: click.Context, param: click.Parameter, given: str | None) -> 
 
 
 @click.command("inspect")
-@click.argument("model", type=path_type, required=False, callback=read_model_argument, metavar="[MODEL|DIR]")
+@click.argument("model", type=path_type, required=False, metavar="[MODEL|DIR]")
 @layer_option
 @model_options
 @click.option(
@@ -111,12 +113,9 @@ def _sections(ctx: click.Context, param: click.Parameter, given: str | None) -> 
 )
 @wide_option
 @no_cache_option
-@click.option(
-    "--json",
-    "json_file",
-    type=target_type,
-    metavar="FILE",
-    help="Write the list, or the layer's plan and estimate, or with --lanes the lanes of the tile, as JSON.",
+@functools.partial(
+    json_option,
+    text="Write the list, or the layer's plan and estimate, or with --lanes the lanes of the tile, as JSON.",
 )
 @click.option("--example", is_flag=True, help="Show the worked example of activation reuse instead of a layer.")
 @collected("view", View)
@@ -154,7 +153,7 @@ def inspect_command(model: Path | None, layer: str | None, example: bool, view: 
     from convc.report.output import check_reports
 
     out = console(stderr=check_reports(view.svg, view.json_file))
-    found = api.inspect(model, layer, read=chosen.read, schedule=chosen.schedule)
+    found = api.inspect(model_source(model), layer, read=chosen.read, schedule=chosen.schedule)
     _show(out, found, view)
 
 
@@ -168,7 +167,7 @@ def _list(model: Path, view: View, chosen: Chosen) -> None:
     quiet = check_reports(view.json_file)
     with progress_bar() as progress:
         work = dataclasses.replace(chosen.work, progress=progress)
-        listing = list_layers(model, read=chosen.read, schedule=chosen.schedule, work=work)
+        listing = list_layers(model_source(model), read=chosen.read, schedule=chosen.schedule, work=work)
     if not quiet:
         out = console()
         print_listing(out, listing, view.wide)
@@ -176,7 +175,7 @@ def _list(model: Path, view: View, chosen: Chosen) -> None:
         print_next(
             out,
             "inspect",
-            model if isinstance(model, Path) else Path("-"),
+            model,
             max(planned)[1] if planned else None,
             chosen,
         )

@@ -12,6 +12,7 @@ import click
 from convc import api
 from convc.api.options import GpuOptions
 from convc.cli.contradictions import check_order, refuse_given
+from convc.cli.failures import write_failure
 from convc.cli.options import (
     Chosen,
     chosen_options,
@@ -98,6 +99,7 @@ def launch_command(
         with progress_bar() as progress:
             done = api.launch(kernel, launch, inputs, save=save, gpu=gpu, machine=chosen.machine, progress=progress)
     except Hang as hang:
+        write_failure(json_file, hang)
         click.echo(str(hang), err=True)
         sys.stderr.flush()
         os._exit(hang.exit_code)  # an ordinary end of the process would wait for the kernel

@@ -26,9 +26,10 @@ from typing import Any, NoReturn, TextIO
 import click
 
 from convc._version import __version__
+from convc.cli.failures import explained
 from convc.cli.interrupts import noted_interrupts
 from convc.cli.once import OnceGroup
-from convc.errors import ConvcError, InputError, LimitError
+from convc.errors import ConvcError
 from convc.support.visible import visible
 
 INTERRUPTED = 130
@@ -131,14 +132,11 @@ def _failed(problem: Exception) -> int:
     if isinstance(problem, _ReaderGoneError):
         _drop(sys.stdout)
         return BROKEN_PIPE
-    if isinstance(problem, MemoryError):
-        problem = LimitError("there is not enough memory", hint="use a smaller batch or image")
-    if isinstance(problem, OSError):
-        if problem.filename is None:
-            _drop(sys.stdout)
-        problem = InputError(problem.strerror or str(problem), where=str(problem.filename or ""))
-    if isinstance(problem, ConvcError):
-        return _stopped(str(problem), problem.exit_code)
+    if isinstance(problem, OSError) and problem.filename is None:
+        _drop(sys.stdout)
+    failure = explained(problem)
+    if isinstance(failure, ConvcError):
+        return _stopped(str(failure), failure.exit_code)
     raise problem
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from convc.api.options import MachineOptions, ReadOptions, ScheduleOptions, WorkOptions
+from convc.cli.failures import answering
 from convc.cli.schedule_options import schedule_options
 from convc.cli.streams import model_source
 from convc.support.visible import visible
@@ -165,8 +166,6 @@ def read_model_argument(ctx: click.Context, param: click.Parameter, path: Path |
     """The file of a model; for ``-`` the model that stdin holds."""
     return path if path is None else model_source(path)
 
-
-model_argument = click.argument("model", type=path_type, callback=read_model_argument)
 
 batch_option = click.option(
     "--batch", type=click.IntRange(min=1), metavar="N", help="Images, where the model leaves the batch open."
@@ -331,19 +330,13 @@ layers_option = click.option(
 )
 
 
-json_option = click.option(
-    "--json", "json_file", type=target_type, metavar="FILE", help="Write a JSON report (- is stdout)."
-)
+def json_option(command: Command, text: str = "Write a JSON report (- is stdout).") -> Command:
+    """``--json FILE`` as ``json_file``, where an error goes too that the command ends with; ``text``: its help."""
+    return click.option("--json", "json_file", type=target_type, metavar="FILE", help=text)(answering(command))
 
 
 def report_options(command: Command) -> Command:
     """``--json FILE`` and ``--sarif FILE``, as ``json_file`` and ``sarif_file``."""
-    for name, words in (("sarif", "as SARIF 2.1.0"), ("json", "as JSON")):
-        command = click.option(
-            f"--{name}",
-            f"{name}_file",
-            type=target_type,
-            metavar="FILE",
-            help=f"Write the findings {words} (- is stdout).",
-        )(command)
-    return command
+    text = "Write the findings as SARIF 2.1.0 (- is stdout)."
+    command = click.option("--sarif", "sarif_file", type=target_type, metavar="FILE", help=text)(command)
+    return json_option(command, "Write the findings as JSON (- is stdout).")

@@ -22,9 +22,9 @@ from convc.cli.options import (
     model_options,
     no_cache_option,
     path_type,
-    read_model_argument,
     target_type,
 )
+from convc.cli.streams import model_source
 
 if TYPE_CHECKING:
     from convc import TimeReport
@@ -65,7 +65,7 @@ class Shown:
 
 
 @click.command("time")
-@click.argument("source", type=path_type, callback=read_model_argument, metavar="MODEL|DIR|KERNEL.ptx")
+@click.argument("source", type=path_type, metavar="MODEL|DIR|KERNEL.ptx")
 @click.argument("launch", type=path_type, required=False, metavar="[LAUNCH.json]")
 @layers_option
 @click.option(
@@ -149,7 +149,7 @@ def time_command(
     out = console(stderr=check_reports(shown.json_file, shown.csv_file, shown.trace_file, shown.passes_file))
     with progress_bar() as progress:
         report = api.time(
-            source,
+            model_source(source),
             launch,
             layer,
             chip=chip,

@@ -194,11 +194,11 @@ def _verify_layers(
                 picked = wrong or slowest((each.name, each.planned) for each in found.layers)
                 print_next(console(), "inspect", model, picked, chosen)
     reports = [found for found in made if not isinstance(found, ConvcError)]
-    _write_files(files, models, made, reports)
     if files.annotate is not None:
         count = write_annotated(first, files.annotate, reports[0])
         if not quiet:
             console().print(f"wrote {files.annotate}: notes on {count} nodes", soft_wrap=True)
+    _write_files(files, models, made, reports)
     if len(reports) < len(made):
         raise click.exceptions.Exit(2)
     if not all(report.ok for report in reports):
@@ -211,18 +211,21 @@ def _write_files(
     made: Sequence[VerifyReport | ConvcError],
     reports: Sequence[VerifyReport],
 ) -> None:
-    """Write the reports that were asked for; in JSON, one model is an object of its own and several are a list."""
+    """Write the reports that were asked for; in JSON, one model is an object of its own and several are a list.
+
+    JSON comes last: behind it nothing may fail, which would be written as a second object.
+    """
     from convc.report.output import write_report
     from convc.report.tables import csv_table, markdown_table
     from convc.report.verify import models_json, report_json
 
-    if files.json_file is not None:
-        one = len(models) == 1
-        write_report(files.json_file, report_json(reports[0]) if one else models_json(models, made))
     if files.markdown is not None:
         write_report(files.markdown, markdown_table(reports))
     if files.csv_file is not None:
         write_report(files.csv_file, csv_table(reports))
+    if files.json_file is not None:
+        one = len(models) == 1
+        write_report(files.json_file, report_json(reports[0]) if one else models_json(models, made))
 
 
 def _verify_one(model: Path, layer: Layers, drawn: Drawn, chosen: Chosen, alone: bool) -> VerifyReport | ConvcError:

@@ -1,7 +1,8 @@
 """Which tensors of a graph are constants, and their values.
 
-A weight may be an initializer, the result of a `Constant` or `ConstantOfShape` node, or one of these behind
-`Identity`, `Cast`, `QuantizeLinear` and `DequantizeLinear` nodes. Nothing is computed before a convolution asks for it.
+A weight may be an initializer, the result of a `Constant` or `ConstantOfShape` node, or what nodes make of these:
+`Identity`, `Cast`, `QuantizeLinear`, `DequantizeLinear`, and those of `convc.frontend.folding`. Nothing is computed
+before a convolution asks for it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from onnx import AttributeProto, GraphProto, NodeProto
 
 from convc.errors import InputError, ModelError
 from convc.frontend import linear_scales
+from convc.frontend.folding import folded, is_folded
 from convc.frontend.model_file import ONNX_DOMAINS
 from convc.frontend.tensors import (
     NUMPY_TYPES,
@@ -27,6 +29,8 @@ from convc.ir import dtypes
 
 _MAX_NESTING = 4
 """How many nodes with constants of their own may stand behind one another; a cycle ends here too."""
+_MAX_FOLDS = 64
+"""How many folded nodes may stand behind one another: Python nests no deeper than some hundreds of calls."""
 _DENSE = "store the weights as dense tensors"
 
 
@@ -40,6 +44,7 @@ class Constants:
         bound: Mapping[str, np.ndarray],
         replaced: Mapping[str, np.ndarray] | None = None,
         fed: Container[str] = (),
+        opset: int | None = None,
     ) -> None:
         """Collect what is constant.
 
@@ -49,6 +54,7 @@ class Constants:
             bound: values for graph inputs, by name.
             replaced: values in place of constants of the model, by name.
             fed: initializers that are no constants, since a run is given others.
+            opset: operator set of the model; without it no nodes are folded.
 
         Raises:
             InputError: a bound value is for no input, or of a type that is not read.
@@ -57,6 +63,9 @@ class Constants:
         self.initializers = {tensor.name: tensor for tensor in graph.initializer if tensor.name not in fed}
         self._producers = {output: node for node in graph.node for output in node.output if output}
         self._folder = folder
+        self._opset = opset
+        self._depth = 0
+        self._folded: dict[str, np.ndarray | None] = {}
         self._sparse = {tensor.values.name for tensor in graph.sparse_initializer}
         unknown = set(self.bound) - {value.name for value in graph.input}
         if unknown:
@@ -80,7 +89,7 @@ class Constants:
                 return None
             seen.add(name)
             if node.domain not in ONNX_DOMAINS or node.op_type not in ("Identity", "Cast") or len(node.input) != 1:
-                array = self._computed(node, nesting)
+                array = self._computed(node, name, nesting)
                 break
             if node.op_type == "Cast":
                 casts.append(node)
@@ -96,8 +105,8 @@ class Constants:
             return self.bound[name]
         return tensor_array(self.initializers[name], self._folder) if name in self.initializers else None
 
-    def _computed(self, node: NodeProto, nesting: int) -> np.ndarray | None:
-        """The value of a node that makes a constant of nothing, of a shape or with a scale; None for any other."""
+    def _computed(self, node: NodeProto, name: str, nesting: int) -> np.ndarray | None:
+        """The output of a node that makes a constant of nothing, of a shape, with a scale or of constants; or None."""
         if linear_scales.is_quantize(node) or linear_scales.is_dequantize(node):
             return self._rescaled(node, nesting)
         if node.domain not in ONNX_DOMAINS:
@@ -106,7 +115,29 @@ class Constants:
             return self._constant(node)
         if node.op_type == "ConstantOfShape" and len(node.input) == 1:
             return self._filled(node, nesting)
-        return None
+        if self._opset is not None and is_folded(node) and name not in self._folded:
+            self._folded |= dict.fromkeys(node.output)  # for whoever asks meanwhile, in a cycle
+            self._folded |= self._results(node, self._opset)
+        return self._folded.get(name)
+
+    def _results(self, node: NodeProto, opset: int) -> dict[str, np.ndarray]:
+        """The outputs of a node by name; empty where an input is no constant, or cannot be read."""
+        if self._depth >= _MAX_FOLDS:
+            return {}
+        arrays: list[np.ndarray | None] = []
+        self._depth += 1
+        try:
+            for name in node.input:
+                array = self.value(name) if name else None
+                if name and array is None:
+                    return {}
+                arrays.append(array)
+        except ModelError:  # of a type that is not read: whoever runs the node may
+            return {}
+        finally:
+            self._depth -= 1
+        made = folded(node, opset, arrays) or []
+        return dict(zip(filter(None, node.output), made, strict=False))
 
     def _constant(self, node: NodeProto) -> np.ndarray:
         """Value of a `Constant` node, in any of the forms that are numbers."""

@@ -82,6 +82,11 @@ def _likeness(data: bytes) -> str:
     return next((hint for start, hint in looks.items() if data[:100].lstrip().startswith(start)), "")
 
 
+def opset_of(model: onnx.ModelProto) -> int | None:
+    """The set of standard operators that a model uses; None where it has only others."""
+    return max((entry.version for entry in model.opset_import if entry.domain in ONNX_DOMAINS), default=None)
+
+
 def check_header(model: onnx.ModelProto, where: str = "", oldest_opset: int = MIN_OPSET) -> None:
     """Raise `ModelError` unless a message is a model of a version that convc knows, with a graph in it.
 
@@ -98,7 +103,7 @@ def check_header(model: onnx.ModelProto, where: str = "", oldest_opset: int = MI
     if not MIN_IR <= model.ir_version <= onnx.IR_VERSION:
         raise bad(f"expected ONNX IR version {MIN_IR} to {onnx.IR_VERSION}, got {model.ir_version}")
     newest = onnx.defs.onnx_opset_version()
-    opset = max((entry.version for entry in model.opset_import if entry.domain in ONNX_DOMAINS), default=None)
+    opset = opset_of(model)
     if opset is None and not oldest_opset:
         return
     if opset is None:

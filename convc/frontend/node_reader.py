@@ -86,7 +86,8 @@ class NodeReader:
         if array is None:
             raise self.refuse(
                 f"the {what} must be constant, and {tensor!r} is not",
-                hint="store it as an initializer or a Constant node; other constant expressions must be folded first. "
+                hint="store it as an initializer or a Constant node; other nodes of constants are computed where "
+                "convc/frontend/folding.py lists their operator and ONNX infers their extents. "
                 "A run of the whole network knows them (convc run, convc verify --reweight or --input)",
             )
         return array

@@ -22,7 +22,7 @@ from convc.frontend.fusion import fuse as fuse_nodes
 from convc.frontend.inline import inlined
 from convc.frontend.input_shapes import Shapes, check_batch_size, input_shapes
 from convc.frontend.integer_convs import Integers, integer_convolutions
-from convc.frontend.model_file import ONNX_DOMAINS, check_header, load_model
+from convc.frontend.model_file import ONNX_DOMAINS, check_header, load_model, opset_of
 from convc.frontend.node_reader import PRECISIONS, NodeReader, operand_types, reference
 from convc.frontend.quantised_nodes import QUANTISED
 from convc.frontend.shapes import UNKNOWN, ValueType, infer_types
@@ -114,7 +114,7 @@ def _read(
 ) -> Network:
     """The network of a model, with arguments that are right; an error does not name the file yet."""
     model = inlined(model)
-    constants = Constants(model.graph, path.parent, bound)
+    constants = Constants(model.graph, path.parent, bound, opset=opset_of(model))
     names = node_names(model.graph.node)
     if not any(map(is_convolution, model.graph.node)):
         others = Counter(node.op_type for node in model.graph.node).most_common(5)
@@ -124,7 +124,7 @@ def _read(
     if found.model is not model:
         model = found.model
         names = node_names(model.graph.node)
-        constants = Constants(model.graph, path.parent, bound)
+        constants = Constants(model.graph, path.parent, bound, opset=opset_of(model))
     real_for = _real_for(model.graph, names, found)
     free = [value for value in model.graph.input if value.name not in constants.initializers | constants.bound]
     size = batch if isinstance(batch, int) else None

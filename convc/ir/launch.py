@@ -225,9 +225,14 @@ def _check_buffer(name: str, buffer: BufferSpec, where: str) -> None:
     """The type of a buffer is known, its size possible."""
     if buffer.dtype not in BUFFER_TYPES:
         raise LaunchError(f"buffer {name!r}: unknown dtype {buffer.dtype!r}", where=where, hint=_KNOWN_TYPES)
-    if any(extent < 0 for extent in buffer.shape) or buffer.size_bytes > MAX_BUFFER_BYTES:
+    if any(extent < 0 for extent in buffer.shape):
+        raise LaunchError(f"buffer {name!r}: an extent of shape {buffer.shape} is negative", where=where)
+    if buffer.size_bytes > MAX_BUFFER_BYTES:
         raise LaunchError(
-            f"buffer {name!r}: shape {buffer.shape} is not possible or takes more than 64 GiB", where=where
+            f"buffer {name!r}: shape {buffer.shape} of {buffer.dtype} takes {buffer.size_bytes} bytes, "
+            f"a buffer has at most {MAX_BUFFER_BYTES} (64 GiB)",
+            where=where,
+            hint="use a smaller batch or image",
         )
 
 

@@ -232,7 +232,7 @@ class ConvProblem:
 
     def describe(self) -> str:
         """One line for people."""
-        parts = [f"{self.name}: {_times(self.x_shape)} * {_times(self.w_shape)} -> {_times(self.y_shape)}"]
+        parts = [f"{self.name}: {shape_text(self.x_shape)} * {shape_text(self.w_shape)} -> {shape_text(self.y_shape)}"]
         if self.transposed:
             parts.append("transposed")
         if any(step != 1 for step in self.stride):
@@ -337,7 +337,8 @@ def _whole_numbers(values: Iterable[Any]) -> tuple[int, ...]:
     return tuple(operator.index(value) for value in values)
 
 
-def _times(shape: tuple[int, ...]) -> str:
+def shape_text(shape: tuple[int, ...]) -> str:
+    """A shape as messages have it: ``1x3x8x8``."""
     return "x".join(map(str, shape))
 
 

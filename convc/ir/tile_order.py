@@ -26,6 +26,8 @@ ENTRY_BITS = 16
 class OrderTraffic(msgspec.Struct, frozen=True, kw_only=True):
     """The facts about an order of tiles that a timer needs, and cannot see in a few CTAs.
 
+    A plan that an older convc wrote has more fields, which nobody reads.
+
     Attributes:
         fetched: bytes that all reads of operands bring from memory, where L2 does not hold all.
         reached: bytes of operands that are read at all; None: nobody said (a plan of an older convc).

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from convc.ir.epilogue import describe
 from convc.ir.problem import ConvProblem
+from convc.ir.problem import shape_text as times
 from convc.support.counted import counted as counted
 from convc.support.memory import human_bytes as human_bytes
-
-
-def times(shape: tuple[int, ...]) -> str:
-    """``1x64x56x56``."""
-    return "x".join(map(str, shape))
 
 
 def convolution(problem: ConvProblem) -> str:

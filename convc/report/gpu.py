@@ -2,15 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 from rich.console import Console
 
 from convc.gpu.contents import digest
+from convc.gpu.driver import Device
 from convc.gpu.perform import Timing
 from convc.gpu.result import BufferComparison, Launched
 from convc.report.output import json_text
 from convc.support.files import to_npy_dtype
+
+
+class LaunchedBuffer(TypedDict):
+    """A buffer after a launch on a GPU; no file where it was not asked for."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    digest: str
+    file: str | None
+
+
+class LaunchTimes(TypedDict):
+    """Times of launches on a GPU: each alone, their median, in a row; the clock of the SMs and the median's cycles."""
+
+    microseconds: tuple[float, ...]
+    median: float
+    streamed: float
+    clock_ghz: float
+    cycles: float
+
+
+class LaunchedJson(TypedDict):
+    """A launch on a GPU by ``convc launch``: tensor maps in hexadecimal, times and comparison where asked for."""
+
+    format: Literal["convc-launched/1"]
+    entry: str
+    ok: bool
+    device: Device
+    buffers: list[LaunchedBuffer]
+    maps: list[str]
+    timing: LaunchTimes | None
+    comparison: list[BufferComparison] | None
 
 
 def print_launched(console: Console, done: Launched) -> None:
@@ -48,7 +82,7 @@ def _comparison_line(each: BufferComparison) -> str:
 
 
 def launched_json(done: Launched) -> bytes:
-    """A launch on a GPU as JSON (`convc.report.schemas.LaunchedJson`)."""
+    """A launch on a GPU as JSON (`LaunchedJson`)."""
     timed: dict[str, Any] | None = None
     if done.timing is not None:
         timed = {

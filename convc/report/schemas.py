@@ -15,13 +15,13 @@ from typing import Any, Literal, TypedDict, get_type_hints
 import msgspec
 
 from convc.build.folder import NetworkRecord
-from convc.gpu.driver import Device
-from convc.gpu.result import BufferComparison
 from convc.ir.launch import LaunchSpec
 from convc.ir.planned import Listing, Planned
 from convc.ir.problem import ConvProblem
 from convc.machine import Counters
 from convc.probe.record import Probed
+from convc.report.failure import ErrorJson
+from convc.report.gpu import LaunchedJson
 from convc.report.probe import ProbeJson, SettledJson
 from convc.report.sarif import FindingJson, VerdictName
 from convc.runtime.network.stats import RunStats
@@ -138,39 +138,6 @@ class InspectJson(TypedDict):
     why: list[str]
     estimate: Planned | None
     plan: dict[str, Any]
-
-
-class LaunchedBuffer(TypedDict):
-    """A buffer after a launch on a GPU; no file where it was not asked for."""
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    digest: str
-    file: str | None
-
-
-class LaunchTimes(TypedDict):
-    """Times of launches on a GPU: each alone, their median, in a row; the clock of the SMs and the median's cycles."""
-
-    microseconds: tuple[float, ...]
-    median: float
-    streamed: float
-    clock_ghz: float
-    cycles: float
-
-
-class LaunchedJson(TypedDict):
-    """A launch on a GPU by ``convc launch``: tensor maps in hexadecimal, times and comparison where asked for."""
-
-    format: Literal["convc-launched/1"]
-    entry: str
-    ok: bool
-    device: Device
-    buffers: list[LaunchedBuffer]
-    maps: list[str]
-    timing: LaunchTimes | None
-    comparison: list[BufferComparison] | None
 
 
 class TimedPart(TypedDict):
@@ -380,6 +347,7 @@ WRITTEN: dict[str, Callable[[], Any]] = {
     "convc-check/1": lambda: CheckJson,
     "convc-compile/1": _compile,
     "convc-data/1": _data,
+    "convc-error/1": lambda: ErrorJson,
     "convc-exec/1": lambda: ExecJson,
     "convc-explain/2": lambda: ExplainJson,
     "convc-inspect/1": lambda: InspectJson,

@@ -8,6 +8,7 @@ file and the buffers, and no word on what they mean.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from convc.build.folder import Layer
 from convc.errors import InputError
 from convc.ir import dtypes
 from convc.ir.findings import Finding, Verdict, worst
+from convc.ir.problem import shape_text
 from convc.ir.sums import FLOAT32, Sums, sums_of
 from convc.layout.device_layout import DeviceLayout, device_bytes, output_index
 from convc.layout.repack import (
@@ -94,7 +96,7 @@ def run_layer(
         MachineFault, DeadlockError: the kernel does something that hardware would not survive.
     """
     _check_input(layer.layout, x.shape, x.dtype, f"layer {layer.name!r}")
-    require_memory(2 * device_bytes(layer.layout), f"running layer {layer.name!r}")
+    require_room(layer.layout)
     run = run_packed(layer, input_buffers(layer, x, residual), options, progress)
     return replace(run, y=unpack_output(layer.layout, run.y))
 
@@ -147,8 +149,16 @@ def input_buffers(layer: Layer, x: np.ndarray, residual: np.ndarray | None = Non
     return buffers
 
 
+def require_room(layout: DeviceLayout, arrays: int = 0) -> None:
+    """Raise `LimitError` where a run does not fit into memory: arrays of the host (bytes), and its buffers twice."""
+    model = layout.model
+    shapes = f"x {shape_text(model.x_shape)}, y {shape_text(model.y_shape)}"
+    require_memory(arrays + 2 * device_bytes(layout), f"running layer {model.name!r} ({shapes})")
+
+
 def random_input(layer: Layer, seed: int) -> np.ndarray:
-    """Activations (N, C, H, W) of small whole numbers, float32."""
+    """Activations (N, C, H, W) of small whole numbers, float32; `LimitError` where a run on them has no room."""
+    require_room(layer.layout, 12 * math.prod(layer.layout.model.x_shape))  # drawn as int64
     return np.random.default_rng(seed).integers(-3, 4, layer.layout.model.x_shape).astype(np.float32)
 
 

@@ -76,21 +76,24 @@ def pack_npz(stream: BinaryIO, arrays: Mapping[str, np.ndarray]) -> None:
     with zipfile.ZipFile(stream, "w") as archive:
         for name, array in arrays.items():
             with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, np.ascontiguousarray(array), allow_pickle=False)
+                np.lib.format.write_array(member, np.asarray(array, order="C"), allow_pickle=False)
 
 
 def storable(name: str, value: object) -> np.ndarray:
     """An output as an array that ``.npy`` can hold, bfloat16 as float32; `InputError` where it is none."""
     if not isinstance(value, np.ndarray) or value.dtype.kind in "OUS":
         shown = f"{value.dtype.name} {list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__
-        raise InputError(f"the output {name!r} is {shown}, which cannot be written as .npy")
+        raise InputError(
+            f"the output {name!r} is {shown}, which cannot be written as .npy",
+            hint="name the outputs that can: -o NAME=FILE.npy",
+        )
     return to_npy_dtype(value.astype(np.float32) if value.dtype == ml_dtypes.bfloat16 else value)
 
 
 def npy_bytes(array: np.ndarray) -> bytes:
     """The bytes of the ``.npy`` file of an array."""
     stream = io.BytesIO()
-    np.lib.format.write_array(stream, np.ascontiguousarray(array), allow_pickle=False)
+    np.lib.format.write_array(stream, np.asarray(array, order="C"), allow_pickle=False)
     return stream.getvalue()
 
 
@@ -129,7 +132,7 @@ def _array(stream: IO[bytes], held: int, name: str, where: str, accept: Accept) 
     if len(data) < header.nbytes:
         raise InputError(f"cut short: {header} takes {header.nbytes} bytes, {len(data)} are there", where=place)
     values = np.frombuffer(bytearray(data), header.dtype)
-    return np.ascontiguousarray(values.reshape(header.shape, order="F" if header.fortran else "C"))
+    return np.asarray(values.reshape(header.shape, order="F" if header.fortran else "C"), order="C")
 
 
 def _require(header: NpyHeader, what: str) -> None:

@@ -106,7 +106,7 @@ def read_npy(
     if wrong:
         raise error(wrong, where=str(path))
     try:
-        return np.ascontiguousarray(np.load(path, allow_pickle=False))
+        return np.asarray(np.load(path, allow_pickle=False), order="C")
     except (OSError, ValueError, MemoryError) as problem:
         raise error(f"cannot read the array: {problem}", where=str(path)) from None
 
@@ -162,7 +162,7 @@ def write_npy(path: Path, array: np.ndarray, error: type[ConvcError] = InputErro
     """Write an array as ``.npy``, whole or not at all."""
     with replacing(path, error) as stream:
         # A file of its own numpy writes in C, and does not say why it could not.
-        np.lib.format.write_array(_Writes(stream), np.ascontiguousarray(array), allow_pickle=False)  # pyright: ignore[reportArgumentType]
+        np.lib.format.write_array(_Writes(stream), np.asarray(array, order="C"), allow_pickle=False)  # pyright: ignore[reportArgumentType]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,18 @@ A huge problem is then refused with a sentence, instead of the operating system 
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from convc.errors import LimitError
 
 _MEMINFO = Path("/proc/meminfo")
+_STATM = Path("/proc/self/statm")
 _CGROUP = Path("/sys/fs/cgroup")
+_PLAIN_BYTES = 1000
+"""A size below this many of a unit is written in it."""
 
 
 def require_memory(size: int, what: str) -> None:
@@ -21,15 +26,46 @@ def require_memory(size: int, what: str) -> None:
     """
     available = available_memory()
     if available is not None and size > available:
-        raise LimitError(
-            f"{what} needs {human_bytes(size)} of memory, and {human_bytes(available)} are available",
-            hint="use a smaller batch or image, or a machine with more memory",
-        )
+        exact = f" ({size} bytes)" if size >= _PLAIN_BYTES else ""
+        raise _too_large(f"{what} needs {human_bytes(size)}{exact} of memory", available)
+
+
+@contextlib.contextmanager
+def named_memory(what: str, where: str = "", hint: str = "") -> Iterator[None]:
+    """Raise `LimitError` about ``what``, at ``where``, for memory that the system refuses to those inside."""
+    try:
+        yield
+    except MemoryError as problem:
+        raise out_of_memory(problem, what, where, hint) from None
+
+
+def out_of_memory(problem: MemoryError, what: str, where: str = "", hint: str = "") -> LimitError:
+    """Memory that the system refused, as an error; numpy says for which array, which then stands there.
+
+    Args:
+        problem: as it was raised.
+        what: the work, as the beginning of a sentence.
+        where: of it; empty where nothing is known.
+        hint: what else is known, in front of what to do.
+    """
+    asked = str(problem)
+    asked = asked[:1].lower() + asked[1:] or "the system gives no more"
+    error = _too_large(f"{what} needs more memory than there is: {asked}", available_memory())
+    error.where = where
+    error.hint = f"{hint}; {error.hint}" if hint else error.hint
+    return error
+
+
+def _too_large(needs: str, available: int | None) -> LimitError:
+    """The error of what is too large."""
+    limit = "" if available is None else f", and {human_bytes(available)} are available"
+    return LimitError(needs + limit, hint="use a smaller batch or image, or a machine with more memory")
 
 
 def available_memory() -> int | None:
-    """Bytes free without swapping, the least of what system and container allow; None where unknown."""
-    found = [size for size in (_system_available(), _container_available()) if size is not None]
+    """Bytes free without swapping, the least of what system, container and process allow; None where unknown."""
+    asked = (_system_available(), _container_available(), _process_available())
+    found = [size for size in asked if size is not None]
     return min(found) if found else None
 
 
@@ -37,7 +73,7 @@ def human_bytes(size: int) -> str:
     """A size for people: ``1.5 GiB``; three digits or fewer before the point."""
     value = float(size)
     for unit in ("bytes", "KiB", "MiB", "GiB", "TiB"):
-        if value < 1000:
+        if value < _PLAIN_BYTES:
             return f"{value:.0f} {unit}" if unit == "bytes" else f"{value:.3g} {unit}"
         value /= 1024
     return f"{value:.3g} PiB"
@@ -54,6 +90,20 @@ def _system_available() -> int | None:
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
+        return None
+
+
+def _process_available() -> int | None:
+    """What the limit on the addresses of a process (``ulimit -v``) leaves; None where there is none."""
+    try:
+        # Imported here because Windows has no such module.
+        import resource
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if limit == resource.RLIM_INFINITY:
+            return None
+        return max(0, limit - int(_STATM.read_text().split()[0]) * resource.getpagesize())
+    except (ImportError, OSError, ValueError, IndexError):
         return None
 
 

@@ -67,16 +67,18 @@ def wavefronts(places: np.ndarray) -> int:
 
     Lanes are served together as far as their bytes fill the banks once: 32 of 4 bytes, 16 of 8, 8 of 16. Of these, each
     bank gives one word a cycle, to everyone who asks for it (CUDA programming guide, shared memory). Those that ask for
-    the very same words as others are served with them: epilogues where all lanes load the same numbers were 8 to 17 %
-    shorter on an H200 than they are without this.
+    the very same words as others are served with them, whichever lane asks for which: epilogues where all lanes load
+    the same numbers were 8 to 17 % shorter on an H200 than they are without this.
     """
     lanes, size = places.shape
     if lanes <= 1:
         return lanes
     together = max(1, min(lanes, BANKS * WORD // max(size, WORD)))
     words = places[:, ::WORD] // WORD
-    if int(words.max()) - int(words.min()) < BANKS:  # no two words in one bank
-        return len({words[first : first + together].tobytes() for first in range(0, lanes, together)})
+    least = int(words.min())
+    if int(words.max()) - least < BANKS:  # no two words in one bank: a set of them is a bit each, and takes a cycle
+        asked = np.bitwise_or.reduce(1 << (words.astype(np.int64) - least), axis=1)
+        return len(set(np.bitwise_or.reduceat(asked, range(0, lanes, together)).tolist()))
     served: set[bytes] = set()
     found = 0
     for first in range(0, lanes, together):

@@ -18,6 +18,7 @@ from convc.machine import RunOptions, run
 from convc.machine.launch import uncollected
 from convc.ptx import Instr
 from convc.ptx.parser import parse
+from convc.support.memory import named_memory
 from convc.timing.assembler import Assembly, assembled, assembly
 from convc.timing.attribution import Part, by_cause, critical_path
 from convc.timing.chip import Footprint, Launch, Operands, most_beside, time_launch
@@ -257,8 +258,7 @@ def time_kernel(  # noqa: PLR0913 - each is one choice, and most are left out
     made = assembly(text, launch.entry, file=file) if sass else None
     cluster = math.prod(launch.cluster)
     running, turns = _running(text, file, launch, chip)
-    contents = {name: np.zeros(spec.shape, ARRAY_TYPES[spec.dtype]) for name, spec in launch.buffers.items()}
-    contents |= dict(buffers)
+    contents = _contents(launch, buffers, name or launch.entry)
     starts = [] if made is None else _starts(text, file, launch.entry)
 
     at_once = min(running, int(chip["chip.sms"])) // cluster * cluster
@@ -314,6 +314,13 @@ def time_kernel(  # noqa: PLR0913 - each is one choice, and most are left out
         assembly=made,
         tiles=tiles,
     )
+
+
+def _contents(launch: LaunchSpec, given: Mapping[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
+    """All buffers of a launch, of which zeros that nobody reads take no memory but addresses."""
+    with named_memory(f"timing {name!r}", hint="zeros stand for its buffers"):
+        zeros = {name: np.zeros(spec.shape, ARRAY_TYPES[spec.dtype]) for name, spec in launch.buffers.items()}
+    return zeros | dict(given)
 
 
 def target_of(text: str, file: str = "kernel.ptx") -> str:

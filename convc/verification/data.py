@@ -22,7 +22,7 @@ import numpy as np
 
 from convc.ir import dtypes
 from convc.ir.epilogue import saturates_at
-from convc.ir.problem import ConvProblem
+from convc.ir.problem import ConvProblem, shape_text
 from convc.layout.block_scaled import FORMATS
 from convc.layout.split_precision import EXACT_BITS
 from convc.support.memory import require_memory
@@ -140,7 +140,7 @@ def residual_data(problem: ConvProblem, seed: int, *, integer: bool) -> np.ndarr
     """
     if not problem.residual:
         return None
-    require_memory(4 * math.prod(problem.y_shape), f"the residual of {problem.name!r}")
+    require_memory(4 * math.prod(problem.y_shape), f"the residual of {problem.name!r} ({shape_text(problem.y_shape)})")
     rng = np.random.default_rng((seed, 1))
     if integer:
         return _integers(rng, _integer_ranges(problem, seed)[0], problem.y_shape)
@@ -155,7 +155,8 @@ def _added(problem: ConvProblem) -> int:
 def _require_arrays(problem: ConvProblem) -> None:
     """Raise `LimitError` where x and w do not fit into memory."""
     size = 4 * (math.prod(problem.x_shape) + math.prod(problem.w_shape))
-    require_memory(size, f"the test data of {problem.name!r}")
+    shapes = f"x {shape_text(problem.x_shape)}, w {shape_text(problem.w_shape)}"
+    require_memory(size, f"the test data of {problem.name!r} ({shapes})")
 
 
 def _largest_sum(problem: ConvProblem) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -25,8 +26,9 @@ from convc.ir.network import ConvNode
 from convc.ir.planned import read_planned
 from convc.ir.problem import ConvProblem
 from convc.ir.sums import FLOAT32, Sums
+from convc.layout.device_layout import device_layout
 from convc.machine import Counters, RunOptions
-from convc.runtime.layer import LayerRun, last_writer, run_layer
+from convc.runtime.layer import LayerRun, last_writer, require_room, run_layer
 from convc.support.files import to_npy_dtype
 from convc.support.progress import SILENT, Progress
 from convc.verification import reference
@@ -64,6 +66,8 @@ def check_layer(
     Raises:
         LimitError: the data do not fit into memory.
     """
+    if not runs:
+        _require_room(conv, kernel)
     given = runs or {}
     checks = []
     counters = None
@@ -79,6 +83,11 @@ def check_layer(
         counters = counters or run.counters
         checks.append(_judged(mode, layer, data, run))
     return layer_report(conv, kernel, checks, counters)
+
+
+def _require_room(conv: ConvNode, kernel: Kernel) -> None:
+    """Raise `LimitError` where a run on float32 data has no room, before the data are drawn."""
+    require_room(device_layout(conv.problem, kernel.columns), 4 * math.prod(conv.problem.x_shape))
 
 
 def layer_report(
@@ -182,6 +191,7 @@ def run_part(
 
     None where that is no clean run: only the whole launch can say what is wrong.
     """
+    _require_room(conv, kernel)
     data = data_of(mode, conv, seed)
     layer = layer_of(conv.problem, kernel, data.weight, data.bias, data.multiplier)
     try:

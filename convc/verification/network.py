@@ -25,6 +25,7 @@ from convc.frontend.inline import inlined
 from convc.frontend.input_shapes import Shapes, every_shape
 from convc.frontend.model_file import ONNX_DOMAINS
 from convc.ir import dtypes
+from convc.ir.problem import shape_text
 from convc.layout.block_scaled import FORMATS
 from convc.layout.split_precision import MISSING
 from convc.runtime.network import ort_session
@@ -140,7 +141,8 @@ def random_inputs(
         dtype = element_dtype(tensor.elem_type)
         if dtype is None or dtype.kind in "OUS":
             raise ModelError(f"the input {value.name!r} is not a tensor of numbers, so no data can be made for it")
-        require_memory(math.prod(shape) * max(4, dtype.itemsize), f"the input {value.name!r}")
+        size = math.prod(shape) * max(4, dtype.itemsize)
+        require_memory(size, f"the input {value.name!r} of shape {shape_text(shape)}")
         if dtype.kind in "iub":
             feeds[value.name] = rng.integers(0, 2, shape).astype(dtype)
         else:

@@ -77,9 +77,11 @@ def verify_run(
         runs.append(ran)
 
     results = graph.run(feeds, watch, progress)
-    only = runs[0] if len(runs) == len(nodes) == 1 else None
+    only = {name: runs[0] for node in nodes.values() for name in node.output} if len(runs) == len(nodes) == 1 else {}
     allowed = allowed_drift(len(layers), unit_of(layers))
-    outputs = [_judged(name, value, expected.get(name), tolerance, only, allowed) for name, value in results.items()]
+    outputs = [
+        _judged(name, value, expected.get(name), tolerance, only.get(name), allowed) for name, value in results.items()
+    ]
     return DataReport(
         source=graph.name,
         layers=tuple(layers),

@@ -22,7 +22,7 @@ import numpy as np
 from convc.build.folder import Layer
 from convc.errors import LimitError
 from convc.ir.network import ConvNode
-from convc.ir.problem import ConvProblem
+from convc.ir.problem import ConvProblem, shape_text
 from convc.layout.device_layout import BufferLayout, DeviceLayout, device_bytes, has_tensor_scale
 from convc.layout.repack import pack_activation, pack_residual
 from convc.support.memory import require_memory
@@ -101,7 +101,8 @@ def sample_buffers(layer: Layer, strips: Strips) -> dict[str, np.ndarray]:
             where=where,
             hint="verify the layer without --sample",
         )
-    require_memory(3 * device_bytes(layout), f"a sample of {layer.name!r}")
+    shapes = f"x {shape_text(layout.model.x_shape)}, y {shape_text(layout.model.y_shape)}"
+    require_memory(3 * device_bytes(layout), f"a sample of {layer.name!r} ({shapes})")
     plain = layout.forward is None and not any(layout.folds) and not layout.model.pad_value
     if not plain:
         require_memory(12 * layout.activation.size_bytes, f"repacking x of {layer.name!r}")

@@ -44,7 +44,7 @@ def _registered(page, monkeypatch):
     shipped = listed.SCHEDULES
     for module in [module for name, module in sys.modules.items() if name.startswith("convc.")]:
         if getattr(module, "SCHEDULES", None) is shipped:
-            monkeypatch.setattr(module, "SCHEDULES", (*shipped, page.PAIRS, page.UNMASKED))
+            monkeypatch.setattr(module, "SCHEDULES", (*shipped, page.HALF_AN_SM, page.UNMASKED))
 
 
 def test_both_are_among_the_choices():
@@ -64,7 +64,7 @@ def test_a_schedule_that_is_not_legal_says_why(page):
         plan(device_layout(PROBLEM), options=masked)
 
 
-@pytest.mark.parametrize("name", ["PAIRS", "UNMASKED"])
+@pytest.mark.parametrize("name", ["HALF_AN_SM", "UNMASKED"])
 def test_three_witnesses_agree(page, name, assembled):
     schedule = getattr(page, name)
     compiled = witnesses_agree(PROBLEM, 5, assembled, options=only(schedule))
@@ -73,7 +73,7 @@ def test_three_witnesses_agree(page, name, assembled):
 
 def test_what_the_page_says_of_them(page):
     wide = dataclasses.replace(PROBLEM, in_channels=256, out_channels=256)
-    pairs = compile_problem(wide, options=only(page.PAIRS)).plan
+    pairs = compile_problem(wide, options=only(page.HALF_AN_SM)).plan
     assert 2 * (pairs.storage.smem_bytes + page.SYSTEM_BYTES) <= 228 << 10
     assert any(rejection.rule == "two_ctas" for rejection in pairs.rejected)
     assert compile_problem(PROBLEM, options=only(page.UNMASKED)).plan.storage.masks == 0

@@ -31,13 +31,21 @@ class StartValues:
         graph: the main graph.
         folder: of the model, for external data.
         replaced: values in place of constants of the model; of the same shapes.
+        opset: operator set of the model; without it `constants_without` folds no nodes.
     """
 
-    def __init__(self, graph: GraphProto, folder: Path, replaced: Mapping[str, np.ndarray] | None = None) -> None:
+    def __init__(
+        self,
+        graph: GraphProto,
+        folder: Path,
+        replaced: Mapping[str, np.ndarray] | None = None,
+        opset: int | None = None,
+    ) -> None:
         if graph.sparse_initializer:
             raise ModelError("sparse initializers are not read", hint="store the weights as dense tensors")
         self._graph = graph
         self._folder = folder
+        self._opset = opset
         self._replaced = dict(replaced or {})
         self._constants = Constants(graph, folder, {})
         self._initializers = self._constants.initializers
@@ -78,8 +86,8 @@ class StartValues:
         return all(not name or self.value(name) is not None for name in names)
 
     def constants_without(self, fed: Container[str]) -> Constants:
-        """The constants of a run that is given these initializers; also behind `Identity` and `Cast` nodes."""
-        return Constants(self._graph, self._folder, {}, self._replaced, fed)
+        """The constants of a run that is given these initializers; also what nodes make of constants alone."""
+        return Constants(self._graph, self._folder, {}, self._replaced, fed, self._opset)
 
     @property
     def initializers(self) -> set[str]:

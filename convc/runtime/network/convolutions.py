@@ -20,14 +20,13 @@ from convc.frontend.onnx_reader import PRECISIONS, read_node
 from convc.ir import dtypes
 from convc.ir.findings import Verdict
 from convc.ir.network import ConvNode
-from convc.layout.device_layout import device_bytes, has_tensor_scale
+from convc.layout.device_layout import has_tensor_scale
 from convc.layout.handover import Use
 from convc.layout.repack import pack_activation, pack_residual, scaled_bias
 from convc.machine import RunOptions
-from convc.runtime.layer import LayerRun, run_layer, run_packed
+from convc.runtime.layer import LayerRun, require_room, run_layer, run_packed
 from convc.runtime.network.device_tensor import PackedTensor, unpacked
 from convc.runtime.network.node_info import node_place
-from convc.support.memory import require_memory
 
 Arrays = Sequence[np.ndarray | None]
 Ready = tuple[ConvNode, Layer]
@@ -126,7 +125,7 @@ class Convolutions:
             ProblemError, PlanError, LimitError: it cannot be compiled, or its buffers do not fit into memory.
         """
         layer = layer_of(conv.problem, self.kernels.compiled(conv.problem), conv.weight, conv.bias, conv.multiplier)
-        require_memory(2 * device_bytes(layer.layout), f"running layer {conv.name!r}")
+        require_room(layer.layout)
         return layer
 
     def run_layer(

@@ -19,6 +19,7 @@ from convc.errors import ConvcError, InputError, ModelError
 from convc.frontend.constants import Constants
 from convc.frontend.inline import inlined
 from convc.frontend.integer_convs import Integers, integer_convolutions
+from convc.frontend.model_file import opset_of
 from convc.frontend.onnx_reader import is_convolution, node_names
 from convc.runtime.network.constants import StartValues
 from convc.runtime.network.convolutions import Convolutions, ConvRun, Ready
@@ -114,7 +115,7 @@ class Graph:
         model = self.model
         graph = model.graph
         self.name = graph.name
-        self.start = StartValues(graph, folder, replaced)
+        self.start = StartValues(graph, folder, replaced, opset_of(model))
         defaults = self.start.initializers
         self.inputs = tuple(value for value in graph.input if value.name not in defaults)
         self.optional = tuple(value for value in graph.input if value.name in defaults)
@@ -334,5 +335,5 @@ def with_integers(model: onnx.ModelProto, folder: Path, replaced: Mapping[str, n
         LimitError: it does not fit into memory.
     """
     model = inlined(model)
-    constants = Constants(model.graph, folder, {}, replaced)
+    constants = Constants(model.graph, folder, {}, replaced, opset=opset_of(model))
     return integer_convolutions(model, node_names(model.graph.node), constants)

@@ -20,15 +20,16 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import RuntimeImplementationError
 
 from convc.errors import ConvcError, InputError, NodeError
+from convc.frontend.opset_compat import as_defined
 from convc.runtime.network import ort_session
 from convc.runtime.network.converted_nodes import ConvertedNode
 from convc.runtime.network.loop import Loop
 from convc.runtime.network.node_info import first_line, needed, node_place, refuse_external
 from convc.runtime.network.onnxruntime_nodes import RuntimeNode, gains
-from convc.runtime.network.opset_compat import as_defined
 from convc.runtime.network.quantize import QuantizeLinear
 from convc.runtime.network.scan import Scan
 from convc.runtime.network.values import Value, describe_value
+from convc.support.memory import out_of_memory
 
 HOSTS = ("reference", "onnxruntime")
 """Who runs the nodes: `onnx.reference`, which has all operators, or onnxruntime where it can, which is faster."""
@@ -219,14 +220,16 @@ class ReferenceNode:
                 return list(self._evaluator.run(None, dict(values)))
         except ConvcError:
             raise
-        except MemoryError:
-            raise
+        except MemoryError as problem:
+            raise out_of_memory(problem, "the node on the host", where, self._given(values)) from None
         except Exception as error:  # any operator, on whatever data the model gives it
             if isinstance(error, _LACKING):  # a case of the operator that is not there yet
                 raise _MissingError(self._node, first_line(error), where) from None
-            given = ", ".join(f"{name!r} {describe_value(values.get(name))}" for name in self._node.input if name)
             raise NodeError(
-                f"the node fails on the host: {first_line(error)}",
-                where=where,
-                hint=f"its inputs are {given}" if given else "",
+                f"the node fails on the host: {first_line(error)}", where=where, hint=self._given(values)
             ) from None
+
+    def _given(self, values: Mapping[str, Value]) -> str:
+        """The inputs, as a sentence; empty where there are none."""
+        given = ", ".join(f"{name!r} {describe_value(values.get(name))}" for name in self._node.input if name)
+        return f"its inputs are {given}" if given else ""

@@ -132,9 +132,9 @@ def test_one_layer_compiles_although_another_cannot(convc, tmp_path):
     assert "1 layer, 1 kernel" in said
 
 
-def test_weights_that_are_computed_are_refused_with_the_node(convc, tmp_path):
+def test_weights_that_are_drawn_are_refused_with_the_node(convc, tmp_path):
     parts = conv()
-    parts["nodes"].insert(0, helper.make_node("Abs", ["w0"], ["w"]))
+    parts["nodes"].insert(0, helper.make_node("RandomNormalLike", ["w0"], ["w"]))
     parts["weights"] = [("w0", np.zeros((8, 4, 3, 3)))]
     said = convc.refused("compile", model_of(tmp_path / "m.onnx", **parts), "-o", tmp_path / "b")
     assert "must be constant" in said

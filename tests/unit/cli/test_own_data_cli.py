@@ -92,6 +92,18 @@ def test_one_convolution_is_held_against_the_derived_bound(convc, tiny, x, tmp_p
     assert convc("verify", tiny, "--input", x, "--expect", tmp_path / "y.npy", "--atol", 2).exit_code == 0
 
 
+def test_an_input_that_is_an_output_too_is_not_judged_as_the_convolutions(convc, tmp_path):
+    text = """<ir_version: 8, opset_import: ["": 17]>
+    g (float[1, 4, 6, 6] x) => (float[1, 4, 6, 6] y, float[1, 4, 6, 6] x) <float[4, 4, 1, 1] w> { y = Conv (x, w) }"""
+    made = onnx.parser.parse_model(text)
+    made.graph.initializer.append(onnx.numpy_helper.from_array(np.full((4, 4, 1, 1), 2, np.float32), "w"))
+    onnx.save(made, tmp_path / "m.onnx")
+    np.save(tmp_path / "x.npy", np.ones((1, 4, 6, 6), np.float32))
+    said = convc.good("verify", tmp_path / "m.onnx", "--input", tmp_path / "x.npy")
+    assert "output y: float32 1x4x6x6, right by derived bound" in said
+    assert "output x: float32 1x4x6x6, right by drift: worst error 0" in said
+
+
 def test_some_outputs_may_be_expected(convc, model, given, tmp_path):
     np.savez(tmp_path / "y.npz", z=np.array([2, 4, 6, 7]))
     result = convc("verify", model, "--input", given, "--expect", tmp_path / "y.npz")

@@ -173,7 +173,7 @@ def test_a_report_that_cannot_be_written_is_refused_before_the_work(convc, tiny,
 
 
 def test_only_one_report_goes_to_stdout(convc, tiny):
-    said = convc.refused("verify", tiny, "--json", "-", "--csv", "-")
+    said = convc.refused("verify", tiny, "--markdown", "-", "--csv", "-")
     assert "only one report can go to stdout" in said
 
 
@@ -226,7 +226,7 @@ def test_check_as_json_and_as_sarif(convc, build):
     assert "conv: clean, nothing found" in told
     result = convc("check", build, "--sarif", "-")
     assert json.loads(result.stdout)["version"] == "2.1.0"
-    assert "only one report" in convc.refused("check", build, "--sarif", "-", "--json", "-")
+    assert "only one report" in convc("check", build, "--sarif", "-", "--json", "-").stderr
 
 
 def test_inspect_as_json(convc, tiny):

@@ -73,7 +73,7 @@ def test_a_build_takes_as_long_as_its_model(convc, tiny, build, tmp_path):
 
 
 def test_a_build_knows_what_its_order_of_tiles_fetches_until_its_text_is_changed(build, kernel):
-    """L2 holds nothing: what is fetched again counts."""
+    """L2 holds nothing: what is fetched again counts. Plans of older versions of convc also said what is ``beside``."""
     chip = ChipOptions(settings=("chip.l2_bytes=1024", "chip.memory=0.05"))
     [alone] = package.time(build, chip=chip).layers
     plan = kernel.with_name("plan.json")

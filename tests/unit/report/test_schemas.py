@@ -99,6 +99,7 @@ CALLS = [
     ("convc-settled/1", "probe --apply probed.json", 0),
     ("convc-explain/2", "explain", 0),
     ("convc-explain/2", "explain hang", 0),
+    ("convc-error/1", "run no --input x.npy -o y.npy", 2),
 ]
 
 

@@ -98,7 +98,7 @@ def test_a_wrong_input_is_refused(case, x, message):
 def test_more_than_the_memory_is_refused_before_anything_is_packed(case, monkeypatch):
     layer, x, _ = case
     monkeypatch.setattr(limits, "available_memory", lambda: 1000)
-    with pytest.raises(LimitError, match="running layer 'p' needs"):
+    with pytest.raises(LimitError, match=r"running layer 'p' .* needs"):
         run_layer(layer, x)
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from convc.errors import InputError, LimitError
 from convc.support import memory
-from convc.support.arrays import arrays_of, read_arrays, write_npz
+from convc.support.arrays import arrays_of, npy_bytes, read_arrays, write_npz
+from convc.support.files import read_npy, write_npy
 
 ARRAYS = {"x": np.arange(6, dtype=np.float32).reshape(2, 3), "a/b": np.ones((2, 2), np.int8), "file": np.zeros(())}
 
@@ -42,6 +43,16 @@ def test_what_is_written_is_read_by_name_and_by_numpy(tmp_path):
             np.testing.assert_array_equal(found[name], array)
             assert found[name].flags.writeable
     assert [each.name for each in tmp_path.iterdir()] == ["x.npz"]
+
+
+def test_an_array_without_extents_has_none_on_either_way(tmp_path):
+    one = np.array(7.5)
+    write_npz(tmp_path / "one.npz", {"one": one})
+    assert np.load(tmp_path / "one.npz")["one"].shape == ()
+    assert read_arrays(tmp_path / "one.npz")["one"].shape == ()
+    write_npy(tmp_path / "one.npy", one)
+    assert np.load(tmp_path / "one.npy").shape == read_npy(tmp_path / "one.npy").shape == ()
+    assert np.load(io.BytesIO(npy_bytes(one))).shape == ()
 
 
 def test_numpy_writes_what_is_read(tmp_path):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import resource
+
+import numpy as np
 import pytest
 
 from convc.errors import LimitError
@@ -13,7 +16,7 @@ def test_a_small_request_passes_and_an_absurd_one_does_not(monkeypatch):
     limits.require_memory(3 << 30, "a test")
     with pytest.raises(LimitError) as caught:
         limits.require_memory((3 << 30) + 1, "the input of 'c1'")
-    assert caught.value.message == "the input of 'c1' needs 3 GiB of memory, and 3 GiB are available"
+    assert caught.value.message == "the input of 'c1' needs 3 GiB (3221225473 bytes) of memory, and 3 GiB are available"
     assert "smaller batch" in caught.value.hint
 
 
@@ -38,6 +41,22 @@ def test_the_container_may_allow_less(monkeypatch, tmp_path):
     assert limits.available_memory() == 400_000
     (tmp_path / "memory.max").write_text("max\n")
     assert limits.available_memory() == 4000 * 1024
+
+
+def test_the_process_may_be_allowed_less(monkeypatch, tmp_path):
+    statm = tmp_path / "statm"
+    statm.write_text("100 50 10\n")
+    monkeypatch.setattr(limits, "_STATM", statm)
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1000 * resource.getpagesize(), resource.RLIM_INFINITY))
+    assert limits.available_memory() == 900 * resource.getpagesize()
+
+
+def test_memory_that_the_system_refuses_has_a_name():
+    with pytest.raises(LimitError) as caught, limits.named_memory("the job", "node 'n'", "its input is x"):
+        np.empty(1 << 60, np.uint8)
+    assert caught.value.message.startswith("the job needs more memory than there is: unable to allocate 1.00 EiB")
+    assert caught.value.where == "node 'n'"
+    assert caught.value.hint.startswith("its input is x; use a smaller batch")
 
 
 def test_without_meminfo_the_page_count_is_asked(monkeypatch, tmp_path):

@@ -7,6 +7,7 @@ what is left then (``shared_memory.beside``). Loads that were left more than 32 
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -87,3 +88,25 @@ def test_a_wider_port_leaves_more():
 )
 def test_wavefronts_of_addresses(places: np.ndarray, expected: int):
     assert wavefronts(places) == expected
+
+
+def by_sets(places: np.ndarray) -> int:
+    """Wavefronts as their docstring says it, set by set."""
+    together = min(len(places), 128 // max(4, places.shape[1]))
+    groups = {
+        frozenset((places[first : first + together] // 4).ravel().tolist()) for first in range(0, len(places), together)
+    }
+    return sum(max(Counter(word % 32 for word in words).values()) for words in groups)
+
+
+def test_wavefronts_are_counted_alike_whether_words_meet_in_banks_or_not():
+    """Near words take a shorter way; whichever lane asks for which, and however often, counts on neither."""
+    rng = np.random.default_rng(3)
+    for size in (4, 8, 16):
+        for reach in (1, 8, 32 // (size // 4), 40, 300):
+            starts = int(rng.integers(100)) * 128 + size * rng.integers(0, reach, (60, 32, 1))
+            for lanes in starts:
+                places = lanes + np.arange(size)
+                assert wavefronts(places) == by_sets(places), (size, reach, lanes)
+    halves = 16 * np.concatenate([np.arange(8), np.arange(8)[::-1]])[:, None]
+    assert wavefronts(halves + np.arange(16)) == 1
