@@ -236,6 +236,7 @@ def _run(
             done += count
             if progress is not None:
                 progress(total if decoded.asks and not state.grants.waiting else done, total)
+    state.end()
     results: dict[str, np.ndarray] = {}
     for name, spec in launch.buffers.items():
         buffer = memory.by_name[name]
