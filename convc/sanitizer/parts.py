@@ -83,7 +83,7 @@ def _last_of_each(places: np.ndarray, owners: np.ndarray) -> tuple[np.ndarray, n
     owner = np.full(span, -1, np.int8)
     owner[places - low] = owners  # of several for one place the last stays
     single = np.flatnonzero(owner >= 0)
-    return single + low, owner[single]
+    return single + low, owner[single].astype(np.int64)  # entries of a log are computed with them
 
 
 def _translated(keys: np.ndarray, found: np.ndarray, to: np.ndarray) -> np.ndarray:

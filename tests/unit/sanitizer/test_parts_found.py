@@ -36,3 +36,4 @@ def test_the_last_owner_of_a_place_counts(numbers):
     single, last = _last_of_each(np.array(numbers), owners)
     assert dict(zip(single.tolist(), last.tolist(), strict=True)) == dict(zip(numbers, owners.tolist(), strict=True))
     assert single.tolist() == sorted(set(numbers))
+    assert last.dtype == np.int64
