@@ -17,8 +17,8 @@ MISTAKES = {
         r"(cvt\.u16\.u32 %ctas, )%peers;", r"mov.u32 %peers, %cluster_ctarank; shl.b32 %peers, 1, %peers; \1%peers;"
     ),
     "a stage is given back to others": (r"(cvt\.u16\.u32 %ctas, )%peers;", r"xor.b32 %peers, %peers, 15; \1%peers;"),
-    "a stage waits for two of three": (r"(mbarrier\.init\S+ \[\S+\], )3(;  // empty\[0\])", r"\g<1>2\2"),
-    "a stage waits for more than there are": (r"(mbarrier\.init\S+ \[\S+\], )3(;  // empty\[0\])", r"\g<1>4\2"),
+    "a stage waits for two of three": (r"(mbarrier\.init\S+ \[\S+\], )3(;  // empty\[0:2\])", r"\g<1>2\2"),
+    "a stage waits for more than there are": (r"(mbarrier\.init\S+ \[\S+\], )3(;  // empty\[0:2\])", r"\g<1>4\2"),
     "bytes of the CTA's own copies": (r"(mbarrier\.arrive\.expect_tx\S+ _, \[\S+\], )22528", r"\g<1>11264"),
     "the same part of the filter twice": (r"mul\.lo\.s32 %at_b, \S+, 3072;", "mov.b32 %at_b, 0;"),
     "the same part of the pixels twice": (r"mul\.lo\.s32 %at_a, \S+, 8192;", "mov.b32 %at_a, 0;"),

@@ -25,7 +25,7 @@ MISTAKES = {
         WALK, AGAIN, r"\1 .reg .b32 %half; mad.lo.u32 %half, %stage_acc, 8, %smem;"
         r" mbarrier.arrive.shared::cta.b64 _, [%half+57392];",
     ),
-    "a half is given back by one warp less": (WALK, r"(mbarrier\.init\S+ \[%smem\+57392\], )128;", r"\g<1>96;"),
+    "a half is given back by one warp less": (WALK, r"(mbarrier\.init\S+ \[%bar\+57392\], )128;", r"\g<1>96;"),
     "one half alone": (WALK, r"mad\.lo\.u32 %acc, %stage_acc, 48,", "mad.lo.u32 %acc, 0, 48,"),
     "tiles that are granted are never visited": (FETCH, TAKE, ""),
     "tiles that are granted are visited twice": (FETCH, TAKE, r"\1 %tile, %answer; and.b32 %tile, %tile, 14;"),
