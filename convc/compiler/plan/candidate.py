@@ -9,6 +9,7 @@ of one width only the best can be taken or be shown, so the others are looked at
   (`convc.compiler.plan.cost.Pace`), and its tilings are held to the rules from the fastest on, until one keeps them.
 * That price says how fast a width can be at best. Where only the best of all is asked for, widths are looked at from
   the most promising on, until no other can be as good.
+* Of what is compared only the time and the bytes are worked out; the whole estimate is made for those who read it.
 * The sentences about what is turned down are made for those who read them: for the schedule that is taken, or where
   none can be.
 """
@@ -28,17 +29,20 @@ from convc.compiler.plan.constraints import TILING_RULES, TiledProblem, TileGrid
 from convc.compiler.plan.cost import (
     SLACK,
     Pace,
+    asked_of_l2,
     beside,
     choose,
     estimate,
     latency_of,
+    launch_cycles,
     pace_of,
 )
 from convc.compiler.plan.records import Estimate, Pipeline, Rejection, ScheduleName, ScheduleSummary, Tiling
 from convc.compiler.plan.requests import row_cycles
 from convc.compiler.plan.room import Room
 from convc.compiler.plan.storage import MemoryNeed, Storage
-from convc.compiler.plan.work import CtaWork
+from convc.compiler.plan.tiling import Depths
+from convc.compiler.plan.work import CtaWork, with_stages
 from convc.ir.arch import Arch
 from convc.layout.device_layout import DeviceLayout
 
@@ -53,14 +57,30 @@ class Candidate:
     Attributes:
         offer: where it comes from.
         tiled: the problem and its tiles.
-        pipeline, work, cost: what a CTA does, and what that takes.
+        pipeline, work: what a CTA does.
+        pace: what that takes, whatever the stages.
     """
 
     offer: Offer
     tiled: TiledProblem
     pipeline: Pipeline
     work: CtaWork
-    cost: Estimate
+    pace: Pace
+
+    @cached_property
+    def cycles(self) -> float:
+        """Cycles of the launch, as the estimate has them."""
+        return launch_cycles(self.tiled, self.work, self.pace)
+
+    @property
+    def traffic_bytes(self) -> int:
+        """Bytes that the launch asks L2 for, as the estimate has them."""
+        return asked_of_l2(self.work, self.pace)
+
+    @cached_property
+    def cost(self) -> Estimate:
+        """What the launch takes, and why."""
+        return estimate(self.tiled, self.work, self.pace)
 
     @property
     def geometry(self) -> Geometry | None:
@@ -86,7 +106,7 @@ class Offer:
 
     Attributes:
         layout, arch: the problem and the target.
-        tilings: narrow before wide and, of one width, shallow before deep; all with rows of as many bytes.
+        depths: its tilings by their width, narrow before wide; all with rows of as many bytes.
         rows: tiles of output pixels, the grid along x.
         room, storage: the memory of a CTA, counted and laid out.
         work: what a CTA does; of tilings that differ in their stages alone, only `CtaWork.rings` may differ.
@@ -99,7 +119,7 @@ class Offer:
 
     layout: DeviceLayout
     arch: Arch
-    tilings: tuple[Tiling, ...]
+    depths: tuple[Depths, ...]
     rows: int
     room: Callable[[Tiling], Room]
     storage: Callable[[Tiling], Storage]
@@ -110,21 +130,30 @@ class Offer:
     fetched: bool = False
     parts: int = 1
 
+    @property
+    def first(self) -> Tiling:
+        """The narrowest and shallowest tiling."""
+        return self.depths[0].first
+
+    @property
+    def tilings(self) -> tuple[Tiling, ...]:
+        """All tilings."""
+        return tuple(tiling for each in self.depths for tiling in each.tilings)
+
     @cached_property
     def widths(self) -> tuple[Width, ...]:
-        """Its tilings by their width, narrow before wide."""
-        by_width = itertools.groupby(self.tilings, key=lambda tiling: tiling.block_n)
-        return tuple(Width(offer=self, tilings=tuple(tilings)) for _, tilings in by_width)
+        """The tilings of each width, narrow before wide."""
+        return tuple(Width(offer=self, depths=each) for each in self.depths)
 
     @cached_property
     def pipeline(self) -> Pipeline:
         """The K loop of every tiling: their rows are equally long."""
-        return pipeline_of(self.layout, self.tilings[0], self.arch.limits.mma_atom_bytes)
+        return pipeline_of(self.layout, self.first, self.arch.limits.mma_atom_bytes)
 
     @cached_property
     def row_cycles(self) -> tuple[float, float]:
         """Cycles of TMA for a row of activations, and for one of the filter."""
-        return row_cycles(self.layout, self.tilings[0].row_bytes, self.arch.rates)
+        return row_cycles(self.layout, self.first.row_bytes, self.arch.rates)
 
     @cached_property
     def legal(self) -> tuple[Candidate, ...]:
@@ -143,6 +172,18 @@ class Offer:
         if known is None:
             known = self._needs[tiling] = self.room(tiling).need(self.arch)
         return known
+
+    def done(self, tiling: Tiling) -> CtaWork:
+        """The work of a CTA, counted once: forms of a schedule are made of it."""
+        known = self._done.get(tiling)
+        if known is None:
+            known = self._done[tiling] = self.work(tiling, self.pipeline)
+        return known
+
+    @cached_property
+    def _done(self) -> dict[Tiling, CtaWork]:
+        """The work that has been counted."""
+        return {}
 
     @cached_property
     def _needs(self) -> dict[Tiling, MemoryNeed]:
@@ -183,25 +224,30 @@ class Offer:
 
 @dataclass(frozen=True, kw_only=True)
 class Width:
-    """The tilings of an offer that have one width: they differ in their stages alone.
+    """The tilings of an offer that have one width.
 
     Attributes:
         offer: where they come from.
-        tilings: shallow before deep, at least one; none needs less memory than the first.
+        depths: the tilings; none needs less memory than the first.
     """
 
     offer: Offer
-    tilings: tuple[Tiling, ...]
+    depths: Depths
+
+    @property
+    def tilings(self) -> tuple[Tiling, ...]:
+        """All tilings."""
+        return self.depths.tilings
 
     @cached_property
     def tiles(self) -> TileGrid:
         """The tiles of all tilings."""
-        return self.offer.tiles(self.tilings[0])
+        return self.offer.tiles(self.depths.first)
 
     @cached_property
     def work(self) -> CtaWork:
         """The work of a CTA, with the stages of the first tiling."""
-        return self.offer.work(self.tilings[0], self.offer.pipeline)
+        return self.offer.done(self.depths.first)
 
     @cached_property
     def pace(self) -> Pace:
@@ -214,7 +260,7 @@ class Width:
         pace = self.pace
         most = pace.most_beside
         if most > 1:
-            most = min(most, beside(self.offer.needed(self.tilings[0]), self.offer.arch))
+            most = min(most, beside(self.offer.needed(self.depths.first), self.offer.arch))
         return min(pace.cycles(pace.hidden, held) for held in range(1, most + 1))
 
     @cached_property
@@ -224,9 +270,8 @@ class Width:
         for tiling in self._fastest_first():
             tiled = offer.tiled(tiling)
             if check_tiling(tiled, offer.rules) is None:
-                work = offer.work(tiled.tiling, offer.pipeline)
-                cost = estimate(tiled, work, self.pace)
-                return Candidate(offer=offer, tiled=tiled, pipeline=offer.pipeline, work=work, cost=cost)
+                work = with_stages(self.work, tiled.tiling.stages)
+                return Candidate(offer=offer, tiled=tiled, pipeline=offer.pipeline, work=work, pace=self.pace)
         return None
 
     def _fastest_first(self) -> Iterator[Tiling]:
@@ -236,9 +281,9 @@ class Width:
         memory that nobody else can use hides that too: on an H200 the layers of ResNet-50 take 0.96 of the time at
         batch 1, 0.97 at batch 8, and as long at batch 32.
         """
-        priced = sorted(zip(self._cycles(), self.tilings, strict=True), key=itemgetter(0))
+        priced = sorted(zip(self._cycles(), itertools.count()), key=itemgetter(0))
         for _, alike in itertools.groupby(priced, key=itemgetter(0)):
-            yield from sorted((tiling for _, tiling in alike), key=self._room, reverse=True)
+            yield from sorted((self.depths.at(number) for _, number in alike), key=self._room, reverse=True)
 
     def _room(self, tiling: Tiling) -> int:
         """Bytes of shared memory."""
@@ -249,17 +294,17 @@ class Width:
         work = self.work
         pace = self.pace
         waits: list[dict[int, float]] = []
-        for ring, column in zip(work.rings, zip(*(tiling.stages for tiling in self.tilings), strict=True), strict=True):
+        rings = self.depths.rings
+        for ring, column in zip(work.rings, zip(*rings, strict=True), strict=True):
             waits.append({stages: latency_of(ring.steps, stages, pace, work) for stages in set(column)})
         most = pace.most_beside
         prices: dict[tuple[float, int], float] = {}
         found: list[float] = []
-        for tiling in self.tilings:
-            latency = pace.hidden
-            for wait, stages in zip(waits, tiling.stages, strict=True):
-                latency = max(latency, wait[stages])
+        hidden = pace.hidden
+        for number, depth in enumerate(rings):
+            latency = max(hidden, *(wait[stages] for wait, stages in zip(waits, depth, strict=True)))
             # Where there is one CTA for each SM at most, nobody need know how many fit.
-            held = 1 if most == 1 else min(most, beside(self.offer.needed(tiling), self.offer.arch))
+            held = 1 if most == 1 else min(most, beside(self.offer.needed(self.depths.at(number)), self.offer.arch))
             price = prices.get((latency, held))
             if price is None:
                 price = prices[latency, held] = pace.cycles(latency, held)
@@ -326,9 +371,9 @@ class ScheduleCandidates:
             best = widths[number].best
             if best is not None:
                 found[number] = best
-                limit = min(limit, SLACK * best.cost.cycles)
+                limit = min(limit, SLACK * best.cycles)
         in_order = [found[number] for number in sorted(found)]
-        return in_order[choose([candidate.cost for candidate in in_order])] if in_order else None
+        return in_order[choose(in_order)] if in_order else None
 
     @property
     def summary(self) -> ScheduleSummary:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Protocol
 
 import msgspec
 
@@ -295,8 +296,7 @@ def estimate(tiled: TiledProblem, work: CtaWork, pace: Pace | None = None) -> Es
     rates = tiled.arch.rates
     rows = row_cycles(tiled.layout, work.row_bytes, rates)
     pace = pace or pace_of(tiled, work, rows)
-    latency = max(latency_of(ring.steps, ring.stages, pace, work) for ring in work.rings)
-    on_each = min(pace.most_beside, beside(tiled.need, tiled.arch))
+    latency, on_each = _held_up(tiled, work, pace)
     slots = rates.sms * on_each if tiled.ctas is None else tiled.ctas
     waves = -(-pace.ctas // slots)
     first = min(pace.ctas, slots)
@@ -313,7 +313,7 @@ def estimate(tiled: TiledProblem, work: CtaWork, pace: Pace | None = None) -> Es
         last_wave_fill=(pace.ctas - (waves - 1) * slots) / slots,
         useful=tiled.layout.problem.macs / products,
         model_share=_model_share(tiled, products),
-        traffic_bytes=pace.ctas * sum(work.asked_bytes),
+        traffic_bytes=asked_of_l2(work, pace),
         memory_bytes=pace.memory_bytes,
         fill_rate=(work.loaded_bytes - work.factor_bytes) / terms.operand_fill_cycles(work, rows),
         factor_rate=rates.fill_rows * FACTOR_ROW_BYTES,
@@ -334,6 +334,22 @@ def estimate(tiled: TiledProblem, work: CtaWork, pace: Pace | None = None) -> Es
     )
 
 
+def launch_cycles(tiled: TiledProblem, work: CtaWork, pace: Pace) -> float:
+    """Cycles of the launch alone (`Estimate.cycles`)."""
+    return pace.cycles(*_held_up(tiled, work, pace))
+
+
+def asked_of_l2(work: CtaWork, pace: Pace) -> int:
+    """Bytes that all CTAs ask L2 for (`Estimate.traffic_bytes`)."""
+    return pace.ctas * sum(work.asked_bytes)
+
+
+def _held_up(tiled: TiledProblem, work: CtaWork, pace: Pace) -> tuple[float, int]:
+    """What depends on the stages: the latency of copies, and the CTAs that an SM holds."""
+    latency = max(latency_of(ring.steps, ring.stages, pace, work) for ring in work.rings)
+    return latency, min(pace.most_beside, beside(tiled.need, tiled.arch))
+
+
 def slack(assumed: int, fastest: int) -> float:
     """The factor up to which a schedule counts as about as fast as the fastest.
 
@@ -343,7 +359,21 @@ def slack(assumed: int, fastest: int) -> float:
     return ASSUMED_SLACK if fastest and not assumed else SLACK
 
 
-def choose(costs: Sequence[Estimate]) -> int:
+class Priced(Protocol):
+    """What is known of a candidate that is compared with others."""
+
+    @property
+    def cycles(self) -> float:
+        """Cycles of the launch."""
+        ...
+
+    @property
+    def traffic_bytes(self) -> int:
+        """Bytes that it asks L2 for."""
+        ...
+
+
+def choose(costs: Sequence[Priced]) -> int:
     """Choose among candidates: of those about as fast as the fastest, the index of the one that moves fewest bytes."""
     limit = SLACK * min(cost.cycles for cost in costs)
     near = (index for index, cost in enumerate(costs) if cost.cycles <= limit)
