@@ -25,13 +25,12 @@ from operator import itemgetter
 
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.plan.candidates import pipeline_of
+from convc.compiler.plan.choice import SLACK, choose
 from convc.compiler.plan.constraints import TILING_RULES, TiledProblem, TileGrid, TilingRule, check_tiling, walkers
 from convc.compiler.plan.cost import (
-    SLACK,
     Pace,
     asked_of_l2,
     beside,
-    choose,
     estimate,
     latency_of,
     launch_cycles,
@@ -59,6 +58,7 @@ class Candidate:
         tiled: the problem and its tiles.
         pipeline, work: what a CTA does.
         pace: what that takes, whatever the stages.
+        cycles, traffic_bytes: of the launch, as the estimate has them.
     """
 
     offer: Offer
@@ -66,20 +66,12 @@ class Candidate:
     pipeline: Pipeline
     work: CtaWork
     pace: Pace
-
-    @cached_property
-    def cycles(self) -> float:
-        """Cycles of the launch, as the estimate has them."""
-        return launch_cycles(self.tiled, self.work, self.pace)
-
-    @property
-    def traffic_bytes(self) -> int:
-        """Bytes that the launch asks L2 for, as the estimate has them."""
-        return asked_of_l2(self.work, self.pace)
+    cycles: float
+    traffic_bytes: int
 
     @cached_property
     def cost(self) -> Estimate:
-        """What the launch takes, and why."""
+        """The estimate of the launch."""
         return estimate(self.tiled, self.work, self.pace)
 
     @property
@@ -271,7 +263,15 @@ class Width:
             tiled = offer.tiled(tiling)
             if check_tiling(tiled, offer.rules) is None:
                 work = with_stages(self.work, tiled.tiling.stages)
-                return Candidate(offer=offer, tiled=tiled, pipeline=offer.pipeline, work=work, pace=self.pace)
+                return Candidate(
+                    offer=offer,
+                    tiled=tiled,
+                    pipeline=offer.pipeline,
+                    work=work,
+                    pace=self.pace,
+                    cycles=launch_cycles(tiled, work, self.pace),
+                    traffic_bytes=asked_of_l2(work, self.pace),
+                )
         return None
 
     def _fastest_first(self) -> Iterator[Tiling]:
@@ -341,7 +341,7 @@ class ScheduleCandidates:
 
     @cached_property
     def best(self) -> Candidate:
-        """The candidate to take (see `convc.compiler.plan.cost.choose`); LookupError where none is legal."""
+        """The candidate to take (see `convc.compiler.plan.choice.choose`); LookupError where none is legal."""
         if self._best is None:
             raise LookupError(f"no tiling of {self.schedule.title} is legal")
         return self._best

@@ -16,8 +16,6 @@ and ``convc/docs/timing.md`` shows how far each term is from what the engine fin
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Protocol
 
 import msgspec
 
@@ -30,15 +28,6 @@ from convc.compiler.plan.requests import row_cycles
 from convc.compiler.plan.storage import MemoryNeed
 from convc.compiler.plan.work import ATOM_BYTES, FACTOR_ROW_BYTES, CtaWork
 from convc.ir.arch import Arch, Rates
-
-SLACK = 1.05
-"""Estimates closer than this are taken as equal: a launch is off by 3 to 9 percent of the engine's time on average, and
-schedules of one layer mostly to the same side."""
-
-ASSUMED_SLACK = 1.18
-"""A schedule that rests on assumed rules is taken where one that does not takes longer by more than this: twice the
-average error of the worst of the four sets of `convc/docs/timing.md`, as one estimate may be too low and the other too
-high. If the rule is wrong, so is the kernel; less is not worth that."""
 
 THREADS = 192
 """Threads of a CTA: six warps (`convc.compiler.schedules.skeleton`)."""
@@ -348,36 +337,6 @@ def _held_up(tiled: TiledProblem, work: CtaWork, pace: Pace) -> tuple[float, int
     """What depends on the stages: the latency of copies, and the CTAs that an SM holds."""
     latency = max(latency_of(ring.steps, ring.stages, pace, work) for ring in work.rings)
     return latency, min(pace.most_beside, beside(tiled.need, tiled.arch))
-
-
-def slack(assumed: int, fastest: int) -> float:
-    """The factor up to which a schedule counts as about as fast as the fastest.
-
-    Args:
-        assumed, fastest: assumed rules that either rests on.
-    """
-    return ASSUMED_SLACK if fastest and not assumed else SLACK
-
-
-class Priced(Protocol):
-    """What is known of a candidate that is compared with others."""
-
-    @property
-    def cycles(self) -> float:
-        """Cycles of the launch."""
-        ...
-
-    @property
-    def traffic_bytes(self) -> int:
-        """Bytes that it asks L2 for."""
-        ...
-
-
-def choose(costs: Sequence[Priced]) -> int:
-    """Choose among candidates: of those about as fast as the fastest, the index of the one that moves fewest bytes."""
-    limit = SLACK * min(cost.cycles for cost in costs)
-    near = (index for index, cost in enumerate(costs) if cost.cycles <= limit)
-    return min(near, key=lambda index: (costs[index].traffic_bytes, costs[index].cycles, index))
 
 
 def _l2_alone(pace: Pace, ctas: int) -> float:

@@ -33,8 +33,8 @@ from convc.compiler.plan.storage import (
     Storage,
     lay_out,
 )
-from convc.compiler.plan.work import CtaWork
 from convc.compiler.plan.tiling import Depths
+from convc.compiler.plan.work import CtaWork
 from convc.ir.arch import Arch
 from convc.layout.device_layout import DeviceLayout
 

@@ -154,7 +154,7 @@ class CtaWork(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def with_stages(work: CtaWork, stages: tuple[int, ...]) -> CtaWork:
-    """The same work through rings of so many stages, in the order of `CtaWork.rings`."""
+    """Give rings other stages, in the order of `CtaWork.rings`; the work stays as it is otherwise."""
     if all(ring.stages == deep for ring, deep in zip(work.rings, stages, strict=True)):
         return work
     rings = (replace(ring, stages=deep) for ring, deep in zip(work.rings, stages, strict=True))

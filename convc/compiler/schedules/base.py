@@ -114,7 +114,7 @@ class Request:
     def alone(self) -> Request:
         """The request for CTAs that have a tile each, as far as a method asks about others.
 
-        It does of tiles that are fetched, which are known late, and of loads that are shared, whose tiles come in parts.
+        It does where tiles are fetched, and so known late, and where loads are shared, so that tiles come in parts.
         """
         walks = self.persistent if self.fetched else None
         return replace(self, persistent=walks, ctas=None, pairs=None, parts=None, order=None)

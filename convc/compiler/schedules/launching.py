@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from convc.compiler.plan.candidate import Candidate, Offer, ScheduleCandidates
+from convc.compiler.plan.choice import SLACK, choose
 from convc.compiler.plan.constraints import TileGrid
-from convc.compiler.plan.cost import SLACK, choose
 from convc.compiler.plan.names import Form
 from convc.compiler.plan.pairs import PAIR
 from convc.compiler.plan.reasons import Reasons

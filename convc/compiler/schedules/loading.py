@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from convc.compiler.plan.cost import SLACK
+from convc.compiler.plan.choice import SLACK
 from convc.compiler.plan.names import Form
 from convc.compiler.schedules.all import schedule_of
 from convc.compiler.schedules.base import MULTICAST_OF
@@ -33,9 +33,7 @@ def loading(pick: Pick, survey: Survey) -> Pick:
     found = min((one.best for one in offers if one.possible), key=lambda best: best.cycles, default=None)
     if found is None:
         return pick
-    cycles = (
-        f"{found.cycles:.0f} cycles where CTAs load for each other, {pick.best.cycles:.0f} where none does"
-    )
+    cycles = f"{found.cycles:.0f} cycles where CTAs load for each other, {pick.best.cycles:.0f} where none does"
     if SLACK * found.cycles > pick.best.cycles:  # off by less, an estimate must not make a kernel slower
         return pick.because(multicast=f"each CTA loads for itself: {cycles}")
     taken = replace(pick, best=found)

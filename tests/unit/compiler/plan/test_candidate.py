@@ -12,8 +12,10 @@ from support.examples import some
 
 from convc.compiler.plan.candidate import Candidate, Offer
 from convc.compiler.plan.candidates import pipeline_of
+from convc.compiler.plan.choice import choose
 from convc.compiler.plan.constraints import check_tiling
-from convc.compiler.plan.cost import choose, estimate
+from convc.compiler.plan.cost import estimate, pace_of
+from convc.compiler.plan.requests import row_cycles
 from convc.compiler.schedules.all import SCHEDULES
 from convc.compiler.schedules.base import Request
 from convc.ir.arch import ARCHS, SM_100A
@@ -53,8 +55,19 @@ def every(offer: Offer) -> list[Candidate]:
             pipeline = pipeline_of(offer.layout, tiled.tiling, offer.arch.limits.mma_atom_bytes)
             work = offer.work(tiled.tiling, pipeline)
             assert tuple(ring.stages for ring in work.rings) == tiled.tiling.stages
+            pace = pace_of(tiled, work, row_cycles(tiled.layout, work.row_bytes, tiled.arch.rates))
             cost = estimate(tiled, work)
-            found.append(Candidate(offer=offer, tiled=tiled, pipeline=pipeline, work=work, cost=cost))
+            one = Candidate(
+                offer=offer,
+                tiled=tiled,
+                pipeline=pipeline,
+                work=work,
+                pace=pace,
+                cycles=cost.cycles,
+                traffic_bytes=cost.traffic_bytes,
+            )
+            assert one.cost == cost
+            found.append(one)
     return found
 
 
@@ -65,7 +78,7 @@ def deepest_of_the_fastest(candidates: list[Candidate]) -> list[Candidate]:
 
 
 def shown(candidates: list[Candidate]) -> list[tuple]:
-    return [(one.tiled.tiling, one.work, one.cost, one.storage) for one in candidates]
+    return [(one.tiled.tiling, one.work, one.cycles, one.traffic_bytes, one.cost, one.storage) for one in candidates]
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda schedule: schedule.id.title)
@@ -178,3 +191,24 @@ def test_what_is_counted_is_what_is_laid_out(form):
                     assert offer.needed(tiling) == offer.storage(tiling).need, (schedule.id.title, arch.name, tiling)
                     counted += 1
     assert counted
+
+
+def test_forms_of_a_schedule_have_one_survey_in_common():
+    """What is known is looked up: the offers of another form are made of those of a CTA for each tile."""
+    problem = ConvProblem(in_channels=64, out_channels=64, in_extent=(28, 28), kernel=(3, 3))
+    layout = device_layout(problem)
+    for schedule in SCHEDULES:
+        known = {}
+        for form in (
+            Request(),
+            Request(pairs=True),
+            Request(pairs=True, persistent=True),
+            Request(parts=2),
+            *FORMS.values(),
+        ):
+            found = schedule.candidates(layout, SM_100A, form, known)
+            assert shown(list(found.legal)) == shown(list(schedule.candidates(layout, SM_100A, form).legal))
+            assert found.rejected == schedule.candidates(layout, SM_100A, form).rejected
+            assert schedule.candidates(layout, SM_100A, form, known) is found
+        alone = [request for _, request, stage in known if stage == "alone"]
+        assert len(alone) == len(set(alone)) < sum(stage == "launched" for *_, stage in known)
