@@ -133,11 +133,6 @@ class Offer:
         return tuple(tiling for each in self.depths for tiling in each.tilings)
 
     @cached_property
-    def widths(self) -> tuple[Width, ...]:
-        """The tilings of each width, narrow before wide."""
-        return tuple(Width(offer=self, depths=each) for each in self.depths)
-
-    @cached_property
     def pipeline(self) -> Pipeline:
         """The K loop of every tiling: their rows are equally long."""
         return pipeline_of(self.layout, self.first, self.arch.limits.mma_atom_bytes)
@@ -146,11 +141,6 @@ class Offer:
     def row_cycles(self) -> tuple[float, float]:
         """Cycles of TMA for a row of activations, and for one of the filter."""
         return row_cycles(self.layout, self.first.row_bytes, self.arch.rates)
-
-    @cached_property
-    def legal(self) -> tuple[Candidate, ...]:
-        """The best legal candidate of every width that has one, narrow before wide."""
-        return tuple(width.best for width in self.widths if width.best is not None)
 
     @cached_property
     def rejected(self) -> tuple[Rejection, ...]:
@@ -296,7 +286,7 @@ class Width:
         waits: list[dict[int, float]] = []
         rings = self.depths.rings
         for ring, column in zip(work.rings, zip(*rings, strict=True), strict=True):
-            waits.append({stages: latency_of(ring.steps, stages, pace, work) for stages in set(column)})
+            waits.append({stages: latency_of(ring.steps, stages, pace) for stages in set(column)})
         most = pace.most_beside
         prices: dict[tuple[float, int], float] = {}
         found: list[float] = []
@@ -327,9 +317,17 @@ class ScheduleCandidates:
     picked: Candidate | None = None
 
     @cached_property
+    def widths(self) -> tuple[Width, ...]:
+        """The tilings of each width of every offer, narrow before wide; an offer does not know them, so nothing here
+        refers to itself.
+        """
+        offers = (part for part in self.parts if isinstance(part, Offer))
+        return tuple(Width(offer=offer, depths=each) for offer in offers for each in offer.depths)
+
+    @cached_property
     def legal(self) -> tuple[Candidate, ...]:
-        """The best legal candidate of every width of every offer."""
-        return tuple(candidate for part in self.parts if isinstance(part, Offer) for candidate in part.legal)
+        """The best legal candidate of every width that has one."""
+        return tuple(width.best for width in self.widths if width.best is not None)
 
     @cached_property
     def rejected(self) -> tuple[Rejection, ...]:
@@ -361,8 +359,7 @@ class ScheduleCandidates:
 
         All that are about as fast as the fastest are looked at, and as few others as can be.
         """
-        offers = (part for part in self.parts if isinstance(part, Offer))
-        widths = [width for offer in offers for width in offer.widths if fits(width.tiles)]
+        widths = [width for width in self.widths if fits(width.tiles)]
         found: dict[int, Candidate] = {}
         limit = math.inf
         for number in sorted(range(len(widths)), key=lambda number: widths[number].least):

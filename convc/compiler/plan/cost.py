@@ -61,6 +61,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
         loop: cycles of the loop, from the first MMA to the end of the last one, where these do not limit it.
         stage: cycles in which the last stage is multiplied once it is there.
         busy: cycles in which all are, one after the other.
+        seen: cycles from the end of an MMA on the tensor core to its barrier.
         around: cycles of a CTA outside its K loop, its epilogue left out.
         own, stores: cycles of its epilogue: instructions of its threads, and the way to global memory.
         pieces: in how many pieces the epilogue does both in turn.
@@ -84,6 +85,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     loop: float
     stage: float
     busy: float
+    seen: float
     around: float
     own: float
     stores: float
@@ -202,15 +204,16 @@ def pace_of(tiles: TileGrid, work: CtaWork, rows: tuple[float, float]) -> Pace:
     """
     rates = tiles.arch.rates
     problem = tiles.layout.problem
-    tensor = terms.tensor_cycles(work, rates)
+    mma = terms.mma_times(work, rates)
+    tensor = terms.tensor_cycles(work, mma, rates)
     fill = terms.fill_cycles(work, rows, rates)
     residual_fill = work.residual_bytes / rates.fill_bytes
     load = load_issue_cycles(work)
-    multiply = multiply_issue_cycles(work) + terms.drain_cycles(work, rates)
+    multiply = multiply_issue_cycles(work) + terms.drain_cycles(work, mma, rates)
     steps = work.rings[-1].steps
     stage = max(tensor, work.mmas * MMA) / steps
     stores = terms.store_unit_cycles(work, problem.residual, rates)
-    inside = terms.port_interval(work, rates) > terms.multiply_interval(work, rates)
+    inside = mma.port > mma.multiply
     activations, filters = work.asked_bytes
     common = filters if tiles.grid[0] > 1 else activations  # grid.x is what counts first
     masks = 0 if tiles.ctas is None else MASK * work.masks  # of the next tile
@@ -234,26 +237,27 @@ def pace_of(tiles: TileGrid, work: CtaWork, rows: tuple[float, float]) -> Pace:
         loop=max(tensor, max(multiply, load, fill) * (steps - 1) / steps + stage),
         stage=stage,
         busy=max(tensor, multiply),
+        seen=mma.seen,
         around=terms.first_mma_cycles(work, fill, rates) + terms.last_mma_cycles(work, rates),
         own=terms.epilogue_own_cycles(work, problem.residual, rates) + masks,
         stores=stores,
         pieces=max(1, work.slabs or work.chunks),
         behind=terms.behind_cycles(work, problem.residual, rates),
         leaving=terms.slab_cycles(work, rates) / work.slabs if work.slabs else 0.0,
-        blocked=terms.blocked_cycles(work, rates) if tiles.arch.limits.tmem_columns else 0.0,
+        blocked=terms.blocked_cycles(work, mma, rates) if tiles.arch.limits.tmem_columns else 0.0,
         walkers=tiles.ctas,
         one_by_one=tiles.ctas is not None and not tiles.arch.limits.tmem_columns,
     )
 
 
-def latency_of(steps: int, stages: int, pace: Pace, work: CtaWork) -> float:
+def latency_of(steps: int, stages: int, pace: Pace) -> float:
     """The least that the K loop takes because a stage is used again only after copy, multiply and give back.
 
     Args:
         steps, stages: tiles that go through a ring, and its places; without any it never ends.
-        pace, work: of the launch, and of a CTA whose stages do not matter.
+        pace: of the launch.
     """
-    turn = terms.turn_cycles(work, steps, pace.busy, pace.fill, pace.rates)
+    turn = terms.turn_cycles(steps, pace.busy, pace.fill, pace.seen, pace.rates)
     if pace.one_by_one:  # tiles follow each other through the ring, which may have more stages than one has steps
         return turn * steps / max(1, stages)
     return terms.ring_cycles(steps, stages, turn)
@@ -335,7 +339,7 @@ def asked_of_l2(work: CtaWork, pace: Pace) -> int:
 
 def _held_up(tiled: TiledProblem, work: CtaWork, pace: Pace) -> tuple[float, int]:
     """What depends on the stages: the latency of copies, and the CTAs that an SM holds."""
-    latency = max(latency_of(ring.steps, ring.stages, pace, work) for ring in work.rings)
+    latency = max(latency_of(ring.steps, ring.stages, pace) for ring in work.rings)
     return latency, min(pace.most_beside, beside(tiled.need, tiled.arch))
 
 
