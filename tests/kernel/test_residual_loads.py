@@ -48,7 +48,7 @@ def test_witnesses_agree(operand, part, assembled):
         compiled = witnesses_agree(
             dataclasses.replace(problem, epilogue=(AddResidual(),)), seed, assembled, copied(**walked)
         )
-        assert "ld.global.nc.v4" not in compiled.artifact.ptx or compiled.layout.blocks is not None
+        assert "%residual," not in compiled.artifact.ptx  # no thread knows where it lies
 
     check()
 

@@ -217,7 +217,9 @@ def pace_of(tiles: TileGrid, work: CtaWork, rows: tuple[float, float]) -> Pace:
     activations, filters = work.asked_bytes
     common = filters if tiles.grid[0] > 1 else activations  # grid.x is what counts first
     masks = 0 if tiles.ctas is None else MASK * work.masks  # of the next tile
-    moved = memory_bytes(launch_bytes(tiles.layout, rates), tiles.grid[1]) if tiles.moved is None else tiles.moved
+    moved = tiles.moved
+    if moved is None:  # the order of tiles is chosen later, but for clusters that load for each other
+        moved = memory_bytes(launch_bytes(tiles.layout, rates), tiles.grid, free=work.multicast == (1, 1))
     return Pace(
         rates=rates,
         ctas=math.prod(tiles.grid) * tiles.parts,

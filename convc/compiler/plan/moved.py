@@ -27,21 +27,29 @@ def launch_bytes(layout: DeviceLayout, rates: Rates) -> Bytes:
     )
 
 
-def memory_bytes(size: Bytes, columns: int) -> int:
+def memory_bytes(size: Bytes, grid: tuple[int, int], *, free: bool) -> int:
     """Bytes that a launch moves from and to memory: none where L2 holds all of them from the start.
 
     CTAs of one column of tiles come after each other. Where what a column reads and writes does not fit in L2, the next
-    one reads the activations again.
+    one reads the activations again. Row by row it is the filter that is read again, where that does not fit.
 
     Args:
         size: what the launch reads and writes.
-        columns: tiles side by side along the output channels.
+        grid: tiles of output pixels and of output channels.
+        free: whether rows may come after each other as well, as where nobody has chosen the order of tiles yet.
     """
     if size.all <= size.l2:
         return 0
+    rows, columns = grid
     passing = size.residual + size.output
-    again = columns if size.activation + passing // columns > size.l2 else 1
-    return again * size.activation + size.filter + passing
+    by_columns = _again(size.activation, (size.filter + passing) // columns, columns, size.l2) + size.filter
+    by_rows = _again(size.filter, (size.activation + passing) // rows, rows, size.l2) + size.activation
+    return passing + (min(by_columns, by_rows) if free else by_columns)
+
+
+def _again(read: int, beside: int, times: int, l2: int) -> int:
+    """Bytes read from memory of an operand that is asked for so many times, with others beside it each time."""
+    return times * read if read + beside > l2 else read
 
 
 @functools.lru_cache(maxsize=256)
