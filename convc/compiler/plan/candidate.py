@@ -24,6 +24,7 @@ from functools import cached_property
 from operator import itemgetter
 
 from convc.compiler.index.geometry import Geometry
+from convc.compiler.index.traffic import Bytes
 from convc.compiler.plan.candidates import pipeline_of
 from convc.compiler.plan.choice import SLACK, choose
 from convc.compiler.plan.constraints import TILING_RULES, TiledProblem, TileGrid, TilingRule, check_tiling, walkers
@@ -36,6 +37,7 @@ from convc.compiler.plan.cost import (
     launch_cycles,
     pace_of,
 )
+from convc.compiler.plan.moved import launch_bytes
 from convc.compiler.plan.records import Estimate, Pipeline, Rejection, ScheduleName, ScheduleSummary, Tiling
 from convc.compiler.plan.requests import row_cycles
 from convc.compiler.plan.room import Room
@@ -138,6 +140,11 @@ class Offer:
         return pipeline_of(self.layout, self.first, self.arch.limits.mma_atom_bytes)
 
     @cached_property
+    def moved(self) -> Bytes:
+        """What the launch reads and writes, however it is cut."""
+        return launch_bytes(self.layout, self.arch.rates)
+
+    @cached_property
     def row_cycles(self) -> tuple[float, float]:
         """Cycles of TMA for a row of activations, and for one of the filter."""
         return row_cycles(self.layout, self.first.row_bytes, self.arch.rates)
@@ -175,9 +182,8 @@ class Offer:
     def tiles(self, tiling: Tiling) -> TileGrid:
         """The tiles of all tilings of one width."""
         grid = self._grid(tiling)
-        return TileGrid(
-            layout=self.layout, arch=self.arch, grid=grid, ctas=self._walkers(grid, tiling.together), parts=self.parts
-        )
+        ctas = self._walkers(grid, tiling.together)
+        return TileGrid(layout=self.layout, arch=self.arch, grid=grid, ctas=ctas, parts=self.parts, size=self.moved)
 
     def tiled(self, tiling: Tiling) -> TiledProblem:
         """A tiling with what follows from it."""

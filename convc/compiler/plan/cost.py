@@ -203,7 +203,7 @@ def pace_of(tiles: TileGrid, work: CtaWork, rows: tuple[float, float]) -> Pace:
         rows: cycles of a row of activations, and of one of the filter (`convc.compiler.plan.requests.row_cycles`).
     """
     rates = tiles.arch.rates
-    problem = tiles.layout.problem
+    residual = tiles.layout.problem.residual
     mma = terms.mma_times(work, rates)
     tensor = terms.tensor_cycles(work, mma, rates)
     fill = terms.fill_cycles(work, rows, rates)
@@ -212,14 +212,14 @@ def pace_of(tiles: TileGrid, work: CtaWork, rows: tuple[float, float]) -> Pace:
     multiply = multiply_issue_cycles(work) + terms.drain_cycles(work, mma, rates)
     steps = work.rings[-1].steps
     stage = max(tensor, work.mmas * MMA) / steps
-    stores = terms.store_unit_cycles(work, problem.residual, rates)
+    stores = terms.store_unit_cycles(work, residual, rates)
     inside = mma.port > mma.multiply
     activations, filters = work.asked_bytes
     common = filters if tiles.grid[0] > 1 else activations  # grid.x is what counts first
     masks = 0 if tiles.ctas is None else MASK * work.masks  # of the next tile
     moved = tiles.moved
     if moved is None:  # the order of tiles is chosen later, but for clusters that load for each other
-        moved = memory_bytes(launch_bytes(tiles.layout, rates), tiles.grid, free=work.multicast == (1, 1))
+        moved = memory_bytes(tiles.size or launch_bytes(tiles.layout, rates), tiles.grid, free=work.multicast == (1, 1))
     return Pace(
         rates=rates,
         ctas=math.prod(tiles.grid) * tiles.parts,
@@ -241,10 +241,10 @@ def pace_of(tiles: TileGrid, work: CtaWork, rows: tuple[float, float]) -> Pace:
         busy=max(tensor, multiply),
         seen=mma.seen,
         around=terms.first_mma_cycles(work, fill, rates) + terms.last_mma_cycles(work, rates),
-        own=terms.epilogue_own_cycles(work, problem.residual, rates) + masks,
+        own=terms.epilogue_own_cycles(work, residual, rates) + masks,
         stores=stores,
         pieces=max(1, work.slabs or work.chunks),
-        behind=terms.behind_cycles(work, problem.residual, rates),
+        behind=terms.behind_cycles(work, residual, rates),
         leaving=terms.slab_cycles(work, rates) / work.slabs if work.slabs else 0.0,
         blocked=terms.blocked_cycles(work, mma, rates) if tiles.arch.limits.tmem_columns else 0.0,
         walkers=tiles.ctas,
