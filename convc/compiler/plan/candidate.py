@@ -28,15 +28,7 @@ from convc.compiler.index.traffic import Bytes
 from convc.compiler.plan.candidates import pipeline_of
 from convc.compiler.plan.choice import SLACK, choose
 from convc.compiler.plan.constraints import TILING_RULES, TiledProblem, TileGrid, TilingRule, check_tiling, walkers
-from convc.compiler.plan.cost import (
-    Pace,
-    asked_of_l2,
-    beside,
-    estimate,
-    latency_of,
-    launch_cycles,
-    pace_of,
-)
+from convc.compiler.plan.cost import Pace, asked_of_l2, beside, estimate, latency_of, launch_cycles, pace_of
 from convc.compiler.plan.moved import launch_bytes
 from convc.compiler.plan.records import Estimate, Pipeline, Rejection, ScheduleName, ScheduleSummary, Tiling
 from convc.compiler.plan.requests import row_cycles
@@ -141,7 +133,7 @@ class Offer:
 
     @cached_property
     def moved(self) -> Bytes:
-        """What the launch reads and writes, however it is cut."""
+        """Bytes that the launch reads and writes, however it is cut."""
         return launch_bytes(self.layout, self.arch.rates)
 
     @cached_property
@@ -324,8 +316,9 @@ class ScheduleCandidates:
 
     @cached_property
     def widths(self) -> tuple[Width, ...]:
-        """The tilings of each width of every offer, narrow before wide; an offer does not know them, so nothing here
-        refers to itself.
+        """The tilings of each width of every offer, narrow before wide.
+
+        An offer does not know them, so that nothing here refers to itself.
         """
         offers = (part for part in self.parts if isinstance(part, Offer))
         return tuple(Width(offer=offer, depths=each) for offer in offers for each in offer.depths)
@@ -360,21 +353,22 @@ class ScheduleCandidates:
         """The candidate to take; None where none is legal."""
         return self.picked or self.best_of(lambda _: True)
 
-    def best_of(self, fits: Callable[[TileGrid], bool]) -> Candidate | None:
+    def best_of(self, fits: Callable[[TileGrid], bool], most: float = math.inf) -> Candidate | None:
         """The candidate to take of those whose tiles fit; None where there is none.
 
-        All that are about as fast as the fastest are looked at, and as few others as can be.
+        All that are about as fast as the fastest are looked at, and as few others as can be: none where every one takes
+        more than `most` cycles.
         """
         widths = [width for width in self.widths if fits(width.tiles)]
         found: dict[int, Candidate] = {}
-        limit = math.inf
+        limit = most
         for number in sorted(range(len(widths)), key=lambda number: widths[number].least):
             if widths[number].least > limit:
                 break
             best = widths[number].best
             if best is not None:
                 found[number] = best
-                limit = min(limit, SLACK * best.cycles)
+                limit = SLACK * min(one.cycles for one in found.values())
         in_order = [found[number] for number in sorted(found)]
         return in_order[choose(in_order)] if in_order else None
 

@@ -253,6 +253,8 @@ def _worth_pairing(pairs: Candidate, best: Candidate) -> bool:
 def _pairs(chosen: ScheduleCandidates, survey: Survey) -> Iterator[tuple[ScheduleCandidates, Candidate]]:
     """The best candidates of CTA pairs, of schedules that rest on no more assumed rules than the chosen one.
 
+    A schedule whose pairs are all slower than those before is left out.
+
     Pairs have room for wider tiles, and hide other waits when they walk, so both are looked at anew.
     """
     request = survey.request
@@ -260,6 +262,7 @@ def _pairs(chosen: ScheduleCandidates, survey: Survey) -> Iterator[tuple[Schedul
     if tiled.arch.tensor_core != "tcgen05":
         return
     ways = (False, True) if request.persistent is None else (request.persistent,)
+    fastest = math.inf
     for candidates in survey.legal:
         schedule = schedule_of(candidates.schedule)
         if not schedule.pairs or schedule.assumed > assumed(chosen):
@@ -268,8 +271,9 @@ def _pairs(chosen: ScheduleCandidates, survey: Survey) -> Iterator[tuple[Schedul
             if Form(candidates.schedule, way, True) in survey.refused:
                 continue
             pairs = survey.offered(schedule, tiled, replace(request, pairs=True, persistent=way))
-            found = pairs.best_of(_makes_sense)
+            found = pairs.best_of(_makes_sense, fastest)
             if found is not None:
+                fastest = min(fastest, found.cycles)
                 yield candidates, found
 
 
@@ -281,6 +285,18 @@ def _fewest_tiles(candidates: ScheduleCandidates) -> int:
         for one in offers
         if one.depths
     )
+
+
+def _fitting(offers: Sequence[ScheduleCandidates]) -> list[tuple[ScheduleCandidates, Candidate]]:
+    """The best candidates that make sense, but for those that are clearly slower than one before."""
+    found: list[tuple[ScheduleCandidates, Candidate]] = []
+    most = math.inf
+    for one in offers:
+        candidate = one.best_of(_makes_sense, most)
+        if candidate is not None:
+            found.append((one, candidate))
+            most = min(most, SLACK * candidate.cycles)
+    return found
 
 
 def _sharing(pick: Pick, survey: Survey) -> Pick:
@@ -313,7 +329,7 @@ def _sharing(pick: Pick, survey: Survey) -> Pick:
     ]
     if not offers:
         return pick.because(split="one CTA has all of K: no kernel with more could be written down")
-    fitting = [(one, candidate) for one in offers if (candidate := one.best_of(_makes_sense)) is not None]
+    fitting = _fitting(offers)
     if not fitting and not any(one.possible for one in offers):
         return pick.because(split=f"one CTA has all of K: {offers[0].rejected[0].reason}")
     if not fitting:
