@@ -66,7 +66,7 @@ def compile_problem(
         InputError: an option has a value that does not exist.
         PlanError: no kernel exists within the limits of the hardware; the message names them.
     """
-    # Imported here because sympy, jinja2 and the steps are slow to load, and who finds a kernel needs none of them.
+    # Imported here because islpy, jinja2 and the steps are slow to load, and who finds a kernel needs none of them.
     from convc.compiler.schedules.columns import plan_problem
 
     refused: dict[Form, str] = {}

@@ -9,7 +9,7 @@ import importlib.metadata
 from convc._version import __version__
 from convc.support.resources import PACKAGE, template_folder
 
-SHAPING = ("jinja2", "msgspec", "sympy")
+SHAPING = ("jinja2", "msgspec")
 """Libraries whose version can change what is compiled, or how it is written down."""
 
 

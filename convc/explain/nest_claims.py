@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
-from sympy import Expr, Integer
 
 from convc.compiler.index.algebra import equal
+from convc.compiler.index.linear import Expr, Integer
 from convc.compiler.index.maps import Counterexample, IndexMap, Outcome, Proof, at_most, less, simplify_guards
 from convc.compiler.index.reuse import ReuseMaps
 from convc.compiler.index.reuse_claims import prove_border, prove_held, prove_lines, prove_moves, prove_walk

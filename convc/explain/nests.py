@@ -18,9 +18,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from sympy import Basic, Expr, Symbol
-
 from convc.compiler.index.conv import activation_map
+from convc.compiler.index.linear import Expr, Guard, Symbol
 from convc.compiler.index.maps import IndexMap
 from convc.compiler.index.symbols import Axis
 from convc.explain.expressions import symbols_of
@@ -166,7 +165,7 @@ class Nest:
 
 def _reads(statement: Statement, nest: Nest) -> set[Symbol]:
     """The loops that a statement reads, but for those over its own elements."""
-    read: list[Basic] = []
+    read: list[Expr | Guard] = []
     match statement:
         case Load():
             read += [expr for _, expr in statement.map.results]

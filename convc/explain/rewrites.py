@@ -14,9 +14,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from sympy import Expr, Integer, Symbol
-
 from convc.compiler.index.algebra import equal, simplify
+from convc.compiler.index.linear import Expr, Integer, Symbol
 from convc.compiler.index.lower import translate
 from convc.compiler.index.maps import Counterexample, IndexMap, Outcome, Proof, Unknown, less
 from convc.compiler.index.presburger import clash, missed

@@ -7,8 +7,9 @@ from itertools import groupby
 
 from msgspec.structs import replace
 
+from convc.compiler.plan.choice import ASSUMED_SLACK, SLACK, slack
 from convc.compiler.plan.constraints import TiledProblem
-from convc.compiler.plan.cost import ASSUMED_SLACK, SLACK, estimate, slack
+from convc.compiler.plan.cost import estimate
 from convc.compiler.plan.records import Plan, ScheduleSummary, TimedCandidate
 from convc.compiler.plan.result_tile import result_pixels, result_rows
 from convc.compiler.schedules.all import schedule_of

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sympy.core.relational import Relational
-
+from convc.compiler.index.linear import Guard
 from convc.compiler.index.lower import translate
 from convc.compiler.index.maps import IndexMap, guard_text
 from convc.compiler.index.symbols import Axis
@@ -100,7 +99,7 @@ def _multiply(nest: Nest) -> list[str]:
     return [*conditions, f"{target} += {product}"]
 
 
-def _stored(nest: Nest) -> tuple[Relational, ...]:
+def _stored(nest: Nest) -> tuple[Guard, ...]:
     """The conditions that are about outputs, not about terms of a sum."""
     outputs = {symbol for name in "npqk" for symbol in symbols_of(nest.space[name])}
     return tuple(condition for condition in nest.space.guard if condition.free_symbols <= outputs)

@@ -88,7 +88,6 @@ DOORS = {
     "platformdirs": ("compiler/cache.py",),
     "resvg_py": ("draw/png.py",),
     "rich": ("report/", "explain/"),
-    "sympy": ("compiler/index/", "explain/"),
     "threadpoolctl": ("workers/", "machine/"),
 }  # fmt: skip
 """The files (by the start of their path) that may import an outside library."""
@@ -206,7 +205,7 @@ def test_outside_libraries_come_through_their_door():
     assert refused(past_its_door) == []
 
 
-HEAVY = ("onnx", "sympy", "islpy", "jinja2", "numpy", "click", "rich")
+HEAVY = ("onnx", "islpy", "jinja2", "numpy", "click", "rich")
 DECIDERS = ("convc.compiler", "convc.frontend", "convc.ir.network", "convc.ir.problem", "convc.layout")
 
 
@@ -217,19 +216,19 @@ DECIDERS = ("convc.compiler", "convc.frontend", "convc.ir.network", "convc.ir.pr
         ("convc.errors", HEAVY),
         ("convc.ptx", ("msgspec", *HEAVY)),
         ("convc.ir.launch", HEAVY),
-        ("convc.machine", ("onnx", "sympy", "islpy", "jinja2", *DECIDERS)),
+        ("convc.machine", ("onnx", "islpy", "jinja2", *DECIDERS)),
         (
             "convc.runtime.layer",
-            ("onnx", "sympy", "islpy", "jinja2", "convc.compiler.plan", "convc.compiler.index", "convc.compiler.emit"),
+            ("onnx", "islpy", "jinja2", "convc.compiler.plan", "convc.compiler.index", "convc.compiler.emit"),
         ),
-        ("convc.verification.compare", ("onnx", "sympy", "islpy", "jinja2", "convc.machine")),
+        ("convc.verification.compare", ("onnx", "islpy", "jinja2", "convc.machine")),
         (
             "convc.compiler.emit",
-            ("sympy", "islpy", "numpy", "convc.compiler.plan", "convc.compiler.index", "convc.machine"),
+            ("islpy", "numpy", "convc.compiler.plan", "convc.compiler.index", "convc.machine"),
         ),
         ("convc.compiler.compile", ("convc.machine", "convc.runtime", "onnx")),
-        ("convc.gpu.perform", ("onnx", "sympy", "islpy", "jinja2", "cuda", "convc.machine")),
-        ("convc.cli.main", ("onnx", "sympy", "islpy", "jinja2", "numpy")),
+        ("convc.gpu.perform", ("onnx", "islpy", "jinja2", "cuda", "convc.machine")),
+        ("convc.cli.main", ("onnx", "islpy", "jinja2", "numpy")),
         ("convc.api.choices", ("msgspec", *HEAVY)),
     ],
 )

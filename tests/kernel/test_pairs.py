@@ -12,7 +12,7 @@ from support.examples import PARTS
 from support.witnesses import witnesses_agree
 
 from convc.compiler.options import ScheduleOptions
-from convc.compiler.plan.cost import SLACK
+from convc.compiler.plan.choice import SLACK
 from convc.compiler.schedules.planner import plan
 from convc.errors import PlanError
 from convc.ir.epilogue import AddResidual, Relu

@@ -127,7 +127,7 @@ def run_all() -> None:
         other_commands()
         every_verb()
         os.chdir("/")
-    versions = " ".join(f"{each} {version(each)}" for each in ("numpy", "onnx", "sympy", "click", "msgspec"))
+    versions = " ".join(f"{each} {version(each)}" for each in ("numpy", "onnx", "islpy", "click", "msgspec"))
     print(f"right: convc {convc.__version__} from {Path(convc.__file__).parent}, {versions}")
 
 

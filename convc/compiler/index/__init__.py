@@ -2,5 +2,5 @@
 
 `conv.conv_maps` derives the index maps of one tiled convolution and proves what the kernel relies on; `lower`
 turns a finished map into integer expressions (`convc.ir.expr`), and that is the last the compiler sees of
-sympy.
+the algebra.
 """

@@ -18,9 +18,7 @@ import math
 from collections.abc import Mapping
 from functools import lru_cache
 
-import sympy
-from sympy import Integer
-
+from convc.compiler.index.linear import Expr, Guard, Integer, Sum, Symbol, Terms, expression
 from convc.compiler.index.lower import translate
 from convc.compiler.index.symbols import FloorDiv, Mod, linear_sum, linear_terms
 from convc.ir import expr as intexpr
@@ -29,12 +27,12 @@ from convc.ir.expr import Interval
 Ranges = Mapping[str, Interval]
 
 
-def bounds(expr: sympy.Expr, ranges: Ranges) -> Interval:
+def bounds(expr: Expr, ranges: Ranges) -> Interval:
     """Interval of the values (see `convc.ir.expr.bounds`)."""
     return intexpr.bounds(translate(expr), ranges)
 
 
-def simplify(expr: sympy.Expr, ranges: Ranges) -> sympy.Expr:
+def simplify(expr: Expr, ranges: Ranges) -> Expr:
     """A smaller expression with the same value wherever the symbols keep their ranges.
 
     Two rules, applied from the leaves up; with x = dividend and b = divisor:
@@ -48,51 +46,51 @@ def simplify(expr: sympy.Expr, ranges: Ranges) -> sympy.Expr:
 
 
 @lru_cache(maxsize=4096)
-def _simplify(expr: sympy.Expr, own: tuple[tuple[str, Interval], ...]) -> sympy.Expr:
+def _simplify(expr: Expr, own: tuple[tuple[str, Interval], ...]) -> Expr:
     """Simplify for the ranges of its own symbols alone: the maps of a convolution have many expressions in common."""
-    if not expr.has(FloorDiv, Mod):
+    if not expr.divisions:
         return expr
     normal = normal_form(expr)
-    return _rewrite(normal if _divisions(normal) < _divisions(expr) else expr, dict(own))
+    return _rewrite(normal if normal.divisions < expr.divisions else expr, dict(own))
 
 
 @lru_cache(maxsize=4096)
-def symbols_in(expr: sympy.Basic) -> frozenset[sympy.Basic]:
+def symbols_in(expr: Expr | Guard) -> frozenset[Symbol]:
     """The symbols in an expression or a condition."""
-    return frozenset(expr.free_symbols)
+    return expr.free_symbols
 
 
-def _rewrite(expr: sympy.Expr, ranges: Ranges) -> sympy.Expr:
-    if not expr.args:
+def _rewrite(expr: Expr, ranges: Ranges) -> Expr:
+    if not expr.divisions:
         return expr
-    args = [_rewrite(arg, ranges) for arg in expr.args]
-    if not isinstance(expr, FloorDiv | Mod):
-        return expr.func(*args) if any(new is not old for new, old in zip(args, expr.args, strict=True)) else expr
-    x = args[0]
-    divisor = int(args[1])
+    if isinstance(expr, Sum):
+        terms: Terms = {}
+        constant = expr.constant
+        for atom, times in expr.terms.items():
+            constant += _rewrite(atom, ranges).put_into(terms, times)
+        return expression(constant, terms)
+    assert isinstance(expr, FloorDiv | Mod)
+    x = _rewrite(expr.dividend, ranges)
+    divisor = expr.divisor
     low, high = bounds(x, ranges)
     if low // divisor == high // divisor:
         return Integer(low // divisor) if isinstance(expr, FloorDiv) else x - low // divisor * divisor
-    constant, terms = linear_terms(x)
-    for radix in sorted({math.gcd(c, divisor) for c, _ in terms} - {1}, reverse=True):
-        upper = [(c // radix, rest) for c, rest in terms if c % radix == 0]
-        below = linear_sum(constant % radix, [(c, rest) for c, rest in terms if c % radix])
+    constant, parts = linear_terms(x)
+    for radix in sorted({math.gcd(c, divisor) for c, _ in parts} - {1}, reverse=True):
+        upper = [(c // radix, rest) for c, rest in parts if c % radix == 0]
+        below = linear_sum(constant % radix, [(c, rest) for c, rest in parts if c % radix])
         low, high = bounds(below, ranges)
         if low >= 0 and high < radix:
             above = linear_sum(constant // radix, upper)
-            quotient = Integer(divisor // radix)
+            quotient = divisor // radix
             if isinstance(expr, FloorDiv):
                 return _rewrite(FloorDiv(above, quotient), ranges)
             return radix * _rewrite(Mod(above, quotient), ranges) + below
-    return expr.func(x, args[1])
-
-
-def _divisions(expr: sympy.Expr) -> int:
-    return sum(isinstance(node, FloorDiv | Mod) for node in sympy.preorder_traversal(expr))
+    return type(expr)(x, divisor)
 
 
 @lru_cache(maxsize=4096)
-def normal_form(expr: sympy.Expr) -> sympy.Expr:
+def normal_form(expr: Expr) -> Expr:
     """The form in which expressions are compared: no `Mod`, no quotient inside a dividend, small coefficients.
 
     Equal for all integers (a quotient that stands in a dividend with another coefficient than 1 stays there):
@@ -100,40 +98,51 @@ def normal_form(expr: sympy.Expr) -> sympy.Expr:
         (x + y // a) // b = (a*x + y) // (a*b)
         (c*x + y) // b = (c // b)*x + ((c mod b)*x + y) // b
     """
-    if not expr.args or not expr.has(FloorDiv, Mod):
+    if not expr.divisions:
         return expr
-    if not isinstance(expr, FloorDiv | Mod):
-        return expr.func(*map(normal_form, expr.args))
-    x = normal_form(expr.args[0])
-    divisor = int(expr.args[1])
-    quotient = _normal_quotient(x, divisor)
-    return quotient if isinstance(expr, FloorDiv) else x - divisor * quotient
+    if isinstance(expr, Sum):
+        terms: Terms = {}
+        constant = expr.constant
+        for atom, times in expr.terms.items():
+            constant += normal_form(atom).put_into(terms, times)
+        return expression(constant, terms)
+    assert isinstance(expr, FloorDiv | Mod)
+    x = normal_form(expr.dividend)
+    quotient = _normal_quotient(x, expr.divisor)
+    return quotient if isinstance(expr, FloorDiv) else x - expr.divisor * quotient
 
 
-def _normal_quotient(x: sympy.Expr, divisor: int) -> sympy.Expr:
-    whole = Integer(0)
+def _normal_quotient(x: Expr, divisor: int) -> Expr:
+    whole: Expr = Integer(0)
     while True:  # every round takes one quotient out of the dividend
         constant, terms = linear_terms(x)
         whole += linear_sum(constant // divisor, [(c // divisor, rest) for c, rest in terms])
         rest_of_x = linear_sum(constant % divisor, [(c % divisor, rest) for c, rest in terms])
-        quotient = FloorDiv(rest_of_x, Integer(divisor))  # divides by a common factor, too
+        quotient = FloorDiv(rest_of_x, divisor)  # divides by a common factor, too
         if not isinstance(quotient, FloorDiv):
             return whole + quotient
-        x = quotient.args[0]
-        divisor = int(quotient.args[1])
+        x = quotient.dividend
+        divisor = quotient.divisor
         inner = [rest for c, rest in linear_terms(x)[1] if c == 1 and isinstance(rest, FloorDiv)]
         if not inner:
             return whole + quotient
-        y, scale = min(inner, key=sympy.default_sort_key).args
-        x, divisor = scale * (x - FloorDiv(y, scale)) + y, divisor * int(scale)
+        one = min(inner, key=_place)
+        x, divisor = one.divisor * (x - one) + one.dividend, divisor * one.divisor
 
 
-def equal(a: sympy.Expr, b: sympy.Expr) -> bool:
+def _place(one: FloorDiv) -> tuple[int, str, int]:
+    """A place among quotients that does not depend on how they were found: simple dividends first."""
+    x = one.dividend
+    kind = (Symbol, Sum, FloorDiv, Mod).index(type(x))
+    return kind, str(translate(x)), one.divisor
+
+
+def equal(a: Expr, b: Expr) -> bool:
     """Whether the algebra shows that a and b are equal for all integers; False means "not shown"."""
-    return a == b or normal_form(a - b).is_zero is True
+    return a == b or normal_form(a - b) == Integer(0)
 
 
-def digits(expr: sympy.Expr, ranges: Ranges) -> tuple[tuple[int, str, int], ...] | None:
+def digits(expr: Expr, ranges: Ranges) -> tuple[tuple[int, str, int], ...] | None:
     """``expr`` as a mixed-radix number: (coefficient, symbol, values) from the lowest digit up; or None.
 
     A result means: as its symbols run through their ranges (which start at 0), the expression takes every value
@@ -143,7 +152,7 @@ def digits(expr: sympy.Expr, ranges: Ranges) -> tuple[tuple[int, str, int], ...]
     constant, terms = linear_terms(expr)
     found: list[tuple[int, str, int]] = []
     for coefficient, rest in terms:
-        if not isinstance(rest, sympy.Symbol) or rest.name not in ranges or ranges[rest.name][0] != 0:
+        if not isinstance(rest, Symbol) or rest.name not in ranges or ranges[rest.name][0] != 0:
             return None
         values = ranges[rest.name][1] + 1
         if values > 1:

@@ -14,10 +14,9 @@ from __future__ import annotations
 
 import math
 
-import sympy
-
 from convc.compiler.index.algebra import digits, equal
 from convc.compiler.index.conv import ConvMaps
+from convc.compiler.index.linear import Expr, Integer
 from convc.compiler.index.lower import translate
 from convc.compiler.index.maps import Counterexample, IndexMap, Outcome, Proof, prove_equal
 from convc.compiler.index.presburger import Point, clash, find, missed
@@ -70,7 +69,7 @@ def prove_taps(maps: ConvMaps) -> Outcome:
         "w": axes["q"] * problem.stride[1] - problem.pad_lo[1],
         "h": axes["p"] * problem.stride[0] - problem.pad_lo[0],
     }
-    single = {axis.symbol: sympy.Integer(0) for axis in read.domain if axis.extent == 1}
+    single = {axis.symbol: Integer(0) for axis in read.domain if axis.extent == 1}
     for name, first in window.items():
         sought = (first + maps.step[f"off_{name}"]).xreplace(single)
         outcome = prove_equal(claim, read[name], sought, read.domain)
@@ -182,14 +181,14 @@ def prove_agreement(maps: ConvMaps) -> Outcome:
     b = maps.operand_b
     step = maps.step
     taps_w = maps.problem.kernel[1]
-    group: sympy.Expr = sympy.Integer(0)
+    group: Expr = Integer(0)
     if maps.problem.groups > 1:
         claim = "A and B hold the same (r, s, c), c of the group of k, in column e of every step"
-        group = FloorDiv(b["k"], sympy.Integer(maps.problem.out_channels // maps.problem.groups))
-    first = {axis.symbol: sympy.Integer(0) for axis in b.domain if axis.name == "e"}
+        group = FloorDiv(b["k"], Integer(maps.problem.out_channels // maps.problem.groups))
+    first = {axis.symbol: Integer(0) for axis in b.domain if axis.name == "e"}
     row, column, _ = step.domain
     tap = (row.symbol * taps_w + column.symbol).xreplace(
-        {axis.symbol: sympy.Integer(0) for axis in (row, column) if axis.extent == 1}
+        {axis.symbol: Integer(0) for axis in (row, column) if axis.extent == 1}
     )
     for left, right, domain in (
         (a["c"], b["c"] + group * maps.tiles.c_pitch, (*a.domain, *(x for x in b.domain if x.name == "column"))),
@@ -258,7 +257,7 @@ def _at(point: Point) -> str:
     return ", ".join(f"{name} = {value}" for name, value in point.items())
 
 
-def _counted(expr: sympy.Expr, ranges: dict[str, Interval]) -> int | None:
+def _counted(expr: Expr, ranges: dict[str, Interval]) -> int | None:
     """How many values a mixed-radix number takes, if its digits are all the axes of ``ranges``; else None."""
     found = digits(expr, ranges)
     several = {name for name, (low, high) in ranges.items() if high > low}

@@ -25,8 +25,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sympy import Expr, Integer
-
+from convc.compiler.index.linear import Expr, Integer
 from convc.compiler.index.maps import IndexMap, Outcome, at_most, less, simplify_guards
 from convc.compiler.index.symbols import Axis, FloorDiv, Mod
 from convc.compiler.index.walk import Im2colBox, im2col_box, walk_digits

@@ -1,9 +1,9 @@
-"""Where sympy ends: an index expression becomes an integer expression.
+"""Where the algebra ends: an index expression becomes an integer expression.
 
 The translation is one to one, node for node, and it is also how expressions are evaluated and bounded
 everywhere in this room: there is one evaluator and one interval arithmetic, those of `convc.ir.expr`. What
-comes out is independent of sympy's internal order (terms of a sum are sorted, largest coefficient first), so
-that generated text is reproducible.
+comes out does not depend on the order in which an expression was made (terms of a sum are sorted, largest coefficient
+first), so that generated text is reproducible.
 """
 
 from __future__ import annotations
@@ -11,59 +11,43 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-import sympy
-from sympy.core.relational import Relational
-
-from convc.compiler.index.symbols import FloorDiv, Mod, linear_terms
+from convc.compiler.index.linear import Expr, Guard, Integer, Sum, Symbol
+from convc.compiler.index.symbols import FloorDiv, Mod
 from convc.ir import expr as intexpr
 from convc.ir.expr import Const, Interval, IntExpr, Var
 
 
 @lru_cache(maxsize=4096)
-def translate(expr: sympy.Expr | Relational) -> IntExpr:
-    """The integer expression of an index expression, or the condition of a guard (``<`` and ``<=``).
-
-    ValueError where the expression holds anything but integers, symbols, ``+``, ``*``, `FloorDiv` and `Mod`.
-    """
-    if isinstance(expr, Relational):
-        return _condition(expr)
-    if expr.is_Integer:
-        return Const(int(expr))
-    if isinstance(expr, sympy.Symbol):
-        return Var(expr.name)
-    if isinstance(expr, FloorDiv):
-        return intexpr.FloorDiv(translate(expr.args[0]), translate(expr.args[1]))
-    if isinstance(expr, Mod):
-        return intexpr.Mod(translate(expr.args[0]), translate(expr.args[1]))
-    if expr.is_Add or expr.is_Mul:
-        constant, terms = linear_terms(expr)
-        if expr.is_Mul and not constant and len(terms) == 1:
-            coefficient, rest = terms[0]
-            factors = sorted(rest.args, key=sympy.default_sort_key) if rest.is_Mul else [rest]
-            return intexpr.mul(*map(translate, factors), coefficient)
-        parts = [(coefficient, translate(rest)) for coefficient, rest in terms]
-        parts.sort(key=lambda part: (-part[0], str(part[1])))
-        return intexpr.add(*(intexpr.mul(node, coefficient) for coefficient, node in parts), constant)
-    raise ValueError(f"{expr} ({type(expr).__name__}) is not part of the index algebra")
+def translate(expr: Expr | Guard) -> IntExpr:
+    """The integer expression of an index expression, or the condition of a guard (``<`` and ``<=``)."""
+    match expr:
+        case Guard():
+            left = translate(expr.lhs)
+            return intexpr.Less(left if expr.strict else left - 1, translate(expr.rhs))  # a <= b is a - 1 < b
+        case Integer():
+            return Const(expr.value)
+        case Symbol():
+            return Var(expr.name)
+        case FloorDiv():
+            return intexpr.FloorDiv(translate(expr.dividend), Const(expr.divisor))
+        case Mod():
+            return intexpr.Mod(translate(expr.dividend), Const(expr.divisor))
+        case Sum():
+            parts = [(coefficient, translate(atom)) for atom, coefficient in expr.terms.items()]
+            parts.sort(key=lambda part: (-part[0], str(part[1])))
+            return intexpr.add(*(intexpr.mul(node, coefficient) for coefficient, node in parts), expr.constant)
+        case _:
+            raise TypeError(f"{expr!r} is no index expression")
 
 
-def _condition(guard: Relational) -> IntExpr:
-    """A guard as a condition: a <= b is a - 1 < b on integers."""
-    if isinstance(guard, sympy.StrictLessThan):
-        return intexpr.Less(translate(guard.lhs), translate(guard.rhs))
-    if isinstance(guard, sympy.LessThan):
-        return intexpr.Less(translate(guard.lhs) - 1, translate(guard.rhs))
-    raise ValueError(f"{guard} ({type(guard).__name__}) is not part of the index algebra")
-
-
-def lower(expr: sympy.Expr, ranges: Mapping[str, Interval]) -> IntExpr:
+def lower(expr: Expr, ranges: Mapping[str, Interval]) -> IntExpr:
     """The integer expression of a finished index expression.
 
     Args:
         ranges: (lowest, highest) of each variable that the user of the expression will supply.
 
     Raises:
-        ValueError: where the expression reads a variable without a range, or is not an index expression.
+        ValueError: where the expression reads a variable without a range.
     """
     lowered = translate(expr)
     missing = sorted(lowered.variables() - ranges.keys())

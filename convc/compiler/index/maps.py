@@ -17,11 +17,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-import sympy
-from sympy import Integer
-from sympy.core.relational import Relational
 
 from convc.compiler.index.algebra import equal, simplify, symbols_in
+from convc.compiler.index.linear import Expr, Guard, Integer
 from convc.compiler.index.lower import translate
 from convc.compiler.index.presburger import find
 from convc.compiler.index.symbols import Axis
@@ -67,14 +65,14 @@ class Unknown:
 Outcome = Proof | Counterexample | Unknown
 
 
-def less(a: sympy.Expr | int, b: sympy.Expr | int) -> Relational:
+def less(a: Expr | int, b: Expr | int) -> Guard:
     """The guard ``a < b``, kept as it is."""
-    return sympy.StrictLessThan(_whole(a), _whole(b), evaluate=False)
+    return Guard(_whole(a), _whole(b), strict=True)
 
 
-def at_most(a: sympy.Expr | int, b: sympy.Expr | int) -> Relational:
+def at_most(a: Expr | int, b: Expr | int) -> Guard:
     """The guard ``a <= b``, kept as it is."""
-    return sympy.LessThan(_whole(a), _whole(b), evaluate=False)
+    return Guard(_whole(a), _whole(b), strict=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,8 +91,8 @@ class IndexMap:
 
     name: str
     domain: tuple[Axis, ...]
-    results: tuple[tuple[str, sympy.Expr], ...]
-    guard: tuple[Relational, ...] = ()
+    results: tuple[tuple[str, Expr], ...]
+    guard: tuple[Guard, ...] = ()
 
     def __post_init__(self) -> None:
         for names in ([axis.name for axis in self.domain], [name for name, _ in self.results]):
@@ -111,7 +109,7 @@ class IndexMap:
         """(lowest, highest) of each axis."""
         return {axis.name: axis.range for axis in self.domain}
 
-    def __getitem__(self, name: str) -> sympy.Expr:
+    def __getitem__(self, name: str) -> Expr:
         """The expression of one result; KeyError where there is none of that name."""
         return dict(self.results)[name]
 
@@ -138,7 +136,7 @@ class IndexMap:
                 first, last = axis.range
                 guard += [at_most(first, supplied[axis.name])] if low < first else []
                 guard += [less(supplied[axis.name], last + 1)] if high > last else []
-        guard += [_substitute(condition, substitution) for condition in self.guard]
+        guard += [condition.xreplace(substitution) for condition in self.guard]
         return IndexMap(
             name=name or f"{self.name} after {other.name}",
             domain=tuple(domain),
@@ -151,15 +149,14 @@ class IndexMap:
         ranges = self.ranges
         single = {axis.symbol: Integer(axis.first) for axis in self.domain if axis.extent == 1}
 
-        def smaller(expr: sympy.Expr) -> sympy.Expr:
+        def smaller(expr: Expr) -> Expr:
             return simplify(expr.xreplace(single) if single else expr, ranges)
 
         return replace(
             self,
             results=tuple((name, smaller(expr)) for name, expr in self.results),
             guard=tuple(
-                condition.func(smaller(condition.lhs), smaller(condition.rhs), evaluate=False)
-                for condition in self.guard
+                Guard(smaller(condition.lhs), smaller(condition.rhs), condition.strict) for condition in self.guard
             ),
         )
 
@@ -223,7 +220,7 @@ class IndexMap:
         return Counterexample(claim, tuple(point.items()), f"{name} = {intexpr.evaluate(result, point)}")
 
 
-def prove_equal(claim: str, a: sympy.Expr, b: sympy.Expr, domain: tuple[Axis, ...]) -> Outcome:
+def prove_equal(claim: str, a: Expr, b: Expr, domain: tuple[Axis, ...]) -> Outcome:
     """Whether two expressions are the same number at every point of the domain."""
     if equal(a, b):
         return Proof(claim, "equal expressions")
@@ -244,12 +241,12 @@ def simplify_guards(index_map: IndexMap) -> GuardReport:
 
     This is how a store loses its guard where the tiles of M end with M.
     """
-    kept: list[Relational] = []
+    kept: list[Guard] = []
     dropped: list[tuple[str, str]] = []
     for condition in index_map.guard:
         left = intexpr.bounds(translate(condition.lhs), index_map.ranges)
         right = intexpr.bounds(translate(condition.rhs), index_map.ranges)
-        strict = isinstance(condition, sympy.StrictLessThan)
+        strict = condition.strict
         if left[1] < right[0] or (not strict and left[1] == right[0]):
             reasons = [] if condition.lhs.is_Integer else [f"the left side is at most {left[1]}"]
             reasons += [] if condition.rhs.is_Integer else [f"the right side is at least {right[0]}"]
@@ -259,9 +256,9 @@ def simplify_guards(index_map: IndexMap) -> GuardReport:
     return GuardReport(map=replace(index_map, guard=tuple(kept)), dropped=tuple(dropped))
 
 
-def guard_text(condition: Relational) -> str:
+def guard_text(condition: Guard) -> str:
     """A condition for people."""
-    relation = "<" if isinstance(condition, sympy.StrictLessThan) else "<="
+    relation = "<" if condition.strict else "<="
     return f"{translate(condition.lhs)} {relation} {translate(condition.rhs)}"
 
 
@@ -270,7 +267,7 @@ def _known(index_map: IndexMap) -> dict[IntExpr, Interval]:
     known: dict[IntExpr, Interval] = {}
     ranges = index_map.ranges
     for condition in index_map.guard:
-        strict = isinstance(condition, sympy.StrictLessThan)
+        strict = condition.strict
         for expr, other, upper in (
             (condition.lhs, condition.rhs, True),
             (condition.rhs, condition.lhs, False),
@@ -284,11 +281,7 @@ def _known(index_map: IndexMap) -> dict[IntExpr, Interval]:
     return known
 
 
-def _substitute(condition: Relational, substitution: dict[sympy.Symbol, sympy.Expr]) -> Relational:
-    return condition.func(condition.lhs.xreplace(substitution), condition.rhs.xreplace(substitution), evaluate=False)
-
-
-def _whole(value: sympy.Expr | int) -> sympy.Expr:
+def _whole(value: Expr | int) -> Expr:
     return Integer(value) if isinstance(value, int) else value
 
 

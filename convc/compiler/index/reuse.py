@@ -17,9 +17,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from sympy import Expr, Integer
-
 from convc.compiler.index.geometry import Geometry
+from convc.compiler.index.linear import Expr, Integer
 from convc.compiler.index.maps import IndexMap, Outcome, less, simplify_guards
 from convc.compiler.index.row_stream import WINDOW
 from convc.compiler.index.symbols import Axis, FloorDiv, Mod

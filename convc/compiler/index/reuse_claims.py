@@ -11,10 +11,9 @@ import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from sympy import Integer
-
 from convc.compiler.index.algebra import equal, simplify
 from convc.compiler.index.geometry import Geometry
+from convc.compiler.index.linear import Integer
 from convc.compiler.index.lower import translate
 from convc.compiler.index.maps import Counterexample, IndexMap, Outcome, Proof, prove_equal
 from convc.compiler.index.presburger import find

@@ -1,9 +1,7 @@
 """The only functions that index expressions may use, and the axes they run over.
 
-sympy's own ``floor`` is not integer division: turned into numpy code, ``floor(m / 49)`` is computed in
-floating point and is wrong for some m. So an index expression is built from integers, axis symbols, ``+``,
-``*`` and the two functions below, which stay integers from the first rewrite to the last. Divisors are
-positive constants; division rounds down.
+An index expression is built from integers, axis symbols, ``+``, products with integers, and the two functions below,
+which stay integers from the first rewrite to the last. Divisors are positive constants; division rounds down.
 
 The rules that `FloorDiv` and `Mod` apply by themselves hold for every integer x, negative ones included
 (a, b, g positive; c any integer):
@@ -21,100 +19,147 @@ Expressions are only ever built by code: text is never parsed into one.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-import sympy
-from sympy import Integer
-
+from convc.compiler.index.linear import Expr, Integer, Sum, Symbol, Terms, expression
 from convc.ir.expr import Interval
 
 
-def linear_terms(expr: sympy.Expr) -> tuple[int, list[tuple[int, sympy.Expr]]]:
-    """``expr`` as (constant, [(coefficient, rest), ...]); ValueError for a coefficient that is no integer."""
-    constant = 0
-    terms: list[tuple[int, sympy.Expr]] = []
-    for term in expr.args if isinstance(expr, sympy.Add) else (expr,):
-        coefficient, rest = term.as_coeff_Mul()
-        if not coefficient.is_Integer:
-            raise ValueError(f"{expr} has the coefficient {coefficient}; index expressions have whole ones")
-        if rest is sympy.S.One:
-            constant += int(coefficient)
-        else:
-            terms.append((int(coefficient), rest))
-    return constant, terms
+def linear_terms(expr: Expr) -> tuple[int, list[tuple[int, Expr]]]:
+    """``expr`` as (constant, [(coefficient, atom), ...])."""
+    if isinstance(expr, Sum):
+        return expr.constant, [(coefficient, atom) for atom, coefficient in expr.terms.items()]
+    return (expr.value, []) if isinstance(expr, Integer) else (0, [(1, expr)])
 
 
-def linear_sum(constant: int, terms: list[tuple[int, sympy.Expr]]) -> sympy.Expr:
-    """The expression with this constant and these (coefficient, rest) terms."""
-    return sympy.Add(*(Integer(coefficient) * rest for coefficient, rest in terms), Integer(constant))
+def linear_sum(constant: int, terms: list[tuple[int, Expr]]) -> Expr:
+    """The expression with this constant and these (coefficient, atom) terms."""
+    found: Terms = {}
+    for coefficient, atom in terms:
+        found[atom] = found.get(atom, 0) + coefficient
+    return expression(constant, found)
 
 
-class FloorDiv(sympy.Function):
-    """``FloorDiv(x, b)``: x divided by the positive constant b, rounded down."""
+class _Division(Expr):
+    """What `FloorDiv` and `Mod` have in common.
 
-    nargs = (2,)
-    is_integer = True
+    Attributes:
+        dividend, divisor: an expression, and the positive constant that it is divided by.
+    """
+
+    __slots__ = ("dividend", "divisor")
+
+    dividend: Expr
+    divisor: int
+
+    def __new__(cls, x: Expr | int, b: Expr | int) -> Expr:
+        dividend = Integer(x) if isinstance(x, int) else x
+        divisor = _divisor(b)
+        found = cls.simpler(dividend, divisor)
+        if found is not None:
+            return found
+        made = object.__new__(cls)
+        made.dividend = dividend
+        made.divisor = divisor
+        made.divisions = dividend.divisions + 1
+        made._hash = hash((cls, dividend, divisor))
+        return made
 
     @classmethod
-    def eval(cls, x: sympy.Expr, b: sympy.Expr) -> sympy.Expr | None:
-        divisor = _divisor(b)
-        if x.is_Integer:
-            return Integer(int(x) // divisor)
+    @abstractmethod
+    def simpler(cls, x: Expr, divisor: int) -> Expr | None:
+        """What the rules make of it; None where none of them applies."""
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, _Division) or type(other) is not type(self) or self._hash != other._hash:
+            return False
+        return self.divisor == other.divisor and self.dividend == other.dividend
+
+    __hash__ = Expr.__hash__
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}({self.dividend}, {self.divisor})"
+
+    @property
+    def free_symbols(self) -> frozenset[Symbol]:
+        return self.dividend.free_symbols
+
+    def put_into(self, terms: Terms, factor: int) -> int:
+        terms[self] = terms.get(self, 0) + factor
+        return 0
+
+    def xreplace(self, put: Mapping[Symbol, Expr]) -> Expr:
+        dividend = self.dividend.xreplace(put)
+        return self if dividend is self.dividend else type(self)(dividend, self.divisor)
+
+
+class FloorDiv(_Division):
+    """``FloorDiv(x, b)``: x divided by the positive constant b, rounded down."""
+
+    __slots__ = ()
+
+    @classmethod
+    def simpler(cls, x: Expr, divisor: int) -> Expr | None:
+        if isinstance(x, Integer):
+            return Integer(x.value // divisor)
         if divisor == 1:
             return x
         if isinstance(x, FloorDiv):
-            return FloorDiv(x.args[0], Integer(divisor * int(x.args[1])))
-        if isinstance(x, Mod) and int(x.args[1]) <= divisor:
+            return FloorDiv(x.dividend, divisor * x.divisor)
+        if isinstance(x, Mod) and x.divisor <= divisor:
             return Integer(0)
-        constant, terms = linear_terms(x)
-        common = math.gcd(divisor, *(c for c, _ in terms))
-        if common > 1:
-            reduced = linear_sum(constant // common, [(c // common, rest) for c, rest in terms])
-            return FloorDiv(reduced, Integer(divisor // common))
+        if isinstance(x, Sum):
+            common = math.gcd(divisor, *x.terms.values())
+            if common > 1:
+                reduced = {atom: times // common for atom, times in x.terms.items()}
+                return FloorDiv(expression(x.constant // common, reduced), divisor // common)
         return None
 
 
-class Mod(sympy.Function):
+class Mod(_Division):
     """``Mod(x, b)``: what `FloorDiv` by the positive constant b leaves, in 0..b-1 for negative x too."""
 
-    nargs = (2,)
-    is_integer = True
-    is_nonnegative = True
+    __slots__ = ()
 
     @classmethod
-    def eval(cls, x: sympy.Expr, b: sympy.Expr) -> sympy.Expr | None:
-        divisor = _divisor(b)
-        if x.is_Integer:
-            return Integer(int(x) % divisor)
+    def simpler(cls, x: Expr, divisor: int) -> Expr | None:
+        if isinstance(x, Integer):
+            return Integer(x.value % divisor)
         if divisor == 1:
             return Integer(0)
         if isinstance(x, Mod):
-            inner = int(x.args[1])
-            if inner <= divisor:
+            if x.divisor <= divisor:
                 return x
-            if inner % divisor == 0:
-                return Mod(x.args[0], b)
-        constant, terms = linear_terms(x)
-        part = [(c, rest) for c, rest in terms if c % divisor]
-        if len(part) < len(terms) or not 0 <= constant < divisor:
-            return Mod(linear_sum(constant % divisor, part), b)
-        common = math.gcd(divisor, *(c for c, _ in terms))
+            if x.divisor % divisor == 0:
+                return Mod(x.dividend, divisor)
+        if not isinstance(x, Sum):
+            return None
+        part = {atom: times for atom, times in x.terms.items() if times % divisor}
+        if len(part) < len(x.terms) or not 0 <= x.constant < divisor:
+            return Mod(expression(x.constant % divisor, part), divisor)
+        common = math.gcd(divisor, *part.values())
         if common > 1:
-            reduced = linear_sum(constant // common, [(c // common, rest) for c, rest in terms])
-            return Integer(common) * Mod(reduced, Integer(divisor // common)) + Integer(constant % common)
+            reduced = {atom: times // common for atom, times in part.items()}
+            return common * Mod(expression(x.constant // common, reduced), divisor // common) + x.constant % common
         return None
 
 
-def _divisor(b: sympy.Expr) -> int:
-    if not (b.is_Integer and b.is_positive):
+def _divisor(b: Expr | int) -> int:
+    """A divisor as a number; ValueError where it is none, or not positive."""
+    divisor = b.value if isinstance(b, Integer) else b
+    if not isinstance(divisor, int) or divisor < 1:
         raise ValueError(f"a divisor is a positive constant, got {b}")
-    return int(b)
+    return divisor
 
 
 @lru_cache(maxsize=1024)
-def _symbol(name: str, nonnegative: bool) -> sympy.Symbol:
-    return sympy.Symbol(name, integer=True, nonnegative=True) if nonnegative else sympy.Symbol(name, integer=True)
+def _symbol(name: str, nonnegative: bool) -> Symbol:
+    return Symbol(name, nonnegative)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +186,7 @@ class Axis:
             raise ValueError(f"axis {self.name} needs an extent of at least 1, got {self.extent}")
 
     @property
-    def symbol(self) -> sympy.Symbol:
+    def symbol(self) -> Symbol:
         """The integer symbol of that name; it is known to be nonnegative where `first` is."""
         return _symbol(self.name, self.first >= 0)
 

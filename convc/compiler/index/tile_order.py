@@ -25,10 +25,8 @@ import itertools
 import math
 from dataclasses import dataclass, replace
 
-import sympy
-from sympy import Integer
-
 from convc.compiler.index.hilbert import hilbert
+from convc.compiler.index.linear import Expr, Integer
 from convc.compiler.index.lower import translate
 from convc.compiler.index.maps import Counterexample, IndexMap, Outcome, Proof, prove_equal
 from convc.compiler.index.order_names import BOUSTROPHEDON, GROUPED, HILBERT, ROWS, OrderName
@@ -58,12 +56,12 @@ class Case:
     """
 
     axes: tuple[Axis, ...]
-    m: sympy.Expr
-    n: sympy.Expr
-    number: sympy.Expr
-    place_m: sympy.Expr
-    place_n: sympy.Expr
-    key: sympy.Expr | None = None
+    m: Expr
+    n: Expr
+    number: Expr
+    place_m: Expr
+    place_n: Expr
+    key: Expr | None = None
     limit: int = 0
 
 
@@ -100,7 +98,7 @@ class Order:
         n = self._lowered([case.place_n for case in self.cases])
         return Places(m=to_json(m), n=to_json(n))
 
-    def _lowered(self, exprs: list[sympy.Expr]) -> IntExpr:
+    def _lowered(self, exprs: list[Expr]) -> IntExpr:
         """One expression of those of the cases."""
         found = translate(exprs[-1])
         for case, expr in zip(reversed(self.cases[:-1]), reversed(exprs[:-1]), strict=True):

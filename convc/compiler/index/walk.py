@@ -20,8 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from sympy import Integer
-
+from convc.compiler.index.linear import Integer
 from convc.compiler.index.lower import translate
 from convc.compiler.index.maps import Counterexample, IndexMap, Outcome, Proof
 from convc.compiler.index.presburger import Point, find

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sympy
-
 from convc.compiler.index.conv import ConvMaps
+from convc.compiler.index.linear import Expr, Integer
 from convc.compiler.index.lower import translate
 from convc.compiler.index.maps import IndexMap, Outcome, Proof, prove_equal
 from convc.compiler.index.symbols import Axis
@@ -38,10 +37,10 @@ def prove_tile(maps: ConvMaps) -> Outcome:
     claim = f"the {maps.tiles.block_m} rows of a tile are consecutive output pixels"
     tile_m, _ = maps.row.domain
     row = Axis("row", maps.tiles.block_m)
-    first = _at_lane(maps, sympy.Integer(0))
+    first = _at_lane(maps, Integer(0))
     return prove_equal(claim, _at_lane(maps, row.symbol), first + row.symbol, (tile_m, row))
 
 
-def _at_lane(maps: ConvMaps, lane: sympy.Expr) -> sympy.Expr:
+def _at_lane(maps: ConvMaps, lane: Expr) -> Expr:
     """The output pixel of a lane."""
     return maps.row["m"].xreplace({axis.symbol: lane for axis in maps.row.domain if axis.name == "lane"})

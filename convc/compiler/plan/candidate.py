@@ -9,6 +9,7 @@ of one width only the best can be taken or be shown, so the others are looked at
   (`convc.compiler.plan.cost.Pace`), and its tilings are held to the rules from the fastest on, until one keeps them.
 * That price says how fast a width can be at best. Where only the best of all is asked for, widths are looked at from
   the most promising on, until no other can be as good.
+* Of what is compared only the time and the bytes are worked out; the whole estimate is made for those who read it.
 * The sentences about what is turned down are made for those who read them: for the schedule that is taken, or where
   none can be.
 """
@@ -23,22 +24,18 @@ from functools import cached_property
 from operator import itemgetter
 
 from convc.compiler.index.geometry import Geometry
+from convc.compiler.index.traffic import Bytes
 from convc.compiler.plan.candidates import pipeline_of
+from convc.compiler.plan.choice import SLACK, choose
 from convc.compiler.plan.constraints import TILING_RULES, TiledProblem, TileGrid, TilingRule, check_tiling, walkers
-from convc.compiler.plan.cost import (
-    SLACK,
-    Pace,
-    beside,
-    choose,
-    estimate,
-    latency_of,
-    pace_of,
-)
+from convc.compiler.plan.cost import Pace, asked_of_l2, beside, estimate, latency_of, launch_cycles, pace_of
+from convc.compiler.plan.moved import launch_bytes
 from convc.compiler.plan.records import Estimate, Pipeline, Rejection, ScheduleName, ScheduleSummary, Tiling
 from convc.compiler.plan.requests import row_cycles
 from convc.compiler.plan.room import Room
 from convc.compiler.plan.storage import MemoryNeed, Storage
-from convc.compiler.plan.work import CtaWork
+from convc.compiler.plan.tiling import Depths
+from convc.compiler.plan.work import CtaWork, with_stages
 from convc.ir.arch import Arch
 from convc.layout.device_layout import DeviceLayout
 
@@ -53,14 +50,23 @@ class Candidate:
     Attributes:
         offer: where it comes from.
         tiled: the problem and its tiles.
-        pipeline, work, cost: what a CTA does, and what that takes.
+        pipeline, work: what a CTA does.
+        pace: what that takes, whatever the stages.
+        cycles, traffic_bytes: of the launch, as the estimate has them.
     """
 
     offer: Offer
     tiled: TiledProblem
     pipeline: Pipeline
     work: CtaWork
-    cost: Estimate
+    pace: Pace
+    cycles: float
+    traffic_bytes: int
+
+    @cached_property
+    def cost(self) -> Estimate:
+        """The estimate of the launch."""
+        return estimate(self.tiled, self.work, self.pace)
 
     @property
     def geometry(self) -> Geometry | None:
@@ -86,7 +92,7 @@ class Offer:
 
     Attributes:
         layout, arch: the problem and the target.
-        tilings: narrow before wide and, of one width, shallow before deep; all with rows of as many bytes.
+        depths: its tilings by their width, narrow before wide; all with rows of as many bytes.
         rows: tiles of output pixels, the grid along x.
         room, storage: the memory of a CTA, counted and laid out.
         work: what a CTA does; of tilings that differ in their stages alone, only `CtaWork.rings` may differ.
@@ -99,7 +105,7 @@ class Offer:
 
     layout: DeviceLayout
     arch: Arch
-    tilings: tuple[Tiling, ...]
+    depths: tuple[Depths, ...]
     rows: int
     room: Callable[[Tiling], Room]
     storage: Callable[[Tiling], Storage]
@@ -110,26 +116,30 @@ class Offer:
     fetched: bool = False
     parts: int = 1
 
-    @cached_property
-    def widths(self) -> tuple[Width, ...]:
-        """Its tilings by their width, narrow before wide."""
-        by_width = itertools.groupby(self.tilings, key=lambda tiling: tiling.block_n)
-        return tuple(Width(offer=self, tilings=tuple(tilings)) for _, tilings in by_width)
+    @property
+    def first(self) -> Tiling:
+        """The narrowest and shallowest tiling."""
+        return self.depths[0].first
+
+    @property
+    def tilings(self) -> tuple[Tiling, ...]:
+        """All tilings."""
+        return tuple(tiling for each in self.depths for tiling in each.tilings)
 
     @cached_property
     def pipeline(self) -> Pipeline:
         """The K loop of every tiling: their rows are equally long."""
-        return pipeline_of(self.layout, self.tilings[0], self.arch.limits.mma_atom_bytes)
+        return pipeline_of(self.layout, self.first, self.arch.limits.mma_atom_bytes)
+
+    @cached_property
+    def moved(self) -> Bytes:
+        """Bytes that the launch reads and writes, however it is cut."""
+        return launch_bytes(self.layout, self.arch.rates)
 
     @cached_property
     def row_cycles(self) -> tuple[float, float]:
         """Cycles of TMA for a row of activations, and for one of the filter."""
-        return row_cycles(self.layout, self.tilings[0].row_bytes, self.arch.rates)
-
-    @cached_property
-    def legal(self) -> tuple[Candidate, ...]:
-        """The best legal candidate of every width that has one, narrow before wide."""
-        return tuple(width.best for width in self.widths if width.best is not None)
+        return row_cycles(self.layout, self.first.row_bytes, self.arch.rates)
 
     @cached_property
     def rejected(self) -> tuple[Rejection, ...]:
@@ -144,6 +154,18 @@ class Offer:
             known = self._needs[tiling] = self.room(tiling).need(self.arch)
         return known
 
+    def done(self, tiling: Tiling) -> CtaWork:
+        """The work of a CTA, counted once: forms of a schedule are made of it."""
+        known = self._done.get(tiling)
+        if known is None:
+            known = self._done[tiling] = self.work(tiling, self.pipeline)
+        return known
+
+    @cached_property
+    def _done(self) -> dict[Tiling, CtaWork]:
+        """The work that has been counted."""
+        return {}
+
     @cached_property
     def _needs(self) -> dict[Tiling, MemoryNeed]:
         """The memory that has been counted."""
@@ -152,9 +174,8 @@ class Offer:
     def tiles(self, tiling: Tiling) -> TileGrid:
         """The tiles of all tilings of one width."""
         grid = self._grid(tiling)
-        return TileGrid(
-            layout=self.layout, arch=self.arch, grid=grid, ctas=self._walkers(grid, tiling.together), parts=self.parts
-        )
+        ctas = self._walkers(grid, tiling.together)
+        return TileGrid(layout=self.layout, arch=self.arch, grid=grid, ctas=ctas, parts=self.parts, size=self.moved)
 
     def tiled(self, tiling: Tiling) -> TiledProblem:
         """A tiling with what follows from it."""
@@ -183,25 +204,30 @@ class Offer:
 
 @dataclass(frozen=True, kw_only=True)
 class Width:
-    """The tilings of an offer that have one width: they differ in their stages alone.
+    """The tilings of an offer that have one width.
 
     Attributes:
         offer: where they come from.
-        tilings: shallow before deep, at least one; none needs less memory than the first.
+        depths: the tilings; none needs less memory than the first.
     """
 
     offer: Offer
-    tilings: tuple[Tiling, ...]
+    depths: Depths
+
+    @property
+    def tilings(self) -> tuple[Tiling, ...]:
+        """All tilings."""
+        return self.depths.tilings
 
     @cached_property
     def tiles(self) -> TileGrid:
         """The tiles of all tilings."""
-        return self.offer.tiles(self.tilings[0])
+        return self.offer.tiles(self.depths.first)
 
     @cached_property
     def work(self) -> CtaWork:
         """The work of a CTA, with the stages of the first tiling."""
-        return self.offer.work(self.tilings[0], self.offer.pipeline)
+        return self.offer.done(self.depths.first)
 
     @cached_property
     def pace(self) -> Pace:
@@ -214,7 +240,7 @@ class Width:
         pace = self.pace
         most = pace.most_beside
         if most > 1:
-            most = min(most, beside(self.offer.needed(self.tilings[0]), self.offer.arch))
+            most = min(most, beside(self.offer.needed(self.depths.first), self.offer.arch))
         return min(pace.cycles(pace.hidden, held) for held in range(1, most + 1))
 
     @cached_property
@@ -224,9 +250,16 @@ class Width:
         for tiling in self._fastest_first():
             tiled = offer.tiled(tiling)
             if check_tiling(tiled, offer.rules) is None:
-                work = offer.work(tiled.tiling, offer.pipeline)
-                cost = estimate(tiled, work, self.pace)
-                return Candidate(offer=offer, tiled=tiled, pipeline=offer.pipeline, work=work, cost=cost)
+                work = with_stages(self.work, tiled.tiling.stages)
+                return Candidate(
+                    offer=offer,
+                    tiled=tiled,
+                    pipeline=offer.pipeline,
+                    work=work,
+                    pace=self.pace,
+                    cycles=launch_cycles(tiled, work, self.pace),
+                    traffic_bytes=asked_of_l2(work, self.pace),
+                )
         return None
 
     def _fastest_first(self) -> Iterator[Tiling]:
@@ -236,9 +269,9 @@ class Width:
         memory that nobody else can use hides that too: on an H200 the layers of ResNet-50 take 0.96 of the time at
         batch 1, 0.97 at batch 8, and as long at batch 32.
         """
-        priced = sorted(zip(self._cycles(), self.tilings, strict=True), key=itemgetter(0))
+        priced = sorted(zip(self._cycles(), itertools.count()), key=itemgetter(0))
         for _, alike in itertools.groupby(priced, key=itemgetter(0)):
-            yield from sorted((tiling for _, tiling in alike), key=self._room, reverse=True)
+            yield from sorted((self.depths.at(number) for _, number in alike), key=self._room, reverse=True)
 
     def _room(self, tiling: Tiling) -> int:
         """Bytes of shared memory."""
@@ -249,17 +282,17 @@ class Width:
         work = self.work
         pace = self.pace
         waits: list[dict[int, float]] = []
-        for ring, column in zip(work.rings, zip(*(tiling.stages for tiling in self.tilings), strict=True), strict=True):
-            waits.append({stages: latency_of(ring.steps, stages, pace, work) for stages in set(column)})
+        rings = self.depths.rings
+        for ring, column in zip(work.rings, zip(*rings, strict=True), strict=True):
+            waits.append({stages: latency_of(ring.steps, stages, pace) for stages in set(column)})
         most = pace.most_beside
         prices: dict[tuple[float, int], float] = {}
         found: list[float] = []
-        for tiling in self.tilings:
-            latency = pace.hidden
-            for wait, stages in zip(waits, tiling.stages, strict=True):
-                latency = max(latency, wait[stages])
+        hidden = pace.hidden
+        for number, depth in enumerate(rings):
+            latency = max(hidden, *(wait[stages] for wait, stages in zip(waits, depth, strict=True)))
             # Where there is one CTA for each SM at most, nobody need know how many fit.
-            held = 1 if most == 1 else min(most, beside(self.offer.needed(tiling), self.offer.arch))
+            held = 1 if most == 1 else min(most, beside(self.offer.needed(self.depths.at(number)), self.offer.arch))
             price = prices.get((latency, held))
             if price is None:
                 price = prices[latency, held] = pace.cycles(latency, held)
@@ -282,9 +315,18 @@ class ScheduleCandidates:
     picked: Candidate | None = None
 
     @cached_property
+    def widths(self) -> tuple[Width, ...]:
+        """The tilings of each width of every offer, narrow before wide.
+
+        An offer does not know them, so that nothing here refers to itself.
+        """
+        offers = (part for part in self.parts if isinstance(part, Offer))
+        return tuple(Width(offer=offer, depths=each) for offer in offers for each in offer.depths)
+
+    @cached_property
     def legal(self) -> tuple[Candidate, ...]:
-        """The best legal candidate of every width of every offer."""
-        return tuple(candidate for part in self.parts if isinstance(part, Offer) for candidate in part.legal)
+        """The best legal candidate of every width that has one."""
+        return tuple(width.best for width in self.widths if width.best is not None)
 
     @cached_property
     def rejected(self) -> tuple[Rejection, ...]:
@@ -296,7 +338,7 @@ class ScheduleCandidates:
 
     @cached_property
     def best(self) -> Candidate:
-        """The candidate to take (see `convc.compiler.plan.cost.choose`); LookupError where none is legal."""
+        """The candidate to take (see `convc.compiler.plan.choice.choose`); LookupError where none is legal."""
         if self._best is None:
             raise LookupError(f"no tiling of {self.schedule.title} is legal")
         return self._best
@@ -311,24 +353,24 @@ class ScheduleCandidates:
         """The candidate to take; None where none is legal."""
         return self.picked or self.best_of(lambda _: True)
 
-    def best_of(self, fits: Callable[[TileGrid], bool]) -> Candidate | None:
+    def best_of(self, fits: Callable[[TileGrid], bool], most: float = math.inf) -> Candidate | None:
         """The candidate to take of those whose tiles fit; None where there is none.
 
-        All that are about as fast as the fastest are looked at, and as few others as can be.
+        All that are about as fast as the fastest are looked at, and as few others as can be: none where every one takes
+        more than `most` cycles.
         """
-        offers = (part for part in self.parts if isinstance(part, Offer))
-        widths = [width for offer in offers for width in offer.widths if fits(width.tiles)]
+        widths = [width for width in self.widths if fits(width.tiles)]
         found: dict[int, Candidate] = {}
-        limit = math.inf
+        limit = most
         for number in sorted(range(len(widths)), key=lambda number: widths[number].least):
             if widths[number].least > limit:
                 break
             best = widths[number].best
             if best is not None:
                 found[number] = best
-                limit = min(limit, SLACK * best.cost.cycles)
+                limit = SLACK * min(one.cycles for one in found.values())
         in_order = [found[number] for number in sorted(found)]
-        return in_order[choose([candidate.cost for candidate in in_order])] if in_order else None
+        return in_order[choose(in_order)] if in_order else None
 
     @property
     def summary(self) -> ScheduleSummary:

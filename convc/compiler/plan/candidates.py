@@ -8,11 +8,11 @@ are as long as one pixel's channels allow, up to 128 bytes, since TMA is slower 
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 
 from convc.compiler.plan.records import Pipeline, Tiling
+from convc.compiler.plan.tiling import Depths
 from convc.ir.arch import SM_100A
 from convc.layout.device_layout import DeviceLayout
 
@@ -56,11 +56,12 @@ def atoms_of(layout: DeviceLayout, tiling: Tiling, atom_bytes: int) -> int:
 
 def tilings(
     layout: DeviceLayout, rows: int, *, block_n: int | None = None, stages: int | None = None
-) -> Iterator[Tiling]:
-    """Candidates of so many rows, narrow before wide and shallow before deep; `block_n` and `stages` fix a choice."""
+) -> Iterator[Depths]:
+    """Candidates of so many rows by their width, narrow before wide; `block_n` and `stages` fix a choice."""
     span = row_bytes(layout)
-    for width, depth in itertools.product(widths(layout, block_n), depths(layout, span, stages)):
-        yield Tiling(block_m=rows, block_n=width, row_bytes=span, b_stages=depth)
+    deep = tuple((0, depth) for depth in depths(layout, span, stages))
+    for width in widths(layout, block_n):
+        yield Depths(first=Tiling(block_m=rows, block_n=width, row_bytes=span, b_stages=deep[0][1]), stages=deep)
 
 
 def widths(layout: DeviceLayout, block_n: int | None) -> tuple[int, ...]:

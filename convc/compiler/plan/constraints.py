@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from convc.compiler.index.traffic import Bytes
 from convc.compiler.plan.loads import activation_axes, corners, dims_and_strides
 from convc.compiler.plan.records import Rejection, Tiling
 from convc.compiler.plan.storage import MemoryNeed
@@ -28,6 +29,7 @@ class TileGrid(msgspec.Struct, frozen=True, kw_only=True):
         ctas: CTAs that walk over the tiles; None: each tile has its own.
         parts: CTAs that share the K loop of a tile.
         moved: bytes that memory moves, where they are known; None: as tiles along M first do.
+        size: what the launch reads and writes, where somebody has counted it.
     """
 
     layout: DeviceLayout
@@ -36,6 +38,7 @@ class TileGrid(msgspec.Struct, frozen=True, kw_only=True):
     ctas: int | None = None
     parts: int = 1
     moved: int | None = None
+    size: Bytes | None = None
 
 
 class TiledProblem(TileGrid, frozen=True, kw_only=True):

@@ -16,7 +16,6 @@ and ``convc/docs/timing.md`` shows how far each term is from what the engine fin
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import msgspec
 
@@ -29,15 +28,6 @@ from convc.compiler.plan.requests import row_cycles
 from convc.compiler.plan.storage import MemoryNeed
 from convc.compiler.plan.work import ATOM_BYTES, FACTOR_ROW_BYTES, CtaWork
 from convc.ir.arch import Arch, Rates
-
-SLACK = 1.05
-"""Estimates closer than this are taken as equal: a launch is off by 3 to 9 percent of the engine's time on average, and
-schedules of one layer mostly to the same side."""
-
-ASSUMED_SLACK = 1.18
-"""A schedule that rests on assumed rules is taken where one that does not takes longer by more than this: twice the
-average error of the worst of the four sets of `convc/docs/timing.md`, as one estimate may be too low and the other too
-high. If the rule is wrong, so is the kernel; less is not worth that."""
 
 THREADS = 192
 """Threads of a CTA: six warps (`convc.compiler.schedules.skeleton`)."""
@@ -71,6 +61,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
         loop: cycles of the loop, from the first MMA to the end of the last one, where these do not limit it.
         stage: cycles in which the last stage is multiplied once it is there.
         busy: cycles in which all are, one after the other.
+        seen: cycles from the end of an MMA on the tensor core to its barrier.
         around: cycles of a CTA outside its K loop, its epilogue left out.
         own, stores: cycles of its epilogue: instructions of its threads, and the way to global memory.
         pieces: in how many pieces the epilogue does both in turn.
@@ -94,6 +85,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
     loop: float
     stage: float
     busy: float
+    seen: float
     around: float
     own: float
     stores: float
@@ -211,22 +203,23 @@ def pace_of(tiles: TileGrid, work: CtaWork, rows: tuple[float, float]) -> Pace:
         rows: cycles of a row of activations, and of one of the filter (`convc.compiler.plan.requests.row_cycles`).
     """
     rates = tiles.arch.rates
-    problem = tiles.layout.problem
-    tensor = terms.tensor_cycles(work, rates)
+    residual = tiles.layout.problem.residual
+    mma = terms.mma_times(work, rates)
+    tensor = terms.tensor_cycles(work, mma, rates)
     fill = terms.fill_cycles(work, rows, rates)
     residual_fill = work.residual_bytes / rates.fill_bytes
     load = load_issue_cycles(work)
-    multiply = multiply_issue_cycles(work) + terms.drain_cycles(work, rates)
+    multiply = multiply_issue_cycles(work) + terms.drain_cycles(work, mma, rates)
     steps = work.rings[-1].steps
     stage = max(tensor, work.mmas * MMA) / steps
-    stores = terms.store_unit_cycles(work, problem.residual, rates)
-    inside = terms.port_interval(work, rates) > terms.multiply_interval(work, rates)
+    stores = terms.store_unit_cycles(work, residual, rates)
+    inside = mma.port > mma.multiply
     activations, filters = work.asked_bytes
     common = filters if tiles.grid[0] > 1 else activations  # grid.x is what counts first
     masks = 0 if tiles.ctas is None else MASK * work.masks  # of the next tile
     moved = tiles.moved
     if moved is None:  # the order of tiles is chosen later, but for clusters that load for each other
-        moved = memory_bytes(launch_bytes(tiles.layout, rates), tiles.grid, free=work.multicast == (1, 1))
+        moved = memory_bytes(tiles.size or launch_bytes(tiles.layout, rates), tiles.grid, free=work.multicast == (1, 1))
     return Pace(
         rates=rates,
         ctas=math.prod(tiles.grid) * tiles.parts,
@@ -246,26 +239,27 @@ def pace_of(tiles: TileGrid, work: CtaWork, rows: tuple[float, float]) -> Pace:
         loop=max(tensor, max(multiply, load, fill) * (steps - 1) / steps + stage),
         stage=stage,
         busy=max(tensor, multiply),
+        seen=mma.seen,
         around=terms.first_mma_cycles(work, fill, rates) + terms.last_mma_cycles(work, rates),
-        own=terms.epilogue_own_cycles(work, problem.residual, rates) + masks,
+        own=terms.epilogue_own_cycles(work, residual, rates) + masks,
         stores=stores,
         pieces=max(1, work.slabs or work.chunks),
-        behind=terms.behind_cycles(work, problem.residual, rates),
+        behind=terms.behind_cycles(work, residual, rates),
         leaving=terms.slab_cycles(work, rates) / work.slabs if work.slabs else 0.0,
-        blocked=terms.blocked_cycles(work, rates) if tiles.arch.limits.tmem_columns else 0.0,
+        blocked=terms.blocked_cycles(work, mma, rates) if tiles.arch.limits.tmem_columns else 0.0,
         walkers=tiles.ctas,
         one_by_one=tiles.ctas is not None and not tiles.arch.limits.tmem_columns,
     )
 
 
-def latency_of(steps: int, stages: int, pace: Pace, work: CtaWork) -> float:
+def latency_of(steps: int, stages: int, pace: Pace) -> float:
     """The least that the K loop takes because a stage is used again only after copy, multiply and give back.
 
     Args:
         steps, stages: tiles that go through a ring, and its places; without any it never ends.
-        pace, work: of the launch, and of a CTA whose stages do not matter.
+        pace: of the launch.
     """
-    turn = terms.turn_cycles(work, steps, pace.busy, pace.fill, pace.rates)
+    turn = terms.turn_cycles(steps, pace.busy, pace.fill, pace.seen, pace.rates)
     if pace.one_by_one:  # tiles follow each other through the ring, which may have more stages than one has steps
         return turn * steps / max(1, stages)
     return terms.ring_cycles(steps, stages, turn)
@@ -297,8 +291,7 @@ def estimate(tiled: TiledProblem, work: CtaWork, pace: Pace | None = None) -> Es
     rates = tiled.arch.rates
     rows = row_cycles(tiled.layout, work.row_bytes, rates)
     pace = pace or pace_of(tiled, work, rows)
-    latency = max(latency_of(ring.steps, ring.stages, pace, work) for ring in work.rings)
-    on_each = min(pace.most_beside, beside(tiled.need, tiled.arch))
+    latency, on_each = _held_up(tiled, work, pace)
     slots = rates.sms * on_each if tiled.ctas is None else tiled.ctas
     waves = -(-pace.ctas // slots)
     first = min(pace.ctas, slots)
@@ -315,7 +308,7 @@ def estimate(tiled: TiledProblem, work: CtaWork, pace: Pace | None = None) -> Es
         last_wave_fill=(pace.ctas - (waves - 1) * slots) / slots,
         useful=tiled.layout.problem.macs / products,
         model_share=_model_share(tiled, products),
-        traffic_bytes=pace.ctas * sum(work.asked_bytes),
+        traffic_bytes=asked_of_l2(work, pace),
         memory_bytes=pace.memory_bytes,
         fill_rate=(work.loaded_bytes - work.factor_bytes) / terms.operand_fill_cycles(work, rows),
         factor_rate=rates.fill_rows * FACTOR_ROW_BYTES,
@@ -336,20 +329,20 @@ def estimate(tiled: TiledProblem, work: CtaWork, pace: Pace | None = None) -> Es
     )
 
 
-def slack(assumed: int, fastest: int) -> float:
-    """The factor up to which a schedule counts as about as fast as the fastest.
-
-    Args:
-        assumed, fastest: assumed rules that either rests on.
-    """
-    return ASSUMED_SLACK if fastest and not assumed else SLACK
+def launch_cycles(tiled: TiledProblem, work: CtaWork, pace: Pace) -> float:
+    """Cycles of the launch alone (`Estimate.cycles`)."""
+    return pace.cycles(*_held_up(tiled, work, pace))
 
 
-def choose(costs: Sequence[Estimate]) -> int:
-    """Choose among candidates: of those about as fast as the fastest, the index of the one that moves fewest bytes."""
-    limit = SLACK * min(cost.cycles for cost in costs)
-    near = (index for index, cost in enumerate(costs) if cost.cycles <= limit)
-    return min(near, key=lambda index: (costs[index].traffic_bytes, costs[index].cycles, index))
+def asked_of_l2(work: CtaWork, pace: Pace) -> int:
+    """Bytes that all CTAs ask L2 for (`Estimate.traffic_bytes`)."""
+    return pace.ctas * sum(work.asked_bytes)
+
+
+def _held_up(tiled: TiledProblem, work: CtaWork, pace: Pace) -> tuple[float, int]:
+    """What depends on the stages: the latency of copies, and the CTAs that an SM holds."""
+    latency = max(latency_of(ring.steps, ring.stages, pace) for ring in work.rings)
+    return latency, min(pace.most_beside, beside(tiled.need, tiled.arch))
 
 
 def _l2_alone(pace: Pace, ctas: int) -> float:

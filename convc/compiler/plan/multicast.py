@@ -40,7 +40,7 @@ def multicast(candidates: ScheduleCandidates, shape: tuple[int, int], *, able: b
 def _sharing(offer: Offer, shape: tuple[int, int]) -> Offer | Rejection:
     """An offer of whole clusters along the pixels: where tiles are missing there, empty ones are made."""
     reason = None
-    apart = tuple(tiling for tiling in offer.tilings if tiling.b_columns == 1)
+    apart = tuple(each for each in offer.depths if each.first.b_columns == 1)
     if offer.layout.blocks is not None:
         reason = f"{offer.layout.blocks.name} has scale factors, whose stages warps give back as well"
     elif shape[1] > 1 and offer.layout.problem.groups > 1:
@@ -49,7 +49,7 @@ def _sharing(offer: Offer, shape: tuple[int, int]) -> Offer | Rejection:
         reason = "an activation tile with its halo comes in one copy: CTAs can share filter tiles alone (2x1)"
     elif not apart:
         reason = "filter tiles in the stages of the activations that they meet come in one piece: keep them apart"
-    elif apart[0].ctas > 1:
+    elif apart[0].first.ctas > 1:
         reason = "the CTAs of a pair have halves of filter tiles, and those that load for each other whole ones"
     if reason is not None:
         return Rejection(rule="multicast", reason=reason)
@@ -64,7 +64,9 @@ def _sharing(offer: Offer, shape: tuple[int, int]) -> Offer | Rejection:
     return replace(
         offer,
         geometry=offer.geometry and replace(offer.geometry, spare=rows - offer.rows),
-        tilings=tuple(msgspec.structs.replace(tiling, multicast=shape) for tiling in apart),
+        depths=tuple(
+            msgspec.structs.replace(each, first=msgspec.structs.replace(each.first, multicast=shape)) for each in apart
+        ),
         rows=rows,
         storage=storage,
         work=work,

@@ -56,7 +56,9 @@ def _paired(offer: Offer) -> Offer | Rejection:
     return replace(
         offer,
         geometry=geometry,
-        tilings=tuple(msgspec.structs.replace(tiling, ctas=PAIR) for tiling in offer.tilings),
+        depths=tuple(
+            msgspec.structs.replace(each, first=msgspec.structs.replace(each.first, ctas=PAIR)) for each in offer.depths
+        ),
         rows=rows,
         storage=storage,
         rules=(pair_shape, *offer.rules),

@@ -33,6 +33,7 @@ from convc.compiler.plan.storage import (
     Storage,
     lay_out,
 )
+from convc.compiler.plan.tiling import Depths
 from convc.compiler.plan.work import CtaWork
 from convc.ir.arch import Arch
 from convc.layout.device_layout import DeviceLayout
@@ -88,7 +89,7 @@ def _walking(offer: Offer, most: int, stages: int | None, fetched: bool) -> Offe
         reason = f"{offer.layout.blocks.name} has scale factors, which the warps carry that would carry results"
         return Rejection(rule="persistent", reason=reason)
 
-    if offer.tilings and offer.tilings[0].multicast[1] > 1:
+    if offer.depths and offer.first.multicast[1] > 1:
         reason = "clusters of several tiles of channels do not walk along the pixels as one"
         return Rejection(rule="persistent", reason=reason)
 
@@ -112,26 +113,21 @@ def _walking(offer: Offer, most: int, stages: int | None, fetched: bool) -> Offe
         return room_in_registers(once, columns, tiling.block_n)
 
     def work(tiling: Tiling, pipeline: Pipeline) -> CtaWork:
-        once = offer.work(tiling, pipeline)
+        once = offer.done(tiling)
         keeps = offer.arch.limits.tmem_columns > 0 and once.slabs > 0 and held(offer.layout, tiling)
         return msgspec.structs.replace(once, held=keeps)
 
-    ahead = offer.tilings
-    if stages is None:
-        ahead = deeper(offer.tilings)
-    return replace(offer, tilings=ahead, storage=storage, room=room, work=work, most_ctas=most, fetched=fetched)
+    ahead = offer.depths if stages is not None else tuple(map(deeper, offer.depths))
+    return replace(offer, depths=ahead, storage=storage, room=room, work=work, most_ctas=most, fetched=fetched)
 
 
-def deeper(tilings: tuple[Tiling, ...]) -> tuple[Tiling, ...]:
+def deeper(each: Depths) -> Depths:
     """The tilings, and those with more stages than a tile has steps, in which loads of the next tiles run ahead."""
-    found: list[Tiling] = []
-    for index, tiling in enumerate(tilings):
-        found.append(tiling)
-        last = index + 1 == len(tilings) or tilings[index + 1].block_n != tiling.block_n
-        if last and not tiling.a_stages:
-            more = range(tiling.b_stages + 1, MAX_STAGES + 1)
-            found += (msgspec.structs.replace(tiling, b_stages=depth) for depth in more)
-    return tuple(found)
+    a_stages, b_stages = each.stages[-1]
+    if a_stages:
+        return each
+    more = tuple((0, depth) for depth in range(b_stages + 1, MAX_STAGES + 1))
+    return msgspec.structs.replace(each, stages=each.stages + more)
 
 
 def held(layout: DeviceLayout, tiling: Tiling) -> bool:

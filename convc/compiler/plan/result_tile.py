@@ -12,6 +12,7 @@ The tile lies over the stages of the operand tiles: when the accumulator is comp
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 
@@ -40,9 +41,14 @@ SLABS = (128, 64, 32)
 
 def result_tile(layout: DeviceLayout, tiling: Tiling) -> SmemTile:
     """Lay the tile of results out from the start of shared memory on, one stage a slab of columns."""
-    row = tiling.block_n * layout.problem.out_dtype.bytes
+    return _result_tile(tiling.block_m, tiling.block_n * layout.problem.out_dtype.bytes)
+
+
+@functools.lru_cache(maxsize=256)
+def _result_tile(lines: int, row: int) -> SmemTile:
+    """The tile of so many lines, each a row of so many bytes."""
     slab = next((slab for slab in SLABS if row % slab == 0), SLABS[-1])
-    return tile_ring(C, tiling.block_m, slab, -(-row // slab), 0)
+    return tile_ring(C, lines, slab, -(-row // slab), 0)
 
 
 def number_tile(layout: DeviceLayout, tiling: Tiling) -> SmemTile:
@@ -51,7 +57,12 @@ def number_tile(layout: DeviceLayout, tiling: Tiling) -> SmemTile:
     Read ahead of need, they cost no latency once the accumulator is complete.
     """
     row = tiling.block_n * dtypes.BY_NAME[layout.bias.dtype].bytes
-    rows = math.prod(layout.bias.shape[:-1])
+    return _number_tile(math.prod(layout.bias.shape[:-1]), row)
+
+
+@functools.lru_cache(maxsize=256)
+def _number_tile(rows: int, row: int) -> SmemTile:
+    """The tile of so many rows of so many bytes each."""
     return SmemTile(name=NUMBERS, rows=rows, row_bytes=row, swizzle="none", stages=1, stage_bytes=rows * row, offset=0)
 
 

@@ -50,13 +50,15 @@ def _shared(offer: Offer, parts: int) -> Offer | Rejection:
         reason = f"{offer.layout.blocks.name} has scale factors, which the warps carry that would carry sums"
         return Rejection(rule="split", reason=reason)
 
-    if offer.tilings[0].multicast != (1, 1):
+    if offer.first.multicast != (1, 1):
         reason = "clusters that load for each other have several tiles, and those that share a K loop have one"
         return Rejection(rule="split", reason=reason)
 
-    if offer.room(offer.tilings[0]).results:
+    if offer.room(offer.first).results:
         reason = "store tma has one CTA for the whole row of a tile, and CTAs that share it store some columns each"
         return Rejection(rule="split", reason=reason)
+
+    pixels = offer.layout.problem.gemm_m
 
     def storage(tiling: Tiling) -> Storage:
         return with_sums(offer.storage(tiling), tiling, offer)
@@ -66,8 +68,7 @@ def _shared(offer: Offer, parts: int) -> Offer | Rejection:
 
     def work(tiling: Tiling, pipeline: Pipeline) -> CtaWork:
         units = shared_units(pipeline, rows=offer.geometry is not None)
-        rows = min(tiling.block_m, offer.layout.problem.gemm_m)
-        return part_of(offer.work(tiling, pipeline), units, parts, rows)
+        return part_of(offer.done(tiling), units, parts, min(tiling.block_m, pixels))
 
     rules = (shared_steps, shared_columns, *offer.rules)
     return replace(offer, storage=storage, room=room, work=work, parts=parts, rules=rules)

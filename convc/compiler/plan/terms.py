@@ -7,6 +7,8 @@ What several CTAs and SMs share is in `convc.compiler.plan.cost`.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from convc.compiler.plan.own_instructions import (
     BLOCKED,
     CHUNK,
@@ -30,6 +32,36 @@ from convc.compiler.plan.work import ATOM_BYTES, FACTOR_ROW_BYTES, TILE_COPY_BYT
 from convc.ir.arch import SM_100A, Rates
 
 
+class MmaTimes(NamedTuple):
+    """Cycles of one MMA of a CTA, whose terms are needed again and again.
+
+    Attributes:
+        multiply, port: in which it multiplies, and in which it reads its operands.
+        interval: to the next one (`mma_interval`).
+        latency: from its issue to its barrier (`mma_latency`).
+    """
+
+    multiply: float
+    port: float
+    interval: float
+    latency: float
+
+    @property
+    def seen(self) -> float:
+        """Cycles from its end on the tensor core to its barrier."""
+        return self.latency - self.interval
+
+
+def mma_times(work: CtaWork, rates: Rates) -> MmaTimes:
+    """Count the cycles of one MMA."""
+    multiply = multiply_interval(work, rates)
+    port = port_interval(work, rates)
+    least = 0.0 if work.a_in_tensor or work.ctas > 1 else rates.mma_floor
+    read = 0.0 if work.a_in_tensor else work.m * ATOM_BYTES / rates.read_bytes
+    depth = rates.pair_depth if work.ctas > 1 else rates.mma_depth
+    return MmaTimes(multiply, port, max(multiply, port, least), depth + read + multiply)
+
+
 def multiply_interval(work: CtaWork, rates: Rates) -> float:
     """Cycles in which the tensor core multiplies for one MMA: its columns, whatever the type."""
     return work.n / rates.mma_columns
@@ -50,30 +82,27 @@ def port_interval(work: CtaWork, rates: Rates) -> float:
 
 def mma_interval(work: CtaWork, rates: Rates) -> float:
     """Cycles from one MMA of a long chain to the next: the slower of multiplying and reading, with a floor."""
-    least = 0.0 if work.a_in_tensor or work.ctas > 1 else rates.mma_floor
-    return max(multiply_interval(work, rates), port_interval(work, rates), least)
+    return mma_times(work, rates).interval
 
 
 def mma_latency(work: CtaWork, rates: Rates) -> float:
     """Cycles from the issue of an MMA to its barrier: A is read first, then the columns are multiplied."""
-    read = 0.0 if work.a_in_tensor else work.m * ATOM_BYTES / rates.read_bytes
-    depth = rates.pair_depth if work.ctas > 1 else rates.mma_depth
-    return depth + read + multiply_interval(work, rates)
+    return mma_times(work, rates).latency
 
 
-def tensor_cycles(work: CtaWork, rates: Rates) -> float:
+def tensor_cycles(work: CtaWork, mma: MmaTimes, rates: Rates) -> float:
     """Cycles of the tensor core: MMAs, copies to tensor memory and moves of rows, one after the other."""
     moves = work.shifts * rates.shift_cycles + work.moving * rates.ashift_cycles
     copies = work.copies * TILE_COPY_BYTES / rates.tensor_copy_bytes + work.refreshes * rates.refresh_cycles
-    return work.mmas * mma_interval(work, rates) + copies + moves
+    return work.mmas * mma.interval + copies + moves
 
 
-def drain_cycles(work: CtaWork, rates: Rates) -> float:
+def drain_cycles(work: CtaWork, mma: MmaTimes, rates: Rates) -> float:
     """Cycles that the issuing thread waits for its own operations, the MMAs of a filter tile before each wait."""
     if not work.drains:
         return 0.0
-    behind = work.mmas / work.rings[-1].steps * (mma_interval(work, rates) + rates.ashift_cycles - MMA)
-    return work.drains * (mma_latency(work, rates) + max(0.0, behind))
+    behind = work.mmas / work.rings[-1].steps * (mma.interval + rates.ashift_cycles - MMA)
+    return work.drains * (mma.latency + max(0.0, behind))
 
 
 def fill_cycles(work: CtaWork, rows: tuple[float, float], rates: Rates) -> float:
@@ -126,16 +155,16 @@ def ring_cycles(steps: int, stages: int, turn: float) -> float:
     return (-(-steps // stages) - 1) * turn
 
 
-def turn_cycles(work: CtaWork, steps: int, tile: float, fill: float, rates: Rates) -> float:
+def turn_cycles(steps: int, tile: float, fill: float, seen: float, rates: Rates) -> float:
     """Cycles from the copy of a tile of a ring to the next copy into its place (see `ring_cycles`).
 
     Args:
-        work, rates: of the CTA, and of the target.
         steps: tiles that go through the ring.
         tile: cycles in which all tiles are multiplied, one after the other.
         fill: the same of filling them.
+        seen: cycles from the end of an MMA to its barrier.
+        rates: of the target.
     """
-    seen = mma_latency(work, rates) - mma_interval(work, rates)
     return copy_cycles(rates) + (tile + fill) / steps + seen + LOAD_STAGE_UNROLLED
 
 
@@ -146,7 +175,8 @@ def last_mma_cycles(work: CtaWork, rates: Rates) -> float:
     """
     chain = rates.mma_chain if work.mmas > 1 else 0.0
     meet = rates.cluster_barrier if work.ctas > 1 or work.multicast != (1, 1) else 0.0
-    return meet + mma_latency(work, rates) - mma_interval(work, rates) + chain
+    mma = mma_times(work, rates)
+    return meet + mma.latency - mma.interval + chain
 
 
 def store_unit_cycles(work: CtaWork, residual: bool, rates: Rates) -> float:
@@ -200,11 +230,11 @@ def epilogue_own_cycles(work: CtaWork, residual: bool, rates: Rates) -> float:
     return work.chunks * (CHUNK + wait) + work.stores * work.store_own + EXIT
 
 
-def blocked_cycles(work: CtaWork, rates: Rates) -> float:
+def blocked_cycles(work: CtaWork, mma: MmaTimes, rates: Rates) -> float:
     """Cycles that an epilogue waits for shared memory, were MMAs to run beside all of it: results, and the bias."""
     if not work.slabs:
         return 0.0
-    left = 1 - port_interval(work, rates) / mma_interval(work, rates)
+    left = 1 - mma.port / mma.interval
     part = max(rates.beside_bytes / rates.read_bytes, left)
     accesses = work.slabs * work.slab_bytes / rates.read_bytes + (0 if work.held else work.n)
     return BLOCKED * accesses * (1 / part - 1)

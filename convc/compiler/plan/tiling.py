@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import msgspec
+from msgspec.structs import replace
 
 
 class Tiling(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,3 +73,31 @@ class Tiling(msgspec.Struct, frozen=True, kw_only=True):
             shares = f", in clusters of {' x '.join(map(str, self.multicast))} that share loads"
         tile = f"{self.block_m}x{self.block_n} tile, {self.row_bytes}-byte rows, {self.b_stages} stages"
         return f"{tile}{apart}{pair}{shares}"
+
+
+class Depths(msgspec.Struct, frozen=True, kw_only=True):
+    """Tilings that differ in their stages alone.
+
+    Attributes:
+        first: the shallowest of them.
+        stages: stages of activation tiles and of filter tiles (`Tiling.a_stages`, `Tiling.b_stages`) of each, shallow
+            before deep, those of `first` in front.
+    """
+
+    first: Tiling
+    stages: tuple[tuple[int, int], ...]
+
+    def at(self, number: int) -> Tiling:
+        """One of the tilings."""
+        a_stages, b_stages = self.stages[number]
+        return replace(self.first, a_stages=a_stages, b_stages=b_stages)
+
+    @property
+    def tilings(self) -> tuple[Tiling, ...]:
+        """All of them."""
+        return tuple(map(self.at, range(len(self.stages))))
+
+    @property
+    def rings(self) -> tuple[tuple[int, ...], ...]:
+        """The stages of each ring of operand tiles (`Tiling.stages`), of every tiling."""
+        return self.stages if len(self.first.stages) > 1 else tuple((deep,) for _, deep in self.stages)

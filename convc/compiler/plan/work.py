@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 import msgspec
+from msgspec.structs import replace
 
 from convc.ir.arch import SM_100A, Rates
 from convc.layout.device_layout import DeviceLayout
@@ -150,3 +151,11 @@ class CtaWork(msgspec.Struct, frozen=True, kw_only=True):
         filters = self.n // self.ctas
         rows = filters if self.a_in_tensor else self.m + filters
         return self.mmas * rows * ATOM_BYTES + self.copies * TILE_COPY_BYTES + self.refreshes * REFRESH_BYTES
+
+
+def with_stages(work: CtaWork, stages: tuple[int, ...]) -> CtaWork:
+    """Give rings other stages, in the order of `CtaWork.rings`; the work stays as it is otherwise."""
+    if all(ring.stages == deep for ring, deep in zip(work.rings, stages, strict=True)):
+        return work
+    rings = (replace(ring, stages=deep) for ring, deep in zip(work.rings, stages, strict=True))
+    return replace(work, rings=tuple(rings))

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from convc.compiler.index.border import Border
 from convc.compiler.index.order_names import OrderName
@@ -110,9 +110,22 @@ class Request:
     order: OrderName | None = None
     registers: bool | None = None
 
+    @property
+    def alone(self) -> Request:
+        """The request for CTAs that have a tile each, as far as a method asks about others.
+
+        It does where tiles are fetched, and so known late, and where loads are shared, so that tiles come in parts.
+        """
+        walks = self.persistent if self.fetched else None
+        return replace(self, persistent=walks, ctas=None, pairs=None, parts=None, order=None)
+
     def tile_rows(self, arch: Arch) -> tuple[int, ...]:
         """Rows that a tile may have. One warpgroup alone has all the registers that it can name, and is handed none."""
         return arch.limits.tile_rows[1:] if self.registers else arch.limits.tile_rows
+
+
+Known: TypeAlias = "dict[tuple[ScheduleName, Request, str], ScheduleCandidates]"
+"""What schedules have offered for one problem and one target: forms of one schedule have most of it in common."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,25 +193,51 @@ class Schedule:
         """The number of assumed rules that it rests on."""
         return sum(rule.evidence == "assumed" for rule in self.rests_on)
 
-    def candidates(self, layout: DeviceLayout, arch: Arch, request: Request) -> ScheduleCandidates:
-        """Look at every tiling, as `Method.candidates` says, if the target can do what the schedule needs."""
-        reason = None
-        if arch.tensor_core not in self.tensor_cores:
-            reason = (
-                f"schedule {self.id.title} needs {' or '.join(self.tensor_cores)}, {arch.name} has {arch.tensor_core}"
-            )
-        elif layout.blocks is not None and not arch.scales_blocks:
-            reason = f"{layout.blocks.name} has scale factors, and {arch.tensor_core} of {arch.name} takes none"
-        elif layout.problem.residual and request.residual_load == "tma" and TMA not in stores_of(self, arch, request):
-            reason = f"residual_load tma goes with store tma, and results of {self.id.title} leave from registers"
+    def candidates(
+        self, layout: DeviceLayout, arch: Arch, request: Request, known: Known | None = None
+    ) -> ScheduleCandidates:
+        """Look at every tiling, as `Method.candidates` says, if the target can do what the schedule needs.
+
+        Args:
+            layout, arch, request: the problem, the target, and what is asked for.
+            known: what has been offered for this problem and target; what is offered now is added.
+        """
+        reason = self._refusal(layout, arch, request)
         if reason is not None:
             # Imported here because the help of a command reads records of schedules, and needs no planner.
             from convc.compiler.plan.candidate import ScheduleCandidates
             from convc.compiler.plan.records import Rejection
 
             return ScheduleCandidates(schedule=self.id, parts=(Rejection(rule="target", reason=reason),))
-        found = self.method(self).candidates(layout, arch, request)
-        # Imported here for the same reason.
+        known = {} if known is None else known
+        alone = request.alone
+        key = self.id, alone, "alone"
+        if key not in known:
+            known[key] = self.method(self).candidates(layout, arch, alone)
+        together = replace(alone, pairs=request.pairs)
+        key = self.id, together, "together"
+        if key not in known:
+            known[key] = self._together(known[self.id, alone, "alone"], arch, together)
+        key = self.id, request, "launched"
+        if key not in known:
+            known[key] = self._launched(known[self.id, together, "together"], arch, request)
+        return known[key]
+
+    def _refusal(self, layout: DeviceLayout, arch: Arch, request: Request) -> str | None:
+        """Why the target cannot do what the schedule needs; None where it can."""
+        if arch.tensor_core not in self.tensor_cores:
+            return (
+                f"schedule {self.id.title} needs {' or '.join(self.tensor_cores)}, {arch.name} has {arch.tensor_core}"
+            )
+        if layout.blocks is not None and not arch.scales_blocks:
+            return f"{layout.blocks.name} has scale factors, and {arch.tensor_core} of {arch.name} takes none"
+        if layout.problem.residual and request.residual_load == "tma" and TMA not in stores_of(self, arch, request):
+            return f"residual_load tma goes with store tma, and results of {self.id.title} leave from registers"
+        return None
+
+    def _together(self, found: ScheduleCandidates, arch: Arch, request: Request) -> ScheduleCandidates:
+        """The candidates offered to CTAs that multiply as one, or that load for each other."""
+        # Imported here because the help of a command reads records of schedules, and needs no planner.
         if request.pairs:
             from convc.compiler.plan.pairs import paired
 
@@ -207,6 +246,11 @@ class Schedule:
             from convc.compiler.plan.multicast import multicast
 
             found = multicast(found, request.multicast or (1, 1), able=self.multicasts)
+        return found
+
+    def _launched(self, found: ScheduleCandidates, arch: Arch, request: Request) -> ScheduleCandidates:
+        """The candidates offered to CTAs that walk over tiles, or that share them."""
+        # Imported here for the same reason.
         if request.persistent:
             from convc.compiler.plan.persistent import persistent
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from convc.compiler.options import ScheduleOptions
-from convc.compiler.plan.cost import SLACK
+from convc.compiler.plan.choice import SLACK
 from convc.compiler.plan.names import Form
 from convc.compiler.plan.records import ColumnSummary, Plan
 from convc.compiler.schedules.all import AUTO, asked

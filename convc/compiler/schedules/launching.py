@@ -14,13 +14,13 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from convc.compiler.plan.candidate import Candidate, Offer, ScheduleCandidates
+from convc.compiler.plan.choice import SLACK, choose
 from convc.compiler.plan.constraints import TileGrid
-from convc.compiler.plan.cost import SLACK, choose
 from convc.compiler.plan.names import Form
 from convc.compiler.plan.pairs import PAIR
 from convc.compiler.plan.reasons import Reasons
 from convc.compiler.schedules.all import schedule_of
-from convc.compiler.schedules.base import PARTS_OF, Request, Schedule
+from convc.compiler.schedules.base import PARTS_OF, Known, Request, Schedule
 
 CLUSTERS = "each tile has a cluster of its own"
 """The reason why CTAs that share a tile do not walk."""
@@ -53,11 +53,17 @@ class Survey:
         legal: the schedules that another form may have instead of the chosen one.
         request: what is asked for.
         refused: forms that cannot be taken, each with the reason.
+        known: what has been offered for the problem.
     """
 
     legal: Sequence[ScheduleCandidates]
     request: Request
     refused: Mapping[Form, str]
+    known: Known
+
+    def offered(self, schedule: Schedule, tiled: TileGrid, request: Request) -> ScheduleCandidates:
+        """The candidates of a schedule for the problem of some tiles."""
+        return schedule.candidates(tiled.layout, tiled.arch, request, self.known)
 
 
 def launched(chosen: ScheduleCandidates, survey: Survey) -> Pick:
@@ -84,7 +90,7 @@ def every_form(survey: Survey) -> Iterator[Pick]:
         yield from (_to_be_timed(candidates, best) for best in candidates.legal)
         if tiled.arch.tensor_core == "tcgen05":
             for form in _other_forms(schedule, survey):
-                offer = schedule.candidates(tiled.layout, tiled.arch, _in_form(survey.request, form))
+                offer = survey.offered(schedule, tiled, _in_form(survey.request, form))
                 yield from (_to_be_timed(offer, best) for best in offer.legal if _makes_sense(best.tiled))
 
 
@@ -147,7 +153,7 @@ def form_of(pick: Pick) -> Form:
 
 def cycles(candidates: ScheduleCandidates) -> float:
     """Cycles of a schedule's best candidate."""
-    return candidates.best.cost.cycles
+    return candidates.best.cycles
 
 
 def assumed(candidates: ScheduleCandidates) -> int:
@@ -182,15 +188,15 @@ def _walking(pick: Pick, survey: Survey) -> Pick:
     if not possible:
         return pick.because(walk=turned_down)
     # As among schedules: of those that are about as fast, the one that moves fewest bytes.
-    schedule, fastest = possible[choose([candidate.cost for _, candidate in possible])]
+    schedule, fastest = possible[choose([candidate for _, candidate in possible])]
     other = "" if schedule is pick.schedule else f" of {schedule.schedule.title}"
     over = math.prod(fastest.tiled.grid)
-    both = f"{fastest.cost.cycles:.0f} cycles where {fastest.cost.ctas} CTAs{other} walk over {over} tiles"
-    alone = f"{best.cost.cycles:.0f} with a CTA for each"
+    both = f"{fastest.cycles:.0f} cycles where {fastest.cost.ctas} CTAs{other} walk over {over} tiles"
+    alone = f"{best.cycles:.0f} with a CTA for each"
     # An estimate that is off by less must not make a kernel slower. Where the accumulator lies in registers none got so
     # by more than 1 percent, of 11 layers of ResNet-50 at batch 32 and a product on an H200.
     slack = SLACK if arch.limits.tmem_columns else 1.0
-    if slack * fastest.cost.cycles > best.cost.cycles:
+    if slack * fastest.cycles > best.cycles:
         return pick.because(walk=turned_down if isinstance(own, str) else f"a CTA for each tile: {both}, {alone}")
     return replace(pick, schedule=schedule, best=fastest).because(walk=f"persistent: {both}, {alone}")
 
@@ -206,7 +212,7 @@ def _walks(one: ScheduleCandidates, pick: Pick, survey: Survey) -> ScheduleCandi
     width = tiling.block_n if own and one.picked is not None else survey.request.block_n
     # Asked anew, since CTAs that walk may need another cut of the output: they have no lane masks.
     request = replace(survey.request, persistent=True, block_n=width)
-    walking = schedule_of(one.schedule).candidates(tiled.layout, tiled.arch, request)
+    walking = survey.offered(schedule_of(one.schedule), tiled, request)
     return walking if walking.possible else walking.rejected[0].reason
 
 
@@ -221,9 +227,9 @@ def _pairing(pick: Pick, survey: Survey) -> Pick:
     found = list(_pairs(pick.schedule, survey)) if best.tiled.grid[0] >= PAIR else []
     if not found:
         return pick
-    schedule, pairs = min(found, key=lambda one: one[1].cost.cycles)
-    both = f"{pairs.cost.cycles:.0f} cycles for {schedule.schedule.title} with {pairs.tiled.tiling}"
-    alone = f"{best.cost.cycles:.0f} for {pick.schedule.schedule.title} with {best.tiled.tiling}"
+    schedule, pairs = min(found, key=lambda one: one[1].cycles)
+    both = f"{pairs.cycles:.0f} cycles for {schedule.schedule.title} with {pairs.tiled.tiling}"
+    alone = f"{best.cycles:.0f} for {pick.schedule.schedule.title} with {best.tiled.tiling}"
     if not _worth_pairing(pairs, best):
         return pick.because(pairs=f"each CTA multiplies by itself: {alone}, {both}")
     taken = replace(pick, schedule=schedule, best=pairs).because(pairs=f"CTA pairs: {both}, {alone}")
@@ -240,12 +246,14 @@ def _worth_pairing(pairs: Candidate, best: Candidate) -> bool:
     more. A launch of one round has no such time, and pairs wait for each other when they begin and when they end.
     """
     about = SLACK if pairs.tiled.ctas is not None and _makes_sense(pairs.tiled) else 1 / SLACK
-    fewer = pairs.cost.traffic_bytes < best.cost.traffic_bytes
-    return pairs.cost.cycles <= (about if fewer else 1 / SLACK) * best.cost.cycles
+    fewer = pairs.traffic_bytes < best.traffic_bytes
+    return pairs.cycles <= (about if fewer else 1 / SLACK) * best.cycles
 
 
 def _pairs(chosen: ScheduleCandidates, survey: Survey) -> Iterator[tuple[ScheduleCandidates, Candidate]]:
     """The best candidates of CTA pairs, of schedules that rest on no more assumed rules than the chosen one.
+
+    A schedule whose pairs are all slower than those before is left out.
 
     Pairs have room for wider tiles, and hide other waits when they walk, so both are looked at anew.
     """
@@ -254,6 +262,7 @@ def _pairs(chosen: ScheduleCandidates, survey: Survey) -> Iterator[tuple[Schedul
     if tiled.arch.tensor_core != "tcgen05":
         return
     ways = (False, True) if request.persistent is None else (request.persistent,)
+    fastest = math.inf
     for candidates in survey.legal:
         schedule = schedule_of(candidates.schedule)
         if not schedule.pairs or schedule.assumed > assumed(chosen):
@@ -261,9 +270,10 @@ def _pairs(chosen: ScheduleCandidates, survey: Survey) -> Iterator[tuple[Schedul
         for way in ways:
             if Form(candidates.schedule, way, True) in survey.refused:
                 continue
-            pairs = schedule.candidates(tiled.layout, tiled.arch, replace(request, pairs=True, persistent=way))
-            found = pairs.best_of(_makes_sense)
+            pairs = survey.offered(schedule, tiled, replace(request, pairs=True, persistent=way))
+            found = pairs.best_of(_makes_sense, fastest)
             if found is not None:
+                fastest = min(fastest, found.cycles)
                 yield candidates, found
 
 
@@ -271,10 +281,22 @@ def _fewest_tiles(candidates: ScheduleCandidates) -> int:
     """Tiles of the output where each is as wide as can be."""
     offers = [part for part in candidates.parts if isinstance(part, Offer)]
     return min(
-        one.rows * -(-one.layout.problem.out_channels // max(tiling.block_n for tiling in one.tilings))
+        one.rows * -(-one.layout.problem.out_channels // max(each.first.block_n for each in one.depths))
         for one in offers
-        if one.tilings
+        if one.depths
     )
+
+
+def _fitting(offers: Sequence[ScheduleCandidates]) -> list[tuple[ScheduleCandidates, Candidate]]:
+    """The best candidates that make sense, but for those that are clearly slower than one before."""
+    found: list[tuple[ScheduleCandidates, Candidate]] = []
+    most = math.inf
+    for one in offers:
+        candidate = one.best_of(_makes_sense, most)
+        if candidate is not None:
+            found.append((one, candidate))
+            most = min(most, SLACK * candidate.cycles)
+    return found
 
 
 def _sharing(pick: Pick, survey: Survey) -> Pick:
@@ -299,7 +321,7 @@ def _sharing(pick: Pick, survey: Survey) -> Pick:
     if 2 * fewest > sms:
         return pick.because(split=f"{fewest} tiles or more leave no two of {sms} SMs for each: one CTA has all of K")
     offers = [
-        schedule_of(one.schedule).candidates(best.tiled.layout, best.tiled.arch, replace(request, parts=parts))
+        survey.offered(schedule_of(one.schedule), best.tiled, replace(request, parts=parts))
         for one in able
         for parts in PARTS_OF.values()
         if parts is not None and 1 < parts <= sms // tiles[one.schedule]
@@ -307,16 +329,16 @@ def _sharing(pick: Pick, survey: Survey) -> Pick:
     ]
     if not offers:
         return pick.because(split="one CTA has all of K: no kernel with more could be written down")
-    fitting = [(one, candidate) for one in offers if (candidate := one.best_of(_makes_sense)) is not None]
+    fitting = _fitting(offers)
     if not fitting and not any(one.possible for one in offers):
         return pick.because(split=f"one CTA has all of K: {offers[0].rejected[0].reason}")
     if not fitting:
         return pick.because(split=f"one CTA has all of K: {sms} SMs are too few for the clusters of all tiles")
     # As among schedules: of those that are about as fast, the one that moves fewest bytes.
-    shared, found = fitting[choose([candidate.cost for _, candidate in fitting])]
+    shared, found = fitting[choose([candidate for _, candidate in fitting])]
     parts = found.tiled.parts
-    both = f"{found.cost.cycles:.0f} cycles where {parts} CTAs share a tile, {best.cost.cycles:.0f} with one for each"
-    if SLACK * found.cost.cycles > best.cost.cycles:  # an estimate that is off by less must not make a kernel slower
+    both = f"{found.cycles:.0f} cycles where {parts} CTAs share a tile, {best.cycles:.0f} with one for each"
+    if SLACK * found.cycles > best.cycles:  # an estimate that is off by less must not make a kernel slower
         return pick.because(split=f"one CTA has all of K: {both}")
     taken = replace(pick, schedule=shared, best=found)
     return taken.because(walk=CLUSTERS, pairs="", split=f"split K: {both}; {_busy(found)}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from convc.compiler.plan.cost import SLACK
+from convc.compiler.plan.choice import SLACK
 from convc.compiler.plan.names import Form
 from convc.compiler.schedules.all import schedule_of
 from convc.compiler.schedules.base import MULTICAST_OF
@@ -26,17 +26,15 @@ def loading(pick: Pick, survey: Survey) -> Pick:
         return pick
     walks = tiled.ctas is not None
     offers = [
-        schedule.candidates(tiled.layout, tiled.arch, replace(request, multicast=shape, persistent=walks))
+        survey.offered(schedule, tiled, replace(request, multicast=shape, persistent=walks))
         for shape in MULTICAST_OF.values()
         if shape not in (None, (1, 1)) and Form(chosen, walks, False, 1, shape) not in survey.refused
     ]
-    found = min((one.best for one in offers if one.possible), key=lambda best: best.cost.cycles, default=None)
+    found = min((one.best for one in offers if one.possible), key=lambda best: best.cycles, default=None)
     if found is None:
         return pick
-    cycles = (
-        f"{found.cost.cycles:.0f} cycles where CTAs load for each other, {pick.best.cost.cycles:.0f} where none does"
-    )
-    if SLACK * found.cost.cycles > pick.best.cost.cycles:  # off by less, an estimate must not make a kernel slower
+    cycles = f"{found.cycles:.0f} cycles where CTAs load for each other, {pick.best.cycles:.0f} where none does"
+    if SLACK * found.cycles > pick.best.cycles:  # off by less, an estimate must not make a kernel slower
         return pick.because(multicast=f"each CTA loads for itself: {cycles}")
     taken = replace(pick, best=found)
     return taken.because(multicast=f"each loads its part of {_shared_tiles(found.tiled.tiling.multicast)}: {cycles}")

@@ -13,8 +13,8 @@ from dataclasses import replace
 from convc.compiler.index.row_walk import BORDERS
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.candidate import Candidate, ScheduleCandidates
+from convc.compiler.plan.choice import ASSUMED_SLACK, SLACK, slack
 from convc.compiler.plan.columns import with_columns
-from convc.compiler.plan.cost import ASSUMED_SLACK, SLACK, slack
 from convc.compiler.plan.names import Form
 from convc.compiler.plan.records import (
     Alternative,
@@ -35,6 +35,7 @@ from convc.compiler.schedules.base import (
     RESIDUAL_LOADS,
     ROWS,
     STORES,
+    Known,
     Request,
 )
 from convc.compiler.schedules.cache_hints import hints_for
@@ -78,9 +79,10 @@ def plan(
     options = options or ScheduleOptions()
     request = _request(options, block_n, stages)
     refused = dict(refused or {})
-    found = _found(layout, options, request, refused)
+    known: Known = {}
+    found = _found(layout, options, request, refused, known)
     while legal := [candidates for candidates in found.values() if candidates.possible]:
-        survey = Survey(legal=legal, request=request, refused=refused)
+        survey = Survey(legal=legal, request=request, refused=refused, known=known)
         pick = loading(launched(_chosen(legal), survey), survey)
         chosen = pick.schedule
         try:
@@ -112,12 +114,13 @@ def contenders(layout: DeviceLayout, *, options: ScheduleOptions, refused: Mappi
     """
     first = plan(layout, options=options, refused=refused)
     request = _request(options, None, None)
-    found = _found(layout, options, request, refused)
+    known: Known = {}
+    found = _found(layout, options, request, refused, known)
     for choice in first.choices:
         if choice.fell:
             found[choice.schedule] = _turned_down(found[choice.schedule], choice.fell, choice.reason)
     legal = [one for one in found.values() if one.possible]
-    picks = sorted(every_form(Survey(legal=legal, request=request, refused=refused)), key=_price)
+    picks = sorted(every_form(Survey(legal=legal, request=request, refused=refused, known=known)), key=_price)
     limit = TIMED_MARGIN * min(_price(picks[0]), first.estimate.cycles)
     plans = [first]
     for pick in _forms_first(picks):
@@ -161,7 +164,7 @@ def quickest(timed: Sequence[TimedCandidate]) -> TimedCandidate:
 
 def _price(pick: Pick) -> float:
     """Cycles of a candidate."""
-    return pick.best.cost.cycles
+    return pick.best.cycles
 
 
 def _request(options: ScheduleOptions, block_n: int | None, stages: int | None) -> Request:
@@ -193,11 +196,11 @@ def _parts(options: ScheduleOptions) -> int | None:
 
 
 def _found(
-    layout: DeviceLayout, options: ScheduleOptions, request: Request, refused: Mapping[Form, str]
+    layout: DeviceLayout, options: ScheduleOptions, request: Request, refused: Mapping[Form, str], known: Known
 ) -> dict[ScheduleName, ScheduleCandidates]:
     """Everything that the schedules that are asked for have to offer."""
     arch = ARCHS[options.target]
-    found = {schedule.id: schedule.candidates(layout, arch, request) for schedule in asked(options)}
+    found = {schedule.id: schedule.candidates(layout, arch, request, known) for schedule in asked(options)}
     for form, reason in refused.items():
         if not _falls_back(form, request):
             found[form.schedule] = _turned_down(found[form.schedule], "emission", reason)
@@ -228,7 +231,7 @@ def _chosen(legal: Sequence[ScheduleCandidates]) -> ScheduleCandidates:
     limit = SLACK * min(map(cycles, trusted))
     return min(
         (one for one in trusted if cycles(one) <= limit),
-        key=lambda one: (one.best.cost.traffic_bytes, cycles(one)),
+        key=lambda one: (one.best.traffic_bytes, cycles(one)),
     )
 
 
@@ -274,7 +277,7 @@ def _finished(pick: Pick, indexing: Indexing, choices: tuple[ScheduleSummary, ..
 def _alternatives(chosen: Candidate, legal: Sequence[Candidate]) -> tuple[Alternative, ...]:
     """The best candidate of every other width, best first."""
     best: dict[int, Alternative] = {}
-    for candidate in sorted(legal, key=lambda one: one.cost.cycles):
+    for candidate in sorted(legal, key=lambda one: one.cycles):
         tiling = candidate.tiled.tiling
         cost = candidate.cost
         if tiling.block_n != chosen.tiled.tiling.block_n and tiling.block_n not in best:

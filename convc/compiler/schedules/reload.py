@@ -113,7 +113,7 @@ class Reload(Method):
         return Offer(
             layout=layout,
             arch=arch,
-            tilings=tuple(tilings(layout, rows, block_n=request.block_n, stages=request.stages)),
+            depths=tuple(tilings(layout, rows, block_n=request.block_n, stages=request.stages)),
             rows=-(-layout.problem.gemm_m // rows),
             room=lambda tiling: self.room(layout, tiling, arch, ways),
             storage=lambda tiling: self.storage(layout, tiling, arch, ways),

@@ -46,7 +46,7 @@ import sys
 from convc.cli.main import main
 for verb in sys.argv[1:]:
     main([*([verb] if verb != "convc" else []), "--help"], prog_name="convc", standalone_mode=False)
-    heavy = {"sympy", "numpy", "onnx", "islpy", "jinja2", "rich"} & set(sys.modules)
+    heavy = {"numpy", "onnx", "islpy", "jinja2", "rich"} & set(sys.modules)
     print("loaded:", verb, *sorted(heavy), file=sys.stderr)
 """
 

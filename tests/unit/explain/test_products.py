@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from support.nests import PROBLEM, computed
-from sympy import Integer
 
+from convc.compiler.index.linear import Integer
 from convc.compiler.index.maps import Counterexample, IndexMap, Proof, less
 from convc.compiler.index.symbols import Axis
 from convc.explain.nests import Accumulate, Load, Nest, Read, plain
@@ -87,7 +87,7 @@ def staged(nest: Nest, rows: int, first: int) -> Nest:
         name="load",
         domain=(*order[:5], row, axes["c"]),
         results=tuple((name, expr.xreplace(put)) for name, expr in read.results),
-        guard=tuple(each.func(each.lhs.xreplace(put), each.rhs.xreplace(put), evaluate=False) for each in read.guard),
+        guard=tuple(each.xreplace(put) for each in read.guard),
     )
     return replace(tiled, body=(Accumulate("k"), Load("s", row, load, "")), read=Read(row=axes["q"].symbol))
 

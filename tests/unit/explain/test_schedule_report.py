@@ -126,7 +126,7 @@ def test_assumed_rules_are_taken_for_granted_where_they_gain_much(cycles, chosen
 
 def offered(time: int) -> SimpleNamespace:
     """A schedule's best candidate, as far as the choice looks at it."""
-    return SimpleNamespace(cost=SimpleNamespace(cycles=time, traffic_bytes=10000 - time))
+    return SimpleNamespace(cycles=time, traffic_bytes=10000 - time)
 
 
 def test_lanes_are_accounted_for():

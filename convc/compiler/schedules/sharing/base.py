@@ -33,6 +33,7 @@ from convc.compiler.plan.residual_tile import copied, room_for_residual, with_re
 from convc.compiler.plan.result_tile import number_tile, result_rows, result_tile, room_for_results, staged
 from convc.compiler.plan.room import Room
 from convc.compiler.plan.storage import BarrierRing, Storage, TmemTile, lay_out
+from convc.compiler.plan.tiling import Depths
 from convc.compiler.plan.work import CtaWork
 from convc.compiler.schedules.base import ROWS, TMA, Method, Request, Roles, Ways, ways_of
 from convc.compiler.schedules.cores.all import core_of
@@ -300,7 +301,7 @@ class Sharing(Method):
         return Offer(
             layout=layout,
             arch=arch,
-            tilings=tuple(self.tilings(layout, request, geometry)),
+            depths=tuple(self.tilings(layout, request, geometry)),
             rows=geometry.all_tiles,
             room=self.room(layout, arch, geometry, ways),
             storage=storage,
@@ -309,15 +310,17 @@ class Sharing(Method):
             geometry=geometry,
         )
 
-    def tilings(self, layout: DeviceLayout, request: Request, geometry: Geometry) -> Iterator[Tiling]:
-        """Candidates, narrow before wide and shallow before deep."""
+    def tilings(self, layout: DeviceLayout, request: Request, geometry: Geometry) -> Iterator[Depths]:
+        """Candidates by their width, narrow before wide."""
         span = row_bytes(layout, SPANS)
         tiles = layout.problem.kernel[0] * -(-pixel_bytes(layout) // span) * len(geometry.walk.buffers)
         counts = sorted({min(count, tiles) for count in A_STAGES})
-        for width, depth, count in itertools.product(
-            widths(layout, request.block_n), depths(layout, span, request.stages), counts
-        ):
-            yield Tiling(block_m=geometry.tile.lanes, block_n=width, row_bytes=span, b_stages=depth, a_stages=count)
+        deep = tuple((count, depth) for depth in depths(layout, span, request.stages) for count in counts)
+        lanes = geometry.tile.lanes
+        a_stages, b_stages = deep[0]
+        for width in widths(layout, request.block_n):
+            first = Tiling(block_m=lanes, block_n=width, row_bytes=span, b_stages=b_stages, a_stages=a_stages)
+            yield Depths(first=first, stages=deep)
 
 
 def _fits(geometry: Geometry) -> bool:

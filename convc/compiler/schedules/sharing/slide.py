@@ -12,6 +12,7 @@ from convc.compiler.plan.names import ACC, A, B
 from convc.compiler.plan.own_instructions import ROW_STORE
 from convc.compiler.plan.records import Pipeline, Plan, Tiling
 from convc.compiler.plan.storage import TmemTile
+from convc.compiler.plan.tiling import Depths
 from convc.compiler.plan.work import STORE_BYTES, CtaWork, row_chunk, row_store_cycles
 from convc.compiler.schedules.base import TOGETHER, Request
 from convc.compiler.schedules.cores.all import core_of
@@ -41,17 +42,22 @@ class Slide(Sharing):
         """Rows can be read from anywhere, so the columns of a buffer may come in any order."""
         return True
 
-    def tilings(self, layout: DeviceLayout, request: Request, geometry: Geometry) -> Iterator[Tiling]:
+    def tilings(self, layout: DeviceLayout, request: Request, geometry: Geometry) -> Iterator[Depths]:
         """Those of every schedule, but short filter tiles come in the stage of the activations that they meet."""
         columns = max(len(buffer.taps) for buffer in geometry.walk.buffers)
-        for tiling in super().tilings(layout, request, geometry):
-            short = tiling.block_n * tiling.row_bytes <= SHORT_TILE_BYTES and 1 < columns <= MOST_COLUMNS
+        for each in super().tilings(layout, request, geometry):
+            short = each.first.block_n * each.first.row_bytes <= SHORT_TILE_BYTES and 1 < columns <= MOST_COLUMNS
             chosen = request.filters is None and (request.multicast or (1, 1)) == (1, 1)
             together = columns > 1 if request.filters == TOGETHER else short and chosen
             if not together:
-                yield tiling
-            elif tiling.a_stages == tiling.b_stages or request.stages is not None:
-                yield replace(tiling, a_stages=tiling.b_stages, b_columns=columns)
+                yield each
+                continue
+            fixed = request.stages is not None
+            deep = tuple((b_stages, b_stages) for a_stages, b_stages in each.stages if fixed or a_stages == b_stages)
+            if deep:
+                a_stages, b_stages = deep[0]
+                first = replace(each.first, a_stages=a_stages, b_stages=b_stages, b_columns=columns)
+                yield Depths(first=first, stages=deep)
 
     def tensor_tiles(self, layout: DeviceLayout, tiling: Tiling, arch: Arch) -> tuple[TmemTile, ...]:
         """The accumulator alone."""

@@ -21,6 +21,7 @@ from convc.compiler.plan.own_instructions import PIXEL_DIVISION, PIXEL_RESIDUAL,
 from convc.compiler.plan.records import Pipeline, Plan, Tiling
 from convc.compiler.plan.room import Room
 from convc.compiler.plan.storage import Storage, TmemTile
+from convc.compiler.plan.tiling import Depths
 from convc.compiler.plan.work import SECTOR_BYTES, CtaWork
 from convc.compiler.schedules.base import Request, Ways
 from convc.compiler.schedules.cores.all import core_of
@@ -95,7 +96,7 @@ class Stationary(Sharing):
             return "several images in one stream need whole rows masked, which no zero-column mask can say"
         return None if geometry.walk.border == "zero" else _no_zero_mask(geometry)
 
-    def tilings(self, layout: DeviceLayout, request: Request, geometry: Geometry) -> Iterator[Tiling]:
+    def tilings(self, layout: DeviceLayout, request: Request, geometry: Geometry) -> Iterator[Depths]:
         """Candidates of the one width that weights can have."""
         fixed = request if request.block_n is not None else replace(request, block_n=WS_ROWS)
         return super().tilings(layout, fixed, geometry)

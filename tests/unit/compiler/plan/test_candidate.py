@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
+import weakref
 
 import msgspec
 import pytest
@@ -12,8 +14,10 @@ from support.examples import some
 
 from convc.compiler.plan.candidate import Candidate, Offer
 from convc.compiler.plan.candidates import pipeline_of
+from convc.compiler.plan.choice import choose
 from convc.compiler.plan.constraints import check_tiling
-from convc.compiler.plan.cost import choose, estimate
+from convc.compiler.plan.cost import estimate, pace_of
+from convc.compiler.plan.requests import row_cycles
 from convc.compiler.schedules.all import SCHEDULES
 from convc.compiler.schedules.base import Request
 from convc.ir.arch import ARCHS, SM_100A
@@ -53,8 +57,19 @@ def every(offer: Offer) -> list[Candidate]:
             pipeline = pipeline_of(offer.layout, tiled.tiling, offer.arch.limits.mma_atom_bytes)
             work = offer.work(tiled.tiling, pipeline)
             assert tuple(ring.stages for ring in work.rings) == tiled.tiling.stages
+            pace = pace_of(tiled, work, row_cycles(tiled.layout, work.row_bytes, tiled.arch.rates))
             cost = estimate(tiled, work)
-            found.append(Candidate(offer=offer, tiled=tiled, pipeline=pipeline, work=work, cost=cost))
+            one = Candidate(
+                offer=offer,
+                tiled=tiled,
+                pipeline=pipeline,
+                work=work,
+                pace=pace,
+                cycles=cost.cycles,
+                traffic_bytes=cost.traffic_bytes,
+            )
+            assert one.cost == cost
+            found.append(one)
     return found
 
 
@@ -65,7 +80,7 @@ def deepest_of_the_fastest(candidates: list[Candidate]) -> list[Candidate]:
 
 
 def shown(candidates: list[Candidate]) -> list[tuple]:
-    return [(one.tiled.tiling, one.work, one.cost, one.storage) for one in candidates]
+    return [(one.tiled.tiling, one.work, one.cycles, one.traffic_bytes, one.cost, one.storage) for one in candidates]
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda schedule: schedule.id.title)
@@ -109,9 +124,9 @@ def test_one_tiling_of_a_width_is_priced():
     counted = []
     for schedule in SCHEDULES:
         found = schedule.candidates(device_layout(problem), SM_100A, Request())
-        for offer in (part for part in found.parts if isinstance(part, Offer)):
-            counted.append((len(offer.legal), len(offer.tilings)))
-            assert "rejected" not in vars(offer)
+        offers = [part for part in found.parts if isinstance(part, Offer)]
+        counted.append((len(found.legal), sum(len(offer.tilings) for offer in offers)))
+        assert not any("rejected" in vars(offer) for offer in offers)
     assert sum(priced for priced, _ in counted) * 5 < sum(tilings for _, tilings in counted)
 
 
@@ -119,7 +134,7 @@ def test_only_widths_that_can_be_the_best_are_looked_at():
     problem = ConvProblem(in_channels=256, out_channels=256, in_extent=(14, 14), kernel=(3, 3))
     found = [schedule.candidates(device_layout(problem), SM_100A, Request()) for schedule in SCHEDULES]
     assert all(one.possible for one in found)
-    widths = [width for one in found for part in one.parts if isinstance(part, Offer) for width in part.widths]
+    widths = [width for one in found for width in one.widths]
     looked_at = sum("best" in vars(width) for width in widths)
     assert len(found) <= looked_at < 0.6 * len(widths)
 
@@ -131,19 +146,39 @@ def test_the_price_of_a_width_asks_for_little(extent):
     for schedule in SCHEDULES:
         found = schedule.candidates(device_layout(problem), SM_100A, Request())
         for offer in (part for part in found.parts if isinstance(part, Offer)):
-            several = [width for width in offer.widths if width.least > 0 and width.pace.most_beside > 1]
+            widths = [width for width in found.widths if width.offer is offer]
+            several = [width for width in widths if width.least > 0 and width.pace.most_beside > 1]
             assert list(vars(offer).get("_needs", ())) == [width.tilings[0] for width in several]
-            assert len(several) == (len(offer.widths) if extent > 14 else 0)
+            assert len(several) == (len(widths) if extent > 14 else 0)
 
 
 def test_the_first_tiling_of_a_width_needs_least():
     problem = ConvProblem(in_channels=256, out_channels=256, in_extent=(28, 28), kernel=(3, 3))
     for schedule, request in itertools.product(SCHEDULES, (Request(), Request(pairs=True), Request(parts=2))):
-        for offer in schedule.candidates(device_layout(problem), SM_100A, request).parts:
-            for width in offer.widths if isinstance(offer, Offer) else ():
-                needs = [offer.needed(tiling) for tiling in width.tilings]
-                assert needs[0].smem_bytes == min(need.smem_bytes for need in needs)
-                assert needs[0].tmem_columns == min(need.tmem_columns for need in needs)
+        for width in schedule.candidates(device_layout(problem), SM_100A, request).widths:
+            needs = [width.offer.needed(tiling) for tiling in width.tilings]
+            assert needs[0].smem_bytes == min(need.smem_bytes for need in needs)
+            assert needs[0].tmem_columns == min(need.tmem_columns for need in needs)
+
+
+def test_candidates_are_gone_with_the_last_who_knows_them():
+    """Nothing in a survey refers to itself: the collector has nothing to do behind it."""
+    problem = ConvProblem(in_channels=64, out_channels=64, in_extent=(28, 28), kernel=(3, 3))
+    layout = device_layout(problem)
+    gc.collect()
+    gc.disable()
+    try:
+        for schedule in SCHEDULES:
+            known = {}
+            for form in FORMS.values():
+                found = schedule.candidates(layout, SM_100A, form, known)
+                assert found.legal is found.legal
+            gone = [weakref.ref(part) for found in known.values() for part in found.parts if isinstance(part, Offer)]
+            del found, known
+            assert gone
+            assert not any(one() for one in gone)
+    finally:
+        gc.enable()
 
 
 FORMS = {
@@ -178,3 +213,24 @@ def test_what_is_counted_is_what_is_laid_out(form):
                     assert offer.needed(tiling) == offer.storage(tiling).need, (schedule.id.title, arch.name, tiling)
                     counted += 1
     assert counted
+
+
+def test_forms_of_a_schedule_have_one_survey_in_common():
+    """What is known is looked up: the offers of another form are made of those of a CTA for each tile."""
+    problem = ConvProblem(in_channels=64, out_channels=64, in_extent=(28, 28), kernel=(3, 3))
+    layout = device_layout(problem)
+    for schedule in SCHEDULES:
+        known = {}
+        for form in (
+            Request(),
+            Request(pairs=True),
+            Request(pairs=True, persistent=True),
+            Request(parts=2),
+            *FORMS.values(),
+        ):
+            found = schedule.candidates(layout, SM_100A, form, known)
+            assert shown(list(found.legal)) == shown(list(schedule.candidates(layout, SM_100A, form).legal))
+            assert found.rejected == schedule.candidates(layout, SM_100A, form).rejected
+            assert schedule.candidates(layout, SM_100A, form, known) is found
+        alone = [request for _, request, stage in known if stage == "alone"]
+        assert len(alone) == len(set(alone)) < sum(stage == "launched" for *_, stage in known)

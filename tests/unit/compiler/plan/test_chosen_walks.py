@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from convc.compiler.options import ScheduleOptions
-from convc.compiler.plan.cost import SLACK
+from convc.compiler.plan.choice import SLACK
 from convc.compiler.plan.records import Plan
 from convc.compiler.schedules.planner import plan
 from convc.ir.problem import ConvProblem

@@ -15,8 +15,8 @@ from support.schedules import RELOAD_ONLY
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan import constraints
 from convc.compiler.plan.candidates import WIDTHS, tilings
+from convc.compiler.plan.choice import SLACK, choose
 from convc.compiler.plan.constraints import TiledProblem, check_problem, check_tiling
-from convc.compiler.plan.cost import SLACK, choose
 from convc.compiler.plan.own_instructions import LOAD_STAGE_UNROLLED, MMA, MULTIPLY_STAGE
 from convc.compiler.plan.records import Tiling, to_json
 from convc.compiler.plan.storage import Storage
@@ -143,8 +143,8 @@ def test_alternatives_are_the_other_widths_best_first():
 
 def test_candidates_have_no_more_stages_than_steps_and_no_wider_tiles_than_channels():
     pointwise = device_layout(problem(kernel=(1, 1), in_channels=192, out_channels=40))
-    assert {tiling.b_stages for tiling in tilings(pointwise, 128)} == {1, 2, 3}
-    assert {tiling.block_n for tiling in tilings(pointwise, 128)} == {16, 32, 48}
+    assert {tiling.b_stages for each in tilings(pointwise, 128) for tiling in each.tilings} == {1, 2, 3}
+    assert {each.first.block_n for each in tilings(pointwise, 128)} == {16, 32, 48}
 
 
 def test_a_large_layer_takes_a_wide_tile_and_keeps_the_rejected_ones():
@@ -157,7 +157,7 @@ def test_a_large_layer_takes_a_wide_tile_and_keeps_the_rejected_ones():
     reasons = [rejection.reason for rejection in made.rejected]
     eight_stages = 8 * (128 + 256) * 128 + 17 * 8 + 4
     assert f"needs {eight_stages} bytes of shared memory, a CTA has 232448" in reasons
-    assert {tiling.block_n for tiling in tilings(made.layout, 128)} == set(WIDTHS)
+    assert {each.first.block_n for each in tilings(made.layout, 128)} == set(WIDTHS)
 
 
 def test_the_estimate_says_where_its_numbers_come_from():
