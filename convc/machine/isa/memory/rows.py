@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from convc.machine.base.cluster_ranks import OFFSET, RANK_SHIFT
-from convc.machine.base.values import Value, narrow
+from convc.machine.base.values import Value, array, narrow
 from convc.machine.isa.threads import rows_of, thread_shape
 from convc.machine.memory.global_memory import CHUNK, SHIFT, GlobalMemory
 from convc.machine.state.strand import Strand
@@ -130,33 +130,50 @@ def read_shared(strand: Strand, address: Value, words: int, size: int) -> np.nda
 
 
 def read_cluster(
-    strand: Strand, address: Value, words: int, size: int, mask: np.ndarray | None = None
+    strand: Strand, addresses: list[list[Value]], words: int, size: int, mask: np.ndarray | None = None
 ) -> np.ndarray | None:
-    """The ``words`` words of shared memory of any CTA of the cluster from the address of each thread on.
+    """The ``words`` words of shared memory of any CTA of the cluster from each address of each thread on.
 
-    uint32 (rows, warps, lanes, words); anything in threads that ``mask`` (bool; None: all) leaves out. None where loads
-    of ``size`` bytes would fault, or where some CTA has not written what lies between the lowest and the highest.
+    uint32 (lists of addresses, rows, warps, lanes, addresses of a list x words); anything in threads that ``mask``
+    (bool; None: all) leaves out. None where loads of ``size`` bytes would fault, or where some CTA has not written what
+    lies between the lowest and the highest.
     """
     cohort = strand.cohort
+    count = len(addresses[0])
     if mask is not None and not mask.any():
-        return np.zeros((1, 1, 1, words), np.uint32)
-    wide = address if isinstance(address, np.ndarray) else np.full((1, 1, 1), address, np.uint32)
-    if mask is not None:
-        chosen, wide = np.broadcast_arrays(mask, wide)
+        return np.zeros((len(addresses), 1, 1, 1, count * words), np.uint32)
+    each = [array(address, 32) for own in addresses for address in own]
+    shape = np.broadcast_shapes(*[address.shape for address in each])
+    wide = np.empty((len(addresses), *shape, count), np.uint32)
+    for at, address in enumerate(each):
+        wide[at // count, ..., at % count] = address
+    span = _span(strand, wide, words, size)
+    if span is None and mask is not None:  # threads that do not load may have any address
+        chosen, wide = np.broadcast_arrays(mask[..., None], wide)
         wide = np.where(chosen, wide, wide.flat[chosen.argmax()])
-    rank = (wide >> np.uint32(RANK_SHIFT)).astype(np.int64)
-    local = (wide & np.uint32(OFFSET)).astype(np.int64)
+        span = _span(strand, wide, words, size)
+    if span is None:
+        return None
+    units = cohort.shared.staging(*span, None).view(UNITS[size])
+    first = rows_of(strand) // cohort.cluster_size * (cohort.cluster_size * units.shape[1])
+    index = (wide >> np.uint32(RANK_SHIFT)) * np.uint32(units.shape[1])
+    index += (wide & np.uint32(OFFSET)) // np.uint32(size)
+    index = index + first[..., None]
+    if words > size // 4:
+        index = (index[..., None] + np.arange(4 * words // size)).reshape(*index.shape[:-1], -1)
+    # each lies inside: the bounds were looked at
+    return units.reshape(-1).take(index, mode="clip").view(np.uint32)
+
+
+def _span(strand: Strand, wide: np.ndarray, words: int, size: int) -> tuple[int, int] | None:
+    """First byte and the one behind the last of what `read_cluster` reads in any CTA; None where it must not."""
+    cohort = strand.cohort
+    local = wide & np.uint32(OFFSET)
     low = int(local.min())
     stop = int(local.max()) + 4 * words
-    shared = cohort.shared
-    fits = int(rank.max()) < cohort.cluster_size and stop <= shared.size and not (local & (size - 1)).any()
-    if not fits or not shared.written.whole(low, stop):
-        return None
-    own = rows_of(strand)
-    units = shared.staging(low, stop, None).view(UNITS[size])
-    named = own // cohort.cluster_size * cohort.cluster_size + rank
-    index = (named * units.shape[1] + local // size)[..., None] + np.arange(4 * words // size)
-    return units.reshape(-1).take(index, mode="clip").view(np.uint32)  # each lies inside: the bounds were looked at
+    odd = np.bitwise_or.reduce(local, axis=None) & (size - 1)
+    fits = int(wide.max()) >> RANK_SHIFT < cohort.cluster_size and stop <= cohort.shared.size and not odd
+    return (low, stop) if fits and cohort.shared.written.whole(low, stop) else None
 
 
 def shared_writer(
