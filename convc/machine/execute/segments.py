@@ -20,14 +20,14 @@ from convc.machine.execute.pack_operands import Blocks, fetch_of, mask_of, merge
 from convc.machine.execute.straight import STORES, Pack, Segment, handed_on, places_of, values_of
 from convc.machine.execute.together import Homes, moved, together
 from convc.machine.isa.memory.rows import row_writer, shared_writer
-from convc.machine.isa.operands import Read, address_of
+from convc.machine.isa.operands import Read, address_of, expect
 from convc.machine.isa.registry import Run
 from convc.machine.isa.threads import thread_shape, threads_active
 from convc.machine.state.cohort import Cohort
 from convc.machine.state.course import Event
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
-from convc.ptx import Guard, Instr
+from convc.ptx import Address, Guard, Instr
 
 TRIALS = 3
 """Times one after the other that a segment may turn out not to be plain before it is given up."""
@@ -299,7 +299,15 @@ class _SharedStore:
 
     def __init__(self, pack: Pack, body: tuple[Instr, ...], table: SlotTable) -> None:
         [sources] = pack.sources
-        self.addresses: list[Read] = [address_of(body[member].operands[0], table) for member in pack.members]
+        self.addresses: list[tuple[Read, list[int]]] = []
+        last = None
+        for member in pack.members:
+            address = expect(body[member].operands[0], Address)
+            if last is not None and address.base == last.base:
+                self.addresses[-1][1].append(address.offset - last.offset)
+            else:
+                last = address
+                self.addresses.append((address_of(address, table), [0]))
         self.fetch = fetch_of(sources, table)
         self.size = 4 * len(sources) // len(pack.members)
         self.guard = pack.guard
@@ -311,7 +319,8 @@ class _SharedStore:
             return None
         regs = strand.regs
         mask = mask_of(self.guard, regs)
-        return shared_writer(strand, [read(regs) for read in self.addresses], words, mask, self.size)
+        addresses = [(read(regs), steps) for read, steps in self.addresses]
+        return shared_writer(strand, addresses, words, mask, self.size)
 
 
 def _threads(guard: Guard | None, strand: Strand) -> int:

@@ -177,13 +177,13 @@ def _span(strand: Strand, wide: np.ndarray, words: int, size: int) -> tuple[int,
 
 
 def shared_writer(
-    strand: Strand, addresses: list[Value], words: np.ndarray, mask: np.ndarray | None, size: int
+    strand: Strand, addresses: list[tuple[Value, list[int]]], words: np.ndarray, mask: np.ndarray | None, size: int
 ) -> Callable[[], None] | None:
     """Prepare to store words of each thread to shared memory, as one store of ``size`` bytes after the other would.
 
     Args:
         strand: all of its threads are active.
-        addresses: of each store; uint32, the same place in all CTAs.
+        addresses: of each store; uint32, the same place in all CTAs, and bytes from there on, one for each store.
         words: uint32 (rows | 1, warps | 1, lanes | 1, words), those of one store after those of the other.
         mask: bool, broadcastable to `thread_shape`: the threads that store; None for all.
         size: of one store.
@@ -194,12 +194,14 @@ def shared_writer(
     """
     cohort = strand.cohort
     shape = thread_shape(strand)
-    own = [_same_place(strand, address) for address in addresses]
-    arrays = [address for address in own if isinstance(address, np.ndarray)]
-    if len(arrays) < len(addresses) or any(len(address) != 1 for address in arrays):
-        return None
-    wide = np.broadcast_to(np.stack(arrays, axis=-1), (1, *shape[1:], len(arrays)))
-    places = wide.reshape(-1).astype(np.int64)
+    own: list[np.ndarray] = []
+    for address, steps in addresses:
+        local = _same_place(strand, address)
+        if not isinstance(local, np.ndarray) or len(local) != 1:
+            return None
+        own.append(np.broadcast_to(local.astype(np.int64)[..., None] + steps, (1, *shape[1:], len(steps))))
+    wide = own[0] if len(own) == 1 else np.concatenate(own, axis=-1)
+    places = wide.reshape(-1)
     taking: np.ndarray | None = None
     if mask is not None:
         if len(mask) > 1:
@@ -208,7 +210,7 @@ def shared_writer(
         places = places[taking]
         if not places.size:
             return _nothing
-    if int(places.max()) + size > cohort.shared.size or (places % size).any():
+    if int(places.min()) < 0 or int(places.max()) + size > cohort.shared.size or (places & (size - 1)).any():
         return None
     where = _bytes_of(places // size, size)
     if where is None:
@@ -250,10 +252,14 @@ def _local(strand: Strand, address: Value) -> Value | None:
 
 def _same_place(strand: Strand, address: Value) -> Value | None:
     """A shared address in the own CTA, (1, warps | 1, lanes | 1) where threads differ; None where CTAs do."""
-    local = _local(strand, address)
-    if not isinstance(local, np.ndarray) or len(local) == 1:
-        return local
-    return local[:1] if bool((local == local[:1]).all()) else None
+    if not isinstance(address, np.ndarray) or len(address) == 1:
+        return _local(strand, address)
+    cohort = strand.cohort
+    ranks = cohort.place.rank if strand.rows is None else cohort.place.rank[strand.rows]
+    bases = ranks.astype(np.uint32) << np.uint32(RANK_SHIFT)
+    first = address[:1] - bases[0]
+    alike = int(first.max()) <= OFFSET and bool((address == first + bases[:, None, None]).all())
+    return first if alike else None
 
 
 def _bytes_of(units: np.ndarray, size: int) -> slice | np.ndarray | None:
