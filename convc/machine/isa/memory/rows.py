@@ -216,21 +216,29 @@ def shared_writer(
     if where is None:
         return None
     unit = UNITS[size]
-    full = np.ascontiguousarray(np.broadcast_to(words, (*shape, words.shape[-1])))
-    units = full.view(unit).reshape(shape[0], -1)
-    units = units if taking is None else units[:, taking]
+    full = np.broadcast_to(words, (*shape, words.shape[-1]))
+    across = taking is None and strand.rows is None and _across(places.reshape(-1, words.shape[-1] * 4 // size), size)
+    if not across or full.strides[3] != full.itemsize:
+        full = np.ascontiguousarray(full)
+    units = full.view(unit)
+    if taking is not None:
+        units = units.reshape(shape[0], -1)[:, taking]
     rows = slice(None) if strand.rows is None else strand.rows[:, None]
 
     def write() -> None:
         cohort.core.seal()
         shared = cohort.shared
         room = shared.to_overwrite(places, size, strand.rows).view(unit)
-        if isinstance(where, slice) and strand.rows is None:  # to fetch in the order of places is faster than to strew
+        if across:
+            first = int(places[0]) // size
+            part = room[:, first : first + len(places)]
+            part.reshape(shape[0], -1, *shape[1:])[...] = units.transpose(0, 3, 1, 2)
+        elif isinstance(where, slice) and strand.rows is None:  # to fetch by places is faster than to strew
             order = np.empty(len(places), np.intp)
             order[places // size - where.start // size] = np.arange(len(places))
-            room[:, where.start // size : where.stop // size] = units.take(order, axis=1)
+            room[:, where.start // size : where.stop // size] = units.reshape(shape[0], -1).take(order, axis=1)
         else:
-            room[rows, places // size] = units
+            room[rows, places // size] = units.reshape(shape[0], -1)
         shared.written.mark(where, strand.rows)
         if shared.staged is not None:
             shared.staged.mark(where, strand.rows)
@@ -260,6 +268,13 @@ def _same_place(strand: Strand, address: Value) -> Value | None:
     first = address[:1] - bases[0]
     alike = int(first.max()) <= OFFSET and bool((address == first + bases[:, None, None]).all())
     return first if alike else None
+
+
+def _across(places: np.ndarray, size: int) -> bool:
+    """Whether threads store side by side, one store behind the other: places (threads, stores) in units of ``size``."""
+    threads, stores = places.shape
+    each = size * (np.arange(threads)[:, None] + threads * np.arange(stores))
+    return bool((places - places[0, 0] == each).all())
 
 
 def _bytes_of(units: np.ndarray, size: int) -> slice | np.ndarray | None:
