@@ -235,10 +235,10 @@ class _Joint:
         """Multiply every so many tiles of A with every so many of B, from each of the first ones on."""
         shape = self.target.shape[1:]
         target = self.target.reshape(-1, len(self.left.first) // apart, apart, *shape)
-        for number in range(apart):
+        for number, (left, right) in enumerate(zip(self.left.apart(apart), self.right.apart(apart), strict=True)):
             own = copy(self)
-            own.left = self.left.every(number, apart)
-            own.right = right = self.right.every(number, apart)
+            own.left = left
+            own.right = right
             own.target = target[:, :, number]
             tiles = slice(0, len(right.first))
             own._side_by_side(right.gather(tiles, right.rows, self.elements[1], self.finite[1], self.rooms[1]))

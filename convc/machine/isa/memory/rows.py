@@ -212,7 +212,8 @@ def shared_writer(
             return _nothing
     if int(places.min()) < 0 or int(places.max()) + size > cohort.shared.size or (places & (size - 1)).any():
         return None
-    where = _bytes_of(places // size, size)
+    numbers = places // size
+    where = _bytes_of(numbers, size)
     if where is None:
         return None
     unit = UNITS[size]
@@ -230,18 +231,20 @@ def shared_writer(
         shared = cohort.shared
         room = shared.to_overwrite(places, size, strand.rows).view(unit)
         if across:
-            first = int(places[0]) // size
+            first = int(numbers[0])
             part = room[:, first : first + len(places)]
             part.reshape(shape[0], -1, *shape[1:])[...] = units.transpose(0, 3, 1, 2)
         elif isinstance(where, slice) and strand.rows is None:  # to fetch by places is faster than to strew
             order = np.empty(len(places), np.intp)
-            order[places // size - where.start // size] = np.arange(len(places))
+            order[numbers - where.start // size] = np.arange(len(places))
             room[:, where.start // size : where.stop // size] = units.reshape(shape[0], -1).take(order, axis=1)
         else:
-            room[rows, places // size] = units.reshape(shape[0], -1)
-        shared.written.mark(where, strand.rows)
-        if shared.staged is not None:
-            shared.staged.mark(where, strand.rows)
+            room[rows, numbers] = units.reshape(shape[0], -1)
+        for mask in (shared.written, shared.staged):
+            if mask is not None and isinstance(where, slice):
+                mask.mark(where, strand.rows)
+            elif mask is not None:
+                mask.mark_units(where, size, strand.rows)
 
     return write
 
@@ -273,21 +276,21 @@ def _same_place(strand: Strand, address: Value) -> Value | None:
 def _across(places: np.ndarray, size: int) -> bool:
     """Whether threads store side by side, one store behind the other: places (threads, stores) in units of ``size``."""
     threads, stores = places.shape
+    if places[-1, -1] - places[0, 0] != size * (places.size - 1):  # mostly enough
+        return False
     each = size * (np.arange(threads)[:, None] + threads * np.arange(stores))
     return bool((places - places[0, 0] == each).all())
 
 
 def _bytes_of(units: np.ndarray, size: int) -> slice | np.ndarray | None:
-    """The bytes of units of ``size`` bytes, by their numbers, in order; None where two units are the same."""
+    """The bytes of units of ``size`` bytes, or the units in order where gaps are between; None where two are one."""
     first = int(units.min())
     taken = np.zeros(int(units.max()) - first + 1, bool)
     taken[units - first] = True
     found = taken.nonzero()[0]
     if found.size < units.size:
         return None
-    if found.size == taken.size:
-        return slice(first * size, (first + taken.size) * size)
-    return ((found + first)[:, None] * size + np.arange(size)).reshape(-1)
+    return slice(first * size, (first + taken.size) * size) if found.size == taken.size else found + first
 
 
 def _nothing() -> None:
