@@ -24,7 +24,7 @@ Read = Callable[[Strand, Blocks, Places], None]
 
 
 def together(segment: Segment) -> tuple[list[Read], Homes]:
-    """What reads packs of a segment together, and where their elements are then."""
+    """Find packs of a segment that are read together: what does so, and where their elements are then."""
     homes: Homes = {}
     alike: dict[tuple[object, ...], list[tuple[Pack, list[Pack]]]] = {}
     for sources in [sources for pack in segment.packs for sources in pack.sources]:

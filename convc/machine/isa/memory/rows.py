@@ -13,6 +13,7 @@ from convc.machine.base.cluster_ranks import OFFSET, RANK_SHIFT
 from convc.machine.base.values import Value, array, narrow
 from convc.machine.isa.threads import rows_of, thread_shape
 from convc.machine.memory.global_memory import CHUNK, SHIFT, GlobalMemory
+from convc.machine.memory.init_mask import InitMask
 from convc.machine.state.strand import Strand
 
 UNITS = {4: np.dtype(np.uint32), 8: np.dtype(np.uint64), 16: CHUNK}
@@ -194,13 +195,9 @@ def shared_writer(
     """
     cohort = strand.cohort
     shape = thread_shape(strand)
-    own: list[np.ndarray] = []
-    for address, steps in addresses:
-        local = _same_place(strand, address)
-        if not isinstance(local, np.ndarray) or len(local) != 1:
-            return None
-        own.append(np.broadcast_to(local.astype(np.int64)[..., None] + steps, (1, *shape[1:], len(steps))))
-    wide = own[0] if len(own) == 1 else np.concatenate(own, axis=-1)
+    wide = _own_places(strand, addresses)
+    if wide is None:
+        return None
     places = wide.reshape(-1)
     taking: np.ndarray | None = None
     if mask is not None:
@@ -210,43 +207,59 @@ def shared_writer(
         places = places[taking]
         if not places.size:
             return _nothing
-    if int(places.min()) < 0 or int(places.max()) + size > cohort.shared.size or (places & (size - 1)).any():
-        return None
     numbers = places // size
-    where = _bytes_of(numbers, size)
+    where = _bytes_of(places, size, cohort.shared.size)
     if where is None:
         return None
-    unit = UNITS[size]
     full = np.broadcast_to(words, (*shape, words.shape[-1]))
-    across = taking is None and strand.rows is None and _across(places.reshape(-1, words.shape[-1] * 4 // size), size)
+    across = taking is None and strand.rows is None and _across(places.reshape(-1, wide.shape[3]), size)
     if not across or full.strides[3] != full.itemsize:
         full = np.ascontiguousarray(full)
-    units = full.view(unit)
+    units = full.view(UNITS[size])
     if taking is not None:
         units = units.reshape(shape[0], -1)[:, taking]
-    rows = slice(None) if strand.rows is None else strand.rows[:, None]
 
     def write() -> None:
         cohort.core.seal()
-        shared = cohort.shared
-        room = shared.to_overwrite(places, size, strand.rows).view(unit)
-        if across:
-            first = int(numbers[0])
-            part = room[:, first : first + len(places)]
-            part.reshape(shape[0], -1, *shape[1:])[...] = units.transpose(0, 3, 1, 2)
-        elif isinstance(where, slice) and strand.rows is None:  # to fetch by places is faster than to strew
-            order = np.empty(len(places), np.intp)
-            order[numbers - where.start // size] = np.arange(len(places))
-            room[:, where.start // size : where.stop // size] = units.reshape(shape[0], -1).take(order, axis=1)
-        else:
-            room[rows, numbers] = units.reshape(shape[0], -1)
-        for mask in (shared.written, shared.staged):
-            if mask is not None and isinstance(where, slice):
-                mask.mark(where, strand.rows)
-            elif mask is not None:
-                mask.mark_units(where, size, strand.rows)
+        room = cohort.shared.to_overwrite(places, size, strand.rows).view(UNITS[size])
+        _put(room, strand.rows, numbers, units, across=across, dense=isinstance(where, slice))
+        for mask in (cohort.shared.written, cohort.shared.staged):
+            if mask is not None:
+                _mark(mask, where, size, strand.rows)
 
     return write
+
+
+def _own_places(strand: Strand, addresses: list[tuple[Value, list[int]]]) -> np.ndarray | None:
+    """int64 (1, warps, lanes, stores): where threads store in their CTA; None where CTAs differ, or no threads do."""
+    shape = (1, *thread_shape(strand)[1:])
+    found: list[np.ndarray] = []
+    for address, steps in addresses:
+        local = _same_place(strand, address)
+        if not isinstance(local, np.ndarray) or len(local) != 1:
+            return None
+        found.append(np.broadcast_to(local.astype(np.int64)[..., None] + steps, (*shape, len(steps))))
+    return found[0] if len(found) == 1 else np.concatenate(found, axis=-1)
+
+
+def _put(
+    room: np.ndarray, rows: np.ndarray | None, numbers: np.ndarray, units: np.ndarray, *, across: bool, dense: bool
+) -> None:
+    """Write the units of threads (ctas, warps, lanes, stores), or (ctas, n), to their numbers in a room (ctas, units).
+
+    ``rows``: the CTAs, None for all. ``across``: as `_across` has it. ``dense``: there are no gaps between the numbers.
+    """
+    if rows is None and dense:
+        low = int(numbers.min())
+        part = room[:, low : low + len(numbers)]
+        if across:
+            part.reshape(len(units), -1, *units.shape[1:3])[...] = units.transpose(0, 3, 1, 2)
+            return
+        order = np.empty(len(numbers), np.intp)  # to fetch in the order of places is faster than to strew
+        order[numbers - low] = np.arange(len(numbers))
+        part[...] = units.reshape(len(units), -1).take(order, axis=1)
+    else:
+        room[slice(None) if rows is None else rows[:, None], numbers] = units.reshape(len(units), -1)
 
 
 def _local(strand: Strand, address: Value) -> Value | None:
@@ -276,21 +289,36 @@ def _same_place(strand: Strand, address: Value) -> Value | None:
 def _across(places: np.ndarray, size: int) -> bool:
     """Whether threads store side by side, one store behind the other: places (threads, stores) in units of ``size``."""
     threads, stores = places.shape
-    if places[-1, -1] - places[0, 0] != size * (places.size - 1):  # mostly enough
+    first = int(places.min())
+    if int(places.max()) - first != size * (places.size - 1):  # mostly enough
         return False
-    each = size * (np.arange(threads)[:, None] + threads * np.arange(stores))
-    return bool((places - places[0, 0] == each).all())
+    return bool((places == first + size * (np.arange(threads)[:, None] + threads * np.arange(stores))).all())
 
 
-def _bytes_of(units: np.ndarray, size: int) -> slice | np.ndarray | None:
-    """The bytes of units of ``size`` bytes, or the units in order where gaps are between; None where two are one."""
-    first = int(units.min())
+def _bytes_of(places: np.ndarray, size: int, limit: int) -> slice | np.ndarray | None:
+    """The bytes of units of ``size`` bytes from some places on, or the units' numbers in order where gaps are between.
+
+    None where two units are one, or one does not lie at a multiple of its size below the ``limit``.
+    """
+    low = int(places.min())
+    if low < 0 or int(places.max()) + size > limit or (places & (size - 1)).any():
+        return None
+    units = places // size
+    first = low // size
     taken = np.zeros(int(units.max()) - first + 1, bool)
     taken[units - first] = True
     found = taken.nonzero()[0]
     if found.size < units.size:
         return None
     return slice(first * size, (first + taken.size) * size) if found.size == taken.size else found + first
+
+
+def _mark(mask: InitMask, where: slice | np.ndarray, size: int, rows: np.ndarray | None) -> None:
+    """Mark what `_bytes_of` has found."""
+    if isinstance(where, slice):
+        mask.mark(where, rows)
+    else:
+        mask.mark_units(where, size, rows)
 
 
 def _nothing() -> None:

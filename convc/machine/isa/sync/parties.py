@@ -189,13 +189,15 @@ def _apart(strand: Strand, address: Value, amounts: list[Value], name: str, own:
     shared = [of_each_cta(strand, amount) for amount in amounts]
     apart = [index for index, amount in enumerate(shared) if amount is None]
     keys += [np.broadcast_to(np.asarray(amounts[index]), shape)[active].astype(np.int64) for index in apart]
-    distinct, first, member = np.unique(np.stack(keys), axis=1, return_index=True, return_inverse=True)
-    for number in np.argsort(first).tolist():
+    numbers: dict[tuple[int, ...], int] = {}
+    kinds = zip(*[key.tolist() for key in keys], strict=True)
+    member = np.array([numbers.setdefault(kind, len(numbers)) for kind in kinds])
+    for kind, number in numbers.items():
         lanes = np.zeros(shape, bool)
-        lanes[active] = member.reshape(-1) == number
+        lanes[active] = member == number
         if len(lanes) > 1 and (lanes == lanes[:1]).all():
             lanes = lanes[:1]
-        where, *rest = distinct[:, number].tolist()
+        where, *rest = kind
         rank = None if own else rest.pop(0)
         of_threads = dict(zip(apart, rest, strict=True))
         values = tuple(of_threads[index] if amount is None else amount for index, amount in enumerate(shared))
@@ -215,7 +217,7 @@ def _alike(strand: Strand, address: Value, amounts: list[Value]) -> np.ndarray |
         if (local != local[:1]).any():
             return None
         local = local[:1]
-    return local if 0 <= int(local.min()) and int(local.max()) <= OFFSET else None
+    return local if int(local.min()) >= 0 and int(local.max()) <= OFFSET else None
 
 
 def _homes(strand: Strand, rank: int, lanes: np.ndarray) -> np.ndarray:
