@@ -167,8 +167,8 @@ class _Runner:
 
     def _work(self, strand: Strand, blocks: Blocks, places: Places) -> Callable[[], None] | None:
         """Compute the ``blocks`` that are not there yet; returns what stores them, or None where that is not plain."""
-        for read in self.together:
-            read(strand, blocks, places)
+        if not all(read(strand, blocks, places) for read in self.together):
+            return None
         for pack, perform in self.packs:
             if pack not in blocks and not perform(strand, blocks, places.get(pack, 0)):
                 return None

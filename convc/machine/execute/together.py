@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 
+import numpy as np
+
 from convc.machine.execute.pack_loads import Places
 from convc.machine.execute.pack_operands import Blocks, mask_of
 from convc.machine.execute.straight import Pack, Segment, Source
@@ -19,8 +21,8 @@ from convc.machine.state.strand import Strand
 Homes = dict[Pack, tuple[Pack, int]]
 """Packs that are read together with others: the pack that stands for all of them, and their first element in it."""
 
-Read = Callable[[Strand, Blocks, Places], None]
-"""Performs packs as one; leaves no blocks where that is not plain."""
+Read = Callable[[Strand, Blocks, Places], bool]
+"""Performs packs as one; False where that is not plain."""
 
 
 def together(segment: Segment) -> tuple[list[Read], Homes]:
@@ -80,15 +82,26 @@ def _read(rows: list[tuple[Pack, list[Pack]]]) -> Read:
     words = len(first.targets)
     size = 4 * words // len(first.members)
 
-    def read(strand: Strand, blocks: Blocks, places: Places) -> None:
+    def apart(strand: Strand, places: Places, parts: list[Pack]) -> np.ndarray | None:
+        mask = mask_of(first.only, strand.regs)
+        found = [read_cluster(strand, [[places[part]]], words, size, mask) for part in parts]
+        blocks = [block[0] for block in found if block is not None]
+        shape = np.broadcast_shapes(*[block.shape for block in blocks])
+        same = [np.broadcast_to(block, shape) for block in blocks]
+        return np.concatenate(same, axis=-1) if len(same) == len(parts) else None
+
+    def read(strand: Strand, blocks: Blocks, places: Places) -> bool:
         mask = mask_of(first.only, strand.regs)
         addresses = [[places[part] for part in parts] for _, parts in rows]
         found = read_cluster(strand, addresses, words, size, mask)
-        if found is None:
-            return
-        for block, (whole, parts) in zip(found, rows, strict=True):
+        for at, (whole, parts) in enumerate(rows):
+            # Where all of it is not plain, as nobody wrote what lies between, each load by itself may be.
+            block = apart(strand, places, parts) if found is None else found[at]
+            if block is None:
+                return False
             blocks[whole] = block
-            for at, part in enumerate(parts):
-                blocks[part] = block[..., at * words : (at + 1) * words]
+            for number, part in enumerate(parts):
+                blocks[part] = block[..., number * words : (number + 1) * words]
+        return True
 
     return read
