@@ -329,8 +329,8 @@ def test_a_hang_names_the_barrier_that_is_not_complete():
 def test_ctas_that_do_the_same_are_asked_once(cluster, which, monkeypatch):
     """Each of four threads its barrier, with arrivals that are numbered; with ``%p`` others in every second CTA."""
     body = f"""and.b32 %m, %rank, 1; add.u32 %n, %m, 4; setp.lt.u32 %p, %t, %n; add.u32 %m, %t, 1;
-    {which} mbarrier.init.shared::cta.b64 [%x], %m; bar.sync 0;
-    @%few mbarrier.arrive.shared::cta.b64 _, [%x]; bar.sync 0; {asked()}""".replace(which, "@" + which, 1)
+    @{which} mbarrier.init.shared::cta.b64 [%x], %m; bar.sync 0;
+    @%few mbarrier.arrive.shared::cta.b64 _, [%x]; bar.sync 0; {asked()}"""
     body = "shl.b32 %x, %t, 3; add.u32 %x, %x, %s;" + body
     known: list[bool] = []
     look = parties._alike
