@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -17,15 +18,16 @@ from convc.machine.base.values import DTYPE, Value, array
 from convc.machine.execute.pack_loads import Perform, Places, address_read, load, load_cluster, load_shared, tensor
 from convc.machine.execute.pack_operands import Blocks, fetch_of, mask_of, merge_of, pairs_of
 from convc.machine.execute.straight import STORES, Pack, Segment, handed_on, places_of, values_of
+from convc.machine.execute.together import Homes, moved, together
 from convc.machine.isa.memory.rows import row_writer, shared_writer
-from convc.machine.isa.operands import Read, address_of
+from convc.machine.isa.operands import Read, address_of, expect
 from convc.machine.isa.registry import Run
 from convc.machine.isa.threads import thread_shape, threads_active
 from convc.machine.state.cohort import Cohort
 from convc.machine.state.course import Event
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
-from convc.ptx import Guard, Instr
+from convc.ptx import Address, Guard, Instr
 
 TRIALS = 3
 """Times one after the other that a segment may turn out not to be plain before it is given up."""
@@ -96,12 +98,13 @@ class _Runner:
         self.ops = ops
         self.skipped = segment.stop - segment.start - 1
         self.trials = TRIALS
+        self.together, homes = together(segment)
         make = {
             "tensor": tensor,
             "load": load,
             "ld.shared": load_shared,
             "ld.cluster": load_cluster,
-            "apply": _apply,
+            "apply": partial(_apply, homes=homes),
         }
         stores = {"store": _Store, "st.shared": _SharedStore}
         last = segment.packs[-1]
@@ -164,6 +167,8 @@ class _Runner:
 
     def _work(self, strand: Strand, blocks: Blocks, places: Places) -> Callable[[], None] | None:
         """Compute the ``blocks`` that are not there yet; returns what stores them, or None where that is not plain."""
+        if not all(read(strand, blocks, places) for read in self.together):
+            return None
         for pack, perform in self.packs:
             if pack not in blocks and not perform(strand, blocks, places.get(pack, 0)):
                 return None
@@ -230,8 +235,8 @@ class _Runner:
                 regs[slot] = block[..., at]
 
 
-def _apply(pack: Pack, body: tuple[Instr, ...], table: SlotTable) -> Perform:
-    """Arithmetic and conversions."""
+def _apply(pack: Pack, body: tuple[Instr, ...], table: SlotTable, homes: Homes) -> Perform:
+    """Arithmetic and conversions; ``homes``: of packs that are read together."""
     applied = table.applied[pack.members[0]]
     count = len(pack.targets)
     bits = table.widths[applied.target]
@@ -246,7 +251,7 @@ def _apply(pack: Pack, body: tuple[Instr, ...], table: SlotTable) -> Perform:
 
         return convert
     function = applied.function
-    fetches = [fetch_of(sources, table) for sources in pack.sources]
+    fetches = [fetch_of(moved(sources, homes), table) for sources in pack.sources]
     merge = merge_of(pack, table)
 
     def perform(strand: Strand, blocks: Blocks, address: Value) -> bool:
@@ -294,7 +299,15 @@ class _SharedStore:
 
     def __init__(self, pack: Pack, body: tuple[Instr, ...], table: SlotTable) -> None:
         [sources] = pack.sources
-        self.addresses: list[Read] = [address_of(body[member].operands[0], table) for member in pack.members]
+        self.addresses: list[tuple[Read, list[int]]] = []
+        last = None
+        for member in pack.members:
+            address = expect(body[member].operands[0], Address)
+            if last is not None and address.base == last.base:
+                self.addresses[-1][1].append(address.offset - last.offset)
+            else:
+                last = address
+                self.addresses.append((address_of(address, table), [0]))
         self.fetch = fetch_of(sources, table)
         self.size = 4 * len(sources) // len(pack.members)
         self.guard = pack.guard
@@ -306,7 +319,8 @@ class _SharedStore:
             return None
         regs = strand.regs
         mask = mask_of(self.guard, regs)
-        return shared_writer(strand, [read(regs) for read in self.addresses], words, mask, self.size)
+        addresses = [(read(regs), steps) for read, steps in self.addresses]
+        return shared_writer(strand, addresses, words, mask, self.size)
 
 
 def _threads(guard: Guard | None, strand: Strand) -> int:

@@ -31,6 +31,12 @@ from convc.machine.tma.load import TensorLoader
 UNIT_COLUMNS = 4
 """Columns of tensor memory that a unit of 16 bytes fills."""
 
+START = 0x3FFF
+"""The bits of a shared-memory descriptor that say in which 16-byte unit its operand starts."""
+
+SAME = 64
+"""Units after which every swizzle repeats: operands that start so many apart have the same layout."""
+
 Columns = tuple[int, int]
 """First column and how many."""
 
@@ -246,8 +252,10 @@ class Deferral:
         return operand.regions[-1].stop <= self.shared.size and not self.shared.written.generation
 
     def _in_shared(self, descriptors: tuple[int, ...], rows: int) -> TensorRows | None:
+        first = min([descriptor & START for descriptor in descriptors]) & -SAME
+        moved = tuple([descriptor - first for descriptor in descriptors])
         try:
-            return find_rows(self.shared, chunk_index, (descriptors, rows), rows)
+            return find_rows(self.shared, chunk_index, (moved, rows), rows, 16 * first)
         except ValueError:  # a descriptor that names nothing: who performs the product says so
             return None
 

@@ -13,14 +13,14 @@ import numpy as np
 from convc.machine.base.values import distinct_columns
 from convc.machine.lazy.rows import TensorRows
 from convc.machine.lazy.tiles import Tiles
-from convc.machine.lazy.widen import WHOLE, Rooms, is_finite
+from convc.machine.lazy.widen import CODES, WHOLE, Rooms, is_finite
 from convc.machine.memory.shared_memory import same_rows
 from convc.machine.tensor_core.mma import LaneMask
 from convc.machine.tensor_core.tensor_memory import TensorMemory
 from convc.machine.tma.load import TensorLoader
 
 BLOCK = 1 << 20
-"""Bytes of A gathered at a time: with B and the accumulator they stay inside a level-2 cache."""
+"""Bytes of A, or of B where all of A is less, gathered at a time: they stay inside a level-2 cache."""
 
 FILTERS = 1 << 25
 """Bytes of B kept in float32 at a time (at most four for each of its own); more is multiplied in several parts of K."""
@@ -178,7 +178,7 @@ class _Joint:
         if not self.pair and (apart := self._apart(self._grid(len(right.first), self.left.which, right.which))):
             self._each(apart)
             return
-        b = right.gather(slice(0, len(right.first)), right.rows, self.elements[1], self.finite[1], self.rooms[1])
+        b = self._gather_b(slice(0, len(right.first)))
         of_a = self.left.which.repeat(self.banks)
         of_b = right.which
         if self.pair:
@@ -189,7 +189,7 @@ class _Joint:
             return
         if self._apart(grid) == 1:
             self.target = self.target.reshape(len(b), len(grid), *self.target.shape[1:])
-            self._side_by_side(b)
+            self._by_all(b)
             return
         empty = self._empty()
         step = max(1, BLOCK // (4 * self.left.rows * b.shape[-1]))
@@ -235,13 +235,12 @@ class _Joint:
         """Multiply every so many tiles of A with every so many of B, from each of the first ones on."""
         shape = self.target.shape[1:]
         target = self.target.reshape(-1, len(self.left.first) // apart, apart, *shape)
-        for number in range(apart):
+        for number, (left, right) in enumerate(zip(self.left.apart(apart), self.right.apart(apart), strict=True)):
             own = copy(self)
-            own.left = self.left.every(number, apart)
-            own.right = right = self.right.every(number, apart)
+            own.left = left
+            own.right = right
             own.target = target[:, :, number]
-            tiles = slice(0, len(right.first))
-            own._side_by_side(right.gather(tiles, right.rows, self.elements[1], self.finite[1], self.rooms[1]))
+            own._side_by_side()
 
     def _narrow(self) -> None:
         """Leave out the ends of units that are zero in all of B, as those of a convolution of few channels are.
@@ -290,6 +289,9 @@ class _Joint:
     def _gather(self, part: slice, rows: int) -> np.ndarray:
         return self.left.gather(part, rows, self.elements[0], self.finite[0], self.rooms[0])
 
+    def _gather_b(self, part: slice) -> np.ndarray:
+        return self.right.gather(part, self.right.rows, self.elements[1], self.finite[1], self.rooms[1])
+
     def _block(self, a: np.ndarray, b: np.ndarray, ctas: np.ndarray, rows: int) -> None:
         """Multiply tiles (tiles, rows, k) by a tile of B for these CTAs; -1: no CTA has this pair."""
         target = self.target
@@ -304,11 +306,27 @@ class _Joint:
                 if not self.accumulate:
                     target[cta, rows:] = 0
 
-    def _side_by_side(self, b: np.ndarray) -> None:
-        """Multiply all of A by all of B (tiles, columns, k), into targets (tiles of B, tiles of A, rows, columns).
+    def _side_by_side(self) -> None:
+        """Multiply all of A by all of B, into targets (tiles of B, tiles of A, rows, columns).
 
-        A few tiles of A are one product with all of B.
+        Where A is little it is kept, and a few tiles of B at a time go with it: of the two, B is read but once.
         """
+        right = self.right
+        count = len(right.first)
+        size = 4 * right.count * right.run // CODES[self.elements[1]].itemsize
+        if size * self.left.rows * len(self.left.first) > BLOCK:
+            self._by_all(self._gather_b(slice(0, count)))
+            return
+        tiles = slice(0, len(self.left.first))
+        rows = self._used(self._empty(), tiles)
+        a = self._gather(tiles, rows) if rows else None
+        step = max(1, BLOCK // (size * right.rows))
+        for low in range(0, count, step):
+            part = slice(low, min(low + step, count))
+            self._put(a, self._gather_b(part) if rows else None, self.target[part])
+
+    def _by_all(self, b: np.ndarray) -> None:
+        """Multiply a few tiles of A at a time by all of B (tiles, columns, k)."""
         tiles, columns, depth = b.shape
         empty = self._empty()
         most = 4 * self.left.rows * max(depth, tiles * columns)
@@ -316,22 +334,26 @@ class _Joint:
         count = len(self.left.first)
         for low in range(0, count, step):
             part = slice(low, min(low + step, count))
-            target = self.target[:, part]
             rows = self._used(empty, part)
-            if not rows:
-                if not self.accumulate:
-                    target[...] = 0
-                continue
-            a = self._gather(part, rows)
-            room = self.rooms[0].room("product", len(a) * rows * tiles * columns, target.dtype)
-            product = room.reshape(len(a) * rows, tiles * columns)
-            self._product(a.reshape(-1, depth), b.reshape(-1, depth), product)
-            found = product.reshape(len(a), rows, tiles, columns).transpose(2, 0, 1, 3)
-            if self.accumulate:
-                target[:, :, :rows] += found
-            else:
-                target[:, :, :rows] = found
-                target[:, :, rows:] = 0
+            self._put(self._gather(part, rows) if rows else None, b, self.target[:, part])
+
+    def _put(self, a: np.ndarray | None, b: np.ndarray | None, target: np.ndarray) -> None:
+        """Multiply tiles of A (tiles, rows, k) by such of B as one product; None: by nothing but zeros."""
+        if a is None or b is None:
+            if not self.accumulate:
+                target[...] = 0
+            return
+        number, rows, depth = a.shape
+        tiles, columns, _ = b.shape
+        room = self.rooms[0].room("product", number * rows * tiles * columns, target.dtype)
+        product = room.reshape(number * rows, tiles * columns)
+        self._product(a.reshape(-1, depth), b.reshape(-1, depth), product)
+        found = product.reshape(number, rows, tiles, columns).transpose(2, 0, 1, 3)
+        if self.accumulate:
+            target[:, :, :rows] += found
+        else:
+            target[:, :, :rows] = found
+            target[:, :, rows:] = 0
 
     def _into(self, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
         if out.dtype == np.int32:

@@ -95,18 +95,23 @@ class TensorRows:
         return TensorRows(self.regions, _one_of(rows.reshape(-1)), self.first, self.units, self.full, self.cut)
 
 
-def find_rows(shared: SharedMemory, index_of: IndexOf, arguments: tuple, rows: int) -> TensorRows | None:
-    """The operand at the units ``index_of(*arguments)`` as rows of a tensor; None where it is something else."""
+def find_rows(
+    shared: SharedMemory, index_of: IndexOf, arguments: tuple, rows: int, origin: int = 0
+) -> TensorRows | None:
+    """The operand at the units ``index_of(*arguments)`` as rows of a tensor; None where it is something else.
+
+    Units are counted from the shared address ``origin`` on: the stages of a ring have one answer.
+    """
     low, high = _extent(index_of, arguments)
-    regions = _regions(shared, low, high)
+    regions = _regions(shared, low + origin, high + origin)
     if not regions:
         return None
     first = regions[0]
-    key = (index_of, arguments, *[(r.start, r.place.number) for r in regions])
+    key = (index_of, arguments, *[(r.start - origin, r.place.number) for r in regions])
     if key not in _known:
         if len(_known) >= KEPT:
             _known.clear()
-        _known[key] = _locate(index_of(*arguments), rows, regions)
+        _known[key] = _locate(index_of(*arguments), rows, regions, origin)
     found = _known[key]
     if found is None:
         return None
@@ -148,17 +153,21 @@ def _extent(index_of: IndexOf, arguments: tuple) -> tuple[int, int]:
     return 16 * int(index.min()), 16 * int(index.max()) + 16
 
 
-def _locate(index: np.ndarray, rows: int, regions: list[Region]) -> Located | None:
-    """Row numbers, first unit and units of a row of an operand inside regions; None where it is no such thing."""
+def _locate(index: np.ndarray, rows: int, regions: list[Region], origin: int) -> Located | None:
+    """Row numbers, first unit and units of a row of an operand inside regions; None where it is no such thing.
+
+    ``origin``: shared address from which the ``index`` counts.
+    """
     places = [region.place for region in regions]
     together = all(one.stop == other.start for one, other in pairwise(regions))
-    origin = regions[0].start
-    if not together or origin > 16 * int(index.min()) or regions[-1].stop < 16 * int(index.max()) + 16:
+    start = regions[0].start - origin
+    stop = regions[-1].stop - origin
+    if not together or start > 16 * int(index.min()) or stop < 16 * int(index.max()) + 16:
         return None
     before = np.cumsum([0, *(int(place.row.max()) + 1 for place in places)]).tolist()
     row = np.concatenate([place.row + count for place, count in zip(places, before, strict=False)])
     column = np.concatenate([place.column for place in places])
-    at = index.reshape(rows, -1) - (origin >> 4)
+    at = index.reshape(rows, -1) - (start >> 4)
     row = row[at]
     column = column[at]
     if (row != row[:, :1]).any() or (column != column[0, 0] + np.arange(at.shape[1])).any():

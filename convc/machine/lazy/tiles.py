@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -120,30 +119,42 @@ class Tiles:
     def narrowed(self, size: int) -> Tiles:
         """The first ``size`` bytes of each unit alone, a power of two, where a row has one unit in each step."""
         pieces = 16 // size
-        found = copy(self)
+        found = self._like()
         found.groups = [_Group(group.base * pieces, group.steps, group.shifts * pieces) for group in self.groups]
         found.run = found.piece = size
         found.cuts = {step: cut + size - self.run for step, cut in self.cuts.items() if cut + size > self.run}
         return found
 
-    def every(self, first: int, step: int) -> Tiles:
-        """Every so many tiles, from one on, without the CTAs that have them."""
-        part = slice(first, None, step)
-        found = copy(self)
-        found.first = self.first[part]
-        found.which = self.which[:0]
-        found.groups = [_Group(group.base[part], group.steps, group.shifts) for group in self.groups]
-        tables = {id(table): table[part] for table in self.outside if table is not None}
-        found.outside = [None if table is None else tables[id(table)] for table in self.outside]
-        places = self._places_outside()
-        tile, place = np.divmod(places, self.rows * self.count)
-        own = tile % step == first
-        found._places = tile[own] // step * (self.rows * self.count) + place[own]
+    def apart(self, step: int) -> list[Tiles]:
+        """Every so many tiles, from each of the first ones on, without the CTAs that have them."""
+        if step == 1:
+            return [self]
+        of_tile = self.rows * self.count
+        tile, place = np.divmod(self._places_outside(), of_tile)
+        parts: list[Tiles] = []
+        for first in range(step):
+            part = slice(first, None, step)
+            found = self._like()
+            found.first = self.first[part]
+            found.which = self.which[:0]
+            found.groups = [_Group(group.base[part], group.steps, group.shifts) for group in self.groups]
+            tables = {id(table): table[part] for table in self.outside if table is not None}
+            found.outside = [None if table is None else tables[id(table)] for table in self.outside]
+            if len(tile):
+                own = tile % step == first
+                found._places = tile[own] // step * of_tile + place[own]
+            parts.append(found)
+        return parts
+
+    def _like(self) -> Tiles:
+        """Another object with the same contents."""
+        found = Tiles.__new__(Tiles)
+        found.__dict__.update(self.__dict__)
         return found
 
     def over(self, loader: TensorLoader) -> Tiles:
         """Take the tiles from another tensor of the same map."""
-        found = copy(self)
+        found = self._like()
         found.loader = loader
         found.steps = ()
         return found
@@ -231,6 +242,8 @@ class Tiles:
         """Fill what is outside among the runs of bytes (tiles x rows x steps,) of some tiles."""
         line = self.count
         places = self._places_outside()
+        if not len(places):
+            return
         low, high = np.searchsorted(places, (part.start * self.rows * line, part.stop * self.rows * line))
         found = places[low:high] - part.start * self.rows * line
         if rows < self.rows:

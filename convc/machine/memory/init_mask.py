@@ -4,6 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
+MARKED = {size: np.frombuffer(bytes([True]) * size, kind)[0] for size, kind in ((4, "u4"), (8, "u8"), (16, "c16"))}
+"""So many places that are marked, as one number."""
+
+
+def mark_units(marks: np.ndarray, numbers: np.ndarray, size: int) -> None:
+    """Mark the units of ``size`` places with some numbers in bool (…, places), a unit at a time where that goes."""
+    word = MARKED.get(size)
+    if word is None or marks.shape[-1] % size:
+        marks[..., (numbers[:, None] * size + np.arange(size)).reshape(-1)] = True
+    else:
+        marks.view(word.dtype)[..., numbers] = word
+
 
 class InitMask:
     """A bitmap over storage: one line for all CTAs that have written the same places.
@@ -37,6 +49,13 @@ class InitMask:
         elif len(self.map) > 1 or not self.map[0, where].all():
             for line in self._own(rows):
                 self.map[line, where] = True
+
+    def mark_units(self, numbers: np.ndarray, size: int, rows: np.ndarray | None) -> None:
+        """Record a write of units of ``size`` places, by their numbers, by the CTAs ``rows`` (None = all)."""
+        if rows is None:
+            mark_units(self.map, numbers, size)
+        else:
+            self.mark((numbers[:, None] * size + np.arange(size)).reshape(-1), rows)
 
     def clear(self, where: slice | np.ndarray, rows: np.ndarray | None = None) -> None:
         """Forget writes (storage given back)."""

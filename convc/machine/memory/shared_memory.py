@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from convc.machine.memory.global_memory import CHUNK
-from convc.machine.memory.init_mask import InitMask
+from convc.machine.memory.init_mask import InitMask, mark_units
 
 BLOCK = 1024
 """Bytes of shared memory that are filled with poison together, when somebody first looks at one of them."""
@@ -194,7 +194,10 @@ class SharedMemory:
             self._cover(write)
         for start, (write, over) in list(self._covered.items()):
             inside = places[(places >= start) & (places < write.stop)] - start
-            over[(inside[:, None] + np.arange(size)).reshape(-1)] = True
+            if start % size:
+                over[(inside[:, None] + np.arange(size)).reshape(-1)] = True
+            else:
+                mark_units(over, inside // size, size)
             if over.all():
                 del self._covered[start]
         return self._room

@@ -55,18 +55,21 @@ class NamedBarrier:
             self._arrived[:], self._generation[:] = self.alike
             self.alike = None
 
-    def arrive_alike(self, warps: int, expected: int) -> int | None:
-        """As many warps of every CTA arrive; ``expected`` make a generation.
+    def arrive_alike(self, warps: int, living: int, counted: int) -> int | None:
+        """As many warps of every CTA arrive; ``counted`` make a generation, or all that are ``living`` where it is 0.
 
         Returns:
-            The generation that they all have arrived in; None, and nothing has happened, where that is not one.
+            The generation that they all have arrived in; None, and nothing has happened, where that is not one, or
+            where those who are there wait for another number.
         """
         if self.alike is None:
             return None
         arrived, generation = self.alike
+        expected = counted or living
         there = arrived + warps
-        if there > expected:
+        if there > expected or (arrived and counted and ((self.expected > 0) & (self.expected != counted)).any()):
             return None
+        self.expected.fill(counted)
         self.alike = (0, generation + 1) if there == expected else (there, generation)
         return generation
 

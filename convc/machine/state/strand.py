@@ -150,7 +150,9 @@ class Strand:
             self.count: int | np.ndarray = 32 * len(self.warps)
             self.active: tuple[int, int] | None = None
             return
-        full = np.broadcast_to(self.mask, (self.mask.shape[0], len(self.warps), 32))
+        full = self.mask
+        if full.shape[1] != len(self.warps) or full.shape[2] != 32:
+            full = np.broadcast_to(full, (full.shape[0], len(self.warps), 32))
         self.active = None
         if full.shape[0] == 1:
             self.count = int(np.count_nonzero(full))

@@ -159,7 +159,9 @@ class TensorMemory:
             both = used.reshape(-1, 2, used.shape[1]).any(axis=1)
             used = np.repeat(both, 2, axis=0)
         blocks = columns // BLOCK
-        free = np.asarray(np.lib.stride_tricks.sliding_window_view(~used, blocks, axis=1).all(axis=2))
+        taken = np.zeros((len(used), used.shape[1] + 1), np.int64)
+        np.cumsum(used, axis=1, out=taken[:, 1:])
+        free = taken[:, blocks:] == taken[:, :-blocks]
         if not free.any(axis=1).all():
             return None
         start = free.argmax(axis=1) if self.placement == "first" else free.shape[1] - 1 - free[:, ::-1].argmax(axis=1)

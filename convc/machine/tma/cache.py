@@ -21,6 +21,9 @@ CACHE_BYTES = 16 << 20
 MAPS = 8
 """Tensor maps whose walks are kept from one launch to the next: a network has many layers of the same shape."""
 
+ALIKE = 64
+"""Most patterns of equal start coordinates among CTAs that are kept for a map."""
+
 CHANNELS = 8
 """Most walks from different channels that are kept with a walk: CTAs that share a K loop have one."""
 
@@ -112,6 +115,7 @@ class WalkCache:
         self._limit = limit
         self._walks: dict[tuple, Walk] = {}
         self._bytes = 0
+        self._alike: dict[tuple[tuple[int, ...], bytes], tuple[np.ndarray | None, np.ndarray | None]] = {}
         self._first: tuple[tuple, np.ndarray, np.ndarray] | None = None  # the latest as it is from last coordinate 0 on
 
     def find(self, coords: tuple[Coordinate, ...], steps: np.ndarray, ctas: int) -> Walk:
@@ -129,7 +133,7 @@ class WalkCache:
         for axis, coordinate in enumerate(coords):
             array = isinstance(coordinate, np.ndarray)
             start[axis] = coordinate.astype(np.int32) if array else signed(coordinate)
-        start, members = _distinct(start)
+        start, members = self._distinct(start)
         lines = len(coords) >= self._tmap.rank
         at, base = self._of_lines(start) if lines else self._along(start, steps)
         walk = self._walks[key] = Walk(at=at, base=base, ctas=ctas, members=members)
@@ -161,6 +165,22 @@ class WalkCache:
         at[-1] += start[-1, :, None]
         return at, base + at[-1] * np.int64(self._tmap.strides[-1] >> 4)
 
+    def _distinct(self, start: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """Distinct columns of start coordinates, and which of them each CTA has (None: see `Walk`).
+
+        Those that have the same go on so when all of them move alike, as they do from one step of a K loop to the next.
+        """
+        if start.shape[1] == 1:
+            return start, None
+        key = start.shape, (start - start[:, :1]).tobytes()
+        found = self._alike.get(key)
+        if found is None:
+            if len(self._alike) >= ALIKE:
+                self._alike.clear()
+            found = self._alike[key] = _columns(start)
+        columns, members = found
+        return start if columns is None else start[:, columns], members
+
     def keep(self, walk: Walk, size: int) -> None:
         """Account for ``size`` more bytes of ``walk``."""
         if not walk.kept:
@@ -184,13 +204,13 @@ def signed(coordinate: int) -> int:
     return (int(coordinate) + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
-def _distinct(start: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-    """Distinct columns of start coordinates, and which of them each CTA has (None: see `Walk`)."""
+def _columns(start: np.ndarray) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """One of each kind of columns, and which of them each CTA has (None: all, and see `Walk`)."""
     copies = start.shape[1]
-    if copies == 1 or (start == start[:, :1]).all():
-        return start[:, :1], None
+    if (start == start[:, :1]).all():
+        return np.zeros(1, np.int64), None
     first, members = distinct_columns(start)
     if 2 * len(first) > copies:
-        return start, None
+        return None, None
     order = first.argsort()  # as they come: neighbours among the CTAs are multiplied side by side
-    return start[:, first[order]], order.argsort()[members]
+    return first[order], order.argsort()[members]

@@ -58,8 +58,8 @@ class Aim(NamedTuple):
 
     Attributes:
         place: where they lie from the address on.
-        source: int64 (ctas, chunks): where in the shared memory of all CTAs each lies.
-        target: int64 (1 | ctas, chunks): where in the buffer each goes, in units of ``unit`` bytes.
+        source: int64 (ctas, chunks): where in the shared memory of all CTAs each lies; int32 where that is enough.
+        target: of this type (1 | ctas, chunks): where in the buffer each goes, in units of ``unit`` bytes.
         inside: bool (1 | ctas, chunks): which are written; None: every one.
         size: bytes that a chunk takes in the buffer.
         unit: 16 where chunks arrive as they are, else 1.
@@ -102,12 +102,12 @@ class StoreResult:
         if self.moved is None:
             return None
         source, target = self.moved
-        return Moves(source.astype(np.int32), target.astype(np.int32))
+        return Moves(source, target)
 
     def hits(self, offset: int) -> np.ndarray:
         """Find the CTAs that wrote the byte at an offset of the buffer, by their place among those that took part."""
         aim = self.aim
-        first = aim.target * aim.unit
+        first = aim.target.astype(np.int64) * aim.unit
         over = (first <= offset) & (offset < first + aim.size)
         if aim.inside is not None:
             over = over & aim.inside
@@ -137,7 +137,7 @@ def store(
     place = aim.place
     order = -1 if switches.colliding_stores == "lowest" else 1
     moved = None
-    if aim.unit == CHUNK.itemsize and place.flipped is None and max(smem.size, tensor.memory.size) >> 4 < 1 << 31:
+    if aim.unit == CHUNK.itemsize and place.flipped is None and aim.source.dtype == np.int32:
         moved = source, target = aim.moving(order)
         _chunks(tensor.memory)[target] = smem.reshape(-1).view(CHUNK).take(source)
     else:
@@ -174,11 +174,13 @@ def _aim(
     lead = channel * tmap.shared_bits >> 3
     size = PADDED.get(tmap.dtype, 16)
     unit = 16 if whole and size == 16 else 1
-    target = walk.base.take(place.row, axis=1)
+    few = unit == 16 and max(smem.size, tensor.memory.size) >> 4 < 1 << 31
+    kind = np.int32 if few else np.int64
+    target = walk.base.astype(kind).take(place.row, axis=1)
     if unit == 1:
         target *= 16
     column = place.column if isinstance(address, int) else _columns(tensor, place, address)
-    first = ((column * 16 + lead) * size // 16 + tmap.offset) // unit
+    first = (((column * 16 + lead) * size // 16 + tmap.offset) // unit).astype(kind)
     if first.ndim == 1:
         target += first  # before it is repeated for every CTA
     if walk.members is not None:
@@ -188,7 +190,7 @@ def _aim(
     start = np.arange(place.row.size) if place.places is None else place.places
     begin = numbers * (smem.shape[1] >> 4) + (address >> 4)
     inside = _inside(tensor, walk, shape, place.row, column, lead)
-    return Aim(place, begin[:, None] + start, target, inside, size, unit)
+    return Aim(place, begin.astype(kind)[:, None] + start.astype(kind), target, inside, size, unit)
 
 
 def _columns(tensor: TensorLoader, place: Layout, address: np.ndarray) -> np.ndarray:

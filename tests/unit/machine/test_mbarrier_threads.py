@@ -11,6 +11,7 @@ from convc.errors import DeadlockError, MachineFault
 from convc.ir.findings import Verdict
 from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam
 from convc.machine import RunOptions, RunResult
+from convc.machine.isa.sync import parties
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -321,3 +322,27 @@ def test_a_hang_names_the_barrier_that_is_not_complete():
     lanes = "setp.ne.u32 %p, %t, 3; setp.lt.and.u32 %p, %t, 4, %p; @%p mbarrier.arrive.shared::cta.b64 _, [%b];"
     with pytest.raises(DeadlockError, match=r"waits for mbarrier 0x\w+8, phase parity 0"):
         run(body.replace("W:", lanes + " W:"))
+
+
+@pytest.mark.parametrize("cluster", [1, 2])
+@pytest.mark.parametrize("which", ["%few", "%p"])
+def test_ctas_that_do_the_same_are_asked_once(cluster, which, monkeypatch):
+    """Each of four threads its barrier, with arrivals that are numbered; with ``%p`` others in every second CTA."""
+    body = f"""and.b32 %m, %rank, 1; add.u32 %n, %m, 4; setp.lt.u32 %p, %t, %n; add.u32 %m, %t, 1;
+    @{which} mbarrier.init.shared::cta.b64 [%x], %m; bar.sync 0;
+    @%few mbarrier.arrive.shared::cta.b64 _, [%x]; bar.sync 0; {asked()}"""
+    body = "shl.b32 %x, %t, 3; add.u32 %x, %x, %s;" + body
+    known: list[bool] = []
+    look = parties._alike
+
+    def looked(*arguments):
+        found = look(*arguments)
+        known.append(found is not None)
+        return found
+
+    monkeypatch.setattr(parties, "_alike", looked)
+    together = values(body, cluster=cluster)
+    assert known[0] == (which == "%few" or cluster == 1)
+    monkeypatch.setattr(parties, "_alike", lambda *_: None)
+    assert np.array_equal(together, values(body, cluster=cluster))
+    assert (together[0, :4] == [1, 0, 0, 0]).all()

@@ -129,8 +129,11 @@ def _together(strand: Strand, instr: Instr, groups: list[IssueGroup], coords: li
 
 def _of_all(strand: Strand, groups: list[IssueGroup], slot: int) -> np.ndarray:
     """A coordinate of all CTAs of all groups, int64."""
-    own = [np.broadcast_to(group.pick(strand, strand.regs[slot]), group.count) for group in groups]
-    return np.concatenate(own).astype(np.int64)
+    found = np.empty((len(groups), groups[0].count), np.int64)  # as many in each: their CTAs are the same
+    value = strand.regs[slot]
+    for own, group in zip(found, groups, strict=True):
+        own[:] = group.pick(strand, value)
+    return found.reshape(-1)
 
 
 def _joined(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -10,9 +10,10 @@ from collections.abc import Callable
 import numpy as np
 
 from convc.machine.base.cluster_ranks import OFFSET, RANK_SHIFT
-from convc.machine.base.values import Value, narrow
+from convc.machine.base.values import Value, array, narrow
 from convc.machine.isa.threads import rows_of, thread_shape
 from convc.machine.memory.global_memory import CHUNK, SHIFT, GlobalMemory
+from convc.machine.memory.init_mask import InitMask
 from convc.machine.state.strand import Strand
 
 UNITS = {4: np.dtype(np.uint32), 8: np.dtype(np.uint64), 16: CHUNK}
@@ -130,43 +131,60 @@ def read_shared(strand: Strand, address: Value, words: int, size: int) -> np.nda
 
 
 def read_cluster(
-    strand: Strand, address: Value, words: int, size: int, mask: np.ndarray | None = None
+    strand: Strand, addresses: list[list[Value]], words: int, size: int, mask: np.ndarray | None = None
 ) -> np.ndarray | None:
-    """The ``words`` words of shared memory of any CTA of the cluster from the address of each thread on.
+    """The ``words`` words of shared memory of any CTA of the cluster from each address of each thread on.
 
-    uint32 (rows, warps, lanes, words); anything in threads that ``mask`` (bool; None: all) leaves out. None where loads
-    of ``size`` bytes would fault, or where some CTA has not written what lies between the lowest and the highest.
+    uint32 (lists of addresses, rows, warps, lanes, addresses of a list x words); anything in threads that ``mask``
+    (bool; None: all) leaves out. None where loads of ``size`` bytes would fault, or where some CTA has not written what
+    lies between the lowest and the highest.
     """
     cohort = strand.cohort
+    count = len(addresses[0])
     if mask is not None and not mask.any():
-        return np.zeros((1, 1, 1, words), np.uint32)
-    wide = address if isinstance(address, np.ndarray) else np.full((1, 1, 1), address, np.uint32)
-    if mask is not None:
-        chosen, wide = np.broadcast_arrays(mask, wide)
+        return np.zeros((len(addresses), 1, 1, 1, count * words), np.uint32)
+    each = [array(address, 32) for own in addresses for address in own]
+    shape = np.broadcast_shapes(*[address.shape for address in each])
+    wide = np.empty((len(addresses), *shape, count), np.uint32)
+    for at, address in enumerate(each):
+        wide[at // count, ..., at % count] = address
+    span = _span(strand, wide, words, size)
+    if span is None and mask is not None:  # threads that do not load may have any address
+        chosen, wide = np.broadcast_arrays(mask[..., None], wide)
         wide = np.where(chosen, wide, wide.flat[chosen.argmax()])
-    rank = (wide >> np.uint32(RANK_SHIFT)).astype(np.int64)
-    local = (wide & np.uint32(OFFSET)).astype(np.int64)
+        span = _span(strand, wide, words, size)
+    if span is None:
+        return None
+    units = cohort.shared.staging(*span, None).view(UNITS[size])
+    first = rows_of(strand) // cohort.cluster_size * (cohort.cluster_size * units.shape[1])
+    index = (wide >> np.uint32(RANK_SHIFT)) * np.uint32(units.shape[1])
+    index += (wide & np.uint32(OFFSET)) // np.uint32(size)
+    index = index + first[..., None]
+    if words > size // 4:
+        index = (index[..., None] + np.arange(4 * words // size)).reshape(*index.shape[:-1], -1)
+    # each lies inside: the bounds were looked at
+    return units.reshape(-1).take(index, mode="clip").view(np.uint32)
+
+
+def _span(strand: Strand, wide: np.ndarray, words: int, size: int) -> tuple[int, int] | None:
+    """First byte and the one behind the last of what `read_cluster` reads in any CTA; None where it must not."""
+    cohort = strand.cohort
+    local = wide & np.uint32(OFFSET)
     low = int(local.min())
     stop = int(local.max()) + 4 * words
-    shared = cohort.shared
-    fits = int(rank.max()) < cohort.cluster_size and stop <= shared.size and not (local & (size - 1)).any()
-    if not fits or not shared.written.whole(low, stop):
-        return None
-    own = rows_of(strand)
-    units = shared.staging(low, stop, None).view(UNITS[size])
-    named = own // cohort.cluster_size * cohort.cluster_size + rank
-    index = (named * units.shape[1] + local // size)[..., None] + np.arange(4 * words // size)
-    return units.reshape(-1).take(index, mode="clip").view(np.uint32)  # each lies inside: the bounds were looked at
+    odd = np.bitwise_or.reduce(local, axis=None) & (size - 1)
+    fits = int(wide.max()) >> RANK_SHIFT < cohort.cluster_size and stop <= cohort.shared.size and not odd
+    return (low, stop) if fits and cohort.shared.written.whole(low, stop) else None
 
 
 def shared_writer(
-    strand: Strand, addresses: list[Value], words: np.ndarray, mask: np.ndarray | None, size: int
+    strand: Strand, addresses: list[tuple[Value, list[int]]], words: np.ndarray, mask: np.ndarray | None, size: int
 ) -> Callable[[], None] | None:
     """Prepare to store words of each thread to shared memory, as one store of ``size`` bytes after the other would.
 
     Args:
         strand: all of its threads are active.
-        addresses: of each store; uint32, the same place in all CTAs.
+        addresses: of each store; uint32, the same place in all CTAs, and bytes from there on, one for each store.
         words: uint32 (rows | 1, warps | 1, lanes | 1, words), those of one store after those of the other.
         mask: bool, broadcastable to `thread_shape`: the threads that store; None for all.
         size: of one store.
@@ -177,12 +195,10 @@ def shared_writer(
     """
     cohort = strand.cohort
     shape = thread_shape(strand)
-    own = [_same_place(strand, address) for address in addresses]
-    arrays = [address for address in own if isinstance(address, np.ndarray)]
-    if len(arrays) < len(addresses) or any(len(address) != 1 for address in arrays):
+    wide = _own_places(strand, addresses)
+    if wide is None:
         return None
-    wide = np.broadcast_to(np.stack(arrays, axis=-1), (1, *shape[1:], len(arrays)))
-    places = wide.reshape(-1).astype(np.int64)
+    places = wide.reshape(-1)
     taking: np.ndarray | None = None
     if mask is not None:
         if len(mask) > 1:
@@ -191,32 +207,59 @@ def shared_writer(
         places = places[taking]
         if not places.size:
             return _nothing
-    if int(places.max()) + size > cohort.shared.size or (places % size).any():
-        return None
-    where = _bytes_of(places // size, size)
+    numbers = places // size
+    where = _bytes_of(places, size, cohort.shared.size)
     if where is None:
         return None
-    unit = UNITS[size]
-    full = np.ascontiguousarray(np.broadcast_to(words, (*shape, words.shape[-1])))
-    units = full.view(unit).reshape(shape[0], -1)
-    units = units if taking is None else units[:, taking]
-    rows = slice(None) if strand.rows is None else strand.rows[:, None]
+    full = np.broadcast_to(words, (*shape, words.shape[-1]))
+    across = taking is None and strand.rows is None and _across(places.reshape(-1, wide.shape[3]), size)
+    if not across or full.strides[3] != full.itemsize:
+        full = np.ascontiguousarray(full)
+    units = full.view(UNITS[size])
+    if taking is not None:
+        units = units.reshape(shape[0], -1)[:, taking]
 
     def write() -> None:
         cohort.core.seal()
-        shared = cohort.shared
-        room = shared.to_overwrite(places, size, strand.rows).view(unit)
-        if isinstance(where, slice) and strand.rows is None:  # to fetch in the order of places is faster than to strew
-            order = np.empty(len(places), np.intp)
-            order[places // size - where.start // size] = np.arange(len(places))
-            room[:, where.start // size : where.stop // size] = units.take(order, axis=1)
-        else:
-            room[rows, places // size] = units
-        shared.written.mark(where, strand.rows)
-        if shared.staged is not None:
-            shared.staged.mark(where, strand.rows)
+        room = cohort.shared.to_overwrite(places, size, strand.rows).view(UNITS[size])
+        _put(room, strand.rows, numbers, units, across=across, dense=isinstance(where, slice))
+        for mask in (cohort.shared.written, cohort.shared.staged):
+            if mask is not None:
+                _mark(mask, where, size, strand.rows)
 
     return write
+
+
+def _own_places(strand: Strand, addresses: list[tuple[Value, list[int]]]) -> np.ndarray | None:
+    """int64 (1, warps, lanes, stores): where threads store in their CTA; None where CTAs differ, or no threads do."""
+    shape = (1, *thread_shape(strand)[1:])
+    found: list[np.ndarray] = []
+    for address, steps in addresses:
+        local = _same_place(strand, address)
+        if not isinstance(local, np.ndarray) or len(local) != 1:
+            return None
+        found.append(np.broadcast_to(local.astype(np.int64)[..., None] + steps, (*shape, len(steps))))
+    return found[0] if len(found) == 1 else np.concatenate(found, axis=-1)
+
+
+def _put(
+    room: np.ndarray, rows: np.ndarray | None, numbers: np.ndarray, units: np.ndarray, *, across: bool, dense: bool
+) -> None:
+    """Write the units of threads (ctas, warps, lanes, stores), or (ctas, n), to their numbers in a room (ctas, units).
+
+    ``rows``: the CTAs, None for all. ``across``: as `_across` has it. ``dense``: there are no gaps between the numbers.
+    """
+    if rows is None and dense:
+        low = int(numbers.min())
+        part = room[:, low : low + len(numbers)]
+        if across:
+            part.reshape(len(units), -1, *units.shape[1:3])[...] = units.transpose(0, 3, 1, 2)
+            return
+        order = np.empty(len(numbers), np.intp)  # to fetch in the order of places is faster than to strew
+        order[numbers - low] = np.arange(len(numbers))
+        part[...] = units.reshape(len(units), -1).take(order, axis=1)
+    else:
+        room[slice(None) if rows is None else rows[:, None], numbers] = units.reshape(len(units), -1)
 
 
 def _local(strand: Strand, address: Value) -> Value | None:
@@ -233,23 +276,49 @@ def _local(strand: Strand, address: Value) -> Value | None:
 
 def _same_place(strand: Strand, address: Value) -> Value | None:
     """A shared address in the own CTA, (1, warps | 1, lanes | 1) where threads differ; None where CTAs do."""
-    local = _local(strand, address)
-    if not isinstance(local, np.ndarray) or len(local) == 1:
-        return local
-    return local[:1] if bool((local == local[:1]).all()) else None
+    if not isinstance(address, np.ndarray) or len(address) == 1:
+        return _local(strand, address)
+    cohort = strand.cohort
+    ranks = cohort.place.rank if strand.rows is None else cohort.place.rank[strand.rows]
+    bases = ranks.astype(np.uint32) << np.uint32(RANK_SHIFT)
+    first = address[:1] - bases[0]
+    alike = int(first.max()) <= OFFSET and bool((address == first + bases[:, None, None]).all())
+    return first if alike else None
 
 
-def _bytes_of(units: np.ndarray, size: int) -> slice | np.ndarray | None:
-    """The bytes of units of ``size`` bytes, by their numbers, in order; None where two units are the same."""
-    first = int(units.min())
+def _across(places: np.ndarray, size: int) -> bool:
+    """Whether threads store side by side, one store behind the other: places (threads, stores) in units of ``size``."""
+    threads, stores = places.shape
+    first = int(places.min())
+    if int(places.max()) - first != size * (places.size - 1):  # mostly enough
+        return False
+    return bool((places == first + size * (np.arange(threads)[:, None] + threads * np.arange(stores))).all())
+
+
+def _bytes_of(places: np.ndarray, size: int, limit: int) -> slice | np.ndarray | None:
+    """The bytes of units of ``size`` bytes from some places on, or the units' numbers in order where gaps are between.
+
+    None where two units are one, or one does not lie at a multiple of its size below the ``limit``.
+    """
+    low = int(places.min())
+    if low < 0 or int(places.max()) + size > limit or (places & (size - 1)).any():
+        return None
+    units = places // size
+    first = low // size
     taken = np.zeros(int(units.max()) - first + 1, bool)
     taken[units - first] = True
     found = taken.nonzero()[0]
     if found.size < units.size:
         return None
-    if found.size == taken.size:
-        return slice(first * size, (first + taken.size) * size)
-    return ((found + first)[:, None] * size + np.arange(size)).reshape(-1)
+    return slice(first * size, (first + taken.size) * size) if found.size == taken.size else found + first
+
+
+def _mark(mask: InitMask, where: slice | np.ndarray, size: int, rows: np.ndarray | None) -> None:
+    """Mark what `_bytes_of` has found."""
+    if isinstance(where, slice):
+        mask.mark(where, rows)
+    else:
+        mask.mark_units(where, size, rows)
 
 
 def _nothing() -> None:

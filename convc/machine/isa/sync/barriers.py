@@ -64,20 +64,24 @@ def _notify(strand: Strand, instr: Instr, leave: bool) -> None:
 
 
 def _arrive_alike(strand: Strand, number: Value, threads: Value | None) -> Ticket | None:
-    """All warps of the strand, the same in all CTAs, arrive where every warp of a CTA meets; None where it is not so.
+    """All warps of the strand, the same in all CTAs, arrive where all CTAs are alike; None where it is not so.
 
     As nearly always. `_arrive` does the same for each CTA and warp by itself.
     """
     cohort = strand.cohort
-    if isinstance(number, np.ndarray) or number >= BARRIERS or threads is not None:
+    if isinstance(number, np.ndarray) or number >= BARRIERS or isinstance(threads, np.ndarray):
         return None
-    if strand.rows is not None or strand.mask is not None or cohort.exited.any():
+    if strand.rows is not None or strand.mask is not None:
+        return None
+    if cohort.exited.any() if threads is None else threads % 32 or not threads:
         return None
     barrier = cohort.named_barrier(number)
-    generation = barrier.arrive_alike(len(strand.warps), cohort.warps)
+    counted = 0 if threads is None else threads // 32
+    generation = barrier.arrive_alike(len(strand.warps), cohort.warps, counted)
     if generation is None:
         return None
-    return Ticket([Meeting(number, barrier, np.full((cohort.ctas, len(strand.warps)), generation), None)])
+    expected = np.full(cohort.ctas, counted) if counted else None
+    return Ticket([Meeting(number, barrier, np.full((cohort.ctas, len(strand.warps)), generation), expected)])
 
 
 def _arrive(strand: Strand, instr: Instr, number: Value, threads: Value | None) -> Ticket:

@@ -82,12 +82,12 @@ def _keep_alike(strand: Strand, kinds: np.ndarray, value: np.ndarray, here: int)
         The kind of the warps that stay, and their part of ``value``.
     """
     # CTAs go first: those of a convolution differ at the borders of the image, and then in all of their warps.
-    if (kinds != kinds[:1]).any():
+    if len(kinds) > 1 and (kinds != kinds[:1]).any():
         same = (kinds == kinds[:1]).all(axis=1)
         strand.pc = here
         strand.split_rows(same)
         value = value[same] if value.shape[0] > 1 else value
-    if (kinds[0] != kinds[0, 0]).any():
+    if len(strand.warps) > 1 and (kinds[0] != kinds[0, 0]).any():
         same = kinds[0] == kinds[0, 0]
         strand.pc = here
         strand.split_warps(same)
@@ -97,13 +97,15 @@ def _keep_alike(strand: Strand, kinds: np.ndarray, value: np.ndarray, here: int)
 
 def _kinds(strand: Strand, taken: np.ndarray) -> np.ndarray:
     """Per (CTA, warp): 0 no active lane jumps, 1 all do, 2 lanes differ. Warps without active lanes count as 0."""
-    jumps = taken
-    stays = ~taken
-    if strand.mask is not None:
-        jumps = taken & strand.mask
-        stays = strand.mask & stays
-    kind = np.where(jumps.any(axis=2), np.where(stays.any(axis=2), 2, 1), 0)
-    return np.broadcast_to(kind, (kind.shape[0], len(strand.warps)))
+    if strand.mask is None:
+        jumps = np.logical_or.reduce(taken, axis=2)
+        all_jump = np.logical_and.reduce(taken, axis=2)
+    else:
+        jumping = taken & strand.mask
+        jumps = np.logical_or.reduce(jumping, axis=2)
+        all_jump = ~np.logical_or.reduce(jumping != strand.mask, axis=2)
+    kind = np.where(jumps, 2 - all_jump, 0)
+    return kind if kind.shape[1] == len(strand.warps) else np.broadcast_to(kind, (len(kind), len(strand.warps)))
 
 
 # ---- the end ---------------------------------------------------------------------------------------------------------

@@ -68,6 +68,8 @@ def _init(strand: Strand, instr: Instr, party: Party) -> None:
 
 def _check_alone(strand: Strand, instr: Instr, found: list[Party]) -> None:
     """Report an mbarrier that several threads of a CTA initialise by one instruction."""
+    if len({party.where for party in found}) == len(found) and all(_one_thread(party.lanes) for party in found):
+        return  # nearly always
     seen: dict[int, np.ndarray] = {}
     for party in found:
         if party.lanes is None and strand.active is not None:
@@ -83,6 +85,11 @@ def _check_alone(strand: Strand, instr: Instr, found: list[Party]) -> None:
                 instr,
                 who=first_active_warp(strand, lanes),
             )
+
+
+def _one_thread(lanes: np.ndarray | None) -> bool:
+    """Whether lanes are one of each CTA, the same in all."""
+    return lanes is not None and len(lanes) == 1 and int(np.count_nonzero(lanes)) == 1
 
 
 @op("mbarrier.arrive", "mbarrier.arrive.expect_tx", "mbarrier.arrive.noComplete")

@@ -174,29 +174,50 @@ def _rows(strand: Strand) -> np.ndarray:
 def _apart(strand: Strand, address: Value, amounts: list[Value], name: str, own: bool) -> Iterator[Party]:
     """One party after the other, in the order of their first threads; amounts that a CTA shares part nobody."""
     shape = thread_shape(strand)
+    alike = _alike(strand, address, amounts) if own else None
+    if alike is not None:  # one CTA says it for all
+        address = alike
+        shape = (1, *shape[1:])
     active = np.broadcast_to(np.True_ if strand.mask is None else strand.mask, shape)
-    rows = _rows(strand)
     at = np.broadcast_to(np.asarray(address), shape)[active].astype(np.int64)
-    ranks = np.broadcast_to(strand.cohort.place.rank[rows][:, None, None], shape)[active]
     keys = [at & OFFSET]
-    if own:
-        own_offset(at, ranks, strand.cohort.cluster_size, name)
-    else:
+    if not own:
         keys.append(at >> RANK_SHIFT)
+    elif alike is None:
+        ranks = np.broadcast_to(strand.cohort.place.rank[_rows(strand)][:, None, None], shape)[active]
+        own_offset(at, ranks, strand.cohort.cluster_size, name)
     shared = [of_each_cta(strand, amount) for amount in amounts]
     apart = [index for index, amount in enumerate(shared) if amount is None]
     keys += [np.broadcast_to(np.asarray(amounts[index]), shape)[active].astype(np.int64) for index in apart]
-    distinct, first, member = np.unique(np.stack(keys), axis=1, return_index=True, return_inverse=True)
-    for number in np.argsort(first).tolist():
+    numbers: dict[tuple[int, ...], int] = {}
+    kinds = zip(*[key.tolist() for key in keys], strict=True)
+    member = np.array([numbers.setdefault(kind, len(numbers)) for kind in kinds])
+    for kind, number in numbers.items():
         lanes = np.zeros(shape, bool)
-        lanes[active] = member.reshape(-1) == number
-        if (lanes == lanes[:1]).all():
+        lanes[active] = member == number
+        if len(lanes) > 1 and (lanes == lanes[:1]).all():
             lanes = lanes[:1]
-        where, *rest = distinct[:, number].tolist()
+        where, *rest = kind
         rank = None if own else rest.pop(0)
         of_threads = dict(zip(apart, rest, strict=True))
         values = tuple(of_threads[index] if amount is None else amount for index, amount in enumerate(shared))
         yield Party(lanes, where, strand.rows if rank is None else _homes(strand, rank, lanes), values)
+
+
+def _alike(strand: Strand, address: Value, amounts: list[Value]) -> np.ndarray | None:
+    """The local addresses of a CTA, (1, warps | 1, lanes | 1), where all threads of all CTAs do the same; else None."""
+    wide = [amount for amount in amounts if isinstance(amount, np.ndarray)]
+    wide += [] if strand.mask is None else [strand.mask]
+    if not isinstance(address, np.ndarray) or any(len(each) > 1 for each in wide):
+        return None
+    local = address
+    if len(address) > 1:
+        ranks = strand.cohort.place.rank if strand.rows is None else strand.cohort.place.rank[strand.rows]
+        local = address.astype(np.int64) - (ranks << RANK_SHIFT)[:, None, None]
+        if (local != local[:1]).any():
+            return None
+        local = local[:1]
+    return local if int(local.min()) >= 0 and int(local.max()) <= OFFSET else None
 
 
 def _homes(strand: Strand, rank: int, lanes: np.ndarray) -> np.ndarray:

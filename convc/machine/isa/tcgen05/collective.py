@@ -44,9 +44,13 @@ def whole_warps(strand: Strand, what: str) -> np.ndarray:
 
 def warp_groups(strand: Strand, value: Value, what: str) -> Iterator[Group]:
     """Groups of the active warps by operand value, which must be the same in all lanes of a warp."""
+    if strand.mask is None and not isinstance(value, np.ndarray):  # all warps do the same
+        warps = np.arange(len(strand.warps))
+        yield Group(strand.rows, slice(None), warps, np.full(len(warps), value))
+        return
     active = whole_warps(strand, what)
     if isinstance(value, np.ndarray):
-        if ((value != value[:, :, :1]).any(axis=2) & active).any():
+        if value.shape[2] > 1 and ((value != value[:, :, :1]).any(axis=2) & active).any():
             raise MachineFault(f"{what} needs the same operands in all lanes of a warp")
         value = value[:, :, 0].astype(np.int64)
     table = np.where(active, value, -1)
