@@ -218,8 +218,11 @@ def pace_of(tiles: TileGrid, work: CtaWork, rows: tuple[float, float]) -> Pace:
     common = filters if tiles.grid[0] > 1 else activations  # grid.x is what counts first
     masks = 0 if tiles.ctas is None else MASK * work.masks  # of the next tile
     moved = tiles.moved
-    if moved is None:  # the order of tiles is chosen later, but for clusters that load for each other
-        moved = memory_bytes(tiles.size or launch_bytes(tiles.layout, rates), tiles.grid, free=work.multicast == (1, 1))
+    if moved is None:
+        # The order of tiles is chosen later, but for clusters that load for each other. Where the accumulator lies in
+        # registers plans stay those that were timed on an H200.
+        free = work.multicast == (1, 1) and tiles.arch.tensor_core == "tcgen05"
+        moved = memory_bytes(tiles.size or launch_bytes(tiles.layout, rates), tiles.grid, free=free)
     return Pace(
         rates=rates,
         ctas=math.prod(tiles.grid) * tiles.parts,
