@@ -13,8 +13,7 @@ from convc.compiler.index.maps import Counterexample, IndexMap, Outcome, Proof, 
 from convc.compiler.index.reuse import ReuseMaps
 from convc.compiler.index.reuse_claims import prove_border, prove_held, prove_lines, prove_moves, prove_walk
 from convc.compiler.index.row_stream import WINDOW
-from convc.compiler.index.symbols import Axis
-from convc.explain.expressions import quotient, remainder
+from convc.compiler.index.symbols import Axis, FloorDiv, Mod
 from convc.explain.lanes import why_masked
 from convc.explain.nests import Move, Nest
 
@@ -25,10 +24,10 @@ def prove_stream(nest: Nest, maps: ReuseMaps) -> Outcome:
     tile = nest.loop("tile")
     lane = nest.loop("lane")
     t = Axis("t", maps.length)
-    row = quotient(t.symbol, maps.walk.period)
-    sought = {"n": row, "q": remainder(t.symbol, maps.walk.period)}
+    row = FloorDiv(t.symbol, maps.walk.period)
+    sought = {"n": row, "q": Mod(t.symbol, maps.walk.period)}
     if maps.stream.merged:
-        sought |= {"n": quotient(row, maps.stream.image_rows), "p": remainder(row, maps.stream.image_rows)}
+        sought |= {"n": FloorDiv(row, maps.stream.image_rows), "p": Mod(row, maps.stream.image_rows)}
     _, at = _place(maps, tile.symbol, lane.symbol)
     place = IndexMap(name="place", domain=(tile, lane), results=(("t", at),))
     # Simplified before and after: t keeps below its length, which is gone once it is written in tile and lane.
@@ -95,8 +94,8 @@ def _place(maps: ReuseMaps, tile: Expr, row: Expr) -> tuple[Expr, Expr]:
     first = tile * maps.tile.outputs
     if maps.tile.windows == 1:
         return first, first + row
-    first += quotient(row, WINDOW) * maps.tile.useful
-    return first, first + remainder(row, WINDOW)
+    first += FloorDiv(row, WINDOW) * maps.tile.useful
+    return first, first + Mod(row, WINDOW)
 
 
 def fetched_map(nest: Nest, maps: ReuseMaps, rows: Axis) -> IndexMap:
@@ -108,30 +107,30 @@ def fetched_map(nest: Nest, maps: ReuseMaps, rows: Axis) -> IndexMap:
     first, place = _place(maps, tile, rows.symbol)
     # Pixels are counted from the first that is walked over: `lead` pixels of the padding on the left are not.
     number = place - walk.lead
-    row = quotient(number, walk.period)
+    row = FloorDiv(number, walk.period)
     offset = buffer * problem.dilation[1] - problem.pad_lo[1]
-    w = problem.stride[1] * (walk.lead + remainder(number, walk.period)) + offset
+    w = problem.stride[1] * (walk.lead + Mod(number, walk.period)) + offset
     down = r * problem.dilation[0] - problem.pad_lo[0]
     n: Expr
     if not maps.stream.merged:
         n = row
         h = nest.loop("p").symbol * problem.stride[0] + down
     elif maps.stream.boxed:
-        n = quotient(row, maps.stream.image_rows)
-        h = remainder(row, maps.stream.image_rows) * problem.stride[0] + down
+        n = FloorDiv(row, maps.stream.image_rows)
+        h = Mod(row, maps.stream.image_rows) * problem.stride[0] + down
     elif problem.batch == 1:
         n = Integer(0)
         h = row * maps.stream.step + down
     else:
         # Rows of all images are one sequence, and padding above an image is the last rows of the one before.
         line = row * maps.stream.step + down
-        n = quotient(line, height)
-        h = remainder(line, height)
+        n = FloorDiv(line, height)
+        h = Mod(line, height)
     inside = [at_most(0, n), less(n, problem.batch), at_most(0, h), less(h, height), at_most(0, w), less(w, width)]
     inside.append(less(nest.space["c"], problem.in_channels))
     if walk.lead:
         # A copy that starts in an image row finds zeros left of it, not the end of the row before.
-        inside.append(at_most(walk.period * quotient(first, walk.period), number))
+        inside.append(at_most(walk.period * FloorDiv(first, walk.period), number))
     loops = tuple(nest.loop(name) for name in nest.outside("buffer"))
     found = IndexMap(
         name="fetched",

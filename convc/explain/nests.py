@@ -22,7 +22,6 @@ from convc.compiler.index.conv import activation_map
 from convc.compiler.index.linear import Expr, Guard, Symbol
 from convc.compiler.index.maps import IndexMap
 from convc.compiler.index.symbols import Axis
-from convc.explain.expressions import symbols_of
 from convc.ir.expr import IntExpr
 from convc.ir.problem import ConvProblem
 
@@ -176,7 +175,7 @@ def _reads(statement: Statement, nest: Nest) -> set[Symbol]:
             own = {"lane", "column"}
         case Move():
             return set()
-    return {symbol for expr in read for symbol in symbols_of(expr) if symbol.name not in own}
+    return {symbol for expr in read for symbol in expr.free_symbols if symbol.name not in own}
 
 
 def plain(problem: ConvProblem) -> Nest:

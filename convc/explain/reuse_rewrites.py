@@ -20,7 +20,6 @@ from convc.compiler.index.maps import Counterexample, IndexMap, Proof
 from convc.compiler.index.reuse import ReuseMaps
 from convc.compiler.index.row_stream import WINDOW
 from convc.compiler.index.symbols import Axis
-from convc.explain.expressions import replaced, replaced_in_guard, symbols_of
 from convc.explain.nest_claims import fetched_map, prove_masks, prove_move, prove_reuse
 from convc.explain.nests import Accumulate, Load, Move, Nest, Read
 from convc.explain.rewrites import Step, checked
@@ -35,7 +34,7 @@ def accumulate(nest: Nest, inside: str) -> Step:
     name = f"accumulate inside {inside}"
     claim = f"an output is summed within one iteration of {inside}"
     after = replace(nest, body=(Accumulate(inside), *nest.body))
-    summing = {symbol for axis in SUMMED for symbol in symbols_of(nest.space[axis])}
+    summing = {symbol for axis in SUMMED for symbol in nest.space[axis].free_symbols}
     around = [nest.loop(each) for each in nest.outside(inside)]
     outside = [axis for axis in around if axis.symbol in summing and axis.extent > 1]
     if outside:
@@ -140,8 +139,8 @@ def swap_operands(nest: Nest) -> Step:
     space = IndexMap(
         name="space",
         domain=tuple(Axis(axis.name, extents.get(axis.name, axis.extent)) for axis in nest.loops),
-        results=tuple((name, replaced(expr, swap)) for name, expr in nest.space.results),
-        guard=tuple(replaced_in_guard(condition, swap) for condition in nest.space.guard),
+        results=tuple((name, expr.xreplace(swap)) for name, expr in nest.space.results),
+        guard=tuple(condition.xreplace(swap) for condition in nest.space.guard),
     )
     notes = dict(nest.notes)
     notes["lane"] = "tensor core: rows, output channels"
@@ -151,6 +150,6 @@ def swap_operands(nest: Nest) -> Step:
         space=space,
         swapped=not nest.swapped,
         notes=tuple(notes.items()),
-        read=replace(read, row=replaced(read.row, swap)),
+        read=replace(read, row=read.row.xreplace(swap)),
     )
     return checked("swap_operands", nest, after, Proof("the accumulator is transposed", "(A*B)' = B'*A'"))

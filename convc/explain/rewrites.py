@@ -20,8 +20,7 @@ from convc.compiler.index.lower import translate
 from convc.compiler.index.maps import Counterexample, IndexMap, Outcome, Proof, Unknown, less
 from convc.compiler.index.presburger import clash, missed
 from convc.compiler.index.row_stream import WINDOW, LaneTile
-from convc.compiler.index.symbols import Axis
-from convc.explain.expressions import quotient, remainder, replaced
+from convc.compiler.index.symbols import Axis, FloorDiv, Mod
 from convc.explain.nests import Load, Nest, Read, Statement
 from convc.explain.products import POINTS, same_products
 from convc.ir import expr as intexpr
@@ -107,8 +106,8 @@ def flatten(nest: Nest, names: tuple[str, ...], into: str, periods: tuple[int, .
     new = Axis(into, last + 1)
     results: list[tuple[str, Expr]] = []
     for name, unit, period in digits:
-        digit = quotient(new.symbol, unit)
-        results.append((name, remainder(digit, period) if period else digit))
+        digit = FloorDiv(new.symbol, unit)
+        results.append((name, Mod(digit, period) if period else digit))
     forward = IndexMap(name="flatten", domain=(new,), results=tuple(results))
     inverse = IndexMap(name="count", domain=tuple(axes), results=((into, number),))
     text = f"flatten ({', '.join(names)}) into {into}, with periods {', '.join(map(str, periods))}"
@@ -126,7 +125,7 @@ def tile(
     inverse = IndexMap(
         name="cut",
         domain=(old,),
-        results=((into[0], quotient(old.symbol, size)), (into[1], remainder(old.symbol, size))),
+        results=((into[0], FloorDiv(old.symbol, size)), (into[1], Mod(old.symbol, size))),
     )
     text = f"tile {name} into {', '.join(into)} by {size}"
     return reindexed(nest, text, forward, inverse, dict(zip(into, notes, strict=True)))
@@ -138,8 +137,8 @@ def tile_windows(nest: Nest, name: str, into: tuple[str, str], shape: LaneTile, 
     outer = Axis(into[0], -(-old.extent // shape.outputs))
     lane = Axis(into[1], shape.lanes)
     # From a lane: its window and its place there, which is an iteration only below `useful`.
-    window = quotient(lane.symbol, WINDOW)
-    inside = remainder(lane.symbol, WINDOW)
+    window = FloorDiv(lane.symbol, WINDOW)
+    inside = Mod(lane.symbol, WINDOW)
     forward = IndexMap(
         name="tile",
         domain=(outer, lane),
@@ -147,12 +146,12 @@ def tile_windows(nest: Nest, name: str, into: tuple[str, str], shape: LaneTile, 
         results=((name, outer.symbol * shape.outputs + window * shape.useful + inside),),
     )
     # From an iteration: windows of a tile hold `useful` iterations each, and lie WINDOW lanes apart.
-    place = remainder(old.symbol, shape.outputs)
-    found = quotient(place, shape.useful) * WINDOW + remainder(place, shape.useful)
+    place = Mod(old.symbol, shape.outputs)
+    found = FloorDiv(place, shape.useful) * WINDOW + Mod(place, shape.useful)
     inverse = IndexMap(
         name="cut",
         domain=(old,),
-        results=((into[0], quotient(old.symbol, shape.outputs)), (into[1], found)),
+        results=((into[0], FloorDiv(old.symbol, shape.outputs)), (into[1], found)),
     )
     text = f"tile {name} into {', '.join(into)} by {shape.windows} windows of {shape.useful} places in {WINDOW} lanes"
     return reindexed(nest, text, forward, inverse, dict(zip(into, notes, strict=True)))
@@ -171,7 +170,7 @@ def split_taps(nest: Nest, cycle: int) -> Step:
     inverse = IndexMap(
         name="share",
         domain=(s,),
-        results=(("buffer", remainder(s.symbol, cycle)), ("tap", quotient(s.symbol, cycle))),
+        results=(("buffer", Mod(s.symbol, cycle)), ("tap", FloorDiv(s.symbol, cycle))),
     )
     notes = {"buffer": "filter columns that share their pixels", "tap": "of the buffer"}
     return reindexed(nest, f"split_taps: s into buffer, tap by s*d modulo u, cycle {cycle}", forward, inverse, notes)
@@ -201,8 +200,8 @@ def reindexed(nest: Nest, name: str, forward: IndexMap, inverse: IndexMap, notes
 def _read_after(read: Read, forward: IndexMap, old: tuple[Axis, ...]) -> Read:
     """The read in the symbols of the new loops."""
     put = {axis.symbol: forward[axis.name] for axis in old}
-    tile_m = None if read.tile_m is None else replaced(read.tile_m, put)
-    return replace(read, row=replaced(read.row, put), tile_m=tile_m)
+    tile_m = None if read.tile_m is None else read.tile_m.xreplace(put)
+    return replace(read, row=read.row.xreplace(put), tile_m=tile_m)
 
 
 def _put_inside(statement: Statement, innermost: str, forward: IndexMap) -> Statement:
@@ -229,8 +228,8 @@ def _undone(expr: Expr, axis: Axis, domain: tuple[Axis, ...], other: IndexMap) -
     """Whether an expression in the axes of one map, which the other map computes, is the axis again."""
     # An axis of one value is that number: the algebra compares expressions, and does not look at extents.
     single: dict[Symbol, Expr] = {each.symbol: Integer(each.first) for each in other.domain if each.extent == 1}
-    computed = {each.symbol: replaced(other[each.name], single) for each in domain}
-    again = simplify(replaced(expr, computed), other.ranges)
+    computed = {each.symbol: other[each.name].xreplace(single) for each in domain}
+    again = simplify(expr.xreplace(computed), other.ranges)
     return equal(again, axis.symbol if axis.extent > 1 else Integer(axis.first))
 
 

@@ -9,7 +9,6 @@ from convc.compiler.index.lower import translate
 from convc.compiler.index.maps import IndexMap, guard_text
 from convc.compiler.index.symbols import Axis
 from convc.explain.derivation import Derivation
-from convc.explain.expressions import symbols_of
 from convc.explain.nests import Accumulate, Load, Move, Nest
 from convc.ir.epilogue import describe
 
@@ -101,7 +100,7 @@ def _multiply(nest: Nest) -> list[str]:
 
 def _stored(nest: Nest) -> tuple[Guard, ...]:
     """The conditions that are about outputs, not about terms of a sum."""
-    outputs = {symbol for name in "npqk" for symbol in symbols_of(nest.space[name])}
+    outputs = {symbol for name in "npqk" for symbol in nest.space[name].free_symbols}
     return tuple(condition for condition in nest.space.guard if condition.free_symbols <= outputs)
 
 

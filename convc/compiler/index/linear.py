@@ -34,9 +34,13 @@ class Expr(ABC):
     def __hash__(self) -> int:
         return self._hash
 
-    @abstractmethod
     def put_into(self, terms: Terms, factor: int) -> int:
-        """Add the terms, so many times, to those that are given; what is returned is the constant, so many times."""
+        """Add the terms, so many times, to those that are given; what is returned is the constant, so many times.
+
+        An atom is its own term.
+        """
+        terms[self] = terms.get(self, 0) + factor
+        return 0
 
     @abstractmethod
     def xreplace(self, put: Mapping[Symbol, Expr]) -> Expr:
@@ -46,11 +50,6 @@ class Expr(ABC):
     @abstractmethod
     def free_symbols(self) -> frozenset[Symbol]:
         """The symbols that it reads."""
-
-    @property
-    def is_Integer(self) -> bool:
-        """Whether it is a number."""
-        return False
 
     def __int__(self) -> int:
         raise TypeError(f"{self} is no number")
@@ -110,10 +109,6 @@ class Integer(Expr):
         return str(self.value)
 
     @property
-    def is_Integer(self) -> bool:
-        return True
-
-    @property
     def free_symbols(self) -> frozenset[Symbol]:
         return frozenset()
 
@@ -128,22 +123,18 @@ class Symbol(Expr):
     """A number that somebody else knows.
 
     Attributes:
-        name: as people have it.
-        nonnegative: whether it is known not to be negative; symbols of one name that differ in that are not the same.
+        name: by which it is known, and compared.
     """
 
-    __slots__ = ("name", "nonnegative")
+    __slots__ = ("name",)
 
-    def __init__(self, name: str, nonnegative: bool) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
-        self.nonnegative = nonnegative
         self.divisions = 0
-        self._hash = hash((name, nonnegative))
+        self._hash = hash(name)
 
     def __eq__(self, other: object) -> bool:
-        if self is other:
-            return True
-        return isinstance(other, Symbol) and (self.name, self.nonnegative) == (other.name, other.nonnegative)
+        return self is other or (isinstance(other, Symbol) and self.name == other.name)
 
     __hash__ = Expr.__hash__
 
@@ -153,10 +144,6 @@ class Symbol(Expr):
     @property
     def free_symbols(self) -> frozenset[Symbol]:
         return frozenset((self,))
-
-    def put_into(self, terms: Terms, factor: int) -> int:
-        terms[self] = terms.get(self, 0) + factor
-        return 0
 
     def xreplace(self, put: Mapping[Symbol, Expr]) -> Expr:
         return put.get(self, self)

@@ -248,8 +248,8 @@ def simplify_guards(index_map: IndexMap) -> GuardReport:
         right = intexpr.bounds(translate(condition.rhs), index_map.ranges)
         strict = condition.strict
         if left[1] < right[0] or (not strict and left[1] == right[0]):
-            reasons = [] if condition.lhs.is_Integer else [f"the left side is at most {left[1]}"]
-            reasons += [] if condition.rhs.is_Integer else [f"the right side is at least {right[0]}"]
+            reasons = [] if isinstance(condition.lhs, Integer) else [f"the left side is at most {left[1]}"]
+            reasons += [] if isinstance(condition.rhs, Integer) else [f"the right side is at least {right[0]}"]
             dropped.append((guard_text(condition), " and ".join(reasons) or "constants"))
         else:
             kept.append(condition)
@@ -272,7 +272,7 @@ def _known(index_map: IndexMap) -> dict[IntExpr, Interval]:
             (condition.lhs, condition.rhs, True),
             (condition.rhs, condition.lhs, False),
         ):
-            if expr.is_Integer or not other.is_Integer:
+            if isinstance(expr, Integer) or not isinstance(other, Integer):
                 continue
             node = translate(expr)
             limit = int(other)

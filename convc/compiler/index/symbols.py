@@ -22,7 +22,6 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 
 from convc.compiler.index.linear import Expr, Integer, Sum, Symbol, Terms, expression
 from convc.ir.expr import Interval
@@ -89,10 +88,6 @@ class _Division(Expr):
     def free_symbols(self) -> frozenset[Symbol]:
         return self.dividend.free_symbols
 
-    def put_into(self, terms: Terms, factor: int) -> int:
-        terms[self] = terms.get(self, 0) + factor
-        return 0
-
     def xreplace(self, put: Mapping[Symbol, Expr]) -> Expr:
         dividend = self.dividend.xreplace(put)
         return self if dividend is self.dividend else type(self)(dividend, self.divisor)
@@ -157,11 +152,6 @@ def _divisor(b: Expr | int) -> int:
     return divisor
 
 
-@lru_cache(maxsize=1024)
-def _symbol(name: str, nonnegative: bool) -> Symbol:
-    return Symbol(name, nonnegative)
-
-
 @dataclass(frozen=True, slots=True)
 class Axis:
     """A named run of integers ``first, first + 1, ...``.
@@ -187,8 +177,8 @@ class Axis:
 
     @property
     def symbol(self) -> Symbol:
-        """The integer symbol of that name; it is known to be nonnegative where `first` is."""
-        return _symbol(self.name, self.first >= 0)
+        """The symbol of that name."""
+        return Symbol(self.name)
 
     @property
     def range(self) -> Interval:
