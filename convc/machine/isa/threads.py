@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from convc.errors import MachineFault
+from convc.machine.base.cluster_ranks import OFFSET, RANK_SHIFT
 from convc.machine.base.findings import Who
 from convc.machine.base.values import Value
 from convc.machine.state.strand import Strand
@@ -97,3 +98,27 @@ def warps_active(strand: Strand, chosen: np.ndarray | None = None) -> int:
     active = True if strand.mask is None else strand.mask.any(axis=2)
     warps = np.broadcast_to(active, (strand.row_count, len(strand.warps)))
     return int(np.count_nonzero(warps if chosen is None else warps[chosen]))
+
+
+def own_address(strand: Strand, address: Value) -> Value | None:
+    """A shared address without the rank of the own CTA; None where a thread names the shared memory of another CTA."""
+    cohort = strand.cohort
+    if cohort.cluster_size == 1:
+        return address
+    if not isinstance(address, np.ndarray) or len(address) == 1:
+        return address if np.max(address) <= OFFSET else None
+    ranks = cohort.place.rank if strand.rows is None else cohort.place.rank[strand.rows]
+    local = address - (ranks.astype(np.uint32) << np.uint32(RANK_SHIFT))[:, None, None]
+    return local if int(local.max()) <= OFFSET else None
+
+
+def same_place(strand: Strand, address: Value) -> Value | None:
+    """A shared address in the own CTA, (1, warps | 1, lanes | 1) where threads differ; None where CTAs do."""
+    if not isinstance(address, np.ndarray) or len(address) == 1:
+        return own_address(strand, address)
+    cohort = strand.cohort
+    ranks = cohort.place.rank if strand.rows is None else cohort.place.rank[strand.rows]
+    bases = ranks.astype(np.uint32) << np.uint32(RANK_SHIFT)
+    first = address[:1] - bases[0]
+    alike = int(first.max()) <= OFFSET and bool((address == first + bases[:, None, None]).all())
+    return first if alike else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -119,7 +120,7 @@ class Tiles:
     def narrowed(self, size: int) -> Tiles:
         """The first ``size`` bytes of each unit alone, a power of two, where a row has one unit in each step."""
         pieces = 16 // size
-        found = self._like()
+        found = copy(self)
         found.groups = [_Group(group.base * pieces, group.steps, group.shifts * pieces) for group in self.groups]
         found.run = found.piece = size
         found.cuts = {step: cut + size - self.run for step, cut in self.cuts.items() if cut + size > self.run}
@@ -134,7 +135,7 @@ class Tiles:
         parts: list[Tiles] = []
         for first in range(step):
             part = slice(first, None, step)
-            found = self._like()
+            found = copy(self)
             found.first = self.first[part]
             found.which = self.which[:0]
             found.groups = [_Group(group.base[part], group.steps, group.shifts) for group in self.groups]
@@ -146,15 +147,9 @@ class Tiles:
             parts.append(found)
         return parts
 
-    def _like(self) -> Tiles:
-        """Another object with the same contents."""
-        found = Tiles.__new__(Tiles)
-        found.__dict__.update(self.__dict__)
-        return found
-
     def over(self, loader: TensorLoader) -> Tiles:
         """Take the tiles from another tensor of the same map."""
-        found = self._like()
+        found = copy(self)
         found.loader = loader
         found.steps = ()
         return found

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-MARKED = {size: np.frombuffer(bytes([True]) * size, kind)[0] for size, kind in ((4, "u4"), (8, "u8"), (16, "c16"))}
+from convc.machine.memory.global_memory import CHUNK
+
+MARKED = {kind.itemsize: np.ones(kind.itemsize, bool).view(kind)[0] for kind in (np.dtype("u4"), np.dtype("u8"), CHUNK)}
 """So many places that are marked, as one number."""
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from convc.machine.base.cluster_ranks import OFFSET, RANK_SHIFT
 from convc.machine.base.values import Value, array, narrow
-from convc.machine.isa.threads import rows_of, thread_shape
+from convc.machine.isa.threads import own_address, rows_of, same_place, thread_shape
 from convc.machine.memory.global_memory import CHUNK, SHIFT, GlobalMemory
 from convc.machine.memory.init_mask import InitMask
 from convc.machine.state.strand import Strand
@@ -107,7 +107,7 @@ def read_shared(strand: Strand, address: Value, words: int, size: int) -> np.nda
     None where threads of a CTA have different addresses, where loads of ``size`` bytes would fault, or where nobody
     wrote them.
     """
-    local = _local(strand, address)
+    local = own_address(strand, address)
     if isinstance(local, np.ndarray):
         if local.size != len(local):
             return None
@@ -235,7 +235,7 @@ def _own_places(strand: Strand, addresses: list[tuple[Value, list[int]]]) -> np.
     shape = (1, *thread_shape(strand)[1:])
     found: list[np.ndarray] = []
     for address, steps in addresses:
-        local = _same_place(strand, address)
+        local = same_place(strand, address)
         if not isinstance(local, np.ndarray) or len(local) != 1:
             return None
         found.append(np.broadcast_to(local.astype(np.int64)[..., None] + steps, (*shape, len(steps))))
@@ -260,30 +260,6 @@ def _put(
         part[...] = units.reshape(len(units), -1).take(order, axis=1)
     else:
         room[slice(None) if rows is None else rows[:, None], numbers] = units.reshape(len(units), -1)
-
-
-def _local(strand: Strand, address: Value) -> Value | None:
-    """A shared address without the rank of the own CTA; None where a thread names the shared memory of another CTA."""
-    cohort = strand.cohort
-    if cohort.cluster_size == 1:
-        return address
-    if not isinstance(address, np.ndarray) or len(address) == 1:
-        return address if np.max(address) <= OFFSET else None
-    ranks = cohort.place.rank if strand.rows is None else cohort.place.rank[strand.rows]
-    local = address - (ranks.astype(np.uint32) << np.uint32(RANK_SHIFT))[:, None, None]
-    return local if int(local.max()) <= OFFSET else None
-
-
-def _same_place(strand: Strand, address: Value) -> Value | None:
-    """A shared address in the own CTA, (1, warps | 1, lanes | 1) where threads differ; None where CTAs do."""
-    if not isinstance(address, np.ndarray) or len(address) == 1:
-        return _local(strand, address)
-    cohort = strand.cohort
-    ranks = cohort.place.rank if strand.rows is None else cohort.place.rank[strand.rows]
-    bases = ranks.astype(np.uint32) << np.uint32(RANK_SHIFT)
-    first = address[:1] - bases[0]
-    alike = int(first.max()) <= OFFSET and bool((address == first + bases[:, None, None]).all())
-    return first if alike else None
 
 
 def _across(places: np.ndarray, size: int) -> bool:

@@ -73,10 +73,15 @@ def _arrive_alike(strand: Strand, number: Value, threads: Value | None) -> Ticke
         return None
     if strand.rows is not None or strand.mask is not None:
         return None
-    if cohort.exited.any() if threads is None else threads % 32 or not threads:
+    if threads is None:
+        counted = 0
+        plain = not cohort.exited.any()
+    else:
+        counted, rest = divmod(threads, 32)
+        plain = counted > 0 and not rest
+    if not plain:
         return None
     barrier = cohort.named_barrier(number)
-    counted = 0 if threads is None else threads // 32
     generation = barrier.arrive_alike(len(strand.warps), cohort.warps, counted)
     if generation is None:
         return None

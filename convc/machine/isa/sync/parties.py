@@ -16,7 +16,7 @@ from convc.errors import MachineFault
 from convc.machine.base.cluster_ranks import OFFSET, RANK_SHIFT, own_offset
 from convc.machine.base.values import Value
 from convc.machine.isa.operands import shared_address_of
-from convc.machine.isa.threads import thread_shape
+from convc.machine.isa.threads import same_place, thread_shape
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
 from convc.ptx import Address, Instr
@@ -208,16 +208,10 @@ def _alike(strand: Strand, address: Value, amounts: list[Value]) -> np.ndarray |
     """The local addresses of a CTA, (1, warps | 1, lanes | 1), where all threads of all CTAs do the same; else None."""
     wide = [amount for amount in amounts if isinstance(amount, np.ndarray)]
     wide += [] if strand.mask is None else [strand.mask]
-    if not isinstance(address, np.ndarray) or any(len(each) > 1 for each in wide):
+    if any(len(each) > 1 for each in wide):
         return None
-    local = address
-    if len(address) > 1:
-        ranks = strand.cohort.place.rank if strand.rows is None else strand.cohort.place.rank[strand.rows]
-        local = address.astype(np.int64) - (ranks << RANK_SHIFT)[:, None, None]
-        if (local != local[:1]).any():
-            return None
-        local = local[:1]
-    return local if int(local.min()) >= 0 and int(local.max()) <= OFFSET else None
+    local = same_place(strand, address)
+    return local if isinstance(local, np.ndarray) and int(local.max()) <= OFFSET else None
 
 
 def _homes(strand: Strand, rank: int, lanes: np.ndarray) -> np.ndarray:
