@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from convc.compiler.plan.records import Launch, Plan
-from convc.compiler.plan.terms import mma_interval, port_bytes
+from convc.compiler.plan.terms import mma_times, port_bytes
 from convc.compiler.plan.work import ATOM_BYTES, FACTOR_ROW_BYTES
 from convc.ir.epilogue import describe
 
@@ -26,7 +26,7 @@ def estimate_lines(plan: Plan) -> Iterator[str]:
     yield from _joined_groups(plan)
     # What the K loop can wait for, one sentence each: the one that takes longest is the bottleneck below.
     yield (
-        f"Tensor core: {work.mmas} MMAs of {work.m} x {work.n}, {mma_interval(work, rates):g} cycles each"
+        f"Tensor core: {work.mmas} MMAs of {work.m} x {work.n}, {mma_times(work, rates).interval:g} cycles each"
         f"{_moves(plan)}: {cost.mma_cycles:.0f}."
     )
     yield (
@@ -87,7 +87,7 @@ def _joined_groups(plan: Plan) -> Iterator[str]:
     elements = ATOM_BYTES // plan.problem.operand_dtype.bytes
     if blocks is not None:
         elements *= blocks.packed  # fp4: two elements a byte
-    speed = share * work.m * work.n * elements / mma_interval(work, plan.arch.rates)
+    speed = share * work.m * work.n * elements / mma_times(work, plan.arch.rates).interval
     cause = "groups being joined" if plan.layout.overlap is None else "pixels being filled up"
     yield (
         f"{share:.1%} are the model's own, {cause}: {speed:.0f} a cycle while the tensor core multiplies; "

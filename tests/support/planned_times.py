@@ -117,7 +117,7 @@ def _by_the_model(compiled: Compiled) -> dict[str, float]:
         "issue of copies": load_issue_cycles(plan.work),
         "issue of MMAs": multiply_issue_cycles(plan.work),
         "first MMA": terms.first_mma_cycles(plan.work, pace.fill, rates),
-        "K loop": loop + terms.last_mma_cycles(plan.work, rates),
+        "K loop": loop + terms.last_mma_cycles(plan.work, terms.mma_times(plan.work, rates), rates),
         "epilogue": plan.estimate.epilogue_cycles,
         "launch": plan.estimate.cycles,
     }

@@ -28,7 +28,7 @@ class TileGrid(msgspec.Struct, frozen=True, kw_only=True):
         grid: tiles of output pixels and of output channels.
         ctas: CTAs that walk over the tiles; None: each tile has its own.
         parts: CTAs that share the K loop of a tile.
-        moved: bytes that memory moves, where they are known; None: as tiles along M first do.
+        moved: bytes that memory moves, where the order of tiles is chosen; None: as `memory_bytes` expects it.
         size: what the launch reads and writes, where somebody has counted it.
     """
 

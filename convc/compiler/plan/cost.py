@@ -243,7 +243,7 @@ def pace_of(tiles: TileGrid, work: CtaWork, rows: tuple[float, float]) -> Pace:
         stage=stage,
         busy=max(tensor, multiply),
         seen=mma.seen,
-        around=terms.first_mma_cycles(work, fill, rates) + terms.last_mma_cycles(work, rates),
+        around=terms.first_mma_cycles(work, fill, rates) + terms.last_mma_cycles(work, mma, rates),
         own=terms.epilogue_own_cycles(work, residual, rates) + masks,
         stores=stores,
         pieces=max(1, work.slabs or work.chunks),

@@ -64,9 +64,7 @@ def _sharing(offer: Offer, shape: tuple[int, int]) -> Offer | Rejection:
     return replace(
         offer,
         geometry=offer.geometry and replace(offer.geometry, spare=rows - offer.rows),
-        depths=tuple(
-            msgspec.structs.replace(each, first=msgspec.structs.replace(each.first, multicast=shape)) for each in apart
-        ),
+        depths=tuple(each.in_clusters(multicast=shape) for each in apart),
         rows=rows,
         storage=storage,
         work=work,

@@ -56,9 +56,7 @@ def _paired(offer: Offer) -> Offer | Rejection:
     return replace(
         offer,
         geometry=geometry,
-        depths=tuple(
-            msgspec.structs.replace(each, first=msgspec.structs.replace(each.first, ctas=PAIR)) for each in offer.depths
-        ),
+        depths=tuple(each.in_clusters(ctas=PAIR) for each in offer.depths),
         rows=rows,
         storage=storage,
         rules=(pair_shape, *offer.rules),

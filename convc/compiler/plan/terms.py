@@ -37,8 +37,8 @@ class MmaTimes(NamedTuple):
 
     Attributes:
         multiply, port: in which it multiplies, and in which it reads its operands.
-        interval: to the next one (`mma_interval`).
-        latency: from its issue to its barrier (`mma_latency`).
+        interval: to the next one of a long chain: the slower of both, with a floor.
+        latency: from its issue to its barrier: A is read first, then the columns are multiplied.
     """
 
     multiply: float
@@ -78,16 +78,6 @@ def port_interval(work: CtaWork, rates: Rates) -> float:
     """Cycles in which one MMA reads its operands from shared memory."""
     exchange = rates.pair_port if work.ctas > 1 and not work.a_in_tensor else 0.0
     return port_bytes(work) / work.mmas / rates.read_bytes + exchange
-
-
-def mma_interval(work: CtaWork, rates: Rates) -> float:
-    """Cycles from one MMA of a long chain to the next: the slower of multiplying and reading, with a floor."""
-    return mma_times(work, rates).interval
-
-
-def mma_latency(work: CtaWork, rates: Rates) -> float:
-    """Cycles from the issue of an MMA to its barrier: A is read first, then the columns are multiplied."""
-    return mma_times(work, rates).latency
 
 
 def tensor_cycles(work: CtaWork, mma: MmaTimes, rates: Rates) -> float:
@@ -168,15 +158,14 @@ def turn_cycles(steps: int, tile: float, fill: float, seen: float, rates: Rates)
     return copy_cycles(rates) + (tile + fill) / steps + seen + LOAD_STAGE_UNROLLED
 
 
-def last_mma_cycles(work: CtaWork, rates: Rates) -> float:
+def last_mma_cycles(work: CtaWork, mma: MmaTimes, rates: Rates) -> float:
     """Cycles from the end of the last MMA on the tensor core to the moment at which the epilogue knows of it.
 
     Those in which CTAs of a cluster meet before one of them leaves are counted here too.
     """
     chain = rates.mma_chain if work.mmas > 1 else 0.0
     meet = rates.cluster_barrier if work.ctas > 1 or work.multicast != (1, 1) else 0.0
-    mma = mma_times(work, rates)
-    return meet + mma.latency - mma.interval + chain
+    return meet + mma.seen + chain
 
 
 def store_unit_cycles(work: CtaWork, residual: bool, rates: Rates) -> float:

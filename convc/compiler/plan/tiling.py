@@ -92,6 +92,10 @@ class Depths(msgspec.Struct, frozen=True, kw_only=True):
         a_stages, b_stages = self.stages[number]
         return replace(self.first, a_stages=a_stages, b_stages=b_stages)
 
+    def in_clusters(self, *, ctas: int = 1, multicast: tuple[int, int] = (1, 1)) -> Depths:
+        """These tilings for CTAs that multiply as one, or load for each other (`Tiling.ctas`, `Tiling.multicast`)."""
+        return replace(self, first=replace(self.first, ctas=ctas, multicast=multicast))
+
     @property
     def tilings(self) -> tuple[Tiling, ...]:
         """All of them."""
