@@ -8,17 +8,12 @@ from pathlib import Path
 import jinja2
 import pytest
 from jinja2 import nodes
-from support.schedules import only
 
-from convc.compiler.compile import compile_problem
-from convc.compiler.emit import kernel
 from convc.compiler.emit.fragments.base import template_name
-from convc.compiler.emit.render import environment, render, render_file
-from convc.compiler.schedules.all import SCHEDULES
+from convc.compiler.emit.render import environment, render
 from convc.compiler.tile.steps.all import STEP_TYPES
 from convc.compiler.tile.steps.base import Step
 from convc.errors import BuildError
-from convc.ir.problem import ConvProblem
 from convc.support import resources
 from convc.support.resources import template_folder
 
@@ -141,40 +136,9 @@ def test_only_texts_and_numbers_are_printed():
         render("steps/tmem_dealloc", names)
 
 
-SMALL = ConvProblem(
-    in_channels=64, out_channels=64, in_extent=(8, 8), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1), bias=True
-)
-
-
-@pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda schedule: schedule.id.title)
-def test_jinja_fills_templates_in_alike(monkeypatch, schedule):
-    seen = []
-
-    def both(template, names):
-        text = render(template, names)
-        assert text == environment().get_template(f"{template}.ptx.j2").render(names)
-        seen.append(template)
-        return text
-
-    monkeypatch.setattr(kernel, "render", both)
-    compile_problem(SMALL, options=only(schedule))
-    assert len(set(seen)) > 15
-
-
-@pytest.mark.parametrize("source", ["{% if a %}x{% elif b %}y{% endif %}", "{{ a | upper }}", "{% set a = b %}"])
-def test_what_is_no_reading_is_refused(monkeypatch, source):
-    monkeypatch.setattr(environment(), "loader", jinja2.DictLoader({"logic": source}))
-    with pytest.raises(TypeError, match="a template reads names, lists and booleans, line 1"):
-        render_file("logic", {"a": True, "b": True})
-
-
-def test_names_of_a_loop_are_its_own(monkeypatch):
-    source = "{% for a, b in pairs %}{{ a }}-{{ b.x }} {% for a in b.more %}{{ a }}{% endfor %}\n{% endfor %}{{ '{' }}"
-    monkeypatch.setattr(environment(), "loader", jinja2.DictLoader({"loops": source}))
-    names = {"pairs": [(1, {"x": "p", "more": [7, 8]}), (2, {"x": "q", "more": []})]}
-    assert render_file("loops", names) == environment().from_string(source).render(names) == "1-p 782-q {"
-    with pytest.raises(ValueError, match="zip"):
-        render_file("loops", {"pairs": [(1, {}, 3)]})
+def test_an_undefined_name_is_an_error():
+    with pytest.raises(jinja2.UndefinedError):
+        environment().from_string("{{ nothing }}").render()
 
 
 def test_an_installation_without_templates_says_so(monkeypatch, tmp_path):
