@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from onnx import helper
-from onnx.reference.ops._quant_utils import reshape_input
 from onnx.reference.ops.op_quantize_linear import (  # pyright: ignore[reportPrivateUsage] - all versions at once
     _CommonQuantizeLinear,
 )
@@ -37,7 +36,7 @@ class QuantizeLinear(_CommonQuantizeLinear):
         precision: int | None = None,
     ) -> tuple[np.ndarray]:
         """Numbers of the type of the zero point, or that the node asks for; arguments as the operator has them."""
-        scale = reshape_input(y_scale, x.shape, axis, block_size)
+        scale = _spread(y_scale, x.shape, axis, block_size)
         if precision:
             kind = helper.tensor_dtype_to_np_dtype(precision)
             x = x.astype(kind)
@@ -48,3 +47,23 @@ class QuantizeLinear(_CommonQuantizeLinear):
         near = np.clip(quotient, -BEYOND, BEYOND)
         one = np.ones((), near.dtype)
         return super()._run(near, one, zero_point, axis, saturate, block_size, output_dtype)
+
+
+def _spread(scale: np.ndarray, shape: tuple[int, ...], axis: int, block_size: int | None) -> np.ndarray:
+    """A scale as a tensor can be divided by it: one number, or one for each place or block of places along an axis.
+
+    ValueError where there are not as many blocks as the tensor has.
+    """
+    if scale.size == 1:
+        return scale.reshape(())
+    if not block_size:
+        one_each = [1] * len(shape)
+        one_each[axis] = scale.size
+        return scale.reshape(one_each)
+    inside = tuple(slice(extent) for extent in shape)  # the last block may be cut short
+    repeated = np.repeat(scale, block_size, axis)[inside]
+    if repeated.shape != shape:
+        raise ValueError(
+            f"a tensor of shape {shape} has no scales of {scale.shape} in blocks of {block_size}, axis {axis}"
+        )
+    return repeated

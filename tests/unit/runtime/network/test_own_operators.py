@@ -110,3 +110,23 @@ def test_scales_of_each_channel_still_go_with_theirs():
     found, expected = both(onnx.parser.parse_model(text), feeds)
     assert found["y"].tolist() == [[1, 132], [2, 255], [0, 0], [9, 255]]
     assert expected["y"].tolist()[0] == [1, 132]
+
+
+BLOCKED = """<ir_version: 10, opset_import: ["": 21]>
+g (float[4, 5] x, float[n, m] scale, int8[n, m] zero) => (int8[4, 5] y)
+{{ y = QuantizeLinear <axis = {axis}, block_size = 2> (x, scale, zero) }}"""
+
+
+@pytest.mark.parametrize(("axis", "blocks"), [(0, (2, 5)), (1, (4, 3)), (-1, (4, 3))])
+def test_scales_of_blocks_go_with_theirs(axis, blocks):
+    feeds = {"x": RANDOM.integers(-300, 300, (4, 5)).astype(np.float32)}
+    feeds |= {"scale": 2.0 ** RANDOM.integers(-2, 3, blocks).astype(np.float32)}
+    feeds |= {"zero": RANDOM.integers(-9, 9, blocks).astype(np.int8)}
+    found, expected = both(onnx.parser.parse_model(BLOCKED.format(axis=axis)), feeds)
+    np.testing.assert_array_equal(found["y"], expected["y"])
+
+
+def test_too_few_blocks_are_refused():
+    feeds = {"x": np.ones((4, 5), np.float32), "scale": np.ones((1, 5), np.float32), "zero": np.zeros((1, 5), np.int8)}
+    with pytest.raises(NodeError, match=r"a tensor of shape \(4, 5\) has no scales of \(1, 5\) in blocks of 2, axis 0"):
+        Graph(onnx.parser.parse_model(BLOCKED.format(axis=0))).run(feeds)
