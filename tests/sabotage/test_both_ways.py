@@ -117,6 +117,16 @@ def test_whole_numbers_of_any_size_are_summed_exactly():
     assert result.buffers["output"].min() < -(1 << 26)
 
 
+@pytest.mark.parametrize("step", [4, 5, 6, 7])
+def test_operand_a_may_begin_anywhere_among_columns_that_wait(step):
+    """Also within the four columns that a unit of 16 bytes fills."""
+    kernel = subject("shift windows")
+    head, last, tail = kernel.text.rpartition("add.u32 %a, %a, 8;")
+    assert last
+    result = run_both_ways(f"{head}add.u32 %a, %a, {step};{tail}", kernel.launch, kernel.inputs)
+    assert isinstance(result, RunResult)
+
+
 @pytest.mark.parametrize("name", FOREIGN)
 def test_a_kernel_of_another_compiler_runs_the_same_both_ways(name, refused):
     folder = TESTS / "foreign" / name

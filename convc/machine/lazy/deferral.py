@@ -266,8 +266,9 @@ class Deferral:
         if run[0].a >> 16 or any(mma.a != column + A_COLUMNS * at for at, mma in enumerate(run)):
             return None
         for (first, count), rows in self.tags.items():
-            if first <= column and column + width <= first + count:
-                return rows.part((column - first) // UNIT_COLUMNS, width // UNIT_COLUMNS)
+            unit, apart = divmod(column - first, UNIT_COLUMNS)
+            if first <= column and column + width <= first + count and not apart:
+                return rows.part(unit, width // UNIT_COLUMNS)
         return None
 
     def _add(self, key: Columns, step: Step, kind: Kind, accumulate: bool, rows: np.ndarray | None) -> None:
