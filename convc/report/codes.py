@@ -79,8 +79,8 @@ FINDINGS = {
         "Threads meet at one CTA barrier with bar.sync and with bar.red. All of them must use the same operation."
     ),
     "mbarrier-init-again": (
-        "Several threads initialise one mbarrier, which loses arrivals in between. Let one thread do it, before a "
-        "barrier that all pass."
+        "One mbarrier is initialised by several threads, or a second time, which loses arrivals in between. Let one "
+        "thread do it once, before a barrier that all pass; mbarrier.inval comes before the next use of the bytes."
     ),
     "mbarrier-overrun": (
         "The arrivals of one instruction fall into several phases of an mbarrier. Initialise it with as many arrivals "

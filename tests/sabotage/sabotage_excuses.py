@@ -219,9 +219,14 @@ EXCUSES = (
     ),
     Excuse(r"@(load\.wait|load\.next|mma\.release|mma\.next)$", "after one step nobody comes round the ring", ONE_STEP),
     Excuse(
-        r"^\d+ \+1 in \d+: mbarrier\.init\S* \[%smem\+(\d+)\]",
+        r"^\d+ \+1 in \d+: (?:@%mine )?mbarrier\.init\S* \[%\w+\+(\d+)\]",
         "nobody comes round the ring to wait for this stage: it would hang",
-        r"%smem\+{0}\], \d+;  // (?:empty|drained)",
+        r"%(?:smem|bar)\+{0}\], \d+;  // (?:empty|drained)",
+    ),
+    Excuse(
+        r"\+1 in \d+: setp\.lt\.u32 %mine, %own, \d+; @init\.rings$",
+        "one barrier more, in the bytes that are left in front of the lane masks: nobody uses it",
+        r"\d+ lane masks of 16 bytes",
     ),
     Excuse(
         r" \+8 in .* @(?:load\.wait(_[abr])?|mma\.ready)$|^\d+ \+1 in \d+: mad\.lo\.u32 %bar, \d+, .* @mma\.ready$",

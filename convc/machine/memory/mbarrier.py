@@ -10,6 +10,7 @@ becomes an int64 array of shape (ctas,) only while CTAs differ.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -40,13 +41,17 @@ class MBarrier:
 
     __slots__ = ("address", "expected", "gone", "pending", "phase", "tx")
 
-    def __init__(self, address: int, count: int) -> None:
+    def __init__(self, address: int, count: int, gone: Iterable[int] = ()) -> None:
         self.address = address
         self.expected: Count = count
         self.pending: Count = count
         self.tx: Count = 0
         self.phase: Count = 0
-        self.gone: set[int] = set()  # CTAs in which it was invalidated
+        self.gone = set(gone)  # CTAs in which it was invalidated, or never initialised
+
+    def among(self, rows: np.ndarray | None) -> bool:
+        """Whether one of the CTAs ``rows`` (None = all) has it."""
+        return rows is None or not self.gone.issuperset(rows.tolist())
 
     def reset(self, ctas: int, rows: np.ndarray, count: Count) -> None:
         """Initialise again in the CTAs ``rows``; the others keep their state."""

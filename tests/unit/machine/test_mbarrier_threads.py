@@ -268,6 +268,36 @@ def test_lanes_of_several_warps_or_counts_that_share_a_barrier_are_reported(body
     assert [f.rule for f in run(body).findings] == ["mbarrier-init-again"]
 
 
+ONCE_MORE = "@%one mbarrier.init.shared::cta.b64 [%s], 1; bar.sync 0; {between} mbarrier.init.shared::cta.b64 [%s], 1;"
+"""Thread 0 initialises; the last thread does so later."""
+
+
+@pytest.mark.parametrize("options", POLICIES)
+@pytest.mark.parametrize("who", ["%t, 63", "%t, 0"])
+def test_an_mbarrier_that_is_initialised_again_is_reported(who, options):
+    found = run(ONCE_MORE.format(between=f"setp.eq.u32 %q, {who}; @%q"), options=options)
+    assert {f.rule for f in found.findings} == {"mbarrier-init-again"}
+    assert (
+        "is initialised again, which is undefined: do it once, or mbarrier.inval it before" in found.findings[0].message
+    )
+
+
+@pytest.mark.parametrize("options", POLICIES)
+def test_an_mbarrier_that_was_invalidated_may_be_initialised_again(options):
+    values(ONCE_MORE.format(between="@%one mbarrier.inval.shared::cta.b64 [%s]; bar.sync 0; @%one"), options=options)
+
+
+def test_ctas_initialise_mbarriers_of_their_own():
+    """The even ones first, the odd ones later, and again in only one of them."""
+    parts = (
+        "and.b32 %n, %c, 1; setp.eq.and.u32 %q, %n, {}, %one; @%q mbarrier.init.shared::cta.b64 [%s], 1; bar.sync 0;"
+    )
+    values(parts.format(0) + parts.format(1), ctas=4)
+    again = "setp.eq.and.u32 %q, %c, 2, %one; @%q mbarrier.init.shared::cta.b64 [%s], 1;"
+    found = run(parts.format(0) + parts.format(1) + again, ctas=4)
+    assert [(f.rule, f.cta) for f in found.findings] == [("mbarrier-init-again", 2)]
+
+
 def test_more_arrivals_than_the_count_complete_several_phases():
     """64 threads arrive at a count of 16: four phases; the states tell which."""
     found = run("""@%one mbarrier.init.shared::cta.b64 [%s], 16; bar.sync 0; mbarrier.arrive.shared::cta.b64 %l, [%s];

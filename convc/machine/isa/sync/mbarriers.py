@@ -56,10 +56,19 @@ def _init(strand: Strand, instr: Instr, party: Party) -> None:
         raise MachineFault(
             f"mbarrier.init: shared address {where:#x} is outside the CTA's {cohort.shared.size:#x} bytes"
         )
+    known = cohort.barriers.get(where)
+    if known is not None and known.among(rows):
+        cohort.findings.report(
+            "mbarrier-init-again",
+            f"the mbarrier at shared address {where:#x} is initialised again, which is undefined: "
+            "do it once, or mbarrier.inval it before",
+            instr,
+            who=first_active_warp(strand, party.lanes),
+        )
     if rows is None and isinstance(count, int):
         cohort.barriers[where] = MBarrier(where, count)
     else:
-        barrier = cohort.barriers.setdefault(where, MBarrier(where, high))
+        barrier = known or cohort.barriers.setdefault(where, MBarrier(where, high, range(cohort.ctas)))
         barrier.reset(cohort.ctas, cohort.rows_or_all(rows), count)
     cohort.shared.written.mark(slice(where, where + 8), rows)
     if cohort.observer is not None:
