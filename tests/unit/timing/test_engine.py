@@ -211,7 +211,7 @@ def test_numbers_that_matter_are_those_of_a_launch_from_the_start(kernel):
     assert max(errors) < 0.05
     assert np.quantile(errors, 0.9) < 0.005
     assert all(max(map(abs, ends)) >= MATTERS for ends in found.values())
-    assert len(found) >= 6
+    assert len(found) >= 5
 
 
 def test_ctas_beside_each_other_share_an_sm():
