@@ -248,7 +248,7 @@ KERNELS: dict[str, Callable[[], Subject]] = {
         ),
     ),
     "hopper clusters that walk": partial(
-        conv, in_channels=128, out_channels=80, block_n=48, batch=5, stages=2, kernel=(1, 2), **UNPADDED,
+        conv, in_channels=128, out_channels=80, block_n=48, batch=5, stages=3, kernel=(1, 2), **UNPADDED,
         options=ScheduleOptions(
             schedule="reload", store="direct", persistent="on", ctas=2, multicast="2x1", target="sm_90a"
         ),
