@@ -155,7 +155,7 @@ def _plan(plan: Plan) -> Iterator[str]:
         yield f"  {coordinate.name} = {coordinate.value}    ({coordinate.meaning})"
     yield ""
     if plan.alternatives:
-        yield "other widths (of those about as fast, the plan takes the one that moves fewest bytes):"
+        yield "other widths (of those as fast, on as many SMs, the plan takes the one that moves fewest bytes):"
     else:
         yield "no other widths"
     for other in plan.alternatives:

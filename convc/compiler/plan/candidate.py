@@ -9,9 +9,8 @@ of one width only the best can be taken or be shown, so the others are looked at
   (`convc.compiler.plan.cost.Pace`), and its tilings are held to the rules from the fastest on, until one keeps them.
 * That price says how fast a width can be at best. Where only the best of all is asked for, widths are looked at from
   the most promising on, until no other can be as good.
-* Of what is compared only the time and the bytes are worked out; the whole estimate is made for those who read it.
-* The sentences about what is turned down are made for those who read them: for the schedule that is taken, or where
-  none can be.
+* Of what is compared only time and bytes are worked out; the whole estimate is made for those who read it.
+* Sentences about what is turned down are made for the schedule that is taken, or where none can be.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from convc.compiler.index.traffic import Bytes
 from convc.compiler.plan.candidates import pipeline_of
 from convc.compiler.plan.choice import SLACK, choose
 from convc.compiler.plan.constraints import TILING_RULES, TiledProblem, TileGrid, TilingRule, check_tiling, walkers
-from convc.compiler.plan.cost import Pace, asked_of_l2, beside, estimate, latency_of, launch_cycles, pace_of
+from convc.compiler.plan.cost import Pace, asked_of_l2, beside, busy_sms, estimate, latency_of, launch_cycles, pace_of
 from convc.compiler.plan.moved import launch_bytes
 from convc.compiler.plan.records import Estimate, Pipeline, Rejection, ScheduleName, ScheduleSummary, Tiling
 from convc.compiler.plan.requests import row_cycles
@@ -67,6 +66,11 @@ class Candidate:
     def cost(self) -> Estimate:
         """The estimate of the launch."""
         return estimate(self.tiled, self.work, self.pace)
+
+    @property
+    def busy_sms(self) -> int:
+        """SMs that have a CTA."""
+        return busy_sms(self.tiled, self.pace)
 
     @property
     def geometry(self) -> Geometry | None:

@@ -219,9 +219,7 @@ def pace_of(tiles: TileGrid, work: CtaWork, rows: tuple[float, float]) -> Pace:
     masks = 0 if tiles.ctas is None else MASK * work.masks  # of the next tile
     moved = tiles.moved
     if moved is None:
-        # The order of tiles is chosen later, but for clusters that load for each other. Where the accumulator lies in
-        # registers plans stay those that were timed on an H200.
-        free = work.multicast == (1, 1) and tiles.arch.tensor_core == "tcgen05"
+        free = work.multicast == (1, 1)  # the order of tiles is chosen later, but for clusters that load for each other
         moved = memory_bytes(tiles.size or launch_bytes(tiles.layout, rates), tiles.grid, free=free)
     return Pace(
         rates=rates,
@@ -305,7 +303,7 @@ def estimate(tiled: TiledProblem, work: CtaWork, pace: Pace | None = None) -> Es
     cycles = pace.cycles(latency, on_each)
     return Estimate(
         ctas=tiled.ctas or pace.ctas,
-        busy_sms=min(tiled.ctas or pace.ctas, rates.sms),
+        busy_sms=busy_sms(tiled, pace),
         beside=on_each,
         waves=waves,
         last_wave_fill=(pace.ctas - (waves - 1) * slots) / slots,
@@ -335,6 +333,11 @@ def estimate(tiled: TiledProblem, work: CtaWork, pace: Pace | None = None) -> Es
 def launch_cycles(tiled: TiledProblem, work: CtaWork, pace: Pace) -> float:
     """Cycles of the launch alone (`Estimate.cycles`)."""
     return pace.cycles(*_held_up(tiled, work, pace))
+
+
+def busy_sms(tiled: TiledProblem, pace: Pace) -> int:
+    """SMs that have a CTA (`Estimate.busy_sms`)."""
+    return min(tiled.ctas or pace.ctas, pace.rates.sms)
 
 
 def asked_of_l2(work: CtaWork, pace: Pace) -> int:

@@ -72,7 +72,7 @@ def test_the_plan_shows_numbers_and_other_candidates(reload_parts):
     assert "schedule reload for sm_100a" in text
     assert "9 steps" in text
     assert "start_w = " in text
-    assert "other widths (of those about as fast, the plan takes the one that moves fewest bytes):" in text
+    assert "other widths (of those as fast, on as many SMs, the plan takes the one that moves fewest bytes):" in text
 
 
 def test_rejected_candidates_come_with_their_reason(convc, tmp_path):

@@ -11,6 +11,7 @@ from recordings.record_features import BATCHES, FEATURES, compiled, jobs, text_o
 from convc.support.resources import PACKAGE
 
 RECORD = json.loads((Path(__file__).parents[2] / "recordings" / "features_h200.json").read_text())
+LAUNCHES = Path(__file__).parents[2] / "recordings" / "launches_h200.json"
 JOBS = {(job[0], job[1]): job for job in jobs()}
 CHEAP = (("layer2.0.conv3_b32_f16", "auto"), ("layer4.1.conv1_b1_f16", "split"))
 PAGE = (PACKAGE / "docs" / "hardware.md").read_text()
@@ -43,13 +44,29 @@ def test_every_way_left_the_same_bytes():
         assert len(left) == 1 or "conv1, 7x7" in layer, layer
 
 
+def other(times: dict[str, dict], way: str) -> str:
+    """The time of a way that is not what the planner takes."""
+    found = times.get(way)
+    return f"{found['streamed']:.1f}" if found and found["tiling"] != times["auto"]["tiling"] else "-"
+
+
+def test_the_page_has_the_times_of_types():
+    launches = {one["name"]: one for one in json.loads(LAUNCHES.read_text())["launches"]}
+    table = PAGE.partition("Types, batch 8,")[2].partition("\n\n###")[0]
+    for layer in ("layer1.0.conv2", "layer2.0.downsample", "layer3.1.conv2", "layer4.0.conv3"):
+        found = [launches[f"{layer}_b8_{operand}"] for operand in ("f16", "bf16", "tf32", "e4m3", "s8")]
+        cells = [f"{one['streamed']:.1f}" + (f" : {one['cudnn']:.1f}" if "cudnn" in one else "") for one in found]
+        assert f"| {layer} | {' | '.join(cells)} |" in table
+
+
 def test_the_page_has_the_times_that_were_measured():
     layers = [name.removesuffix("_b1_f16") for name in RECORD if name.endswith("_b1_f16")]
     assert len(layers) == 23
     for layer in layers:
         times = [RECORD[f"{layer}_b{batch}_f16"] for batch in BATCHES]
         cells = [f"{each['auto']['streamed']:.1f} : {each['cudnn']:.1f}" for each in times]
-        assert f"| {layer} | {' | '.join(cells)} |" in PAGE
+        cells += [other(times[0], "split"), other(times[-1], "off")]
+        assert f"| {layer} | {' | '.join(cells)} |\n" in PAGE
     for layer in [name for name in RECORD if "plain" in RECORD[name]]:
         line = next(line for line in PAGE.splitlines() if line.startswith(f"| {layer} |"))
         for feature in FEATURES:

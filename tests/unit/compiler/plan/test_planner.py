@@ -119,15 +119,19 @@ def test_storage_never_overlaps(block_n, row_bytes, stages):
 @pytest.mark.parametrize(
     ("costs", "chosen"),
     [
-        ([(100, 10), (80, 50), (200, 1)], 1),  # the fastest
-        ([(100, 10), (96, 50), (200, 1)], 0),  # about as fast, and fewer bytes
-        ([(100, 10), (99, 10)], 1),  # as many bytes: the faster
-        ([(100, 10), (100, 10)], 0),  # no difference: the first
+        ([(100, 10, 90), (80, 50, 90), (200, 1, 90)], 1),  # the fastest
+        ([(100, 10, 90), (96, 50, 90), (200, 1, 90)], 0),  # about as fast, and fewer bytes
+        ([(100, 10, 90), (96, 50, 90), (100, 20, 120)], 0),  # more SMs than the fastest are worth nothing
+        ([(100, 10, 90), (96, 50, 120), (97, 30, 120)], 2),  # fewer bytes, but other SMs would be idle
+        ([(100, 10, 128), (96, 50, 132), (97, 30, 132)], 0),  # four more of 132 are no difference
+        ([(100, 10, 90), (99, 10, 90)], 1),  # as many bytes: the faster
+        ([(100, 10, 90), (100, 10, 90)], 0),  # no difference: the first
     ],
 )
 def test_the_choice_among_estimates(costs, chosen):
     base = plan(device_layout(problem()), options=RELOAD_ONLY).estimate
-    estimates = [msgspec.structs.replace(base, cycles=cycles, traffic_bytes=size) for cycles, size in costs]
+    names = ("cycles", "traffic_bytes", "busy_sms")
+    estimates = [msgspec.structs.replace(base, **dict(zip(names, cost, strict=True))) for cost in costs]
     assert choose(estimates) == chosen
 
 
