@@ -17,6 +17,8 @@ import onnxruntime
 from onnx import helper, numpy_helper
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
+from convc.runtime.network.ort_unsigned import without_signs
+
 SHAPE = (1, 3, 16, 16)
 FORMATS = {"qdq": QuantFormat.QDQ, "qoperator": QuantFormat.QOperator}
 TYPES = {"u8": QuantType.QUInt8, "s8": QuantType.QInt8}
@@ -156,6 +158,7 @@ def onnxruntime_outputs(
     shown.CopyFrom(model)
     outputs = {value.name for value in shown.graph.output}
     shown.graph.output.extend(onnx.ValueInfoProto(name=name) for name in extra if name not in outputs)
+    without_signs(shown)
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4

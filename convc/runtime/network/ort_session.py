@@ -15,6 +15,8 @@ import numpy as np
 import onnx
 from onnx import helper
 
+from convc.runtime.network.ort_unsigned import without_signs
+
 _ERRORS = 4
 """The least serious messages that it logs: fatal ones; what it cannot do comes as an exception."""
 
@@ -62,11 +64,17 @@ def run_model(
 
 
 def open_session(model: onnx.ModelProto) -> Any:
-    """A session for a model on one thread; a sentence where onnxruntime does not take it."""
+    """A session for a model on one thread; a sentence where onnxruntime does not take it.
+
+    What it computes does not depend on the processor: products of bytes are exact (`without_signs` changes the model),
+    and what a model computes between `DequantizeLinear` and `QuantizeLinear` is computed in floating point, as it says.
+    """
+    without_signs(model)
     runtime = _module()
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = _ERRORS
+    options.add_session_config_entry("session.disable_quant_qdq", "1")
     providers = ["CPUExecutionProvider"]
     try:  # without its fallback, which prints that it tries the same again
         return runtime.InferenceSession(model.SerializeToString(), options, providers=providers, enable_fallback=False)
