@@ -208,7 +208,7 @@ def extreme(largest: bool, kind: str, options: frozenset[str] | set[str] = froze
     part = DTYPE[bits].type
     top = 1 << (bits - 1)
     either = "NaN" in options
-    choose = _EXTREME[largest, either]
+    choose = EXTREME[largest, either]
     held = part(CANONICAL_NAN[bits])
 
     def run(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -233,7 +233,7 @@ def extreme(largest: bool, kind: str, options: frozenset[str] | set[str] = froze
     return lifted(by_magnitude if "xorsign" in options else run, bits, bits)
 
 
-_EXTREME = {(True, False): np.fmax, (False, False): np.fmin, (True, True): np.maximum, (False, True): np.minimum}
+EXTREME = {(True, False): np.fmax, (False, False): np.fmin, (True, True): np.maximum, (False, True): np.minimum}
 """numpy's function by (largest, whether one NaN makes a NaN)."""
 
 
