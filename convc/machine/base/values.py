@@ -116,20 +116,23 @@ def lifted(function: ArrayFunction, *widths: int) -> Function:
 def packed(function: Function, bits: int, parts: int = 2) -> Function:
     """``function`` of elements of ``bits`` bits, applied to each of the ``parts`` packed in wider registers.
 
-    Arrays of one shape are taken as they are, as twice as many elements; the function must not ask for three axes.
+    Arrays of one shape are taken as they are, as so many more elements, and numbers with them whose parts are alike;
+    the function must not ask for three axes.
     """
     total = DTYPE[bits * parts]
     part = DTYPE[bits]
     mask = MASK[bits]
+    ones = sum(1 << (bits * i) for i in range(parts))
 
     def element(value: Value, index: int) -> Value:
         return value[..., index] if isinstance(value, np.ndarray) else (value >> (bits * index)) & mask
 
     def run(*values: Value) -> Value:
         wide = [value[..., None].view(part) if isinstance(value, np.ndarray) else value for value in values]
-        shapes = {value.shape if isinstance(value, np.ndarray) else None for value in wide}
-        if len(shapes) == 1 and None not in shapes:
-            return np.ascontiguousarray(function(*wide)).view(total)[..., 0]
+        shapes = {value.shape for value in wide if isinstance(value, np.ndarray)}
+        if len(shapes) == 1 and all(isinstance(value, np.ndarray) or value == (value & mask) * ones for value in wide):
+            all_parts = function(*[value if isinstance(value, np.ndarray) else value & mask for value in wide])
+            return np.ascontiguousarray(all_parts).view(total)[..., 0]
         return join([function(*[element(value, i) for value in wide]) for i in range(parts)], bits)
 
     return run

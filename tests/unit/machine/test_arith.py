@@ -149,12 +149,17 @@ def test_fma_rounds_once_next_to_half_of_the_last_bit(a, b, c, want):
     assert floating.arithmetic("fma", "f32")(f32(a), f32(b), f32(c)) == f32(want)
 
 
-@pytest.mark.parametrize(
-    "shapes", [((3, 2, 32), (3, 2, 32)), ((3, 2, 32), (1, 2, 1)), ((1, 1, 32), None), (None, None)]
-)
-def test_a_pair_is_computed_as_its_elements_are(shapes):
+ALL = (3, 2, 32)
+
+
+@pytest.mark.parametrize("alike", [False, True])
+@pytest.mark.parametrize("shapes", [(ALL, ALL), (ALL, (1, 2, 1)), ((1, 1, 32), None), (None, ALL), (None, None)])
+def test_a_pair_is_computed_as_its_elements_are(shapes, alike):
+    """None: a number; ``alike``: both of its elements are the same."""
     rng = np.random.default_rng(4)
     a, b = (rng.standard_normal((*(shape or (1, 1, 1)), 2), np.float32) for shape in shapes)
+    if alike:
+        b[..., 1] = b[..., 0]
     held = [
         int(pair.view(np.uint64).item()) if shape is None else pair.view(np.uint64)[..., 0]
         for pair, shape in zip((a, b), shapes, strict=True)
