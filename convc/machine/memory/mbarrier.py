@@ -134,7 +134,7 @@ class MBarrier:
         if np.max(amounts) > 0:
             return False
         left = np.zeros(ctas, np.int64)
-        np.add.at(left, slice(None) if rows is None else rows, amounts)
+        np.add.at(left, np.arange(ctas) if rows is None else rows, amounts)
         return bool((left + self.tx >= 0).all())
 
     def takes_together(self, rows: np.ndarray | None, amount: int) -> bool:

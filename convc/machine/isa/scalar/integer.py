@@ -76,7 +76,7 @@ def shift_left(bits: int) -> Binary:
         if both_int(a, b):
             return (a << b) & mask if b < bits else 0
         if not isinstance(b, np.ndarray):
-            return a << a.dtype.type(b) if b < bits else 0
+            return a << DTYPE[bits].type(b) if b < bits else 0
         a = array(a, bits)
         return np.where(b < bits, a << (b & np.uint32(bits - 1)).astype(a.dtype), a.dtype.type(0))
 
@@ -96,7 +96,7 @@ def shift_right(bits: int, keep_sign: bool) -> Binary:
             amount = np.minimum(b, bits - 1).astype(SIGNED[bits])
             return (a.view(SIGNED[bits]) >> amount).view(DTYPE[bits])
         if not isinstance(b, np.ndarray):
-            return a >> a.dtype.type(b) if b < bits else 0
+            return a >> DTYPE[bits].type(b) if b < bits else 0
         return np.where(b < bits, a >> (b & np.uint32(bits - 1)).astype(a.dtype), a.dtype.type(0))
 
     return run
