@@ -177,5 +177,6 @@ def write_words(
         index = index[keep]
         units = units[keep]
     if winner == "lowest":
-        index, units = index[::-1], units[::-1]
+        index = index[::-1]
+        units = units[::-1]
     target[index] = units

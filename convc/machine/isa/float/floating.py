@@ -221,7 +221,8 @@ def extreme(largest: bool, kind: str, options: frozenset[str] | set[str] = froze
         highest = np.maximum.reduce(found, axis=None)
         if highest == highest:
             return out
-        first, second = np.isnan(x), np.isnan(y)
+        first = np.isnan(x)
+        second = np.isnan(y)
         if either:
             return np.where(first | second, held, out)
         return np.where(first, np.where(second, held, b), np.where(second, a, out))

@@ -48,7 +48,8 @@ def mma(instr: Instr, table: SlotTable) -> Run:
     widths = [64 if kind == "f64" else 32 for kind in types]
     targets = table.targets(instr.args["d"])
     sources = [table.slots(instr.args[name], bits) for name, bits in zip("abc", widths, strict=False)]
-    of_a, of_b = (layouts[0], types[0]), (layouts[1], types[1])
+    of_a = layouts[0], types[0]
+    of_b = layouts[1], types[1]
     sums = {exact: _sum(instr, types, exact) for exact in (False, True)}
 
     def held(at: int, registers: Sequence[Value]) -> np.ndarray:
