@@ -33,4 +33,5 @@ _HOME = {
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'convc.machine' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOME[name]), name)
+    found = globals()[name] = getattr(importlib.import_module(_HOME[name]), name)
+    return found

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import overload
 
 import numpy as np
 
 from convc.errors import MachineFault
-from convc.machine.base.values import DTYPE, Value, narrow
+from convc.machine.base.values import DTYPE, Value, fixed, narrow
 
 RANK_SHIFT = 24
 """Bits of a shared address below the rank; the 227 KiB of a CTA need 18."""
@@ -49,14 +50,20 @@ class Place:
         return narrow(column.astype(np.uint32).reshape(-1, 1, 1))
 
 
+@lru_cache(maxsize=64)
 def place(grid: Extent, cluster: Extent, first: int, ctas: int) -> Place:
-    """CTAs number ``first .. first + ctas - 1`` in cluster order; ``number`` is the linear CTA number in the grid."""
+    """CTAs number ``first .. first + ctas - 1`` in cluster order; ``number`` is the linear CTA number in the grid.
+
+    The same kernel is mostly launched again, and nobody can write what is kept.
+    """
     row = np.arange(first, first + ctas)
     index, rank = np.divmod(row, math.prod(cluster))
     inner = _unravel(rank, cluster)
     outer = _unravel(index, (grid[0] // cluster[0], grid[1] // cluster[1], grid[2] // cluster[2]))
     x, y, z = (o * c + i for o, c, i in zip(outer, cluster, inner, strict=True))
     number = x + grid[0] * (y + grid[1] * z)
+    for array in (x, y, z, *outer, *inner, rank, number):
+        fixed(array)
     return Place(ctaid=(x, y, z), clusterid=outer, cluster_ctaid=inner, rank=rank, number=number)
 
 

@@ -29,10 +29,23 @@ class Remembered:
         self, key: Hashable, registers: Sequence[Value], make: Callable[[Sequence[Value]], np.ndarray]
     ) -> np.ndarray:
         """Make an array of registers, or find it again; ``key``: all else that it depends on. It cannot be written."""
-        name = (key, *map(id, registers))
-        known = self._known.get(name)
+        known = self.known(key, registers)
         if known is None:
-            if len(self._known) >= MOST:
-                self._known.clear()
-            known = self._known[name] = registers, fixed(make(registers))
-        return known[1]
+            known = make(registers)
+            self._put(key, registers, known)
+        return known
+
+    def known(self, key: Hashable, registers: Sequence[Value]) -> np.ndarray | None:
+        """An array of registers that is kept, or None."""
+        found = self._known.get((key, *map(id, registers)))
+        return None if found is None else found[1]
+
+    def keep(self, key: Hashable, registers: Sequence[Value], made: np.ndarray) -> None:
+        """Keep the array that registers were made of, where each of them is one: numbers may be those of any others."""
+        if all(isinstance(value, np.ndarray) for value in registers):
+            self._put(key, registers, made)
+
+    def _put(self, key: Hashable, registers: Sequence[Value], made: np.ndarray) -> None:
+        if len(self._known) >= MOST:  # those before it are the older ones
+            del self._known[next(iter(self._known))]
+        self._known[key, *map(id, registers)] = registers, fixed(made)

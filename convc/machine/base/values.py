@@ -88,49 +88,62 @@ def width(type_name: str) -> int:
 
 
 def array(value: Value, bits: int) -> np.ndarray:
-    """The value as an unsigned array of three axes."""
-    if isinstance(value, np.ndarray):
-        return value
+    """The value as an unsigned array of three axes, which must not be written."""
+    return value if isinstance(value, np.ndarray) else _scalar_array(value, bits)
+
+
+@lru_cache(maxsize=4096)
+def _scalar_array(value: int, bits: int) -> np.ndarray:
+    """A number as an array (1, 1, 1): a kernel has few, and asks for the same again and again."""
     if bits == 128:
         return np.frombuffer(int(value).to_bytes(16, "little"), DTYPE[128]).reshape(1, 1, 1)
-    return np.full((1, 1, 1), value, DTYPE[bits])
+    return fixed(np.full((1, 1, 1), value, DTYPE[bits]))
 
 
 def lifted(function: ArrayFunction, *widths: int) -> Function:
     """A function of unsigned arrays made to take ints too: all ints give an int, computed by the same code."""
 
     def run(*values: Value) -> Value:
+        ints = [value for value in values if not isinstance(value, np.ndarray)]
+        if not ints:
+            return function(*values)
         result = function(*[array(v, bits) for v, bits in zip(values, widths, strict=True)])
-        return result if any(isinstance(v, np.ndarray) for v in values) else result.reshape(-1)[0].item()
+        return result if len(ints) < len(values) else result.reshape(-1)[0].item()
 
     return run
 
 
 def packed(function: Function, bits: int, parts: int = 2) -> Function:
-    """``function`` of elements of ``bits`` bits, applied to each of the ``parts`` packed in wider registers."""
+    """``function`` of elements of ``bits`` bits, applied to each of the ``parts`` packed in wider registers.
+
+    Arrays of one shape are taken as they are, as so many more elements, and numbers with them whose parts are alike;
+    the function must not ask for three axes.
+    """
     total = DTYPE[bits * parts]
     part = DTYPE[bits]
     mask = MASK[bits]
+    ones = sum(1 << (bits * i) for i in range(parts))
 
     def element(value: Value, index: int) -> Value:
-        if isinstance(value, np.ndarray):
-            return (value >> total.type(bits * index)).astype(part)
-        return (value >> (bits * index)) & mask
+        return value[..., index] if isinstance(value, np.ndarray) else (value >> (bits * index)) & mask
 
     def run(*values: Value) -> Value:
-        return join([function(*[element(v, i) for v in values]) for i in range(parts)], bits)
+        wide = [value[..., None].view(part) if isinstance(value, np.ndarray) else value for value in values]
+        shapes = {value.shape for value in wide if isinstance(value, np.ndarray)}
+        if len(shapes) == 1 and all(isinstance(value, np.ndarray) or value == (value & mask) * ones for value in wide):
+            all_parts = function(*[value if isinstance(value, np.ndarray) else value & mask for value in wide])
+            return np.ascontiguousarray(all_parts).view(total)[..., 0]
+        return join([function(*[element(value, i) for value in wide]) for i in range(parts)], bits)
 
     return run
 
 
 def join(items: list[Value], bits: int) -> Value:
     """Elements of ``bits`` bits, lowest first, as one wide value."""
-    arrays = [v for v in items if isinstance(v, np.ndarray)]
-    if not arrays:
+    shapes = {v.shape for v in items if isinstance(v, np.ndarray)}
+    if not shapes:
         return sum(int(v) << (bits * i) for i, v in enumerate(items))
-    shape = arrays[0].shape
-    if any(v.shape != shape for v in arrays):
-        shape = np.broadcast_shapes(*[v.shape for v in arrays])
+    shape = shapes.pop() if len(shapes) == 1 else np.broadcast_shapes(*shapes)
     out = np.empty((*shape, len(items)), DTYPE[bits])
     for i, v in enumerate(items):
         out[..., i] = v
@@ -141,8 +154,8 @@ def split(value: Value, bits: int, parts: int) -> list[Value]:
     """The ``parts`` elements of ``bits`` bits of a wide value, lowest first."""
     if not isinstance(value, np.ndarray):
         return [(value >> (bits * i)) & MASK[bits] for i in range(parts)]
-    elements = np.ascontiguousarray(value).view(DTYPE[bits]).reshape(*value.shape, parts)
-    return [np.ascontiguousarray(elements[..., i]) for i in range(parts)]
+    elements = value[..., None].view(DTYPE[bits])
+    return [elements[..., i].copy() for i in range(parts)]
 
 
 def narrow(value: Value) -> Value:

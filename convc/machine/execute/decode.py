@@ -203,7 +203,7 @@ def _guarded(run: Run, guard: Guard, here: int) -> Run:
             return run(strand) if bool(predicate) != negate else None
         if negate:
             predicate = ~predicate
-        if strand.mask is None and predicate.all():
+        if strand.mask is None and np.count_nonzero(predicate) == predicate.size:
             return run(strand)
         return strand.under(predicate, run)
 

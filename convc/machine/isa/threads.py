@@ -72,17 +72,19 @@ def active_rows(strand: Strand) -> np.ndarray | None:
 
 def active_only(strand: Strand, address: np.ndarray) -> np.ndarray:
     """Give inactive lanes the address of an active one, so that only real accesses are checked."""
-    if strand.mask is None:
+    mask = strand.mask
+    if mask is None:
         return address
-    mask = np.broadcast_to(strand.mask, np.broadcast_shapes(strand.mask.shape, address.shape))
-    full = np.broadcast_to(address, mask.shape)
-    return np.where(mask, full, full.flat[mask.argmax()])
+    thread = np.unravel_index(mask.argmax(), mask.shape)
+    place = [min(at, size - 1) for at, size in zip(thread, address.shape, strict=True)]
+    return np.where(mask, address, address.flat[np.ravel_multi_index(place, address.shape)])
 
 
 def extent(offset: Value, size: int) -> tuple[int, int, bool]:
-    """(lowest offset, highest offset, whether one of them is no multiple of ``size``)."""
+    """(lowest offset, highest offset, whether one of them is no multiple of ``size``, a power of two)."""
     if isinstance(offset, np.ndarray):
-        return int(offset.min()), int(offset.max()), bool((offset % size).any())
+        odd = np.bitwise_or.reduce(offset, axis=None) & (size - 1) != 0
+        return int(np.minimum.reduce(offset, axis=None)), int(np.maximum.reduce(offset, axis=None)), bool(odd)
     return offset, offset, offset % size != 0
 
 

@@ -20,7 +20,7 @@ from typing import overload
 import numpy as np
 
 from convc.errors import MachineFault
-from convc.machine.base.values import DTYPE, Value, array
+from convc.machine.base.values import DTYPE, Value, array, split
 from convc.ptx import Instr
 
 SHIFT = 40
@@ -117,9 +117,9 @@ class GlobalMemory:
             misaligned = offset % size
         else:
             offset = (address - np.uint64(buffer.base)).view(np.int64)
-            low = int(offset.min())
-            high = int(offset.max())
-            misaligned = bool((offset & (size - 1)).any())
+            low = int(np.minimum.reduce(offset, axis=None))
+            high = int(np.maximum.reduce(offset, axis=None))
+            misaligned = bool(np.bitwise_or.reduce(offset, axis=None) & (size - 1))
         if low < 0 or high + size > buffer.size:
             where = low if low < 0 else high
             raise MachineFault(
@@ -140,7 +140,11 @@ def read_words(data: np.ndarray, offset: int | np.ndarray, bits: int, count: int
         return [int(v) for v in data[offset : offset + size * count].view(DTYPE[bits])]
     words = data[: data.size // size * size].view(DTYPE[bits])
     index = offset >> (size.bit_length() - 1)
-    return [words[index + i] for i in range(count)]
+    if count == 1 or bits * count > 128:
+        return [words.take(index + i if i else index) for i in range(count)]
+    unit = DTYPE[bits * count]  # an access is aligned to its size, and moves as one
+    units = words[: len(words) // count * count].view(unit).take(index >> (count.bit_length() - 1))
+    return split(units, bits, count)
 
 
 def write_words(
@@ -156,7 +160,6 @@ def write_words(
     ``mask`` (bool, broadcastable to ``offset``) selects the lanes that write. Where lanes collide the ``winner`` is the
     highest or the lowest, which the PTX manual leaves undefined: the switch ``colliding_stores``.
     """
-    size = bits // 8
     count = len(values)
     if bits == 128:
         values = [array(v, 128) for v in values]
@@ -164,13 +167,8 @@ def write_words(
     packed = np.empty((*shape, count), DTYPE[bits])
     for i, value in enumerate(values):
         packed[..., i] = value
-    total = size * count
-    if total == 16:
-        unit = CHUNK
-    elif total in (1, 2, 4, 8):
-        unit = DTYPE[8 * total]
-    else:
-        unit = np.dtype((np.void, total))
+    total = bits // 8 * count
+    unit = DTYPE[8 * total] if total <= 16 else np.dtype((np.void, total))
     units = packed.reshape(-1, count).view(unit).reshape(-1)
     target = data[: data.size // total * total].view(unit)
     index = (offset // total).reshape(-1)
@@ -178,5 +176,7 @@ def write_words(
         keep = np.broadcast_to(mask, shape).reshape(-1)
         index = index[keep]
         units = units[keep]
-    step = -1 if winner == "lowest" else 1
-    target[index[::step]] = units[::step]
+    if winner == "lowest":
+        index = index[::-1]
+        units = units[::-1]
+    target[index] = units

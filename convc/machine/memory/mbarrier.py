@@ -123,10 +123,19 @@ class MBarrier:
 
     def add_tx_each(self, ctas: int, rows: np.ndarray | None, threads: Count, amount: Count) -> None:
         """Threads add to the transaction count one after the other, ``threads`` of them for each of ``rows``."""
-        if (type(threads) is int and threads == 1) or np.min(self.pending) > 0:
+        one = type(threads) is int and threads == 1
+        if one or np.min(self.pending) > 0 or self._counts_down(ctas, rows, amount * threads):
             self.add_tx(ctas, rows, amount * threads)
         else:  # a phase may complete on the way, and what follows belong to the next
             self._one_by_one(ctas, rows, threads, Arrival(0, amount))
+
+    def _counts_down(self, ctas: int, rows: np.ndarray | None, amounts: Count) -> bool:
+        """Whether no amount adds bytes and none takes more than are outstanding: no phase completes on the way."""
+        if np.max(amounts) > 0:
+            return False
+        left = np.zeros(ctas, np.int64)
+        np.add.at(left, np.arange(ctas) if rows is None else rows, amounts)
+        return bool((left + self.tx >= 0).all())
 
     def takes_together(self, rows: np.ndarray | None, amount: int) -> bool:
         """Whether threads that complete ``amount`` bytes for each of ``rows`` leave the same behind as one that does.

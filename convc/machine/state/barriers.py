@@ -55,6 +55,17 @@ class NamedBarrier:
             self._arrived[:], self._generation[:] = self.alike
             self.alike = None
 
+    def pass_together(self, counted: int) -> bool:
+        """All warps of all CTAs arrive where no other is, and a generation is complete; False: some other is there.
+
+        ``counted``: how many they wait for, 0 for all.
+        """
+        if self.alike is None or self.alike[0]:
+            return False
+        self.expected.fill(counted)
+        self.alike = (0, self.alike[1] + 1)
+        return True
+
     def arrive_alike(self, warps: int, living: int, counted: int) -> int | None:
         """As many warps of every CTA arrive; ``counted`` make a generation, or all that are ``living`` where it is 0.
 

@@ -7,7 +7,7 @@ global memory, so the order in which cohorts run does not matter to a correct ke
 from __future__ import annotations
 
 import math
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from convc.machine.base.cluster_ranks import place
 from convc.machine.base.completion import Pending
 from convc.machine.base.findings import FindingSink
 from convc.machine.base.remembered import Remembered
-from convc.machine.base.values import MASK, Value, narrow
+from convc.machine.base.values import MASK, Value, fixed, narrow
 from convc.machine.lazy.deferral import Deferral
 from convc.machine.memory.bulk_groups import BulkGroups
 from convc.machine.memory.copy_groups import CopyGroups
@@ -138,7 +138,7 @@ class Cohort:
         """A special register for the warps of a strand, as narrow as it is (PTX manual, "Special Registers")."""
         base, _, axis = name.partition(".")
         index = "xyz".find(axis) if axis else 0
-        same = self._same_for_all().get(base)
+        same = self._same_for_all.get(base)
         if same is not None:
             return same[index]
         lanes = np.arange(32, dtype=np.uint32).reshape(1, 1, 32)
@@ -146,10 +146,7 @@ class Cohort:
             case "ctaid" | "clusterid" | "cluster_ctaid" | "cluster_ctarank":
                 return self.place.register(base, index)
             case "tid":
-                bx, by, _ = self.launch.block
-                thread = np.asarray(warps).reshape(1, -1, 1) * 32 + lanes
-                at = (thread % bx, thread // bx % by, thread // (bx * by))
-                return narrow(at[index].astype(np.uint32))
+                return _thread_index(self.launch.block, tuple(warps.tolist()), index)
             case "warpid":
                 return narrow(np.asarray(warps, np.uint32).reshape(1, -1, 1))
             case "laneid":
@@ -164,6 +161,7 @@ class Cohort:
         }
         return masks[base].astype(np.uint32)
 
+    @cached_property
     def _same_for_all(self) -> dict[str, tuple[int, ...]]:
         """Special registers that all threads of a launch read the same in; along x, y, z where they have axes."""
         launch = self.launch
@@ -184,3 +182,12 @@ class Cohort:
             "nsmid": (1,),
             **dict.fromkeys(("smid", "gridid", "clock", "clock64", "globaltimer"), (0,)),
         }
+
+
+@lru_cache(maxsize=64)
+def _thread_index(block: tuple[int, int, int], warps: tuple[int, ...], axis: int) -> Value:
+    """Special register tid of some warps along one axis."""
+    across, down, _ = block
+    thread = np.array(warps).reshape(1, -1, 1) * 32 + np.arange(32)
+    index = (thread % across, thread // across % down, thread // (across * down))[axis]
+    return narrow(fixed(index.astype(np.uint32)))

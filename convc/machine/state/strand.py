@@ -363,7 +363,7 @@ class Strand:
     def under(self, predicate: np.ndarray, run: Callable[[Strand], int | None]) -> int | None:
         """Run one instruction in the lanes where ``predicate`` holds, merging everything it writes."""
         mask = predicate if self.mask is None else predicate & self.mask
-        return self.only(mask, run) if mask.any() else None
+        return self.only(mask, run) if np.count_nonzero(mask) else None
 
     def only(self, mask: np.ndarray, run: Callable[[Strand], int | None]) -> int | None:
         """Run one instruction in just these lanes, merging everything it writes."""

@@ -75,9 +75,11 @@ class Warpgroups:
         self.done = np.zeros((ctas, warps), np.int64)
         self.path = np.zeros((ctas, warps), np.uint64)
         self.registers: np.ndarray | None = None
+        self._noted = False
 
     def note(self, rows: np.ndarray, warps: np.ndarray, active: np.ndarray, word: int | np.ndarray) -> None:
         """Warps (n,) of CTAs (m,) execute an instruction where ``active``, bool (m | 1, n); a ``word`` for it."""
+        self._noted = True
         here = np.ix_(rows, warps)
         old = self.path[here]
         self.path[here] = np.where(active, (old ^ np.asarray(word, np.uint64)) * _PRIME + np.uint64(1), old)
@@ -88,6 +90,8 @@ class Warpgroups:
 
     def parted(self) -> tuple[int, int] | None:
         """(row, warpgroup) of the first one whose warps executed different wgmma or setmaxnreg, or None."""
+        if not self._noted:
+            return None
         whole = _by_group(self.path)
         found = np.argwhere((whole != whole[:, :, :1]).any(axis=2))
         return None if not len(found) else (int(found[0, 0]), int(found[0, 1]))

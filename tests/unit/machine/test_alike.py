@@ -55,6 +55,20 @@ def test_a_barrier_counts_warps_of_all_ctas_as_it_counts_each(arrivals):
         assert (apart.generation == now).all()
 
 
+@pytest.mark.parametrize("counted", [0, 6])
+def test_a_barrier_that_all_warps_pass_together_is_as_if_each_had_arrived(counted):
+    together, apart = NamedBarrier(CTAS), NamedBarrier(CTAS)
+    for barrier in (together, apart):
+        barrier.arrive_alike(6, 6, counted)
+    assert together.pass_together(counted)
+    assert apart.arrive_alike(6, 6, counted) == 1
+    assert together.alike == apart.alike
+    assert (together.expected == apart.expected).all()
+    together.arrive_alike(2, 6, counted)
+    assert not together.pass_together(counted)
+    assert together.alike == (2, 2)
+
+
 @pytest.mark.parametrize("size", [2, 4, 8, 16])
 @pytest.mark.parametrize("some", [None, np.array([1, 3])])
 def test_units_are_marked_as_their_places_are(size, some):

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from convc.machine.base.values import DTYPE, MASK, array, signed
+from convc.machine.base.values import DTYPE, MASK, array, packed, signed
 from convc.machine.isa.float import convert, floating, narrow_floats
 from convc.machine.isa.scalar import integer
 
@@ -135,6 +135,40 @@ def test_fma_rounds_once(a, b, c):
             assert error <= abs(Fraction(float(neighbour)) - exact)
 
 
+@pytest.mark.parametrize(
+    ("a", "b", "c", "want"),
+    [
+        (1 + 2**-12, 1 + 2**-12, 2**-60, 1 + 2**-11 + 2**-23),
+        (1 + 2**-12, 1 + 2**-12, -(2**-60), 1 + 2**-11),
+        (1 + 2**-12, 1 + 2**-12, 0, 1 + 2**-11),
+        (2**-75 * (1 + 2**-23), 2**-75 * (1 - 2**-23), 2**-127 + 2**-149, 2**-127 + 2**-149),
+    ],
+)
+def test_fma_rounds_once_next_to_half_of_the_last_bit(a, b, c, want):
+    """The exact sum has bits behind those of float64; the last case is of numbers below the normal ones."""
+    assert floating.arithmetic("fma", "f32")(f32(a), f32(b), f32(c)) == f32(want)
+
+
+ALL = (3, 2, 32)
+
+
+@pytest.mark.parametrize("alike", [False, True])
+@pytest.mark.parametrize("shapes", [(ALL, ALL), (ALL, (1, 2, 1)), ((1, 1, 32), None), (None, ALL), (None, None)])
+def test_a_pair_is_computed_as_its_elements_are(shapes, alike):
+    """None: a number; ``alike``: both of its elements are the same."""
+    rng = np.random.default_rng(4)
+    a, b = (rng.standard_normal((*(shape or (1, 1, 1)), 2), np.float32) for shape in shapes)
+    if alike:
+        b[..., 1] = b[..., 0]
+    held = [
+        int(pair.view(np.uint64).item()) if shape is None else pair.view(np.uint64)[..., 0]
+        for pair, shape in zip((a, b), shapes, strict=True)
+    ]
+    got = packed(floating.arithmetic("sub", "f32"), 32)(*held)
+    assert isinstance(got, np.ndarray) == (shapes != (None, None))
+    assert np.array_equal(np.asarray(got, np.uint64).reshape(*(a - b).shape[:3]), (a - b).view(np.uint64)[..., 0])
+
+
 @given(st.lists(st.integers(0, 0xFFFFFFFF), min_size=1, max_size=16))
 def test_packed_conversion_is_ieee(words):
     raw = np.array(words, np.uint32).reshape(1, 1, -1)
@@ -183,6 +217,15 @@ def test_nan_is_canonical_and_comparisons_are_ordered():
     assert floating.compare("lt", "f32")(nan, one) is False
     assert floating.compare("ltu", "f32")(nan, one) is True
     assert floating.extreme(True, "f32")(nan, one) == one
+    assert floating.extreme(True, "f32", {"NaN"})(nan, one) == 0x7FFFFFFF
+    assert floating.extreme(True, "f32")(nan, nan) == 0x7FFFFFFF
+    assert floating.extreme(False, "f32")(one, 0x7F800001) == one  # a signaling NaN
+
+
+@pytest.mark.parametrize(("largest", "want"), [(True, 0), (False, 0x80000000)])
+def test_minus_zero_is_below_zero(largest, want):
+    for operands in ((0, 0x80000000), (0x80000000, 0)):
+        assert floating.extreme(largest, "f32")(*operands) == want
 
 
 @pytest.mark.parametrize("size", [narrow_floats.FEW, narrow_floats.BLOCK + narrow_floats.FEW + 1])

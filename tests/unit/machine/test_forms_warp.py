@@ -201,6 +201,12 @@ def test_redux_of_floats():
     assert decode(d[9], "f32") == np.nanmin(np.abs(values))
     d, _ = run_lanes("redux.sync.max.NaN.f32 %d, %x, -1;", x)
     assert d == [0x7FFFFFFF] * 32
+    zeros = np.where(np.arange(32) < 7, 0x80000000, 0).astype(np.uint32)
+    for name, want in (("max", 0), ("min", 0x80000000)):
+        d, _ = run_lanes(f"redux.sync.{name}.f32 %d, %x, -1;", zeros)
+        assert d == [want] * 32
+    d, _ = run_lanes("redux.sync.max.f32 %d, %x, -1;", np.full(32, 0xFFC00001, np.uint32))
+    assert d == [0x7FFFFFFF] * 32
 
 
 # ---- matrices ----------------------------------------------------------------------------------------------

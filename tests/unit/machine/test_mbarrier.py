@@ -87,3 +87,25 @@ def test_a_cohort_is_the_same_as_single_ctas(count, operations):
             assert together.describe(r) == alone[r].describe(0)
             got = together.completed(None, 0)
             assert bool(np.broadcast_to(got, 3)[r]) == alone[r].completed(None, 0)
+
+
+@given(
+    st.lists(st.integers(-3, 12), min_size=3, max_size=3),
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 4)), min_size=1, max_size=6),
+    st.sampled_from([-4, -1, 2]),
+)
+def test_threads_that_complete_bytes_do_so_one_after_the_other(outstanding, threads, amount):
+    """All have arrived, so that each phase ends where no byte is outstanding, which may be before the last thread."""
+    barriers = [MBarrier(0, 1), MBarrier(0, 1)]
+    for barrier in barriers:
+        for cta, bytes_left in enumerate(outstanding):
+            barrier.add_tx(3, np.array([cta]), 4 * bytes_left)
+        barrier.arrive(3, None, 1)
+    rows = np.array([cta for cta, _ in threads])
+    each = np.array([count for _, count in threads])
+    barriers[0].add_tx_each(3, rows, each, amount)
+    for cta, count in threads:
+        for _ in range(count):
+            barriers[1].add_tx(3, np.array([cta]), amount)
+    for cta in range(3):
+        assert barriers[0].describe(cta) == barriers[1].describe(cta)

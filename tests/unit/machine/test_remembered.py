@@ -32,3 +32,20 @@ def test_arrays_that_are_gone_are_not_taken_for_new_ones():
     remembered = Remembered()
     for number in range(4 * MOST):
         assert remembered.find("a", [np.full(3, number)], _sum)[0] == number
+
+
+def test_what_registers_were_made_of_is_found_for_them_alone():
+    remembered = Remembered()
+    registers = [np.arange(3), np.arange(3)]
+    remembered.keep("a", registers, np.arange(6))
+    assert (remembered.known("a", registers) == np.arange(6)).all()
+    assert remembered.known("a", registers[::-1]) is None
+    assert remembered.known("b", registers) is None
+
+
+def test_what_numbers_were_made_of_is_not_kept():
+    """The same number is a register of strands of any size."""
+    remembered = Remembered()
+    registers = [np.arange(3), 5]
+    remembered.keep("a", registers, np.arange(6))
+    assert remembered.known("a", registers) is None

@@ -13,6 +13,7 @@ from support.recorded import assemble_all, recorded
 from warp_kernels import STORED, Mma, data, multiply
 
 from convc.errors import MachineFault, UnmodelledError
+from convc.machine.isa.warp import mma_sums
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -52,6 +53,14 @@ def test_products_of_small_numbers(head, numerics):
     m, n, k = mma.shape
     multiply_adds = m * n * k * (4 if mma.quads else 1)
     assert (result.counters.warp_mma, result.counters.warp_multiply_adds) == (1, multiply_adds)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_matrices_that_ctas_or_warps_share_are_taken_for_each(exact):
+    rng = np.random.default_rng(3)
+    a, b = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((3, 1, 1, 16, 16), (1, 2, 1, 8, 16)))
+    found = mma_sums.float_sum("f16", "f16", "f32", exact)(a, b, np.zeros((1, 1, 1, 16, 8), np.uint32))
+    assert np.array_equal(found.view(np.float32), a @ b.swapaxes(-1, -2))
 
 
 @pytest.mark.parametrize("shape", ["m8n8k128", "m16n8k128", "m16n8k256"])

@@ -42,15 +42,19 @@ def approximate(name: str, kind: str, toward: str) -> Function:
     function = APPROXIMATE[name]
 
     def run(*operands: np.ndarray) -> np.ndarray:
-        with np.errstate(all="ignore"):
-            x = [rounding.decode(o, kind) for o in operands]
-            exact = np.asarray(function(*x))
-            result = rounding.rounded(exact, kind)
-            if toward == "zero":
-                result = np.where(np.isfinite(result), rounding.rounded(exact, kind, "rz"), result)
-            return rounding.encode(result, kind)
+        exact = np.asarray(function(*[rounding.decode(o, kind) for o in operands]))
+        result = rounding.rounded(exact, kind)
+        if toward == "zero":
+            result = np.where(np.isfinite(result), rounding.rounded(exact, kind, "rz"), result)
+        return rounding.encode(result, kind)
 
-    return lifted(run, *[bits] * (2 if name.startswith("div") else 1))
+    def single(*operands: np.ndarray) -> np.ndarray:
+        """The same for f32, nearest."""
+        exact = np.asarray(function(*[operand.view(np.float32).astype(np.float64) for operand in operands]))
+        return np.asarray(canonical(exact.astype(np.float32), 32))
+
+    plain = kind == "f32" and toward == "nearest"
+    return lifted(single if plain else run, *[bits] * (2 if name.startswith("div") else 1))
 
 
 def approximate_double(name: str) -> Function:
@@ -58,10 +62,9 @@ def approximate_double(name: str) -> Function:
 
     def run(a: np.ndarray) -> np.ndarray:
         upper = np.uint64(0xFFFFFFFF00000000)
-        with np.errstate(all="ignore"):
-            x = a & upper
-            x = np.where(x & np.uint64(0x7FF0000000000000) == 0, x & np.uint64(1 << 63), x)
-            out = canonical(np.asarray(APPROXIMATE[name](x.view(np.float64))), 64)
+        x = a & upper
+        x = np.where(x & np.uint64(0x7FF0000000000000) == 0, x & np.uint64(1 << 63), x)
+        out = canonical(np.asarray(APPROXIMATE[name](x.view(np.float64))), 64)
         out = np.where(out & np.uint64(0x7FF0000000000000) == 0, out & np.uint64(1 << 63), out)
         return out & upper
 

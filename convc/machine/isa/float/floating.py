@@ -24,7 +24,8 @@ def canonical(result: np.ndarray | np.floating, bits: int) -> Value:
     """A float result as bits, every NaN the canonical one."""
     out = from_floats(result, bits)
     if isinstance(out, np.ndarray):
-        if not np.isnan(result.max()):  # a NaN is the largest of all to numpy; one pass instead of two
+        largest = np.maximum.reduce(result, axis=None)
+        if largest == largest:  # a NaN is the largest of all to numpy; one pass instead of two
             return out
         return np.where(np.isnan(result), DTYPE[bits].type(CANONICAL_NAN[bits]), out)
     return CANONICAL_NAN[bits] if np.isnan(result) else out
@@ -33,11 +34,7 @@ def canonical(result: np.ndarray | np.floating, bits: int) -> Value:
 def native(op: Callable, bits: int) -> Function:
     """add, sub, mul of f16, f32 or f64 in numpy's arithmetic, round to nearest even."""
 
-    def run(a: Value, b: Value) -> Value:
-        with np.errstate(all="ignore"):
-            return canonical(op(floats(a, bits), floats(b, bits)), bits)
-
-    return run
+    return lambda a, b: canonical(op(floats(a, bits), floats(b, bits)), bits)
 
 
 def arithmetic(name: str, kind: str, mode: str = "rn") -> Function:
@@ -45,6 +42,8 @@ def arithmetic(name: str, kind: str, mode: str = "rn") -> Function:
     form = FORMATS[kind]
     if name in PLAIN and mode == "rn" and kind != "bf16":
         return native(PLAIN[name], form.bits)
+    if (name, kind, mode) == ("fma", "f32", "rn"):
+        return lifted(_fused_single, 32, 32, 32)
     if kind == "f64":
         compute = _NATIVE_DOUBLE[name] if mode == "rn" and name != "fma" else rounding.double_operation(name, mode)
     else:
@@ -52,17 +51,34 @@ def arithmetic(name: str, kind: str, mode: str = "rn") -> Function:
     down = mode == "rm" and name in ("add", "sub", "fma") and kind != "f64"
 
     def run(*operands: np.ndarray) -> np.ndarray:
-        with np.errstate(all="ignore"):
-            x = [rounding.decode(o, kind) for o in operands]
-            exact = np.asarray(compute(*x))
-            result = rounding.rounded(exact, kind, mode)
-            if down:
-                result = np.where((exact == 0) & ~_both_positive(name, x), -0.0, result)
-            return rounding.encode(result, kind)
+        x = [rounding.decode(operand, kind) for operand in operands]
+        exact = np.asarray(compute(*x))
+        result = rounding.rounded(exact, kind, mode)
+        if down:
+            result = np.where((exact == 0) & ~_both_positive(name, x), -0.0, result)
+        return rounding.encode(result, kind)
 
     widths = {"fma": 3, "rcp": 1, "sqrt": 1}.get(name, 2)
     return lifted(run, *[form.bits] * widths)
 
+
+def _fused_single(*operands: np.ndarray) -> np.ndarray:
+    """fma.rn.f32: the sum of the exact product in float64, rounded once more.
+
+    To round twice goes wrong only where the first sum lies halfway between two numbers of float32, or below the normal
+    ones, which are further apart: such a sum is rounded to odd first.
+    """
+    a, b, c = (operand.view(np.float32).astype(np.float64) for operand in operands)
+    total = np.asarray(a * b + c)
+    halfway = (total.view(np.int64) & 0x1FFFFFFF) == 0x10000000
+    small = (np.abs(total) < _SMALLEST) & (total != 0)
+    if np.count_nonzero(halfway | small):
+        total = rounding.odd_sum(a * b, c)
+    return np.asarray(canonical(total.astype(np.float32), 32))
+
+
+_SMALLEST = float(np.finfo(np.float32).tiny)
+"""The smallest normal number of float32."""
 
 _NATIVE_DOUBLE: dict[str, ArrayFunction] = {"div": operator.truediv, "sqrt": np.sqrt, "rcp": lambda a: 1.0 / a}
 
@@ -189,31 +205,37 @@ def extreme(largest: bool, kind: str, options: frozenset[str] | set[str] = froze
     "xorsign": of the magnitudes, with the exclusive or of the signs.
     """
     bits = FORMATS[kind].bits
+    part = DTYPE[bits].type
     top = 1 << (bits - 1)
+    either = "NaN" in options
+    choose = EXTREME[largest, either]
+    held = part(CANONICAL_NAN[bits])
 
     def run(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        part = DTYPE[bits].type
-        nan_out = part(CANONICAL_NAN[bits])
-        sign = (a ^ b) & part(top)
-        if "xorsign" in options:
-            a, b = a & part(top - 1), b & part(top - 1)
         x = _comparable(a, kind)
         y = _comparable(b, kind)
-        with np.errstate(invalid="ignore"):
-            out = np.where((x > y) if largest else (x < y), a, b)
+        found = np.asarray(choose(x, y))
+        out = (found.view(np.uint32) >> np.uint32(16)).astype(np.uint16) if kind == "bf16" else found.view(DTYPE[bits])
+        if not np.logical_and.reduce(found, axis=None):  # numpy does not tell zeros apart
             out = np.where(x == y, (a & b) if largest else (a | b), out)
-        if "xorsign" in options:
-            out = out | sign
+        highest = np.maximum.reduce(found, axis=None)
+        if highest == highest:
+            return out
         first = np.isnan(x)
         second = np.isnan(y)
-        if not (first.any() or second.any()):
-            return out
-        if "NaN" in options:
-            return np.where(first | second, nan_out, out)
-        keep = [v | sign if "xorsign" in options else v for v in (a, b)]
-        return np.where(first, np.where(second, nan_out, keep[1]), np.where(second, keep[0], out))
+        if either:
+            return np.where(first | second, held, out)
+        return np.where(first, np.where(second, held, b), np.where(second, a, out))
 
-    return lifted(run, bits, bits)
+    def by_magnitude(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        out = run(a & part(top - 1), b & part(top - 1))
+        return np.where(out == held, held, out | ((a ^ b) & part(top)))
+
+    return lifted(by_magnitude if "xorsign" in options else run, bits, bits)
+
+
+EXTREME = {(True, False): np.fmax, (False, False): np.fmin, (True, True): np.maximum, (False, True): np.minimum}
+"""numpy's function by (largest, whether one NaN makes a NaN)."""
 
 
 def _comparable(bits: np.ndarray, kind: str) -> np.ndarray:

@@ -57,7 +57,8 @@ def remote(strand: Strand, address: Value) -> tuple[Value, np.ndarray | None]:
 def check_written(strand: Strand, instr: Instr, offset: Value, size: int, rows: np.ndarray | None = None) -> None:
     """Report a read of shared bytes that nobody wrote; ``rows`` where threads read other CTAs' memory."""
     written = strand.cohort.shared.written
-    if isinstance(offset, np.ndarray) and written.whole(int(offset.min()), int(offset.max()) + size):
+    low, high, _ = extent(offset, size)
+    if isinstance(offset, np.ndarray) and written.whole(low, high + size):
         return
     if rows is None and isinstance(offset, int):
         missing = written.missing(None, slice(offset, offset + size), strand.rows)
@@ -92,7 +93,11 @@ def mark_written(strand: Strand, offset: np.ndarray, size: int, rows: np.ndarray
         if not offset.strides[0]:  # the same in all CTAs
             offset = offset[:1]
             mask = None if mask is None else mask[:1]
-        active = offset if mask is None else offset[mask]
+        active = offset.reshape(-1) if mask is None else offset[mask]
+        if strand.rows is None:
+            if not written.whole(int(np.minimum.reduce(active)), int(np.maximum.reduce(active)) + size):
+                written.mark_units(active // size, size, None)
+            return
         written.mark(_bytes_from(active, size), strand.rows)
         return
     target = np.broadcast_to(rows, offset.shape)
@@ -116,7 +121,7 @@ def load_shared(
     offset = shared_offset(strand, address, size, "ld.shared")
     check_written(strand, instr, offset, size, rows)
     notify_shared(strand, instr, "ld", offset, size, rows)
-    low, high = (offset, offset) if isinstance(offset, int) else (int(np.min(offset)), int(np.max(offset)))
+    low, high, _ = extent(offset, size)
     words = cohort.shared.part(low, high + size).view(DTYPE[bits])
     if isinstance(offset, int) and rows is None:
         first = offset // (bits // 8)
@@ -124,6 +129,9 @@ def load_shared(
         return _columns(own[:, first : first + count])
     index = np.asarray(offset) // (bits // 8)
     index = index.reshape(1, 1, 1) if index.ndim == 0 else index
+    if rows is None and strand.rows is None and len(index) == 1:  # the same places in all CTAs
+        shape = (len(words), *index.shape[1:])
+        return [narrow(words.take((index + i).reshape(-1), axis=1).reshape(shape)) for i in range(count)]
     rows = rows_of(strand) if rows is None else rows
     return [narrow(words[rows, index + i]) for i in range(count)]
 
@@ -147,7 +155,8 @@ def store_shared(
     cohort.core.seal()
     size = bits // 8 * len(values)
     offset = shared_offset(strand, address, size, "st.shared")
-    memory = cohort.shared.part(int(np.min(offset)), int(np.max(offset)) + size)
+    low, high, _ = extent(offset, size)
+    memory = cohort.shared.part(low, high + size)
     full = np.broadcast_to(np.asarray(offset), thread_shape(strand))
     base = (rows_of(strand) if rows is None else rows) * memory.shape[1]
     winner = cohort.launch.switches.colliding_stores

@@ -29,12 +29,11 @@ def both_int(a: Value, b: Value) -> bool:
 def wrapping(op: Callable, bits: int) -> Binary:
     """add, sub, mul.lo: modulo 2**bits."""
     mask = MASK[bits]
-    dtype = DTYPE[bits]
 
     def run(a: Value, b: Value) -> Value:
-        if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-            return op(a, b) if isinstance(a, np.ndarray) else op(np.full((1, 1, 1), a, dtype), b)
-        return op(a, b) & mask
+        if isinstance(a, np.ndarray):
+            return op(a, b)
+        return op(array(a, bits), b) if isinstance(b, np.ndarray) else op(a, b) & mask
 
     return run
 
@@ -76,7 +75,9 @@ def shift_left(bits: int) -> Binary:
     def run(a: Value, b: Value) -> Value:
         if both_int(a, b):
             return (a << b) & mask if b < bits else 0
-        a, b = array(a, bits), array(b, 32)
+        if not isinstance(b, np.ndarray):
+            return a << DTYPE[bits].type(b) if b < bits else 0
+        a = array(a, bits)
         return np.where(b < bits, a << (b & np.uint32(bits - 1)).astype(a.dtype), a.dtype.type(0))
 
     return run
@@ -90,10 +91,12 @@ def shift_right(bits: int, keep_sign: bool) -> Binary:
             if keep_sign:
                 return unsigned(signed(a, bits) >> min(b, bits - 1), bits)
             return a >> b if b < bits else 0
-        a, b = array(a, bits), array(b, 32)
+        a = array(a, bits)
         if keep_sign:
             amount = np.minimum(b, bits - 1).astype(SIGNED[bits])
             return (a.view(SIGNED[bits]) >> amount).view(DTYPE[bits])
+        if not isinstance(b, np.ndarray):
+            return a >> DTYPE[bits].type(b) if b < bits else 0
         return np.where(b < bits, a >> (b & np.uint32(bits - 1)).astype(a.dtype), a.dtype.type(0))
 
     return run

@@ -6,7 +6,7 @@ import numpy as np
 
 from convc.errors import UnmodelledError
 from convc.machine.base.cluster_ranks import RANK_SHIFT
-from convc.machine.base.values import DTYPE, MASK, Value, array, join, width
+from convc.machine.base.values import MASK, Value, array, join, width
 from convc.machine.base.values import split as split_bits
 from convc.machine.isa.operands import apply, type_of
 from convc.machine.isa.registry import Run, op
@@ -56,11 +56,8 @@ def pack(instr: Instr, table: SlotTable) -> Run:
     slots = table.slots(instr.operands[1], part)
 
     def run(strand: Strand) -> None:
-        values = [strand.regs[s] for s in slots]
-        if all(not isinstance(v, np.ndarray) for v in values):
-            strand.write(target, sum(v << (part * i) for i, v in enumerate(values)))
-            return
-        strand.write(target, join(values, part))
+        regs = strand.regs
+        strand.write(target, join([regs[slot] for slot in slots], part))
 
     return run
 
@@ -74,19 +71,9 @@ def unpack(instr: Instr, table: SlotTable) -> Run:
     part = bits // len(slots)
 
     def run(strand: Strand) -> None:
-        value = strand.regs[source]
-        if bits == 128:
-            for slot, item in zip(slots, split_bits(value, part, len(slots)), strict=True):
-                if slot is not None:
-                    strand.write(slot, item)
-            return
-        for i, slot in enumerate(slots):
-            if slot is None:
-                continue
-            if isinstance(value, np.ndarray):
-                strand.write(slot, (value >> DTYPE[bits].type(part * i)).astype(DTYPE[part]))
-            else:
-                strand.write(slot, (value >> (part * i)) & MASK[part])
+        for slot, item in zip(slots, split_bits(strand.regs[source], part, len(slots)), strict=True):
+            if slot is not None:
+                strand.write(slot, item)
 
     return run
 

@@ -44,6 +44,8 @@ def cta_barrier(instr: Instr, table: SlotTable) -> Run:
     def run(strand: Strand) -> int | None:
         if strand.ticket is None:
             count = None if threads is None else strand.regs[threads]
+            if _all_at_once(strand, strand.regs[number], count):
+                return None
             strand.ticket = _arrive_alike(strand, strand.regs[number], count)
             if strand.ticket is None:
                 strand.ticket = _arrive(strand, instr, strand.regs[number], count)
@@ -61,6 +63,17 @@ def cta_barrier(instr: Instr, table: SlotTable) -> Run:
 def _notify(strand: Strand, instr: Instr, leave: bool) -> None:
     if strand.cohort.observer is not None:
         strand.cohort.observer.cta_barrier(strand, instr, leave)
+
+
+def _all_at_once(strand: Strand, number: Value, threads: Value | None) -> bool:
+    """Whether all warps of all CTAs arrive together at a barrier where nobody is: then it is over, and nobody waits."""
+    cohort = strand.cohort
+    if isinstance(number, np.ndarray) or number >= BARRIERS or isinstance(threads, np.ndarray):
+        return False
+    if strand.rows is not None or strand.mask is not None or len(strand.warps) < cohort.warps:
+        return False
+    plain = cohort.observer is None and threads in (None, 32 * cohort.warps)
+    return plain and cohort.named_barrier(number).pass_together(0 if threads is None else cohort.warps)
 
 
 def _arrive_alike(strand: Strand, number: Value, threads: Value | None) -> Ticket | None:

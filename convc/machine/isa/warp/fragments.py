@@ -28,9 +28,11 @@ from convc.machine.base.values import DTYPE, Value, narrow
 LANES = 32
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Layout:
     """Digits of (lane, element) and their order in (matrix, row, column).
+
+    Each is itself alone, and quickly found in a table: what makes them makes one of a kind.
 
     Attributes:
         digits: extent of each digit, those of the lane first, the slowest first.
@@ -44,13 +46,41 @@ class Layout:
 
     def matrix(self, elements: np.ndarray) -> np.ndarray:
         """(ctas, warps, lanes, elements) as (ctas, warps, matrices, rows, columns)."""
-        flat = elements.reshape(-1, self._there.size)
-        return flat.take(self._there, axis=1).reshape(*elements.shape[:2], *self.shape)
+        side = self._side_by_side
+        unit = np.dtype(f"u{side * elements.itemsize}") if side * elements.itemsize in (2, 4, 8) else elements.dtype
+        flat = elements.reshape(-1, self._there.size).view(unit)
+        places = self._there if unit == elements.dtype else self._there[::side] // side
+        return flat.take(places, axis=1).view(elements.dtype).reshape(*elements.shape[:2], *self.shape)
 
     def elements(self, matrix: np.ndarray) -> np.ndarray:
         """The inverse of `matrix`."""
         flat = matrix.reshape(-1, self._back.size)
         return flat.take(self._back, axis=1).reshape(*matrix.shape[:2], LANES, -1)
+
+    def registers(self, matrix: np.ndarray, width: int) -> list[Value]:
+        """A matrix (ctas, warps, matrices, rows, columns) as values of registers of ``width`` bits."""
+        flat = matrix.reshape(-1, self._back.size)
+        parts = width // (8 * matrix.itemsize)
+        words = flat.take(self._by_register(parts), axis=1).view(DTYPE[width])
+        each = np.ascontiguousarray(words.reshape(len(flat), -1, LANES).swapaxes(0, 1))
+        return [narrow(value) for value in each.reshape(-1, *matrix.shape[:2], LANES)]
+
+    def _by_register(self, parts: int) -> np.ndarray:
+        """`_back` with the registers of ``parts`` elements first, then the lanes."""
+        found = self._orders.get(parts)
+        if found is None:
+            order = self._back.reshape(LANES, -1, parts).swapaxes(0, 1)
+            found = self._orders[parts] = np.ascontiguousarray(order).reshape(-1)
+        return found
+
+    @functools.cached_property
+    def _orders(self) -> dict[int, np.ndarray]:
+        return {}
+
+    @functools.cached_property
+    def _side_by_side(self) -> int:
+        """How many elements stay neighbours, so that they can be moved as one."""
+        return self.digits[-1] if self.order[-1] == len(self.digits) - 1 else 1
 
     @functools.cached_property
     def _there(self) -> np.ndarray:
@@ -64,27 +94,32 @@ class Layout:
         return np.argsort(self._there)
 
 
+@functools.cache
 def operand(rows: int, depth: int, bits: int) -> Layout:
     """A (rows = m), or B transposed (rows = n), of elements of ``bits`` bits; f64 has one to a register."""
     parts = max(1, 32 // bits)
     return Layout((8, 4, depth // (4 * parts), rows // 8, parts), (3, 0, 2, 1, 4), (1, rows, depth))
 
 
+@functools.cache
 def accumulator(rows: int) -> Layout:
     """C and D."""
     return Layout((8, 4, rows // 8, 2), (2, 0, 1, 3), (1, rows, 8))
 
 
+@functools.cache
 def quad_rows(columns: int) -> Layout:
     """m8n8k4 of f16: a lane has a row: A.row, B.col (as n x k), and accumulators of f16."""
     return Layout((2, 4, 4, columns), (1, 0, 2, 3), (4, 8, columns))
 
 
+@functools.cache
 def quad_columns() -> Layout:
     """m8n8k4 of f16: a lane has four rows of a column: A.col, and B.row (as n x k)."""
     return Layout((2, 4, 4, 4), (1, 0, 3, 2), (4, 8, 4))
 
 
+@functools.cache
 def quad_sums() -> Layout:
     """m8n8k4 of f16: accumulators of f32; the two bits of the thread and the three of the element are digits."""
     return Layout((2, 4, 2, 2, 2, 2, 2), (1, 0, 5, 3, 4, 2, 6), (4, 8, 8))

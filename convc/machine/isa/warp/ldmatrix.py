@@ -60,10 +60,10 @@ def _elements(instr: Instr, count: int) -> tuple[np.dtype, list[list[tuple[np.nd
 
 
 def _rows(strand: Strand, address: Value, count: int, what: str) -> np.ndarray:
-    """Addresses of the 8 x count rows, (rows, warps, 32), checked; the lanes behind them repeat them."""
-    full = np.broadcast_to(array(address, 32), threads.thread_shape(strand))
-    meant = np.ascontiguousarray(full[:, :, LANES % (8 * count)])
-    return shared_space.shared_offset(strand, meant, ROW_BYTES, what)
+    """Addresses of the 8 x count rows, (rows | 1, warps | 1, 32), checked; the lanes behind them repeat them."""
+    given = array(address, 32)
+    lanes = LANES % (8 * count) if given.shape[2] > 1 else np.zeros(32, np.intp)
+    return shared_space.shared_offset(strand, given.take(lanes, axis=2), ROW_BYTES, what)
 
 
 @op("ldmatrix")
@@ -92,13 +92,12 @@ def ldmatrix(instr: Instr, table: SlotTable) -> Run:
         return values
 
     def run(strand: Strand) -> None:
-        cohort = strand.cohort
         starts = _rows(strand, address(strand.regs), len(slots), "ldmatrix")
         shared_space.check_written(strand, instr, starts, size)
         notify_shared(strand, instr, "ld", starts, size)
         if words:
             starts = starts[:, :, : 8 * len(slots)]
-        chunks = cohort.shared.bytes.view(CHUNK)[threads.rows_of(strand), starts // ROW_BYTES]
+        chunks = _chunks(strand, starts)
         values = _words(chunks, trans) if words else elements_of(chunks)
         for slot, value in zip(slots, values, strict=True):
             if slot is not None:
@@ -107,12 +106,25 @@ def ldmatrix(instr: Instr, table: SlotTable) -> Run:
     return run
 
 
+def _chunks(strand: Strand, starts: np.ndarray) -> np.ndarray:
+    """The 16 bytes from each address on: (rows, warps | 1, n), one for all warps that have the same addresses."""
+    if len(strand.warps) > 1 and (starts == starts[:, :1]).all():
+        starts = starts[:, :1]
+    low, high, _ = threads.extent(starts, ROW_BYTES)
+    units = strand.cohort.shared.part(low, high + ROW_BYTES).view(CHUNK)
+    index = starts // ROW_BYTES
+    if strand.rows is None and len(index) == 1:
+        return units.take(index.reshape(-1), axis=1).reshape(len(units), *index.shape[1:])
+    return units[threads.rows_of(strand), index]
+
+
 def _words(chunks: np.ndarray, trans: bool) -> np.ndarray:
     """Registers (count, rows, warps, 32) of 8x8 matrices of 16 bits, whose rows are chunks (rows, warps, 8 count)."""
     lead = chunks.shape[:2]
+    if not trans:
+        return np.ascontiguousarray(chunks.view(np.uint32).reshape(*lead, -1, 32).transpose(2, 0, 1, 3))
     matrices = chunks.view(np.uint16).reshape(*lead, -1, 8, 8)
-    order = (2, 0, 1, 4, 3) if trans else (2, 0, 1, 3, 4)
-    return np.ascontiguousarray(matrices.transpose(order)).view(np.uint32).reshape(-1, *lead, 32)
+    return np.ascontiguousarray(matrices.transpose(2, 0, 1, 4, 3)).view(np.uint32).reshape(-1, *lead, 32)
 
 
 @op("stmatrix", result=False)
@@ -125,10 +137,10 @@ def stmatrix(instr: Instr, table: SlotTable) -> Run:
     def run(strand: Strand) -> None:
         cohort = strand.cohort
         cohort.core.seal()
-        starts = _rows(strand, address(strand.regs), len(slots), "stmatrix")
+        shape = threads.thread_shape(strand)
+        starts = np.broadcast_to(_rows(strand, address(strand.regs), len(slots), "stmatrix"), shape)
         words = cohort.shared.bytes.view(kind)
         rows = threads.rows_of(strand)
-        shape = threads.thread_shape(strand)
         mask = None if strand.mask is None else np.broadcast_to(strand.mask, shape)
         for slot, elements in zip(slots, registers, strict=True):
             value = np.broadcast_to(array(strand.regs[slot], 32), shape)

@@ -28,11 +28,13 @@ INTEGERS = ("s8", "u8", "s4", "u4")
 EIGHT_BIT_FLOATS = ("e4m3", "e5m2")
 
 Sum = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
-"""(a, b, c) -> d: elements as unsigned bit patterns, (..., m, k), (..., n, k), (..., m, n) and (..., m, n)."""
+"""(a, b, c) -> d: `numbers` (..., m, k) and (..., n, k), unsigned bit patterns (..., m, n) and (..., m, n)."""
 
 
 def numbers(codes: np.ndarray, element: str) -> np.ndarray:
-    """float32 values of bit patterns."""
+    """float32 values of bit patterns; those of f64 stay what they are."""
+    if element == "f64":
+        return codes
     if element in formats.WIDEN:
         return formats.WIDEN[element][1](codes)
     if element == "s4":
@@ -44,15 +46,14 @@ def numbers(codes: np.ndarray, element: str) -> np.ndarray:
 
 def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """A B^T."""
-    with np.errstate(invalid="ignore", over="ignore"):
-        return np.matmul(a, b.swapaxes(-1, -2))
+    return np.matmul(a, b.swapaxes(-1, -2))
 
 
-def integer_sum(a_type: str, b_type: str, saturate: bool) -> Sum:
+def integer_sum(saturate: bool) -> Sum:
     """Products of at most 8 bits: float32 holds their sum exactly."""
 
     def run(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-        total = product(numbers(a, a_type), numbers(b, b_type)).astype(np.int64) + c.view(np.int32)
+        total = product(a, b).astype(np.int64) + c.view(np.int32)
         if saturate:
             total = np.clip(total, -(1 << 31), (1 << 31) - 1)
         return total.astype(np.uint32)
@@ -64,11 +65,9 @@ def bit_sum(operation: str) -> Sum:
     """b1: how many bits of A.and.B or A.xor.B are set."""
 
     def run(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-        x = numbers(a, "b1")
-        y = numbers(b, "b1")
-        count = product(x, y)
+        count = product(a, b)
         if operation == "xor":
-            count = x.sum(-1)[..., :, None] + y.sum(-1)[..., None, :] - 2 * count
+            count = a.sum(-1)[..., :, None] + b.sum(-1)[..., None, :] - 2 * count
         return count.astype(np.uint32) + c
 
     return run
@@ -91,7 +90,7 @@ def quad_sum(c_type: str, d_type: str) -> Sum:
     fma, mul, add = (floating.arithmetic(name, "f32") for name in ("fma", "mul", "add"))
 
     def run(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-        x, y = (numbers(codes, "f16").view(np.uint32) for codes in (a, b))
+        x, y = (values.view(np.uint32) for values in (a, b))
         terms = [(x[..., :, None, k], y[..., None, :, k]) for k in range(4)]
         start = c if c_type == "f32" else numbers(c, "f16").view(np.uint32)
         if d_type == "f32":
@@ -111,13 +110,11 @@ def float_sum(a_type: str, b_type: str, d_type: str, exact: bool) -> Sum:
     bits = 16 if d_type == "f16" else 32
     kind = np.dtype(f"f{bits // 8}")
 
-    def rounded(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-        with np.errstate(invalid="ignore", over="ignore"):
-            return (product(a, b) + c).astype(kind)
-
     def truncated(
         a: np.ndarray, b: np.ndarray, c: np.ndarray, elements: tuple[str, str] = (a_type, b_type)
     ) -> np.ndarray:
+        lead = np.broadcast_shapes(*[each.shape[:-2] for each in (a, b, c)])
+        a, b, c = (np.broadcast_to(each, (*lead, *each.shape[-2:])) for each in (a, b, c))
         left, right, addend = (each.reshape(-1, *each.shape[-2:]) for each in (a, b, c))
         x = numerics.terms(left, elements[0])
         y = numerics.terms(right, elements[1])
@@ -127,16 +124,14 @@ def float_sum(a_type: str, b_type: str, d_type: str, exact: bool) -> Sum:
         total = np.zeros_like(c)
         for part in (np.arange(a.shape[-1]) % 4 < 2, np.arange(a.shape[-1]) % 4 >= 2):
             total = truncated(a[..., part], b[..., part], total, ("f16", "f16"))
-        with np.errstate(invalid="ignore", over="ignore"):
-            return c + total
+        return c + total
 
     def add(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
         if not exact:
-            return rounded(a, b, c)
+            return (product(a, b) + c).astype(kind, copy=False)
         return in_two(a, b, c) if a_type in EIGHT_BIT_FLOATS else truncated(a, b, c)
 
     def run(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-        result = add(numbers(a, a_type), numbers(b, b_type), c.view(kind))
-        return np.asarray(floating.canonical(np.ascontiguousarray(result), bits))
+        return np.asarray(floating.canonical(add(a, b, c.view(kind)), bits))
 
     return run

@@ -48,26 +48,35 @@ def mma(instr: Instr, table: SlotTable) -> Run:
     widths = [64 if kind == "f64" else 32 for kind in types]
     targets = table.targets(instr.args["d"])
     sources = [table.slots(instr.args[name], bits) for name, bits in zip("abc", widths, strict=False)]
+    of_a = layouts[0], types[0]
+    of_b = layouts[1], types[1]
     sums = {exact: _sum(instr, types, exact) for exact in (False, True)}
 
-    def held(at: int, warps: int, registers: Sequence[Value]) -> np.ndarray:
-        """Matrix A, B or C that registers hold."""
+    def held(at: int, registers: Sequence[Value]) -> np.ndarray:
+        """Matrix A, B or C that registers hold; one for all warps where they are the same in all."""
+        warps = max([value.shape[1] if isinstance(value, np.ndarray) else 1 for value in registers])
         return layouts[at].matrix(fragments.unpack(registers, warps, widths[at], BITS[types[at]]))
+
+    def operand(at: int, registers: Sequence[Value]) -> np.ndarray:
+        """Numbers of A or B."""
+        return mma_sums.numbers(held(at, registers), types[at])
 
     def run(strand: Strand) -> None:
         regs = strand.regs
         cohort = strand.cohort
-        warps = len(strand.warps)
-        active = whole_warps(strand, "mma.sync")
+        active = None if strand.mask is None else whole_warps(strand, "mma.sync")
         a, b, c = ([regs[slot] for slot in registers] for registers in sources)
-        left = cohort.matrices.find((layouts[0], warps, types[0]), a, partial(held, 0, warps))
-        right = cohort.matrices.find((layouts[1], warps, types[1]), b, partial(held, 1, warps))
-        result = sums[cohort.launch.switches.numerics == "exact"](left, right, held(2, warps, c))
-        values = fragments.pack(layouts[3].elements(result), widths[3])
+        left = cohort.matrices.find(of_a, a, partial(operand, 0))
+        right = cohort.matrices.find(of_b, b, partial(operand, 1))
+        added = cohort.matrices.known(layouts[2], c)
+        result = sums[cohort.launch.switches.numerics == "exact"](left, right, held(2, c) if added is None else added)
+        values = layouts[3].registers(result, widths[3])
+        cohort.matrices.keep(layouts[3], values, result)
         for slot, value in zip(targets, values, strict=True):
             if slot is not None:
                 strand.write(slot, value)
-        count = int(np.broadcast_to(active, (strand.row_count, warps)).sum())
+        warps = (strand.row_count, len(strand.warps))
+        count = warps[0] * warps[1] if active is None else int(np.broadcast_to(active, warps).sum())
         cohort.counters.warp_mma += count
         cohort.counters.warp_multiply_adds += count * m * n * k * layouts[3].shape[0]
 
@@ -100,5 +109,5 @@ def _sum(instr: Instr, types: list[str], exact: bool) -> mma_sums.Sum:
     if a_type == "b1":
         return mma_sums.bit_sum(modifier(instr, "bitOp"))
     if a_type in mma_sums.INTEGERS:
-        return mma_sums.integer_sum(a_type, b_type, slots["satfinite"] is not None)
+        return mma_sums.integer_sum(slots["satfinite"] is not None)
     return mma_sums.float_sum(a_type, b_type, d_type, exact)

@@ -12,7 +12,7 @@ from functools import lru_cache
 import numpy as np
 
 from convc.machine.base.values import DTYPE, MASK, SIGNED, Value, array, fixed, narrow, width
-from convc.machine.isa.float.floating import extreme
+from convc.machine.isa.float.floating import EXTREME, canonical, extreme
 from convc.machine.isa.operands import reader, type_of
 from convc.machine.isa.registry import Run, op
 from convc.machine.isa.threads import first_active_warp
@@ -38,6 +38,11 @@ def members(strand: Strand, mask: Value, instr: Instr) -> np.ndarray:
             who=first_active_warp(strand),
         )
     return np.broadcast_to(part, (part.shape[0], warps, 32))
+
+
+def everyone(strand: Strand, mask: Value) -> bool:
+    """Whether a membermask that names all lanes is executed by all of them, as nearly every one is."""
+    return strand.mask is None and not isinstance(mask, np.ndarray) and mask == MASK[32]
 
 
 def expect_named(strand: Strand, mask: Value, instr: Instr) -> np.ndarray:
@@ -70,6 +75,15 @@ def shfl(instr: Instr, table: SlotTable) -> Run:
 
     def run(strand: Strand) -> None:
         regs = strand.regs
+        if p is None and d is not None and everyone(strand, regs[mask]):
+            source, _ = _lanes_read(mode, regs[b], regs[c])
+            value = regs[a]
+            if not isinstance(value, np.ndarray) or value.shape[2] == 1:
+                strand.write(d, value)
+                return
+            if source.size == 32:
+                strand.write(d, narrow(value.take(source.reshape(32), axis=2)))
+                return
         taking = members(strand, regs[mask], instr)
         zero = strand.cohort.launch.switches.absent_lane == "zero" and not taking.all()
         if not isinstance(regs[a], np.ndarray) and p is None and not zero:
@@ -78,9 +92,6 @@ def shfl(instr: Instr, table: SlotTable) -> Run:
             return
         source, inside = _lanes_read(mode, regs[b], regs[c])
         value = lanes_of(regs[a], strand, 32)
-        if source.size == 32 and p is None and d is not None and taking.all():  # as nearly every one is
-            strand.write(d, narrow(value[:, :, source.reshape(32)]))
-            return
         rows = max(value.shape[0], source.shape[0], taking.shape[0])
         shape = (rows, len(strand.warps), 32)
         source = np.broadcast_to(source, shape)
@@ -259,16 +270,24 @@ def redux(instr: Instr, table: SlotTable) -> Run:
 def _redux_float(instr: Instr, d: int, a: int, mask: int, name: str) -> Run:
     """min and max of f32: lane by lane; lanes that do not take part repeat the first one that does."""
     two = extreme(name == "max", "f32", {"NaN"} & set(instr.mods))
+    reduce = EXTREME[name == "max", "NaN" in instr.mods].reduce
 
     def run(strand: Strand) -> None:
-        taking = members(strand, strand.regs[mask], instr)
-        value = lanes_of(strand.regs[a], strand, 32)
+        if everyone(strand, strand.regs[mask]):
+            value = array(strand.regs[a], 32)
+        else:
+            taking = members(strand, strand.regs[mask], instr)
+            value = lanes_of(strand.regs[a], strand, 32)
+            shape = np.broadcast_shapes(value.shape, taking.shape)
+            first = np.broadcast_to(taking, shape).argmax(axis=2)[..., None]
+            value = np.where(taking, value, np.take_along_axis(np.broadcast_to(value, shape), first, axis=2))
         if "abs" in instr.mods:
             value = value & np.uint32(0x7FFFFFFF)
-        shape = np.broadcast_shapes(value.shape, taking.shape)
-        first = np.broadcast_to(taking, shape).argmax(axis=2)[..., None]
-        value = np.where(taking, value, np.take_along_axis(np.broadcast_to(value, shape), first, axis=2))
-        while value.shape[2] > 1:
+        found = reduce(value.view(np.float32), axis=2, keepdims=True)
+        if np.logical_and.reduce(found, axis=None):
+            strand.write(d, narrow(canonical(found, 32)))
+            return
+        while value.shape[2] > 1:  # a zero, whose sign numpy does not look at
             half = value.shape[2] // 2
             halves = np.ascontiguousarray(value[..., :half]), np.ascontiguousarray(value[..., half:])
             value = np.asarray(two(*halves))

@@ -149,13 +149,14 @@ def mma(instr: Instr, table: SlotTable) -> Run:
         for registers, part, width in zip(sources, held, widths, strict=False):
             elements = fragments.unpack([strand.regs[slot] for slot in registers], warps, width, part.bits)
             matrices.append(part.layout.matrix(elements))
-        a, b, c = matrices
+        a, b = (mma_sums.numbers(codes, kind) for codes, kind in zip(matrices[:2], kinds[:2], strict=True))
+        c = matrices[2]
         if shape.turned:
             c = c.swapaxes(-1, -2)
         result = sums[cohort.launch.switches.numerics == "exact"](a, b, np.ascontiguousarray(c))
         if shape.turned:
             result = result.swapaxes(-1, -2)
-        values = fragments.pack(held[3].layout.elements(np.ascontiguousarray(result)), widths[3])
+        values = held[3].layout.registers(np.ascontiguousarray(result), widths[3])
         for slot, value in zip(targets, values, strict=True):
             if slot is not None:
                 strand.write(slot, value)
@@ -174,7 +175,7 @@ def _sum(instr: Instr, kinds: list[str], exact: bool) -> mma_sums.Sum:
     if a_type == "b1":
         return mma_sums.bit_sum(modifier(instr, "bitOp"))
     if a_type in mma_sums.INTEGERS:
-        return mma_sums.integer_sum(a_type, b_type, instr.slots["satfinite"] is not None)
+        return mma_sums.integer_sum(instr.slots["satfinite"] is not None)
     if a_type == "tf32":
         return _in_steps(mma_sums.float_sum(a_type, b_type, d_type, exact))
     if c_type == d_type:
@@ -200,8 +201,7 @@ def _of_two_types(add: mma_sums.Sum, c_type: str) -> mma_sums.Sum:
     def run(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
         if c_type == "f16":
             return add(a, b, np.ascontiguousarray(mma_sums.numbers(c, "f16").view(np.uint32)))
-        with np.errstate(over="ignore"):
-            result = np.ascontiguousarray(add(a, b, c)).view(np.float32).astype(np.float16)
+        result = np.ascontiguousarray(add(a, b, c)).view(np.float32).astype(np.float16)
         return np.asarray(mma_sums.floating.canonical(result, 16))
 
     return run
