@@ -57,8 +57,8 @@ class DecodedKernel:
         variables: where everything lies that it names. slots: its operand table.
         ops: the operation of each instruction, and one behind the last, where lanes exit.
         uses_tensor_memory: whether any instruction is a tcgen05 one.
-        dependent: the operations where loads of tensor memory may be under way (`convc.machine.execute.engine`), once
-            somebody has needed them.
+        dependent: the operations where loads of tensor memory may be under way (`convc.machine.execute.engine`), those
+            made of ``packed`` and those of ``ops``, once somebody has needed them.
         asks: whether any asks for clusters that have not begun.
         repeats: whether launches may take the course of an earlier one (known once `packed` is). kept: the latest,
             by the first CTA of their cohorts.
@@ -74,7 +74,7 @@ class DecodedKernel:
         self.ops: list[Run] = _decode_body(self.kernel, self.slots)
         self.uses_tensor_memory = any(i.form.name.startswith("tcgen05") for i in self.kernel.body)
         self.asks = any(i.form.name == "clusterlaunchcontrol.try_cancel" for i in self.kernel.body)
-        self.dependent: list[Run] | None = None
+        self.dependent: dict[bool, list[Run]] = {}
         self._packed: list[Run] | None = None
         self.repeats = False
         self.kept: dict[int, Kept] = {}

@@ -27,11 +27,12 @@ TURN = 1 << 16
 def run_cohort(launch: Launch, decoded: DecodedKernel, first: int, ctas: int, observer: Observer | None = None) -> None:
     """Run ``ctas`` CTAs from linear number ``first`` to their end; ``observer`` is told of everything that happens."""
     cohort = Cohort(launch, first, ctas, decoded.shared_bytes(launch.dynamic_shared), observer)
-    ops = decoded.ops
+    packed = observer is None and cohort.lazy is not None  # an observer is told of every instruction
+    ops = decoded.packed if packed else decoded.ops
     if not cohort.pending.eager:
-        ops = decoded.dependent = decoded.dependent or _dependent(decoded)
-    if cohort.short is not None:
-        ops = decoded.packed
+        if packed not in decoded.dependent:
+            decoded.dependent[packed] = _dependent(decoded, ops)
+        ops = decoded.dependent[packed]
     if observer is not None:
         ops = [_observed(decoded, pc, ops, observer) for pc in range(len(decoded.ops))]
         observer.begin(cohort)
@@ -139,8 +140,11 @@ def _observed(decoded: DecodedKernel, pc: int, ops: list[Run], observer: Observe
     return run
 
 
-def _dependent(decoded: DecodedKernel) -> list[Run]:
-    """The operations, each after the tcgen05.ld under way that fill a register which it names."""
+def _dependent(decoded: DecodedKernel, ops: list[Run]) -> list[Run]:
+    """The operations, each after the tcgen05.ld under way that fill a register which it names.
+
+    A segment (`convc.machine.execute.segments`) is no exception: it is not tried while any is under way.
+    """
     body = decoded.kernel.body
     names = [{r.slot for operand in instr.operands for r in registers_of(operand)} for instr in body]
     for instr, named in zip(body, names, strict=True):
@@ -149,17 +153,17 @@ def _dependent(decoded: DecodedKernel) -> list[Run]:
     loads = [pc for pc, instr in enumerate(body) if instr.form.name == "tcgen05.ld"]
     filled = frozenset(slot for pc in loads for slot in names[pc])
     if not filled:
-        return decoded.ops
-    return [_filled(decoded, pc, filled & named) for pc, named in enumerate([*names, set()])]
+        return ops
+    return [_filled(ops, pc, filled & named) for pc, named in enumerate([*names, set()])]
 
 
-def _filled(decoded: DecodedKernel, pc: int, names: frozenset[int]) -> Run:
-    """Operation ``pc``, after the loads under way that fill a register of ``names``."""
+def _filled(ops: list[Run], pc: int, names: frozenset[int]) -> Run:
+    """Operation ``pc`` of a list that may change, after the loads under way that fill a register of ``names``."""
 
     def run(strand: Strand) -> int | None:
         if names and strand.loads:
             strand.loads = finish(strand, strand.loads, names)
-        return decoded.ops[pc](strand)
+        return ops[pc](strand)
 
     return run
 

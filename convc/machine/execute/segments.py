@@ -1,6 +1,8 @@
 """Perform straight runs of instructions pack by pack (`convc.machine.execute.straight` finds them).
 
-A segment is tried where all threads of the strand are active. Nothing that anybody could see changes before all of it
+A segment is tried where all threads of the strand are active. A tcgen05.ld may be put off until its warp waits for it
+(`convc.machine.base.completion`): nobody comes between the two where both are in one segment, so that it makes no
+difference there; other segments are not tried then. Nothing that anybody could see changes before all of it
 is known to go well: registers, memory and counters are written last. Whatever is not plain, a fault above all, leaves
 the registers as they were, and the instructions are executed one by one, as if there were no segment.
 """
@@ -111,7 +113,10 @@ class _Runner:
         self.packs = [(p, make[p.kind](p, body, table)) for p in segment.packs if p.kind not in STORES]
         self.store = stores[last.kind](last, body, table) if last.kind in STORES else None
         self.loads = [p for p in segment.packs if p.kind == "load"]
-        self.tensors = sum(p.kind == "tensor" for p in segment.packs)
+        tensors = [member for p in segment.packs if p.kind == "tensor" for member in p.members]
+        self.tensors = len(tensors)
+        waits = [index for index in segment.scalars if body[index].form.name == "tcgen05.wait"]
+        self.waited = not tensors or max(tensors) < max(waits, default=-1)
         reading = [pack for pack in segment.packs if pack.kind not in (*STORES, "apply")]
         self.steps: list[tuple[int | None, list[tuple[Pack, Read]]]] = [
             (index, [(p, address_read(body[p.members[0]], table)) for p in reading if p.before == at])
@@ -124,7 +129,8 @@ class _Runner:
 
     def run(self, strand: Strand) -> int | None:
         """Run the segment, or its first instruction alone."""
-        if self.trials and strand.mask is None and strand.keep is None and not strand.loads:
+        ends = self.waited or strand.cohort.pending.eager
+        if self.trials and ends and strand.mask is None and strand.keep is None and not strand.loads:
             before = strand.regs
             strand.regs = before.copy()
             try:
@@ -161,6 +167,8 @@ class _Runner:
                 strand.regs[slot] = strand.cohort.lazy.course.left[id(strand), slot]
         counters = strand.cohort.counters
         counters.tensor_loads += self.tensors * strand.row_count * len(strand.warps)
+        for _ in range(self.tensors):
+            strand.cohort.pending.later()  # asked for each load, so that the policy goes on as it would
         counters.global_load_bytes += sum(4 * len(pack.targets) * _threads(pack.guard, strand) for pack in self.loads)
         found()
         return True

@@ -10,6 +10,7 @@ from support.kernels import module
 from convc.errors import MachineFault
 from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam
 from convc.machine import RunResult
+from convc.machine.base.completion import POLICIES
 from convc.machine.base.switches import Switches
 from convc.machine.execute.decode import decode
 from convc.machine.execute.straight import segments_of
@@ -290,3 +291,56 @@ def test_one_register_names_one_peer_after_the_other(guard, limit, after):
     assert isinstance(result, RunResult)
     [segment] = [s for s in found if any(pack.kind == "ld.cluster" for pack in s.packs)]
     assert [pack.before for pack in segment.packs if pack.kind == "ld.cluster"] == [0, 1, 2, 3]
+
+
+PUT_OFF = """
+.shared .align 8 .b32 slot; .reg .b32 %t, %tmem, %lane, %old<12>, %new, %sum; .reg .b64 %row, %to; .reg .pred %other;
+mov.u32 %t, %tid.x; mul.wide.u32 %row, %t, 4; add.u64 %to, %row, %p_out;
+setp.ge.u32 %other, %t, 128;
+@%other tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [slot], 32; bar.sync 0;
+ld.shared.b32 %tmem, [slot]; @%other bra FREE;
+and.b32 %lane, %t, 96; shl.b32 %lane, %lane, 16; add.u32 %tmem, %tmem, %lane;
+{stores}
+tcgen05.wait::st.sync.aligned;
+{loads}
+{between}
+mov.b32 %new, 1000;
+tcgen05.st.sync.aligned.32x32b.x1.b32 [%tmem], {{%new}};
+tcgen05.wait::st.sync.aligned; tcgen05.wait::ld.sync.aligned;
+mov.b32 %sum, 0;
+{sums}
+st.global.b32 [%to], %sum;
+FREE: bar.sync 0;
+@%other tcgen05.dealloc.cta_group::1.sync.aligned.b32 %tmem, 32;
+"""
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_load_that_is_put_off_is_performed_where_its_warp_waits(waits):
+    """A segment that has the load and its wait may be performed as one under any policy, another one may not."""
+    body = PUT_OFF.format(
+        stores="\n".join(
+            f"mov.b32 %new, {1 << i}; tcgen05.st.sync.aligned.32x32b.x1.b32 [%tmem+{i}], {{%new}};" for i in range(12)
+        ),
+        loads="\n".join(f"tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%old{i}}}, [%tmem+{i}];" for i in range(12)),
+        between="tcgen05.wait::ld.sync.aligned; bar.sync 1, 128;" if waits else "bar.sync 1, 128;",
+        sums="\n".join(f"add.u32 %sum, %sum, %old{i};" for i in range(12)),
+    )
+    text = module(body, pointers=("out",))
+    launch = LaunchSpec(
+        entry="k",
+        grid=(1, 1, 1),
+        block=(160, 1, 1),
+        params=(PointerParam(buffer="out"),),
+        buffers={"out": BufferSpec(dtype="u32", shape=(128,))},
+    )
+    kernel = parse(text, "k.ptx")
+    decoded = decode(kernel, kernel.kernels[0])
+    found = segments_of(decoded.kernel.body, decoded.slots, decoded.flow)
+    assert any(pack.kind == "tensor" for segment in found for pack in segment.packs)
+    old = (1 << 12) - 1
+    expected = {"eager": old, "late": old if waits else old + 999}
+    for policy in POLICIES:
+        result = run_both_ways(text, launch, {}, policy=policy)
+        assert isinstance(result, RunResult)
+        assert policy not in expected or (result.buffers["out"] == expected[policy]).all()
