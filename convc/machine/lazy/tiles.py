@@ -207,8 +207,7 @@ class Tiles:
         if wide is None:
             found = widened(self.raw(part, rows, rooms), element, finite, rooms)
         else:
-            fill = widened(self.loader.fill[:1], element, False, rooms)
-            found = self._runs(wide.view(np.uint8), fill.view(np.uint8), part, rows, rooms).view(np.float32)
+            found = self._runs(*wide, part, rows, rooms).view(np.float32)
         return found.reshape(count, rows, -1)
 
     def raw(self, part: slice, rows: int, rooms: Rooms) -> np.ndarray:

@@ -88,17 +88,24 @@ def widened(raw: np.ndarray, element: str, finite: bool, rooms: Rooms) -> np.nda
     return _widened(codes, element, finite, rooms.room("widened", codes.size, np.dtype(np.float32)))
 
 
-def widened_source(loader: TensorLoader, element: str, finite: bool, size: int) -> np.ndarray | None:
-    """float32 elements of all that copies of a tensor bring; None where that is more work than it saves.
+def widened_source(
+    loader: TensorLoader, element: str, finite: bool, size: int
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Bytes, uint8, of the float32 elements of all that copies of a tensor bring, and of 16 bytes of fill.
+
+    None where that is more work than it saves.
 
     ``size``: bytes of it that are about to be gathered. Once they are more than it has, those gathered before included,
     elements have been widened twice: filter taps overlap, or all tiles of a filter come back.
     """
     if element not in loader.widened:
-        if loader.gathered + size < OFTEN * loader.source.nbytes:
+        if loader.gathered + size <= OFTEN * loader.source.nbytes:
             return None
-        codes = loader.source.view(CODES[element])
-        loader.widened[element] = _widened(codes, element, finite, np.empty(codes.size, np.float32))
+        whole, fill = (
+            _widened(codes, element, finite, np.empty(codes.size, np.float32)).view(np.uint8)
+            for codes in (loader.source.view(CODES[element]), loader.fill[:1].view(CODES[element]))
+        )
+        loader.widened[element] = whole, fill
     return loader.widened[element]
 
 

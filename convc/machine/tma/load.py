@@ -64,7 +64,8 @@ class TensorLoader:
 
     Attributes:
         grain: bits of which a start in dimension 0 is a multiple.
-        widened: float32 elements of the whole source, by their type: for those who read most of them more than once.
+        widened: the whole source and its fill as bytes of float32 elements, by the type of these: for those who read
+            most of them more than once.
         gathered: bytes of the source that `convc.machine.lazy` has read; both are forgotten by `invalidate`.
     """
 
@@ -77,7 +78,7 @@ class TensorLoader:
         self.grain = 128 * 8 if tmap.dtype in PADDED else 16 * 8
         self._source: np.ndarray | None = None
         self._any_word: dict[tuple[np.dtype, int], bool] = {}
-        self.widened: dict[str, np.ndarray] = {}
+        self.widened: dict[str, tuple[np.ndarray, np.ndarray]] = {}
         self.gathered = 0
         self._forms: dict[tuple, Form] = {}
         self._layouts: dict[tuple[int, int], Layout] = {}
