@@ -88,9 +88,7 @@ def widened(raw: np.ndarray, element: str, finite: bool, rooms: Rooms) -> np.nda
     return _widened(codes, element, finite, rooms.room("widened", codes.size, np.dtype(np.float32)))
 
 
-def widened_source(
-    loader: TensorLoader, element: str, finite: bool, size: int
-) -> tuple[np.ndarray, np.ndarray] | None:
+def widened_source(loader: TensorLoader, element: str, finite: bool, size: int) -> tuple[np.ndarray, np.ndarray] | None:
     """Bytes, uint8, of the float32 elements of all that copies of a tensor bring, and of 16 bytes of fill.
 
     None where that is more work than it saves.
