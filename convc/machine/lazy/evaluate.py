@@ -243,19 +243,26 @@ class _Joint:
             own._side_by_side()
 
     def _narrow(self) -> None:
-        """Leave out the ends of units that are zero in all of B, as those of a convolution of few channels are.
+        """Leave out the ends of runs that are zero in all of A or in all of B, where the other side is finite there.
 
-        In place of finite elements of A, which are multiplied by zero.
+        Those of a convolution of few channels are: in B the ends of units, in A what lies behind dimension 0.
         """
-        right = self.right
-        if right.run != 16 or not self.finite[0]:
-            return
-        raw = right.raw(slice(0, len(right.first)), right.rows, self.rooms[1])
-        used = np.bitwise_or.reduce(raw.view(np.uint32).reshape(-1, 4)).nonzero()[0]
-        words = 1 << int(used[-1]).bit_length() if used.size else 1
-        if words < 4:
-            self.left = self.left.narrowed(4 * words)
-            self.right = right.narrowed(4 * words)
+        size = min(self._short(self.left, self.finite[1]), self._short(self.right, self.finite[0]))
+        if self.right.run == 16 and self.finite[0]:
+            raw = self.right.raw(slice(0, len(self.right.first)), self.right.rows, self.rooms[1])
+            used = np.bitwise_or.reduce(raw.view(np.uint32).reshape(-1, 4)).nonzero()[0]
+            size = min(size, 4 << int(used[-1]).bit_length() if used.size else 4)
+        if size < self.left.run:
+            self.left = self.left.narrowed(size)
+            self.right = self.right.narrowed(size)
+
+    @staticmethod
+    def _short(side: Tiles, finite: bool) -> int:
+        """Bytes of a run of one operand without the zeros at its end, in whole words."""
+        cuts = set(side.cuts.values())
+        if not finite or len(side.cuts) < side.count or side.loader.tmap.fill != "zero":
+            return side.run
+        return side.run - min(cuts) // 4 * 4
 
     def _of_pairs(self, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """B (tiles, columns, k) as pairs multiply by it, of halves (tiles, rows, k), and which tile each target takes.

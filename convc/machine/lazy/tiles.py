@@ -16,7 +16,7 @@ import numpy as np
 
 from convc.machine.base.values import distinct_columns
 from convc.machine.lazy.rows import TensorRows
-from convc.machine.lazy.widen import Rooms, widened
+from convc.machine.lazy.widen import Rooms, widened, widened_source
 from convc.machine.tensor_core.mma import LaneMask
 from convc.machine.tma.cache import Walk
 from convc.machine.tma.load import TensorLoader
@@ -50,6 +50,7 @@ class Tiles:
     Attributes:
         first: int64 (tiles,), a CTA that has each distinct tile. which: int64 (ctas,), the tile of each CTA.
         count: of the steps. rows: of a tile. run: bytes of a row in each step.
+        step: bytes that places are counted in: 16, or those of a run where each begins at a multiple of it.
         cuts: bytes at the end of each run that are fill, by the steps that have such.
     """
 
@@ -62,7 +63,7 @@ class Tiles:
         self.run = 16 * steps[0].units
         self.first, self.which = self._distinct(masks)
         self._joints: dict[tuple[int | bytes, ...], np.ndarray] = {}
-        self.groups, self.piece = self._groups()
+        self.groups, self.step = self._groups()
         self._places: np.ndarray | None = None
         self.cuts = {n: step.cut for n, step in enumerate(steps) if step.cut}
         self.outside = [self._outside(step, mask) for step, mask in zip(steps, masks, strict=True)]
@@ -86,16 +87,12 @@ class Tiles:
         return distinct_columns(np.stack(numbers))
 
     def _groups(self) -> tuple[list[_Group], int]:
-        """Steps by the rows that they read, and the bytes of a piece.
-
-        These are the most that can be moved at once: units whose number is a power of two that divides all unit numbers
-        and the run.
-        """
+        """Steps by the rows that they read, and the bytes that their places are counted in."""
         kinds: dict[tuple[Ids, int], list[int]] = {}
         for number, step in enumerate(self.steps):
             kinds.setdefault((tuple([id(r.walk) for r in step.regions]), id(step.rows)), []).append(number)
         found: list[tuple[list[int], np.ndarray, np.ndarray]] = []
-        bits = self.steps[0].units
+        bits = 0
         walks: dict[int, Walk] = {}
         for numbers in kinds.values():
             step = self.steps[numbers[0]]
@@ -106,23 +103,25 @@ class Tiles:
             bits |= int(np.bitwise_or.reduce(shifts))
         for walk in walks.values():
             bits |= walk.bits()
-        unit = bits & -bits
-        while self.loader.source.size < unit:
-            unit >>= 1
-        power = unit.bit_length() - 1
+        units = self.steps[0].units
+        power = units.bit_length() - 1
+        if units != 1 << power or bits & (units - 1) or self.loader.source.size < units:
+            power = 0
         groups: list[_Group] = []
         for numbers, base, shifts in found:
             run = numbers[-1] - numbers[0] == len(numbers) - 1
             where = slice(numbers[0], numbers[-1] + 1) if run else np.array(numbers)
             groups.append(_Group(base >> power if power else base, where, (shifts >> power)[:, None]))
-        return groups, 16 * unit
+        return groups, 16 << power
 
     def narrowed(self, size: int) -> Tiles:
-        """The first ``size`` bytes of each unit alone, a power of two, where a row has one unit in each step."""
-        pieces = 16 // size
+        """The first ``size`` bytes of each run alone."""
         found = copy(self)
-        found.groups = [_Group(group.base * pieces, group.steps, group.shifts * pieces) for group in self.groups]
-        found.run = found.piece = size
+        if self.step != 16:
+            units = self.step // 16
+            found.groups = [_Group(group.base * units, group.steps, group.shifts * units) for group in self.groups]
+            found.step = 16
+        found.run = size
         found.cuts = {step: cut + size - self.run for step, cut in self.cuts.items() if cut + size > self.run}
         return found
 
@@ -201,52 +200,74 @@ class Tiles:
 
         ``finite``: no element is infinite or a NaN.
         """
-        return widened(self.raw(part, rows, rooms), element, finite, rooms).reshape(part.stop - part.start, rows, -1)
+        count = part.stop - part.start
+        size = self.rows * self.count * self.run
+        wide = widened_source(self.loader, element, finite, size * len(self.first))
+        self.loader.gathered += size * count
+        if wide is None:
+            found = widened(self.raw(part, rows, rooms), element, finite, rooms)
+        else:
+            found = self._runs(*wide, part, rows, rooms).view(np.float32)
+        return found.reshape(count, rows, -1)
 
     def raw(self, part: slice, rows: int, rooms: Rooms) -> np.ndarray:
         """The first ``rows`` rows of some tiles, one after the other, as they lie in shared memory."""
-        count = part.stop - part.start
-        steps = self.count
-        per = self.run // self.piece
-        index = rooms.room("index", count * rows * steps * per, np.dtype(np.int64)).reshape(count, rows, steps, per)
-        for group in self.groups:
-            own = group.shifts if per == 1 else group.shifts + np.arange(per)
-            if isinstance(group.steps, slice):
-                np.add(group.base[part, :rows, None, None], own, out=index[:, :, group.steps])
-            else:
-                index[:, :, group.steps] = group.base[part, :rows, None, None] + own
-        kind = np.dtype((np.void, self.piece))
-        source = self.loader.source.view(np.uint8)
-        raw = rooms.room("raw", index.size, kind)
-        source[: source.size // self.piece * self.piece].view(kind).take(index.reshape(-1), out=raw, mode="clip")
-        self._cut(raw.view(np.uint8).reshape(count * rows, steps, self.run))
-        self._fill(raw.view(np.dtype((np.void, self.run))), part, rows)
-        return raw
+        return self._runs(self.loader.source.view(np.uint8), self.loader.fill[:1].view(np.uint8), part, rows, rooms)
 
-    def _cut(self, runs: np.ndarray) -> None:
+    def _runs(self, source: np.ndarray, fill: np.ndarray, part: slice, rows: int, rooms: Rooms) -> np.ndarray:
+        """The runs (tiles x rows x steps,) of some tiles, each of a number of bytes.
+
+        ``source``: uint8, of the tensor. ``fill``: uint8, what takes the place of 16 bytes of it.
+        """
+        wider = len(fill) // 16
+        run = self.run * wider
+        step = self.step * wider
+        kind = np.dtype((np.void, run))
+        index = self._index(part, rows, rooms)
+        outside = self._outside_of(part, rows)
+        if run == step:
+            found = rooms.room("raw", index.size, kind)
+            source[: source.size // run * run].view(kind).take(index, out=found, mode="clip")
+        else:
+            index[outside] = 0  # what lies outside may begin anywhere
+            found = np.ndarray((source.size - run) // step + 1, kind, source, 0, step)[index]
+        if outside.size:
+            found[outside] = np.resize(fill, run).view(kind)[0]
+        self._cut(found.view(np.uint8).reshape(-1, self.count, run), fill)
+        return found
+
+    def _index(self, part: slice, rows: int, rooms: Rooms) -> np.ndarray:
+        """int64 (tiles x rows x steps,): where each run of some tiles begins."""
+        count = part.stop - part.start
+        index = rooms.room("index", count * rows * self.count, np.dtype(np.int64)).reshape(count, rows, self.count)
+        for group in self.groups:
+            own = group.shifts[:, 0]
+            if isinstance(group.steps, slice):
+                np.add(group.base[part, :rows, None], own, out=index[:, :, group.steps])
+            else:
+                index[:, :, group.steps] = group.base[part, :rows, None] + own
+        return index.reshape(-1)
+
+    def _cut(self, runs: np.ndarray, fill: np.ndarray) -> None:
         """Fill the ends of the runs of bytes (rows, steps, bytes) that dimension 0 of the tensor ends inside."""
+        wider = len(fill) // 16
         for cut in set(self.cuts.values()):
             steps = [step for step, own in self.cuts.items() if own == cut]
-            low = self.run - cut
+            low = (self.run - cut) * wider
             where = slice(None) if len(steps) == self.count else steps
-            word = np.dtype(f"u{math.gcd(low, cut, 8)}")  # the widest that both are made of: few stores are faster
-            fill = self.loader.fill.view(np.uint8)[low % 16 :][:cut].view(word)
-            runs.view(word)[:, where, low // word.itemsize :] = fill
+            word = np.dtype(f"u{math.gcd(low, cut * wider, 8)}")  # the widest that both are made of: fewer are faster
+            runs.view(word)[:, where, low // word.itemsize :] = fill[low % len(fill) :][: cut * wider].view(word)
 
-    def _fill(self, runs: np.ndarray, part: slice, rows: int) -> None:
-        """Fill what is outside among the runs of bytes (tiles x rows x steps,) of some tiles."""
+    def _outside_of(self, part: slice, rows: int) -> np.ndarray:
+        """int64: the runs of some tiles (tiles x rows x steps) that are outside, in order."""
         line = self.count
         places = self._places_outside()
-        if not len(places):
-            return
         low, high = np.searchsorted(places, (part.start * self.rows * line, part.stop * self.rows * line))
         found = places[low:high] - part.start * self.rows * line
         if rows < self.rows:
             tile, found = np.divmod(found, self.rows * line)
             found = (found + tile * rows * line)[found < rows * line]
-        if found.size:
-            fill = np.repeat(self.loader.fill[:1], -(-self.run // 16)).view(np.uint8)[: self.run]
-            runs[found] = fill.view(runs.dtype)[0]
+        return found
 
     def _places_outside(self) -> np.ndarray:
         """int64: the runs (of tiles x rows x steps) that are outside, in order."""

@@ -11,6 +11,9 @@ from convc.machine.tma.load import TensorLoader
 BLOCK = 1 << 16
 """Elements that are widened together."""
 
+OFTEN = 2
+"""How often elements are read until all of the tensor is widened at once."""
+
 EXPONENTS = {
     "f16": (np.dtype(np.uint16), 0x7C00),
     "bf16": (np.dtype(np.uint16), 0x7F80),
@@ -81,12 +84,36 @@ def is_finite(loader: TensorLoader, element: str) -> bool:
 
 def widened(raw: np.ndarray, element: str, finite: bool, rooms: Rooms) -> np.ndarray:
     """float32 (elements,) of raw elements in any contiguous array; it lives until the next call with these rooms."""
-    if element == "f16" and not finite:
-        return formats.widen_f16(raw.view(np.uint16))
     codes = raw.view(CODES[element])
-    out = rooms.room("widened", codes.size, np.dtype(np.float32))
+    return _widened(codes, element, finite, rooms.room("widened", codes.size, np.dtype(np.float32)))
+
+
+def widened_source(loader: TensorLoader, element: str, finite: bool, size: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """Bytes, uint8, of the float32 elements of all that copies of a tensor bring, and of 16 bytes of fill.
+
+    None where that is more work than it saves.
+
+    ``size``: bytes of it that are about to be gathered. Once they are more than it has, those gathered before included,
+    elements have been widened twice: filter taps overlap, or all tiles of a filter come back.
+    """
+    if element not in loader.widened:
+        if loader.gathered + size <= OFTEN * loader.source.nbytes:
+            return None
+        whole, fill = (
+            _widened(codes, element, finite, np.empty(codes.size, np.float32)).view(np.uint8)
+            for codes in (loader.source.view(CODES[element]), loader.fill[:1].view(CODES[element]))
+        )
+        loader.widened[element] = whole, fill
+    return loader.widened[element]
+
+
+def _widened(codes: np.ndarray, element: str, finite: bool, out: np.ndarray) -> np.ndarray:
     for low in range(0, codes.size, BLOCK):
-        _widen(codes[low : low + BLOCK], element, out[low : low + BLOCK])
+        block = codes[low : low + BLOCK]
+        if element == "f16" and not finite:
+            out[low : low + BLOCK] = formats.widen_f16(block.view(np.uint16))
+        else:
+            _widen(block, element, out[low : low + BLOCK])
     return out
 
 

@@ -64,6 +64,9 @@ class TensorLoader:
 
     Attributes:
         grain: bits of which a start in dimension 0 is a multiple.
+        widened: the whole source and its fill as bytes of float32 elements, by the type of these: for those who read
+            most of them more than once.
+        gathered: bytes of the source that `convc.machine.lazy` has read; both are forgotten by `invalidate`.
     """
 
     def __init__(self, tmap: TensorMap, memory: np.ndarray) -> None:
@@ -75,6 +78,8 @@ class TensorLoader:
         self.grain = 128 * 8 if tmap.dtype in PADDED else 16 * 8
         self._source: np.ndarray | None = None
         self._any_word: dict[tuple[np.dtype, int], bool] = {}
+        self.widened: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+        self.gathered = 0
         self._forms: dict[tuple, Form] = {}
         self._layouts: dict[tuple[int, int], Layout] = {}
         self.plans: dict[tuple, Plan | None] = {}  # of copies that are put off (`convc.machine.lazy.regions`)
@@ -86,6 +91,8 @@ class TensorLoader:
         """Forget what was derived from the contents of global memory."""
         self._source = None
         self._any_word.clear()
+        self.widened.clear()
+        self.gathered = 0
 
     def any_word(self, kind: np.dtype, bits: int) -> bool:
         """Whether any word of the tensor, read as this unsigned type, has all of some bits set."""

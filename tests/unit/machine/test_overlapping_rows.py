@@ -119,6 +119,33 @@ def test_an_operand_that_waits_is_what_shared_memory_would_hold(case):
         np.testing.assert_array_equal(some, wanted[:, low:high])
 
 
+@pytest.mark.parametrize("case", [*WAITING, ("im2col", 26, 16, "64B", 112), ("tile", 25, 16, "none", 112)])
+def test_rows_that_are_read_often_are_widened_once(case):
+    """Gathered from a tensor in float32, they are what they are one by one; new contents are read anew."""
+    data = memory().copy()
+    loader = TensorLoader(overlapping(*case), data.view(np.uint8))
+    shared = SharedMemory(1, 32 << 10)
+    waiting = region(loader, shared.padded, 0, *start(loader.tmap), None, 1)
+    assert waiting is not None
+    shared.remember(waiting)
+    units = np.lexsort((waiting.place.column, waiting.place.row))
+    rows = find_rows(shared, lambda _: units, (case,), loader.tmap.rows)
+    assert rows is not None
+    for tiles in (Tiles([rows], [None], 1), Tiles([rows], [None], 1).narrowed(48)):
+        once = _wide(tiles)
+        assert not loader.widened
+        loader.gathered = 2 * loader.source.nbytes
+        np.testing.assert_array_equal(_wide(tiles), once)
+        assert loader.widened
+        data[:] = np.roll(data, 1)
+        loader.invalidate()
+        assert not np.array_equal(_wide(tiles), once, equal_nan=True)
+
+
+def _wide(tiles: Tiles) -> np.ndarray:
+    return tiles.gather(slice(0, 1), tiles.rows, "f16", False, Rooms()).copy()
+
+
 def _raw(tiles: Tiles) -> np.ndarray:
     return tiles.raw(slice(0, 1), tiles.rows, Rooms()).view(np.uint8).reshape(tiles.rows, -1)
 

@@ -30,12 +30,9 @@ def round_pairs(values: np.ndarray, target: str, relu: bool) -> np.ndarray:
     """float32 numbers (their bits, …, 2 n) as f16x2 or bf16x2 words (uint32, …, n), the even ones in the lower half."""
     numbers = values.view(np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
-        nan = np.isnan(numbers) if np.isnan(numbers.max()) else None  # a NaN is the largest of all to numpy
         if relu:
-            numbers = np.where(numbers > 0, numbers, np.float32(0))
+            numbers = np.where(numbers <= 0, np.float32(0), numbers)
         half = round_f16(numbers) if target == "f16x2" else round_bf16(numbers)
-    if nan is not None:
-        half = np.where(nan, np.uint16(0x7FFF), half)
     return half.view(np.uint32)
 
 
@@ -50,13 +47,14 @@ TO_F16 = np.float32(2.0**-112)
 
 
 def round_f16(numbers: np.ndarray) -> np.ndarray:
-    """float32 to f16 bits (uint16), round to nearest even, as numpy does it, which takes one number at a time.
+    """float32 to f16 bits (uint16), round to nearest even; NaN becomes 0x7FFF.
 
-    A block whose numbers are all below the largest finite one is rounded as whole numbers: half of the lowest bit that
-    stays is added, less where that bit is even, and the rest dropped. A block with larger ones, or a NaN, is numpy's.
+    As numpy does it, which takes one number at a time. A block whose numbers are all below the largest finite one is
+    rounded as whole numbers: half of the lowest bit that stays is added, less where that bit is even, and the rest
+    dropped. A block with larger ones, or a NaN, is numpy's.
     """
     if numbers.size <= FEW:
-        return numbers.astype(np.float16).view(np.uint16)
+        return _round_each(numbers)
     flat = np.ascontiguousarray(numbers).reshape(-1)
     out = np.empty(flat.size, np.uint16)
     words, spare = np.empty((2, min(flat.size, BLOCK)), np.uint32)
@@ -66,8 +64,16 @@ def round_f16(numbers: np.ndarray) -> np.ndarray:
         if block.max() < 65504 and block.min() > -65504:
             _round_block(block, found, words[: block.size], spare[: block.size])
         else:
-            found.view(np.float16)[...] = block
+            found[...] = _round_each(block)
     return out.reshape(numbers.shape)
+
+
+def _round_each(numbers: np.ndarray) -> np.ndarray:
+    """Do as `round_f16`, in numpy's way."""
+    half = numbers.astype(np.float16).view(np.uint16)
+    if np.isnan(numbers.max()):  # a NaN is the largest of all to numpy
+        half[np.isnan(numbers)] = 0x7FFF
+    return half
 
 
 def _round_block(block: np.ndarray, out: np.ndarray, words: np.ndarray, spare: np.ndarray) -> None:
