@@ -156,7 +156,7 @@ def _resolve(match: Match, specs: tuple[Spec, ...], operands: Sequence[Operand])
 def _match_rows(
     rows: Sequence[Row], mods: Sequence[str], how: Callable[[Row, Sequence[str]], Chosen | None]
 ) -> list[tuple[Row, Chosen]]:
-    found = ((row, how(row, mods)) for row in rows)
+    found = ((row, how(row, mods)) for row in rows if row.words.issuperset(mods))
     return [(row, chosen) for row, chosen in found if chosen is not None]
 
 

@@ -54,6 +54,9 @@ class Later:
         return run(strand)
 
 
+_NUMBERS = frozenset((Reg, Imm))
+"""What the sources of a short way are."""
+
 Make = Callable[[Reg, list[int], SlotTable, Run], Run | None]
 """From the target, the slots of the sources and the operation itself to an operation with a short way before it."""
 
@@ -68,11 +71,8 @@ def _short_way(instr: Instr, table: SlotTable, builder: Builder) -> Run | None:
     """The operation with a short way before it, and with all slots that both need; None where there is no such way."""
     way = _way(instr.form.name, instr.mods)
     target, *sources = instr.operands
-    if way is None or type(target) is not Reg:
+    if way is None or type(target) is not Reg or not _NUMBERS.issuperset(map(type, sources)):
         return None
-    for operand in sources:
-        if type(operand) is not Reg and type(operand) is not Imm:
-            return None
     widths, make = way
     slots = [
         operand.slot if type(operand) is Reg else table.slot(operand, bits)

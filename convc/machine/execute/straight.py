@@ -132,7 +132,7 @@ def _kind(instr: Instr, table: SlotTable) -> str:
         kind = _moves_words(instr, instr.operands[0], instr.operands[1], _LOADED)
         return kind if instr.guard is None or kind in ("load", "ld.cluster") else ""
     applied = table.applied.get(instr.index)
-    if applied is not None and all([type(o) is Reg or type(o) is Imm for o in instr.operands]):
+    if applied is not None and _NUMBERS.issuperset(map(type, instr.operands)):
         floats = name != "cvt" or any("f" in mod for mod in instr.mods[-2:])
         if instr.guard is None:
             return "apply" if floats else "scalar"
@@ -143,11 +143,12 @@ def _kind(instr: Instr, table: SlotTable) -> str:
         return "tensor" if plain and all(isinstance(r, Reg) for r in _items(instr.args["r"])) else ""
     if name not in SCALAR or "wait::st" in instr.mods:
         return ""
-    known = all([type(operand) in _PLAIN for operand in instr.operands])
-    return "scalar" if known else ""
+    return "scalar" if _PLAIN.issuperset(map(type, instr.operands)) else ""
 
 
-_PLAIN = (Reg, Imm, Special, Symbol)
+_NUMBERS = frozenset((Reg, Imm))
+_PLAIN = _NUMBERS | {Special, Symbol}
+"""Operands of arithmetic, and of scalar instructions."""
 
 
 def _moves_words(instr: Instr, data: object, address: object, kinds: dict[str, str]) -> str:
@@ -155,7 +156,7 @@ def _moves_words(instr: Instr, data: object, address: object, kinds: dict[str, s
     kind = kinds.get(space_of(instr) or "", "")
     if not kind or width(instr.mods[-1]) != 32 or not isinstance(address, Address) or type(address.base) is not Reg:
         return ""
-    words = all([isinstance(item, Reg) and width(item.type) == 32 for item in _items(data)])
+    words = all(isinstance(item, Reg) and width(item.type) == 32 for item in _items(data))
     return kind if words else ""
 
 
