@@ -80,6 +80,15 @@ _remembered: dict[str, Line] = {}
 """Lines by their text."""
 
 
+def _keep(text: str, line: Line) -> Line:
+    """Remember a line, unless it is long; a whole text may have more than the one mark that a line can have."""
+    if len(text) <= MAX_REMEMBERED_LINE and "\n" not in text:
+        if len(_remembered) >= MAX_REMEMBERED:
+            _remembered.clear()
+        _remembered[text] = line
+    return line
+
+
 class Tokens:
     """The tokens of one file.
 
@@ -124,6 +133,8 @@ class Tokens:
         """A line, or a whole text, with the mark at the end; marks further in front go to `marks`."""
         found: list[str] = []
         mark: Mark | None = None
+        if "//@" not in text and "/*" not in text:  # nearly always: no token is a comment
+            return _keep(text, Line(tuple(filter(None, _TOKEN.findall(text))), None))
         for token in filter(None, _TOKEN.findall(text)):
             if mark is not None:
                 self.marks.append((len(self.texts) + len(found), *mark))
@@ -138,12 +149,7 @@ class Tokens:
                 )
             said = _MARK.fullmatch(token)
             mark = None if said is None else (said["step"], said["role"])
-        read = Line(tuple(found), mark)
-        if len(text) <= MAX_REMEMBERED_LINE and "\n" not in text:  # of one line: it has one mark at most
-            if len(_remembered) >= MAX_REMEMBERED:
-                _remembered.clear()
-            _remembered[text] = read
-        return read
+        return _keep(text, Line(tuple(found), mark))
 
     @property
     def starts(self) -> list[int]:

@@ -228,6 +228,8 @@ def _facts(instr: Instr, table: SlotTable) -> FlowFacts:
     if instr.guard is not None:
         guard = instr.guard.slot, instr.guard.negate
         reads |= 1 << instr.guard.slot
+    if name not in _UNUSUAL:
+        return FlowFacts(None, True, reads, results, guard)
     if name in CARRY_FORMS:
         carry = 1 << table.carry()
         if name in TAKES_CARRY:
@@ -240,12 +242,17 @@ def _facts(instr: Instr, table: SlotTable) -> FlowFacts:
     return FlowFacts(None, True, reads, results, guard)
 
 
+_UNUSUAL = CARRY_FORMS.union(JUMPS)
+"""Forms with registers that no operand names, or with targets."""
+
 _RESULTS = (Vector, Pair, Sink)
 """What a result may be, besides a register."""
 
 
 def _bits_of(operand: Operand) -> int:
     """The slots of all registers that an operand names, as bits."""
+    if type(operand) is Address:
+        return 1 << operand.base.slot if type(operand.base) is Reg else 0
     bits = 0
     for register in registers_of(operand):
         bits |= 1 << register.slot
