@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from functools import lru_cache
 from operator import itemgetter
 
 from convc.errors import PtxSyntaxError
@@ -212,8 +213,8 @@ class Body:
             if now != kinds:
                 return False
         guard = None
-        if negate is not None:
-            guard = _guard_of(operands[0], negate)
+        if negate is not None and isinstance(operands[0], Reg):
+            guard = _guard_of(operands[0].slot, operands[0].name, negate)
         if makes is not None:
             operands = tuple([make(operands) for make in makes])
         elif negate is not None:
@@ -281,7 +282,7 @@ class Body:
         texts = self.tokens.texts
         negate = texts[at + 1] == "!"
         reg = self.reader.predicate(at + 2 if negate else at + 1)
-        return _guard_of(reg, negate), self.reader.at
+        return _guard_of(reg.slot, reg.name, negate), self.reader.at
 
     def _head(self, at: int) -> tuple[str, int]:
         """The opcode with its modifiers, which may have blanks between them, and the token after it."""
@@ -347,6 +348,6 @@ class Body:
             self.names.scopes[-1].jumps.append(Jump(len(self.body), BRANCH, goal.name, at))
 
 
-def _guard_of(predicate: Operand, negate: bool) -> Guard:
-    assert isinstance(predicate, Reg)
-    return Guard(predicate.slot, predicate.name, negate)
+@lru_cache(maxsize=1 << 12)
+def _guard_of(slot: int, name: str, negate: bool) -> Guard:
+    return Guard(slot, name, negate)

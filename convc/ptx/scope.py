@@ -144,15 +144,15 @@ class Names:
             raise self.tokens.error(at, f"{wanted} registers are too many: a module may declare {MAX_REGISTERS} in all")
         self.budget.left -= wanted
         check_name(self.tokens, name, at)
-        names = [name] if count is None else [f"{name}{index}" for index in range(wanted)]
         scope = self.scopes[-1]
         own = scope.own
-        for slot, each in enumerate(names, len(self.registers)):
+        registers = self.registers
+        for each in (name,) if count is None else [f"{name}{index}" for index in range(wanted)]:
             if each in own or each in scope.labels:
                 raise self.tokens.error(at, f"{each!r} is declared twice in this scope")
             own.add(each)
-            register, scope.names[each] = _register(slot, each, kind)
-            self.registers.append(register)
+            register, scope.names[each] = _register(len(registers), each, kind)
+            registers.append(register)
 
     def declare_variable(self, variable: Variable, at: int, *, rename: bool = True) -> None:
         """Declare a variable of the kernel: it gets a name that no other of the kernel or the module has."""
