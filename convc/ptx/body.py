@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from functools import lru_cache
 from operator import itemgetter
+from typing import Any
 
 from convc.errors import PtxSyntaxError
 from convc.ptx.declare import expect, read_parameters, read_registers, read_variables, skip_line
@@ -16,7 +17,7 @@ from convc.ptx.operands import unwrapped
 from convc.ptx.phrases import Phrase, Said, phrase_of
 from convc.ptx.reading import OperandReader
 from convc.ptx.scope import BRANCH, Budget, Entry, Jump, Names, check_name
-from convc.ptx.syntax import Guard, Instr, Label, Operand, Prototype, Reg, Targets, Variable
+from convc.ptx.syntax import Guard, Instr, Label, Operand, Prototype, Targets, Variable
 
 _VARIABLES = (".shared", ".local", ".param", ".global", ".const")
 
@@ -203,26 +204,28 @@ class Body:
 
     def _say_again(self, phrase: Phrase) -> bool:
         """Add the instruction of a phrase whose line begins here, if its words are what they were."""
-        words, fixed, kinds, negate, head, head_at, makes, found, target_at, length = phrase
-        names = self.names
-        seen = names.scopes[-1].names
-        operands: tuple[Operand, ...] = ()
-        if words:
-            meaning = names.meaning
-            operands, now = zip(*[seen.get(word) or fixed.get(word) or meaning(word) for word in words], strict=True)
-            if now != kinds:
-                return False
+        words, fixed, kinds, negate, head, head_at, makes, found, goal_at, length = phrase
+        seen = self.names.scopes[-1].names
+        meaning = self.names.meaning
+        entries = [seen.get(word) or fixed.get(word) or meaning(word) for word in words]
+        meanings: tuple[Any, ...] = ()
+        now: tuple[str, ...] = ()
+        if entries:
+            meanings, now = zip(*entries, strict=True)
+        if now != kinds:
+            return False
         guard = None
-        if negate is not None and isinstance(operands[0], Reg):
-            guard = _guard_of(operands[0].slot, operands[0].name, negate)
+        operands: tuple[Operand, ...] = meanings
+        if negate is not None:
+            predicate = meanings[0]
+            guard = _guard_of(predicate.slot, predicate.name, negate)
+            operands = meanings[1:]
         if makes is not None:
-            operands = tuple([make(operands) for make in makes])
-        elif negate is not None:
-            operands = operands[1:]
+            operands = tuple([make(meanings) for make in makes])
         at = self.at
         if head not in self.allowed:
             self._allow(head, at + head_at, found)
-        self._add(at, length, guard, found, operands, at + target_at)
+        self._add(at, length, guard, found, operands, at + goal_at)
         return True
 
     def _instruction(self) -> None:

@@ -61,7 +61,7 @@ class Resolved(NamedTuple):
         numbered: some place wants a particular number, so operands are looked at each time.
         target: position of the operand that is a label or a list of labels, or None.
         wrapped: some operand is a ``{a}`` that stands for ``a``.
-        single: all operands are there, and each has one name.
+        single: the names where all operands are there and each has one; else None.
     """
 
     form: Form
@@ -73,12 +73,12 @@ class Resolved(NamedTuple):
     numbered: bool
     target: int | None
     wrapped: bool
-    single: bool
+    single: tuple[str, ...] | None
 
-    def args(self, operands: Sequence[Operand]) -> dict[str, Operand | None]:
+    def args(self, operands: Sequence[Operand]) -> Mapping[str, Operand | None]:
         """Operands by name."""
-        if self.single:
-            return dict(zip(self.names, operands, strict=True))
+        if self.single is not None:
+            return dict(zip(self.single, operands, strict=True))
         args: dict[str, Operand | None] = dict(self.absent)
         for name, operand in zip(self.names, operands, strict=True):
             if isinstance(name, str):
@@ -149,7 +149,7 @@ def _resolve(match: Match, specs: tuple[Spec, ...], operands: Sequence[Operand])
         numbered=any(spec.numbers is not None for spec in specs),
         target=targets[0] if targets else None,
         wrapped=any(unwrapped(spec, each) is not each for spec, each in zip(specs, operands, strict=True)),
-        single=not absent and not any(spec.second for spec in specs),
+        single=None if absent or any(spec.second for spec in specs) else tuple(spec.name for spec in specs),
     )
 
 

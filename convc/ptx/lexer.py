@@ -58,7 +58,7 @@ Mark = tuple[str | None, str | None]
 
 
 class Line:
-    """What is known of a line of text, wherever it stands: kernels say the same lines again and again.
+    """A line of text with all that is known of it, wherever it stands: kernels say the same lines again and again.
 
     Attributes:
         tokens: its tokens.

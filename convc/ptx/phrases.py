@@ -176,7 +176,9 @@ class _Words:
         """The number of the word that these tokens are, a name where no operand is given; None where they are more."""
         word = "".join(tokens)
         if isinstance(operand, Imm | Sink) and not word[:1].isalpha():  # WARP_SZ is a name
-            kind = "_" if isinstance(operand, Sink) else f"#{operand.width}" if operand.is_float else "#"
+            kind = "_"
+            if isinstance(operand, Imm):
+                kind = f"#{operand.width}" if operand.is_float else "#"
             self.fixed[word] = operand, kind
         elif len(tokens) != 1 or not isinstance(operand, (*_SCALARS, type(None))):
             return None

@@ -134,7 +134,7 @@ class Names:
         return entry
 
     def meaning(self, name: str) -> Entry:
-        """What a name means here; one that is not declared is a label."""
+        """Look up a name; one that is not declared is a label."""
         return self.look_up(name) or (Label(name, -1), "L")
 
     def declare_registers(self, name: str, count: int | None, kind: str, at: int) -> None:

@@ -217,9 +217,8 @@ def _facts(instr: Instr, table: SlotTable) -> FlowFacts:
     results = 0
     is_result = name not in NO_RESULT
     for operand in instr.operands:
-        kind = type(operand)
-        bits = 1 << operand.slot if kind is Reg else 0 if kind is Imm else _bits_of(operand)
-        if is_result and (kind is Reg or kind in _RESULTS):
+        bits = 1 << operand.slot if type(operand) is Reg else _bits_of(operand)
+        if is_result and type(operand) in _RESULTS:
             results = bits
         else:
             reads |= bits
@@ -245,12 +244,14 @@ def _facts(instr: Instr, table: SlotTable) -> FlowFacts:
 _UNUSUAL = CARRY_FORMS.union(JUMPS)
 """Forms with registers that no operand names, or with targets."""
 
-_RESULTS = (Vector, Pair, Sink)
-"""What a result may be, besides a register."""
+_RESULTS = (Reg, Vector, Pair, Sink)
+"""What a result may be."""
 
 
 def _bits_of(operand: Operand) -> int:
     """The slots of all registers that an operand names, as bits."""
+    if type(operand) is Imm:
+        return 0
     if type(operand) is Address:
         return 1 << operand.base.slot if type(operand.base) is Reg else 0
     bits = 0
