@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import replace
+from functools import lru_cache
 from operator import itemgetter
+from typing import Any
 
 from convc.errors import PtxSyntaxError
 from convc.ptx.declare import expect, read_parameters, read_registers, read_variables, skip_line
@@ -13,6 +14,7 @@ from convc.ptx.grammar import Resolved, resolve
 from convc.ptx.lexer import Place, Tokens
 from convc.ptx.mistakes import check_age, no_comma, no_form, no_semicolon
 from convc.ptx.operands import unwrapped
+from convc.ptx.phrases import Phrase, Said, phrase_of
 from convc.ptx.reading import OperandReader
 from convc.ptx.scope import BRANCH, Budget, Entry, Jump, Names, check_name
 from convc.ptx.syntax import Guard, Instr, Label, Operand, Prototype, Targets, Variable
@@ -77,10 +79,14 @@ class Body:
         A step that is named before an opening brace has that block alone, any other mark is about all that follows.
         """
         texts = self.tokens.texts
+        lines = self.tokens.lines
         names = self.names
         self.at += 1
         outer: list[tuple[str | None, str | None] | None] = []  # what goes on behind each block that is open
         while names.scopes:
+            line = lines.get(self.at)
+            if line is not None and line.phrase is not None and self._say_again(line.phrase):
+                continue
             token = texts[self.at]
             if token == "}":
                 self._pass_marks()
@@ -124,7 +130,8 @@ class Body:
         """Point a branch, or a label of a target list, at the instruction ``target``."""
         label = Label(jump.name, target)
         if jump.position == BRANCH:
-            self.body[jump.user] = replace(self.body[jump.user], operands=(label,), args={"tgt": label})
+            branch = self.body[jump.user]
+            branch.operands = (label,)
         else:
             self.lists[jump.user][jump.position] = label
 
@@ -133,9 +140,7 @@ class Body:
         for index, name in self.list_users:
             instr = self.body[index]
             targets = Targets(name, tuple(self.lists[self.list_names[name]]))
-            self.body[index] = replace(
-                instr, operands=(*instr.operands[:-1], targets), args={**instr.args, "targets": targets}
-            )
+            instr.operands = (*instr.operands[:-1], targets)
 
     def _branch_targets(self, name: str) -> None:
         """``name: .branchtargets A, B;`` (manual 11.4 "Control flow directives")."""
@@ -179,9 +184,10 @@ class Body:
     def _directive(self, token: str) -> None:
         tokens = self.tokens
         if token == ".reg":
-            self.at, declared = read_registers(tokens, self.at)
+            first = self.at
+            self.at, declared = read_registers(tokens, first)
             for each in declared:
-                self.names.declare_registers(each.name, each.numbered, each.type, each.at)
+                self.names.declare_registers(each.name, each.numbered, each.type, first + each.at)
         elif token in _VARIABLES:
             self.at, found = read_variables(tokens, self.at, linkage=None, resolve=self.names.look_up)
             for variable, where in found:
@@ -196,6 +202,32 @@ class Body:
             hint = near(token, (".reg", *_VARIABLES, ".loc", ".pragma"))
             raise tokens.error(self.at, f"{token!r} is not a directive that a kernel's body may have", hint)
 
+    def _say_again(self, phrase: Phrase) -> bool:
+        """Add the instruction of a phrase whose line begins here, if its words are what they were."""
+        words, fixed, kinds, negate, head, head_at, makes, found, goal_at, length = phrase
+        seen = self.names.scopes[-1].names
+        meaning = self.names.meaning
+        entries = [seen.get(word) or fixed.get(word) or meaning(word) for word in words]
+        meanings: tuple[Any, ...] = ()
+        now: tuple[str, ...] = ()
+        if entries:
+            meanings, now = zip(*entries, strict=True)
+        if now != kinds:
+            return False
+        guard = None
+        operands: tuple[Operand, ...] = meanings
+        if negate is not None:
+            predicate = meanings[0]
+            guard = _guard_of(predicate.slot, predicate.name, negate)
+            operands = meanings[1:]
+        if makes is not None:
+            operands = tuple([make(meanings) for make in makes])
+        at = self.at
+        if head not in self.allowed:
+            self._allow(head, at + head_at, found)
+        self._add(at, length, guard, found, operands, at + goal_at)
+        return True
+
     def _instruction(self) -> None:
         first = self.at
         try:
@@ -208,39 +240,52 @@ class Body:
         guard, head_at = self._guard(first) if self.tokens.texts[first] == "@" else (None, first)
         head, at = self._head(head_at)
         operands, kinds, starts = self._operands(head, head_at, at)
-        end = starts[-1]
-        found = resolve(head, operands, kinds)
+        length = starts[-1] + 1 - first
+        found = resolve(head, operands, ",".join(kinds))
         if found is None:
             raise no_form(self.tokens, self.names, head, head_at, operands, starts)
         if head not in self.allowed:
             self._allow(head, head_at, found)
-        self._pass_marks(first)
+        line = self.tokens.lines.get(first)
+        if line is not None and len(line.tokens) == length and not found.wrapped:
+            starts_there = [at - first for at in starts]
+            said = Said(line.tokens, guard, head, head_at - first, starts_there, operands, kinds, found)
+            line.phrase = phrase_of(said, self.names.meaning)
         if found.wrapped:
             operands = list(map(unwrapped, found.specs, operands))
+        self._add(first, length, guard, found, tuple(operands), 0 if found.target is None else starts[found.target])
+
+    def _add(
+        self, first: int, length: int, guard: Guard | None, found: Resolved, operands: tuple[Operand, ...], goal_at: int
+    ) -> None:
+        """Add the instruction of so many tokens from one on; at ``goal_at`` is the label that it jumps to, if any."""
+        if first >= self.marked_from:
+            self._pass_marks(first)
         if found.target is not None:
-            self._note_target(operands[found.target], starts[found.target])
-        self.body.append(
+            self._note_target(operands[found.target], goal_at)
+        body = self.body
+        body.append(
             Instr(
                 form=found.form,
                 mods=found.mods,
                 slots=found.slots,
-                operands=tuple(operands),
-                args=found.args(operands),
+                operands=operands,
+                named=found.args,
                 guard=guard,
-                place=Place(self.tokens, first, end),
+                place=Place(self.tokens, first, first + length - 1),
                 step=self.step,
                 role=self.role,
-                index=len(self.body),
+                index=len(body),
             )
         )
-        self.at = end + 1
+        self.at = first + length
 
     def _guard(self, at: int) -> tuple[Guard, int]:
         """``@p`` or ``@!p``, and the token after it."""
         texts = self.tokens.texts
         negate = texts[at + 1] == "!"
         reg = self.reader.predicate(at + 2 if negate else at + 1)
-        return Guard(reg.slot, reg.name, negate), self.reader.at
+        return _guard_of(reg.slot, reg.name, negate), self.reader.at
 
     def _head(self, at: int) -> tuple[str, int]:
         """The opcode with its modifiers, which may have blanks between them, and the token after it."""
@@ -252,8 +297,8 @@ class Body:
             at += 1
         return head, at
 
-    def _operands(self, head: str, head_at: int, at: int) -> tuple[list[Operand], str, list[int]]:
-        """The operands, their kinds with commas between them, and the first token of each and of the semicolon."""
+    def _operands(self, head: str, head_at: int, at: int) -> tuple[list[Operand], list[str], list[int]]:
+        """The operands, their kinds, and the first token of each and of the semicolon."""
         texts = self.tokens.texts
         reader = self.reader
         seen = self.names.scopes[-1].names
@@ -280,7 +325,7 @@ class Body:
             elif token != ";":
                 raise no_comma(self.tokens, head, head_at, at)
         starts.append(at)
-        return operands, ",".join(kinds), starts
+        return operands, kinds, starts
 
     def _allow(self, head: str, head_at: int, found: Resolved) -> None:
         """Check once for each head that this text may have it.
@@ -304,3 +349,8 @@ class Body:
             self.list_users.append((len(self.body), goal.name))
         elif isinstance(goal, Label):
             self.names.scopes[-1].jumps.append(Jump(len(self.body), BRANCH, goal.name, at))
+
+
+@lru_cache(maxsize=1 << 12)
+def _guard_of(slot: int, name: str, negate: bool) -> Guard:
+    return Guard(slot, name, negate)

@@ -27,7 +27,7 @@ class DeclaredRegisters(NamedTuple):
         name: ``%a``, or the ``%r`` of ``%r<4>``.
         numbered: how many registers ``%r0``, ``%r1``, … there are; None: one, of just this name.
         type: of each.
-        at: the token of the name.
+        at: the token of the name, counted from ``.reg``.
     """
 
     name: str
@@ -44,10 +44,20 @@ def skip_line(tokens: Tokens, at: int) -> int:
     return at
 
 
-def read_registers(tokens: Tokens, at: int) -> tuple[int, list[DeclaredRegisters]]:
+def read_registers(tokens: Tokens, at: int) -> tuple[int, tuple[DeclaredRegisters, ...]]:
     """``.reg .b32 %a, %r<4>;``: the token after it, and what it declares."""
+    line = tokens.lines.get(at)
+    if line is not None and line.declared is not None:
+        return at + len(line.tokens), line.declared
+    end, found = _read_registers(tokens, at)
+    if line is not None and end - at == len(line.tokens):
+        line.declared = found
+    return end, found
+
+
+def _read_registers(tokens: Tokens, first: int) -> tuple[int, tuple[DeclaredRegisters, ...]]:
     texts = tokens.texts
-    at += 1
+    at = first + 1
     if texts[at] in (".v2", ".v4"):
         raise tokens.error(at, "vector registers are not read; declare the elements one by one")
     kind = _type(tokens, at)
@@ -63,11 +73,11 @@ def read_registers(tokens: Tokens, at: int) -> tuple[int, list[DeclaredRegisters
             if count is None:
                 raise tokens.error(at + 1, f"expected a number of registers, got {shown(texts[at + 1])}")
             at = expect(tokens, at + 2, ">", f"after {name}<{texts[at + 1]}")
-        found.append(DeclaredRegisters(name, count, kind, where))
+        found.append(DeclaredRegisters(name, count, kind, where - first))
         if texts[at] != ",":
             break
         at += 1
-    return expect(tokens, at, ";", "at the end of the declaration"), found
+    return expect(tokens, at, ";", "at the end of the declaration"), tuple(found)
 
 
 def read_variables(

@@ -61,6 +61,7 @@ class Resolved(NamedTuple):
         numbered: some place wants a particular number, so operands are looked at each time.
         target: position of the operand that is a label or a list of labels, or None.
         wrapped: some operand is a ``{a}`` that stands for ``a``.
+        single: the names where all operands are there and each has one; else None.
     """
 
     form: Form
@@ -72,9 +73,12 @@ class Resolved(NamedTuple):
     numbered: bool
     target: int | None
     wrapped: bool
+    single: tuple[str, ...] | None
 
-    def args(self, operands: Sequence[Operand]) -> dict[str, Operand | None]:
+    def args(self, operands: Sequence[Operand]) -> Mapping[str, Operand | None]:
         """Operands by name."""
+        if self.single is not None:
+            return dict(zip(self.single, operands, strict=True))
         args: dict[str, Operand | None] = dict(self.absent)
         for name, operand in zip(self.names, operands, strict=True):
             if isinstance(name, str):
@@ -134,23 +138,25 @@ def _all_fit(specs: Sequence[Spec], operands: Sequence[Operand]) -> bool:
 
 def _resolve(match: Match, specs: tuple[Spec, ...], operands: Sequence[Operand]) -> Resolved:
     targets = [index for index, spec in enumerate(specs) if spec.kind in ("label", "targets")]
+    absent = dict.fromkeys(match.names - {spec.name for spec in specs})
     return Resolved(
         form=match.form,
         mods=match.mods,
         slots=match.slots,
         names=tuple((spec.name, spec.second) if spec.second else spec.name for spec in specs),
-        absent=dict.fromkeys(match.names - {spec.name for spec in specs}),
+        absent=absent,
         specs=specs,
         numbered=any(spec.numbers is not None for spec in specs),
         target=targets[0] if targets else None,
         wrapped=any(unwrapped(spec, each) is not each for spec, each in zip(specs, operands, strict=True)),
+        single=None if absent or any(spec.second for spec in specs) else tuple(spec.name for spec in specs),
     )
 
 
 def _match_rows(
     rows: Sequence[Row], mods: Sequence[str], how: Callable[[Row, Sequence[str]], Chosen | None]
 ) -> list[tuple[Row, Chosen]]:
-    found = ((row, how(row, mods)) for row in rows)
+    found = ((row, how(row, mods)) for row in rows if row.words.issuperset(mods))
     return [(row, chosen) for row, chosen in found if chosen is not None]
 
 

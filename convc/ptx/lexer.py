@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from itertools import accumulate
+from typing import Any
 
 from convc.errors import PtxSyntaxError, Span
 
@@ -55,8 +56,37 @@ _MARK = re.compile(
 Mark = tuple[str | None, str | None]
 """Step and role of a ``//@`` mark; both None for ``//@ end``."""
 
-_remembered: dict[str, tuple[tuple[str, ...], Mark | None]] = {}
-"""Tokens of lines, and the mark at their end: kernels say the same lines again and again."""
+
+class Line:
+    """A line of text with all that is known of it, wherever it stands: kernels say the same lines again and again.
+
+    Attributes:
+        tokens: its tokens.
+        mark: at its end.
+        phrase: the instruction that fills it (a `convc.ptx.phrases.Phrase`), once one was read there.
+        declared: the registers that it declares (`convc.ptx.declare.DeclaredRegisters`), likewise.
+    """
+
+    __slots__ = ("declared", "mark", "phrase", "tokens")
+
+    def __init__(self, tokens: tuple[str, ...], mark: Mark | None) -> None:
+        self.tokens = tokens
+        self.mark = mark
+        self.phrase: Any = None
+        self.declared: Any = None
+
+
+_remembered: dict[str, Line] = {}
+"""Lines by their text."""
+
+
+def _keep(text: str, line: Line) -> Line:
+    """Remember a line, unless it is long; a whole text may have more than the one mark that a line can have."""
+    if len(text) <= MAX_REMEMBERED_LINE and "\n" not in text:
+        if len(_remembered) >= MAX_REMEMBERED:
+            _remembered.clear()
+        _remembered[text] = line
+    return line
 
 
 class Tokens:
@@ -68,15 +98,17 @@ class Tokens:
     Attributes:
         text, file: the source and its name.
         texts: the tokens. The last ones are "" (the end).
+        lines: those that have tokens, by the index of their first one.
         marks: (token index, step, role) of each ``//@`` mark, in order; step None for ``//@ end``.
     """
 
-    __slots__ = ("_lines", "_starts", "_starts_of_lines", "file", "marks", "text", "texts")
+    __slots__ = ("_lines", "_starts", "_starts_of_lines", "file", "lines", "marks", "text", "texts")
 
     def __init__(self, text: str, file: str) -> None:
         self.text = text
         self.file = file
         self.texts: list[str] = []
+        self.lines: dict[int, Line] = {}
         self.marks: list[tuple[int, str | None, str | None]] = []
         self._starts: list[int] | None = None
         self._lines: list[str] | None = None
@@ -84,20 +116,25 @@ class Tokens:
         if len(text) > MAX_TEXT:
             raise PtxSyntaxError(f"the text has {len(text)} characters; at most {MAX_TEXT} are read", where=file)
         lines = [text] if "/*" in text else text.split("\n")
-        for line in lines:
-            tokens, mark = _remembered.get(line) or self._read(line)
-            self.texts += tokens
-            if mark is not None:
-                self.marks.append((len(self.texts), *mark))
-        if max(map(len, lines)) > MAX_TOKEN and self.texts and max(map(len, self.texts)) > MAX_TOKEN:
+        texts = self.texts
+        for text in lines:
+            line = _remembered.get(text) or self._read(text)
+            if line.tokens:
+                self.lines[len(texts)] = line
+                texts += line.tokens
+            if line.mark is not None:
+                self.marks.append((len(texts), *line.mark))
+        if max(map(len, lines)) > MAX_TOKEN and texts and max(map(len, texts)) > MAX_TOKEN:
             index = next(index for index, token in enumerate(self.texts) if len(token) > MAX_TOKEN)
             raise self.error(index, f"a word of {len(self.texts[index])} characters; at most {MAX_TOKEN} are read")
         self.texts += [""] * AHEAD
 
-    def _read(self, text: str) -> tuple[tuple[str, ...], Mark | None]:
-        """The tokens of a line, or of a whole text, and the mark at the end; marks further in front go to `marks`."""
+    def _read(self, text: str) -> Line:
+        """A line, or a whole text, with the mark at the end; marks further in front go to `marks`."""
         found: list[str] = []
         mark: Mark | None = None
+        if "//@" not in text and "/*" not in text:  # nearly always: no token is a comment
+            return _keep(text, Line(tuple(filter(None, _TOKEN.findall(text))), None))
         for token in filter(None, _TOKEN.findall(text)):
             if mark is not None:
                 self.marks.append((len(self.texts) + len(found), *mark))
@@ -112,12 +149,7 @@ class Tokens:
                 )
             said = _MARK.fullmatch(token)
             mark = None if said is None else (said["step"], said["role"])
-        read = tuple(found), mark
-        if len(text) <= MAX_REMEMBERED_LINE and "\n" not in text:  # of one line: it has one mark at most
-            if len(_remembered) >= MAX_REMEMBERED:
-                _remembered.clear()
-            _remembered[text] = read
-        return read
+        return _keep(text, Line(tuple(found), mark))
 
     @property
     def starts(self) -> list[int]:

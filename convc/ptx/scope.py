@@ -14,13 +14,16 @@ from typing import NamedTuple
 from convc.ptx.diagnose import near
 from convc.ptx.lexer import Tokens
 from convc.ptx.special import SPECIAL_NAMES, SPECIAL_TYPES
-from convc.ptx.syntax import Imm, Operand, Prototype, Reg, Register, Special, Symbol, Targets, Variable
+from convc.ptx.syntax import Imm, Label, Operand, Prototype, Reg, Register, Special, Symbol, Targets, Variable
 
 MAX_REGISTERS = 1 << 18
 """Registers that one module may declare."""
 
 MAX_DEPTH = 256
 """Scopes inside one another."""
+
+MAX_COPIED = 512
+"""Names of a scope that those inside it begin with; where there are more, inner scopes look them up one by one."""
 
 _NAME = re.compile(r"[A-Za-z][\w$]*|[_$%][\w$]+", re.ASCII)
 
@@ -53,10 +56,10 @@ class Scope:
 
     __slots__ = ("jumps", "labels", "names", "opened_at", "own")
 
-    def __init__(self, opened_at: int) -> None:
+    def __init__(self, opened_at: int, outer: dict[str, Entry] | None = None) -> None:
         self.opened_at = opened_at
         self.own: set[str] = set()
-        self.names: dict[str, Entry] = {}
+        self.names: dict[str, Entry] = outer.copy() if outer is not None and len(outer) <= MAX_COPIED else {}
         self.labels: dict[str, int] = {}
         self.jumps: list[Jump] = []
 
@@ -88,7 +91,7 @@ class Names:
         """Enter a scope."""
         if len(self.scopes) >= MAX_DEPTH:
             raise self.tokens.error(at, f"more than {MAX_DEPTH} scopes inside one another")
-        self.scopes.append(Scope(at))
+        self.scopes.append(Scope(at, self.scopes[-1].names))
 
     def close(self) -> list[tuple[Jump, int]]:
         """Leave the innermost scope; the jumps to labels of it, each with the instruction that its label stands before.
@@ -130,6 +133,10 @@ class Names:
         self.scopes[-1].names[name] = entry
         return entry
 
+    def meaning(self, name: str) -> Entry:
+        """Look up a name; one that is not declared is a label."""
+        return self.look_up(name) or (Label(name, -1), "L")
+
     def declare_registers(self, name: str, count: int | None, kind: str, at: int) -> None:
         """Declare the registers of ``.reg .b32 name`` or, with a count, of ``name<count>``."""
         wanted = 1 if count is None else count
@@ -137,15 +144,15 @@ class Names:
             raise self.tokens.error(at, f"{wanted} registers are too many: a module may declare {MAX_REGISTERS} in all")
         self.budget.left -= wanted
         check_name(self.tokens, name, at)
-        names = [name] if count is None else [f"{name}{index}" for index in range(wanted)]
         scope = self.scopes[-1]
-        for slot, each in enumerate(names, len(self.registers)):
-            if each in scope.own or each in scope.labels:
+        own = scope.own
+        registers = self.registers
+        for each in (name,) if count is None else [f"{name}{index}" for index in range(wanted)]:
+            if each in own or each in scope.labels:
                 raise self.tokens.error(at, f"{each!r} is declared twice in this scope")
-            register, entry = _register(slot, each, kind)
-            self.registers.append(register)
-            scope.own.add(each)
-            scope.names[each] = entry
+            own.add(each)
+            register, scope.names[each] = _register(len(registers), each, kind)
+            registers.append(register)
 
     def declare_variable(self, variable: Variable, at: int, *, rename: bool = True) -> None:
         """Declare a variable of the kernel: it gets a name that no other of the kernel or the module has."""
@@ -196,7 +203,7 @@ class Names:
         for scope in reversed(self.scopes):
             names += scope.names
             names += scope.labels
-        return [*names, *self.outside, *(f"%{name}" for name in SPECIAL_TYPES)]
+        return list(dict.fromkeys([*names, *self.outside, *(f"%{name}" for name in SPECIAL_TYPES)]))
 
 
 @lru_cache(maxsize=1 << 14)
@@ -207,10 +214,16 @@ def _register(slot: int, name: str, kind: str) -> tuple[Register, Entry]:
 
 def check_name(tokens: Tokens, name: str, at: int) -> None:
     """Raise unless ``name`` is one that can be declared."""
-    if not _NAME.fullmatch(name):
-        raise tokens.error(at, f"expected a name, got {name!r}")
+    if _can_be_declared(name):
+        return
     if name in SPECIAL_NAMES:
         raise tokens.error(at, f"{name!r} is a special register and cannot be declared")
+    raise tokens.error(at, f"expected a name, got {name!r}")
+
+
+@lru_cache(maxsize=1 << 12)
+def _can_be_declared(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None and name not in SPECIAL_NAMES
 
 
 def _special(name: str) -> Entry | None:

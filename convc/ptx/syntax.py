@@ -12,7 +12,7 @@ Operand records take positional arguments (they are matched a lot); the others t
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -224,7 +224,7 @@ class Instr:
         slots: modifier chosen for each set of the form (``type`` -> ``u32``, ``cta_group`` -> ``cta_group::1``);
             None where it is optional and absent.
         operands: in source order.
-        args: operand by its name in the row; None where it is optional and absent.
+        named: from operands to these by their names in the row.
         guard: ``@p``, or None.
         place: where the instruction stands in the text.
         step, role: of the ``//@ step=… role=…`` mark above it, or None. They never change what it does.
@@ -235,12 +235,20 @@ class Instr:
     mods: tuple[str, ...]
     slots: Mapping[str, str | None]
     operands: tuple[Operand, ...]
-    args: Mapping[str, Operand | None]
+    named: Callable[[Sequence[Operand]], Mapping[str, Operand | None]] = field(compare=False, repr=False)
     guard: Guard | None
     place: Place = field(compare=False)
     step: str | None
     role: str | None
     index: int
+    _args: Mapping[str, Operand | None] | None = field(default=None, init=False, compare=False, repr=False)
+
+    @property
+    def args(self) -> Mapping[str, Operand | None]:
+        """Operand by its name in the row; None where it is optional and absent."""
+        if self._args is None:
+            self._args = self.named(self.operands)
+        return self._args
 
     @property
     def span(self) -> Span:

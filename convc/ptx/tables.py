@@ -19,6 +19,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from convc.ptx.syntax import TYPE_BITS, Form
@@ -28,6 +29,8 @@ FOLDER = os.path.join(os.path.dirname(__file__), "forms")
 _OPERAND = re.compile(r"\{,\s*([^}]+)\}|(\[[^\]]+\]|\(\w+\)|\w+(?:\|\w+|\{\|\w+\})?)")
 _ITEM = re.compile(r"\{([^}]*)\}|\.([\w:]+)")
 _NAME = re.compile(r"\w+")
+_OPCODE_END = re.compile(r"[.{ ]")
+_JOINT = re.compile(r"\\\n\s*")
 _SINCE = re.compile(r"PTX (\d+)\.(\d+), (sm_\w+)( only)?")
 _SHAPES = {"[": "address", "(": "list"}
 
@@ -39,11 +42,13 @@ class Choice(NamedTuple):
         slot: name of the slot it fills, or None for a literal.
         values: text (without the leading dot) -> the modifiers it consists of.
         sizes: text -> the number that the row gives it (``.x4=4``), for vector lengths.
+        words: the modifiers of all values.
     """
 
     slot: str | None
     values: dict[str, tuple[str, ...]]
     sizes: dict[str, int]
+    words: frozenset[str]
 
 
 class Group(NamedTuple):
@@ -70,21 +75,44 @@ class Place(NamedTuple):
     words: tuple[str, ...]
 
 
-class Row(NamedTuple):
-    """One row, read.
+class Row:
+    """One row, read; its operands only once an instruction is known to have its modifiers.
 
     Attributes:
         form: what the machine sees.
         items: the modifiers; fixed: how many of the first ones are literals that keep their place.
-        places: the operands. rules: the ``if`` lines. default_type: type of plain operands.
+        words: all modifiers that stand in any of the items.
     """
 
-    form: Form
-    items: tuple[Choice | Group, ...]
-    fixed: int
-    places: tuple[Place, ...]
-    rules: tuple[Rule, ...]
-    default_type: str | None
+    def __init__(self, block: _Block, header: str) -> None:
+        self._lines = block.read()
+        name, _, pattern = header.partition(": ")
+        head, _, self._operands = pattern.partition(" ")
+        opcode = _OPCODE_END.split(head, maxsplit=1)[0]
+        section, _, since = block.section.partition("; ")
+        version, target, only = _since(since)
+        self.form = Form(
+            name=name, opcode=opcode, pattern=pattern, section=section, ptx=version, target=target, only=only
+        )
+        self.items = tuple(_items(head[len(opcode) :], self._lines.sets))
+        literal = [isinstance(item, Choice) and item.slot is None for item in self.items]
+        self.fixed = (*literal, False).index(False)
+        self.words = frozenset[str]().union(*[choice.words for choice in choices(self.items)])
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """The ``if`` lines."""
+        return self._lines.rules
+
+    @cached_property
+    def places(self) -> tuple[Place, ...]:
+        """The operands."""
+        return tuple(_places(self._operands, self._lines.kinds))
+
+    @cached_property
+    def default_type(self) -> str | None:
+        """Type of plain operands."""
+        return _default_type(self.items)
 
 
 Condition = tuple[str, tuple[str, ...]]
@@ -162,7 +190,7 @@ def rows_of(opcode: str) -> tuple[Row, ...]:
     if opcode not in _rows:
         if not _index:
             opcodes()
-        found = tuple(_read(block, header) for block, header in _index.get(opcode, ()))
+        found = tuple(Row(block, header) for block, header in _index.get(opcode, ()))
         if not found:
             return ()
         _rows[opcode] = found
@@ -174,46 +202,28 @@ def _split(text: str, index: dict[str, list[tuple[_Block, str]]]) -> None:
     section = ""
     sets: dict[str, str] = {}
     block = _Block(section, sets)
-    for line in re.sub(r"\\\n\s*", "", text).split("\n"):
-        if line.startswith("##"):
+    for line in _JOINT.sub("", text).split("\n"):
+        first = line[:1]
+        if first == " ":
+            block.lines.append(line.strip())
+        elif line.startswith("##"):
             section = line[2:].strip()
             block = _Block(section, sets)
-        elif line.startswith("."):
+        elif first == ".":
             key, _, values = line[1:].partition(" = ")
             sets[key] = values
-        elif line.startswith(" "):
-            block.lines.append(line.strip())
-        elif line.startswith("#"):
+        elif first == "#":
             continue
         elif not line:
             block = _Block(section, sets)
         else:
             if block.lines:
                 block = _Block(section, sets)
-            opcode = re.split(r"[.{ ]", line.partition(": ")[2], maxsplit=1)[0]
+            opcode = _OPCODE_END.split(line.partition(": ")[2], maxsplit=1)[0]
             index.setdefault(opcode, []).append((block, line))
 
 
-def _read(block: _Block, header: str) -> Row:
-    """One row of the index, read."""
-    sets, kinds, rules = block.read()
-    name, _, pattern = header.partition(": ")
-    head, _, operands = pattern.partition(" ")
-    opcode, *_ = re.split(r"[.{]", head, maxsplit=1)
-    items = tuple(_items(head[len(opcode) :], sets))
-    literal = [isinstance(item, Choice) and item.slot is None for item in items]
-    section, _, since = block.section.partition("; ")
-    version, target, only = _since(since)
-    return Row(
-        form=Form(name=name, opcode=opcode, pattern=pattern, section=section, ptx=version, target=target, only=only),
-        items=items,
-        fixed=(*literal, False).index(False),
-        places=tuple(_places(operands, kinds)),
-        rules=rules,
-        default_type=_default_type(items),
-    )
-
-
+@lru_cache(maxsize=256)
 def _since(text: str) -> tuple[tuple[int, int], str, bool]:
     """Version and target of ``PTX 8.6, sm_100a``, and whether ``only`` follows: no later target has it.
 
@@ -244,7 +254,7 @@ def _choice(word: str, sets: dict[str, str], *, optional: bool) -> Choice:
     """The set of that name, or the word itself where there is none; each set with these values is one record."""
     text = sets.get(word)
     if text is None:
-        return Choice(word if optional else None, {word: (word,)}, {})
+        return Choice(word if optional else None, {word: (word,)}, {}, frozenset((word,)))
     while text.startswith("."):  # one set is another one: ".atype = .type"
         text = sets[text[1:]]
     key = (word, text)
@@ -256,7 +266,7 @@ def _choice(word: str, sets: dict[str, str], *, optional: bool) -> Choice:
             values[value] = tuple(value.split("."))
             if size:
                 sizes[value] = int(size)
-        _sets[key] = Choice(word, values, sizes)
+        _sets[key] = Choice(word, values, sizes, frozenset(part for parts in values.values() for part in parts))
     return _sets[key]
 
 

@@ -212,35 +212,48 @@ def _guarded(run: Run, guard: Guard, here: int) -> Run:
 
 def _facts(instr: Instr, table: SlotTable) -> FlowFacts:
     """Which registers an instruction reads and writes, and where it may go."""
-    operands = instr.operands
-    results = 0
-    if operands and isinstance(operands[0], Reg | Vector | Pair | Sink) and instr.form.name not in NO_RESULT:
-        results = _bits_of(operands[0])
-        operands = operands[1:]
+    name = instr.form.name
     reads = 0
-    for operand in operands:
-        if type(operand) is Reg:
-            reads |= 1 << operand.slot
-        elif type(operand) is not Imm:
-            reads |= _bits_of(operand)
+    results = 0
+    is_result = name not in NO_RESULT
+    for operand in instr.operands:
+        bits = 1 << operand.slot if type(operand) is Reg else _bits_of(operand)
+        if is_result and type(operand) in _RESULTS:
+            results = bits
+        else:
+            reads |= bits
+        is_result = False
     guard = None
     if instr.guard is not None:
         guard = instr.guard.slot, instr.guard.negate
         reads |= 1 << instr.guard.slot
-    if instr.form.name in CARRY_FORMS:
+    if name not in _UNUSUAL:
+        return FlowFacts(None, True, reads, results, guard)
+    if name in CARRY_FORMS:
         carry = 1 << table.carry()
-        if instr.form.name in TAKES_CARRY:
+        if name in TAKES_CARRY:
             reads |= carry
         if "cc" in instr.mods:
             results |= carry
-    target = None
-    if instr.form.name in JUMPS:
-        target = next((o.target for o in operands if isinstance(o, Label)), len(table.kernel.body))
-    return FlowFacts(target, target is None or guard is not None, reads, results, guard)
+    if name in JUMPS:
+        target = next((o.target for o in instr.operands if isinstance(o, Label)), len(table.kernel.body))
+        return FlowFacts(target, guard is not None, reads, results, guard)
+    return FlowFacts(None, True, reads, results, guard)
+
+
+_UNUSUAL = CARRY_FORMS.union(JUMPS)
+"""Forms with registers that no operand names, or with targets."""
+
+_RESULTS = (Reg, Vector, Pair, Sink)
+"""What a result may be."""
 
 
 def _bits_of(operand: Operand) -> int:
     """The slots of all registers that an operand names, as bits."""
+    if type(operand) is Imm:
+        return 0
+    if type(operand) is Address:
+        return 1 << operand.base.slot if type(operand.base) is Reg else 0
     bits = 0
     for register in registers_of(operand):
         bits |= 1 << register.slot

@@ -9,6 +9,7 @@ function whose address the module takes and whose parameters are as long as thos
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from convc.errors import UnmodelledError
@@ -205,7 +206,7 @@ class _Inliner:
     ) -> None:
         """Append an instruction that the text does not have, in the place and under the guard of ``like``."""
         self._append(
-            replace(like, form=form, mods=mods, slots={}, operands=operands, args={}, guard=guard or like.guard)
+            replace(like, form=form, mods=mods, slots={}, operands=operands, named=_nameless, guard=guard or like.guard)
         )
 
     # ---- calls ---------------------------------------------------------------------------------------------
@@ -348,6 +349,11 @@ class _Inliner:
         elif variable.space == "reg" and isinstance(actual, Symbol):
             place = Address(Symbol(actual.name, "param"))
             self._add(call, STORE, (place, into.formals[variable.name]), ("param", variable.type))
+
+
+def _nameless(_: Sequence[Operand]) -> dict[str, Operand | None]:
+    """The names that instructions have for their operands which the text does not have."""
+    return {}
 
 
 def _arguments(operands: tuple[Operand, ...]) -> tuple[Operand, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from functools import lru_cache, partial
 
 from convc.machine.base.values import MASK, width
 from convc.machine.isa.registry import Builder, Run
@@ -53,6 +54,13 @@ class Later:
         return run(strand)
 
 
+_NUMBERS = frozenset((Reg, Imm))
+"""What the sources of a short way are."""
+
+Make = Callable[[Reg, list[int], SlotTable, Run], Run | None]
+"""From the target, the slots of the sources and the operation itself to an operation with a short way before it."""
+
+
 def quick(instr: Instr, table: SlotTable, builder: Builder) -> Run:
     """The operation of an instruction, with a short way before it where there is one."""
     found = _short_way(instr, table, builder) if instr.form.name in SHORT else None
@@ -61,42 +69,47 @@ def quick(instr: Instr, table: SlotTable, builder: Builder) -> Run:
 
 def _short_way(instr: Instr, table: SlotTable, builder: Builder) -> Run | None:
     """The operation with a short way before it, and with all slots that both need; None where there is no such way."""
-    operands = instr.operands
-    if not instr.mods or instr.mods[-1] not in INTEGERS or not isinstance(operands[0], Reg):
+    way = _way(instr.form.name, instr.mods)
+    target, *sources = instr.operands
+    if way is None or type(target) is not Reg or not _NUMBERS.issuperset(map(type, sources)):
         return None
-    if not all(isinstance(operand, Reg | Imm) for operand in operands[1:]):
+    widths, make = way
+    slots = [
+        operand.slot if type(operand) is Reg else table.slot(operand, bits)
+        for operand, bits in zip(sources, widths, strict=False)
+    ]
+    return make(target, slots, table, Later(instr, table, builder))
+
+
+@lru_cache(maxsize=1 << 10)
+def _way(name: str, mods: tuple[str, ...]) -> tuple[tuple[int, ...], Make] | None:
+    """What a form with these modifiers has for a short way: how many bits it reads of each source, and what makes it.
+
+    None where it has no short way, whatever its operands are.
+    """
+    if not mods or mods[-1] not in INTEGERS or "sat" in mods:
         return None
-    kind = instr.mods[-1]
+    kind = mods[-1]
     bits = width(kind)
-    d = operands[0].slot
-    name = instr.form.name
-    shifts = name in ("logic.shl", "logic.shr")
-    slots = [table.slot(operand, 32 if shifts and at else bits) for at, operand in enumerate(operands[1:])]
-    run = Later(instr, table, builder)
+    widths = (bits, bits, bits)
     if name == "setp":
-        plain = len(instr.mods) == 2 and instr.mods[0] in COMPARING
-        signless = kind in UNSIGNED or instr.mods[0] in ("eq", "ne")
-        return _compare(COMPARING[instr.mods[0]], d, slots, run) if plain and signless and len(slots) == 2 else None
-    if "sat" in instr.mods:
-        return None
+        plain = len(mods) == 2 and mods[0] in COMPARING and (kind in UNSIGNED or mods[0] in ("eq", "ne"))
+        return (widths, partial(_compare, COMPARING[mods[0]])) if plain else None
     if name == "cvt":
-        return _widen(instr, operands[0], slots[0], table, run)
+        unsigned = len(mods) == 2 and kind in UNSIGNED and mods[0] in UNSIGNED and width(mods[0]) >= bits
+        return (widths, partial(_widen, width(mods[0]), MASK[bits])) if unsigned else None
     if name == "mov":
-        return _move(d, slots[0], run)
+        return widths, _move
     if name == "int.mad.lo":
-        return _multiply_add(d, slots, MASK[bits], run)
-    if shifts:
-        return _shift(name == "logic.shl", d, slots, bits, run) if kind in UNSIGNED else None
-    return _wrap(WRAPPING[name], d, slots, MASK[bits], run)
+        return widths, partial(_multiply_add, MASK[bits])
+    if name in ("logic.shl", "logic.shr"):
+        return ((bits, 32), partial(_shift, name == "logic.shl", bits)) if kind in UNSIGNED else None
+    return widths, partial(_wrap, WRAPPING[name], MASK[bits])
 
 
-def _widen(instr: Instr, target: Reg, source: int, table: SlotTable, run: Run) -> Run | None:
+def _widen(wide: int, mask: int, target: Reg, slots: list[int], table: SlotTable, run: Run) -> Run | None:
     """cvt of an unsigned number to a type that is as wide as its register, and no narrower than the number's."""
-    to = instr.mods[-2]
-    unsigned = len(instr.mods) == 2 and instr.mods[-1] in UNSIGNED and to in UNSIGNED
-    if not unsigned or table.widths[target.slot] != width(to) or width(to) < width(instr.mods[-1]):
-        return None
-    return _move_part(target.slot, source, MASK[width(instr.mods[-1])], run)
+    return _move_part(target.slot, slots[0], mask, run) if table.widths[target.slot] == wide else None
 
 
 def _move_part(d: int, source: int, mask: int, run: Run) -> Run:
@@ -112,7 +125,8 @@ def _move_part(d: int, source: int, mask: int, run: Run) -> Run:
     return moved
 
 
-def _wrap(function: Plain, d: int, slots: list[int], mask: int, run: Run) -> Run:
+def _wrap(function: Plain, mask: int, target: Reg, slots: list[int], table: SlotTable, run: Run) -> Run:
+    d = target.slot
     first, second = slots
 
     def wrapped(strand: Strand) -> int | None:
@@ -128,7 +142,8 @@ def _wrap(function: Plain, d: int, slots: list[int], mask: int, run: Run) -> Run
     return wrapped
 
 
-def _multiply_add(d: int, slots: list[int], mask: int, run: Run) -> Run:
+def _multiply_add(mask: int, target: Reg, slots: list[int], table: SlotTable, run: Run) -> Run:
+    d = target.slot
     first, second, third = slots
 
     def multiplied(strand: Strand) -> int | None:
@@ -145,7 +160,8 @@ def _multiply_add(d: int, slots: list[int], mask: int, run: Run) -> Run:
     return multiplied
 
 
-def _shift(left: bool, d: int, slots: list[int], bits: int, run: Run) -> Run:
+def _shift(left: bool, bits: int, target: Reg, slots: list[int], table: SlotTable, run: Run) -> Run:
+    d = target.slot
     first, second = slots
     mask = MASK[bits]
 
@@ -162,7 +178,12 @@ def _shift(left: bool, d: int, slots: list[int], bits: int, run: Run) -> Run:
     return shifted
 
 
-def _compare(function: Callable[[int, int], bool], d: int, slots: list[int], run: Run) -> Run:
+def _compare(
+    function: Callable[[int, int], bool], target: Reg, slots: list[int], table: SlotTable, run: Run
+) -> Run | None:
+    if len(slots) != 2:  # with a predicate besides
+        return None
+    d = target.slot
     first, second = slots
 
     def compared(strand: Strand) -> int | None:
@@ -178,7 +199,10 @@ def _compare(function: Callable[[int, int], bool], d: int, slots: list[int], run
     return compared
 
 
-def _move(d: int, source: int, run: Run) -> Run:
+def _move(target: Reg, slots: list[int], table: SlotTable, run: Run) -> Run:
+    d = target.slot
+    [source] = slots
+
     def moved(strand: Strand) -> int | None:
         keep = strand.keep
         if keep is None or d not in keep:

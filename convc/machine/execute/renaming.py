@@ -24,13 +24,10 @@ class Renaming:
         """The instruction as it is in the copy."""
         if not self.first_slot and not self.names:
             return instr
-        # An operand is in both lists; it stays one object.
-        moved = {id(o): self.operand(o) for o in instr.operands}
-        args = {key: None if o is None else moved.get(id(o)) or self.operand(o) for key, o in instr.args.items()}
         guard = instr.guard
         if guard is not None:
             guard = replace(guard, slot=guard.slot + self.first_slot)
-        return replace(instr, operands=tuple(moved[id(o)] for o in instr.operands), args=args, guard=guard)
+        return replace(instr, operands=tuple(map(self.operand, instr.operands)), guard=guard)
 
     def operand(self, operand: Operand) -> Operand:
         """An operand as it is in the copy."""
@@ -78,5 +75,4 @@ def aim(instr: Instr, where: Callable[[int], int]) -> Instr:
     def aimed(operand: Operand) -> Operand:
         return Label(operand.name, where(operand.target)) if isinstance(operand, Label) else operand
 
-    args = {key: None if operand is None else aimed(operand) for key, operand in instr.args.items()}
-    return replace(instr, operands=tuple(aimed(operand) for operand in instr.operands), args=args)
+    return replace(instr, operands=tuple(map(aimed, instr.operands)))

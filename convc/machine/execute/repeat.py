@@ -35,15 +35,15 @@ SPACES = ("param", "shared")
 def may_repeat(body: tuple[Instr, ...], flow: Flow, segments: list[Segment]) -> bool:
     """Whether the course of a kernel depends on nothing but its text and its arguments."""
     inside = {index for segment in segments for index in range(segment.start, segment.stop)}
-    for instr in body:
-        plain = instr.form.name in BLIND or (instr.form.name == "ld" and space_of(instr) in SPACES)
-        if not plain and instr.index not in inside:
-            return False
-    data = {slot for segment in segments for left in segment.left for _, slot in left}
     bits = 0
-    for instr in body:
-        if instr.index not in inside:
-            bits |= flow.facts[instr.index].reads
+    for index, instr in enumerate(body):
+        if index in inside:
+            continue
+        name = instr.form.name
+        if name not in BLIND and (name != "ld" or space_of(instr) not in SPACES):
+            return False
+        bits |= flow.facts[index].reads
+    data = {slot for segment in segments for left in segment.left for _, slot in left}
     for segment in segments:
         for index in segment.scalars:
             bits |= flow.facts[index].reads

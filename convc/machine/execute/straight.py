@@ -118,35 +118,46 @@ def segments_of(body: tuple[Instr, ...], table: SlotTable, flow: Flow) -> list[S
     return found
 
 
+_STORED = {"global": "store", "shared": "st.shared"}
+_LOADED = {"global": "load", "shared": "ld.shared", "cluster": "ld.cluster"}
+"""Kinds of accesses by their state space."""
+
+
 def _kind(instr: Instr, table: SlotTable) -> str:
     """What an instruction may be in a segment: a kind of pack, ``scalar``, or "" where it ends one."""
     name = instr.form.name
     if name in ("st", "st.mmio"):
-        return _moves_words(instr, instr.operands[1], instr.operands[0], {"global": "store", "shared": "st.shared"})
+        return _moves_words(instr, instr.operands[1], instr.operands[0], _STORED)
     if name in ("ld", "ld.nc"):
-        kinds = {"global": "load", "shared": "ld.shared", "cluster": "ld.cluster"}
-        kind = _moves_words(instr, instr.operands[0], instr.operands[1], kinds)
+        kind = _moves_words(instr, instr.operands[0], instr.operands[1], _LOADED)
         return kind if instr.guard is None or kind in ("load", "ld.cluster") else ""
-    if instr.index in table.applied and all(isinstance(o, Reg | Imm) for o in instr.operands):
+    applied = table.applied.get(instr.index)
+    if applied is not None and _NUMBERS.issuperset(map(type, instr.operands)):
         floats = name != "cvt" or any("f" in mod for mod in instr.mods[-2:])
         if instr.guard is None:
             return "apply" if floats else "scalar"
-        if floats and table.widths[table.applied[instr.index].target] == 32:
+        if floats and table.widths[applied.target] == 32:
             return "apply"
     if instr.guard is None and name == "tcgen05.ld":
         plain = instr.slots["shape"] == "32x32b" and not instr.slots.get("pack")
         return "tensor" if plain and all(isinstance(r, Reg) for r in _items(instr.args["r"])) else ""
     if name not in SCALAR or "wait::st" in instr.mods:
         return ""
-    known = all(isinstance(operand, Reg | Imm | Special | Symbol) for operand in instr.operands)
-    return "scalar" if known else ""
+    return "scalar" if _PLAIN.issuperset(map(type, instr.operands)) else ""
+
+
+_NUMBERS = frozenset((Reg, Imm))
+_PLAIN = _NUMBERS | {Special, Symbol}
+"""Operands of arithmetic, and of scalar instructions."""
 
 
 def _moves_words(instr: Instr, data: object, address: object, kinds: dict[str, str]) -> str:
     """The kind of an access by its state space, where it moves words of 32 bits; else ""."""
-    based = isinstance(address, Address) and isinstance(address.base, Reg)
+    kind = kinds.get(space_of(instr) or "", "")
+    if not kind or width(instr.mods[-1]) != 32 or not isinstance(address, Address) or type(address.base) is not Reg:
+        return ""
     words = all(isinstance(item, Reg) and width(item.type) == 32 for item in _items(data))
-    return kinds.get(space_of(instr) or "", "") if based and words and width(instr.mods[-1]) == 32 else ""
+    return kind if words else ""
 
 
 def _items(operand: object) -> tuple[object, ...]:
@@ -155,6 +166,8 @@ def _items(operand: object) -> tuple[object, ...]:
 
 
 def _slots(operand: object) -> list[int]:
+    if type(operand) is Reg:  # nearly always
+        return [operand.slot]
     return [item.slot for item in _items(operand) if isinstance(item, Reg)]
 
 
@@ -278,7 +291,7 @@ class _Run:
         if guard is not None:
             self.read.add(guard.slot)
         # A pack reads one row: words that follow one another.
-        kind = _kind(instr, self.table)
+        kind = _LOADED[space_of(instr) or ""]
         pack = Pack(kind, [instr.index], 0, [], slots, guard, before=len(self.scalars))
         if kind == "ld.cluster" and guard is not None:
             pack.guard = None

@@ -110,8 +110,8 @@ def apply(
     """``d = f(a, …)`` with one source operand per given width in bits; ``pairs`` as in `Applied`."""
     d = table.target(instr.operands[0])
     operands = instr.operands[1:]
-    flips = [isinstance(operand, NotPred) for operand in operands]
-    if any(flips):
+    flips = [type(operand) is NotPred for operand in operands]
+    if True in flips:
         operands = tuple(operand.reg if isinstance(operand, NotPred) else operand for operand in operands)
         function = _with_flipped(function, flips)
     sources = [table.slot(operand, bits) for operand, bits in zip(operands, widths, strict=True)]

@@ -1,0 +1,134 @@
+"""Lines that were met before say what they would say if they had not been."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from convc.errors import PtxSyntaxError
+from convc.ptx import Address, Imm, Kernel, NotPred, Pair, Reg, Sink, Special, TensorAddress, Vector, lexer, parse
+
+EXAMPLES = sorted((Path(__file__).parents[2] / "ptx_cases" / "syntax").glob("*.ptx"))
+
+HEAD = ".version 9.0\n.target sm_100a\n.address_size 64\n.visible .entry k(.param .u64 out)\n{\n"
+
+
+def read(body: str, *, afresh: bool = False) -> Kernel:
+    """The kernel with this body; ``afresh``: without a memory of lines."""
+    if afresh:
+        lexer._remembered.clear()
+    return parse(f"{HEAD}{body}\n}}\n", "k.ptx").kernels[0]
+
+
+def told(body: str, *, afresh: bool) -> PtxSyntaxError:
+    with pytest.raises(PtxSyntaxError) as caught:
+        read(body, afresh=afresh)
+    return caught.value
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_a_second_reading_is_like_the_first(path):
+    lexer._remembered.clear()
+    text = path.read_text()
+    first = parse(text, "k.ptx")
+    second = parse(text, "k.ptx")
+    assert second == first
+    for one, other in zip(first.kernels[0].body, second.kernels[0].body, strict=True):
+        assert one.args == other.args
+        assert one.span == other.span
+        assert (one.step, one.role) == (other.step, other.role)
+
+
+EVERY_KIND = """.reg .b32 %a<6>; .reg .b64 %d; .reg .pred %p, %q; .reg .f32 %f; .shared .b64 s[2];
+mov.u32 %a0, %tid.x;
+@%p add.u32 %a1, %a0, -5;
+@!%p add.u32 %a1, %a0, 5;
+setp.lt.and.u32 %p|%q, %a0, 0x10, !%q;
+elect.sync _|%q, 0xffffffff;
+ld.shared.v2.b32 {%a2, %a3}, [s+4+-4];
+ld.shared.b32 %a2, [%a1+16];
+mov.b64 %d, {%a2, 7};
+fma.rn.f32 %f, %f, 0f3f800000, 1.5;
+cp.async.bulk.tensor.2d.shared::cta.global.tile.mbarrier::complete_tx::bytes [%a0], [%d, {%a1, 3}], [%a4];
+@%p bra DONE;
+mov.u32 %a0, WARP_SZ;
+DONE:
+ret;"""
+
+
+def test_operands_of_every_kind_are_put_together_again():
+    first = read(EVERY_KIND, afresh=True)
+    shifted = read(f".reg .b64 %more<3>;\n{EVERY_KIND}")
+    assert [len(one.operands) for one in first.body] == [len(other.operands) for other in shifted.body]
+    for one, other in zip(first.body, shifted.body, strict=True):
+        assert [_moved(operand, 3) for operand in one.operands] == list(other.operands)
+        assert one.form is other.form
+        assert one.args.keys() == other.args.keys()
+        assert (one.guard is None) == (other.guard is None)
+        assert one.guard is None or (one.guard.slot + 3, one.guard.negate) == (other.guard.slot, other.guard.negate)
+
+
+def _moved(operand, by):
+    """An operand with its registers in other slots."""
+    match operand:
+        case Reg(slot, name, kind):
+            return Reg(slot + by, name, kind)
+        case Address(base, offset):
+            return Address(_moved(base, by), offset)
+        case Vector(items):
+            return Vector(tuple(_moved(item, by) for item in items))
+        case Pair(first, second):
+            return Pair(_moved(first, by), _moved(second, by))
+        case NotPred(reg):
+            return NotPred(_moved(reg, by))
+        case TensorAddress(base, coords):
+            return TensorAddress(_moved(base, by), _moved(coords, by))
+        case _:
+            return operand
+
+
+def test_a_line_may_be_another_form_with_registers_of_other_types():
+    line = "ld.shared.b32 %x, [%y];\nmov.b32 %x, %z;"
+    with_u32 = read(f".reg .b32 %x, %y, %z;\n{line}", afresh=True)
+    with_f32 = read(f".reg .f32 %x; .reg .b64 %y; .reg .f32 %z;\n{line}")
+    assert with_f32 == read(f".reg .f32 %x; .reg .b64 %y; .reg .f32 %z;\n{line}", afresh=True)
+    assert with_f32 != with_u32
+    assert read(f".reg .b32 %x, %y;\nmov.b32 %x, %laneid;\n.reg .b32 %z;\n{line}").body[0].operands[1] == Special(
+        "laneid"
+    )
+
+
+@pytest.mark.parametrize(
+    ("good", "bad"),
+    [
+        (".reg .b32 %x, %y;", ".reg .b32 %x;"),
+        (".reg .b32 %x, %y;", ".reg .b32 %x; .reg .b64 %y;"),
+        (".reg .b32 %x, %y;", ".reg .b32 %x; .reg .pred %y;"),
+        (".reg .b32 %x, %y; .reg .pred %p;", ".reg .b32 %x, %y, %p;"),
+        (".reg .b32 %x, %y;", ".reg .b32 %x, %y; .reg .b32 %x;"),
+    ],
+)
+def test_mistakes_in_lines_that_were_right_before_are_told_as_ever(good, bad):
+    lines = "@%p add.u32 %x, %y, 1;" if "%p" in good else "add.u32 %x, %y, 1;"
+    read(f"{good}\n{lines}", afresh=True)
+    again = told(f"{bad}\n{lines}", afresh=False)
+    assert str(again) == str(told(f"{bad}\n{lines}", afresh=True))
+
+
+def test_a_line_that_a_version_does_not_have_is_told_as_ever():
+    text = HEAD + ".reg .b32 %x;\ntcgen05.dealloc.cta_group::1.sync.aligned.b32 %x, 32;\n}\n"
+    parse(text, "k.ptx")
+    with pytest.raises(PtxSyntaxError, match=r"needs \.target sm_100a, this text says sm_90"):
+        parse(text.replace("sm_100a", "sm_90"), "k.ptx")
+
+
+def test_labels_and_numbers_keep_their_meaning():
+    body = ".reg .b32 %x;\nL:\nmov.b32 %x, 1;\nbra L;\n{\nL:\nmov.b32 %x, _;\n}"
+    with pytest.raises(PtxSyntaxError):
+        read(body)
+    kernel = read(body.replace("_;", "1;"))
+    again = read(body.replace("_;", "1;"))
+    assert again == kernel
+    assert isinstance(again.body[0].operands[1], Imm)
+    assert not any(isinstance(operand, Sink) for one in again.body for operand in one.operands)
