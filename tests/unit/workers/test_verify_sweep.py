@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import distributed
+import numpy as np
 import psutil
 import pytest
 from click.testing import CliRunner
@@ -265,23 +266,31 @@ def test_compiling_in_workers_writes_the_same_build(model, pool, tmp_path):
 # ---- ranges of CTAs -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("mode", ["integer", "normal"])
 @pytest.mark.parametrize("schedule", ["reload", "slide", "shift", "stationary"])
-def test_parts_of_a_launch_are_the_launch(tiny_conv, schedule):
-    """Output, counters and the judgement, whatever the cuts."""
+def test_parts_of_a_launch_are_the_launch(tiny_conv, schedule, mode):
+    """Output, counters and the judgement, whatever the cuts.
+
+    Sums that are not whole numbers may be rounded in another order: a BLAS does so where a product has fewer rows.
+    """
     machine = RunOptions()
     kernel = Kernels(ScheduleOptions(schedule=schedule, pairs="off")).compiled(tiny_conv.problem)
     ctas = kernel.artifact.launch.ctas
     assert ctas >= 4
-    whole = run_part(tiny_conv, kernel, "normal", 3, machine, (0, ctas))
+    rounding = 0 if mode == "integer" else 2**-10
+    whole = run_part(tiny_conv, kernel, mode, 3, machine, (0, ctas))
     for cuts in ([0, 1, ctas], [0, 2, 3, ctas], list(range(ctas + 1))):
-        parts = [run_part(tiny_conv, kernel, "normal", 3, machine, pair) for pair in itertools.pairwise(cuts)]
+        parts = [run_part(tiny_conv, kernel, mode, 3, machine, pair) for pair in itertools.pairwise(cuts)]
         made = combined(parts)
-        assert made.y.tobytes() == whole.y.tobytes()
+        np.testing.assert_allclose(made.y.astype(float), whole.y.astype(float), rtol=rounding, atol=rounding * 2**-4)
         assert made.counters == whole.counters
         assert parts[0].y.tobytes() != whole.y.tobytes()
     report = check_layer(tiny_conv, kernel, seed=3)
-    assert bits((report,)) == bits((check_layer(tiny_conv, kernel, seed=3, runs={"normal": made}),))
-    one_missing = check_layer(tiny_conv, kernel, seed=3, runs={"normal": combined(parts[1:])})
+    again = check_layer(tiny_conv, kernel, seed=3, runs={mode: made})
+    assert again.ok
+    if mode == "integer":
+        assert bits((report,)) == bits((again,))
+    one_missing = check_layer(tiny_conv, kernel, seed=3, runs={mode: combined(parts[1:])})
     assert not one_missing.ok
 
 
