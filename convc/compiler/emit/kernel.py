@@ -7,7 +7,6 @@ the three acts of the program follow one another in the body of the entry.
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -149,7 +148,8 @@ def _entries(table: tuple[int, ...]) -> list[str]:
 
 
 def _indent(text: str) -> str:
-    return textwrap.indent(text, INDENT)
+    """The lines of a text further to the right, but for empty ones; `textwrap.indent` asks a function about each."""
+    return "\n".join([INDENT + line if line else line for line in text.split("\n")])
 
 
 def _guard(role: Role) -> list[str]:

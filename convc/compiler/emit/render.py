@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import jinja2
-from jinja2 import meta
+from jinja2 import nodes
 
 from convc.support.resources import template_folder
 
@@ -40,12 +40,19 @@ def _no_objects(value: Any) -> Any:
 
 @functools.cache
 def _template(file: str) -> tuple[jinja2.Template, frozenset[str]]:
-    """A template, and the names that it uses without setting them; read and parsed once."""
+    """A template, and the names that it uses without setting them; read and parsed once.
+
+    A template sets variables of loops alone, which are names of nothing else (a test holds that): they need not be told
+    apart by scope, as `jinja2.meta` does by compiling the template a second time.
+    """
     loaded = environment()
     assert loaded.loader is not None
     source, path, _ = loaded.loader.get_source(loaded, file)
     tree = loaded.parse(source, file, path)
-    wanted = frozenset(meta.find_undeclared_variables(tree))
+    names = list(tree.find_all(nodes.Name))
+    wanted = frozenset(name.name for name in names if name.ctx == "load").difference(
+        name.name for name in names if name.ctx == "store"
+    )
     return loaded.template_class.from_code(loaded, loaded.compile(tree, file, path), loaded.make_globals(None)), wanted
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import jinja2
 import pytest
-from jinja2 import nodes
+from jinja2 import meta, nodes
 
 from convc.compiler.emit.fragments.base import template_name
-from convc.compiler.emit.render import environment, render
+from convc.compiler.emit.render import _template, environment, render
 from convc.compiler.tile.steps.all import STEP_TYPES
 from convc.compiler.tile.steps.base import Step
 from convc.errors import BuildError
@@ -44,6 +44,12 @@ def logic(source: str) -> list[str]:
 @pytest.mark.parametrize("path", TEMPLATES, ids=ids)
 def test_a_template_has_no_logic(path):
     assert logic(path.read_text()) == []
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.rglob("*.j2")), ids=ids)
+def test_the_names_that_a_template_wants_are_those_that_jinja_finds(path):
+    _, wanted = _template(ids(path))
+    assert wanted == meta.find_undeclared_variables(environment().parse(path.read_text()))
 
 
 @pytest.mark.parametrize(
