@@ -9,7 +9,7 @@ from support.kernels import module
 
 from convc.errors import MachineFault
 from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam
-from convc.machine import RunResult
+from convc.machine import RunOptions, RunResult, run
 from convc.machine.base.completion import POLICIES
 from convc.machine.base.switches import Switches
 from convc.machine.execute.decode import decode
@@ -315,25 +315,34 @@ FREE: bar.sync 0;
 """
 
 
-@pytest.mark.parametrize("waits", [True, False])
-def test_a_load_that_is_put_off_is_performed_where_its_warp_waits(waits):
-    """A segment that has the load and its wait may be performed as one under any policy, another one may not."""
+LOADS = "\n".join(f"tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%old{i}}}, [%tmem+{i}];" for i in range(12))
+
+ONE_CTA = LaunchSpec(
+    entry="k",
+    grid=(1, 1, 1),
+    block=(160, 1, 1),
+    params=(PointerParam(buffer="out"),),
+    buffers={"out": BufferSpec(dtype="u32", shape=(128,))},
+)
+
+
+def put_off(between: str) -> str:
+    """A kernel that loads twelve words of tensor memory, overwrites the first, and stores the sum of what it loaded."""
     body = PUT_OFF.format(
         stores="\n".join(
             f"mov.b32 %new, {1 << i}; tcgen05.st.sync.aligned.32x32b.x1.b32 [%tmem+{i}], {{%new}};" for i in range(12)
         ),
-        loads="\n".join(f"tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%old{i}}}, [%tmem+{i}];" for i in range(12)),
-        between="tcgen05.wait::ld.sync.aligned; bar.sync 1, 128;" if waits else "bar.sync 1, 128;",
+        loads=LOADS,
+        between=between,
         sums="\n".join(f"add.u32 %sum, %sum, %old{i};" for i in range(12)),
     )
-    text = module(body, pointers=("out",))
-    launch = LaunchSpec(
-        entry="k",
-        grid=(1, 1, 1),
-        block=(160, 1, 1),
-        params=(PointerParam(buffer="out"),),
-        buffers={"out": BufferSpec(dtype="u32", shape=(128,))},
-    )
+    return module(body, pointers=("out",))
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_load_that_is_put_off_is_performed_where_its_warp_waits(waits):
+    """A segment that has the load and its wait may be performed as one under any policy, another one may not."""
+    text = put_off("tcgen05.wait::ld.sync.aligned; bar.sync 1, 128;" if waits else "bar.sync 1, 128;")
     kernel = parse(text, "k.ptx")
     decoded = decode(kernel, kernel.kernels[0])
     found = segments_of(decoded.kernel.body, decoded.slots, decoded.flow)
@@ -341,6 +350,20 @@ def test_a_load_that_is_put_off_is_performed_where_its_warp_waits(waits):
     old = (1 << 12) - 1
     expected = {"eager": old, "late": old if waits else old + 999}
     for policy in POLICIES:
-        result = run_both_ways(text, launch, {}, policy=policy)
+        result = run_both_ways(text, ONE_CTA, {}, policy=policy)
         assert isinstance(result, RunResult)
         assert policy not in expected or (result.buffers["out"] == expected[policy]).all()
+
+
+def test_loads_of_a_segment_are_drawn_for_too():
+    """By policy seeded: whether a load behind the segment is put off is what it would be without segments."""
+    text = put_off(f"tcgen05.wait::ld.sync.aligned; bar.sync 1, 128; {LOADS} bar.sync 1, 128;")
+    sums: set[int] = set()
+    for seed in range(8):
+        lazy, eager = (
+            run(text, ONE_CTA, {}, options=RunOptions(policy="seeded", seed=seed, evaluation=how)).buffers["out"]
+            for how in ("lazy", "eager")
+        )
+        assert np.array_equal(lazy, eager)
+        sums.update(lazy.tolist())
+    assert sums == {(1 << 12) - 1, (1 << 12) - 1 + 999}
