@@ -81,11 +81,9 @@ class Accesses(Order):
         self, instr: Instr, kind: str, row: int, warp: int, clocks: WarpClocks, **more: Unpack[AccessFields]
     ) -> Access:
         """An entry of the log: by default an ordinary read by a whole warp, now, of its own CTA."""
-        more.setdefault("component", clocks.component)
-        more.setdefault("time", clocks.now)
-        more.setdefault("home", row)
         more["actor"] = self.actor(more.get("actor", ""), row, warp)
-        return Access(kind=kind, row=row, warp=warp, instr=instr, **more)
+        usual: AccessFields = {"component": clocks.component, "time": clocks.now, "home": row}
+        return Access(kind=kind, row=row, warp=warp, instr=instr, **{**usual, **more})
 
     def actor(self, what: str, row: int, warp: int) -> str:
         """A warp for people, or ``what`` of it acts; with the CTA, where there are several."""

@@ -24,6 +24,9 @@ from convc.sanitizer.warps import Warps
 ASKS = "clusterlaunchcontrol.try_cancel"
 """The instruction by which a kernel asks for clusters that have not begun."""
 
+PIECE = 1 << 18
+"""Bytes that are compared at a time: what is between stays inside a cache."""
+
 EVENTS = tuple(name for name, value in vars(Observer).items() if callable(value) and not name.startswith("_"))
 """Names of everything that an observer may be told."""
 
@@ -218,6 +221,8 @@ def _open_questions(
 def _changed(result: RunResult, other: RunResult) -> Iterator[Change]:
     """Buffers that two runs leave with other contents."""
     for name, array in result.buffers.items():
-        differ = np.flatnonzero(array.reshape(-1).view(np.uint8) != other.buffers[name].reshape(-1).view(np.uint8))
-        if differ.size:
-            yield name, differ.size, int(differ[0])
+        one, two = (buffer.reshape(-1).view(np.uint8) for buffer in (array, other.buffers[name]))
+        starts = range(0, one.size, PIECE)
+        differ = [low + np.flatnonzero(one[low : low + PIECE] != two[low : low + PIECE]) for low in starts]
+        if count := sum(map(len, differ)):
+            yield name, count, int(next(places[0] for places in differ if len(places)))

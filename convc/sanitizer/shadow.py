@@ -9,8 +9,9 @@ accesses, together with the lane. Atomics are kept per component as well, since 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
 
+import msgspec
 import numpy as np
 
 from convc.ptx import Instr
@@ -37,8 +38,11 @@ Key = str | tuple[int, bool, Stream | None]
 """A table of last accesses: a name, or (component, whether they write, stream of tensor operations)."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Access:
+NOTHING: Mapping[Stream, int] = MappingProxyType({})
+"""What an access that is no tensor operation comes after."""
+
+
+class Access(msgspec.Struct, kw_only=True):
     """One entry of the log; never changed (a frozen record is slow to make).
 
     Attributes:
@@ -66,7 +70,7 @@ class Access:
     generic: bool = True
     lane: int | None = None
     stream: Stream | None = None
-    after: Mapping[Stream, int] = field(default_factory=dict)
+    after: Mapping[Stream, int] = NOTHING
     strength: Strength | None = None
     nth: int = 0
 
@@ -78,8 +82,7 @@ class Access:
         return f"{'write' if self.write else 'read'} by {self.actor} ({what})"
 
 
-@dataclass(slots=True)
-class AccessSet:
+class AccessSet(msgspec.Struct):
     """The places that lanes of a warp access; never changed (a frozen record is slow to make).
 
     Attributes:
@@ -236,7 +239,7 @@ class Shadow:
             entries = cells[self.writes[0]].take(places)
         else:
             # Reads race with writes alone: with the last one ("write"), and with atomics and tensor operations.
-            entries = np.stack([cells[line].take(places) for line in self.writes])
+            entries = np.concatenate([cells[line].take(places) for line in self.writes])
         found = _numbers(entries.reshape(-1))
         found.discard(-1)
         return sorted(found)
