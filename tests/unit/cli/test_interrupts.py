@@ -15,6 +15,14 @@ from convc.cli.interrupts import noted_interrupts
 from convc.cli.main import main
 
 
+@pytest.fixture(autouse=True)
+def heard():
+    """Ctrl-C is heard, also where a shell started the tests in the background, and they ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def test_an_import_is_brought_to_its_end(tmp_path, monkeypatch):
     text = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\ntotal = sum(range(1000))\n"
     (tmp_path / "interrupted_import.py").write_text(text)
