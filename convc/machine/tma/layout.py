@@ -28,6 +28,7 @@ class Layout:
         phase: the destination modulo the swizzle's period, in 128-byte lines.
         row, column: (chunks,) shared row of each chunk, and which 16 bytes of the row's data it holds.
         places: (chunks,) chunk offset from the destination, or None where the chunks leave no gap.
+        by_row: (chunks,) chunk offsets from the destination in the order of the rows, and of the data in each.
         flipped: chunks whose 8-byte halves change places, or None.
         bytes: of data, without the gaps: the full box, fill included.
         extent: bytes from the destination to the end of the last chunk.
@@ -39,6 +40,7 @@ class Layout:
     row: np.ndarray
     column: np.ndarray
     places: np.ndarray | None
+    by_row: np.ndarray
     flipped: np.ndarray | None
     bytes: int
     extent: int
@@ -69,6 +71,7 @@ def _layout(swizzle: str, row_bytes: int, row_pitch: int, rows: int, phase: int)
         row=row[kept],
         column=column[kept],
         places=None if whole else kept,
+        by_row=kept[np.lexsort((column[kept], row[kept]))],
         flipped=np.flatnonzero(line[kept] & 1) if swizzle == FLIP8 else None,
         bytes=rows * row_bytes,
         extent=int(stops[-1]) * 16,

@@ -71,13 +71,13 @@ def both(source: str, tmap: TensorMap, switches: Switches) -> list[Outcome]:
 )
 def test_tiles_of_several_threads_are_what_they_are_one_by_one(monkeypatch, kept, first, changes, stores):
     together: list[int] = []
-    joint = tma_store._aim
+    joint = tma_store.aim_of
 
     def aim(tensor, smem, address, *rest, **options):
         together.append(not isinstance(address, int))
         return joint(tensor, smem, address, *rest, **options)
 
-    monkeypatch.setattr(tma_store, "_aim", aim)
+    monkeypatch.setattr(tma_store, "aim_of", aim)
     eager, lazy = both(text(first), msgspec.structs.replace(TILE, **changes), Switches(colliding_stores=kept))
     same(eager, lazy)
     if stores:

@@ -23,8 +23,9 @@ from convc.machine.state.counters import copies_of
 from convc.machine.state.course import Event
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
+from convc.machine.tma.aim import Moves
 from convc.machine.tma.cache import Coordinate
-from convc.machine.tma.store import Moves, joinable, span, store
+from convc.machine.tma.store import joinable, span, store
 from convc.ptx import Instr
 
 
@@ -64,7 +65,7 @@ class _Stored(Event):
         coords, mode: as for `TensorBox`.
         where: shared address of the tile, of each CTA where they differ. span: as of `span`, of all tiles.
         rows: of the CTAs; None for all.
-        moves: as of `StoreResult.moves`.
+        moves: as of `StoreResult`.
     """
 
     map: int
@@ -115,7 +116,7 @@ def _together(strand: Strand, instr: Instr, groups: list[IssueGroup], coords: li
         return False
     whole = spans[0][0], spans[-1][1]
     if cohort.short.course is not None:
-        cohort.short.course.events.append(_Stored(first.values[1], at, mode, where, whole, rows, result.moves()))
+        cohort.short.course.events.append(_Stored(first.values[1], at, mode, where, whole, rows, result.moves))
     launch.contents_changed(name)
     if not all(cohort.shared.written.whole(low, high) for low, high in spans):
         for own, group in zip(tiles, groups, strict=True):
@@ -157,7 +158,7 @@ def _store(strand: Strand, instr: Instr, group: IssueGroup, box: TensorBox, wher
     room = cohort.shared.staging(low, high, group.rows)
     result = store(box.loader, room, where, box.coords, group.rows, box.mode, operation, launch.switches)
     if cohort.lazy is not None and cohort.lazy.course is not None:
-        stored = _Stored(group.values[1], box.coords, box.mode, where, (low, high), group.rows, result.moves())
+        stored = _Stored(group.values[1], box.coords, box.mode, where, (low, high), group.rows, result.moves)
         cohort.lazy.course.events.append(stored)
     launch.contents_changed(name)
     check_written(cohort, instr, where, result.read, group.rows)
