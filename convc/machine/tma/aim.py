@@ -196,7 +196,7 @@ def _channels(tensor: TensorLoader, address: int, coords: tuple[Coordinate, ...]
 
 def _refuse_outside(tmap: TensorMap, coords: tuple[Coordinate, ...]) -> None:
     """Stores may not start left of the tensor, nor walk a box that reaches over the image."""
-    least = min(int(np.min(_signed(c))) for c in coords)
+    least = min([int(np.minimum.reduce(_signed(c), axis=None)) for c in coords])
     if least < 0:
         raise MachineFault(
             f"a tensor store starts at a negative coordinate, {least}",
@@ -212,5 +212,5 @@ def _refuse_outside(tmap: TensorMap, coords: tuple[Coordinate, ...]) -> None:
 
 def _signed(coordinate: Coordinate) -> Coordinate:
     if isinstance(coordinate, np.ndarray):
-        return coordinate.astype(np.int64).astype(np.int32)
+        return coordinate.astype(np.int32)
     return signed(coordinate)
