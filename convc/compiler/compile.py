@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.names import Form
@@ -24,8 +24,7 @@ Timer = Callable[[KernelArtifact, OrderTraffic | None], float]
 """Gives the cycles that a kernel takes; it is told what its plan knows of the order of tiles."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compiled:
+class Compiled(msgspec.Struct, frozen=True, kw_only=True):
     """A kernel and how it came about.
 
     Attributes:
@@ -126,10 +125,10 @@ def compile_timed(problem: ConvProblem, options: ScheduleOptions, timer: Timer) 
         for number, one in enumerate(written)
     ]
     number = timed.index(quickest(timed))
-    timed[number] = msgspec.structs.replace(timed[number], taken=True)
+    timed[number] = replace(timed[number], taken=True)
     best = written[number]
     ranked = tuple(sorted(timed, key=lambda one: one.cycles))
-    return replace(best, plan=msgspec.structs.replace(best.plan, timed=ranked, columns=by_estimate.columns))
+    return replace(best, plan=replace(best.plan, timed=ranked, columns=by_estimate.columns))
 
 
 def _written(problem: ConvProblem, decided: Plan) -> Compiled:

@@ -18,9 +18,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from operator import itemgetter
+
+import msgspec
 
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.index.traffic import Bytes
@@ -37,13 +37,13 @@ from convc.compiler.plan.tiling import Depths
 from convc.compiler.plan.work import CtaWork, with_stages
 from convc.ir.arch import Arch
 from convc.layout.device_layout import DeviceLayout
+from convc.support.once import once
 
 LATE = ("proof", "emission")
 """Rules by which a schedule is turned down after it was chosen; candidates are kept to the others before."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Candidate:
+class Candidate(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """One legal tiling.
 
     Attributes:
@@ -62,7 +62,7 @@ class Candidate:
     cycles: float
     traffic_bytes: int
 
-    @cached_property
+    @once
     def cost(self) -> Estimate:
         """The estimate of the launch."""
         return estimate(self.tiled, self.work, self.pace)
@@ -90,8 +90,7 @@ class Candidate:
         return self.offer.storage(self.tiled.tiling)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Offer:
+class Offer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, weakref=True):
     """The tilings that a schedule proposes for one cut of a problem.
 
     Attributes:
@@ -130,22 +129,22 @@ class Offer:
         """All tilings."""
         return tuple(tiling for each in self.depths for tiling in each.tilings)
 
-    @cached_property
+    @once
     def pipeline(self) -> Pipeline:
         """The K loop of every tiling: their rows are equally long."""
         return pipeline_of(self.layout, self.first, self.arch.limits.mma_atom_bytes)
 
-    @cached_property
+    @once
     def moved(self) -> Bytes:
         """Bytes that the launch reads and writes, however it is cut."""
         return launch_bytes(self.layout, self.arch.rates)
 
-    @cached_property
+    @once
     def row_cycles(self) -> tuple[float, float]:
         """Cycles of TMA for a row of activations, and for one of the filter."""
         return row_cycles(self.layout, self.first.row_bytes, self.arch.rates)
 
-    @cached_property
+    @once
     def rejected(self) -> tuple[Rejection, ...]:
         """Every tiling that breaks a rule, with the first that it breaks."""
         checked = (check_tiling(self.tiled(tiling), self.rules) for tiling in self.tilings)
@@ -165,12 +164,12 @@ class Offer:
             known = self._done[tiling] = self.work(tiling, self.pipeline)
         return known
 
-    @cached_property
+    @once
     def _done(self) -> dict[Tiling, CtaWork]:
         """The work that has been counted."""
         return {}
 
-    @cached_property
+    @once
     def _needs(self) -> dict[Tiling, MemoryNeed]:
         """The memory that has been counted."""
         return {}
@@ -206,8 +205,7 @@ class Offer:
         return min(tiles, self.most_ctas) if self.fetched else walkers(tiles, self.most_ctas, together)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Width:
+class Width(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """The tilings of an offer that have one width.
 
     Attributes:
@@ -223,22 +221,22 @@ class Width:
         """All tilings."""
         return self.depths.tilings
 
-    @cached_property
+    @once
     def tiles(self) -> TileGrid:
         """The tiles of all tilings."""
         return self.offer.tiles(self.depths.first)
 
-    @cached_property
+    @once
     def work(self) -> CtaWork:
         """The work of a CTA, with the stages of the first tiling."""
         return self.offer.done(self.depths.first)
 
-    @cached_property
+    @once
     def pace(self) -> Pace:
         """The part of its price that does not depend on stages."""
         return pace_of(self.tiles, self.work, self.offer.row_cycles)
 
-    @cached_property
+    @once
     def least(self) -> float:
         """Cycles that none of the tilings can beat: with copies that never keep anybody waiting."""
         pace = self.pace
@@ -247,7 +245,7 @@ class Width:
             most = min(most, beside(self.offer.needed(self.depths.first), self.offer.arch))
         return min(pace.cycles(pace.hidden, held) for held in range(1, most + 1))
 
-    @cached_property
+    @once
     def best(self) -> Candidate | None:
         """The fastest legal tiling; None where none is legal."""
         offer = self.offer
@@ -304,8 +302,7 @@ class Width:
         return found
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScheduleCandidates:
+class ScheduleCandidates(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """Everything that one schedule has to offer for a problem.
 
     Attributes:
@@ -318,7 +315,7 @@ class ScheduleCandidates:
     parts: tuple[Offer | Rejection, ...]
     picked: Candidate | None = None
 
-    @cached_property
+    @once
     def widths(self) -> tuple[Width, ...]:
         """The tilings of each width of every offer, narrow before wide.
 
@@ -327,12 +324,12 @@ class ScheduleCandidates:
         offers = (part for part in self.parts if isinstance(part, Offer))
         return tuple(Width(offer=offer, depths=each) for offer in offers for each in offer.depths)
 
-    @cached_property
+    @once
     def legal(self) -> tuple[Candidate, ...]:
         """The best legal candidate of every width that has one."""
         return tuple(width.best for width in self.widths if width.best is not None)
 
-    @cached_property
+    @once
     def rejected(self) -> tuple[Rejection, ...]:
         """Everything that was turned down, with the reasons."""
         found: list[Rejection] = []
@@ -340,7 +337,7 @@ class ScheduleCandidates:
             found += part.rejected if isinstance(part, Offer) else (part,)
         return tuple(found)
 
-    @cached_property
+    @once
     def best(self) -> Candidate:
         """The candidate to take (see `convc.compiler.plan.choice.choose`); LookupError where none is legal."""
         if self._best is None:
@@ -352,7 +349,7 @@ class ScheduleCandidates:
         """Whether a tiling is legal."""
         return self._best is not None
 
-    @cached_property
+    @once
     def _best(self) -> Candidate | None:
         """The candidate to take; None where none is legal."""
         return self.picked or self.best_of(lambda _: True)

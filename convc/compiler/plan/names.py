@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, NamedTuple, NewType
 
+import msgspec
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduleName:
+
+class ScheduleName(msgspec.Struct, frozen=True, kw_only=True):
     """A schedule and its variant, as users name them; the schedules themselves are in `convc.compiler.schedules`."""
 
     name: str

@@ -10,7 +10,6 @@ JSON.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import msgspec
 
@@ -185,8 +184,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     bottleneck: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reuse(Geometry):
+class Reuse(Geometry, frozen=True, kw_only=True):
     """The sharing of activations between filter columns (`convc.compiler.index.reuse`).
 
     Attributes:

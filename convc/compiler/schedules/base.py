@@ -11,8 +11,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import msgspec
+from msgspec.structs import replace
 
 from convc.compiler.index.border import Border
 from convc.compiler.index.order_names import OrderName
@@ -73,8 +76,7 @@ TOGETHER: Filters = "together"
 FILTERS: tuple[Filters, ...] = (APART, TOGETHER)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(msgspec.Struct, frozen=True, kw_only=True):
     """The demands on a plan; None leaves one to the planner.
 
     Attributes:
@@ -128,8 +130,7 @@ Known: TypeAlias = "dict[tuple[ScheduleName, Request, str], ScheduleCandidates]"
 """What schedules have offered for one problem and one target: forms of one schedule have most of it in common."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Roles:
+class Roles(msgspec.Struct, frozen=True, kw_only=True):
     """The steps of a kernel's roles, as far as they depend on the schedule.
 
     Attributes:
@@ -275,8 +276,7 @@ def stores_of(schedule: Schedule, arch: Arch, request: Request) -> tuple[Store, 
     return schedule.stores if request.store is None else (request.store,)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ways:
+class Ways(msgspec.Struct, frozen=True, kw_only=True):
     """The ways in which results leave, and in which a residual arrives, if there is one."""
 
     store: Store = DIRECT

@@ -9,9 +9,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
 import msgspec
+from msgspec.structs import replace
 
 from convc.compiler.plan.candidate import Candidate, Offer, ScheduleCandidates
 from convc.compiler.plan.choice import SLACK, choose
@@ -26,8 +26,7 @@ CLUSTERS = "each tile has a cluster of its own"
 """The reason why CTAs that share a tile do not walk."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pick:
+class Pick(msgspec.Struct, frozen=True, kw_only=True):
     """A candidate to take.
 
     Attributes:
@@ -38,15 +37,14 @@ class Pick:
 
     schedule: ScheduleCandidates
     best: Candidate
-    why: Reasons = field(default_factory=Reasons)
+    why: Reasons = msgspec.field(default_factory=Reasons)
 
     def because(self, **sentences: str) -> Pick:
         """The pick with reasons added."""
-        return replace(self, why=msgspec.structs.replace(self.why, **sentences))
+        return replace(self, why=replace(self.why, **sentences))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Survey:
+class Survey(msgspec.Struct, frozen=True, kw_only=True):
     """The field in which a launch is chosen.
 
     Attributes:

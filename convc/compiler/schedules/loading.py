@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from convc.compiler.plan.choice import SLACK
 from convc.compiler.plan.names import Form

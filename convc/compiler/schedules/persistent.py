@@ -8,7 +8,8 @@ each other, and the epilogue takes care of what it keeps in shared memory.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from convc.compiler.plan.names import ANSWERED, ANSWERS, DONE, DRAINED, HEARD, Number
 from convc.compiler.plan.persistent import AHEAD, ASKED, HALVES, STATE

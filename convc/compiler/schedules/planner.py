@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from convc.compiler.index.row_walk import BORDERS
 from convc.compiler.options import ScheduleOptions

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from convc.compiler.plan.names import PART, SUMS, NewNumber, Number
 from convc.compiler.plan.records import Plan

@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from convc.compiler.schedules.base import Roles
 from convc.compiler.tile.program import executions, walk

@@ -6,7 +6,6 @@ tuples with names among other values. An expression reads its variables. So a ne
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import types
 from collections.abc import Iterator
@@ -42,8 +41,7 @@ def makes(step: Step) -> str | None:
 def _named_fields(kind: type[Step]) -> tuple[tuple[str, object], ...]:
     """Fields of a class of steps that may name something, with their types; those of every step name nothing."""
     hints = get_type_hints(kind)
-    common = {field.name for field in dataclasses.fields(Step)}
-    own = [field.name for field in dataclasses.fields(kind) if field.name not in common]
+    own = [name for name in kind.__struct_fields__ if name not in Step.__struct_fields__]
     return tuple((name, hints[name]) for name in own if _may_name(hints[name]))
 
 

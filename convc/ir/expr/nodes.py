@@ -7,14 +7,13 @@ classes themselves build exactly what they are told.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import cast
 
+import msgspec
 
-class _Node:
-    """Operators of every node; they fold constants."""
 
-    __slots__ = ()
+class _Node(msgspec.Struct, frozen=True, gc=False):
+    """Operators of every node; they fold constants. A node is made of others that were there before: no cycles."""
 
     def __add__(self, other: IntExpr | int) -> IntExpr:
         return add(self._expr, other)
@@ -44,8 +43,7 @@ class _Node:
         return cast("IntExpr", self)
 
 
-@dataclass(frozen=True, slots=True)
-class Const(_Node):
+class Const(_Node, frozen=True, gc=False):
     """A number."""
 
     value: int
@@ -55,8 +53,7 @@ class Const(_Node):
             raise ValueError(f"Const takes an int, got {type(self.value).__name__}")
 
 
-@dataclass(frozen=True, slots=True)
-class Var(_Node):
+class Var(_Node, frozen=True, gc=False):
     """A variable; its name is an identifier."""
 
     name: str
@@ -66,46 +63,40 @@ class Var(_Node):
             raise ValueError(f"a variable's name is an identifier, got {self.name!r}")
 
 
-@dataclass(frozen=True, slots=True)
-class Add(_Node):
+class Add(_Node, frozen=True, gc=False):
     """Sum of the arguments."""
 
     args: tuple[IntExpr, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Mul(_Node):
+class Mul(_Node, frozen=True, gc=False):
     """Product of the arguments."""
 
     args: tuple[IntExpr, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FloorDiv(_Node):
+class FloorDiv(_Node, frozen=True, gc=False):
     """``a // b``, rounded towards minus infinity; b is positive."""
 
     a: IntExpr
     b: IntExpr
 
 
-@dataclass(frozen=True, slots=True)
-class Mod(_Node):
+class Mod(_Node, frozen=True, gc=False):
     """``a % b``, in 0..b-1 also for negative a; b is positive."""
 
     a: IntExpr
     b: IntExpr
 
 
-@dataclass(frozen=True, slots=True)
-class Less(_Node):
+class Less(_Node, frozen=True, gc=False):
     """The condition ``a < b``."""
 
     a: IntExpr
     b: IntExpr
 
 
-@dataclass(frozen=True, slots=True)
-class And(_Node):
+class And(_Node, frozen=True, gc=False):
     """All of the arguments, which are conditions."""
 
     args: tuple[IntExpr, ...]
@@ -115,8 +106,7 @@ class And(_Node):
             _check_condition(arg)
 
 
-@dataclass(frozen=True, slots=True)
-class Select(_Node):
+class Select(_Node, frozen=True, gc=False):
     """``a`` where the condition holds, else ``b``."""
 
     cond: IntExpr

@@ -17,7 +17,7 @@ Results leave from registers, or through shared memory: two lanes then write the
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from convc.compiler.plan.names import ACC, PEERS, NewNumber, Number
 from convc.compiler.plan.records import Plan

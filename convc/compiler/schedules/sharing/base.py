@@ -9,10 +9,10 @@ from __future__ import annotations
 import itertools
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
-import msgspec
+from msgspec.structs import replace
 
 from convc.compiler.index.geometry import Geometry, geometry_of
 from convc.compiler.index.reuse_claims import OFFSET_LIMIT
@@ -222,9 +222,7 @@ class Sharing(Method):
                 first_m=copies.first_m,
                 first_pixel=copies.first_pixel,
             ),
-            loads=msgspec.structs.replace(
-                wide_loads_of(layout, tiling, reuse, self.haloed), out=copies.out, residual=copies.residual
-            ),
+            loads=replace(wide_loads_of(layout, tiling, reuse, self.haloed), out=copies.out, residual=copies.residual),
             derivation=tuple(map(str, (*maps.proofs, *copies.proofs))),
             row_limit=layout.problem.gemm_m if maps.pixel.guard else None,
             channel_limit=layout.k_pitch if padded else None,
