@@ -34,7 +34,7 @@ NARROW: Interval = (-(2**31), 2**31 - 1)
 WIDE: Interval = (-(2**63), 2**63 - 1)
 
 
-class Number(msgspec.Struct, frozen=True, kw_only=True):
+class Number(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A register that holds an integer: its width in bits and the values it can have."""
 
     bits: int
@@ -42,7 +42,7 @@ class Number(msgspec.Struct, frozen=True, kw_only=True):
     high: int
 
 
-class Code(msgspec.Struct, frozen=True, kw_only=True):
+class Code(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Lines that compute one number, and the declarations of the registers they use besides the result."""
 
     declarations: tuple[str, ...]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import msgspec
 from msgspec.structs import replace
 
@@ -11,7 +13,7 @@ from convc.errors import PlanError
 from convc.ir.problem import ConvProblem
 
 
-class Geometry(msgspec.Struct, frozen=True, kw_only=True):
+class Geometry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The walk, the stream, the lanes of a tile, tiles per stream, and spare tiles behind all, without an output."""
 
     walk: RowWalk
@@ -63,6 +65,7 @@ def lane_tile(walk: RowWalk, lanes: int, windowed: bool) -> LaneTile:
     return LaneTile(lanes=lanes, windows=lanes // WINDOW, useful=WINDOW - halo)
 
 
+@functools.lru_cache(maxsize=64)
 def geometry_of(
     problem: ConvProblem,
     *,
@@ -72,7 +75,7 @@ def geometry_of(
     windowed: bool = False,
     boxed: bool = False,
 ) -> Geometry:
-    """Cut a problem into tiles.
+    """Cut a problem into tiles; every schedule that shares activations asks for the same cuts.
 
     Args:
         problem: the convolution that the kernel runs (two spatial axes).

@@ -223,7 +223,7 @@ def added(one: Expr, factor: int, other: Expr | int) -> Expr:
     return expression(constant, terms)
 
 
-class Guard(msgspec.Struct, frozen=True):
+class Guard(msgspec.Struct, frozen=True, gc=False):
     """A condition on index expressions: ``lhs < rhs`` where it is strict, else ``lhs <= rhs``."""
 
     lhs: Expr

@@ -28,7 +28,7 @@ from convc.ir import expr as intexpr
 from convc.ir.expr import Const, Interval, IntExpr, Less
 
 
-class Proof(msgspec.Struct, frozen=True):
+class Proof(msgspec.Struct, frozen=True, gc=False):
     """The claim holds; ``how`` is the reason in one line."""
 
     claim: str
@@ -73,7 +73,7 @@ def at_most(a: Expr | int, b: Expr | int) -> Guard:
     return Guard(_whole(a), _whole(b), strict=False)
 
 
-class IndexMap(msgspec.Struct, frozen=True, kw_only=True):
+class IndexMap(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A function from axes to named integers.
 
     Attributes:

@@ -30,7 +30,7 @@ WINDOW = SM_100A.limits.tmem_part_lanes
 """Lanes of a sub-partition of tensor memory: rows shift inside it and never across."""
 
 
-class LaneTile(msgspec.Struct, frozen=True, kw_only=True):
+class LaneTile(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How the lanes of a tile are dealt out to the stream.
 
     Attributes:
@@ -49,7 +49,7 @@ class LaneTile(msgspec.Struct, frozen=True, kw_only=True):
         return self.windows * self.useful
 
 
-class RowStream(msgspec.Struct, frozen=True, kw_only=True):
+class RowStream(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Which rows follow each other.
 
     Attributes:

@@ -23,7 +23,7 @@ from convc.compiler.index.border import BORDERS as BORDERS
 from convc.compiler.index.border import Border as Border
 
 
-class RowProblem(msgspec.Struct, frozen=True, kw_only=True):
+class RowProblem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A convolution along W.
 
     Attributes:
@@ -44,7 +44,7 @@ class RowProblem(msgspec.Struct, frozen=True, kw_only=True):
         return self.stride * q + self.dilation * s - self.pad
 
 
-class Tap(msgspec.Struct, frozen=True, kw_only=True):
+class Tap(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A filter column of a buffer.
 
     Attributes:
@@ -58,7 +58,7 @@ class Tap(msgspec.Struct, frozen=True, kw_only=True):
     inside: tuple[int, int]
 
 
-class Buffer(msgspec.Struct, frozen=True, kw_only=True):
+class Buffer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Pixels that are fetched once and multiplied by several filter columns.
 
     Attributes:
@@ -80,7 +80,7 @@ class Buffer(msgspec.Struct, frozen=True, kw_only=True):
         return self.taps[1].lanes if len(self.taps) > 1 else 0
 
 
-class RowWalk(msgspec.Struct, frozen=True, kw_only=True):
+class RowWalk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A walk that serves all filter columns.
 
     Attributes:

@@ -153,7 +153,7 @@ def _divisor(b: Expr | int) -> int:
     return divisor
 
 
-class Axis(msgspec.Struct, frozen=True):
+class Axis(msgspec.Struct, frozen=True, gc=False):
     """A named run of integers ``first, first + 1, ...``.
 
     Attributes:

@@ -15,10 +15,9 @@ of one width only the best can be taken or be shown, so the others are looked at
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from operator import itemgetter
+from heapq import heapify, heappop, heapreplace
 
 import msgspec
 
@@ -27,7 +26,17 @@ from convc.compiler.index.traffic import Bytes
 from convc.compiler.plan.candidates import pipeline_of
 from convc.compiler.plan.choice import SLACK, choose
 from convc.compiler.plan.constraints import TILING_RULES, TiledProblem, TileGrid, TilingRule, check_tiling, walkers
-from convc.compiler.plan.cost import Pace, asked_of_l2, beside, busy_sms, estimate, latency_of, launch_cycles, pace_of
+from convc.compiler.plan.cost import (
+    Pace,
+    asked_of_l2,
+    beside,
+    busy_sms,
+    estimate,
+    latency_of,
+    launch_cycles,
+    pace_of,
+    turn_of,
+)
 from convc.compiler.plan.moved import launch_bytes
 from convc.compiler.plan.records import Estimate, Pipeline, Rejection, ScheduleName, ScheduleSummary, Tiling
 from convc.compiler.plan.requests import row_cycles
@@ -237,6 +246,11 @@ class Width(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return pace_of(self.tiles, self.work, self.offer.row_cycles)
 
     @once
+    def floor(self) -> float:
+        """Cycles that `least` is not below: most often close to it, and found in a fraction of the time."""
+        return self.pace.floor
+
+    @once
     def least(self) -> float:
         """Cycles that none of the tilings can beat: with copies that never keep anybody waiting."""
         pace = self.pace
@@ -271,9 +285,11 @@ class Width(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         memory that nobody else can use hides that too: on an H200 the layers of ResNet-50 take 0.96 of the time at
         batch 1, 0.97 at batch 8, and as long at batch 32.
         """
-        priced = sorted(zip(self._cycles(), itertools.count()), key=itemgetter(0))
-        for _, alike in itertools.groupby(priced, key=itemgetter(0)):
-            yield from sorted((self.depths.at(number) for _, number in alike), key=self._room, reverse=True)
+        alike: dict[float, list[int]] = {}
+        for number, cycles in enumerate(self._cycles()):
+            alike.setdefault(cycles, []).append(number)
+        for cycles in sorted(alike):
+            yield from sorted(map(self.depths.at, alike[cycles]), key=self._room, reverse=True)
 
     def _room(self, tiling: Tiling) -> int:
         """Bytes of shared memory."""
@@ -283,23 +299,21 @@ class Width(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """The price of each tiling: they differ in the latency of copies, and in how many CTAs fit."""
         work = self.work
         pace = self.pace
-        waits: list[dict[int, float]] = []
-        rings = self.depths.rings
-        for ring, column in zip(work.rings, zip(*rings, strict=True), strict=True):
-            waits.append({stages: latency_of(ring.steps, stages, pace) for stages in set(column)})
+        latencies = [pace.hidden] * len(self.depths.stages)
+        for ring, column in zip(work.rings, zip(*self.depths.rings, strict=True), strict=True):
+            turn = turn_of(ring.steps, pace)
+            waits = {stages: latency_of(ring.steps, stages, turn, pace) for stages in set(column)}
+            latencies = [max(latency, waits[stages]) for latency, stages in zip(latencies, column, strict=True)]
         most = pace.most_beside
-        prices: dict[tuple[float, int], float] = {}
-        found: list[float] = []
-        hidden = pace.hidden
-        for number, depth in enumerate(rings):
-            latency = max(hidden, *(wait[stages] for wait, stages in zip(waits, depth, strict=True)))
-            # Where there is one CTA for each SM at most, nobody need know how many fit.
-            held = 1 if most == 1 else min(most, beside(self.offer.needed(self.depths.at(number)), self.offer.arch))
-            price = prices.get((latency, held))
-            if price is None:
-                price = prices[latency, held] = pace.cycles(latency, held)
-            found.append(price)
-        return found
+        if most == 1:  # nobody need know how many fit
+            alone = {latency: pace.cycles(latency, 1) for latency in set(latencies)}
+            return [alone[latency] for latency in latencies]
+        needs = map(self.offer.needed, self.depths.tilings)
+        rivals = [
+            (latency, min(most, beside(need, self.offer.arch))) for latency, need in zip(latencies, needs, strict=True)
+        ]
+        prices = {rival: pace.cycles(*rival) for rival in set(rivals)}
+        return [prices[rival] for rival in rivals]
 
 
 class ScheduleCandidates(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
@@ -328,6 +342,17 @@ class ScheduleCandidates(msgspec.Struct, frozen=True, kw_only=True, eq=False, di
     def legal(self) -> tuple[Candidate, ...]:
         """The best legal candidate of every width that has one."""
         return tuple(width.best for width in self.widths if width.best is not None)
+
+    @once
+    def fastest(self) -> tuple[Candidate, ...]:
+        """The fastest legal candidate with each number of columns, the fastest of all first."""
+        found: dict[int, tuple[float, int, Candidate]] = {}
+        for number, width in enumerate(self.widths):
+            columns = width.depths.first.block_n
+            before = found.get(columns)
+            if (before is None or width.floor < before[0]) and width.best is not None:
+                found[columns] = min(before or (math.inf, 0, width.best), (width.best.cycles, number, width.best))
+        return tuple(candidate for _, _, candidate in sorted(found.values()))
 
     @once
     def rejected(self) -> tuple[Rejection, ...]:
@@ -363,9 +388,15 @@ class ScheduleCandidates(msgspec.Struct, frozen=True, kw_only=True, eq=False, di
         widths = [width for width in self.widths if fits(width.tiles)]
         found: dict[int, Candidate] = {}
         limit = most
-        for number in sorted(range(len(widths)), key=lambda number: widths[number].least):
-            if widths[number].least > limit:
-                break
+        # A width is asked for its least cycles when it comes up by its floor, and comes up again by those.
+        waiting = [(width.floor, False, number) for number, width in enumerate(widths)]
+        heapify(waiting)
+        while waiting and waiting[0][0] <= limit:
+            _, exact, number = waiting[0]
+            if not exact:
+                heapreplace(waiting, (widths[number].least, True, number))
+                continue
+            heappop(waiting)
             best = widths[number].best
             if best is not None:
                 found[number] = best

@@ -45,7 +45,11 @@ IN_STEP = 0.95
 """Part of its time for which an SM may need its share of L2 and not be held up by it (`convc.timing.chip`)."""
 
 
-class Pace(msgspec.Struct, frozen=True, kw_only=True):
+ROUNDED = 1 - 1e-9
+"""What is left of a bound, so that sums that are rounded in another order cannot be below it."""
+
+
+class Pace(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The part of an estimate that does not depend on the number of stages.
 
     Attributes:
@@ -124,6 +128,18 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
         gaps = before * rates.cta_start
         spread = min(1.0, (self.walkers or self.ctas) / rates.sms) * (rates.launch_spread + rates.launch_slowest * last)
         return max(total, self.least - gaps) + gaps + spread
+
+    @property
+    def floor(self) -> float:
+        """Cycles that `cycles` is not below, however long copies take and however many CTAs an SM holds.
+
+        The CTAs of an SM multiply, and fill, one after the other: of those beside each other and of rounds alike.
+        """
+        on_each = -(-self.ctas // self.rates.sms)
+        if self.walkers is not None:
+            return ROUNDED * self.walk_cycles(self.walkers, self.hidden)
+        loop = max(self.loop, on_each * self.tensor, on_each * (self.fill + self.residual_fill))
+        return ROUNDED * max(self.around + loop + self.epilogue_cycles(1), self.least)
 
     def walk_cycles(self, walkers: int, latency: float) -> float:
         """Cycles of CTAs that walk over tiles: the epilogue of each but the last runs behind the next K loop.
@@ -253,14 +269,19 @@ def pace_of(tiles: TileGrid, work: CtaWork, rows: tuple[float, float]) -> Pace:
     )
 
 
-def latency_of(steps: int, stages: int, pace: Pace) -> float:
+def turn_of(steps: int, pace: Pace) -> float:
+    """Cycles from the copy of a tile of a ring, through which `steps` go, to the next copy into its place."""
+    return terms.turn_cycles(steps, pace.busy, pace.fill, pace.seen, pace.rates)
+
+
+def latency_of(steps: int, stages: int, turn: float, pace: Pace) -> float:
     """The least that the K loop takes because a stage is used again only after copy, multiply and give back.
 
     Args:
         steps, stages: tiles that go through a ring, and its places; without any it never ends.
+        turn: see `turn_of`.
         pace: of the launch.
     """
-    turn = terms.turn_cycles(steps, pace.busy, pace.fill, pace.seen, pace.rates)
     if pace.one_by_one:  # tiles follow each other through the ring, which may have more stages than one has steps
         return turn * steps / max(1, stages)
     return terms.ring_cycles(steps, stages, turn)
@@ -347,7 +368,7 @@ def asked_of_l2(work: CtaWork, pace: Pace) -> int:
 
 def _held_up(tiled: TiledProblem, work: CtaWork, pace: Pace) -> tuple[float, int]:
     """What depends on the stages: the latency of copies, and the CTAs that an SM holds."""
-    latency = max(latency_of(ring.steps, ring.stages, pace) for ring in work.rings)
+    latency = max(latency_of(ring.steps, ring.stages, turn_of(ring.steps, pace), pace) for ring in work.rings)
     return latency, min(pace.most_beside, beside(tiled.need, tiled.arch))
 
 

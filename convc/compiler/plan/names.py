@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, NewType
 import msgspec
 
 
-class ScheduleName(msgspec.Struct, frozen=True, kw_only=True):
+class ScheduleName(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A schedule and its variant, as users name them; the schedules themselves are in `convc.compiler.schedules`."""
 
     name: str

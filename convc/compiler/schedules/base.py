@@ -168,6 +168,7 @@ class Schedule:
         max_halo: the longest halo that it can hold, in lanes; 0 where nothing is shared.
         rests_on: rules of the hardware that it needs although the manual does not settle them.
         method: makes the method of a record; what that needs is imported in here.
+        id: name and variant.
     """
 
     name: str
@@ -183,11 +184,10 @@ class Schedule:
     max_halo: int = 0
     rests_on: tuple[Rule, ...] = ()
     method: Callable[[Schedule], Method] = field(repr=False)
+    id: ScheduleName = field(init=False, repr=False, compare=False)
 
-    @property
-    def id(self) -> ScheduleName:
-        """Name and variant."""
-        return ScheduleName(name=self.name, variant=self.variant)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "id", ScheduleName(name=self.name, variant=self.variant))
 
     @property
     def assumed(self) -> int:

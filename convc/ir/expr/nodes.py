@@ -43,7 +43,7 @@ class _Node(msgspec.Struct, frozen=True, gc=False):
         return cast("IntExpr", self)
 
 
-class Const(_Node, frozen=True, gc=False):
+class Const(_Node, frozen=True):
     """A number."""
 
     value: int
@@ -53,7 +53,7 @@ class Const(_Node, frozen=True, gc=False):
             raise ValueError(f"Const takes an int, got {type(self.value).__name__}")
 
 
-class Var(_Node, frozen=True, gc=False):
+class Var(_Node, frozen=True):
     """A variable; its name is an identifier."""
 
     name: str
@@ -63,40 +63,40 @@ class Var(_Node, frozen=True, gc=False):
             raise ValueError(f"a variable's name is an identifier, got {self.name!r}")
 
 
-class Add(_Node, frozen=True, gc=False):
+class Add(_Node, frozen=True):
     """Sum of the arguments."""
 
     args: tuple[IntExpr, ...]
 
 
-class Mul(_Node, frozen=True, gc=False):
+class Mul(_Node, frozen=True):
     """Product of the arguments."""
 
     args: tuple[IntExpr, ...]
 
 
-class FloorDiv(_Node, frozen=True, gc=False):
+class FloorDiv(_Node, frozen=True):
     """``a // b``, rounded towards minus infinity; b is positive."""
 
     a: IntExpr
     b: IntExpr
 
 
-class Mod(_Node, frozen=True, gc=False):
+class Mod(_Node, frozen=True):
     """``a % b``, in 0..b-1 also for negative a; b is positive."""
 
     a: IntExpr
     b: IntExpr
 
 
-class Less(_Node, frozen=True, gc=False):
+class Less(_Node, frozen=True):
     """The condition ``a < b``."""
 
     a: IntExpr
     b: IntExpr
 
 
-class And(_Node, frozen=True, gc=False):
+class And(_Node, frozen=True):
     """All of the arguments, which are conditions."""
 
     args: tuple[IntExpr, ...]
@@ -106,7 +106,7 @@ class And(_Node, frozen=True, gc=False):
             _check_condition(arg)
 
 
-class Select(_Node, frozen=True, gc=False):
+class Select(_Node, frozen=True):
     """``a`` where the condition holds, else ``b``."""
 
     cond: IntExpr

@@ -287,10 +287,12 @@ class Sharing(Method):
     def _offer(self, layout: DeviceLayout, arch: Arch, request: Request, geometry: Geometry, ways: Ways) -> Offer:
         """The tilings of one cut whose results leave, and whose residual comes, in one way."""
 
+        lines = line_copies(geometry, layout, arch) if ways.store == TMA else 0
+
         def work(tiling: Tiling, pipeline: Pipeline) -> CtaWork:
             done = self.work(layout, tiling, pipeline, geometry, arch)
             if ways.store == TMA:
-                done = staged(done, result_tile(layout, tiling), line_copies(geometry, layout, arch))
+                done = staged(done, result_tile(layout, tiling), lines)
             return copied(done, layout, tiling) if ways.residual_load == TMA else done
 
         def storage(tiling: Tiling) -> Storage:
