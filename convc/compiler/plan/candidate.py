@@ -245,7 +245,7 @@ class Width(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """The part of its price that does not depend on stages."""
         return pace_of(self.tiles, self.work, self.offer.row_cycles)
 
-    @once
+    @property
     def floor(self) -> float:
         """Cycles that `least` is not below: most often close to it, and found in a fraction of the time."""
         return self.pace.floor

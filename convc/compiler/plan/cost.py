@@ -73,7 +73,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         one_by_one: whether those multiply no tile before the one before has been carried away.
         blocked: cycles of it that shared memory lets it wait where MMAs run beside all of it (`terms.blocked_cycles`).
         leaving: cycles of the last copy of results, behind which the next tile's epilogue may begin.
-        behind: cycles of the way to global memory that no instruction goes beside (`terms.behind_cycles`).
+        behind: cycles of the way to global memory that no instruction goes beside (`terms.StoreTimes`).
     """
 
     rates: Rates
@@ -219,7 +219,8 @@ def pace_of(tiles: TileGrid, work: CtaWork, rows: tuple[float, float]) -> Pace:
         rows: cycles of a row of activations, and of one of the filter (`convc.compiler.plan.requests.row_cycles`).
     """
     rates = tiles.arch.rates
-    residual = tiles.layout.problem.residual
+    size = tiles.size or launch_bytes(tiles.layout, rates)
+    residual = size.residual > 0
     mma = terms.mma_times(work, rates)
     tensor = terms.tensor_cycles(work, mma, rates)
     fill = terms.fill_cycles(work, rows, rates)
@@ -228,7 +229,7 @@ def pace_of(tiles: TileGrid, work: CtaWork, rows: tuple[float, float]) -> Pace:
     multiply = multiply_issue_cycles(work) + terms.drain_cycles(work, mma, rates)
     steps = work.rings[-1].steps
     stage = max(tensor, work.mmas * MMA) / steps
-    stores = terms.store_unit_cycles(work, residual, rates)
+    stores = terms.store_times(work, residual, rates)
     inside = mma.port > mma.multiply
     activations, filters = work.asked_bytes
     common = filters if tiles.grid[0] > 1 else activations  # grid.x is what counts first
@@ -236,14 +237,14 @@ def pace_of(tiles: TileGrid, work: CtaWork, rows: tuple[float, float]) -> Pace:
     moved = tiles.moved
     if moved is None:
         free = work.multicast == (1, 1)  # the order of tiles is chosen later, but for clusters that load for each other
-        moved = memory_bytes(tiles.size or launch_bytes(tiles.layout, rates), tiles.grid, free=free)
+        moved = memory_bytes(size, tiles.grid, free=free)
     return Pace(
         rates=rates,
         ctas=math.prod(tiles.grid) * tiles.parts,
         asked_bytes=activations + filters + work.residual_bytes - common,
         shared_bytes=common,
         memory_bytes=moved,
-        written_bytes=tiles.layout.output.size_bytes,
+        written_bytes=size.output,
         tensor=tensor,
         fill=fill,
         residual_fill=residual_fill,
@@ -259,10 +260,10 @@ def pace_of(tiles: TileGrid, work: CtaWork, rows: tuple[float, float]) -> Pace:
         seen=mma.seen,
         around=terms.first_mma_cycles(work, fill, rates) + terms.last_mma_cycles(work, mma, rates),
         own=terms.epilogue_own_cycles(work, residual, rates) + masks,
-        stores=stores,
+        stores=stores.all,
         pieces=max(1, work.slabs or work.chunks),
-        behind=terms.behind_cycles(work, residual, rates),
-        leaving=terms.slab_cycles(work, rates) / work.slabs if work.slabs else 0.0,
+        behind=stores.behind,
+        leaving=stores.leaving,
         blocked=terms.blocked_cycles(work, mma, rates) if tiles.arch.limits.tmem_columns else 0.0,
         walkers=tiles.ctas,
         one_by_one=tiles.ctas is not None and not tiles.arch.limits.tmem_columns,
