@@ -96,7 +96,8 @@ class IndexMap(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             if len(set(names)) < len(names):
                 raise ValueError(f"map {self.name!r} has a name twice: {', '.join(names)}")
         symbols = {axis.symbol for axis in self.domain}
-        for expr in (*(expr for _, expr in self.results), *self.guard):
+        sides = (side for condition in self.guard for side in (condition.lhs, condition.rhs))
+        for expr in (*(expr for _, expr in self.results), *sides):
             if not symbols_in(expr) <= symbols:
                 foreign = ", ".join(sorted(map(str, symbols_in(expr) - symbols)))
                 raise ValueError(f"map {self.name!r} uses {foreign}, which is no axis of its domain")

@@ -7,13 +7,14 @@ classes themselves build exactly what they are told.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import cast
 
-import msgspec
 
+class _Node:
+    """Operators of every node; they fold constants."""
 
-class _Node(msgspec.Struct, frozen=True, gc=False):
-    """Operators of every node; they fold constants. A node is made of others that were there before: no cycles."""
+    __slots__ = ()
 
     def __add__(self, other: IntExpr | int) -> IntExpr:
         return add(self._expr, other)
@@ -43,7 +44,8 @@ class _Node(msgspec.Struct, frozen=True, gc=False):
         return cast("IntExpr", self)
 
 
-class Const(_Node, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Const(_Node):
     """A number."""
 
     value: int
@@ -53,7 +55,8 @@ class Const(_Node, frozen=True):
             raise ValueError(f"Const takes an int, got {type(self.value).__name__}")
 
 
-class Var(_Node, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Var(_Node):
     """A variable; its name is an identifier."""
 
     name: str
@@ -63,40 +66,46 @@ class Var(_Node, frozen=True):
             raise ValueError(f"a variable's name is an identifier, got {self.name!r}")
 
 
-class Add(_Node, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Add(_Node):
     """Sum of the arguments."""
 
     args: tuple[IntExpr, ...]
 
 
-class Mul(_Node, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Mul(_Node):
     """Product of the arguments."""
 
     args: tuple[IntExpr, ...]
 
 
-class FloorDiv(_Node, frozen=True):
+@dataclass(frozen=True, slots=True)
+class FloorDiv(_Node):
     """``a // b``, rounded towards minus infinity; b is positive."""
 
     a: IntExpr
     b: IntExpr
 
 
-class Mod(_Node, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Mod(_Node):
     """``a % b``, in 0..b-1 also for negative a; b is positive."""
 
     a: IntExpr
     b: IntExpr
 
 
-class Less(_Node, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Less(_Node):
     """The condition ``a < b``."""
 
     a: IntExpr
     b: IntExpr
 
 
-class And(_Node, frozen=True):
+@dataclass(frozen=True, slots=True)
+class And(_Node):
     """All of the arguments, which are conditions."""
 
     args: tuple[IntExpr, ...]
@@ -106,7 +115,8 @@ class And(_Node, frozen=True):
             _check_condition(arg)
 
 
-class Select(_Node, frozen=True):
+@dataclass(frozen=True, slots=True)
+class Select(_Node):
     """``a`` where the condition holds, else ``b``."""
 
     cond: IntExpr
