@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec.structs import replace
 
 from convc.compiler.options import ScheduleOptions
@@ -24,7 +25,8 @@ Timer = Callable[[KernelArtifact, OrderTraffic | None], float]
 """Gives the cycles that a kernel takes; it is told what its plan knows of the order of tiles."""
 
 
-class Compiled(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiled:
     """A kernel and how it came about.
 
     Attributes:
@@ -128,7 +130,7 @@ def compile_timed(problem: ConvProblem, options: ScheduleOptions, timer: Timer) 
     timed[number] = replace(timed[number], taken=True)
     best = written[number]
     ranked = tuple(sorted(timed, key=lambda one: one.cycles))
-    return replace(best, plan=replace(best.plan, timed=ranked, columns=by_estimate.columns))
+    return dataclasses.replace(best, plan=replace(best.plan, timed=ranked, columns=by_estimate.columns))
 
 
 def _written(problem: ConvProblem, decided: Plan) -> Compiled:

@@ -9,8 +9,7 @@ how often is counted, and so are infinities: such an element shows nothing of th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 
 from convc.errors import InputError
@@ -18,8 +17,7 @@ from convc.ir import dtypes
 from convc.ir.dtypes import DType
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict on one result array.
 
     Attributes:

@@ -8,8 +8,9 @@ computed, and so is the answer: a `Check` for each comparison, a `LayerReport` f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from convc.ir.findings import Finding
 from convc.ir.network import SkippedNode
@@ -28,8 +29,7 @@ Oracle = Literal["reference", "onnxruntime"]
 """Who says what is right: `convc.verification.reference` in float64, or onnxruntime."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Check:
+class Check(msgspec.Struct, frozen=True, kw_only=True):
     """One run of a kernel, compared with what an oracle says.
 
     Attributes:
@@ -55,8 +55,7 @@ class Check:
     fault: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sampled:
+class Sampled(msgspec.Struct, frozen=True, kw_only=True):
     """Share of a launch that was run: ``ctas`` of the ``of`` CTAs that it has. Nothing is known of the others."""
 
     ctas: int
@@ -66,8 +65,7 @@ class Sampled:
         return f"{self.ctas} of {self.of} CTAs"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LayerReport:
+class LayerReport(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that was learnt about one layer.
 
     Attributes:
@@ -124,8 +122,7 @@ class LayerReport:
         return f"<LayerReport {self.name}: {self.verdict}, {checks}, schedule {self.schedule}>"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelReport:
+class ModelReport(msgspec.Struct, frozen=True, kw_only=True):
     """Findings about a model.
 
     Attributes:
@@ -168,8 +165,7 @@ class ModelReport:
         return f"<{type(self).__name__} {self.source}: {right}, {counted(self.kernels, 'kernel')}, seed {self.seed}>"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class VerifyReport(ModelReport):
+class VerifyReport(ModelReport, frozen=True, kw_only=True):
     """Findings about the layers of a model, each on data of its own.
 
     Attributes:
@@ -179,8 +175,7 @@ class VerifyReport(ModelReport):
     skipped: tuple[SkippedNode, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutputReport:
+class OutputReport(msgspec.Struct, frozen=True, kw_only=True):
     """One output of a network.
 
     Attributes:
@@ -201,8 +196,7 @@ class OutputReport:
         return self.drift is None or self.drift <= self.allowed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class NetworkReport(ModelReport):
+class NetworkReport(ModelReport, frozen=True, kw_only=True):
     """Findings of a run of a whole network with random weights; ``layers`` are in the order in which they ran.
 
     Attributes:
@@ -235,8 +229,7 @@ class NetworkReport(ModelReport):
         return self.departs is None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tolerance:
+class Tolerance(msgspec.Struct, frozen=True, kw_only=True):
     """Largest difference of an output: |got - expected| <= atol + rtol * |expected|, as `numpy.allclose` has it."""
 
     atol: float = 0.0
@@ -246,8 +239,7 @@ class Tolerance:
         return f"atol {self.atol:g} + rtol {self.rtol:g}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpectedOutput:
+class ExpectedOutput(msgspec.Struct, frozen=True, kw_only=True):
     """One output of a network that ran on data of the user's, and what was expected of it.
 
     Attributes:
@@ -282,8 +274,7 @@ class ExpectedOutput:
         return not self.count_wrong
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DataReport:
+class DataReport(msgspec.Struct, frozen=True, kw_only=True):
     """Findings of a run of a whole network, with its own weights, on data of the user's.
 
     Attributes:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 import msgspec
 from msgspec.structs import replace
 
@@ -65,7 +63,6 @@ def lane_tile(walk: RowWalk, lanes: int, windowed: bool) -> LaneTile:
     return LaneTile(lanes=lanes, windows=lanes // WINDOW, useful=WINDOW - halo)
 
 
-@functools.lru_cache(maxsize=64)
 def geometry_of(
     problem: ConvProblem,
     *,
@@ -75,7 +72,7 @@ def geometry_of(
     windowed: bool = False,
     boxed: bool = False,
 ) -> Geometry:
-    """Cut a problem into tiles; every schedule that shares activations asks for the same cuts.
+    """Cut a problem into tiles.
 
     Args:
         problem: the convolution that the kernel runs (two spatial axes).

@@ -6,12 +6,12 @@ schedule that needs an *assumed* rule is only chosen where it is clearly faster 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
-import msgspec
 
-
-class Rule(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
     """One rule.
 
     Attributes:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal, NamedTuple, NewType
 
-import msgspec
 
-
-class ScheduleName(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleName:
     """A schedule and its variant, as users name them; the schedules themselves are in `convc.compiler.schedules`."""
 
     name: str

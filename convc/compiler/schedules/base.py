@@ -11,11 +11,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
-
-import msgspec
-from msgspec.structs import replace
 
 from convc.compiler.index.border import Border
 from convc.compiler.index.order_names import OrderName
@@ -76,7 +74,8 @@ TOGETHER: Filters = "together"
 FILTERS: tuple[Filters, ...] = (APART, TOGETHER)
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
     """The demands on a plan; None leaves one to the planner.
 
     Attributes:
@@ -118,19 +117,26 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
         It does where tiles are fetched, and so known late, and where loads are shared, so that tiles come in parts.
         """
-        walks = self.persistent if self.fetched else None
-        return replace(self, persistent=walks, ctas=None, pairs=None, parts=None, order=None)
+        return _alone(self)
 
     def tile_rows(self, arch: Arch) -> tuple[int, ...]:
         """Rows that a tile may have. One warpgroup alone has all the registers that it can name, and is handed none."""
         return arch.limits.tile_rows[1:] if self.registers else arch.limits.tile_rows
 
 
+@lru_cache(maxsize=64)
+def _alone(request: Request) -> Request:
+    """`Request.alone`, which every schedule asks of the same requests."""
+    walks = request.persistent if request.fetched else None
+    return replace(request, persistent=walks, ctas=None, pairs=None, parts=None, order=None)
+
+
 Known: TypeAlias = "dict[tuple[ScheduleName, Request, str], ScheduleCandidates]"
 """What schedules have offered for one problem and one target: forms of one schedule have most of it in common."""
 
 
-class Roles(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roles:
     """The steps of a kernel's roles, as far as they depend on the schedule.
 
     Attributes:
@@ -211,18 +217,22 @@ class Schedule:
 
             return ScheduleCandidates(schedule=self.id, parts=(Rejection(rule="target", reason=reason),))
         known = {} if known is None else known
+        launched = self.id, request, "launched"
+        if launched in known:
+            return known[launched]
         alone = request.alone
         key = self.id, alone, "alone"
-        if key not in known:
-            known[key] = self.method(self).candidates(layout, arch, alone)
-        together = replace(alone, pairs=request.pairs)
-        key = self.id, together, "together"
-        if key not in known:
-            known[key] = self._together(known[self.id, alone, "alone"], arch, together)
-        key = self.id, request, "launched"
-        if key not in known:
-            known[key] = self._launched(known[self.id, together, "together"], arch, request)
-        return known[key]
+        found = known.get(key)
+        if found is None:
+            found = known[key] = self.method(self).candidates(layout, arch, alone)
+        if request.pairs is not None:
+            alone = replace(alone, pairs=request.pairs)
+        key = self.id, alone, "together"
+        together = known.get(key)
+        if together is None:
+            together = known[key] = self._together(found, arch, alone)
+        known[launched] = self._launched(together, arch, request)
+        return known[launched]
 
     def _refusal(self, layout: DeviceLayout, arch: Arch, request: Request) -> str | None:
         """Why the target cannot do what the schedule needs; None where it can."""
@@ -276,7 +286,8 @@ def stores_of(schedule: Schedule, arch: Arch, request: Request) -> tuple[Store, 
     return schedule.stores if request.store is None else (request.store,)
 
 
-class Ways(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ways:
     """The ways in which results leave, and in which a residual arrives, if there is one."""
 
     store: Store = DIRECT

@@ -10,7 +10,7 @@ import itertools
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 
 from msgspec.structs import replace
 
@@ -258,7 +258,7 @@ class Sharing(Method):
                 refused.append(Rejection(rule="target", reason=reason))
                 continue
             try:
-                geometry = geometry_of(
+                geometry = _cut(
                     layout.problem, merged=merged, border=border, lanes=lanes, windowed=self.windowed, boxed=boxed
                 )
             except PlanError as error:
@@ -321,6 +321,10 @@ class Sharing(Method):
         for width in widths(layout, request.block_n):
             first = Tiling(block_m=lanes, block_n=width, row_bytes=span, b_stages=b_stages, a_stages=a_stages)
             yield Depths(first=first, stages=deep)
+
+
+_cut = lru_cache(maxsize=64)(geometry_of)
+"""Every schedule that shares activations asks for the same cuts of a problem."""
 
 
 def _fits(geometry: Geometry) -> bool:

@@ -7,6 +7,7 @@ The accumulator is transposed: its lanes are output channels, its columns output
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -98,7 +99,7 @@ class Stationary(Sharing):
 
     def tilings(self, layout: DeviceLayout, request: Request, geometry: Geometry) -> Iterator[Depths]:
         """Candidates of the one width that weights can have."""
-        fixed = request if request.block_n is not None else replace(request, block_n=WS_ROWS)
+        fixed = request if request.block_n is not None else dataclasses.replace(request, block_n=WS_ROWS)
         return super().tilings(layout, fixed, geometry)
 
     def tensor_tiles(self, layout: DeviceLayout, tiling: Tiling, arch: Arch) -> tuple[TmemTile, ...]:
