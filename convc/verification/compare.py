@@ -9,7 +9,8 @@ how often is counted, and so are infinities: such an element shows nothing of th
 
 from __future__ import annotations
 
-import msgspec
+from dataclasses import dataclass
+
 import numpy as np
 
 from convc.errors import InputError
@@ -17,7 +18,8 @@ from convc.ir import dtypes
 from convc.ir.dtypes import DType
 
 
-class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
     """The verdict on one result array.
 
     Attributes:

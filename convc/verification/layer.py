@@ -12,10 +12,9 @@ import dataclasses
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-import msgspec
 import numpy as np
-from msgspec.structs import replace
 
 from convc.build.folder import Layer
 from convc.build.writer import kernel_file, layer_of
@@ -147,7 +146,8 @@ def bound_of(mode: Mode, problem: ConvProblem, data: LayerData, sums: Sums) -> n
     return through_epilogue(problem, exact, np.zeros_like(exact), data.residual)
 
 
-class Expected(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
     """The reference for some images of a layer's output.
 
     Attributes:
@@ -165,7 +165,7 @@ def expect_part(conv: ConvNode, mode: Mode, seed: int, images: tuple[int, int], 
     part = slice(*images)
     problem = dataclasses.replace(conv.problem, batch=images[1] - images[0])
     residual = None if data.residual is None else data.residual[part]
-    data = replace(data, x=data.x[part], residual=residual)
+    data = dataclasses.replace(data, x=data.x[part], residual=residual)
     values = expected_result(problem, data.x, data.weight, data.bias, data.multiplier, data.residual)
     with np.errstate(over="ignore"):
         short = values.astype(np.float32)
@@ -225,7 +225,8 @@ def modes_of(mode: str) -> tuple[Mode, ...]:
     raise InputError(f"mode must be both, integer or normal, got {mode!r}")
 
 
-class LayerData(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerData:
     """Operands that a layer is run on: x (N, C, H, W), w (K, C, R, S), the rest as far as the problem has it."""
 
     x: np.ndarray

@@ -8,9 +8,8 @@ computed, and so is the answer: a `Check` for each comparison, a `LayerReport` f
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
-
-import msgspec
 
 from convc.ir.findings import Finding
 from convc.ir.network import SkippedNode
@@ -29,7 +28,8 @@ Oracle = Literal["reference", "onnxruntime"]
 """Who says what is right: `convc.verification.reference` in float64, or onnxruntime."""
 
 
-class Check(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
     """One run of a kernel, compared with what an oracle says.
 
     Attributes:
@@ -55,7 +55,8 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
     fault: str = ""
 
 
-class Sampled(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampled:
     """Share of a launch that was run: ``ctas`` of the ``of`` CTAs that it has. Nothing is known of the others."""
 
     ctas: int
@@ -65,7 +66,8 @@ class Sampled(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.ctas} of {self.of} CTAs"
 
 
-class LayerReport(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerReport:
     """Everything that was learnt about one layer.
 
     Attributes:
@@ -122,7 +124,8 @@ class LayerReport(msgspec.Struct, frozen=True, kw_only=True):
         return f"<LayerReport {self.name}: {self.verdict}, {checks}, schedule {self.schedule}>"
 
 
-class ModelReport(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelReport:
     """Findings about a model.
 
     Attributes:
@@ -165,7 +168,8 @@ class ModelReport(msgspec.Struct, frozen=True, kw_only=True):
         return f"<{type(self).__name__} {self.source}: {right}, {counted(self.kernels, 'kernel')}, seed {self.seed}>"
 
 
-class VerifyReport(ModelReport, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class VerifyReport(ModelReport):
     """Findings about the layers of a model, each on data of its own.
 
     Attributes:
@@ -175,7 +179,8 @@ class VerifyReport(ModelReport, frozen=True, kw_only=True):
     skipped: tuple[SkippedNode, ...]
 
 
-class OutputReport(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputReport:
     """One output of a network.
 
     Attributes:
@@ -196,7 +201,8 @@ class OutputReport(msgspec.Struct, frozen=True, kw_only=True):
         return self.drift is None or self.drift <= self.allowed
 
 
-class NetworkReport(ModelReport, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class NetworkReport(ModelReport):
     """Findings of a run of a whole network with random weights; ``layers`` are in the order in which they ran.
 
     Attributes:
@@ -229,7 +235,8 @@ class NetworkReport(ModelReport, frozen=True, kw_only=True):
         return self.departs is None
 
 
-class Tolerance(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tolerance:
     """Largest difference of an output: |got - expected| <= atol + rtol * |expected|, as `numpy.allclose` has it."""
 
     atol: float = 0.0
@@ -239,7 +246,8 @@ class Tolerance(msgspec.Struct, frozen=True, kw_only=True):
         return f"atol {self.atol:g} + rtol {self.rtol:g}"
 
 
-class ExpectedOutput(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedOutput:
     """One output of a network that ran on data of the user's, and what was expected of it.
 
     Attributes:
@@ -274,7 +282,8 @@ class ExpectedOutput(msgspec.Struct, frozen=True, kw_only=True):
         return not self.count_wrong
 
 
-class DataReport(msgspec.Struct, frozen=True, kw_only=True):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataReport:
     """Findings of a run of a whole network, with its own weights, on data of the user's.
 
     Attributes:

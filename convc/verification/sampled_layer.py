@@ -12,7 +12,6 @@ import hashlib
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from msgspec.structs import replace
 
 from convc.build.writer import layer_of
 from convc.compiler.kernels import Kernel
@@ -79,10 +78,10 @@ def check_sampled(
         made = [part for part in map(tiles.outputs, ctas) if part.place.size]  # a CTA of a pair may have none
         check = _judged(mode, strips, run, made)
         if check.comparison is not None and check.comparison.first is not None:
-            check = replace(check, writer=last_writer_packed(layer, buffers, check.comparison.first, only))
+            check = dataclasses.replace(check, writer=last_writer_packed(layer, buffers, check.comparison.first, only))
         checks.append(check)
     sampled = Sampled(ctas=len(ctas), of=kernel.artifact.launch.ctas)
-    return replace(layer_report(conv, kernel, checks, counters), sampled=sampled)
+    return dataclasses.replace(layer_report(conv, kernel, checks, counters), sampled=sampled)
 
 
 def _judged(mode: Mode, strips: Strips, run: LayerRun, outputs: Sequence[Outputs]) -> Check:
@@ -101,7 +100,7 @@ def _judged(mode: Mode, strips: Strips, run: LayerRun, outputs: Sequence[Outputs
     if comparison.first is not None:
         elements = np.concatenate([np.stack(part.element) for part in outputs], axis=1)
         element = tuple(int(i) for i in elements[:, comparison.first[0]])
-        comparison = replace(comparison, first=element)
+        comparison = dataclasses.replace(comparison, first=element)
     digest = hashlib.sha256(to_npy_dtype(values).data).hexdigest()[:16]
     stray = _stray_bytes(run.y, outputs)
     ok = comparison.ok and not stray and run.verdict < Verdict.incomplete
