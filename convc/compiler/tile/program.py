@@ -158,11 +158,9 @@ def _tagged(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_tagged(item) for item in cast(tuple[Any, ...], value)]  # of whatever: each says itself what it is
     if isinstance(value, Step):
-        return {"kind": type(value).__name__} | {
-            name: _tagged(getattr(value, name)) for name in value.__struct_fields__
-        }
+        return {"kind": type(value).__name__} | _fields(value)
     if isinstance(value, Role | Range | TileProgram):
-        return {name: _tagged(getattr(value, name)) for name in value.__struct_fields__}
+        return _fields(value)
     return str(value) if isinstance(value, IntExpr) else msgspec.to_builtins(value)
 
 
