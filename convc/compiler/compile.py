@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import msgspec
+from msgspec.structs import replace
 
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.names import Form
@@ -126,10 +127,10 @@ def compile_timed(problem: ConvProblem, options: ScheduleOptions, timer: Timer) 
         for number, one in enumerate(written)
     ]
     number = timed.index(quickest(timed))
-    timed[number] = msgspec.structs.replace(timed[number], taken=True)
+    timed[number] = replace(timed[number], taken=True)
     best = written[number]
     ranked = tuple(sorted(timed, key=lambda one: one.cycles))
-    return replace(best, plan=msgspec.structs.replace(best.plan, timed=ranked, columns=by_estimate.columns))
+    return dataclasses.replace(best, plan=replace(best.plan, timed=ranked, columns=by_estimate.columns))
 
 
 def _written(problem: ConvProblem, decided: Plan) -> Compiled:

@@ -109,7 +109,8 @@ class Kernels:
 
 def shared_problem(problem: ConvProblem) -> ConvProblem:
     """The problem under the name of its kernel: problems that share a kernel become equal."""
-    return dataclasses.replace(problem, name=kernel_name(problem))
+    name = kernel_name(problem)
+    return problem if problem.name == name else dataclasses.replace(problem, name=name)
 
 
 def compile_shared(

@@ -13,7 +13,10 @@ whether tiles end where their loop ends.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import dataclasses
+
+import msgspec
+from msgspec.structs import replace
 
 from convc.compiler.index.conv import ConvMaps
 from convc.compiler.index.geometry import geometry_of
@@ -29,8 +32,7 @@ from convc.explain.rewrites import Step
 from convc.ir.problem import ConvProblem
 
 
-@dataclass(frozen=True, slots=True)
-class Algorithm:
+class Algorithm(msgspec.Struct, frozen=True):
     """A nest with a name, and the rewrites that made it from the one before."""
 
     title: str
@@ -38,8 +40,7 @@ class Algorithm:
     nest: Nest
 
 
-@dataclass(frozen=True, slots=True)
-class Derivation:
+class Derivation(msgspec.Struct, frozen=True):
     """A chain of algorithms; where a rewrite was refused, it ends there.
 
     Attributes:
@@ -112,7 +113,9 @@ def smaller(problem: ConvProblem, places: int, mma: MmaTile) -> tuple[ConvProble
     batch = min(problem.batch, max(2, 1 + -(-places // pixels)))
     in_channels, channels = _less(problem.in_channels, mma.channels)
     out_channels, columns = _less(problem.out_channels, mma.columns)
-    less = replace(problem, batch=batch, in_extent=extent, in_channels=in_channels, out_channels=out_channels)
+    less = dataclasses.replace(
+        problem, batch=batch, in_extent=extent, in_channels=in_channels, out_channels=out_channels
+    )
     return less, MmaTile(columns=columns, channels=channels)
 
 

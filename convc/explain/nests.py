@@ -16,7 +16,8 @@ changes nests, `convc.explain.products` runs them.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+import msgspec
 
 from convc.compiler.index.conv import activation_map
 from convc.compiler.index.linear import Expr, Guard, Symbol
@@ -39,15 +40,13 @@ SOURCE_WORDS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Accumulate:
+class Accumulate(msgspec.Struct, frozen=True):
     """The sums of one iteration of loop `inside` are kept apart: zeroed before it, stored after it."""
 
     inside: str
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(msgspec.Struct, frozen=True):
     """Fills the tile of activations before each iteration of loop `inside`.
 
     Attributes:
@@ -62,8 +61,7 @@ class Load:
     how: str
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(msgspec.Struct, frozen=True):
     """After each iteration of loop `inside` but the last, rows 0..lanes-1 of the tile move `step` lanes down.
 
     Rows move inside groups of `group` lanes. The last row of each group then comes from the halo: pixel h of the halo
@@ -77,8 +75,7 @@ class Move:
     refreshed: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(msgspec.Struct, frozen=True):
     """The multiply-add takes row `row` of the tile, unless one of the masks holds.
 
     Attributes:
@@ -95,8 +92,7 @@ class Read:
 Statement = Accumulate | Load | Move
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Nest:
+class Nest(msgspec.Struct, frozen=True, kw_only=True):
     """A loop nest.
 
     Attributes:

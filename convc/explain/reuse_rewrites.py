@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from convc.compiler.index.lane_masks import column_mask, line_mask, masked_columns, masked_lines
 from convc.compiler.index.maps import Counterexample, IndexMap, Proof

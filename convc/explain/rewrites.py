@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from convc.compiler.index.algebra import equal, simplify
 from convc.compiler.index.linear import Expr, Integer, Symbol
@@ -26,8 +28,7 @@ from convc.explain.products import POINTS, same_products
 from convc.ir import expr as intexpr
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """A rewrite that was tried.
 
     Attributes:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
+import msgspec
+from msgspec.structs import replace
 from rich.console import Console
 
 from convc.compiler.index import claims, reuse_claims
@@ -27,8 +28,7 @@ LOOKED_AT = 8
 """Tiles among which a typical one is looked for."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tiles:
+class Tiles(msgspec.Struct, frozen=True, kw_only=True):
     """The tiles of one kernel.
 
     Attributes:

@@ -5,9 +5,9 @@ Source: ONNX operators, ``Conv``; its versions 1, 11 and 22 differ in wording an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
 from onnx import AttributeProto, NodeProto
 
 from convc.errors import NodeError
@@ -31,8 +31,7 @@ class Refuse(Protocol):
     def __call__(self, message: str, hint: str = "") -> NodeError: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConvAttributes:
+class ConvAttributes(msgspec.Struct, frozen=True, kw_only=True):
     """The attributes of a convolution, as ONNX names them; None where the node leaves one out that has no one default.
 
     Attributes:
@@ -142,8 +141,7 @@ def conv_problem(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeAxes:
+class NodeAxes(msgspec.Struct, frozen=True, kw_only=True):
     """What the nodes of all convolutions say of their filter.
 
     Attributes:

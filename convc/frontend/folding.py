@@ -15,7 +15,6 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import onnx
 from onnx import NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper, shape_inference
-from onnx.reference import ReferenceEvaluator
 
 from convc.errors import ModelError
 from convc.frontend.model_file import ONNX_DOMAINS
@@ -60,6 +59,8 @@ def folded(node: NodeProto, opset: int, arrays: Sequence[np.ndarray | None]) -> 
     made = _size(own, opset, given)
     if made is None:
         return None
+    from onnx.reference import ReferenceEvaluator  # slow to load, and most models have nothing to fold
+
     where = f"node {node.name or node.output[0]!r} ({node.op_type})"
     size = made + sum(array.size * array.itemsize for array in given.values())
     require_memory(_COPIES * size, f"folding {where}")

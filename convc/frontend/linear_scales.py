@@ -10,9 +10,8 @@ here. onnxruntime has both in its own domain too, where its quantiser puts them 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import ml_dtypes
+import msgspec
 import numpy as np
 from onnx import AttributeProto, NodeProto, TensorProto
 
@@ -45,8 +44,7 @@ def _is_well_formed(node: NodeProto) -> bool:
     return node.domain in DOMAINS and len(node.input) in (2, 3) and all(node.input[:2]) and len(node.output) == 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScaleAttributes:
+class ScaleAttributes(msgspec.Struct, frozen=True, kw_only=True):
     """The attributes of either operator.
 
     Attributes:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+import msgspec
 import onnx
 from onnx import numpy_helper, shape_inference
 
@@ -21,8 +21,7 @@ _SMALL = 1024
 """Constants of at most this many elements keep their values in the skeleton."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ValueType:
+class ValueType(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a tensor: ONNX element type (0: unknown), extents (None: unknown, also one by one)."""
 
     element_type: int

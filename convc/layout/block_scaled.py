@@ -23,9 +23,9 @@ Large Language Models with NVFP4", arXiv 2509.25149, appendix B (nvfp4, whose t 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import ml_dtypes
+import msgspec
 import numpy as np
 
 from convc.ir import dtypes
@@ -43,8 +43,7 @@ UE8M0_BIAS = 127
 """A code e of ue8m0 stands for 2^(e - 127)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlockFormat:
+class BlockFormat(msgspec.Struct, frozen=True, kw_only=True):
     """A block-scaled type.
 
     Attributes:
@@ -118,8 +117,7 @@ FORMATS = {
 """By name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Blocks:
+class Blocks(msgspec.Struct, frozen=True, kw_only=True):
     """A quantised tensor.
 
     Attributes:

@@ -53,7 +53,7 @@ from convc.layout.transposed import ForwardEquivalent, forward_equivalent, ordin
 LIMITS = SM_100A.limits
 
 
-class BufferLayout(msgspec.Struct, frozen=True, kw_only=True):
+class BufferLayout(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A device buffer: contiguous, last dimension fastest."""
 
     dtype: str

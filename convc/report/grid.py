@@ -9,8 +9,9 @@ fit they are printed in full.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 
+import msgspec
+from msgspec.structs import replace
 from rich.cells import cell_len, chop_cells
 from rich.console import Console, JustifyMethod
 
@@ -23,8 +24,7 @@ NAME_WIDTH = 8
 """A column of names is never narrower."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(msgspec.Struct, frozen=True):
     """A column of a table.
 
     Attributes:
@@ -40,8 +40,7 @@ class Column:
     below: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(msgspec.Struct, frozen=True):
     """The cells of a row, one for each column, and the style of its text (of rich; None for plain)."""
 
     cells: tuple[str, ...]

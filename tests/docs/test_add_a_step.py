@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 
 import jinja2
 import numpy as np
 import pytest
 from pages import blocks, module_of
+from support.records import replace
 from support.schedules import RELOAD_ONLY
 
 from convc.compiler.compile import compile_problem
@@ -72,12 +72,10 @@ def edited(program, **changes):
     """The program with fields of the step changed."""
 
     def steps(body):
-        deep = (dataclasses.replace(s, body=steps(s.body)) if isinstance(s, Loop) else s for s in body)
-        return tuple(dataclasses.replace(s, **changes) if s.id == "epilogue.prelu" else s for s in deep)
+        deep = (replace(s, body=steps(s.body)) if isinstance(s, Loop) else s for s in body)
+        return tuple(replace(s, **changes) if s.id == "epilogue.prelu" else s for s in deep)
 
-    return dataclasses.replace(
-        program, roles=tuple(dataclasses.replace(role, steps=steps(role.steps)) for role in program.roles)
-    )
+    return replace(program, roles=tuple(replace(role, steps=steps(role.steps)) for role in program.roles))
 
 
 def test_verify_sees_what_the_step_uses(page, program):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernel.test_random_problems import problems
 from support.cut_maps import cut_maps
+from support.records import replace
 from support.witnesses import witnesses_agree
 
 from convc.compiler.compile import compile_problem
@@ -58,7 +57,7 @@ def test_copies_carry_what_lanes_have(stream, assembled):
 @settings(max_examples=4, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(problems("f16"), st.sampled_from(list(STREAMS.values())), st.integers(0, 2**32 - 1))
 def test_witnesses_agree(assembled, problem, stream, seed):
-    added = dataclasses.replace(problem, epilogue=(AddResidual(),))
+    added = replace(problem, epilogue=(AddResidual(),))
     with contextlib.suppress(PlanError):  # not every schedule can run every problem
         witnesses_agree(added, seed, assembled, ScheduleOptions(residual_load="tma", **stream))
 
@@ -100,9 +99,9 @@ def test_a_stream_with_far_more_rows_than_its_output_has_no_box():
 
 def test_fragments_follow_a_stream_of_output_pixels_alone(assembled):
     options = ScheduleOptions(schedule="slide", target="sm_90a", store="tma", border="zero", rows="merged")
-    plain = dataclasses.replace(ROWS, epilogue=())
+    plain = replace(ROWS, epilogue=())
     with pytest.raises(PlanError, match=r"no consecutive output pixels, and sm_90a has no copy that takes each line"):
         compile_problem(plain, options=options)
-    unpadded = dataclasses.replace(plain, kernel=(3, 1), pad_lo=(1, 0), pad_hi=(1, 0))
+    unpadded = replace(plain, kernel=(3, 1), pad_lo=(1, 0), pad_hi=(1, 0))
     compiled = witnesses_agree(unpadded, 5, assembled, options, block_n=48, stages=2)
     assert compiled.plan.indexing.loads.out.box[1] == 16  # rows of a warp

@@ -11,7 +11,8 @@ correction where it is not.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from convc.errors import PlanError
 from convc.ir.expr import (
@@ -33,8 +34,7 @@ NARROW: Interval = (-(2**31), 2**31 - 1)
 WIDE: Interval = (-(2**63), 2**63 - 1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Number:
+class Number(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A register that holds an integer: its width in bits and the values it can have."""
 
     bits: int
@@ -42,8 +42,7 @@ class Number:
     high: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Code:
+class Code(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Lines that compute one number, and the declarations of the registers they use besides the result."""
 
     declarations: tuple[str, ...]
@@ -80,13 +79,12 @@ def _power(value: IntExpr) -> int | None:
     return None
 
 
-@dataclass(slots=True)
-class _Writer:
+class _Writer(msgspec.Struct):
     numbers: Mapping[str, Number]
     ranges: Mapping[str, Interval]
-    lines: list[str] = field(default_factory=list)
-    made: dict[tuple[IntExpr, int], str] = field(default_factory=dict)
-    count: dict[str, int] = field(default_factory=lambda: {"t": 0, "w": 0, "p": 0})
+    lines: list[str] = msgspec.field(default_factory=list)
+    made: dict[tuple[IntExpr, int], str] = msgspec.field(default_factory=dict)
+    count: dict[str, int] = msgspec.field(default_factory=lambda: {"t": 0, "w": 0, "p": 0})
 
     def declarations(self) -> list[str]:
         types = {"t": ".b32", "w": ".b64", "p": ".pred"}

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from convc.compiler.emit.exprs import Number
 from convc.compiler.emit.fragments import fragment

@@ -13,7 +13,7 @@ The host writes the filter by ``run`` too, so both operands hold the same (s, c)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from convc.compiler.index.conv import activation_map
 from convc.compiler.index.lower import translate
@@ -24,8 +24,7 @@ from convc.ir.expr import Var
 from convc.ir.problem import ConvProblem
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnMaps:
+class ColumnMaps(msgspec.Struct, frozen=True, kw_only=True):
     """The maps of the module's table.
 
     Attributes:

@@ -23,7 +23,7 @@ the tiles along K divide a group: tile_n says which one (``pack``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from convc.compiler.index.linear import Expr, Integer
 from convc.compiler.index.maps import IndexMap, Outcome, at_most, less, simplify_guards
@@ -33,8 +33,7 @@ from convc.errors import PlanError
 from convc.ir.problem import ConvProblem
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tiles:
+class Tiles(msgspec.Struct, frozen=True, kw_only=True):
     """How the iteration space is cut: block extents, pitches in elements, number of blocks along each."""
 
     block_m: int
@@ -47,8 +46,7 @@ class Tiles:
     blocks: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConvMaps:
+class ConvMaps(msgspec.Struct, frozen=True, kw_only=True):
     """The maps of one tiled convolution (see the module's table), and what was proved about them.
 
     Attributes:

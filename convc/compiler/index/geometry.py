@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import msgspec
+from msgspec.structs import replace
 
 from convc.compiler.index.row_stream import WINDOW, LaneTile, RowStream, boxed_stream, merged_stream, outer_stream
 from convc.compiler.index.row_walk import Border, RowProblem, RowWalk, row_walk
@@ -10,8 +11,7 @@ from convc.errors import PlanError
 from convc.ir.problem import ConvProblem
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Geometry:
+class Geometry(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The walk, the stream, the lanes of a tile, tiles per stream, and spare tiles behind all, without an output."""
 
     walk: RowWalk

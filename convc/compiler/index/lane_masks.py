@@ -11,9 +11,9 @@ Bit j of word i is lane 32*i + j (PTX manual, tcgen05.mma, disable-output-lane).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
 import numpy as np
 
 from convc.compiler.index.lower import lower
@@ -26,8 +26,7 @@ from convc.ir.expr import And, Const, IntExpr, Less, Select
 WORD = 32
 
 
-@dataclass(frozen=True, slots=True)
-class MaskRule:
+class MaskRule(msgspec.Struct, frozen=True):
     """When a lane is masked: it holds something real, and what it needs is padding.
 
     Attributes:

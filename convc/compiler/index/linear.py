@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 Terms: TypeAlias = "dict[Expr, int]"
 """Coefficients of atoms."""
@@ -222,8 +223,7 @@ def added(one: Expr, factor: int, other: Expr | int) -> Expr:
     return expression(constant, terms)
 
 
-@dataclass(frozen=True, slots=True)
-class Guard:
+class Guard(msgspec.Struct, frozen=True, gc=False):
     """A condition on index expressions: ``lhs < rhs`` where it is strict, else ``lhs <= rhs``."""
 
     lhs: Expr

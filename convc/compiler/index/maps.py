@@ -14,9 +14,10 @@ narrows the guard to the points that g sends into the domain of f, unless that i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from convc.compiler.index.algebra import equal, simplify, symbols_in
 from convc.compiler.index.linear import Expr, Guard, Integer
@@ -27,8 +28,7 @@ from convc.ir import expr as intexpr
 from convc.ir.expr import Const, Interval, IntExpr, Less
 
 
-@dataclass(frozen=True, slots=True)
-class Proof:
+class Proof(msgspec.Struct, frozen=True, gc=False):
     """The claim holds; ``how`` is the reason in one line."""
 
     claim: str
@@ -38,8 +38,7 @@ class Proof:
         return f"proved: {self.claim} [{self.how}]"
 
 
-@dataclass(frozen=True, slots=True)
-class Counterexample:
+class Counterexample(msgspec.Struct, frozen=True):
     """The claim fails at this point (axis name, value), where it comes to ``value`` instead."""
 
     claim: str
@@ -51,8 +50,7 @@ class Counterexample:
         return f"REFUTED: {self.claim} [{f'at {at}: ' if at else ''}{self.value}]"
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
+class Unknown(msgspec.Struct, frozen=True):
     """Neither shown nor refuted by the algebra, for reasons outside of it; no claim about a kernel ends like this."""
 
     claim: str
@@ -75,8 +73,7 @@ def at_most(a: Expr | int, b: Expr | int) -> Guard:
     return Guard(_whole(a), _whole(b), strict=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexMap:
+class IndexMap(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A function from axes to named integers.
 
     Attributes:
@@ -99,7 +96,8 @@ class IndexMap:
             if len(set(names)) < len(names):
                 raise ValueError(f"map {self.name!r} has a name twice: {', '.join(names)}")
         symbols = {axis.symbol for axis in self.domain}
-        for expr in (*(expr for _, expr in self.results), *self.guard):
+        sides = (side for condition in self.guard for side in (condition.lhs, condition.rhs))
+        for expr in (*(expr for _, expr in self.results), *sides):
             if not symbols_in(expr) <= symbols:
                 foreign = ", ".join(sorted(map(str, symbols_in(expr) - symbols)))
                 raise ValueError(f"map {self.name!r} uses {foreign}, which is no axis of its domain")
@@ -228,8 +226,7 @@ def prove_equal(claim: str, a: Expr, b: Expr, domain: tuple[Axis, ...]) -> Outco
     return difference.prove_in({"difference": (0, 0)}, claim)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GuardReport:
+class GuardReport(msgspec.Struct, frozen=True, kw_only=True):
     """A map with the conditions that remain, and (condition, reason) for each one that was dropped."""
 
     map: IndexMap

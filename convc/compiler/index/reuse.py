@@ -15,7 +15,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+import msgspec
 
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.index.linear import Expr, Integer
@@ -25,8 +26,7 @@ from convc.compiler.index.symbols import Axis, FloorDiv, Mod
 from convc.ir.problem import ConvProblem
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReuseMaps(Geometry):
+class ReuseMaps(Geometry, frozen=True, kw_only=True):
     """A geometry with the maps of the table above, what they were derived from, and what was proved about them."""
 
     problem: ConvProblem
@@ -71,8 +71,7 @@ def reuse_maps(problem: ConvProblem, geometry: Geometry) -> ReuseMaps:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Maker:
+class _Maker(msgspec.Struct, frozen=True):
     """Builds the maps; the expressions that several of them share are methods."""
 
     problem: ConvProblem

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from convc.compiler.index.algebra import equal, simplify
 from convc.compiler.index.geometry import Geometry
@@ -69,8 +70,7 @@ def prove_walk(maps: ReuseMaps) -> Outcome:
     return Proof(claim, f"both count {walk.period} pixels per row{left}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Places:
+class _Places(msgspec.Struct, frozen=True):
     """Where the lanes of a tile lie in the stream: what the maps are held against, taken from the geometry alone.
 
     The expressions read ``tile_m``, and ``lane`` or what `window` reads.

@@ -8,7 +8,7 @@ walked through place by place, so that a residual arrives in the lanes that need
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.index.lower import translate
@@ -24,8 +24,7 @@ AXES = ("q", "p", "n")
 """The axes of the output, those of channels left out, innermost first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResultBox:
+class ResultBox(msgspec.Struct, frozen=True, kw_only=True):
     """The box that a copy walks through.
 
     Attributes:

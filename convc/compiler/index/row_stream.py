@@ -21,7 +21,7 @@ image alone always merges, and what lies above and below it is filled with zeros
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from convc.ir.arch import SM_100A
 from convc.ir.problem import ConvProblem
@@ -30,8 +30,7 @@ WINDOW = SM_100A.limits.tmem_part_lanes
 """Lanes of a sub-partition of tensor memory: rows shift inside it and never across."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaneTile:
+class LaneTile(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How the lanes of a tile are dealt out to the stream.
 
     Attributes:
@@ -50,8 +49,7 @@ class LaneTile:
         return self.windows * self.useful
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowStream:
+class RowStream(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Which rows follow each other.
 
     Attributes:

@@ -17,14 +17,13 @@ left padding are not walked over at all, since the end of the row before stands 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from convc.compiler.index.border import BORDERS as BORDERS
 from convc.compiler.index.border import Border as Border
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowProblem:
+class RowProblem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A convolution along W.
 
     Attributes:
@@ -45,8 +44,7 @@ class RowProblem:
         return self.stride * q + self.dilation * s - self.pad
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tap:
+class Tap(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A filter column of a buffer.
 
     Attributes:
@@ -60,8 +58,7 @@ class Tap:
     inside: tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Buffer:
+class Buffer(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Pixels that are fetched once and multiplied by several filter columns.
 
     Attributes:
@@ -83,8 +80,7 @@ class Buffer:
         return self.taps[1].lanes if len(self.taps) > 1 else 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowWalk:
+class RowWalk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A walk that serves all filter columns.
 
     Attributes:

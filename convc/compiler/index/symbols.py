@@ -21,7 +21,8 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from convc.compiler.index.linear import Expr, Integer, Sum, Symbol, Terms, expression
 from convc.ir.expr import Interval
@@ -152,8 +153,7 @@ def _divisor(b: Expr | int) -> int:
     return divisor
 
 
-@dataclass(frozen=True, slots=True)
-class Axis:
+class Axis(msgspec.Struct, frozen=True, gc=False):
     """A named run of integers ``first, first + 1, ...``.
 
     Attributes:

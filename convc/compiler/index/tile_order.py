@@ -23,7 +23,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from convc.compiler.index.hilbert import hilbert
 from convc.compiler.index.linear import Expr, Integer
@@ -42,8 +44,7 @@ MOST_ENTRIES = 4096
 T = Axis(TILE, 1).symbol
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class Case(msgspec.Struct, frozen=True, kw_only=True):
     """Some of the tiles.
 
     Attributes:
@@ -65,8 +66,7 @@ class Case:
     limit: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class Order(msgspec.Struct, frozen=True, kw_only=True):
     """An order of the tiles of a grid.
 
     Attributes:

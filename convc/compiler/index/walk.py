@@ -18,7 +18,8 @@ the same exactly if ``columns = Q`` and ``rows = P`` (where a tile gets far enou
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from convc.compiler.index.linear import Integer
 from convc.compiler.index.lower import translate
@@ -35,8 +36,7 @@ AXES = ("w", "h", "n")
 """Coordinates of a copy, in the order in which it counts."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Im2colBox:
+class Im2colBox(msgspec.Struct, frozen=True, kw_only=True):
     """The bounding box of an im2col tensor map; pairs are (W, H), as in the tensor map.
 
     Attributes:

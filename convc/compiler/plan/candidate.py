@@ -1,311 +1,32 @@
-"""The offer of a schedule for a problem: its legal candidates, each with its work and its price.
+"""Everything that a schedule has to offer for a problem, and the candidate to take of it.
 
-A schedule proposes a few hundred tilings, most of which differ from another one in their stages alone. Of the tilings
-of one width only the best can be taken or be shown, so the others are looked at as little as that allows:
-
-* Shared memory is counted, not laid out (`convc.compiler.plan.room.Room`), once for each tiling, and of a width whose
-  price alone is asked for once at most, to know how many CTAs an SM can hold.
-* What a CTA does does not depend on its stages, only how long it waits for copies does. So a width is priced once
-  (`convc.compiler.plan.cost.Pace`), and its tilings are held to the rules from the fastest on, until one keeps them.
-* That price says how fast a width can be at best. Where only the best of all is asked for, widths are looked at from
-  the most promising on, until no other can be as good.
-* Of what is compared only time and bytes are worked out; the whole estimate is made for those who read it.
-* Sentences about what is turned down are made for the schedule that is taken, or where none can be.
+A price says how fast a width can be at best, and its floor, which is found sooner, how fast it cannot be
+(`convc.compiler.plan.offer.Width`). Where only the best of all is asked for, widths are looked at from the most
+promising on, until no other can be as good. Sentences about what is turned down are made for the schedule that is
+taken, or where none can be.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from operator import itemgetter
+from collections.abc import Callable
+from heapq import heapify, heappop, heapreplace
 
-from convc.compiler.index.geometry import Geometry
-from convc.compiler.index.traffic import Bytes
-from convc.compiler.plan.candidates import pipeline_of
+import msgspec
+
 from convc.compiler.plan.choice import SLACK, choose
-from convc.compiler.plan.constraints import TILING_RULES, TiledProblem, TileGrid, TilingRule, check_tiling, walkers
-from convc.compiler.plan.cost import Pace, asked_of_l2, beside, busy_sms, estimate, latency_of, launch_cycles, pace_of
-from convc.compiler.plan.moved import launch_bytes
-from convc.compiler.plan.records import Estimate, Pipeline, Rejection, ScheduleName, ScheduleSummary, Tiling
-from convc.compiler.plan.requests import row_cycles
-from convc.compiler.plan.room import Room
-from convc.compiler.plan.storage import MemoryNeed, Storage
-from convc.compiler.plan.tiling import Depths
-from convc.compiler.plan.work import CtaWork, with_stages
-from convc.ir.arch import Arch
-from convc.layout.device_layout import DeviceLayout
+from convc.compiler.plan.constraints import TileGrid
+from convc.compiler.plan.offer import Candidate as Candidate
+from convc.compiler.plan.offer import Offer as Offer
+from convc.compiler.plan.offer import Width
+from convc.compiler.plan.records import Rejection, ScheduleName, ScheduleSummary
+from convc.support.once import once
 
 LATE = ("proof", "emission")
 """Rules by which a schedule is turned down after it was chosen; candidates are kept to the others before."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Candidate:
-    """One legal tiling.
-
-    Attributes:
-        offer: where it comes from.
-        tiled: the problem and its tiles.
-        pipeline, work: what a CTA does.
-        pace: what that takes, whatever the stages.
-        cycles, traffic_bytes: of the launch, as the estimate has them.
-    """
-
-    offer: Offer
-    tiled: TiledProblem
-    pipeline: Pipeline
-    work: CtaWork
-    pace: Pace
-    cycles: float
-    traffic_bytes: int
-
-    @cached_property
-    def cost(self) -> Estimate:
-        """The estimate of the launch."""
-        return estimate(self.tiled, self.work, self.pace)
-
-    @property
-    def busy_sms(self) -> int:
-        """SMs that have a CTA."""
-        return busy_sms(self.tiled, self.pace)
-
-    @property
-    def geometry(self) -> Geometry | None:
-        """The sharing of activations; None where there is none."""
-        return self.offer.geometry
-
-    @property
-    def launched(self) -> tuple[int, int, int]:
-        """The grid: one CTA for each tile, or those that walk over them."""
-        if self.tiled.ctas is None:
-            return (*self.tiled.grid, self.tiled.parts)
-        return (math.prod(self.tiled.grid) if self.offer.fetched else self.tiled.ctas, 1, 1)
-
-    @property
-    def storage(self) -> Storage:
-        """The memory of a CTA."""
-        return self.offer.storage(self.tiled.tiling)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Offer:
-    """The tilings that a schedule proposes for one cut of a problem.
-
-    Attributes:
-        layout, arch: the problem and the target.
-        depths: its tilings by their width, narrow before wide; all with rows of as many bytes.
-        rows: tiles of output pixels, the grid along x.
-        room, storage: the memory of a CTA, counted and laid out.
-        work: what a CTA does; of tilings that differ in their stages alone, only `CtaWork.rings` may differ.
-        rules: what a tiling must keep.
-        geometry: how activations are shared; None where they are not.
-        most_ctas: CTAs at most, which walk over tiles (`convc.compiler.plan.persistent`); None: each tile has its own.
-        fetched: whether those ask for their tiles, so that as many run as can.
-        parts: CTAs that share the K loop of a tile (`convc.compiler.plan.split`).
-    """
-
-    layout: DeviceLayout
-    arch: Arch
-    depths: tuple[Depths, ...]
-    rows: int
-    room: Callable[[Tiling], Room]
-    storage: Callable[[Tiling], Storage]
-    work: Callable[[Tiling, Pipeline], CtaWork]
-    rules: Sequence[TilingRule] = TILING_RULES
-    geometry: Geometry | None = None
-    most_ctas: int | None = None
-    fetched: bool = False
-    parts: int = 1
-
-    @property
-    def first(self) -> Tiling:
-        """The narrowest and shallowest tiling."""
-        return self.depths[0].first
-
-    @property
-    def tilings(self) -> tuple[Tiling, ...]:
-        """All tilings."""
-        return tuple(tiling for each in self.depths for tiling in each.tilings)
-
-    @cached_property
-    def pipeline(self) -> Pipeline:
-        """The K loop of every tiling: their rows are equally long."""
-        return pipeline_of(self.layout, self.first, self.arch.limits.mma_atom_bytes)
-
-    @cached_property
-    def moved(self) -> Bytes:
-        """Bytes that the launch reads and writes, however it is cut."""
-        return launch_bytes(self.layout, self.arch.rates)
-
-    @cached_property
-    def row_cycles(self) -> tuple[float, float]:
-        """Cycles of TMA for a row of activations, and for one of the filter."""
-        return row_cycles(self.layout, self.first.row_bytes, self.arch.rates)
-
-    @cached_property
-    def rejected(self) -> tuple[Rejection, ...]:
-        """Every tiling that breaks a rule, with the first that it breaks."""
-        checked = (check_tiling(self.tiled(tiling), self.rules) for tiling in self.tilings)
-        return tuple(rejection for rejection in checked if rejection is not None)
-
-    def needed(self, tiling: Tiling) -> MemoryNeed:
-        """The memory of a CTA, counted once."""
-        known = self._needs.get(tiling)
-        if known is None:
-            known = self._needs[tiling] = self.room(tiling).need(self.arch)
-        return known
-
-    def done(self, tiling: Tiling) -> CtaWork:
-        """The work of a CTA, counted once: forms of a schedule are made of it."""
-        known = self._done.get(tiling)
-        if known is None:
-            known = self._done[tiling] = self.work(tiling, self.pipeline)
-        return known
-
-    @cached_property
-    def _done(self) -> dict[Tiling, CtaWork]:
-        """The work that has been counted."""
-        return {}
-
-    @cached_property
-    def _needs(self) -> dict[Tiling, MemoryNeed]:
-        """The memory that has been counted."""
-        return {}
-
-    def tiles(self, tiling: Tiling) -> TileGrid:
-        """The tiles of all tilings of one width."""
-        grid = self._grid(tiling)
-        ctas = self._walkers(grid, tiling.together)
-        return TileGrid(layout=self.layout, arch=self.arch, grid=grid, ctas=ctas, parts=self.parts, size=self.moved)
-
-    def tiled(self, tiling: Tiling) -> TiledProblem:
-        """A tiling with what follows from it."""
-        grid = self._grid(tiling)
-        return TiledProblem(
-            layout=self.layout,
-            arch=self.arch,
-            tiling=tiling,
-            need=self.needed(tiling),
-            grid=grid,
-            ctas=self._walkers(grid, tiling.together),
-            parts=self.parts,
-        )
-
-    def _grid(self, tiling: Tiling) -> tuple[int, int]:
-        """Tiles of output pixels and of output channels."""
-        return self.rows, -(-self.layout.problem.out_channels // tiling.block_n)
-
-    def _walkers(self, grid: tuple[int, int], together: int) -> int | None:
-        """CTAs that walk over so many tiles at a time; None: each tile has its own."""
-        if self.most_ctas is None:
-            return None
-        tiles = math.prod(grid)
-        return min(tiles, self.most_ctas) if self.fetched else walkers(tiles, self.most_ctas, together)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Width:
-    """The tilings of an offer that have one width.
-
-    Attributes:
-        offer: where they come from.
-        depths: the tilings; none needs less memory than the first.
-    """
-
-    offer: Offer
-    depths: Depths
-
-    @property
-    def tilings(self) -> tuple[Tiling, ...]:
-        """All tilings."""
-        return self.depths.tilings
-
-    @cached_property
-    def tiles(self) -> TileGrid:
-        """The tiles of all tilings."""
-        return self.offer.tiles(self.depths.first)
-
-    @cached_property
-    def work(self) -> CtaWork:
-        """The work of a CTA, with the stages of the first tiling."""
-        return self.offer.done(self.depths.first)
-
-    @cached_property
-    def pace(self) -> Pace:
-        """The part of its price that does not depend on stages."""
-        return pace_of(self.tiles, self.work, self.offer.row_cycles)
-
-    @cached_property
-    def least(self) -> float:
-        """Cycles that none of the tilings can beat: with copies that never keep anybody waiting."""
-        pace = self.pace
-        most = pace.most_beside
-        if most > 1:
-            most = min(most, beside(self.offer.needed(self.depths.first), self.offer.arch))
-        return min(pace.cycles(pace.hidden, held) for held in range(1, most + 1))
-
-    @cached_property
-    def best(self) -> Candidate | None:
-        """The fastest legal tiling; None where none is legal."""
-        offer = self.offer
-        for tiling in self._fastest_first():
-            tiled = offer.tiled(tiling)
-            if check_tiling(tiled, offer.rules) is None:
-                work = with_stages(self.work, tiled.tiling.stages)
-                return Candidate(
-                    offer=offer,
-                    tiled=tiled,
-                    pipeline=offer.pipeline,
-                    work=work,
-                    pace=self.pace,
-                    cycles=launch_cycles(tiled, work, self.pace),
-                    traffic_bytes=asked_of_l2(work, self.pace),
-                )
-        return None
-
-    def _fastest_first(self) -> Iterator[Tiling]:
-        """The tilings by their price; of several of one price, that which keeps most bytes under way.
-
-        The price has it that a latency is hidden or is not. Where many CTAs ask L2 at once some copies take longer, and
-        memory that nobody else can use hides that too: on an H200 the layers of ResNet-50 take 0.96 of the time at
-        batch 1, 0.97 at batch 8, and as long at batch 32.
-        """
-        priced = sorted(zip(self._cycles(), itertools.count()), key=itemgetter(0))
-        for _, alike in itertools.groupby(priced, key=itemgetter(0)):
-            yield from sorted((self.depths.at(number) for _, number in alike), key=self._room, reverse=True)
-
-    def _room(self, tiling: Tiling) -> int:
-        """Bytes of shared memory."""
-        return self.offer.needed(tiling).smem_bytes
-
-    def _cycles(self) -> list[float]:
-        """The price of each tiling: they differ in the latency of copies, and in how many CTAs fit."""
-        work = self.work
-        pace = self.pace
-        waits: list[dict[int, float]] = []
-        rings = self.depths.rings
-        for ring, column in zip(work.rings, zip(*rings, strict=True), strict=True):
-            waits.append({stages: latency_of(ring.steps, stages, pace) for stages in set(column)})
-        most = pace.most_beside
-        prices: dict[tuple[float, int], float] = {}
-        found: list[float] = []
-        hidden = pace.hidden
-        for number, depth in enumerate(rings):
-            latency = max(hidden, *(wait[stages] for wait, stages in zip(waits, depth, strict=True)))
-            # Where there is one CTA for each SM at most, nobody need know how many fit.
-            held = 1 if most == 1 else min(most, beside(self.offer.needed(self.depths.at(number)), self.offer.arch))
-            price = prices.get((latency, held))
-            if price is None:
-                price = prices[latency, held] = pace.cycles(latency, held)
-            found.append(price)
-        return found
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScheduleCandidates:
+class ScheduleCandidates(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """Everything that one schedule has to offer for a problem.
 
     Attributes:
@@ -318,7 +39,7 @@ class ScheduleCandidates:
     parts: tuple[Offer | Rejection, ...]
     picked: Candidate | None = None
 
-    @cached_property
+    @once
     def widths(self) -> tuple[Width, ...]:
         """The tilings of each width of every offer, narrow before wide.
 
@@ -327,12 +48,23 @@ class ScheduleCandidates:
         offers = (part for part in self.parts if isinstance(part, Offer))
         return tuple(Width(offer=offer, depths=each) for offer in offers for each in offer.depths)
 
-    @cached_property
+    @once
     def legal(self) -> tuple[Candidate, ...]:
         """The best legal candidate of every width that has one."""
         return tuple(width.best for width in self.widths if width.best is not None)
 
-    @cached_property
+    @once
+    def fastest(self) -> tuple[Candidate, ...]:
+        """The fastest legal candidate with each number of columns, the fastest of all first."""
+        found: dict[int, tuple[float, int, Candidate]] = {}
+        for number, width in enumerate(self.widths):
+            columns = width.depths.first.block_n
+            before = found.get(columns)
+            if (before is None or width.floor < before[0]) and width.best is not None:
+                found[columns] = min(before or (math.inf, 0, width.best), (width.best.cycles, number, width.best))
+        return tuple(candidate for _, _, candidate in sorted(found.values()))
+
+    @once
     def rejected(self) -> tuple[Rejection, ...]:
         """Everything that was turned down, with the reasons."""
         found: list[Rejection] = []
@@ -340,7 +72,7 @@ class ScheduleCandidates:
             found += part.rejected if isinstance(part, Offer) else (part,)
         return tuple(found)
 
-    @cached_property
+    @once
     def best(self) -> Candidate:
         """The candidate to take (see `convc.compiler.plan.choice.choose`); LookupError where none is legal."""
         if self._best is None:
@@ -352,7 +84,7 @@ class ScheduleCandidates:
         """Whether a tiling is legal."""
         return self._best is not None
 
-    @cached_property
+    @once
     def _best(self) -> Candidate | None:
         """The candidate to take; None where none is legal."""
         return self.picked or self.best_of(lambda _: True)
@@ -366,9 +98,15 @@ class ScheduleCandidates:
         widths = [width for width in self.widths if fits(width.tiles)]
         found: dict[int, Candidate] = {}
         limit = most
-        for number in sorted(range(len(widths)), key=lambda number: widths[number].least):
-            if widths[number].least > limit:
-                break
+        # A width is asked for its least cycles when it comes up by its floor, and comes up again by those.
+        waiting = [(width.floor, False, number) for number, width in enumerate(widths)]
+        heapify(waiting)
+        while waiting and waiting[0][0] <= limit:
+            _, exact, number = waiting[0]
+            if not exact:
+                heapreplace(waiting, (widths[number].least, True, number))
+                continue
+            heappop(waiting)
             best = widths[number].best
             if best is not None:
                 found[number] = best

@@ -20,7 +20,7 @@ from convc.ir.problem import AXIS_NAMES
 from convc.layout.device_layout import DeviceLayout
 
 
-class TileGrid(msgspec.Struct, frozen=True, kw_only=True):
+class TileGrid(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The tiles of a problem on a target, and the CTAs that make them: what a pace depends on besides their work.
 
     Attributes:
@@ -41,7 +41,7 @@ class TileGrid(msgspec.Struct, frozen=True, kw_only=True):
     size: Bytes | None = None
 
 
-class TiledProblem(TileGrid, frozen=True, kw_only=True):
+class TiledProblem(TileGrid, frozen=True, kw_only=True, gc=False):
     """A tiling of a problem on a target, with what follows from it.
 
     Attributes:

@@ -6,15 +6,13 @@ activations arrive: a tile for every filter tap, or one that the filter columns 
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
+import msgspec
 
 from convc.compiler.plan.names import Number
 from convc.ir.expr import IntExpr, substitute
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Coordinate:
+class Coordinate(msgspec.Struct, frozen=True, kw_only=True):
     """One integer that the kernel computes, with the derivation that says why it is right.
 
     Attributes:
@@ -28,8 +26,7 @@ class Coordinate:
     meaning: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FactorCoordinates:
+class FactorCoordinates(msgspec.Struct, frozen=True, kw_only=True):
     """The places of scale factors in a step of the K loop (`convc.compiler.plan.scale_factors`).
 
     Attributes:
@@ -42,8 +39,7 @@ class FactorCoordinates:
     factor_byte: Coordinate
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TapCoordinates:
+class TapCoordinates(msgspec.Struct, frozen=True, kw_only=True):
     """The coordinates of a kernel whose filter taps load an activation tile each.
 
     Attributes:
@@ -75,8 +71,7 @@ class TapCoordinates:
     out_byte: Coordinate
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowCoordinates:
+class RowCoordinates(msgspec.Struct, frozen=True, kw_only=True):
     """The coordinates of a kernel whose activation tile is a piece of image rows, shared by filter columns.
 
     Attributes:
@@ -117,8 +112,8 @@ Coordinates = TapCoordinates | RowCoordinates
 def in_order(coordinates: Coordinates | FactorCoordinates) -> tuple[Coordinate, ...]:
     """The coordinates that there are, in the order of their fields."""
     found: list[Coordinate] = []
-    for field in dataclasses.fields(coordinates):
-        value: Coordinate | FactorCoordinates | tuple[Coordinate, ...] | None = getattr(coordinates, field.name)
+    for field in coordinates.__struct_fields__:
+        value: Coordinate | FactorCoordinates | tuple[Coordinate, ...] | None = getattr(coordinates, field)
         if isinstance(value, Coordinate):
             found.append(value)
         elif isinstance(value, tuple):
@@ -130,7 +125,7 @@ def in_order(coordinates: Coordinates | FactorCoordinates) -> tuple[Coordinate, 
 
 def moved(coordinate: Coordinate, **values: IntExpr) -> Coordinate:
     """A coordinate with other numbers in the place of some that it is computed from."""
-    return dataclasses.replace(coordinate, value=substitute(coordinate.value, values)) if values else coordinate
+    return msgspec.structs.replace(coordinate, value=substitute(coordinate.value, values)) if values else coordinate
 
 
 def coordinate(name: str, value: IntExpr, meaning: str) -> Coordinate:

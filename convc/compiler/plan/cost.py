@@ -45,7 +45,11 @@ IN_STEP = 0.95
 """Part of its time for which an SM may need its share of L2 and not be held up by it (`convc.timing.chip`)."""
 
 
-class Pace(msgspec.Struct, frozen=True, kw_only=True):
+ROUNDED = 1 - 1e-9
+"""What is left of a bound, so that sums that are rounded in another order cannot be below it."""
+
+
+class Pace(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The part of an estimate that does not depend on the number of stages.
 
     Attributes:
@@ -69,7 +73,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
         one_by_one: whether those multiply no tile before the one before has been carried away.
         blocked: cycles of it that shared memory lets it wait where MMAs run beside all of it (`terms.blocked_cycles`).
         leaving: cycles of the last copy of results, behind which the next tile's epilogue may begin.
-        behind: cycles of the way to global memory that no instruction goes beside (`terms.behind_cycles`).
+        behind: cycles of the way to global memory that no instruction goes beside (`terms.StoreTimes`).
     """
 
     rates: Rates
@@ -124,6 +128,18 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
         gaps = before * rates.cta_start
         spread = min(1.0, (self.walkers or self.ctas) / rates.sms) * (rates.launch_spread + rates.launch_slowest * last)
         return max(total, self.least - gaps) + gaps + spread
+
+    @property
+    def floor(self) -> float:
+        """Cycles that `cycles` is not below, however long copies take and however many CTAs an SM holds.
+
+        The CTAs of an SM multiply, and fill, one after the other: of those beside each other and of rounds alike.
+        """
+        on_each = -(-self.ctas // self.rates.sms)
+        if self.walkers is not None:
+            return ROUNDED * self.walk_cycles(self.walkers, self.hidden)
+        loop = max(self.loop, on_each * self.tensor, on_each * (self.fill + self.residual_fill))
+        return ROUNDED * max(self.around + loop + self.epilogue_cycles(1), self.least)
 
     def walk_cycles(self, walkers: int, latency: float) -> float:
         """Cycles of CTAs that walk over tiles: the epilogue of each but the last runs behind the next K loop.
@@ -203,7 +219,8 @@ def pace_of(tiles: TileGrid, work: CtaWork, rows: tuple[float, float]) -> Pace:
         rows: cycles of a row of activations, and of one of the filter (`convc.compiler.plan.requests.row_cycles`).
     """
     rates = tiles.arch.rates
-    residual = tiles.layout.problem.residual
+    size = tiles.size or launch_bytes(tiles.layout, rates)
+    residual = size.residual > 0
     mma = terms.mma_times(work, rates)
     tensor = terms.tensor_cycles(work, mma, rates)
     fill = terms.fill_cycles(work, rows, rates)
@@ -212,7 +229,7 @@ def pace_of(tiles: TileGrid, work: CtaWork, rows: tuple[float, float]) -> Pace:
     multiply = multiply_issue_cycles(work) + terms.drain_cycles(work, mma, rates)
     steps = work.rings[-1].steps
     stage = max(tensor, work.mmas * MMA) / steps
-    stores = terms.store_unit_cycles(work, residual, rates)
+    stores = terms.store_times(work, residual, rates)
     inside = mma.port > mma.multiply
     activations, filters = work.asked_bytes
     common = filters if tiles.grid[0] > 1 else activations  # grid.x is what counts first
@@ -220,14 +237,14 @@ def pace_of(tiles: TileGrid, work: CtaWork, rows: tuple[float, float]) -> Pace:
     moved = tiles.moved
     if moved is None:
         free = work.multicast == (1, 1)  # the order of tiles is chosen later, but for clusters that load for each other
-        moved = memory_bytes(tiles.size or launch_bytes(tiles.layout, rates), tiles.grid, free=free)
+        moved = memory_bytes(size, tiles.grid, free=free)
     return Pace(
         rates=rates,
         ctas=math.prod(tiles.grid) * tiles.parts,
         asked_bytes=activations + filters + work.residual_bytes - common,
         shared_bytes=common,
         memory_bytes=moved,
-        written_bytes=tiles.layout.output.size_bytes,
+        written_bytes=size.output,
         tensor=tensor,
         fill=fill,
         residual_fill=residual_fill,
@@ -243,24 +260,29 @@ def pace_of(tiles: TileGrid, work: CtaWork, rows: tuple[float, float]) -> Pace:
         seen=mma.seen,
         around=terms.first_mma_cycles(work, fill, rates) + terms.last_mma_cycles(work, mma, rates),
         own=terms.epilogue_own_cycles(work, residual, rates) + masks,
-        stores=stores,
+        stores=stores.all,
         pieces=max(1, work.slabs or work.chunks),
-        behind=terms.behind_cycles(work, residual, rates),
-        leaving=terms.slab_cycles(work, rates) / work.slabs if work.slabs else 0.0,
+        behind=stores.behind,
+        leaving=stores.leaving,
         blocked=terms.blocked_cycles(work, mma, rates) if tiles.arch.limits.tmem_columns else 0.0,
         walkers=tiles.ctas,
         one_by_one=tiles.ctas is not None and not tiles.arch.limits.tmem_columns,
     )
 
 
-def latency_of(steps: int, stages: int, pace: Pace) -> float:
+def turn_of(steps: int, pace: Pace) -> float:
+    """Cycles from the copy of a tile of a ring, through which `steps` go, to the next copy into its place."""
+    return terms.turn_cycles(steps, pace.busy, pace.fill, pace.seen, pace.rates)
+
+
+def latency_of(steps: int, stages: int, turn: float, pace: Pace) -> float:
     """The least that the K loop takes because a stage is used again only after copy, multiply and give back.
 
     Args:
         steps, stages: tiles that go through a ring, and its places; without any it never ends.
+        turn: see `turn_of`.
         pace: of the launch.
     """
-    turn = terms.turn_cycles(steps, pace.busy, pace.fill, pace.seen, pace.rates)
     if pace.one_by_one:  # tiles follow each other through the ring, which may have more stages than one has steps
         return turn * steps / max(1, stages)
     return terms.ring_cycles(steps, stages, turn)
@@ -347,7 +369,7 @@ def asked_of_l2(work: CtaWork, pace: Pace) -> int:
 
 def _held_up(tiled: TiledProblem, work: CtaWork, pace: Pace) -> tuple[float, int]:
     """What depends on the stages: the latency of copies, and the CTAs that an SM holds."""
-    latency = max(latency_of(ring.steps, ring.stages, pace) for ring in work.rings)
+    latency = max(latency_of(ring.steps, ring.stages, turn_of(ring.steps, pace), pace) for ring in work.rings)
     return latency, min(pace.most_beside, beside(tiled.need, tiled.arch))
 
 

@@ -10,9 +10,7 @@ for the CTA.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import msgspec
+from msgspec.structs import replace
 
 from convc.compiler.plan.candidate import Offer, ScheduleCandidates
 from convc.compiler.plan.constraints import TiledProblem
@@ -58,7 +56,7 @@ def _sharing(offer: Offer, shape: tuple[int, int]) -> Offer | Rejection:
         return told_to_sharers(offer.storage(tiling), shape)
 
     def work(tiling: Tiling, pipeline: Pipeline) -> CtaWork:
-        return msgspec.structs.replace(offer.work(tiling, pipeline), multicast=shape)
+        return replace(offer.work(tiling, pipeline), multicast=shape)
 
     rows = -(-offer.rows // shape[0]) * shape[0]
     return replace(
@@ -86,9 +84,9 @@ def told_to_sharers(storage: Storage, shape: tuple[int, int]) -> Storage:
     def told(ring: BarrierRing) -> BarrierRing:
         if (ring.producer, ring.consumer) != ("mma", "load") or ring.state not in states:
             return ring
-        return msgspec.structs.replace(ring, at=SHARERS, arrivals=ring.arrivals * sharers_of(shape))
+        return replace(ring, at=SHARERS, arrivals=ring.arrivals * sharers_of(shape))
 
-    return msgspec.structs.replace(storage, rings=tuple(map(told, storage.rings)))
+    return replace(storage, rings=tuple(map(told, storage.rings)))
 
 
 def whole_clusters(tiled: TiledProblem) -> str | None:

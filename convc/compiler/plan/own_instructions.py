@@ -80,16 +80,20 @@ PIXEL_RESIDUAL = 53.0
 
 def load_issue_cycles(work: CtaWork) -> float:
     """Cycles in which the load role issues all copies of a CTA, none of which it has to wait for."""
-    stages = sum(ring.steps for ring in work.rings)
-    unrolled = sum(ring.load_unrolled for ring in work.rings)
+    stages = unrolled = 0
+    for ring in work.rings:
+        stages += ring.steps
+        unrolled += ring.load_unrolled
     own = unrolled * LOAD_STAGE_UNROLLED + (stages - unrolled) * LOAD_STAGE
     return own + (work.loads - stages) * LOAD_COPY
 
 
 def multiply_issue_cycles(work: CtaWork) -> float:
     """Cycles in which the mma role issues all operations of the tensor core, none of which it has to wait for."""
-    stages = sum(ring.steps for ring in work.rings)
-    unrolled = sum(ring.multiply_unrolled for ring in work.rings)
+    stages = unrolled = 0
+    for ring in work.rings:
+        stages += ring.steps
+        unrolled += ring.multiply_unrolled
     waits = unrolled * MULTIPLY_STAGE_UNROLLED + (stages - unrolled + work.own_waits) * MULTIPLY_STAGE
     operations = work.copies + work.refreshes + work.shifts
     return waits + work.drains * DRAIN + work.mmas * MMA + work.masked * READ_MASK + operations * TENSOR_OPERATION

@@ -8,9 +8,7 @@ copies of both count on its barriers. What it commits is told to both (PTX manua
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import msgspec
+from msgspec.structs import replace
 
 from convc.compiler.plan.candidate import Offer, ScheduleCandidates
 from convc.compiler.plan.constraints import TiledProblem
@@ -65,14 +63,14 @@ def _paired(offer: Offer) -> Offer | Rejection:
 
 def told_to_pairs(storage: Storage) -> Storage:
     """The memory of a CTA of a pair: as that of one by itself, but for whose barriers are signalled."""
-    return msgspec.structs.replace(storage, rings=tuple(map(_told, storage.rings)))
+    return replace(storage, rings=tuple(map(_told, storage.rings)))
 
 
 def _told(ring: BarrierRing) -> BarrierRing:
     """Copies tell the CTA that multiplies, and what has been multiplied is told to both; the rest is each CTA's own."""
     if "mma" not in (ring.producer, ring.consumer):
         return ring
-    return msgspec.structs.replace(ring, at="leader" if ring.consumer == "mma" else "all")
+    return replace(ring, at="leader" if ring.consumer == "mma" else "all")
 
 
 def pair_shape(tiled: TiledProblem) -> str | None:

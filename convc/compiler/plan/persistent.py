@@ -13,9 +13,7 @@ ahead while it is carried away.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import msgspec
+from msgspec.structs import replace
 
 from convc.compiler.plan.candidate import Offer, ScheduleCandidates
 from convc.compiler.plan.candidates import MAX_STAGES
@@ -97,7 +95,7 @@ def _walking(offer: Offer, most: int, stages: int | None, fetched: bool) -> Offe
         once = offer.storage(tiling)
         if offer.arch.limits.tmem_columns:
             if held(offer.layout, tiling):
-                once = msgspec.structs.replace(once, numbers=None)
+                once = replace(once, numbers=None)
             halves = two_halves(once, offer.arch)
             return with_answers(halves, offer.arch) if fetched else halves
         columns = -(-offer.layout.problem.out_channels // tiling.block_n) * tiling.block_n
@@ -107,7 +105,7 @@ def _walking(offer: Offer, most: int, stages: int | None, fetched: bool) -> Offe
         once = offer.room(tiling)
         if offer.arch.limits.tmem_columns:
             numbers = 0 if held(offer.layout, tiling) else once.numbers
-            halves = room_for_halves(msgspec.structs.replace(once, numbers=numbers))
+            halves = room_for_halves(replace(once, numbers=numbers))
             return room_for_answers(halves, offer.arch) if fetched else halves
         columns = -(-offer.layout.problem.out_channels // tiling.block_n) * tiling.block_n
         return room_in_registers(once, columns, tiling.block_n)
@@ -115,7 +113,7 @@ def _walking(offer: Offer, most: int, stages: int | None, fetched: bool) -> Offe
     def work(tiling: Tiling, pipeline: Pipeline) -> CtaWork:
         once = offer.done(tiling)
         keeps = offer.arch.limits.tmem_columns > 0 and once.slabs > 0 and held(offer.layout, tiling)
-        return msgspec.structs.replace(once, held=keeps)
+        return replace(once, held=keeps)
 
     ahead = offer.depths if stages is not None else tuple(map(deeper, offer.depths))
     return replace(offer, depths=ahead, storage=storage, room=room, work=work, most_ctas=most, fetched=fetched)
@@ -127,7 +125,7 @@ def deeper(each: Depths) -> Depths:
     if a_stages:
         return each
     more = tuple((0, depth) for depth in range(b_stages + 1, MAX_STAGES + 1))
-    return msgspec.structs.replace(each, stages=each.stages + more)
+    return replace(each, stages=each.stages + more)
 
 
 def held(layout: DeviceLayout, tiling: Tiling) -> bool:
@@ -144,14 +142,14 @@ def two_halves(storage: Storage, arch: Arch) -> Storage:
     """The memory of a CTA with a second accumulator, and nothing of the epilogue over operand tiles."""
     acc = storage.tmem_tile(ACC)
     moved = (
-        tile if tile.name == ACC else msgspec.structs.replace(tile, column_offset=tile.column_offset + acc.columns)
+        tile if tile.name == ACC else replace(tile, column_offset=tile.column_offset + acc.columns)
         for tile in storage.tmem
     )
-    tmem = (msgspec.structs.replace(acc, stages=HALVES, state=STATE), *(tile for tile in moved if tile.name != ACC))
+    tmem = (replace(acc, stages=HALVES, state=STATE), *(tile for tile in moved if tile.name != ACC))
     done = storage.ring(DONE)
     rings = (
         *(ring for ring in storage.rings if ring.name != DONE),
-        msgspec.structs.replace(done, stages=HALVES, state=STATE),
+        replace(done, stages=HALVES, state=STATE),
         BarrierRing(
             name=DRAINED,
             stages=HALVES,
@@ -165,7 +163,7 @@ def two_halves(storage: Storage, arch: Arch) -> Storage:
     )
     results = storage.results
     if results is not None:
-        results = msgspec.structs.replace(results, offset=storage.smem[-1].end)
+        results = replace(results, offset=storage.smem[-1].end)
     placed = lay_out(
         storage.smem,
         tmem,
@@ -178,12 +176,12 @@ def two_halves(storage: Storage, arch: Arch) -> Storage:
         residual=storage.residual,
     )
     # What keeps an SM for itself goes on doing so, however many CTAs are asked for.
-    return msgspec.structs.replace(placed, smem_bytes=max(placed.smem_bytes, storage.smem_bytes))
+    return replace(placed, smem_bytes=max(placed.smem_bytes, storage.smem_bytes))
 
 
 def room_for_halves(room: Room) -> Room:
     """The memory that `two_halves` needs, counted: their two rings stand in place of one barrier."""
-    return msgspec.structs.replace(
+    return replace(
         room,
         barriers=room.barriers + 2 * HALVES - 1,
         masks=HALVES * room.masks,
@@ -200,19 +198,17 @@ def in_registers(storage: Storage, columns: int, arch: Arch) -> Storage:
     """
     results = storage.results
     if results is not None:
-        results = msgspec.structs.replace(results, offset=storage.smem[-1].end)
+        results = replace(results, offset=storage.smem[-1].end)
     numbers = storage.numbers
     if numbers is not None:
         row = NUMBER_BYTES * columns
-        numbers = msgspec.structs.replace(numbers, row_bytes=row, stage_bytes=numbers.rows * row)
+        numbers = replace(numbers, row_bytes=row, stage_bytes=numbers.rows * row)
     return lay_out(storage.smem, storage.tmem, storage.rings, arch, results=results, numbers=numbers)
 
 
 def room_in_registers(room: Room, columns: int, width: int) -> Room:
     """The memory that `in_registers` needs, counted; the numbers of `room` are those of a tile of that width."""
-    return msgspec.structs.replace(
-        room, apart=True, masks=0, residual=0, numbers=room.numbers // width * columns, least=0
-    )
+    return replace(room, apart=True, masks=0, residual=0, numbers=room.numbers // width * columns, least=0)
 
 
 def with_answers(storage: Storage, arch: Arch) -> Storage:
@@ -250,10 +246,10 @@ def with_answers(storage: Storage, arch: Arch) -> Storage:
         offset=-(-placed.smem_bytes // ANSWER_BYTES) * ANSWER_BYTES,
         state=ASKED,
     )
-    return msgspec.structs.replace(placed, answers=answers, smem_bytes=max(answers.end, bytes_alone(arch)))
+    return replace(placed, answers=answers, smem_bytes=max(answers.end, bytes_alone(arch)))
 
 
 def room_for_answers(room: Room, arch: Arch) -> Room:
     """The memory that `with_answers` needs, counted."""
     barriers = room.barriers + 2 * AHEAD
-    return msgspec.structs.replace(room, barriers=barriers, answers=AHEAD * ANSWER_BYTES, least=bytes_alone(arch))
+    return replace(room, barriers=barriers, answers=AHEAD * ANSWER_BYTES, least=bytes_alone(arch))

@@ -10,7 +10,6 @@ JSON.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import msgspec
 
@@ -126,7 +125,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
         return self.grid[2]
 
 
-class Estimate(msgspec.Struct, frozen=True, kw_only=True):
+class Estimate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The time that a launch should take, in SM clock cycles, and why (`convc.compiler.plan.cost`).
 
     Attributes:
@@ -185,8 +184,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     bottleneck: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reuse(Geometry):
+class Reuse(Geometry, frozen=True, kw_only=True):
     """The sharing of activations between filter columns (`convc.compiler.index.reuse`).
 
     Attributes:
@@ -241,7 +239,7 @@ class ColumnSummary(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
-class Rejection(msgspec.Struct, frozen=True, kw_only=True):
+class Rejection(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A candidate that breaks a rule.
 
     Attributes:
@@ -276,7 +274,7 @@ class TimedCandidate(msgspec.Struct, frozen=True, kw_only=True):
     taken: bool = False
 
 
-class Alternative(msgspec.Struct, frozen=True, kw_only=True):
+class Alternative(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A legal candidate that the estimate puts behind the chosen one."""
 
     tiling: Tiling

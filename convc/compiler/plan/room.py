@@ -20,7 +20,7 @@ from convc.compiler.plan.storage import (
 from convc.ir.arch import Arch
 
 
-class Room(msgspec.Struct, frozen=True, kw_only=True):
+class Room(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The sizes of what a CTA has in its memory, in bytes where nothing else is said; 0: it has none.
 
     Attributes:

@@ -17,7 +17,6 @@ mma waits). The ring ``empty`` gives back all tiles of a stage, since an MMA tha
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 
 import msgspec
 
@@ -48,8 +47,7 @@ LANDED = RingName("landed")
 READY = RingName("ready")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepFactors:
+class StepFactors(msgspec.Struct, frozen=True, kw_only=True):
     """Factors of one row in one step of the K loop.
 
     Attributes:

@@ -11,9 +11,8 @@ first, so neither do the bits of the result.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
-import msgspec
+from msgspec.structs import replace
 
 from convc.compiler.plan.candidate import Offer, ScheduleCandidates
 from convc.compiler.plan.candidates import pipeline_of
@@ -96,9 +95,7 @@ def with_sums(storage: Storage, tiling: Tiling, offer: Offer) -> Storage:
 def room_for_sums(room: Room, tiling: Tiling, offer: Offer) -> Room:
     """The memory that `with_sums` needs, counted."""
     numbers = number_tile(offer.layout, tiling).end
-    return msgspec.structs.replace(
-        room, results=sum_tile(tiling).end, apart=False, numbers=numbers, residual=0, least=0
-    )
+    return replace(room, results=sum_tile(tiling).end, apart=False, numbers=numbers, residual=0, least=0)
 
 
 def shared_units(pipeline: Pipeline, *, rows: bool) -> int:
@@ -124,11 +121,8 @@ def part_of(work: CtaWork, units: int, parts: int, rows: int) -> CtaWork:
     def share(count: int) -> int:
         return count * most // units
 
-    rings = (
-        msgspec.structs.replace(ring, steps=share(ring.steps), load_unrolled=0, multiply_unrolled=0)
-        for ring in work.rings
-    )
-    return msgspec.structs.replace(
+    rings = (replace(ring, steps=share(ring.steps), load_unrolled=0, multiply_unrolled=0) for ring in work.rings)
+    return replace(
         work,
         mmas=share(work.mmas),
         activation_bytes=share(work.activation_bytes),

@@ -32,7 +32,7 @@ MASKS = "masks"
 """The state of a role that says which table of lane masks it is at, where there are several."""
 
 
-class SmemTile(msgspec.Struct, frozen=True, kw_only=True):
+class SmemTile(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """An operand tile in shared memory, once per stage.
 
     Attributes:
@@ -70,7 +70,7 @@ class SmemTile(msgspec.Struct, frozen=True, kw_only=True):
         return self.offset + self.stages * self.stage_bytes
 
 
-class TmemTile(msgspec.Struct, frozen=True, kw_only=True):
+class TmemTile(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A tile in tensor memory, an accumulator or an operand: `lanes` rows of `columns` 32-bit cells, once per stage.
 
     On a target without tensor memory the accumulator lies in registers of the warps that multiply.
@@ -95,7 +95,7 @@ of a cluster that load for it."""
 SHARERS: Where = "sharers"
 
 
-class BarrierRing(msgspec.Struct, frozen=True, kw_only=True):
+class BarrierRing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A ring of mbarriers, one per stage, with one role that signals and one that waits.
 
     Attributes:
@@ -125,7 +125,7 @@ class BarrierRing(msgspec.Struct, frozen=True, kw_only=True):
         return self.offset + BARRIER_BYTES * self.stages
 
 
-class MemoryNeed(msgspec.Struct, frozen=True, kw_only=True):
+class MemoryNeed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The memory that a CTA needs: bytes of shared memory, and columns of tensor memory to allocate."""
 
     smem_bytes: int

@@ -68,16 +68,20 @@ def multiply_interval(work: CtaWork, rates: Rates) -> float:
 
 
 def port_bytes(work: CtaWork) -> int:
-    """Bytes of shared memory that all MMAs of a CTA read: `ATOM_BYTES` of every row of their operands there."""
+    """Bytes of shared memory that all MMAs of a CTA read."""
+    return work.mmas * mma_bytes(work)
+
+
+def mma_bytes(work: CtaWork) -> int:
+    """Bytes of shared memory that one MMA reads: `ATOM_BYTES` of every row of its operands there."""
     filters = work.n // work.ctas
-    rows = filters if work.a_in_tensor else work.m + filters
-    return work.mmas * rows * ATOM_BYTES
+    return (filters if work.a_in_tensor else work.m + filters) * ATOM_BYTES
 
 
 def port_interval(work: CtaWork, rates: Rates) -> float:
     """Cycles in which one MMA reads its operands from shared memory."""
     exchange = rates.pair_port if work.ctas > 1 and not work.a_in_tensor else 0.0
-    return port_bytes(work) / work.mmas / rates.read_bytes + exchange
+    return mma_bytes(work) / rates.read_bytes + exchange
 
 
 def tensor_cycles(work: CtaWork, mma: MmaTimes, rates: Rates) -> float:
@@ -168,31 +172,33 @@ def last_mma_cycles(work: CtaWork, mma: MmaTimes, rates: Rates) -> float:
     return meet + mma.seen + chain
 
 
-def store_unit_cycles(work: CtaWork, residual: bool, rates: Rates) -> float:
-    """Cycles of the SM's way to global memory: what the epilogue stores, the residual that it reads, and the bias.
+class StoreTimes(NamedTuple):
+    """Cycles of the SM's way to global memory for an epilogue.
 
-    Of results that tensor copies carry away, those of the port through which they are read from shared memory.
+    Attributes:
+        all: what it stores, the residual that it reads, and the bias. Of results that tensor copies carry away, those
+            of the port through which they are read from shared memory.
+        behind: those that no instruction of the epilogue goes beside. Of tensor copies these are the last one, and the
+            residual that threads wait for.
+        leaving: those of the last tensor copy of results; 0 where threads store them.
     """
-    if work.slabs:
-        return slab_cycles(work, rates) + residual_reads(work, residual, rates)
-    bias = work.chunks * rates.half_sector_cycles * 16
-    return work.stores * work.store_cycles * (1 + residual) + bias
+
+    all: float
+    behind: float
+    leaving: float
 
 
-def behind_cycles(work: CtaWork, residual: bool, rates: Rates) -> float:
-    """Those of `store_unit_cycles` that no instruction of the epilogue goes beside.
-
-    Of tensor copies these are the last one, and the residual that threads wait for.
-    """
+def store_times(work: CtaWork, residual: bool, rates: Rates) -> StoreTimes:
+    """Count the cycles of the way to global memory."""
     if not work.slabs:
-        return store_unit_cycles(work, residual, rates)
-    last = slab_cycles(work, rates) / work.slabs - work.line_copies * LINE_COPY  # it leaves as its lines are issued
-    return max(0.0, last) + residual_reads(work, residual, rates)
-
-
-def slab_cycles(work: CtaWork, rates: Rates) -> float:
-    """Cycles of the port through which tensor copies read results from shared memory."""
-    return work.slabs * work.slab_bytes / rates.store_bytes
+        bias = work.chunks * rates.half_sector_cycles * 16
+        stores = work.stores * work.store_cycles * (1 + residual) + bias
+        return StoreTimes(stores, stores, 0.0)
+    slabs = work.slabs * work.slab_bytes / rates.store_bytes
+    reads = residual_reads(work, residual, rates)
+    leaving = slabs / work.slabs
+    behind = max(0.0, leaving - work.line_copies * LINE_COPY) + reads  # it leaves as its lines are issued
+    return StoreTimes(slabs + reads, behind, leaving)
 
 
 def residual_reads(work: CtaWork, residual: bool, rates: Rates) -> float:

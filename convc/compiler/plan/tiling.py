@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 
-class Tiling(msgspec.Struct, frozen=True, kw_only=True):
+class Tiling(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The piece of work that one CTA does, and in which bites.
 
     Attributes:
@@ -75,7 +75,7 @@ class Tiling(msgspec.Struct, frozen=True, kw_only=True):
         return f"{tile}{apart}{pair}{shares}"
 
 
-class Depths(msgspec.Struct, frozen=True, kw_only=True):
+class Depths(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Tilings that differ in their stages alone.
 
     Attributes:

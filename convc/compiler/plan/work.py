@@ -52,7 +52,7 @@ def row_store_cycles(layout: DeviceLayout, rates: Rates) -> float:
     return rows * rates.half_sector_cycles
 
 
-class RingUse(msgspec.Struct, frozen=True, kw_only=True):
+class RingUse(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A ring of stages: `steps` tiles go through `stages` places.
 
     Attributes:
@@ -67,7 +67,7 @@ class RingUse(msgspec.Struct, frozen=True, kw_only=True):
     multiply_unrolled: int = 0
 
 
-class CtaWork(msgspec.Struct, frozen=True, kw_only=True):
+class CtaWork(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The work of one CTA: its K loop, and its epilogue.
 
     Attributes:

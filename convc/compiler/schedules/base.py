@@ -12,6 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from convc.compiler.index.border import Border
@@ -116,12 +117,18 @@ class Request:
 
         It does where tiles are fetched, and so known late, and where loads are shared, so that tiles come in parts.
         """
-        walks = self.persistent if self.fetched else None
-        return replace(self, persistent=walks, ctas=None, pairs=None, parts=None, order=None)
+        return _alone(self)
 
     def tile_rows(self, arch: Arch) -> tuple[int, ...]:
         """Rows that a tile may have. One warpgroup alone has all the registers that it can name, and is handed none."""
         return arch.limits.tile_rows[1:] if self.registers else arch.limits.tile_rows
+
+
+@lru_cache(maxsize=64)
+def _alone(request: Request) -> Request:
+    """`Request.alone`, which every schedule asks of the same requests."""
+    walks = request.persistent if request.fetched else None
+    return replace(request, persistent=walks, ctas=None, pairs=None, parts=None, order=None)
 
 
 Known: TypeAlias = "dict[tuple[ScheduleName, Request, str], ScheduleCandidates]"
@@ -167,6 +174,7 @@ class Schedule:
         max_halo: the longest halo that it can hold, in lanes; 0 where nothing is shared.
         rests_on: rules of the hardware that it needs although the manual does not settle them.
         method: makes the method of a record; what that needs is imported in here.
+        id: name and variant.
     """
 
     name: str
@@ -182,11 +190,10 @@ class Schedule:
     max_halo: int = 0
     rests_on: tuple[Rule, ...] = ()
     method: Callable[[Schedule], Method] = field(repr=False)
+    id: ScheduleName = field(init=False, repr=False, compare=False)
 
-    @property
-    def id(self) -> ScheduleName:
-        """Name and variant."""
-        return ScheduleName(name=self.name, variant=self.variant)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "id", ScheduleName(name=self.name, variant=self.variant))
 
     @property
     def assumed(self) -> int:
@@ -210,18 +217,22 @@ class Schedule:
 
             return ScheduleCandidates(schedule=self.id, parts=(Rejection(rule="target", reason=reason),))
         known = {} if known is None else known
+        launched = self.id, request, "launched"
+        if launched in known:
+            return known[launched]
         alone = request.alone
         key = self.id, alone, "alone"
-        if key not in known:
-            known[key] = self.method(self).candidates(layout, arch, alone)
-        together = replace(alone, pairs=request.pairs)
-        key = self.id, together, "together"
-        if key not in known:
-            known[key] = self._together(known[self.id, alone, "alone"], arch, together)
-        key = self.id, request, "launched"
-        if key not in known:
-            known[key] = self._launched(known[self.id, together, "together"], arch, request)
-        return known[key]
+        found = known.get(key)
+        if found is None:
+            found = known[key] = self.method(self).candidates(layout, arch, alone)
+        if request.pairs is not None:
+            alone = replace(alone, pairs=request.pairs)
+        key = self.id, alone, "together"
+        together = known.get(key)
+        if together is None:
+            together = known[key] = self._together(found, arch, alone)
+        known[launched] = self._launched(together, arch, request)
+        return known[launched]
 
     def _refusal(self, layout: DeviceLayout, arch: Arch, request: Request) -> str | None:
         """Why the target cannot do what the schedule needs; None where it can."""

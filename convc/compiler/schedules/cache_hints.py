@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from convc.compiler.plan.cache_hints import CacheHints, Readers, choose_hints
 from convc.compiler.plan.candidate import Candidate

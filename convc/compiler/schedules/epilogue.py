@@ -7,8 +7,9 @@ whose lanes are channels too.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from convc.compiler.plan.names import NUMBERS, C, NewNumber, Number
 from convc.compiler.plan.persistent import NUMBER_BYTES

@@ -6,12 +6,13 @@ down. A candidate of another form is taken where it is faster by more than estim
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
 import msgspec
+from msgspec.structs import replace
 
 from convc.compiler.plan.candidate import Candidate, Offer, ScheduleCandidates
 from convc.compiler.plan.choice import SLACK, choose
@@ -26,8 +27,7 @@ CLUSTERS = "each tile has a cluster of its own"
 """The reason why CTAs that share a tile do not walk."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pick:
+class Pick(msgspec.Struct, frozen=True, kw_only=True):
     """A candidate to take.
 
     Attributes:
@@ -38,15 +38,14 @@ class Pick:
 
     schedule: ScheduleCandidates
     best: Candidate
-    why: Reasons = field(default_factory=Reasons)
+    why: Reasons = msgspec.field(default_factory=Reasons)
 
     def because(self, **sentences: str) -> Pick:
         """The pick with reasons added."""
-        return replace(self, why=msgspec.structs.replace(self.why, **sentences))
+        return replace(self, why=replace(self.why, **sentences))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Survey:
+class Survey(msgspec.Struct, frozen=True, kw_only=True):
     """The field in which a launch is chosen.
 
     Attributes:
@@ -110,7 +109,7 @@ def _other_forms(schedule: Schedule, survey: Survey) -> Iterator[Form]:
 
 def _in_form(request: Request, form: Form) -> Request:
     """A request for nothing but one form."""
-    return replace(request, persistent=form.persistent, pairs=form.pairs, parts=form.parts)
+    return dataclasses.replace(request, persistent=form.persistent, pairs=form.pairs, parts=form.parts)
 
 
 def _makes_sense(made: TileGrid) -> bool:
@@ -211,7 +210,7 @@ def _walks(one: ScheduleCandidates, pick: Pick, survey: Survey) -> ScheduleCandi
         return survey.refused[form]
     width = tiling.block_n if own and one.picked is not None else survey.request.block_n
     # Asked anew, since CTAs that walk may need another cut of the output: they have no lane masks.
-    request = replace(survey.request, persistent=True, block_n=width)
+    request = dataclasses.replace(survey.request, persistent=True, block_n=width)
     walking = survey.offered(schedule_of(one.schedule), tiled, request)
     return walking if walking.possible else walking.rejected[0].reason
 
@@ -270,7 +269,7 @@ def _pairs(chosen: ScheduleCandidates, survey: Survey) -> Iterator[tuple[Schedul
         for way in ways:
             if Form(candidates.schedule, way, True) in survey.refused:
                 continue
-            pairs = survey.offered(schedule, tiled, replace(request, pairs=True, persistent=way))
+            pairs = survey.offered(schedule, tiled, dataclasses.replace(request, pairs=True, persistent=way))
             found = pairs.best_of(_makes_sense, fastest)
             if found is not None:
                 fastest = min(fastest, found.cycles)
@@ -321,7 +320,7 @@ def _sharing(pick: Pick, survey: Survey) -> Pick:
     if 2 * fewest > sms:
         return pick.because(split=f"{fewest} tiles or more leave no two of {sms} SMs for each: one CTA has all of K")
     offers = [
-        survey.offered(schedule_of(one.schedule), best.tiled, replace(request, parts=parts))
+        survey.offered(schedule_of(one.schedule), best.tiled, dataclasses.replace(request, parts=parts))
         for one in able
         for parts in PARTS_OF.values()
         if parts is not None and 1 < parts <= sms // tiles[one.schedule]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
+
+from msgspec.structs import replace
 
 from convc.compiler.plan.choice import SLACK
 from convc.compiler.plan.names import Form
@@ -26,7 +28,7 @@ def loading(pick: Pick, survey: Survey) -> Pick:
         return pick
     walks = tiled.ctas is not None
     offers = [
-        survey.offered(schedule, tiled, replace(request, multicast=shape, persistent=walks))
+        survey.offered(schedule, tiled, dataclasses.replace(request, multicast=shape, persistent=walks))
         for shape in MULTICAST_OF.values()
         if shape not in (None, (1, 1)) and Form(chosen, walks, False, 1, shape) not in survey.refused
     ]

@@ -7,8 +7,10 @@ each other, and the epilogue takes care of what it keeps in shared memory.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from convc.compiler.plan.names import ANSWERED, ANSWERS, DONE, DRAINED, HEARD, Number
 from convc.compiler.plan.persistent import AHEAD, ASKED, HALVES, STATE
@@ -40,8 +42,8 @@ def walking(plan: Plan, roles: Roles) -> Roles:
     """The roles of a schedule, for CTAs that walk over tiles."""
     if not roles.epilogue:
         load = (_tiles(plan, "load", roles.load),)
-        return replace(roles, load=load, multiply=_multiply_and_store(plan, roles.multiply))
-    return replace(
+        return dataclasses.replace(roles, load=load, multiply=_multiply_and_store(plan, roles.multiply))
+    return dataclasses.replace(
         roles,
         load=(_tiles(plan, "load", roles.load),),
         multiply=(_tiles(plan, "mma", _multiply(roles)),),

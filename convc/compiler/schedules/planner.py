@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from convc.compiler.index.row_walk import BORDERS
 from convc.compiler.options import ScheduleOptions
@@ -268,21 +269,19 @@ def _finished(pick: Pick, indexing: Indexing, choices: tuple[ScheduleSummary, ..
         ),
         indexing=indexing,
         estimate=reordered(best, order),
-        alternatives=_alternatives(best, pick.schedule.legal),
+        alternatives=_alternatives(best, pick.schedule.fastest),
         rejected=pick.schedule.rejected,
         choices=choices,
     )
 
 
-def _alternatives(chosen: Candidate, legal: Sequence[Candidate]) -> tuple[Alternative, ...]:
-    """The best candidate of every other width, best first."""
-    best: dict[int, Alternative] = {}
-    for candidate in sorted(legal, key=lambda one: one.cycles):
-        tiling = candidate.tiled.tiling
-        cost = candidate.cost
-        if tiling.block_n != chosen.tiled.tiling.block_n and tiling.block_n not in best:
-            best[tiling.block_n] = Alternative(tiling=tiling, cycles=cost.cycles, bottleneck=cost.bottleneck)
-    return tuple(best.values())
+def _alternatives(chosen: Candidate, fastest: Sequence[Candidate]) -> tuple[Alternative, ...]:
+    """The fastest candidates but for the one of the chosen width."""
+    return tuple(
+        Alternative(tiling=one.tiled.tiling, cycles=one.cost.cycles, bottleneck=one.cost.bottleneck)
+        for one in fastest
+        if one.tiled.tiling.block_n != chosen.tiled.tiling.block_n
+    )
 
 
 def _no_plan(layout: DeviceLayout, rejected: Sequence[Rejection]) -> PlanError:

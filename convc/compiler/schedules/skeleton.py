@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
 from typing import Any, Literal, TypeVar
+
+from msgspec.structs import replace
 
 from convc.compiler.plan.coordinates import Coordinate, Coordinates
 from convc.compiler.plan.names import MapName, NewNumber, Number, PointerName
@@ -83,7 +84,7 @@ def shares_blocks(plan: Plan) -> bool:
 
 def like(kind: type[T], step: Step, **own: Any) -> T:
     """Make a step of a kind with what it has in common with another one, and fields of its own."""
-    common = {field.name: getattr(step, field.name) for field in fields(kind) if hasattr(step, field.name)}
+    common = {name: getattr(step, name) for name in kind.__struct_fields__ if hasattr(step, name)}
     return kind(**(common | own))
 
 

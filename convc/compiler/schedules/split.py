@@ -7,9 +7,11 @@ own columns and stores these. No CTA leaves before the others have read its sums
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from convc.compiler.plan.names import PART, SUMS, NewNumber, Number
 from convc.compiler.plan.records import Plan
@@ -31,7 +33,7 @@ MOST_SUMS = 128
 
 def sharing_k(plan: Plan, roles: Roles) -> Roles:
     """The roles of a schedule, for CTAs that share the K loop of a tile."""
-    return replace(
+    return dataclasses.replace(
         roles,
         load=tuple(_shared(plan, "load", step) for step in roles.load),
         multiply=tuple(_shared(plan, "mma", step) for step in roles.multiply),

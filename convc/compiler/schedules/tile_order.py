@@ -7,9 +7,8 @@ first. CTAs that walk over tiles do so in their loops.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
-import msgspec
+from msgspec.structs import replace
 
 from convc.compiler.index.order_names import ORDERS, ROWS, OrderName
 from convc.compiler.options import ScheduleOptions
@@ -56,7 +55,7 @@ def reordered(best: Candidate, order: TileOrder) -> Estimate:
     """The estimate of a candidate, with what memory moves in an order, where L2 does not hold all and that is known."""
     if not order.traffic or not best.cost.memory_bytes:
         return best.cost
-    return estimate(msgspec.structs.replace(best.tiled, moved=order.traffic[0].memory_bytes), best.work)
+    return estimate(replace(best.tiled, moved=order.traffic[0].memory_bytes), best.work)
 
 
 def place_steps(plan: Plan, role: str, tile: IntExpr, which: str = "") -> tuple[Step, ...]:

@@ -8,10 +8,12 @@ every stage is a constant in its copy.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from convc.compiler.schedules.base import Roles
 from convc.compiler.tile.program import executions, walk
@@ -37,7 +39,7 @@ def around_rings(roles: Roles) -> Roles:
             moves[step.state] += times
     if multiplied >= HIDDEN_BY * max(moves.values(), default=0):
         return roles
-    return replace(roles, multiply=_around(roles.multiply))
+    return dataclasses.replace(roles, multiply=_around(roles.multiply))
 
 
 def _around(steps: tuple[Step, ...]) -> tuple[Step, ...]:

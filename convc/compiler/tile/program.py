@@ -10,7 +10,6 @@ Names inside steps: a tile, ring or buffer is named as in `Storage`; a number th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, cast
 
 import msgspec
@@ -23,8 +22,7 @@ from convc.ir.expr import IntExpr
 from convc.ir.launch import LaunchSpec
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Role:
+class Role(msgspec.Struct, frozen=True, kw_only=True):
     """Some warps and what they do.
 
     Attributes:
@@ -57,8 +55,7 @@ class Role:
         return f"{lanes} of the first CTA" if self.leads else lanes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Range:
+class Range(msgspec.Struct, frozen=True, kw_only=True):
     """The values that a number of the program can have: `low` .. `high`, inclusive."""
 
     name: Number
@@ -66,8 +63,7 @@ class Range:
     high: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TileProgram:
+class TileProgram(msgspec.Struct, frozen=True, kw_only=True):
     """One kernel as roles and steps.
 
     Attributes:
@@ -157,11 +153,17 @@ def program_json(program: TileProgram) -> bytes:
 
 def _tagged(value: Any) -> Any:
     """Plain data; a step becomes its fields with its class name as ``kind``."""
-    if isinstance(value, IntExpr):
-        return str(value)
+    if value is None or type(value) in (str, int, bool):
+        return value
     if isinstance(value, tuple):
         return [_tagged(item) for item in cast(tuple[Any, ...], value)]  # of whatever: each says itself what it is
-    if is_dataclass(value) and not isinstance(value, type):
-        kind = {"kind": type(value).__name__} if isinstance(value, Step) else {}
-        return kind | {f.name: _tagged(getattr(value, f.name)) for f in fields(value)}
-    return msgspec.to_builtins(value)
+    if isinstance(value, Step):
+        return {"kind": type(value).__name__} | _fields(value)
+    if isinstance(value, Role | Range | TileProgram):
+        return _fields(value)
+    return str(value) if isinstance(value, IntExpr) else msgspec.to_builtins(value)
+
+
+def _fields(record: msgspec.Struct) -> dict[str, Any]:
+    """The fields of a record as plain data."""
+    return {name: _tagged(getattr(record, name)) for name in record.__struct_fields__}

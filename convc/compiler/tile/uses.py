@@ -6,7 +6,6 @@ tuples with names among other values. An expression reads its variables. So a ne
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import types
 from collections.abc import Iterator
@@ -24,8 +23,12 @@ KINDS: tuple[Kind, ...] = (Number, NewNumber, RingName, SmemName, TmemName, MapN
 
 def uses(step: Step) -> Iterator[tuple[Kind, str]]:
     """(kind, name) of everything that the step names, field by field, the numbers that it makes included."""
-    for field, hint in _named_fields(type(step)):
-        yield from _names(hint, getattr(step, field))
+    for field, hint, is_name in _named_fields(type(step)):
+        value = getattr(step, field)
+        if is_name and value is not None:
+            yield hint, value
+        else:
+            yield from _names(hint, value)
 
 
 def reads(step: Step) -> tuple[str, ...]:
@@ -33,18 +36,15 @@ def reads(step: Step) -> tuple[str, ...]:
     return tuple(name for kind, name in uses(step) if kind is Number)
 
 
-def makes(step: Step) -> str | None:
-    """The number that the step makes; None where it makes none."""
-    return next((name for kind, name in uses(step) if kind is NewNumber), None)
-
-
 @functools.cache
-def _named_fields(kind: type[Step]) -> tuple[tuple[str, object], ...]:
-    """Fields of a class of steps that may name something, with their types; those of every step name nothing."""
+def _named_fields(kind: type[Step]) -> tuple[tuple[str, Kind, bool], ...]:
+    """Fields of a class of steps that may name something, with their types, and whether each is one name.
+
+    Those of every step name nothing.
+    """
     hints = get_type_hints(kind)
-    common = {field.name for field in dataclasses.fields(Step)}
-    own = [field.name for field in dataclasses.fields(kind) if field.name not in common]
-    return tuple((name, hints[name]) for name in own if _may_name(hints[name]))
+    own = [name for name in kind.__struct_fields__ if name not in Step.__struct_fields__]
+    return tuple((name, hints[name], hints[name] in KINDS) for name in own if _may_name(hints[name]))
 
 
 def _may_name(hint: object) -> bool:

@@ -10,7 +10,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from convc.compiler.plan.names import MapName, PointerName, RingName, SmemName, TmemName
+from convc.compiler.plan.names import MapName, NewNumber, Number, PointerName, RingName, SmemName, TmemName
 from convc.compiler.plan.storage import (
     ANSWER_BYTES,
     BARRIER_BYTES,
@@ -35,7 +35,7 @@ from convc.compiler.tile.steps.base import (
 from convc.compiler.tile.steps.epilogue import ReadAcc
 from convc.compiler.tile.steps.operands import Multiply
 from convc.compiler.tile.steps.split import ClusterWait
-from convc.compiler.tile.uses import Kind, makes, reads, uses
+from convc.compiler.tile.uses import Kind, uses
 from convc.compiler.tile.verify_masks import MASK_CHECKS
 from convc.compiler.tile.verify_multicast import MULTICAST_CHECKS
 from convc.compiler.tile.verify_order import ORDER_CHECKS
@@ -78,18 +78,19 @@ def names(program: TileProgram) -> Iterator[str]:
     for role in program.all_roles:
         numbers: set[str] = {number.name for number in program.inputs}
         for step in walk(role.steps):
-            for number in reads(step):
-                if number not in numbers:
-                    yield f"{step.id} reads {number}, which nothing sets before"
-            for kind, name in uses(step):
+            named = tuple(uses(step))
+            for kind, name in named:
+                if kind is Number and name not in numbers:
+                    yield f"{step.id} reads {name}, which nothing sets before"
+            for kind, name in named:
                 if kind in known and name not in known[kind][1]:
                     yield f"{step.id} names the {known[kind][0]} {name}, which does not exist"
-            made = makes(step)
-            if made is None:
-                continue
-            if made in numbers:
-                yield f"{step.id} sets {made} a second time"
-            numbers.add(made)
+            for kind, name in named:
+                if kind is not NewNumber:
+                    continue
+                if name in numbers:
+                    yield f"{step.id} sets {name} a second time"
+                numbers.add(name)
 
 
 def shared_memory(program: TileProgram) -> Iterator[str]:

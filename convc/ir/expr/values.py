@@ -106,6 +106,8 @@ def bounds(expr: IntExpr, ranges: Mapping[str, Interval], known: Mapping[IntExpr
     Sound always, and exact for affine expressions in which every variable occurs once. Conditions answer within
     (0, 1). ValueError where a divisor may be zero or negative; KeyError names a variable without a range.
     """
+    if isinstance(expr, Const):
+        return expr.value, expr.value
     lo, hi = _bounds(expr, ranges, [bounds(child, ranges, known) for child in children(expr)])
     if known and expr in known:
         first, last = known[expr]

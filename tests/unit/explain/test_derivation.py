@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -11,6 +9,7 @@ from hypothesis import strategies as st
 from support.cut_maps import cut_maps
 from support.examples import some
 from support.nests import MMA, PROBLEM, computed
+from support.records import replace
 
 from convc.compiler.index import geometry
 from convc.compiler.index.conv import conv_maps

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from support.nests import PROBLEM, computed
+from support.records import replace
 
 from convc.compiler.index.linear import Integer
 from convc.compiler.index.maps import Counterexample, IndexMap, Proof, less

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from support.cut_maps import cut_maps
 from support.nests import MMA, PROBLEM, proved, refused
+from support.records import replace
 
 from convc.compiler.index.maps import Proof
 from convc.compiler.schedules.all import CHAIN, STATIONARY

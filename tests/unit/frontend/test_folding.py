@@ -105,7 +105,7 @@ def test_a_chain_that_is_too_long_is_refused():
     ids=lambda each: each.op_type,
 )
 def test_memory_is_asked_for_before_it_is_taken(large, monkeypatch):
-    monkeypatch.setattr("convc.frontend.folding.ReferenceEvaluator", lambda *_, **__: pytest.fail("it was computed"))
+    monkeypatch.setattr("onnx.reference.ReferenceEvaluator", lambda *_, **__: pytest.fail("it was computed"))
     extents = {"s": [1 << 20, 1 << 20, 1, 1], "t": [1 << 40, *W.shape], "p": [0] * 4 + [1 << 20, 1 << 20, 0, 0]}
     nodes = [large, node("ReduceMax", ["e"], ["m"], axes=[0, 1]), node("Add", ["b", "m"], ["w"])]
     with pytest.raises(LimitError, match=rf"^error\[C300\]: folding node 'e' \({large.op_type}\) needs \S+ [TP]iB"):

@@ -7,12 +7,12 @@ spelling happen there, so that templates only read. A step without a function gi
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+import msgspec
 
 from convc.compiler.emit.exprs import Number, lower
 from convc.compiler.emit.operands import phase, stage
@@ -50,15 +50,14 @@ Names = dict[str, Any]
 """What a template is filled in with: texts, numbers, booleans, and lists of these."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoleContext:
+class RoleContext(msgspec.Struct, frozen=True, kw_only=True):
     """The surroundings of a step: its program and role, and numbers: those in registers, and of loops written out."""
 
     program: TileProgram
     role: Role
     numbers: Mapping[str, Number]
-    unrolled: Mapping[str, int] = field(default_factory=dict[str, int])
-    places: dict[str, int] = field(default_factory=dict[str, int])
+    unrolled: Mapping[str, int] = msgspec.field(default_factory=dict[str, int])
+    places: dict[str, int] = msgspec.field(default_factory=dict[str, int])
     """The stage at this point of the text, by state, where it is always the same; moves on as the text is written."""
 
     @property
@@ -121,8 +120,7 @@ def numbers_of(program: TileProgram, role: Role) -> dict[str, Number]:
 @functools.singledispatch
 def fragment(step: Step, context: RoleContext) -> Names:
     """Give the template of a step its names and numbers, besides those that all templates take."""
-    common = {field.name for field in dataclasses.fields(Step)}
-    return {field.name: getattr(step, field.name) for field in dataclasses.fields(step) if field.name not in common}
+    return {name: getattr(step, name) for name in step.__struct_fields__ if name not in Step.__struct_fields__}
 
 
 def common_names(step: Step, context: RoleContext) -> Names:

@@ -8,7 +8,7 @@ other know of each other's barriers before; they tell each other so before they 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from convc.compiler.plan.names import ACC, DONE, PEERS, Number
 from convc.compiler.plan.records import Plan

@@ -17,7 +17,7 @@ Results leave from registers, or through shared memory: two lanes then write the
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
 
 from convc.compiler.plan.names import ACC, PEERS, NewNumber, Number
 from convc.compiler.plan.records import Plan
@@ -77,7 +77,7 @@ class Wgmma(TensorCore):
         staged = [index for index, step in enumerate(roles.epilogue) if isinstance(step, StageNumbers)]
         ahead = staged[0] + 1 if staged else 0  # so much of the epilogue can be done while the first copies come
         steps = (*roles.epilogue[:ahead], *roles.multiply, *roles.epilogue[ahead:])
-        return replace(roles, multiply=steps, epilogue=())
+        return dataclasses.replace(roles, multiply=steps, epilogue=())
 
     def setup(self, plan: Plan, roles: Roles) -> tuple[Role, ...]:
         """Barriers, and a place to meet."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 import itertools
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
+from functools import lru_cache, partial
 
-import msgspec
+from msgspec.structs import replace
 
 from convc.compiler.index.geometry import Geometry, geometry_of
 from convc.compiler.index.reuse_claims import OFFSET_LIMIT
@@ -222,9 +222,7 @@ class Sharing(Method):
                 first_m=copies.first_m,
                 first_pixel=copies.first_pixel,
             ),
-            loads=msgspec.structs.replace(
-                wide_loads_of(layout, tiling, reuse, self.haloed), out=copies.out, residual=copies.residual
-            ),
+            loads=replace(wide_loads_of(layout, tiling, reuse, self.haloed), out=copies.out, residual=copies.residual),
             derivation=tuple(map(str, (*maps.proofs, *copies.proofs))),
             row_limit=layout.problem.gemm_m if maps.pixel.guard else None,
             channel_limit=layout.k_pitch if padded else None,
@@ -260,7 +258,7 @@ class Sharing(Method):
                 refused.append(Rejection(rule="target", reason=reason))
                 continue
             try:
-                geometry = geometry_of(
+                geometry = _cut(
                     layout.problem, merged=merged, border=border, lanes=lanes, windowed=self.windowed, boxed=boxed
                 )
             except PlanError as error:
@@ -289,10 +287,12 @@ class Sharing(Method):
     def _offer(self, layout: DeviceLayout, arch: Arch, request: Request, geometry: Geometry, ways: Ways) -> Offer:
         """The tilings of one cut whose results leave, and whose residual comes, in one way."""
 
+        lines = line_copies(geometry, layout, arch) if ways.store == TMA else 0
+
         def work(tiling: Tiling, pipeline: Pipeline) -> CtaWork:
             done = self.work(layout, tiling, pipeline, geometry, arch)
             if ways.store == TMA:
-                done = staged(done, result_tile(layout, tiling), line_copies(geometry, layout, arch))
+                done = staged(done, result_tile(layout, tiling), lines)
             return copied(done, layout, tiling) if ways.residual_load == TMA else done
 
         def storage(tiling: Tiling) -> Storage:
@@ -321,6 +321,10 @@ class Sharing(Method):
         for width in widths(layout, request.block_n):
             first = Tiling(block_m=lanes, block_n=width, row_bytes=span, b_stages=b_stages, a_stages=a_stages)
             yield Depths(first=first, stages=deep)
+
+
+_cut = lru_cache(maxsize=64)(geometry_of)
+"""Every schedule that shares activations asks for the same cuts of a problem."""
 
 
 def _fits(geometry: Geometry) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from convc.compiler.index.row_walk import Buffer
 from convc.compiler.plan.names import NewNumber
@@ -14,8 +15,7 @@ from convc.compiler.schedules.skeleton import TURN, number, shares_blocks
 from convc.ir.expr import Const, IntExpr, Var
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharedTile:
+class SharedTile(msgspec.Struct, frozen=True, kw_only=True):
     """One activation tile of the K loop.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.index.lane_masks import column_mask, line_mask, masked_columns, masked_lines

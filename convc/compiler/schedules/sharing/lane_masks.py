@@ -6,7 +6,7 @@ fill that of the next tile before they carry this one away, and the role that mu
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from convc.compiler.plan.coordinates import Coordinate
 from convc.compiler.plan.names import ACC, NewNumber, Number

@@ -6,7 +6,7 @@ Else each lane names its pixel, if it has one; a residual is then read by copies
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.index.maps import Outcome
@@ -23,8 +23,7 @@ from convc.ir.tensormap import TensorMap
 from convc.layout.device_layout import DeviceLayout
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StagedResults:
+class StagedResults(msgspec.Struct, frozen=True, kw_only=True):
     """The copies of results and of a residual, as far as a kernel has them.
 
     Attributes:

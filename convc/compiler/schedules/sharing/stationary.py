@@ -7,10 +7,11 @@ The accumulator is transposed: its lanes are output channels, its columns output
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-import msgspec
+from msgspec.structs import replace
 
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.index.row_walk import Tap, padding_run
@@ -75,7 +76,7 @@ class Stationary(Sharing):
         another CTA of the SM multiplies meanwhile.
         """
         storage = super().storage(layout, tiling, arch, geometry, ways)
-        return msgspec.structs.replace(storage, smem_bytes=max(storage.smem_bytes, bytes_alone(arch)))
+        return replace(storage, smem_bytes=max(storage.smem_bytes, bytes_alone(arch)))
 
     def room(
         self, layout: DeviceLayout, arch: Arch, geometry: Geometry, ways: Ways | None = None
@@ -83,7 +84,7 @@ class Stationary(Sharing):
         room_of = super().room(layout, arch, geometry, ways)
 
         def alone(tiling: Tiling) -> Room:
-            return msgspec.structs.replace(room_of(tiling), least=bytes_alone(arch))
+            return replace(room_of(tiling), least=bytes_alone(arch))
 
         return alone
 
@@ -98,7 +99,7 @@ class Stationary(Sharing):
 
     def tilings(self, layout: DeviceLayout, request: Request, geometry: Geometry) -> Iterator[Depths]:
         """Candidates of the one width that weights can have."""
-        fixed = request if request.block_n is not None else replace(request, block_n=WS_ROWS)
+        fixed = request if request.block_n is not None else dataclasses.replace(request, block_n=WS_ROWS)
         return super().tilings(layout, fixed, geometry)
 
     def tensor_tiles(self, layout: DeviceLayout, tiling: Tiling, arch: Arch) -> tuple[TmemTile, ...]:

@@ -12,15 +12,15 @@ does, `convc.compiler.tile.interpret` what it means, and a template of its name 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from convc.compiler.plan.names import MapName, NewNumber, Number, RingName
 from convc.ir.expr import IntExpr
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(msgspec.Struct, frozen=True, kw_only=True):
     """One act of one role.
 
     Attributes:
@@ -38,8 +38,7 @@ class Step:
         raise TypeError(f"{type(self).__name__} does not say what it does")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrefetchMaps(Step):
+class PrefetchMaps(Step, frozen=True, kw_only=True):
     """Bring the tensor maps named in `maps` close to the copy engine; changes nothing."""
 
     maps: tuple[MapName, ...]
@@ -48,8 +47,7 @@ class PrefetchMaps(Step):
         return f"prefetch {', '.join(self.maps)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InitRings(Step):
+class InitRings(Step, frozen=True, kw_only=True):
     """Give every barrier of the rings its arrival count, and make that visible to the asynchronous engines.
 
     `lanes`: a barrier each, so the whole warp takes part; else one thread makes all.
@@ -62,8 +60,7 @@ class InitRings(Step):
         return f"make ready {', '.join(self.rings)}{', each by another lane' if self.lanes else ''}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TmemAlloc(Step):
+class TmemAlloc(Step, frozen=True, kw_only=True):
     """Allocate tensor memory; its address goes to the slot in shared memory. The whole warp takes part."""
 
     columns: int
@@ -72,16 +69,14 @@ class TmemAlloc(Step):
         return f"allocate {self.columns} columns of tensor memory"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TmemBase(Step):
+class TmemBase(Step, frozen=True, kw_only=True):
     """Every thread reads the address of the allocation from the slot."""
 
     def describe(self) -> str:
         return "read the address of the tensor memory"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TmemDealloc(Step):
+class TmemDealloc(Step, frozen=True, kw_only=True):
     """Give the tensor memory back. The whole warp takes part."""
 
     columns: int
@@ -90,16 +85,14 @@ class TmemDealloc(Step):
         return f"free {self.columns} columns of tensor memory"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CtaSync(Step):
+class CtaSync(Step, frozen=True, kw_only=True):
     """All threads of the CTA meet; tensor-memory work before it is ordered before that after it."""
 
     def describe(self) -> str:
         return "all threads meet"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartArrive(Step):
+class StartArrive(Step, frozen=True, kw_only=True):
     """Tell those who meet at `StartSync`, `threads` with this role's, what was done here, and go on without them."""
 
     threads: int
@@ -108,8 +101,7 @@ class StartArrive(Step):
         return "tell the others, and go on"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartSync(Step):
+class StartSync(Step, frozen=True, kw_only=True):
     """Wait for all others of `threads` that meet here or tell by `StartArrive`; tensor-memory work is ordered by it."""
 
     threads: int
@@ -118,8 +110,7 @@ class StartSync(Step):
         return "wait for the others"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetRegisters(Step):
+class SetRegisters(Step, frozen=True, kw_only=True):
     """Each thread has `count` registers from here on: `more` than before, for which it waits, or fewer.
 
     All warps of a warpgroup take part (PTX, ``setmaxnreg``).
@@ -132,32 +123,28 @@ class SetRegisters(Step):
         return f"take registers, up to {self.count} a thread" if self.more else f"keep {self.count} registers a thread"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterSync(Step):
+class ClusterSync(Step, frozen=True, kw_only=True):
     """All threads of the CTAs of a cluster meet; what each did before is seen by all after it."""
 
     def describe(self) -> str:
         return "all threads of the cluster meet"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AwaitGrid(Step):
+class AwaitGrid(Step, frozen=True, kw_only=True):
     """Wait until the kernel in front has ended and its results can be read (PTX, ``griddepcontrol.wait``)."""
 
     def describe(self) -> str:
         return "wait for the kernel in front"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReleaseGrid(Step):
+class ReleaseGrid(Step, frozen=True, kw_only=True):
     """Let the kernel behind begin its set-up (PTX, ``griddepcontrol.launch_dependents``)."""
 
     def describe(self) -> str:
         return "let the kernel behind begin"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compute(Step):
+class Compute(Step, frozen=True, kw_only=True):
     """Set the number `dst` to the value of `expr`; `bits` is 32, or 64 where the value may be large.
 
     `below`: the value is proved to be one of 0 .. `below` - 1; None: nothing is known but what the expression shows.
@@ -172,8 +159,7 @@ class Compute(Step):
         return f"{self.dst} = {self.expr}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Repeat(Step):
+class Repeat(Step, frozen=True, kw_only=True):
     """Do `body` `count` times at most, each time with another `var`."""
 
     var: NewNumber
@@ -181,8 +167,7 @@ class Repeat(Step):
     body: tuple[Step, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loop(Repeat):
+class Loop(Repeat, frozen=True, kw_only=True):
     """Do `body` for `var` = 0 .. `count` - 1.
 
     `written_out`: the text has the body as often, since its steps name registers by `var`.
@@ -198,8 +183,7 @@ class Loop(Repeat):
         return f"for {self.var} in 0..{self.count - 1}{', written out' if self.written_out else copies}:"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Strided(Repeat):
+class Strided(Repeat, frozen=True, kw_only=True):
     """Do `body` for `var` = `first`, `first` + `stride` and so on, as long as it is below `limit`.
 
     The first time always is. `count` is how often it is at most: of the CTA whose `first` is 0.
@@ -213,8 +197,7 @@ class Strided(Repeat):
         return f"for {self.var} in {self.first}, {self.first} + {self.stride}, .. below {self.limit}:"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RingWait(Step):
+class RingWait(Step, frozen=True, kw_only=True):
     """Wait at the role's place in the ring.
 
     `starts_open` says what a barrier nobody has signalled yet means. False: nothing is there, so wait (a consumer waits
@@ -228,15 +211,13 @@ class RingWait(Step):
         return f"wait for {self.ring}{' (ready at first)' if self.starts_open else ''}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Signal(Step):
+class Signal(Step, frozen=True, kw_only=True):
     """A signal to a ring's barrier."""
 
     ring: RingName
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpectBytes(Signal):
+class ExpectBytes(Signal, frozen=True, kw_only=True):
     """Arrive at the ring's barrier and announce how many bytes the copies of this stage will bring.
 
     Of a pair the first CTA does it, for the copies of both.
@@ -248,8 +229,7 @@ class ExpectBytes(Signal):
         return f"expect {self.bytes} bytes on {self.ring}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Commit(Signal):
+class Commit(Signal, frozen=True, kw_only=True):
     """Signal the ring's barrier once all MMAs issued so far have finished.
 
     `ctas`: number with the CTAs of the cluster whose barriers are signalled, a bit for each rank; None: as the ring
@@ -263,8 +243,7 @@ class Commit(Signal):
         return f"signal {self.ring}{whose} when the MMAs so far are done"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WarpCommit(Signal):
+class WarpCommit(Signal, frozen=True, kw_only=True):
     """Every warp signals the ring's barrier once its MMAs so far have finished, some of them later.
 
     The warps multiply on meanwhile: what a stage's signal waits for may still run when the next stage is multiplied.
@@ -287,24 +266,21 @@ class WarpCommit(Signal):
         return f"every warp signals {self.ring}{whose} when its MMAs so far are done, {when}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WaitMmas(Step):
+class WaitMmas(Step, frozen=True, kw_only=True):
     """Every warp waits until its MMAs have finished."""
 
     def describe(self) -> str:
         return "wait until the MMAs are done"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrive(Signal):
+class Arrive(Signal, frozen=True, kw_only=True):
     """Every thread of the role arrives at the ring's barrier once its stores to tensor memory are complete."""
 
     def describe(self) -> str:
         return f"every thread signals {self.ring}, its stores done"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Advance(Step):
+class Advance(Step, frozen=True, kw_only=True):
     """Move a state of the role to the next stage of a ring of `stages`; the phase turns at every wrap."""
 
     stages: int

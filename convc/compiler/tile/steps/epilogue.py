@@ -7,14 +7,11 @@ two kinds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from convc.compiler.plan.names import Number, PointerName, SmemName, TmemName
 from convc.compiler.tile.steps.base import Step
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageNumbers(Step):
+class StageNumbers(Step, frozen=True, kw_only=True):
     """Bring the numbers of a tile's channels to shared memory; every thread brings some, and then all meet.
 
     Attributes:
@@ -37,8 +34,7 @@ class StageNumbers(Step):
         return f"copy {rows}{self.columns} of {self.buffer} from {self.channel} to {self.tile}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HoldNumbers(Step):
+class HoldNumbers(Step, frozen=True, kw_only=True):
     """Bring `columns` numbers of a buffer to registers, one for each channel of a tile, all of them to every thread.
 
     `channel`: number of the tile's first channel.
@@ -52,22 +48,19 @@ class HoldNumbers(Step):
         return f"hold {self.columns} of {self.buffer} from {self.channel}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ValueStep(Step):
+class ValueStep(Step, frozen=True, kw_only=True):
     """A step on the values of a lane: `columns` of the accumulator."""
 
     columns: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadValues(ValueStep):
+class ReadValues(ValueStep, frozen=True, kw_only=True):
     """Bring `columns` columns to the lanes' registers, from the column `first` on."""
 
     first: Number
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadAcc(ReadValues):
+class ReadAcc(ReadValues, frozen=True, kw_only=True):
     """Read `columns` columns of the accumulator from the column `first` on."""
 
     acc: TmemName
@@ -78,16 +71,14 @@ class ReadAcc(ReadValues):
         return self.columns
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TmemLoad(ReadAcc):
+class TmemLoad(ReadAcc, frozen=True, kw_only=True):
     """Read `columns` columns of the accumulator from the column `first` on; every lane gets its own row."""
 
     def describe(self) -> str:
         return f"read {self.columns} columns of {self.acc} from column {self.first}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FragmentLoad(ReadAcc):
+class FragmentLoad(ReadAcc, frozen=True, kw_only=True):
     """Gather `columns` columns of one row of the accumulator, which lies in registers of several lanes.
 
     Lane 4 * i + q of a warp has rows i and i + 8 of the warp's 16, of every 8 columns the two from 2 * q on (PTX
@@ -115,8 +106,7 @@ class FragmentLoad(ReadAcc):
         return f"gather {self.columns} columns of {self.acc} from column {self.first}, row {self.row}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChannelStep(ValueStep):
+class ChannelStep(ValueStep, frozen=True, kw_only=True):
     """A step with a number for each column's channel.
 
     Attributes:
@@ -140,8 +130,7 @@ class ChannelStep(ValueStep):
         return f"{self.buffer}[{self.channel} + {self.first}]"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddBias(ChannelStep):
+class AddBias(ChannelStep, frozen=True, kw_only=True):
     """Add a number a channel to the values; `dtype` is the type of both.
 
     `held`: number of the first column, which the text knows, where `HoldNumbers` has brought them to registers.
@@ -158,8 +147,7 @@ class AddBias(ChannelStep):
         return f"add {self.columns} of {self.source}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddLaneBias(ValueStep):
+class AddLaneBias(ValueStep, frozen=True, kw_only=True):
     """Add bias[channel] to the values of the lane that has this channel; `dtype` is the type of both."""
 
     buffer: PointerName
@@ -170,16 +158,14 @@ class AddLaneBias(ValueStep):
         return f"add {self.buffer}[{self.channel}]"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScaleSums(ChannelStep):
+class ScaleSums(ChannelStep, frozen=True, kw_only=True):
     """values = values * multiplier[channel + column], float32."""
 
     def describe(self) -> str:
         return f"times {self.source}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Requantise(ChannelStep):
+class Requantise(ChannelStep, frozen=True, kw_only=True):
     """Scale sums to 8 bits: round(float32(values) * multiplier[channel + column]) + zero_point, saturated to s32.
 
     The values are s32 before and after; the conversion to f32, the product and the rounding are to nearest, ties to
@@ -192,8 +178,7 @@ class Requantise(ChannelStep):
         return f"times {self.source} as f32, rounded, plus {self.zero_point}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequantiseLane(ValueStep):
+class RequantiseLane(ValueStep, frozen=True, kw_only=True):
     """Scale sums to 8 bits as `Requantise` does, where the lane has a channel and each column is a pixel.
 
     Attributes:
@@ -211,16 +196,14 @@ class RequantiseLane(ValueStep):
         return f"times {self.buffer}[{self.channel} + {self.first}] as f32, rounded, plus {self.zero_point}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApplyRelu(ValueStep):
+class ApplyRelu(ValueStep, frozen=True, kw_only=True):
     """value = max(value, 0); NaN stays."""
 
     def describe(self) -> str:
         return "max with 0"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApplyLeakyRelu(ValueStep):
+class ApplyLeakyRelu(ValueStep, frozen=True, kw_only=True):
     """value = alpha * value where it is negative."""
 
     alpha: float
@@ -229,8 +212,7 @@ class ApplyLeakyRelu(ValueStep):
         return f"times {self.alpha:g} where negative"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApplyClip(ValueStep):
+class ApplyClip(ValueStep, frozen=True, kw_only=True):
     """value = min(max(value, low), high); None: no bound; NaN stays."""
 
     low: float | None
@@ -241,24 +223,21 @@ class ApplyClip(ValueStep):
         return ", ".join(f"{word} with {bound:g}" for word, bound in bounds if bound is not None) or "no bounds"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApplySigmoid(ValueStep):
+class ApplySigmoid(ValueStep, frozen=True, kw_only=True):
     """value = 1 / (1 + 2^(-value * log2 e)), with the approximate functions of the hardware."""
 
     def describe(self) -> str:
         return "1 / (1 + 2^(-value * log2 e))"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApplySilu(ValueStep):
+class ApplySilu(ValueStep, frozen=True, kw_only=True):
     """value = value / (1 + 2^(-value * log2 e)), with the approximate functions of the hardware."""
 
     def describe(self) -> str:
         return "value / (1 + 2^(-value * log2 e))"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Convert(ValueStep):
+class Convert(ValueStep, frozen=True, kw_only=True):
     """Round the values to the output type (whole numbers: the nearest it has) and pack them into 32-bit words."""
 
     out: str
@@ -267,8 +246,7 @@ class Convert(ValueStep):
         return f"round to {self.out}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowAccess(ValueStep):
+class RowAccess(ValueStep, frozen=True, kw_only=True):
     """A step on rows of global memory, where a lane has an output pixel: 16 bytes at a time.
 
     Attributes:
@@ -295,24 +273,21 @@ class RowAccess(ValueStep):
         return f" where {' and '.join(tests)}" if tests else ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddRowResidual(RowAccess):
+class AddRowResidual(RowAccess, frozen=True, kw_only=True):
     """Add the residual of this lane's output pixel; where nothing would be stored none is read, and zero is added."""
 
     def describe(self) -> str:
         return f"add {self.columns} values of {self.buffer} + {self.at}{self.guards}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GlobalStore(RowAccess):
+class GlobalStore(RowAccess, frozen=True, kw_only=True):
     """Write the packed values of this lane's row to global memory."""
 
     def describe(self) -> str:
         return f"write {self.columns} values to {self.buffer} + {self.at}{self.guards}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaneAccess(ValueStep):
+class LaneAccess(ValueStep, frozen=True, kw_only=True):
     """A step on pixels of global memory, where a lane has a channel.
 
     Neighbouring lanes access neighbouring channels, one output pixel a column.
@@ -333,16 +308,14 @@ class LaneAccess(ValueStep):
     channel_limit: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddLaneResidual(LaneAccess):
+class AddLaneResidual(LaneAccess, frozen=True, kw_only=True):
     """Add the residual of this lane's channel; where nothing would be stored nothing is read, and zero is added."""
 
     def describe(self) -> str:
         return f"add {self.columns} values of {self.buffer}, one a pixel"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PixelStore(LaneAccess):
+class PixelStore(LaneAccess, frozen=True, kw_only=True):
     """Write the value of each column to global memory, one by one."""
 
     def describe(self) -> str:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from convc.compiler.plan.names import Number, SmemName, TmemName
 from convc.compiler.tile.steps.base import Step
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MaskWord(Step):
+class MaskWord(Step, frozen=True, kw_only=True):
     """Every warp w writes word w of an entry of the mask table: bit j says whether `value` is not 0 in its thread j.
 
     Attributes:
@@ -25,8 +22,7 @@ class MaskWord(Step):
         return f"mask[{self.first} + {self.entry}] = lanes where {self.value}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadMask(Step):
+class LoadMask(Step, frozen=True, kw_only=True):
     """Read an entry of the mask table into the role's mask registers, or beside them.
 
     Attributes:
@@ -44,8 +40,7 @@ class LoadMask(Step):
         return f"read mask[{self.first} + {self.entry}]"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoinMask(Step):
+class JoinMask(Step, frozen=True, kw_only=True):
     """Join the two entries that `LoadMask` has read: what either masks is masked.
 
     A step of its own, so that the kernel can wait for something else while an entry is on its way.
@@ -57,8 +52,7 @@ class JoinMask(Step):
         return "mask the lanes of either"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClearAcc(Step):
+class ClearAcc(Step, frozen=True, kw_only=True):
     """Set an accumulator to zero: four warps, each its own 32 lanes.
 
     `every`: whether that is done to all stages of it, and not to the current one alone; `columns` are those of one.
@@ -72,8 +66,7 @@ class ClearAcc(Step):
         return f"set {self.columns} columns of {'every ' if self.every else ''}{self.acc} to zero"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TensorFill(Step):
+class TensorFill(Step, frozen=True, kw_only=True):
     """Copy the 128 rows of the current stage of a tile in shared memory to one in tensor memory, 32 bytes at a time."""
 
     source: SmemName
@@ -84,8 +77,7 @@ class TensorFill(Step):
         return f"copy {self.source} to {self.tile} in tensor memory, {self.atoms} times 32 bytes a row"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MoveRows(Step):
+class MoveRows(Step, frozen=True, kw_only=True):
     """Every lane of a tile in tensor memory takes what the next one has; the last of 32 keeps what it has."""
 
     tile: TmemName
@@ -95,8 +87,7 @@ class MoveRows(Step):
         return f"move the rows of {self.tile} by one lane"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refresh(Step):
+class Refresh(Step, frozen=True, kw_only=True):
     """Give the last lane of each sub-partition its row of the halo.
 
     Attributes:

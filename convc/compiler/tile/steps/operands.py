@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from convc.compiler.plan.names import MapName, NewNumber, Number, Priority, RingName, SmemName, TmemName
 from convc.compiler.tile.steps.base import Step
@@ -13,8 +12,7 @@ from convc.ir.tensormap import TensorMap
 MASKED = ", not where masked"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MakePolicy(Step):
+class MakePolicy(Step, frozen=True, kw_only=True):
     """Set the number `dst` to a cache policy: the priority with which L2 gives up what copies with it bring.
 
     Attributes:
@@ -28,8 +26,7 @@ class MakePolicy(Step):
         return f"{self.dst} = policy {self.priority} of L2"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TensorCopy(Step):
+class TensorCopy(Step, frozen=True, kw_only=True):
     """A copy through a tensor map into the current stage of a tile; its bytes count on `ring`.
 
     Attributes:
@@ -59,8 +56,7 @@ class TensorCopy(Step):
         return each * ELEMENT_TYPES[source.dtype].bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TmaLoad(TensorCopy):
+class TmaLoad(TensorCopy, frozen=True, kw_only=True):
     """Copy a box of a tensor map.
 
     Attributes:
@@ -88,8 +84,7 @@ class TmaLoad(TensorCopy):
         return f"copy {self.map}[{', '.join(self.coords)}]{moved} to {place}{whose}, counted on {self.ring}{self.hint}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TmaWideLoad(TensorCopy):
+class TmaWideLoad(TensorCopy, frozen=True, kw_only=True):
     """Copy pixels of an image row, and a halo behind them; the map is im2col_w or im2col_w128.
 
     Attributes:
@@ -119,8 +114,7 @@ class TmaWideLoad(TensorCopy):
         return f"copy {source}, halo {self.halo}, to {place}, counted on {self.ring}{self.hint}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Multiply(Step):
+class Multiply(Step, frozen=True, kw_only=True):
     """A matrix multiplication: `atoms` instructions of 32 bytes of K each.
 
     Attributes:
@@ -152,8 +146,7 @@ class Multiply(Step):
         return f"{self.acc} += {product}: {self.m} x {self.n}, {self.atoms} MMAs of {self.types}{masked}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharedMma(Multiply):
+class SharedMma(Multiply, frozen=True, kw_only=True):
     """acc (+)= a @ b.T over one stage, both operands in shared memory.
 
     Attributes:
@@ -172,18 +165,15 @@ class SharedMma(Multiply):
         return self.shown(f"{rows} x {filters}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mma(SharedMma):
+class Mma(SharedMma, frozen=True, kw_only=True):
     """acc (+)= a @ b.T over one stage, with the accumulator in tensor memory."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WarpgroupMma(SharedMma):
+class WarpgroupMma(SharedMma, frozen=True, kw_only=True):
     """acc (+)= a @ b.T over one stage, with the accumulator in registers: every four warps have 64 rows (wgmma)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MmaTensor(Multiply):
+class MmaTensor(Multiply, frozen=True, kw_only=True):
     """acc (+)= a @ b.T with the activations `a` in tensor memory.
 
     `moves`: its rows move by one lane afterwards (.ashift).
@@ -197,8 +187,7 @@ class MmaTensor(Multiply):
         return self.shown(f"{self.a} x {self.b}") + also
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MmaStationary(Multiply):
+class MmaStationary(Multiply, frozen=True, kw_only=True):
     """acc (+)= b @ a.T: `m` output channels in lanes, `n` pixels in columns (tcgen05.mma.ws).
 
     Attributes:
@@ -222,8 +211,7 @@ class MmaStationary(Multiply):
         return self.shown(f"{self.b} x {self.a}[{self.shift} columns on]") + zeroed
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MmaScaled(Multiply):
+class MmaScaled(Multiply, frozen=True, kw_only=True):
     """acc (+)= a @ b.T over one stage, every element times the factors of its block.
 
     Attributes:
@@ -244,8 +232,7 @@ class MmaScaled(Multiply):
         return self.shown(f"{self.a} x {self.b} times {self.factors_a} x {self.factors_b}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CarryFactors(Step):
+class CarryFactors(Step, frozen=True, kw_only=True):
     """Bring the factors of a stage from rows of shared memory into lanes of tensor memory.
 
     Cell (lane, column j) of each word gets 4 bytes of row 32 * j + lane % 32 of `source`, from the byte `first` on for

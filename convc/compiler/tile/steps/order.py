@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from convc.compiler.plan.names import NewNumber, Number
 from convc.compiler.tile.steps.base import Step
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LookUp(Step):
+class LookUp(Step, frozen=True, kw_only=True):
     """Set the number `dst` to the entry `index` of the program's table, which lies in constant memory."""
 
     dst: NewNumber

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from convc.compiler.plan.names import Number, RingName, SmemName
 from convc.compiler.tile.steps.base import Repeat, Signal, Step, Strided
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TileLoop(Strided):
+class TileLoop(Strided, frozen=True, kw_only=True):
     """Do `body` for the tiles of a CTA."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchLoop(Repeat):
+class FetchLoop(Repeat, frozen=True, kw_only=True):
     """Do `body` for the tile of the CTA's own number, and for each that `TakeTile` finds in an answer.
 
     Attributes:
@@ -27,8 +23,7 @@ class FetchLoop(Repeat):
         return f"for {self.var} in {self.first}, and those that it is given of {self.count}:"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AskTile(Step):
+class AskTile(Step, frozen=True, kw_only=True):
     """Ask for the tile of a CTA that has not begun; the answer comes to a stage of `tile`, its bytes to `ring`."""
 
     ring: RingName
@@ -38,8 +33,7 @@ class AskTile(Step):
         return f"ask for a tile, the answer goes to {self.tile}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TakeTile(Step):
+class TakeTile(Step, frozen=True, kw_only=True):
     """Read an answer: the number of the next tile becomes that of the loop around it, or the loop ends here."""
 
     tile: SmemName
@@ -49,24 +43,21 @@ class TakeTile(Step):
         return f"{self.var} = the next one, if {self.tile} has one"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerRead(Signal):
+class AnswerRead(Signal, frozen=True, kw_only=True):
     """Every thread that does the role's work signals that it has read an answer, which the next may be put over."""
 
     def describe(self) -> str:
         return f"signal {self.ring}, the answer has been read"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Release(Signal):
+class Release(Signal, frozen=True, kw_only=True):
     """Every thread of the role arrives at the ring's barrier, when it has read what it wants of tensor memory."""
 
     def describe(self) -> str:
         return f"every thread signals {self.ring}, its reads done"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReleaseLast(Step):
+class ReleaseLast(Step, frozen=True, kw_only=True):
     """Every warp gives back the last stage of a ring that it has multiplied for a tile, all of its MMAs waited for.
 
     `ring`: whose stages are otherwise given back one stage later (`convc.compiler.tile.steps.base.WarpCommit`).
@@ -80,16 +71,14 @@ class ReleaseLast(Step):
         return f"every warp signals the last stage of {self.ring}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoresRead(Step):
+class StoresRead(Step, frozen=True, kw_only=True):
     """Wait until the copies of this warp have read their tiles in shared memory, so that its lanes may write again."""
 
     def describe(self) -> str:
         return "wait until the copies have read their tiles"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoleSync(Step):
+class RoleSync(Step, frozen=True, kw_only=True):
     """All threads of the role meet; `threads` is how many these are."""
 
     threads: int

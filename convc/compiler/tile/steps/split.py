@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from convc.compiler.plan.names import Number, SmemName
 from convc.compiler.tile.steps.base import Step, Strided
 from convc.compiler.tile.steps.epilogue import ReadValues, ValueStep
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShareLoop(Strided):
+class ShareLoop(Strided, frozen=True, kw_only=True):
     """Do `body` for the steps of a CTA's part of the K loop.
 
     Attributes:
@@ -20,8 +17,7 @@ class ShareLoop(Strided):
     nest: tuple[tuple[str, int], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageSums(ValueStep):
+class StageSums(ValueStep, frozen=True, kw_only=True):
     """Write `columns` sums of each lane to the CTA's own shared memory, from column `first` on.
 
     Attributes:
@@ -38,8 +34,7 @@ class StageSums(ValueStep):
         return f"put {self.columns} columns from {self.first} into {self.tile}, a row a lane"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddSums(ReadValues):
+class AddSums(ReadValues, frozen=True, kw_only=True):
     """Add the sums of all parts, part 0 first, then 1, 2 and so on: `columns` of them from column `first` on.
 
     Attributes:
@@ -61,8 +56,7 @@ class AddSums(ReadValues):
         return f"add {self.columns} columns of {self.tile} from {self.first}, of parts 0 to {self.parts - 1} in turn"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterArrive(Step):
+class ClusterArrive(Step, frozen=True, kw_only=True):
     """Tell all threads of the cluster that this one has written, and read, what it has so far.
 
     `fenced`: tensor memory was used before, and is given back behind the meeting.
@@ -74,8 +68,7 @@ class ClusterArrive(Step):
         return "arrive at the barrier of the cluster"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterWait(Step):
+class ClusterWait(Step, frozen=True, kw_only=True):
     """Wait until all threads of the cluster have arrived; what they wrote before can be read.
 
     `fenced`: tensor memory is given back behind it.

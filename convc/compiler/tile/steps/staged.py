@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from convc.compiler.plan.names import MapName, Number, SmemName
 from convc.compiler.tile.steps.base import Step
 from convc.compiler.tile.steps.epilogue import ValueStep
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SlabAccess(ValueStep):
+class SlabAccess(ValueStep, frozen=True, kw_only=True):
     """A step on this lane's row of a slab of a tile in shared memory: 16 bytes at a time.
 
     Attributes:
@@ -41,24 +38,21 @@ class SlabAccess(ValueStep):
         return place + (f", half {self.half}" if self.half else "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddSlabResidual(SlabAccess):
+class AddSlabResidual(SlabAccess, frozen=True, kw_only=True):
     """Add the residual of this lane's output pixel, which copies have brought; zero where it is none of the output."""
 
     def describe(self) -> str:
         return f"add {self.columns} values of {self.place}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageRow(SlabAccess):
+class StageRow(SlabAccess, frozen=True, kw_only=True):
     """Write the packed values of this lane's row into its row of a slab of the tile of results."""
 
     def describe(self) -> str:
         return f"write {self.columns} values to {self.place}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResultStore(Step):
+class ResultStore(Step, frozen=True, kw_only=True):
     """Copy the rows that each warp has of a slab to global memory, once all its lanes have written theirs.
 
     Attributes:
@@ -71,8 +65,7 @@ class ResultStore(Step):
     slab: Number
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LineStore(ResultStore):
+class LineStore(ResultStore, frozen=True, kw_only=True):
     """Copy each lane's row to the output pixel of its own, four rows a copy (mode tile::scatter4).
 
     Attributes:
@@ -89,8 +82,7 @@ class LineStore(ResultStore):
         return f"copy each row of {self.tile}[{self.slab}] to {self.map}[{self.channel}, {self.pixel}]"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TileStore(ResultStore):
+class TileStore(ResultStore, frozen=True, kw_only=True):
     """Copy rows that are consecutive output pixels, those of a warp together.
 
     Attributes:
@@ -105,8 +97,7 @@ class TileStore(ResultStore):
         return f"copy {self.tile}[{self.slab}] to {self.map}[{', '.join(self.coords)}]"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoreWait(Step):
+class StoreWait(Step, frozen=True, kw_only=True):
     """Wait until the copies to global memory have read shared memory, which goes away with the CTA."""
 
     def describe(self) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 
-import msgspec
 import pytest
+from support.records import replace
 from support.schedules import RELOAD_ONLY
 
 from convc.compiler.compile import compile_problem
@@ -31,7 +30,7 @@ BASE = ConvProblem(
 
 
 def changed(**changes) -> ConvProblem:
-    return dataclasses.replace(BASE, **changes)
+    return replace(BASE, **changes)
 
 
 @pytest.mark.parametrize(
@@ -111,6 +110,6 @@ def test_the_epilogue_writes_whole_pitches():
 def test_a_scalar_parameter_is_refused():
     program = compile_problem(BASE, options=RELOAD_ONLY).program
     params = (*program.launch.params[:3], ScalarParam(dtype="f32", value=1.0))
-    launch = msgspec.structs.replace(program.launch, params=params)
+    launch = replace(program.launch, params=params)
     with pytest.raises(ValueError, match="parameter out: a kernel takes tensor maps and pointers"):
-        emit(dataclasses.replace(program, launch=launch))
+        emit(replace(program, launch=launch))

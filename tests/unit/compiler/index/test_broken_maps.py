@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cut_maps import cut_maps
 from support.examples import some
+from support.records import replace
 
 from convc.compiler.index import claims, reuse_claims
 from convc.compiler.index.conv import conv_maps

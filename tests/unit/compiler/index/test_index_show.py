@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from support.records import replace
 
 from convc.compiler.index.claims import prove
 from convc.compiler.index.conv import conv_maps

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from support.examples import some
+from support.records import replace
 
 from convc.compiler.index.conv import conv_maps
 from convc.compiler.index.maps import Counterexample, Proof

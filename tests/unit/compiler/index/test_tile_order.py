@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.records import replace
 
 from convc.compiler.index.maps import Counterexample, Proof
 from convc.compiler.index.order_names import BOUSTROPHEDON, COLUMNS, GROUPED, HILBERT, ORDERS, ROWS

@@ -27,6 +27,16 @@ from convc.layout.device_layout import device_layout
 
 STAGES = (None, None, None, 0, 1, 3)
 
+FORMS = {
+    "staged": Request(store="tma", residual_load="direct"),
+    "residual": Request(store="tma", residual_load="tma"),
+    "walking": Request(persistent=True),
+    "fetched": Request(persistent=True, fetched=True),
+    "pairs that walk": Request(pairs=True, persistent=True),
+    "loaded together": Request(multicast=(2, 1)),
+    "shared": Request(parts=2),
+}
+
 
 @st.composite
 def problems(draw) -> ConvProblem:
@@ -94,11 +104,34 @@ def test_the_search_finds_what_a_look_at_every_tiling_finds(schedule):
         exhaustive = list(itertools.chain(*looked_at))
         winners = list(itertools.chain(*map(deepest_of_the_fastest, looked_at)))
         assert shown(list(found.legal)) == shown(winners)
+        assert shown(list(found.fastest)) == shown(fastest_of_each_width(winners))
         if exhaustive:
             assert shown([found.best]) == shown([winners[choose([one.cost for one in winners])]])
             assert found.best.cost.cycles == exhaustive[choose([one.cost for one in exhaustive])].cost.cycles
         for offer, candidates in zip(offers, looked_at, strict=True):
             assert len(offer.rejected) + len(candidates) == len(offer.tilings)
+
+    holds()
+
+
+def fastest_of_each_width(winners: list[Candidate]) -> list[Candidate]:
+    """The first of the fastest candidates with each number of columns, the fastest of all first."""
+    found: dict[int, Candidate] = {}
+    for one in sorted(winners, key=lambda one: one.cycles):
+        found.setdefault(one.tiled.tiling.block_n, one)
+    return list(found.values())
+
+
+@pytest.mark.parametrize("form", ["alone", *FORMS])
+def test_no_width_is_faster_than_its_floor(form):
+    @settings(max_examples=some(25), derandomize=True, database=None, deadline=None)
+    @given(problems(), st.sampled_from(sorted(ARCHS)))
+    def holds(problem: ConvProblem, target: str) -> None:
+        for schedule in SCHEDULES:
+            request = FORMS.get(form, Request())
+            for width in schedule.candidates(device_layout(problem), ARCHS[target], request).widths:
+                assert 0 < width.floor <= width.least
+                assert width.best is None or width.least <= width.best.cycles
 
     holds()
 
@@ -179,17 +212,6 @@ def test_candidates_are_gone_with_the_last_who_knows_them():
             assert not any(one() for one in gone)
     finally:
         gc.enable()
-
-
-FORMS = {
-    "staged": Request(store="tma", residual_load="direct"),
-    "residual": Request(store="tma", residual_load="tma"),
-    "walking": Request(persistent=True),
-    "fetched": Request(persistent=True, fetched=True),
-    "pairs that walk": Request(pairs=True, persistent=True),
-    "loaded together": Request(multicast=(2, 1)),
-    "shared": Request(parts=2),
-}
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from support.records import replace
 from support.schedules import only
 
 from convc.cli.main import main

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.examples import some
+from support.records import replace
 from support.schedules import RELOAD_ONLY
 
 from convc.compiler.schedules.planner import plan
@@ -100,7 +99,7 @@ BASE = ConvProblem(
     ],
 )
 def test_edges(changes, choice, grid):
-    program = check(dataclasses.replace(BASE, **changes), **choice)
+    program = check(replace(BASE, **changes), **choice)
     assert program.launch.grid == grid
 
 
@@ -108,11 +107,11 @@ def edited(program: TileProgram, which: str, **changes) -> TileProgram:
     """The program with fields of one step changed."""
 
     def steps(body: tuple[Step, ...]) -> tuple[Step, ...]:
-        deep = (dataclasses.replace(s, body=steps(s.body)) if isinstance(s, Loop) else s for s in body)
-        return tuple(dataclasses.replace(s, **changes) if s.id == which else s for s in deep)
+        deep = (replace(s, body=steps(s.body)) if isinstance(s, Loop) else s for s in body)
+        return tuple(replace(s, **changes) if s.id == which else s for s in deep)
 
-    roles = tuple(dataclasses.replace(role, steps=steps(role.steps)) for role in program.roles)
-    return dataclasses.replace(program, roles=roles)
+    roles = tuple(replace(role, steps=steps(role.steps)) for role in program.roles)
+    return replace(program, roles=roles)
 
 
 def test_the_interpreter_notices_a_wrong_schedule():
@@ -139,6 +138,6 @@ def test_a_stage_that_was_given_back_is_gone():
     load, mma, store = program.roles
     (loop, done) = mma.steps
     wait, multiply, release, advance = loop.body
-    early = dataclasses.replace(loop, body=(wait, release, multiply, advance))
-    roles = (load, dataclasses.replace(mma, steps=(early, done)), store)
-    assert np.isnan(interpret(dataclasses.replace(program, roles=roles), buffers).astype(np.float64)).all()
+    early = replace(loop, body=(wait, release, multiply, advance))
+    roles = (load, replace(mma, steps=(early, done)), store)
+    assert np.isnan(interpret(replace(program, roles=roles), buffers).astype(np.float64)).all()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-
-import msgspec
 import pytest
+from support.records import replace
 from unit.compiler.tile.test_verify_program import at, rewrite
 
 from convc.compiler.options import ScheduleOptions
@@ -72,15 +70,13 @@ def test_wrong_bytes_and_a_release_to_the_cta_alone_are_found(step, change, sent
 
 
 def test_a_wrong_count_is_found():
-    rings = tuple(
-        msgspec.structs.replace(ring, arrivals=2) if ring.name == "empty" else ring for ring in PROGRAM.storage.rings
-    )
-    storage = msgspec.structs.replace(PROGRAM.storage, rings=rings)
-    found = contradictions(dataclasses.replace(PROGRAM, storage=storage))
+    rings = tuple(replace(ring, arrivals=2) if ring.name == "empty" else ring for ring in PROGRAM.storage.rings)
+    storage = replace(PROGRAM.storage, rings=rings)
+    found = contradictions(replace(PROGRAM, storage=storage))
     assert found == ("ring empty is signalled 27 times and awaited 9 times",)
 
 
 def test_a_cluster_of_another_shape_is_found():
-    launch = msgspec.structs.replace(PROGRAM.launch, cluster=(2, 1, 1))
-    found = contradictions(dataclasses.replace(PROGRAM, launch=launch))
+    launch = replace(PROGRAM.launch, cluster=(2, 1, 1))
+    found = contradictions(replace(PROGRAM, launch=launch))
     assert found == ("loads are shared by clusters of 2 x 2 tiles, the launch has (2, 1, 1), grid (4, 2, 1)",)

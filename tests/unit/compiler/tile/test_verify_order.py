@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-
-import msgspec
 import pytest
+from support.records import replace
 from unit.compiler.tile.test_verify_program import at, rewrite, without
 
 from convc.compiler.index.order_names import COLUMNS, HILBERT
@@ -67,10 +65,10 @@ def test_a_place_outside_and_a_place_that_nobody_finds_are_named():
 
 
 def test_a_grid_of_other_tiles_and_a_short_table_are_named():
-    launch = msgspec.structs.replace(ALONE.launch, grid=(10, 2, 1))
-    found = contradictions(dataclasses.replace(ALONE, launch=launch))
+    launch = replace(ALONE.launch, grid=(10, 2, 1))
+    found = contradictions(replace(ALONE, launch=launch))
     assert any("20 tiles are made in an order, each by its own CTA, and the grid is 10 x 2" in each for each in found)
-    short = dataclasses.replace(LOOKED_UP, table=LOOKED_UP.table[:-1])
+    short = replace(LOOKED_UP, table=LOOKED_UP.table[:-1])
     assert any("looks up entry 19 of 19" in each for each in contradictions(short))
-    again = dataclasses.replace(LOOKED_UP, table=(*LOOKED_UP.table[:-1], LOOKED_UP.table[0]))
+    again = replace(LOOKED_UP, table=(*LOOKED_UP.table[:-1], LOOKED_UP.table[0]))
     assert any("has 2 numbers, and another one has none" in each for each in contradictions(again))

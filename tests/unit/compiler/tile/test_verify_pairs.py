@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-
-import msgspec
 import pytest
+from support.records import replace
 from unit.compiler.tile.test_verify_program import at, rewrite
 
 from convc.compiler.options import ScheduleOptions
@@ -51,14 +49,14 @@ def test_ctas_that_meet_by_themselves_are_found(which):
     ],
 )
 def test_a_signal_for_the_wrong_barriers_is_found(ring, at, sentence):
-    rings = tuple(msgspec.structs.replace(each, at=at) if each.name == ring else each for each in PROGRAM.storage.rings)
-    storage = msgspec.structs.replace(PROGRAM.storage, rings=rings)
-    assert sentence in contradictions(dataclasses.replace(PROGRAM, storage=storage))
+    rings = tuple(replace(each, at=at) if each.name == ring else each for each in PROGRAM.storage.rings)
+    storage = replace(PROGRAM.storage, rings=rings)
+    assert sentence in contradictions(replace(PROGRAM, storage=storage))
 
 
 MASKED = build(
     plan(
-        device_layout(dataclasses.replace(PROBLEM, batch=3, pad_lo=(1, 1), pad_hi=(1, 1))),
+        device_layout(replace(PROBLEM, batch=3, pad_lo=(1, 1), pad_hi=(1, 1))),
         options=ScheduleOptions(schedule="slide", border="mask", rows="merged", pairs="on", persistent="off"),
         block_n=96,
         stages=3,
@@ -84,11 +82,11 @@ def test_bytes_of_one_cta_alone_are_found():
 
 
 def test_a_role_that_both_ctas_have_is_found():
-    roles = tuple(dataclasses.replace(role, leads=False) for role in PROGRAM.roles)
-    assert "role mma multiplies in both CTAs of a pair" in contradictions(dataclasses.replace(PROGRAM, roles=roles))
+    roles = tuple(replace(role, leads=False) for role in PROGRAM.roles)
+    assert "role mma multiplies in both CTAs of a pair" in contradictions(replace(PROGRAM, roles=roles))
 
 
 def test_half_a_pair_is_found():
-    launch = msgspec.structs.replace(PROGRAM.launch, cluster=(1, 1, 1))
-    found = contradictions(dataclasses.replace(PROGRAM, launch=launch))
+    launch = replace(PROGRAM.launch, cluster=(1, 1, 1))
+    found = contradictions(replace(PROGRAM, launch=launch))
     assert found == ("2 CTAs multiply as one in clusters of (1, 1, 1), grid (2, 1, 1)",)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-
-import msgspec
 import pytest
+from support.records import replace
 from unit.compiler.tile.test_verify_program import at, rewrite, without
 
 from convc.compiler.options import ScheduleOptions
@@ -30,7 +28,7 @@ def test_what_is_built_is_sound():
 def _other_rows(step):
     """One role counts tiles as if a column had two, in both coordinates."""
     expr = {"load.tile_m": Var("tile") % 2, "load.tile_n": Var("tile") // 2}.get(step.id)
-    return (step if expr is None else dataclasses.replace(step, expr=expr),)
+    return (step if expr is None else replace(step, expr=expr),)
 
 
 @pytest.mark.parametrize(
@@ -55,9 +53,7 @@ def test_every_mistake_is_named(edit, sentence):
     assert any(sentence in found for found in contradictions(rewrite(PROGRAM, edit)))
 
 
-ONE_COLUMN = build(
-    plan(device_layout(dataclasses.replace(PROBLEM, out_channels=48)), options=OPTIONS, block_n=48, stages=3)
-)
+ONE_COLUMN = build(plan(device_layout(replace(PROBLEM, out_channels=48)), options=OPTIONS, block_n=48, stages=3))
 
 
 def _in_the_loop(step):
@@ -65,7 +61,7 @@ def _in_the_loop(step):
     if not step.id.startswith("epilogue.tiles"):
         return () if step.id == "epilogue.numbers" else (step,)
     (numbers,) = (each for role in ONE_COLUMN.roles for each in role.steps if each.id == "epilogue.numbers")
-    return (dataclasses.replace(step, body=(numbers, *step.body)),)
+    return (replace(step, body=(numbers, *step.body)),)
 
 
 @pytest.mark.parametrize(
@@ -78,9 +74,7 @@ def test_numbers_of_all_tiles_are_held_before_the_first(edit, held):
     assert found in contradictions(rewrite(ONE_COLUMN, edit))
 
 
-FETCHED = build(
-    plan(device_layout(PROBLEM), options=dataclasses.replace(OPTIONS, ctas=None, work="fetched"), block_n=48, stages=3)
-)
+FETCHED = build(plan(device_layout(PROBLEM), options=replace(OPTIONS, ctas=None, work="fetched"), block_n=48, stages=3))
 
 
 @pytest.mark.parametrize(
@@ -113,30 +107,26 @@ def test_every_mistake_about_a_tile_that_is_asked_for_is_named(edit, sentence):
 
 
 def _twice(step):
-    return dataclasses.replace(step, id="load.ask_again")
+    return replace(step, id="load.ask_again")
 
 
 def test_a_role_that_goes_by_numbers_beside_those_that_ask_is_named():
     (walks,) = (role for role in PROGRAM.roles if role.name == "mma")
     mixed = tuple(walks if role.name == "mma" else role for role in FETCHED.roles)
-    found = contradictions(dataclasses.replace(FETCHED, roles=mixed))
+    found = contradictions(replace(FETCHED, roles=mixed))
     assert "roles walk over different tiles: only load, epilogue ask for them" in found
 
 
 def test_answers_over_something_else_are_found():
-    answers = msgspec.structs.replace(FETCHED.storage.answers, offset=FETCHED.storage.ring("done").offset)
-    found = contradictions(
-        dataclasses.replace(FETCHED, storage=msgspec.structs.replace(FETCHED.storage, answers=answers))
-    )
+    answers = replace(FETCHED.storage.answers, offset=FETCHED.storage.ring("done").offset)
+    found = contradictions(replace(FETCHED, storage=replace(FETCHED.storage, answers=answers)))
     assert any("overlaps the answers" in sentence for sentence in found), found
 
 
-ADDED = dataclasses.replace(PROBLEM, epilogue=(AddResidual(),))
-COPIED = dataclasses.replace(OPTIONS, residual_load="tma")
+ADDED = replace(PROBLEM, epilogue=(AddResidual(),))
+COPIED = replace(OPTIONS, residual_load="tma")
 WALKED = build(plan(device_layout(ADDED), options=COPIED, block_n=48, stages=3))
-ALONE = build(
-    plan(device_layout(ADDED), options=dataclasses.replace(COPIED, persistent="off", ctas=None), block_n=48, stages=3)
-)
+ALONE = build(plan(device_layout(ADDED), options=replace(COPIED, persistent="off", ctas=None), block_n=48, stages=3))
 
 
 @pytest.mark.parametrize("program", [WALKED, ALONE], ids=["walked", "alone"])
@@ -160,22 +150,20 @@ def test_every_mistake_about_a_residual_is_named(edit, sentence, program):
 
 @pytest.mark.parametrize("offset", [0, ALONE.storage.results.offset])
 def test_a_residual_over_what_is_in_use_is_found(offset):
-    residual = msgspec.structs.replace(ALONE.storage.residual, offset=offset)
-    storage = msgspec.structs.replace(ALONE.storage, residual=residual)
-    found = contradictions(dataclasses.replace(ALONE, storage=storage))
+    residual = replace(ALONE.storage.residual, offset=offset)
+    storage = replace(ALONE.storage, residual=residual)
+    found = contradictions(replace(ALONE, storage=storage))
     assert any("overlaps tile" in sentence and "tile r" in sentence for sentence in found)
 
 
 def test_results_over_operand_tiles_are_found():
-    results = msgspec.structs.replace(PROGRAM.storage.results, offset=0)
-    storage = msgspec.structs.replace(PROGRAM.storage, results=results)
-    found = contradictions(dataclasses.replace(PROGRAM, storage=storage))
+    results = replace(PROGRAM.storage.results, offset=0)
+    storage = replace(PROGRAM.storage, results=results)
+    found = contradictions(replace(PROGRAM, storage=storage))
     assert any("overlaps tile a" in sentence or "overlaps tile c" in sentence for sentence in found)
 
 
-HOPPER = build(
-    plan(device_layout(PROBLEM), options=dataclasses.replace(OPTIONS, target="sm_90a"), block_n=48, stages=3)
-)
+HOPPER = build(plan(device_layout(PROBLEM), options=replace(OPTIONS, target="sm_90a"), block_n=48, stages=3))
 
 
 @pytest.mark.parametrize(

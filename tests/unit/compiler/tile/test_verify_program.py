@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 
 import msgspec
 import pytest
+from support.records import replace
 from support.schedules import RELOAD_ONLY
 
 from convc.compiler.schedules.planner import plan
@@ -31,20 +31,18 @@ def rewrite(program: TileProgram, edit: Edit) -> TileProgram:
     """The program with every step replaced by what `edit` returns for it."""
 
     def steps(body: tuple[Step, ...]) -> tuple[Step, ...]:
-        deep = (dataclasses.replace(s, body=steps(s.body)) if isinstance(s, Repeat) else s for s in body)
+        deep = (replace(s, body=steps(s.body)) if isinstance(s, Repeat) else s for s in body)
         return tuple(new for step in deep for new in edit(step))
 
     def roles(act):
-        return tuple(dataclasses.replace(role, steps=steps(role.steps)) for role in act)
+        return tuple(replace(role, steps=steps(role.steps)) for role in act)
 
-    return dataclasses.replace(
-        program, setup=roles(program.setup), roles=roles(program.roles), teardown=roles(program.teardown)
-    )
+    return replace(program, setup=roles(program.setup), roles=roles(program.roles), teardown=roles(program.teardown))
 
 
 def at(which: str, /, **changes) -> Edit:
     """Change fields of one step."""
-    return lambda step: (dataclasses.replace(step, **changes),) if step.id == which else (step,)
+    return lambda step: (replace(step, **changes),) if step.id == which else (step,)
 
 
 def without(which: str) -> Edit:
@@ -119,12 +117,12 @@ def test_one_wrong_step_is_found(edit, sentence):
 
 
 def with_storage(**changes) -> TileProgram:
-    return dataclasses.replace(PROGRAM, storage=msgspec.structs.replace(PROGRAM.storage, **changes))
+    return replace(PROGRAM, storage=replace(PROGRAM.storage, **changes))
 
 
 A, B = PROGRAM.storage.smem
 FULL, FREE, DONE = PROGRAM.storage.rings
-REPLACE = dataclasses.replace
+REPLACE = replace
 MOVED = msgspec.structs.replace
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from support.records import replace
 from unit.compiler.tile.test_verify_program import Edit, at, rewrite
 
 from convc.compiler.options import ScheduleOptions

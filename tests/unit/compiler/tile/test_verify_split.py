@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-
-import msgspec
 import pytest
+from support.records import replace
 from unit.compiler.tile.test_verify_program import Edit, at, rewrite, without
 
 from convc.compiler.options import ScheduleOptions
@@ -36,7 +34,7 @@ def swapped(first: str, second: str) -> Edit:
 
 def doubled(step: Step) -> tuple[Step, ...]:
     """The first meeting twice."""
-    again = dataclasses.replace(step, id="meet.again") if step.id == "meet.arrive" else None
+    again = replace(step, id="meet.again") if step.id == "meet.arrive" else None
     return (step,) if again is None else (step, again)
 
 
@@ -69,14 +67,12 @@ def test_every_mistake_is_named(edit, sentence):
 
 
 def test_a_cluster_that_is_not_the_third_axis_of_the_grid_is_found():
-    launch = msgspec.structs.replace(PROGRAM.launch, grid=(*PROGRAM.launch.grid[:2], 4))
-    found = contradictions(dataclasses.replace(PROGRAM, launch=launch))
+    launch = replace(PROGRAM.launch, grid=(*PROGRAM.launch.grid[:2], 4))
+    found = contradictions(replace(PROGRAM, launch=launch))
     assert "the grid has 4 CTAs along its third axis, a cluster 2" in found
 
 
-HOPPER = build(
-    plan(device_layout(PROBLEM), options=dataclasses.replace(OPTIONS, target="sm_90a"), block_n=48, stages=2)
-)
+HOPPER = build(plan(device_layout(PROBLEM), options=replace(OPTIONS, target="sm_90a"), block_n=48, stages=2))
 
 
 @pytest.mark.parametrize(
