@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from functools import lru_cache
+from collections.abc import Sequence
 from operator import itemgetter
-from typing import Any
 
 from convc.errors import PtxSyntaxError
 from convc.ptx.declare import expect, read_parameters, read_registers, read_variables, skip_line
 from convc.ptx.diagnose import near
 from convc.ptx.grammar import Resolved, resolve
-from convc.ptx.lexer import Place, Tokens
+from convc.ptx.lexer import Tokens
 from convc.ptx.mistakes import check_age, no_comma, no_form, no_semicolon
 from convc.ptx.operands import unwrapped
-from convc.ptx.phrases import Phrase, Said, phrase_of
+from convc.ptx.phrases import Phrase, Said, guard_of, phrase_of
 from convc.ptx.reading import OperandReader
 from convc.ptx.scope import BRANCH, Budget, Entry, Jump, Names, check_name
 from convc.ptx.syntax import Guard, Instr, Label, Operand, Prototype, Targets, Variable
@@ -204,28 +203,25 @@ class Body:
 
     def _say_again(self, phrase: Phrase) -> bool:
         """Add the instruction of a phrase whose line begins here, if its words are what they were."""
-        words, fixed, kinds, negate, head, head_at, makes, found, goal_at, length = phrase
-        seen = self.names.scopes[-1].names
-        meaning = self.names.meaning
-        entries = [seen.get(word) or fixed.get(word) or meaning(word) for word in words]
-        meanings: tuple[Any, ...] = ()
-        now: tuple[str, ...] = ()
-        if entries:
-            meanings, now = zip(*entries, strict=True)
+        words, fixed, kinds, negate, head, head_at, makes, found, goal_at, last = phrase
+        entries: Sequence[Entry | None] = list(map(self.names.scopes[-1].names.get, words, fixed))
+        if None in entries:
+            entries = [entry or self.names.meaning(word) for word, entry in zip(words, entries, strict=True)]
+        meanings, now = zip(*entries) if entries else ((), ())  # noqa: B905 - all are pairs; asking for it takes longer
         if now != kinds:
             return False
         guard = None
         operands: tuple[Operand, ...] = meanings
         if negate is not None:
             predicate = meanings[0]
-            guard = _guard_of(predicate.slot, predicate.name, negate)
+            guard = guard_of(predicate.slot, predicate.name, negate)
             operands = meanings[1:]
         if makes is not None:
             operands = tuple([make(meanings) for make in makes])
-        at = self.at
+        first = self.at
         if head not in self.allowed:
-            self._allow(head, at + head_at, found)
-        self._add(at, length, guard, found, operands, at + goal_at)
+            self._allow(head, first + head_at, found)
+        self._add(first, first + last, guard, found, operands, first + goal_at)
         return True
 
     def _instruction(self) -> None:
@@ -253,39 +249,34 @@ class Body:
             line.phrase = phrase_of(said, self.names.meaning)
         if found.wrapped:
             operands = list(map(unwrapped, found.specs, operands))
-        self._add(first, length, guard, found, tuple(operands), 0 if found.target is None else starts[found.target])
+        goal_at = 0 if found.target is None else starts[found.target]
+        self._add(first, starts[-1], guard, found, tuple(operands), goal_at)
 
     def _add(
-        self, first: int, length: int, guard: Guard | None, found: Resolved, operands: tuple[Operand, ...], goal_at: int
+        self, first: int, last: int, guard: Guard | None, found: Resolved, operands: tuple[Operand, ...], goal_at: int
     ) -> None:
-        """Add the instruction of so many tokens from one on; at ``goal_at`` is the label that it jumps to, if any."""
+        """Add the instruction of the tokens from one to the other.
+
+        ``goal_at``: where the label is that it jumps to, if there is one.
+        """
         if first >= self.marked_from:
             self._pass_marks(first)
         if found.target is not None:
             self._note_target(operands[found.target], goal_at)
         body = self.body
+        form, mods, slots = found.form, found.mods, found.slots
+        step, role = self.step, self.role
         body.append(
-            Instr(
-                form=found.form,
-                mods=found.mods,
-                slots=found.slots,
-                operands=operands,
-                named=found.args,
-                guard=guard,
-                place=Place(self.tokens, first, first + length - 1),
-                step=self.step,
-                role=self.role,
-                index=len(body),
-            )
+            Instr(form, mods, slots, operands, found, guard, self.tokens, first, last, step, role, len(body))
         )
-        self.at = first + length
+        self.at = last + 1
 
     def _guard(self, at: int) -> tuple[Guard, int]:
         """``@p`` or ``@!p``, and the token after it."""
         texts = self.tokens.texts
         negate = texts[at + 1] == "!"
         reg = self.reader.predicate(at + 2 if negate else at + 1)
-        return _guard_of(reg.slot, reg.name, negate), self.reader.at
+        return guard_of(reg.slot, reg.name, negate), self.reader.at
 
     def _head(self, at: int) -> tuple[str, int]:
         """The opcode with its modifiers, which may have blanks between them, and the token after it."""
@@ -349,8 +340,3 @@ class Body:
             self.list_users.append((len(self.body), goal.name))
         elif isinstance(goal, Label):
             self.names.scopes[-1].jumps.append(Jump(len(self.body), BRANCH, goal.name, at))
-
-
-@lru_cache(maxsize=1 << 12)
-def _guard_of(slot: int, name: str, negate: bool) -> Guard:
-    return Guard(slot, name, negate)

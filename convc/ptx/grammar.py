@@ -14,6 +14,7 @@ A text that fits no row goes to `diagnose`, which says why.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple, TypeAlias
 
@@ -52,8 +53,9 @@ class Match(NamedTuple):
     shapes: tuple[tuple[Spec, ...], ...]
 
 
-class Resolved(NamedTuple):
-    """What all instructions with one head and the same kinds of operands have in common.
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Resolved:
+    """What all instructions with one head and the same kinds of operands have in common; called, `Instr.named`.
 
     Attributes:
         names: of the operands in order; a pair of names where the row says ``d|p``.
@@ -75,7 +77,7 @@ class Resolved(NamedTuple):
     wrapped: bool
     single: tuple[str, ...] | None
 
-    def args(self, operands: Sequence[Operand]) -> Mapping[str, Operand | None]:
+    def __call__(self, operands: Sequence[Operand]) -> Mapping[str, Operand | None]:
         """Operands by name."""
         if self.single is not None:
             return dict(zip(self.single, operands, strict=True))

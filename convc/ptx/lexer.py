@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any
 
 from convc.errors import PtxSyntaxError, Span
@@ -98,7 +98,7 @@ class Tokens:
     Attributes:
         text, file: the source and its name.
         texts: the tokens. The last ones are "" (the end).
-        lines: those that have tokens, by the index of their first one.
+        lines: by the index of their first token.
         marks: (token index, step, role) of each ``//@`` mark, in order; step None for ``//@ end``.
     """
 
@@ -116,14 +116,13 @@ class Tokens:
         if len(text) > MAX_TEXT:
             raise PtxSyntaxError(f"the text has {len(text)} characters; at most {MAX_TEXT} are read", where=file)
         lines = [text] if "/*" in text else text.split("\n")
+        known = _remembered.get
+        read = [known(line) or self._read(line) for line in lines]
+        self.texts += chain.from_iterable([line.tokens for line in read])
         texts = self.texts
-        for text in lines:
-            line = _remembered.get(text) or self._read(text)
-            if line.tokens:
-                self.lines[len(texts)] = line
-                texts += line.tokens
-            if line.mark is not None:
-                self.marks.append((len(texts), *line.mark))
+        firsts = list(accumulate([len(line.tokens) for line in read], initial=0))
+        self.lines = dict(zip(firsts, read, strict=False))  # of lines with the same first token the last one has it
+        self.marks += [(end, *line.mark) for end, line in zip(firsts[1:], read, strict=True) if line.mark is not None]
         if max(map(len, lines)) > MAX_TOKEN and texts and max(map(len, texts)) > MAX_TOKEN:
             index = next(index for index, token in enumerate(self.texts) if len(token) > MAX_TOKEN)
             raise self.error(index, f"a word of {len(self.texts[index])} characters; at most {MAX_TOKEN} are read")
@@ -137,7 +136,7 @@ class Tokens:
             return _keep(text, Line(tuple(filter(None, _TOKEN.findall(text))), None))
         for token in filter(None, _TOKEN.findall(text)):
             if mark is not None:
-                self.marks.append((len(self.texts) + len(found), *mark))
+                self.marks.append((len(found), *mark))
                 mark = None
             if not _is_comment(token):
                 found.append(token)
@@ -181,25 +180,6 @@ class Tokens:
     def error(self, index: int, message: str, hint: str = "") -> PtxSyntaxError:
         """An error at token ``index``."""
         return PtxSyntaxError(message, span=self.span(index), hint=hint)
-
-
-class Place:
-    """The place of the tokens from `first` to `last`; its `Span` is made once somebody asks."""
-
-    __slots__ = ("_span", "first", "last", "tokens")
-
-    def __init__(self, tokens: Tokens, first: int, last: int) -> None:
-        self.tokens = tokens
-        self.first = first
-        self.last = last
-        self._span: Span | None = None
-
-    @property
-    def span(self) -> Span:
-        """The place in the text."""
-        if self._span is None:
-            self._span = self.tokens.span(self.first, self.last)
-        return self._span
 
 
 def _is_comment(token: str) -> bool:

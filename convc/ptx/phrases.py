@@ -8,6 +8,7 @@ Which form it is depends on the kinds of these meanings alone, and they are near
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -41,18 +42,18 @@ class Phrase(NamedTuple):
 
     Attributes:
         words: the names and numbers that it consists of, in order; the first one is the guard, if there is one.
-        fixed: what the numbers among them mean.
+        fixed: what the numbers among them mean; None for a name.
         kinds: of what all words meant when the form was found.
         negate: whether the guard is negated; None without a guard.
         head: opcode with its modifiers. head_at: its token, counted from the first one of the line.
         makes: the operands, or None where each is one word.
         found: the form.
         goal_at: the token of the label that it jumps to, counted from the first one of the line.
-        length: how many tokens.
+        last: the last token, likewise.
     """
 
     words: tuple[str, ...]
-    fixed: dict[str, Entry]
+    fixed: tuple[Entry | None, ...]
     kinds: tuple[str, ...]
     negate: bool | None
     head: str
@@ -60,7 +61,7 @@ class Phrase(NamedTuple):
     makes: tuple[Make, ...] | None
     found: Resolved
     goal_at: int
-    length: int
+    last: int
 
 
 class Said(NamedTuple):
@@ -111,7 +112,7 @@ def phrase_of(said: Said, look_up: LookUp) -> Phrase | None:
         kinds = [(words.fixed.get(word) or look_up(word))[1] for word in words.words]
     return Phrase(
         words=tuple(words.words),
-        fixed=words.fixed,
+        fixed=tuple(map(words.fixed.get, words.words)),
         kinds=tuple(kinds),
         negate=None if guard is None else guard.negate,
         head=head,
@@ -119,7 +120,7 @@ def phrase_of(said: Said, look_up: LookUp) -> Phrase | None:
         makes=None if makes is None else tuple(makes),
         found=found,
         goal_at=0 if found.target is None else starts[found.target],
-        length=len(line),
+        last=len(line) - 1,
     )
 
 
@@ -184,3 +185,9 @@ class _Words:
             return None
         self.words.append(word)
         return len(self.words) - 1
+
+
+@lru_cache(maxsize=1 << 12)
+def guard_of(slot: int, name: str, negate: bool) -> Guard:
+    """A guard: kernels have few."""
+    return Guard(slot, name, negate)

@@ -9,8 +9,9 @@ function whose address the module takes and whose parameters are as long as thos
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from convc.errors import UnmodelledError
 from convc.machine.execute.functions import fitting
@@ -205,8 +206,9 @@ class _Inliner:
         guard: Guard | None = None,
     ) -> None:
         """Append an instruction that the text does not have, in the place and under the guard of ``like``."""
+        named = _nameless(form.name, mods, tuple(map(type, operands)))
         self._append(
-            replace(like, form=form, mods=mods, slots={}, operands=operands, named=_nameless, guard=guard or like.guard)
+            replace(like, form=form, mods=mods, slots={}, operands=operands, named=named, guard=guard or like.guard)
         )
 
     # ---- calls ---------------------------------------------------------------------------------------------
@@ -351,9 +353,12 @@ class _Inliner:
             self._add(call, STORE, (place, into.formals[variable.name]), ("param", variable.type))
 
 
-def _nameless(_: Sequence[Operand]) -> dict[str, Operand | None]:
-    """The names that instructions have for their operands which the text does not have."""
-    return {}
+@lru_cache(maxsize=1 << 10)
+def _nameless(
+    form: str, mods: tuple[str, ...], kinds: tuple[type[Operand], ...]
+) -> Callable[[Sequence[Operand]], dict[str, Operand | None]]:
+    """The `Instr.named` of instructions that the text does not have: no names."""
+    return lambda _: {}
 
 
 def _arguments(operands: tuple[Operand, ...]) -> tuple[Operand, ...]:
