@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import partial
+from typing import NamedTuple
 
 from convc.machine.base.values import MASK, width
 from convc.machine.isa.registry import Builder, Run
@@ -57,59 +58,79 @@ class Later:
 _NUMBERS = frozenset((Reg, Imm))
 """What the sources of a short way are."""
 
-Make = Callable[[Reg, list[int], SlotTable, Run], Run | None]
-"""From the target, the slots of the sources and the operation itself to an operation with a short way before it."""
+Make = Callable[[list[int], SlotTable, Run], Run | None]
+"""From the slots of target and sources and the operation itself to an operation with a short way before it."""
+
+
+class Way(NamedTuple):
+    """How an instruction is made into an operation.
+
+    Attributes:
+        builder: of the operation itself.
+        make: puts the short way before it; None where there is none.
+        bits: how many are read of each operand; the first one is the target.
+    """
+
+    builder: Builder
+    make: Make | None
+    bits: tuple[int, ...]
 
 
 def quick(instr: Instr, table: SlotTable, builder: Builder) -> Run:
     """The operation of an instruction, with a short way before it where there is one."""
-    found = _short_way(instr, table, builder) if instr.form.name in SHORT else None
-    return builder(instr, table) if found is None else found
+    return made(way_of(instr, builder), instr, table)
 
 
-def _short_way(instr: Instr, table: SlotTable, builder: Builder) -> Run | None:
-    """The operation with a short way before it, and with all slots that both need; None where there is no such way."""
-    way = _way(instr.form.name, instr.mods)
-    target, *sources = instr.operands
-    if way is None or type(target) is not Reg or not _NUMBERS.issuperset(map(type, sources)):
-        return None
-    widths, make = way
+def way_of(instr: Instr, builder: Builder) -> Way:
+    """How an instruction is made into an operation, and all others of its form, modifiers and kinds of operands."""
+    target, *sources = instr.operands or (None,)
+    if instr.form.name in SHORT and type(target) is Reg and _NUMBERS.issuperset(map(type, sources)):
+        make, *bits = _short(instr.form.name, instr.mods)
+        if make is not None:
+            return Way(builder, make, (0, *bits)[: 1 + len(sources)])
+    return Way(builder, None, ())
+
+
+def made(way: Way, instr: Instr, table: SlotTable) -> Run:
+    """The operation of an instruction, with all slots that a short way before it needs, too."""
+    builder, make, bits = way
+    if make is None:
+        return builder(instr, table)
     slots = [
-        operand.slot if type(operand) is Reg else table.slot(operand, bits)
-        for operand, bits in zip(sources, widths, strict=False)
+        operand.slot if type(operand) is Reg else table.slot(operand, bits[at])
+        for at, operand in enumerate(instr.operands)
     ]
-    return make(target, slots, table, Later(instr, table, builder))
+    return make(slots, table, Later(instr, table, builder)) or builder(instr, table)
 
 
-@lru_cache(maxsize=1 << 10)
-def _way(name: str, mods: tuple[str, ...]) -> tuple[tuple[int, ...], Make] | None:
-    """What a form with these modifiers has for a short way: how many bits it reads of each source, and what makes it.
+def _short(name: str, mods: tuple[str, ...]) -> tuple[Make | None, int, int, int]:
+    """What a form with these modifiers has for a short way, and how many bits it reads of each source.
 
     None where it has no short way, whatever its operands are.
     """
+    none = None, 0, 0, 0
     if not mods or mods[-1] not in INTEGERS or "sat" in mods:
-        return None
+        return none
     kind = mods[-1]
     bits = width(kind)
-    widths = (bits, bits, bits)
     if name == "setp":
         plain = len(mods) == 2 and mods[0] in COMPARING and (kind in UNSIGNED or mods[0] in ("eq", "ne"))
-        return (widths, partial(_compare, COMPARING[mods[0]])) if plain else None
+        return (partial(_compare, COMPARING[mods[0]]), bits, bits, bits) if plain else none
     if name == "cvt":
         unsigned = len(mods) == 2 and kind in UNSIGNED and mods[0] in UNSIGNED and width(mods[0]) >= bits
-        return (widths, partial(_widen, width(mods[0]), MASK[bits])) if unsigned else None
+        return (partial(_widen, width(mods[0]), MASK[bits]), bits, 0, 0) if unsigned else none
     if name == "mov":
-        return widths, _move
+        return _move, bits, 0, 0
     if name == "int.mad.lo":
-        return widths, partial(_multiply_add, MASK[bits])
+        return partial(_multiply_add, MASK[bits]), bits, bits, bits
     if name in ("logic.shl", "logic.shr"):
-        return ((bits, 32), partial(_shift, name == "logic.shl", bits)) if kind in UNSIGNED else None
-    return widths, partial(_wrap, WRAPPING[name], MASK[bits])
+        return (partial(_shift, name == "logic.shl", bits), bits, 32, 0) if kind in UNSIGNED else none
+    return partial(_wrap, WRAPPING[name], MASK[bits]), bits, bits, 0
 
 
-def _widen(wide: int, mask: int, target: Reg, slots: list[int], table: SlotTable, run: Run) -> Run | None:
+def _widen(wide: int, mask: int, slots: list[int], table: SlotTable, run: Run) -> Run | None:
     """cvt of an unsigned number to a type that is as wide as its register, and no narrower than the number's."""
-    return _move_part(target.slot, slots[0], mask, run) if table.widths[target.slot] == wide else None
+    return _move_part(*slots, mask, run) if table.widths[slots[0]] == wide else None
 
 
 def _move_part(d: int, source: int, mask: int, run: Run) -> Run:
@@ -125,9 +146,8 @@ def _move_part(d: int, source: int, mask: int, run: Run) -> Run:
     return moved
 
 
-def _wrap(function: Plain, mask: int, target: Reg, slots: list[int], table: SlotTable, run: Run) -> Run:
-    d = target.slot
-    first, second = slots
+def _wrap(function: Plain, mask: int, slots: list[int], table: SlotTable, run: Run) -> Run:
+    d, first, second = slots
 
     def wrapped(strand: Strand) -> int | None:
         regs = strand.regs
@@ -142,9 +162,8 @@ def _wrap(function: Plain, mask: int, target: Reg, slots: list[int], table: Slot
     return wrapped
 
 
-def _multiply_add(mask: int, target: Reg, slots: list[int], table: SlotTable, run: Run) -> Run:
-    d = target.slot
-    first, second, third = slots
+def _multiply_add(mask: int, slots: list[int], table: SlotTable, run: Run) -> Run:
+    d, first, second, third = slots
 
     def multiplied(strand: Strand) -> int | None:
         regs = strand.regs
@@ -160,9 +179,8 @@ def _multiply_add(mask: int, target: Reg, slots: list[int], table: SlotTable, ru
     return multiplied
 
 
-def _shift(left: bool, bits: int, target: Reg, slots: list[int], table: SlotTable, run: Run) -> Run:
-    d = target.slot
-    first, second = slots
+def _shift(left: bool, bits: int, slots: list[int], table: SlotTable, run: Run) -> Run:
+    d, first, second = slots
     mask = MASK[bits]
 
     def shifted(strand: Strand) -> int | None:
@@ -179,12 +197,11 @@ def _shift(left: bool, bits: int, target: Reg, slots: list[int], table: SlotTabl
 
 
 def _compare(
-    function: Callable[[int, int], bool], target: Reg, slots: list[int], table: SlotTable, run: Run
+    function: Callable[[int, int], bool], slots: list[int], table: SlotTable, run: Run
 ) -> Run | None:
-    if len(slots) != 2:  # with a predicate besides
+    if len(slots) != 3:  # with a predicate besides
         return None
-    d = target.slot
-    first, second = slots
+    d, first, second = slots
 
     def compared(strand: Strand) -> int | None:
         regs = strand.regs
@@ -199,9 +216,8 @@ def _compare(
     return compared
 
 
-def _move(target: Reg, slots: list[int], table: SlotTable, run: Run) -> Run:
-    d = target.slot
-    [source] = slots
+def _move(slots: list[int], table: SlotTable, run: Run) -> Run:
+    d, source = slots
 
     def moved(strand: Strand) -> int | None:
         keep = strand.keep

@@ -82,6 +82,8 @@ class SlotTable:
         """
         if type(operand) is Reg:  # nearly always
             return operand.slot
+        if type(operand) is Imm:
+            return self.constant(immediate(operand, bits), bits)
         match operand:
             case Special(name=name):
                 if name.partition(".")[0] in UNMODELLED_SPECIALS:
@@ -90,8 +92,6 @@ class SlotTable:
                 if fresh:
                     self._specials.append((slot, name))
                 return slot
-            case Imm():
-                return self.constant(immediate(operand, bits), bits)
             case Symbol(space="shared"):
                 address = self._variables.address(operand)
                 slot, fresh = self._extra(("shared", address, bits), address, bits)
