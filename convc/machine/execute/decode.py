@@ -75,8 +75,9 @@ class DecodedKernel:
         self.slots = SlotTable(self.kernel, self.variables)
         self.widths = self.slots.widths
         self.ops: list[Run] = _decode_body(self.kernel, self.slots)
-        self.uses_tensor_memory = any(i.form.name.startswith("tcgen05") for i in self.kernel.body)
-        self.asks = any(i.form.name == "clusterlaunchcontrol.try_cancel" for i in self.kernel.body)
+        names = {instr.form.name for instr in self.kernel.body}
+        self.uses_tensor_memory = any(name.startswith("tcgen05") for name in names)
+        self.asks = "clusterlaunchcontrol.try_cancel" in names
         self.dependent: dict[bool, list[Run]] = {}
         self._packed: list[Run] | None = None
         self.repeats = False

@@ -91,7 +91,7 @@ class _Expansion:
 
 def inline_calls(module: Module, kernel: Kernel) -> Kernel:
     """The kernel with the bodies of all functions it calls copied in, and brx.idx spelled as plain branches."""
-    if all(instr.form.name not in REWRITTEN for instr in kernel.body):
+    if REWRITTEN.keys().isdisjoint([instr.form.name for instr in kernel.body]):
         return kernel
     return _Inliner(module, kernel).run()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TypeVar
 
 import numpy as np
@@ -71,13 +72,19 @@ def address_of(operand: Operand | None, table: SlotTable) -> Read:
         return lambda regs: regs[slot]
     bits = table.widths[slot]
     mask = MASK[bits]
-    step = DTYPE[bits].type(offset & mask)
+    step = _step(offset & mask, bits)
 
     def run(regs: list[Value]) -> Value:
         base = regs[slot]
         return base + step if isinstance(base, np.ndarray) else (base + offset) & mask
 
     return run
+
+
+@lru_cache(maxsize=1 << 10)
+def _step(offset: int, bits: int) -> np.generic:
+    """An offset as a number that is added to arrays."""
+    return DTYPE[bits].type(offset)
 
 
 def shared_address_of(operand: Operand | None, table: SlotTable) -> Read:

@@ -19,6 +19,7 @@ from convc.machine.state.strand import Strand
 from convc.machine.state.variables import Variables
 from convc.ptx import Func, Imm, Kernel, Operand, Pair, Reg, Sink, Special, Symbol, Vector
 from convc.ptx.special import SPECIAL_TYPES
+from convc.ptx.syntax import TYPE_BITS
 
 UNMODELLED_SPECIALS = frozenset(
     name
@@ -59,12 +60,13 @@ class SlotTable:
 
     def __init__(self, kernel: Kernel, variables: Variables) -> None:
         self.kernel = kernel
-        self.widths = [width(register.type) for register in kernel.registers]
+        self.widths = [TYPE_BITS[register.type] for register in kernel.registers]
         self._variables = variables
         self._initial: list[Value] = [POISON[bits] for bits in self.widths]
         self._specials: list[tuple[int, str]] = []
         self._shared: list[tuple[int, int]] = []
         self._known: dict[tuple, int] = {}
+        self._constants: dict[tuple[int, int], int] = {}
         self.applied: dict[int, Applied] = {}
 
     @property
@@ -112,7 +114,10 @@ class SlotTable:
 
     def constant(self, value: int, bits: int) -> int:
         """Slot of a constant."""
-        return self._extra(("const", value, bits), value & MASK[bits], bits)[0]
+        slot = self._constants.get((value, bits))
+        if slot is None:
+            slot = self._constants[value, bits] = self._fresh(value & MASK[bits], bits)
+        return slot
 
     def carry(self) -> int:
         """Slot of the condition code's carry bit, one per thread."""
@@ -123,10 +128,14 @@ class SlotTable:
         slot = self._known.get(key)
         if slot is not None:
             return slot, False
-        slot = self._known[key] = len(self._initial)
+        slot = self._known[key] = self._fresh(value, bits)
+        return slot, True
+
+    def _fresh(self, value: Value, bits: int) -> int:
+        slot = len(self._initial)
         self._initial.append(value)
         self.widths.append(bits)
-        return slot, True
+        return slot
 
     # ---- results -----------------------------------------------------------------------------------------------------
 
