@@ -203,7 +203,7 @@ class Body:
 
     def _say_again(self, phrase: Phrase) -> bool:
         """Add the instruction of a phrase whose line begins here, if its words are what they were."""
-        words, fixed, kinds, negate, head, head_at, makes, found, goal_at, last = phrase
+        words, fixed, kinds, negate, head, head_at, makes, found, goal_at, length = phrase
         entries: Sequence[Entry | None] = list(map(self.names.scopes[-1].names.get, words, fixed))
         if None in entries:
             entries = [entry or self.names.meaning(word) for word, entry in zip(words, entries, strict=True)]
@@ -221,7 +221,7 @@ class Body:
         first = self.at
         if head not in self.allowed:
             self._allow(head, first + head_at, found)
-        self._add(first, first + last, guard, found, operands, first + goal_at)
+        self._add(first, length, guard, found, operands, first + goal_at)
         return True
 
     def _instruction(self) -> None:
@@ -250,15 +250,12 @@ class Body:
         if found.wrapped:
             operands = list(map(unwrapped, found.specs, operands))
         goal_at = 0 if found.target is None else starts[found.target]
-        self._add(first, starts[-1], guard, found, tuple(operands), goal_at)
+        self._add(first, length, guard, found, tuple(operands), goal_at)
 
     def _add(
-        self, first: int, last: int, guard: Guard | None, found: Resolved, operands: tuple[Operand, ...], goal_at: int
+        self, first: int, count: int, guard: Guard | None, found: Resolved, operands: tuple[Operand, ...], goal_at: int
     ) -> None:
-        """Add the instruction of the tokens from one to the other.
-
-        ``goal_at``: where the label is that it jumps to, if there is one.
-        """
+        """Add the instruction of so many tokens from one on; at ``goal_at`` is the label that it jumps to, if any."""
         if first >= self.marked_from:
             self._pass_marks(first)
         if found.target is not None:
@@ -267,9 +264,9 @@ class Body:
         form, mods, slots = found.form, found.mods, found.slots
         step, role = self.step, self.role
         body.append(
-            Instr(form, mods, slots, operands, found, guard, self.tokens, first, last, step, role, len(body))
+            Instr(form, mods, slots, operands, found, guard, self.tokens, first, count, step, role, len(body))
         )
-        self.at = last + 1
+        self.at = first + count
 
     def _guard(self, at: int) -> tuple[Guard, int]:
         """``@p`` or ``@!p``, and the token after it."""

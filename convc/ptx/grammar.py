@@ -158,7 +158,8 @@ def _resolve(match: Match, specs: tuple[Spec, ...], operands: Sequence[Operand])
 def _match_rows(
     rows: Sequence[Row], mods: Sequence[str], how: Callable[[Row, Sequence[str]], Chosen | None]
 ) -> list[tuple[Row, Chosen]]:
-    found = ((row, how(row, mods)) for row in rows if row.words.issuperset(mods))
+    near = [row for row in rows if row.literals.issubset(mods) and row.words.issuperset(mods)]
+    found = ((row, how(row, mods)) for row in near)
     return [(row, chosen) for row, chosen in found if chosen is not None]
 
 
@@ -255,7 +256,7 @@ def _build(rows: Sequence[Row], row: Row, chosen: Chosen) -> Match:
 
     ``rows``: those of the opcode.
     """
-    alike = [other for other in rows if other.form.name == row.form.name]
+    alike = [other for other in rows if other.name == row.name]
     slots: dict[str, str | None] = {
         choice.slot: None for other in alike for choice in choices(other.items) if choice.slot is not None
     }

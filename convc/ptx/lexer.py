@@ -102,7 +102,7 @@ class Tokens:
         marks: (token index, step, role) of each ``//@`` mark, in order; step None for ``//@ end``.
     """
 
-    __slots__ = ("_lines", "_starts", "_starts_of_lines", "file", "lines", "marks", "text", "texts")
+    __slots__ = ("_ends", "_lines", "_starts", "_starts_of_lines", "file", "lines", "marks", "text", "texts")
 
     def __init__(self, text: str, file: str) -> None:
         self.text = text
@@ -111,6 +111,7 @@ class Tokens:
         self.lines: dict[int, Line] = {}
         self.marks: list[tuple[int, str | None, str | None]] = []
         self._starts: list[int] | None = None
+        self._ends: list[int] = []
         self._lines: list[str] | None = None
         self._starts_of_lines: list[int] = []
         if len(text) > MAX_TEXT:
@@ -154,9 +155,10 @@ class Tokens:
     def starts(self) -> list[int]:
         """The positions of the tokens in the text."""
         if self._starts is None:
-            found = ((each[1], each.start(1)) for each in _TOKEN.finditer(self.text))
-            self._starts = [start for token, start in found if token and not _is_comment(token)]
-            self._starts += [len(self.text)] * AHEAD
+            found = [each for each in _TOKEN.finditer(self.text) if each[1] and not _is_comment(each[1])]
+            end = [len(self.text)] * AHEAD
+            self._starts = [each.start(1) for each in found] + end
+            self._ends = [each.end(1) for each in found] + end
         return self._starts
 
     def span_at(self, start: int, length: int) -> Span:
@@ -173,9 +175,14 @@ class Tokens:
 
     def span(self, first: int, last: int | None = None) -> Span:
         """The place of token ``first``, or of all from ``first`` to ``last``."""
-        last = first if last is None else last
         start = self.starts[first]
-        return self.span_at(start, self.starts[last] + len(self.texts[last]) - start)
+        return self.span_at(start, self._ends[first if last is None else last] - start)
+
+    def forget(self) -> None:
+        """Drop the tokens, which nobody reads any more; instructions still find their place."""
+        self.texts = []
+        self.lines = {}
+        self.marks = []
 
     def error(self, index: int, message: str, hint: str = "") -> PtxSyntaxError:
         """An error at token ``index``."""

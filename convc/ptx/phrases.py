@@ -49,7 +49,7 @@ class Phrase(NamedTuple):
         makes: the operands, or None where each is one word.
         found: the form.
         goal_at: the token of the label that it jumps to, counted from the first one of the line.
-        last: the last token, likewise.
+        length: how many tokens.
     """
 
     words: tuple[str, ...]
@@ -61,7 +61,7 @@ class Phrase(NamedTuple):
     makes: tuple[Make, ...] | None
     found: Resolved
     goal_at: int
-    last: int
+    length: int
 
 
 class Said(NamedTuple):
@@ -120,7 +120,7 @@ def phrase_of(said: Said, look_up: LookUp) -> Phrase | None:
         makes=None if makes is None else tuple(makes),
         found=found,
         goal_at=0 if found.target is None else starts[found.target],
-        last=len(line) - 1,
+        length=len(line),
     )
 
 

@@ -229,7 +229,7 @@ class Instr:
         named: from operands to these by their names in the row. Where two instructions have the same one, their forms,
             modifiers and kinds of operands are the same, too.
         guard: ``@p``, or None.
-        tokens, first, last: where the instruction stands in the text: its first and last token.
+        tokens, first, count: where the instruction stands in the text: its first token, and how many it has.
         step, role: of the ``//@ step=… role=…`` mark above it, or None. They never change what it does.
         index: position in the kernel's body.
     """
@@ -242,7 +242,7 @@ class Instr:
     guard: Guard | None
     tokens: Tokens = field(compare=False, repr=False)
     first: int = field(compare=False)
-    last: int = field(compare=False)
+    count: int = field(compare=False)
     step: str | None
     role: str | None
     index: int
@@ -260,7 +260,7 @@ class Instr:
     def span(self) -> Span:
         """The instruction's place in the text."""
         if self._span is None:
-            self._span = self.tokens.span(self.first, self.last)
+            self._span = self.tokens.span(self.first, self.first + self.count - 1)
         return self._span
 
 

@@ -171,8 +171,10 @@ MAX_PLANS = 1 << 12
 def _plan(instr: Instr) -> _Plan:
     name = instr.form.name
     builder = OPS.get(name)
+    if builder is None:
+        return _Plan(None, None)
     guarded = control.by_whole_warps if name in WAITING else _guarded
-    plan = _Plan(None if builder is None else way_of(instr, builder), None if name in JUMPS else guarded)
+    plan = _Plan(way_of(instr, builder), None if name in JUMPS else guarded)
     if len(_plans) >= MAX_PLANS:
         _plans.clear()
     _plans[instr.named] = plan
