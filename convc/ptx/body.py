@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
 from operator import itemgetter
+from typing import Any
 
 from convc.errors import PtxSyntaxError
 from convc.ptx.declare import expect, read_parameters, read_registers, read_variables, skip_line
@@ -203,21 +203,25 @@ class Body:
 
     def _say_again(self, phrase: Phrase) -> bool:
         """Add the instruction of a phrase whose line begins here, if its words are what they were."""
-        words, fixed, kinds, negate, head, head_at, makes, found, goal_at, length = phrase
-        entries: Sequence[Entry | None] = list(map(self.names.scopes[-1].names.get, words, fixed))
-        if None in entries:
-            entries = [entry or self.names.meaning(word) for word, entry in zip(words, entries, strict=True)]
+        words, look_up, kinds, numbers, makes, negate, head, head_at, found, goal_at, length = phrase
+        try:
+            entries = () if look_up is None else look_up(self.names.scopes[-1].names)
+        except KeyError:
+            entries = ()
+        if not entries and words:
+            entries = [self.names.meaning(word) for word in words]
         meanings, now = zip(*entries) if entries else ((), ())  # noqa: B905 - all are pairs; asking for it takes longer
         if now != kinds:
             return False
         guard = None
-        operands: tuple[Operand, ...] = meanings
+        operands: tuple[Any, ...] = meanings + numbers if numbers else meanings
         if negate is not None:
             predicate = meanings[0]
             guard = guard_of(predicate.slot, predicate.name, negate)
-            operands = meanings[1:]
         if makes is not None:
-            operands = tuple([make(meanings) for make in makes])
+            operands = tuple([make(operands) for make in makes])
+        elif guard is not None:
+            operands = operands[1:]
         first = self.at
         if head not in self.allowed:
             self._allow(head, first + head_at, found)
@@ -245,7 +249,7 @@ class Body:
         line = self.tokens.lines.get(first)
         if line is not None and len(line.tokens) == length and not found.wrapped:
             starts_there = [at - first for at in starts]
-            said = Said(line.tokens, guard, head, head_at - first, starts_there, operands, kinds, found)
+            said = Said(line.tokens, guard, head, head_at - first, starts_there, operands, found)
             line.phrase = phrase_of(said, self.names.meaning)
         if found.wrapped:
             operands = list(map(unwrapped, found.specs, operands))
@@ -263,9 +267,7 @@ class Body:
         body = self.body
         form, mods, slots = found.form, found.mods, found.slots
         step, role = self.step, self.role
-        body.append(
-            Instr(form, mods, slots, operands, found, guard, self.tokens, first, count, step, role, len(body))
-        )
+        body.append(Instr(form, mods, slots, operands, found, guard, self.tokens, first, count, step, role, len(body)))
         self.at = first + count
 
     def _guard(self, at: int) -> tuple[Guard, int]:

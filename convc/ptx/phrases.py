@@ -41,24 +41,26 @@ class Phrase(NamedTuple):
     """An instruction that fills a line.
 
     Attributes:
-        words: the names and numbers that it consists of, in order; the first one is the guard, if there is one.
-        fixed: what the numbers among them mean; None for a name.
-        kinds: of what all words meant when the form was found.
+        words: the names in it, in order; the first one is the guard, if there is one. A lone one is there twice.
+        look_up: from what names mean to that of the words; None where there are none, or one may be a label.
+        kinds: of what they meant when the form was found.
+        numbers: the numbers in it.
+        makes: the operands, from what the words mean and the numbers behind that; None where they are just these.
         negate: whether the guard is negated; None without a guard.
         head: opcode with its modifiers. head_at: its token, counted from the first one of the line.
-        makes: the operands, or None where each is one word.
         found: the form.
         goal_at: the token of the label that it jumps to, counted from the first one of the line.
         length: how many tokens.
     """
 
     words: tuple[str, ...]
-    fixed: tuple[Entry | None, ...]
+    look_up: Callable[[dict[str, Entry]], tuple[Entry, ...]] | None
     kinds: tuple[str, ...]
+    numbers: tuple[Operand, ...]
+    makes: tuple[Make, ...] | None
     negate: bool | None
     head: str
     head_at: int
-    makes: tuple[Make, ...] | None
     found: Resolved
     goal_at: int
     length: int
@@ -72,7 +74,7 @@ class Said(NamedTuple):
         guard: the guard.
         head: opcode with its modifiers. head_at: its token.
         starts: the first token of each operand, and the semicolon.
-        operands: what stands there. kinds: of these.
+        operands: what stands there.
         found: the form.
     """
 
@@ -82,7 +84,6 @@ class Said(NamedTuple):
     head_at: int
     starts: Sequence[int]
     operands: Sequence[Operand]
-    kinds: Sequence[str]
     found: Resolved
 
 
@@ -91,17 +92,16 @@ def phrase_of(said: Said, look_up: LookUp) -> Phrase | None:
 
     ``look_up``: what its names mean.
     """
-    line, guard, head, head_at, starts, operands, kinds, found = said
+    line, guard, head, head_at, starts, operands, found = said
     words = _Words()
     if guard is not None:
-        words.one([guard.name], None)
+        words.names.append(guard.name)
     makes: list[Make] | None = None
     if len(line) <= starts[0] + 2 * len(operands):  # each is one word, with a comma or the semicolon behind it
-        for start, operand, kind in zip(starts, operands, kinds, strict=False):
-            words.words.append(line[start])
-            if isinstance(operand, Imm | Sink):
-                words.fixed[line[start]] = operand, kind
-        kinds = kinds if guard is None else ("pred", *kinds)
+        at = [words.one(line[start], operand) for start, operand in zip(starts, operands, strict=False)]
+        in_order = [*range(0 if guard is None else 1, len(words.names)), -1]
+        if len(words.names) == 1 or at != (in_order if words.numbers else in_order[:-1]):
+            makes = [itemgetter(each) for each in at]
     else:
         makes = []
         for start, end, operand in zip(starts, starts[1:], operands, strict=False):
@@ -109,15 +109,16 @@ def phrase_of(said: Said, look_up: LookUp) -> Phrase | None:
             if make is None:
                 return None
             makes.append(make)
-        kinds = [(words.fixed.get(word) or look_up(word))[1] for word in words.words]
+    names = tuple(words.names) if len(words.names) != 1 else (*words.names, *words.names)
     return Phrase(
-        words=tuple(words.words),
-        fixed=tuple(map(words.fixed.get, words.words)),
-        kinds=tuple(kinds),
+        words=names,
+        look_up=itemgetter(*names) if names and found.target is None else None,
+        kinds=tuple([look_up(name)[1] for name in names]),
+        numbers=tuple(reversed(words.numbers)),
+        makes=None if makes is None else tuple(makes),
         negate=None if guard is None else guard.negate,
         head=head,
         head_at=head_at,
-        makes=None if makes is None else tuple(makes),
         found=found,
         goal_at=0 if found.target is None else starts[found.target],
         length=len(line),
@@ -132,59 +133,57 @@ class _Words:
     """The words of operands as they are met.
 
     Attributes:
-        words: names and numbers in order. fixed: the numbers, and ``_``.
+        names: in order. numbers: those, and ``_``; the first one is the last of what operands are made of.
     """
 
     def __init__(self) -> None:
-        self.words: list[str] = []
-        self.fixed: dict[str, Entry] = {}
+        self.names: list[str] = []
+        self.numbers: list[Operand] = []
 
     def operand(self, tokens: Sequence[str], operand: Operand) -> Make | None:
-        """How the operand that stands in these tokens is made from what its words mean; None for an unusual one."""
+        """How the operand that stands in these tokens is made; None for an unusual one."""
         match operand:
             case Address(base=Reg() | Symbol(), offset=offset):
-                base = self.one(tokens[1:2], None)
-                return None if base is None else lambda meanings: Address(meanings[base], offset)
+                base = self.name(tokens[1])
+                return lambda known: Address(known[base], offset)
             case TensorAddress(coords=Vector(items=items)):
-                base = self.one(tokens[1:2], None)
+                base = self.name(tokens[1])
                 part = self.several(tokens[4:-2], items)
-                if base is None or part is None:
-                    return None
-                return lambda meanings: TensorAddress(meanings[base], Vector(meanings[part]))
+                return None if part is None else lambda known: TensorAddress(known[base], Vector(part(known)))
             case Vector(items=items):
                 part = self.several(tokens[1:-1], items)
-                return None if part is None else lambda meanings: Vector(meanings[part])
+                return None if part is None else lambda known: Vector(part(known))
             case Pair(first=first, second=second):
                 part = self.several(tokens, (first, second))
-                return None if part is None else lambda meanings: Pair(*meanings[part])
+                return None if part is None else lambda known: Pair(*part(known))
             case NotPred():
-                at = self.one(tokens[1:], None)
-                return None if at is None else lambda meanings: NotPred(meanings[at])
+                at = self.name(tokens[1])
+                return lambda known: NotPred(known[at])
             case _:
-                at = self.one(tokens, operand)
-                return None if at is None else itemgetter(at)
+                word = "".join(tokens)
+                lone = len(tokens) == 1 and isinstance(operand, _SCALARS)
+                return itemgetter(self.one(word, operand)) if lone or isinstance(operand, Imm) else None
 
-    def several(self, tokens: Sequence[str], items: Sequence[Operand]) -> slice | None:
+    def several(self, tokens: Sequence[str], items: Sequence[Operand]) -> Callable[[tuple[Any, ...]], Any] | None:
         """The words of a list with punctuation between them; None where an item is more than one token."""
-        first = len(self.words)
-        if len(tokens) != 2 * len(items) - 1:
+        if len(tokens) != 2 * len(items) - 1 or not all(isinstance(item, _SCALARS) for item in items):
             return None
-        if any(self.one(tokens[2 * at : 2 * at + 1], item) is None for at, item in enumerate(items)):
-            return None
-        return slice(first, len(self.words))
+        at = [self.one(token, item) for token, item in zip(tokens[::2], items, strict=True)]
+        if at == list(range(at[0], at[0] + len(at))) and at[0] >= 0:
+            return itemgetter(slice(at[0], at[0] + len(at)))
+        return lambda known: tuple([known[each] for each in at])
 
-    def one(self, tokens: Sequence[str], operand: Operand | None) -> int | None:
-        """The number of the word that these tokens are, a name where no operand is given; None where they are more."""
-        word = "".join(tokens)
+    def one(self, word: str, operand: Operand) -> int:
+        """Where among what operands are made of stands what a word means."""
         if isinstance(operand, Imm | Sink) and not word[:1].isalpha():  # WARP_SZ is a name
-            kind = "_"
-            if isinstance(operand, Imm):
-                kind = f"#{operand.width}" if operand.is_float else "#"
-            self.fixed[word] = operand, kind
-        elif len(tokens) != 1 or not isinstance(operand, (*_SCALARS, type(None))):
-            return None
-        self.words.append(word)
-        return len(self.words) - 1
+            self.numbers.append(operand)
+            return -len(self.numbers)
+        return self.name(word)
+
+    def name(self, word: str) -> int:
+        """Where among what operands are made of stands what a name means."""
+        self.names.append(word)
+        return len(self.names) - 1
 
 
 @lru_cache(maxsize=1 << 12)
