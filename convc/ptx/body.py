@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any
 
 from convc.errors import PtxSyntaxError
-from convc.ptx.declare import expect, read_parameters, read_registers, read_variables, skip_line
+from convc.ptx.declare import DeclaredRegisters, expect, read_parameters, read_registers, read_variables, skip_line
 from convc.ptx.diagnose import near
 from convc.ptx.grammar import Resolved, resolve
 from convc.ptx.lexer import Tokens
@@ -84,8 +85,12 @@ class Body:
         outer: list[tuple[str | None, str | None] | None] = []  # what goes on behind each block that is open
         while names.scopes:
             line = lines.get(self.at)
-            if line is not None and line.phrase is not None and self._say_again(line.phrase):
-                continue
+            if line is not None:
+                if line.phrase is not None and self._say_again(line.phrase):
+                    continue
+                if line.declared is not None:
+                    self._declare(line.declared, len(line.tokens))
+                    continue
             token = texts[self.at]
             if token == "}":
                 self._pass_marks()
@@ -180,13 +185,17 @@ class Body:
         self.at = expect(tokens, self.at, ";", "after the prototype")
         self.names.declare_prototype(name, Prototype(name, returns, params), where)
 
+    def _declare(self, declared: Sequence[DeclaredRegisters], length: int) -> None:
+        """Declare the registers of a statement of so many tokens."""
+        for name, numbered, kind, at in declared:
+            self.names.declare_registers(name, numbered, kind, self.at + at)
+        self.at += length
+
     def _directive(self, token: str) -> None:
         tokens = self.tokens
         if token == ".reg":
-            first = self.at
-            self.at, declared = read_registers(tokens, first)
-            for each in declared:
-                self.names.declare_registers(each.name, each.numbered, each.type, first + each.at)
+            end, declared = read_registers(tokens, self.at)
+            self._declare(declared, end - self.at)
         elif token in _VARIABLES:
             self.at, found = read_variables(tokens, self.at, linkage=None, resolve=self.names.look_up)
             for variable, where in found:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from convc.ptx.diagnose import near
 from convc.ptx.lexer import Tokens
 from convc.ptx.special import SPECIAL_NAMES, SPECIAL_TYPES
-from convc.ptx.syntax import Imm, Label, Operand, Prototype, Reg, Register, Special, Symbol, Targets, Variable
+from convc.ptx.syntax import Imm, Label, Operand, Prototype, Reg, Special, Symbol, Targets, Variable
 
 MAX_REGISTERS = 1 << 18
 """Registers that one module may declare."""
@@ -80,7 +80,7 @@ class Names:
         self.tokens = tokens
         self.outside = outside
         self.budget = budget
-        self.registers: list[Register] = []
+        self.registers: list[Reg] = []
         self.variables: list[Variable] = []
         self.used: dict[str, None] = {}
         self._taken: set[str] = set()
@@ -145,14 +145,14 @@ class Names:
         self.budget.left -= wanted
         check_name(self.tokens, name, at)
         scope = self.scopes[-1]
-        own = scope.own
+        own, labels, names = scope.own, scope.labels, scope.names
         registers = self.registers
         for each in (name,) if count is None else [f"{name}{index}" for index in range(wanted)]:
-            if each in own or each in scope.labels:
+            if each in own or each in labels:
                 raise self.tokens.error(at, f"{each!r} is declared twice in this scope")
             own.add(each)
-            register, scope.names[each] = _register(len(registers), each, kind)
-            registers.append(register)
+            names[each] = entry = _register(len(registers), each, kind)
+            registers.append(entry[0])
 
     def declare_variable(self, variable: Variable, at: int, *, rename: bool = True) -> None:
         """Declare a variable of the kernel: it gets a name that no other of the kernel or the module has."""
@@ -207,9 +207,9 @@ class Names:
 
 
 @lru_cache(maxsize=1 << 14)
-def _register(slot: int, name: str, kind: str) -> tuple[Register, Entry]:
-    """A declared register, and what its name means: kernels of one compiler declare the same ones."""
-    return Register(name=name, type=kind, slot=slot), (Reg(slot, name, kind), kind)
+def _register(slot: int, name: str, kind: str) -> tuple[Reg, str]:
+    """What the name of a register means: kernels of one compiler declare the same ones."""
+    return Reg(slot, name, kind), kind
 
 
 def check_name(tokens: Tokens, name: str, at: int) -> None:

@@ -265,15 +265,6 @@ class Instr:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Register:
-    """A declared register of a kernel."""
-
-    name: str = field(compare=False)
-    type: str
-    slot: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Variable:
     """A variable or a parameter.
 
@@ -334,7 +325,7 @@ class Kernel:
     local: tuple[Variable, ...] = ()
     call_params: tuple[Variable, ...] = ()
     directives: Mapping[str, tuple[int, ...]]
-    registers: tuple[Register, ...] = ()
+    registers: tuple[Reg, ...] = ()
     body: tuple[Instr, ...] = ()
     declared_only: bool = False
 

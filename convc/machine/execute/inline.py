@@ -32,7 +32,6 @@ from convc.ptx import (
     Operand,
     Prototype,
     Reg,
-    Register,
     Symbol,
     Targets,
     Variable,
@@ -172,7 +171,7 @@ class _Inliner:
     def _predicate(self, name: str) -> Reg:
         """A predicate register that the text does not have."""
         slot = len(self.registers)
-        self.registers.append(Register(name=f"{name}#{slot}", type="pred", slot=slot))
+        self.registers.append(Reg(slot, f"{name}#{slot}", "pred"))
         return Reg(slot, f"{name}#{slot}", "pred")
 
     def _skip_unless(self, instr: Instr) -> int | None:
@@ -292,9 +291,7 @@ class _Inliner:
         self.copies += 1
         prefix = f"{function.name}#{self.copies}:"
         first_slot = len(self.registers)
-        registers = [
-            Register(name=f"{prefix}{r.name}", type=r.type, slot=first_slot + r.slot) for r in function.registers
-        ]
+        registers = [Reg(first_slot + r.slot, f"{prefix}{r.name}", r.type) for r in function.registers]
         self.registers += registers
         names: dict[str, str] = {}
         for here, variables in ((self.local, function.local), (self.call_params, function.call_params)):

@@ -196,9 +196,7 @@ def _shift(left: bool, bits: int, slots: list[int], table: SlotTable, run: Run) 
     return shifted
 
 
-def _compare(
-    function: Callable[[int, int], bool], slots: list[int], table: SlotTable, run: Run
-) -> Run | None:
+def _compare(function: Callable[[int, int], bool], slots: list[int], table: SlotTable, run: Run) -> Run | None:
     if len(slots) != 3:  # with a predicate besides
         return None
     d, first, second = slots
