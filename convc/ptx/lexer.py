@@ -102,7 +102,18 @@ class Tokens:
         marks: (token index, step, role) of each ``//@`` mark, in order; step None for ``//@ end``.
     """
 
-    __slots__ = ("_ends", "_lines", "_starts", "_starts_of_lines", "file", "lines", "marks", "text", "texts")
+    __slots__ = (
+        "_ends",
+        "_is_long",
+        "_lines",
+        "_starts",
+        "_starts_of_lines",
+        "file",
+        "lines",
+        "marks",
+        "text",
+        "texts",
+    )
 
     def __init__(self, text: str, file: str) -> None:
         self.text = text
@@ -110,6 +121,7 @@ class Tokens:
         self.texts: list[str] = []
         self.lines: dict[int, Line] = {}
         self.marks: list[tuple[int, str | None, str | None]] = []
+        self._is_long = False  # whether a token may be too long
         self._starts: list[int] | None = None
         self._ends: list[int] = []
         self._lines: list[str] | None = None
@@ -119,18 +131,20 @@ class Tokens:
         lines = [text] if "/*" in text else text.split("\n")
         known = _remembered.get
         read = [known(line) or self._read(line) for line in lines]
-        self.texts += chain.from_iterable([line.tokens for line in read])
+        tokens = [line.tokens for line in read]
         texts = self.texts
-        firsts = list(accumulate([len(line.tokens) for line in read], initial=0))
+        texts += chain.from_iterable(tokens)
+        firsts = list(accumulate(map(len, tokens), initial=0))
         self.lines = dict(zip(firsts, read, strict=False))  # of lines with the same first token the last one has it
-        self.marks += [(end, *line.mark) for end, line in zip(firsts[1:], read, strict=True) if line.mark is not None]
-        if max(map(len, lines)) > MAX_TOKEN and texts and max(map(len, texts)) > MAX_TOKEN:
+        self.marks += [(firsts[at + 1], *line.mark) for at, line in enumerate(read) if line.mark is not None]
+        if self._is_long and texts and max(map(len, texts)) > MAX_TOKEN:
             index = next(index for index, token in enumerate(self.texts) if len(token) > MAX_TOKEN)
             raise self.error(index, f"a word of {len(self.texts[index])} characters; at most {MAX_TOKEN} are read")
         self.texts += [""] * AHEAD
 
     def _read(self, text: str) -> Line:
         """A line, or a whole text, with the mark at the end; marks further in front go to `marks`."""
+        self._is_long = self._is_long or len(text) > MAX_TOKEN
         found: list[str] = []
         mark: Mark | None = None
         if "//@" not in text and "/*" not in text:  # nearly always: no token is a comment
