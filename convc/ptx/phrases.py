@@ -111,17 +111,17 @@ def phrase_of(said: Said, look_up: LookUp) -> Phrase | None:
             makes.append(make)
     names = tuple(words.names) if len(words.names) != 1 else (*words.names, *words.names)
     return Phrase(
-        words=names,
-        look_up=itemgetter(*names) if names and found.target is None else None,
-        kinds=tuple([look_up(name)[1] for name in names]),
-        numbers=tuple(reversed(words.numbers)),
-        makes=None if makes is None else tuple(makes),
-        negate=None if guard is None else guard.negate,
-        head=head,
-        head_at=head_at,
-        found=found,
-        goal_at=0 if found.target is None else starts[found.target],
-        length=len(line),
+        names,
+        itemgetter(*names) if names and found.target is None else None,
+        tuple([look_up(name)[1] for name in names]),
+        tuple(reversed(words.numbers)),
+        None if makes is None else tuple(makes),
+        None if guard is None else guard.negate,
+        head,
+        head_at,
+        found,
+        0 if found.target is None else starts[found.target],
+        len(line),
     )
 
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import NamedTuple
 
 from convc.machine.base.values import MASK, width
-from convc.machine.isa.registry import Builder, Run
+from convc.machine.isa.registry import OPS, Builder, Run
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
 from convc.ptx import Imm, Instr, Reg
@@ -37,29 +37,19 @@ INTEGERS = frozenset(("u16", "u32", "u64", "s16", "s32", "s64", "b16", "b32", "b
 UNSIGNED = frozenset(("u16", "u32", "u64", "b16", "b32", "b64"))
 
 
-class Later:
-    """An operation that is made when it is first needed: most scalar instructions never leave their short way."""
-
-    __slots__ = ("_builder", "_instr", "_run", "_table")
-
-    def __init__(self, instr: Instr, table: SlotTable, builder: Builder) -> None:
-        self._builder = builder
-        self._instr = instr
-        self._table = table
-        self._run: Run | None = None
-
-    def __call__(self, strand: Strand) -> int | None:
-        run = self._run
-        if run is None:
-            run = self._run = self._builder(self._instr, self._table)
-        return run(strand)
+def at_length(instr: Instr, table: SlotTable, strand: Strand) -> int | None:
+    """The operation itself, which is made when it is first needed: most scalar instructions keep to their short way."""
+    run = table.operations.get(instr.index)
+    if run is None:
+        run = table.operations[instr.index] = OPS[instr.form.name](instr, table)
+    return run(strand)
 
 
 _NUMBERS = frozenset((Reg, Imm))
 """What the sources of a short way are."""
 
-Make = Callable[[list[int], SlotTable, Run], Run | None]
-"""From the slots of target and sources and the operation itself to an operation with a short way before it."""
+Make = Callable[[list[int], Instr, SlotTable], Run | None]
+"""From the slots of target and sources to an operation that tries a short way first."""
 
 
 class Way(NamedTuple):
@@ -67,7 +57,7 @@ class Way(NamedTuple):
 
     Attributes:
         builder: of the operation itself.
-        make: puts the short way before it; None where there is none.
+        make: of an operation that tries a short way first; None where there is none.
         bits: how many are read of each operand; the first one is the target.
     """
 
@@ -100,7 +90,7 @@ def made(way: Way, instr: Instr, table: SlotTable) -> Run:
         operand.slot if type(operand) is Reg else table.slot(operand, bits[at])
         for at, operand in enumerate(instr.operands)
     ]
-    return make(slots, table, Later(instr, table, builder)) or builder(instr, table)
+    return make(slots, instr, table) or builder(instr, table)
 
 
 def _short(name: str, mods: tuple[str, ...]) -> tuple[Make | None, int, int, int]:
@@ -128,12 +118,12 @@ def _short(name: str, mods: tuple[str, ...]) -> tuple[Make | None, int, int, int
     return partial(_wrap, WRAPPING[name], MASK[bits]), bits, bits, 0
 
 
-def _widen(wide: int, mask: int, slots: list[int], table: SlotTable, run: Run) -> Run | None:
+def _widen(wide: int, mask: int, slots: list[int], instr: Instr, table: SlotTable) -> Run | None:
     """cvt of an unsigned number to a type that is as wide as its register, and no narrower than the number's."""
-    return _move_part(*slots, mask, run) if table.widths[slots[0]] == wide else None
+    return _move_part(*slots, mask, instr, table) if table.widths[slots[0]] == wide else None
 
 
-def _move_part(d: int, source: int, mask: int, run: Run) -> Run:
+def _move_part(d: int, source: int, mask: int, instr: Instr, table: SlotTable) -> Run:
     def moved(strand: Strand) -> int | None:
         regs = strand.regs
         value = regs[source]
@@ -141,12 +131,12 @@ def _move_part(d: int, source: int, mask: int, run: Run) -> Run:
         if type(value) is int and (keep is None or d not in keep):
             regs[d] = value & mask
             return None
-        return run(strand)
+        return at_length(instr, table, strand)
 
     return moved
 
 
-def _wrap(function: Plain, mask: int, slots: list[int], table: SlotTable, run: Run) -> Run:
+def _wrap(function: Plain, mask: int, slots: list[int], instr: Instr, table: SlotTable) -> Run:
     d, first, second = slots
 
     def wrapped(strand: Strand) -> int | None:
@@ -157,12 +147,12 @@ def _wrap(function: Plain, mask: int, slots: list[int], table: SlotTable, run: R
         if type(a) is int and type(b) is int and (keep is None or d not in keep):
             regs[d] = function(a, b) & mask
             return None
-        return run(strand)
+        return at_length(instr, table, strand)
 
     return wrapped
 
 
-def _multiply_add(mask: int, slots: list[int], table: SlotTable, run: Run) -> Run:
+def _multiply_add(mask: int, slots: list[int], instr: Instr, table: SlotTable) -> Run:
     d, first, second, third = slots
 
     def multiplied(strand: Strand) -> int | None:
@@ -174,12 +164,12 @@ def _multiply_add(mask: int, slots: list[int], table: SlotTable, run: Run) -> Ru
         if type(a) is int and type(b) is int and type(c) is int and (keep is None or d not in keep):
             regs[d] = (a * b + c) & mask
             return None
-        return run(strand)
+        return at_length(instr, table, strand)
 
     return multiplied
 
 
-def _shift(left: bool, bits: int, slots: list[int], table: SlotTable, run: Run) -> Run:
+def _shift(left: bool, bits: int, slots: list[int], instr: Instr, table: SlotTable) -> Run:
     d, first, second = slots
     mask = MASK[bits]
 
@@ -191,12 +181,12 @@ def _shift(left: bool, bits: int, slots: list[int], table: SlotTable, run: Run) 
         if type(a) is int and type(b) is int and b < bits and (keep is None or d not in keep):
             regs[d] = (a << b) & mask if left else a >> b
             return None
-        return run(strand)
+        return at_length(instr, table, strand)
 
     return shifted
 
 
-def _compare(function: Callable[[int, int], bool], slots: list[int], table: SlotTable, run: Run) -> Run | None:
+def _compare(function: Callable[[int, int], bool], slots: list[int], instr: Instr, table: SlotTable) -> Run | None:
     if len(slots) != 3:  # with a predicate besides
         return None
     d, first, second = slots
@@ -209,12 +199,12 @@ def _compare(function: Callable[[int, int], bool], slots: list[int], table: Slot
         if type(a) is int and type(b) is int and (keep is None or d not in keep):
             regs[d] = function(a, b)
             return None
-        return run(strand)
+        return at_length(instr, table, strand)
 
     return compared
 
 
-def _move(slots: list[int], table: SlotTable, run: Run) -> Run:
+def _move(slots: list[int], instr: Instr, table: SlotTable) -> Run:
     d, source = slots
 
     def moved(strand: Strand) -> int | None:
@@ -223,6 +213,6 @@ def _move(slots: list[int], table: SlotTable, run: Run) -> Run:
             regs = strand.regs
             regs[d] = regs[source]
             return None
-        return run(strand)
+        return at_length(instr, table, strand)
 
     return moved
