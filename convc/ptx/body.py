@@ -14,7 +14,7 @@ from convc.ptx.grammar import Resolved, resolve
 from convc.ptx.lexer import Tokens
 from convc.ptx.mistakes import check_age, no_comma, no_form, no_semicolon
 from convc.ptx.operands import unwrapped
-from convc.ptx.phrases import Phrase, Said, guard_of, phrase_of
+from convc.ptx.phrases import Phrase, Said, guard_of, learn, phrase_of, wording_of
 from convc.ptx.reading import OperandReader
 from convc.ptx.scope import BRANCH, Budget, Entry, Jump, Names, check_name
 from convc.ptx.syntax import Guard, Instr, Label, Operand, Prototype, Targets, Variable
@@ -211,14 +211,15 @@ class Body:
             raise tokens.error(self.at, f"{token!r} is not a directive that a kernel's body may have", hint)
 
     def _say_again(self, phrase: Phrase) -> bool:
-        """Add the instruction of a phrase whose line begins here, if its words are what they were."""
-        words, look_up, kinds, numbers, makes, negate, head, head_at, found, goal_at, length = phrase
+        """Add the instruction of a phrase whose line begins here, if its names are of the kinds that they were."""
+        pattern, names, look_up, numbers = phrase
+        kinds, makes, _, negate, head, head_at, found, goal_at, length = pattern
         try:
             entries = () if look_up is None else look_up(self.names.scopes[-1].names)
         except KeyError:
             entries = ()
-        if not entries and words:
-            entries = [self.names.meaning(word) for word in words]
+        if not entries and names:
+            entries = [self.names.meaning(name) for name in names]
         meanings, now = zip(*entries) if entries else ((), ())  # noqa: B905 - all are pairs; asking for it takes longer
         if now != kinds:
             return False
@@ -239,31 +240,35 @@ class Body:
 
     def _instruction(self) -> None:
         first = self.at
+        line = self.tokens.lines.get(first)
+        wording = None if line is None else wording_of(line.tokens)
+        if line is not None and wording is not None:
+            line.phrase = phrase_of(wording, self.names.meaning)
+            if line.phrase is not None and self._say_again(line.phrase):
+                return
         try:
-            self._read_instruction(first)
+            said = self._read_instruction(first)
         except PtxSyntaxError as error:
             raise no_semicolon(self.tokens, first) or error from None
+        if line is not None and wording is not None and not said.found.wrapped:
+            line.phrase = learn(wording, said, self.names.meaning)
 
-    def _read_instruction(self, first: int) -> None:
+    def _read_instruction(self, first: int) -> Said:
         """Guard, head, operands, semicolon; the instruction goes to the end of ``body``."""
         guard, head_at = self._guard(first) if self.tokens.texts[first] == "@" else (None, first)
         head, at = self._head(head_at)
         operands, kinds, starts = self._operands(head, head_at, at)
-        length = starts[-1] + 1 - first
         found = resolve(head, operands, ",".join(kinds))
         if found is None:
             raise no_form(self.tokens, self.names, head, head_at, operands, starts)
         if head not in self.allowed:
             self._allow(head, head_at, found)
-        line = self.tokens.lines.get(first)
-        if line is not None and len(line.tokens) == length and not found.wrapped:
-            starts_there = [at - first for at in starts]
-            said = Said(line.tokens, guard, head, head_at - first, starts_there, operands, found)
-            line.phrase = phrase_of(said, self.names.meaning)
-        if found.wrapped:
-            operands = list(map(unwrapped, found.specs, operands))
         goal_at = 0 if found.target is None else starts[found.target]
-        self._add(first, length, guard, found, tuple(operands), goal_at)
+        own = list(map(unwrapped, found.specs, operands)) if found.wrapped else operands
+        length = starts[-1] + 1 - first
+        self._add(first, length, guard, found, tuple(own), goal_at)
+        line = tuple(self.tokens.texts[first : first + length])
+        return Said(line, guard, head, head_at - first, [at - first for at in starts], operands, found)
 
     def _add(
         self, first: int, count: int, guard: Guard | None, found: Resolved, operands: tuple[Operand, ...], goal_at: int

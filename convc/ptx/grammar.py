@@ -77,6 +77,10 @@ class Resolved:
     wrapped: bool
     single: tuple[str, ...] | None
 
+    def fits(self, operands: Sequence[Operand]) -> bool:
+        """Whether each operand is what is wanted at its place."""
+        return all(map(accepts, self.specs, operands))
+
     def __call__(self, operands: Sequence[Operand]) -> Mapping[str, Operand | None]:
         """Operands by name."""
         if self.single is not None:
@@ -121,7 +125,7 @@ def resolve(head: str, operands: Sequence[Operand], kinds: str) -> Resolved | No
     """The row that ``head`` with these operands is, or None. ``kinds`` stands for their kinds and types."""
     key = (head, kinds)
     found = _resolved.get(key)
-    if found is not None and (not found.numbered or _all_fit(found.specs, operands)):
+    if found is not None and (not found.numbered or found.fits(operands)):
         return found
     for match in match_head(head):
         for specs in match.shapes:
