@@ -58,19 +58,20 @@ class Body:
                 self.names.declare_variable(param, at, rename=False)
         self.mark_index = bisect_right(tokens.marks, at, key=itemgetter(0))
         self.step, self.role = tokens.marks[self.mark_index - 1][1:] if self.mark_index else (None, None)
-        self._next_mark()
+        self.marked_from = self._next_mark()
 
-    def _next_mark(self) -> None:
+    def _next_mark(self) -> int:
+        """The token that the next mark stands before."""
         marks = self.tokens.marks
-        self.marked_from = marks[self.mark_index][0] if self.mark_index < len(marks) else len(self.tokens.texts)
+        return marks[self.mark_index][0] if self.mark_index < len(marks) else len(self.tokens.texts)
 
-    def _pass_marks(self, at: int | None = None) -> int:
-        """Take in the marks up to a token, by default the next one; the token that the last of them stands before."""
+    def _pass_marks(self, at: int) -> int:
+        """Take in the marks up to a token, which are some; the token that the last of them stands before."""
         token = -1
-        while (self.at if at is None else at) >= self.marked_from:
+        while at >= self.marked_from:
             token, self.step, self.role = self.tokens.marks[self.mark_index]
             self.mark_index += 1
-            self._next_mark()
+            self.marked_from = self._next_mark()
         return token
 
     def read(self) -> None:
@@ -93,19 +94,9 @@ class Body:
                     continue
             token = texts[self.at]
             if token == "}":
-                self._pass_marks()
-                for jump, target in names.close():
-                    self._aim(jump, target)
-                before = outer.pop() if outer else None
-                if before is not None:
-                    self.step, self.role = before
-                self.at += 1
+                self._close(outer)
             elif token == "{":
-                before = self.step, self.role
-                own = self._pass_marks() == self.at and self.step is not None
-                outer.append(before if own else None)
-                names.open(self.at)
-                self.at += 1
+                self._open(outer)
             elif token[:1] == ".":
                 self._directive(token)
             elif token == "":
@@ -118,6 +109,26 @@ class Body:
             else:
                 self._instruction()
         self._fill_target_lists()
+
+    def _open(self, outer: list[tuple[str | None, str | None] | None]) -> None:
+        """Enter a block, whose own step may be named before it."""
+        before = self.step, self.role
+        marked = self.at >= self.marked_from
+        own = marked and self._pass_marks(self.at) == self.at and self.step is not None
+        outer.append(before if own else None)
+        self.names.open(self.at)
+        self.at += 1
+
+    def _close(self, outer: list[tuple[str | None, str | None] | None]) -> None:
+        """Leave a block, behind which the step goes on that it has interrupted."""
+        if self.at >= self.marked_from:
+            self._pass_marks(self.at)
+        for jump, target in self.names.close():
+            self._aim(jump, target)
+        before = outer.pop() if outer else None
+        if before is not None:
+            self.step, self.role = before
+        self.at += 1
 
     def _labelled(self, name: str) -> None:
         """``name:`` and what it names: a target list, a prototype, or the next instruction."""

@@ -100,6 +100,8 @@ class Names:
         """
         scope = self.scopes.pop()
         found: list[tuple[Jump, int]] = []
+        if not scope.jumps:
+            return found
         waiting: list[Jump] = []
         for jump in scope.jumps:
             target = scope.labels.get(jump.name)

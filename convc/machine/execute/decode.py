@@ -184,8 +184,9 @@ def _plan(instr: Instr) -> _Plan:
 def _decode_body(kernel: Kernel, table: SlotTable) -> list[Run]:
     ops: list[Run] = []
     refused: list[Instr] = []
+    known = _plans.get
     for instr in kernel.body:
-        way, guarded = _plans.get(instr.named) or _plan(instr)
+        way, guarded = known(instr.named) or _plan(instr)
         if way is None:
             refused.append(instr)
             continue
