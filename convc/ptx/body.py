@@ -226,7 +226,7 @@ class Body:
         pattern, names, look_up, numbers = phrase
         kinds, makes, _, negate, head, head_at, found, goal_at, length = pattern
         try:
-            entries = () if look_up is None else look_up(self.names.scopes[-1].names)
+            entries = () if look_up is None else look_up(self.names.seen)
         except KeyError:
             entries = ()
         if not entries and names:
@@ -316,7 +316,7 @@ class Body:
         """The operands, their kinds, and the first token of each and of the semicolon."""
         texts = self.tokens.texts
         reader = self.reader
-        seen = self.names.scopes[-1].names
+        seen = self.names.seen
         numbers = reader.numbers
         operands: list[Operand] = []
         kinds: list[str] = []
