@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from itertools import compress, groupby
+from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -142,21 +142,26 @@ def wording_of(line: tuple[str, ...]) -> Wording | None:
     """The tokens of a line that begins with an instruction, taken apart; None where it is more than that."""
     if line[-1] != ";" or line.count(";") > 1:
         return None
-    shape = [_CLASSES.get(token[0], token) for token in line]
     head_at = 0
     if line[0] == "@":
         head_at = 3 if line[1] == "!" else 2
-    shape[head_at] = line[head_at]
-    if "_" in line:
-        shape = ["_" if token == "_" else kind for token, kind in zip(line, shape, strict=True)]
-    names = tuple(compress(line, map("%".__eq__, shape)))
-    numbers = [read_number(token) for token in compress(line, map("#".__eq__, shape))]
-    if "-" in line:
-        behind = zip(("", *line), line, shape, strict=False)
-        numbers = [read_number(token, negative=before == "-") for before, token, kind in behind if kind == "#"]
-    if None in numbers:
-        return None
-    return Wording(tuple(shape), names if len(names) != 1 else names * 2, tuple(numbers))
+    shape: list[str] = []
+    names: list[str] = []
+    numbers: list[Imm] = []
+    for at, token in enumerate(line):
+        kind = _CLASSES.get(token[0])
+        if kind is None or at == head_at or token == "_":
+            shape.append(token)
+            continue
+        shape.append(kind)
+        if kind == "%":
+            names.append(token)
+            continue
+        number = read_number(token) if line[at - 1] != "-" else read_number(token, negative=True)
+        if number is None:
+            return None
+        numbers.append(number)
+    return Wording(tuple(shape), tuple(names if len(names) != 1 else names * 2), tuple(numbers))
 
 
 def phrase_of(wording: Wording, look_up: LookUp) -> Phrase | None:
