@@ -48,8 +48,8 @@ def at_length(instr: Instr, table: SlotTable, strand: Strand) -> int | None:
 _NUMBERS = frozenset((Reg, Imm))
 """What the sources of a short way are."""
 
-Make = Callable[[list[int], Instr, SlotTable], Run | None]
-"""From the slots of target and sources to an operation that tries a short way first."""
+Make = Callable[..., Run | None]
+"""From an instruction, its table, and the slots of target and sources to an operation that tries a short way first."""
 
 
 class Way(NamedTuple):
@@ -86,11 +86,7 @@ def made(way: Way, instr: Instr, table: SlotTable) -> Run:
     builder, make, bits = way
     if make is None:
         return builder(instr, table)
-    slots = [
-        operand.slot if type(operand) is Reg else table.slot(operand, bits[at])
-        for at, operand in enumerate(instr.operands)
-    ]
-    return make(slots, instr, table) or builder(instr, table)
+    return make(instr, table, *map(table.slot, instr.operands, bits)) or builder(instr, table)
 
 
 def _short(name: str, mods: tuple[str, ...]) -> tuple[Make | None, int, int, int]:
@@ -118,12 +114,12 @@ def _short(name: str, mods: tuple[str, ...]) -> tuple[Make | None, int, int, int
     return partial(_wrap, WRAPPING[name], MASK[bits]), bits, bits, 0
 
 
-def _widen(wide: int, mask: int, slots: list[int], instr: Instr, table: SlotTable) -> Run | None:
+def _widen(wide: int, mask: int, instr: Instr, table: SlotTable, d: int, source: int) -> Run | None:
     """cvt of an unsigned number to a type that is as wide as its register, and no narrower than the number's."""
-    return _move_part(*slots, mask, instr, table) if table.widths[slots[0]] == wide else None
+    return _move_part(mask, instr, table, d, source) if table.widths[d] == wide else None
 
 
-def _move_part(d: int, source: int, mask: int, instr: Instr, table: SlotTable) -> Run:
+def _move_part(mask: int, instr: Instr, table: SlotTable, d: int, source: int) -> Run:
     def moved(strand: Strand) -> int | None:
         regs = strand.regs
         value = regs[source]
@@ -136,9 +132,7 @@ def _move_part(d: int, source: int, mask: int, instr: Instr, table: SlotTable) -
     return moved
 
 
-def _wrap(function: Plain, mask: int, slots: list[int], instr: Instr, table: SlotTable) -> Run:
-    d, first, second = slots
-
+def _wrap(function: Plain, mask: int, instr: Instr, table: SlotTable, d: int, first: int, second: int) -> Run:
     def wrapped(strand: Strand) -> int | None:
         regs = strand.regs
         a = regs[first]
@@ -152,9 +146,7 @@ def _wrap(function: Plain, mask: int, slots: list[int], instr: Instr, table: Slo
     return wrapped
 
 
-def _multiply_add(mask: int, slots: list[int], instr: Instr, table: SlotTable) -> Run:
-    d, first, second, third = slots
-
+def _multiply_add(mask: int, instr: Instr, table: SlotTable, d: int, first: int, second: int, third: int) -> Run:
     def multiplied(strand: Strand) -> int | None:
         regs = strand.regs
         a = regs[first]
@@ -169,8 +161,7 @@ def _multiply_add(mask: int, slots: list[int], instr: Instr, table: SlotTable) -
     return multiplied
 
 
-def _shift(left: bool, bits: int, slots: list[int], instr: Instr, table: SlotTable) -> Run:
-    d, first, second = slots
+def _shift(left: bool, bits: int, instr: Instr, table: SlotTable, d: int, first: int, second: int) -> Run:
     mask = MASK[bits]
 
     def shifted(strand: Strand) -> int | None:
@@ -186,10 +177,11 @@ def _shift(left: bool, bits: int, slots: list[int], instr: Instr, table: SlotTab
     return shifted
 
 
-def _compare(function: Callable[[int, int], bool], slots: list[int], instr: Instr, table: SlotTable) -> Run | None:
-    if len(slots) != 3:  # with a predicate besides
+def _compare(
+    function: Callable[[int, int], bool], instr: Instr, table: SlotTable, d: int, first: int, second: int, *more: int
+) -> Run | None:
+    if more:  # with a predicate besides
         return None
-    d, first, second = slots
 
     def compared(strand: Strand) -> int | None:
         regs = strand.regs
@@ -204,9 +196,7 @@ def _compare(function: Callable[[int, int], bool], slots: list[int], instr: Inst
     return compared
 
 
-def _move(slots: list[int], instr: Instr, table: SlotTable) -> Run:
-    d, source = slots
-
+def _move(instr: Instr, table: SlotTable, d: int, source: int) -> Run:
     def moved(strand: Strand) -> int | None:
         keep = strand.keep
         if keep is None or d not in keep:
