@@ -290,8 +290,11 @@ class Body:
         if found.target is not None:
             self._note_target(operands[found.target], goal_at)
         body = self.body
-        form, mods, slots = found.form, found.mods, found.slots
-        step, role = self.step, self.role
+        form = found.form
+        mods = found.mods
+        slots = found.slots
+        step = self.step
+        role = self.role
         body.append(Instr(form, mods, slots, operands, found, guard, self.tokens, first, count, step, role, len(body)))
         self.at = first + count
 

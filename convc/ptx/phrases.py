@@ -61,7 +61,7 @@ class Wording(NamedTuple):
 
 
 class Pattern(NamedTuple):
-    """What instructions have in common that differ in names and numbers alone.
+    """An instruction without its names and numbers: many have the same one.
 
     Attributes:
         kinds: of what the names mean.

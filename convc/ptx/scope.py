@@ -156,7 +156,9 @@ class Names:
         self.budget.left -= wanted
         check_name(self.tokens, name, at)
         scope = self.scopes[-1]
-        own, labels, seen = scope.own, scope.labels, self.seen
+        own = scope.own
+        labels = scope.labels
+        seen = self.seen
         registers = self.registers
         for each in (name,) if count is None else [f"{name}{index}" for index in range(wanted)]:
             if each in own or each in labels:

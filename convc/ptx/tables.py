@@ -95,7 +95,7 @@ class Row:
 
     @cached_property
     def form(self) -> Form:
-        """What the machine sees."""
+        """The row as the machine sees it."""
         section, _, since = self._section.partition("; ")
         version, target, only = _since(since)
         return Form(
@@ -115,7 +115,7 @@ class Row:
 
     @cached_property
     def fixed(self) -> int:
-        """How many of the first modifiers are literals that keep their place."""
+        """Number of the first modifiers that are literals, which keep their place."""
         literal = [isinstance(item, Choice) and item.slot is None for item in self.items]
         return (*literal, False).index(False)
 

@@ -53,7 +53,7 @@ Make = Callable[..., Run | None]
 
 
 class Way(NamedTuple):
-    """How an instruction is made into an operation.
+    """The way from an instruction to its operation.
 
     Attributes:
         builder: of the operation itself.
@@ -72,7 +72,7 @@ def quick(instr: Instr, table: SlotTable, builder: Builder) -> Run:
 
 
 def way_of(instr: Instr, builder: Builder) -> Way:
-    """How an instruction is made into an operation, and all others of its form, modifiers and kinds of operands."""
+    """The way from an instruction, and all others of its form, modifiers and kinds of operands, to an operation."""
     target, *sources = instr.operands or (None,)
     if instr.form.name in SHORT and type(target) is Reg and _NUMBERS.issuperset(map(type, sources)):
         make, *bits = _short(instr.form.name, instr.mods)
