@@ -231,7 +231,10 @@ class Body:
             entries = ()
         if not entries and names:
             entries = [self.names.meaning(name) for name in names]
-        meanings, now = zip(*entries) if entries else ((), ())  # noqa: B905 - all are pairs; asking for it takes longer
+        meanings: tuple[Any, ...] = ()
+        now: tuple[str, ...] = ()
+        if entries:
+            meanings, now = zip(*entries)  # noqa: B905 - all are pairs; asking for it takes longer
         if now != kinds:
             return False
         guard = None

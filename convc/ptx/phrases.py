@@ -39,6 +39,9 @@ MAX_REMEMBERED = 1 << 12
 LookUp = Callable[[str], Entry]
 """What a name means, be it a label."""
 
+LookUpAll = Callable[[dict[str, Entry]], tuple[Entry, ...]]
+"""From what names mean to what some of them mean."""
+
 Known = tuple[Any, ...]
 """What the names of a phrase mean, and its numbers; offsets are plain ones."""
 
@@ -103,7 +106,7 @@ class Phrase(NamedTuple):
 
     pattern: Pattern
     names: tuple[str, ...]
-    look_up: Callable[[dict[str, Entry]], tuple[Entry, ...]] | None
+    look_up: LookUpAll | None
     numbers: Known
 
 
@@ -222,11 +225,11 @@ def _key(wording: Wording, entries: Sequence[Entry]) -> tuple[str, ...]:
 
 def _phrase(wording: Wording, pattern: Pattern) -> Phrase:
     names = wording.names
-    look_up = itemgetter(*names) if names and pattern.found.target is None else None
     numbers: Known = wording.numbers
     if pattern.offsets:
         numbers = tuple([each.value if at in pattern.offsets else each for at, each in enumerate(numbers)])
-    return Phrase(pattern, names, look_up, numbers)
+    no_label = names and pattern.found.target is None
+    return Phrase(pattern, names, itemgetter(*names) if no_label else None, numbers)
 
 
 _SCALARS = (Reg, Imm, Special, Symbol, Label)
