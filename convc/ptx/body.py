@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from functools import lru_cache
+from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any
 
 from convc.errors import PtxSyntaxError
-from convc.ptx.declare import expect, read_parameters, read_registers, read_variables, skip_line
+from convc.ptx.declare import DeclaredRegisters, expect, read_parameters, read_registers, read_variables, skip_line
 from convc.ptx.diagnose import near
 from convc.ptx.grammar import Resolved, resolve
-from convc.ptx.lexer import Place, Tokens
+from convc.ptx.lexer import Tokens
 from convc.ptx.mistakes import check_age, no_comma, no_form, no_semicolon
 from convc.ptx.operands import unwrapped
-from convc.ptx.phrases import Phrase, Said, phrase_of
+from convc.ptx.phrases import Phrase, Said, guard_of, learn, phrase_of, wording_of
 from convc.ptx.reading import OperandReader
 from convc.ptx.scope import BRANCH, Budget, Entry, Jump, Names, check_name
 from convc.ptx.syntax import Guard, Instr, Label, Operand, Prototype, Targets, Variable
@@ -58,19 +58,20 @@ class Body:
                 self.names.declare_variable(param, at, rename=False)
         self.mark_index = bisect_right(tokens.marks, at, key=itemgetter(0))
         self.step, self.role = tokens.marks[self.mark_index - 1][1:] if self.mark_index else (None, None)
-        self._next_mark()
+        self.marked_from = self._next_mark()
 
-    def _next_mark(self) -> None:
+    def _next_mark(self) -> int:
+        """The token that the next mark stands before."""
         marks = self.tokens.marks
-        self.marked_from = marks[self.mark_index][0] if self.mark_index < len(marks) else len(self.tokens.texts)
+        return marks[self.mark_index][0] if self.mark_index < len(marks) else len(self.tokens.texts)
 
-    def _pass_marks(self, at: int | None = None) -> int:
-        """Take in the marks up to a token, by default the next one; the token that the last of them stands before."""
+    def _pass_marks(self, at: int) -> int:
+        """Take in the marks up to a token, which are some; the token that the last of them stands before."""
         token = -1
-        while (self.at if at is None else at) >= self.marked_from:
+        while at >= self.marked_from:
             token, self.step, self.role = self.tokens.marks[self.mark_index]
             self.mark_index += 1
-            self._next_mark()
+            self.marked_from = self._next_mark()
         return token
 
     def read(self) -> None:
@@ -85,23 +86,17 @@ class Body:
         outer: list[tuple[str | None, str | None] | None] = []  # what goes on behind each block that is open
         while names.scopes:
             line = lines.get(self.at)
-            if line is not None and line.phrase is not None and self._say_again(line.phrase):
-                continue
+            if line is not None:
+                if line.phrase is not None and self._say_again(line.phrase):
+                    continue
+                if line.declared is not None:
+                    self._declare(line.declared, len(line.tokens))
+                    continue
             token = texts[self.at]
             if token == "}":
-                self._pass_marks()
-                for jump, target in names.close():
-                    self._aim(jump, target)
-                before = outer.pop() if outer else None
-                if before is not None:
-                    self.step, self.role = before
-                self.at += 1
+                self._close(outer)
             elif token == "{":
-                before = self.step, self.role
-                own = self._pass_marks() == self.at and self.step is not None
-                outer.append(before if own else None)
-                names.open(self.at)
-                self.at += 1
+                self._open(outer)
             elif token[:1] == ".":
                 self._directive(token)
             elif token == "":
@@ -114,6 +109,26 @@ class Body:
             else:
                 self._instruction()
         self._fill_target_lists()
+
+    def _open(self, outer: list[tuple[str | None, str | None] | None]) -> None:
+        """Enter a block, whose own step may be named before it."""
+        before = self.step, self.role
+        marked = self.at >= self.marked_from
+        own = marked and self._pass_marks(self.at) == self.at and self.step is not None
+        outer.append(before if own else None)
+        self.names.open(self.at)
+        self.at += 1
+
+    def _close(self, outer: list[tuple[str | None, str | None] | None]) -> None:
+        """Leave a block, behind which the step goes on that it has interrupted."""
+        if self.at >= self.marked_from:
+            self._pass_marks(self.at)
+        for jump, target in self.names.close():
+            self._aim(jump, target)
+        before = outer.pop() if outer else None
+        if before is not None:
+            self.step, self.role = before
+        self.at += 1
 
     def _labelled(self, name: str) -> None:
         """``name:`` and what it names: a target list, a prototype, or the next instruction."""
@@ -181,13 +196,17 @@ class Body:
         self.at = expect(tokens, self.at, ";", "after the prototype")
         self.names.declare_prototype(name, Prototype(name, returns, params), where)
 
+    def _declare(self, declared: Sequence[DeclaredRegisters], length: int) -> None:
+        """Declare the registers of a statement of so many tokens."""
+        for name, numbered, kind, at in declared:
+            self.names.declare_registers(name, numbered, kind, self.at + at)
+        self.at += length
+
     def _directive(self, token: str) -> None:
         tokens = self.tokens
         if token == ".reg":
-            first = self.at
-            self.at, declared = read_registers(tokens, first)
-            for each in declared:
-                self.names.declare_registers(each.name, each.numbered, each.type, first + each.at)
+            end, declared = read_registers(tokens, self.at)
+            self._declare(declared, end - self.at)
         elif token in _VARIABLES:
             self.at, found = read_variables(tokens, self.at, linkage=None, resolve=self.names.look_up)
             for variable, where in found:
@@ -203,60 +222,70 @@ class Body:
             raise tokens.error(self.at, f"{token!r} is not a directive that a kernel's body may have", hint)
 
     def _say_again(self, phrase: Phrase) -> bool:
-        """Add the instruction of a phrase whose line begins here, if its words are what they were."""
-        words, fixed, kinds, negate, head, head_at, makes, found, goal_at, length = phrase
-        seen = self.names.scopes[-1].names
-        meaning = self.names.meaning
-        entries = [seen.get(word) or fixed.get(word) or meaning(word) for word in words]
+        """Add the instruction of a phrase whose line begins here, if its names are of the kinds that they were."""
+        pattern, names, look_up, numbers = phrase
+        kinds, makes, _, negate, head, head_at, found, goal_at, length = pattern
+        try:
+            entries = () if look_up is None else look_up(self.names.seen)
+        except KeyError:
+            entries = ()
+        if not entries and names:
+            entries = [self.names.meaning(name) for name in names]
         meanings: tuple[Any, ...] = ()
         now: tuple[str, ...] = ()
         if entries:
-            meanings, now = zip(*entries, strict=True)
+            meanings, now = zip(*entries)  # noqa: B905 - all are pairs; asking for it takes longer
         if now != kinds:
             return False
         guard = None
-        operands: tuple[Operand, ...] = meanings
+        operands: tuple[Any, ...] = meanings + numbers if numbers else meanings
         if negate is not None:
             predicate = meanings[0]
-            guard = _guard_of(predicate.slot, predicate.name, negate)
-            operands = meanings[1:]
+            guard = guard_of(predicate.slot, predicate.name, negate)
         if makes is not None:
-            operands = tuple([make(meanings) for make in makes])
-        at = self.at
+            operands = tuple([make(operands) for make in makes])
+        elif guard is not None:
+            operands = operands[1:]
+        first = self.at
         if head not in self.allowed:
-            self._allow(head, at + head_at, found)
-        self._add(at, length, guard, found, operands, at + goal_at)
+            self._allow(head, first + head_at, found)
+        self._add(first, length, guard, found, operands, first + goal_at)
         return True
 
     def _instruction(self) -> None:
         first = self.at
+        line = self.tokens.lines.get(first)
+        wording = None if line is None else wording_of(line.tokens)
+        if line is not None and wording is not None:
+            line.phrase = phrase_of(wording, self.names.meaning)
+            if line.phrase is not None and self._say_again(line.phrase):
+                return
         try:
-            self._read_instruction(first)
+            said = self._read_instruction(first)
         except PtxSyntaxError as error:
             raise no_semicolon(self.tokens, first) or error from None
+        if line is not None and wording is not None and not said.found.wrapped:
+            line.phrase = learn(wording, said, self.names.meaning)
 
-    def _read_instruction(self, first: int) -> None:
+    def _read_instruction(self, first: int) -> Said:
         """Guard, head, operands, semicolon; the instruction goes to the end of ``body``."""
         guard, head_at = self._guard(first) if self.tokens.texts[first] == "@" else (None, first)
         head, at = self._head(head_at)
         operands, kinds, starts = self._operands(head, head_at, at)
-        length = starts[-1] + 1 - first
         found = resolve(head, operands, ",".join(kinds))
         if found is None:
             raise no_form(self.tokens, self.names, head, head_at, operands, starts)
         if head not in self.allowed:
             self._allow(head, head_at, found)
-        line = self.tokens.lines.get(first)
-        if line is not None and len(line.tokens) == length and not found.wrapped:
-            starts_there = [at - first for at in starts]
-            said = Said(line.tokens, guard, head, head_at - first, starts_there, operands, kinds, found)
-            line.phrase = phrase_of(said, self.names.meaning)
-        if found.wrapped:
-            operands = list(map(unwrapped, found.specs, operands))
-        self._add(first, length, guard, found, tuple(operands), 0 if found.target is None else starts[found.target])
+        goal_at = 0 if found.target is None else starts[found.target]
+        own = list(map(unwrapped, found.specs, operands)) if found.wrapped else operands
+        length = starts[-1] + 1 - first
+        self._add(first, length, guard, found, tuple(own), goal_at)
+        line = tuple(self.tokens.texts[first : first + length])
+        return Said(line, guard, head, head_at - first, [at - first for at in starts], operands, found)
 
     def _add(
-        self, first: int, length: int, guard: Guard | None, found: Resolved, operands: tuple[Operand, ...], goal_at: int
+        self, first: int, count: int, guard: Guard | None, found: Resolved, operands: tuple[Operand, ...], goal_at: int
     ) -> None:
         """Add the instruction of so many tokens from one on; at ``goal_at`` is the label that it jumps to, if any."""
         if first >= self.marked_from:
@@ -264,28 +293,20 @@ class Body:
         if found.target is not None:
             self._note_target(operands[found.target], goal_at)
         body = self.body
-        body.append(
-            Instr(
-                form=found.form,
-                mods=found.mods,
-                slots=found.slots,
-                operands=operands,
-                named=found.args,
-                guard=guard,
-                place=Place(self.tokens, first, first + length - 1),
-                step=self.step,
-                role=self.role,
-                index=len(body),
-            )
-        )
-        self.at = first + length
+        form = found.form
+        mods = found.mods
+        slots = found.slots
+        step = self.step
+        role = self.role
+        body.append(Instr(form, mods, slots, operands, found, guard, self.tokens, first, count, step, role, len(body)))
+        self.at = first + count
 
     def _guard(self, at: int) -> tuple[Guard, int]:
         """``@p`` or ``@!p``, and the token after it."""
         texts = self.tokens.texts
         negate = texts[at + 1] == "!"
         reg = self.reader.predicate(at + 2 if negate else at + 1)
-        return _guard_of(reg.slot, reg.name, negate), self.reader.at
+        return guard_of(reg.slot, reg.name, negate), self.reader.at
 
     def _head(self, at: int) -> tuple[str, int]:
         """The opcode with its modifiers, which may have blanks between them, and the token after it."""
@@ -301,7 +322,7 @@ class Body:
         """The operands, their kinds, and the first token of each and of the semicolon."""
         texts = self.tokens.texts
         reader = self.reader
-        seen = self.names.scopes[-1].names
+        seen = self.names.seen
         numbers = reader.numbers
         operands: list[Operand] = []
         kinds: list[str] = []
@@ -349,8 +370,3 @@ class Body:
             self.list_users.append((len(self.body), goal.name))
         elif isinstance(goal, Label):
             self.names.scopes[-1].jumps.append(Jump(len(self.body), BRANCH, goal.name, at))
-
-
-@lru_cache(maxsize=1 << 12)
-def _guard_of(slot: int, name: str, negate: bool) -> Guard:
-    return Guard(slot, name, negate)

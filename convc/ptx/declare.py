@@ -45,10 +45,8 @@ def skip_line(tokens: Tokens, at: int) -> int:
 
 
 def read_registers(tokens: Tokens, at: int) -> tuple[int, tuple[DeclaredRegisters, ...]]:
-    """``.reg .b32 %a, %r<4>;``: the token after it, and what it declares."""
+    """``.reg .b32 %a, %r<4>;``: the token after it, and what it declares, which the line remembers that it fills."""
     line = tokens.lines.get(at)
-    if line is not None and line.declared is not None:
-        return at + len(line.tokens), line.declared
     end, found = _read_registers(tokens, at)
     if line is not None and end - at == len(line.tokens):
         line.declared = found

@@ -14,6 +14,7 @@ A text that fits no row goes to `diagnose`, which says why.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
 from typing import NamedTuple, TypeAlias
 
@@ -52,8 +53,9 @@ class Match(NamedTuple):
     shapes: tuple[tuple[Spec, ...], ...]
 
 
-class Resolved(NamedTuple):
-    """What all instructions with one head and the same kinds of operands have in common.
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Resolved:
+    """What all instructions with one head and the same kinds of operands have in common; called, `Instr.named`.
 
     Attributes:
         names: of the operands in order; a pair of names where the row says ``d|p``.
@@ -75,7 +77,11 @@ class Resolved(NamedTuple):
     wrapped: bool
     single: tuple[str, ...] | None
 
-    def args(self, operands: Sequence[Operand]) -> Mapping[str, Operand | None]:
+    def fits(self, operands: Sequence[Operand]) -> bool:
+        """Whether each operand is what is wanted at its place."""
+        return all(map(accepts, self.specs, operands))
+
+    def __call__(self, operands: Sequence[Operand]) -> Mapping[str, Operand | None]:
         """Operands by name."""
         if self.single is not None:
             return dict(zip(self.single, operands, strict=True))
@@ -119,7 +125,7 @@ def resolve(head: str, operands: Sequence[Operand], kinds: str) -> Resolved | No
     """The row that ``head`` with these operands is, or None. ``kinds`` stands for their kinds and types."""
     key = (head, kinds)
     found = _resolved.get(key)
-    if found is not None and (not found.numbered or _all_fit(found.specs, operands)):
+    if found is not None and (not found.numbered or found.fits(operands)):
         return found
     for match in match_head(head):
         for specs in match.shapes:
@@ -156,7 +162,8 @@ def _resolve(match: Match, specs: tuple[Spec, ...], operands: Sequence[Operand])
 def _match_rows(
     rows: Sequence[Row], mods: Sequence[str], how: Callable[[Row, Sequence[str]], Chosen | None]
 ) -> list[tuple[Row, Chosen]]:
-    found = ((row, how(row, mods)) for row in rows if row.words.issuperset(mods))
+    near = [row for row in rows if row.literals.issubset(mods) and row.words.issuperset(mods)]
+    found = ((row, how(row, mods)) for row in near)
     return [(row, chosen) for row, chosen in found if chosen is not None]
 
 
@@ -253,7 +260,7 @@ def _build(rows: Sequence[Row], row: Row, chosen: Chosen) -> Match:
 
     ``rows``: those of the opcode.
     """
-    alike = [other for other in rows if other.form.name == row.form.name]
+    alike = [other for other in rows if other.name == row.name]
     slots: dict[str, str | None] = {
         choice.slot: None for other in alike for choice in choices(other.items) if choice.slot is not None
     }

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any
 
 from convc.errors import PtxSyntaxError, Span
@@ -98,11 +98,22 @@ class Tokens:
     Attributes:
         text, file: the source and its name.
         texts: the tokens. The last ones are "" (the end).
-        lines: those that have tokens, by the index of their first one.
+        lines: by the index of their first token.
         marks: (token index, step, role) of each ``//@`` mark, in order; step None for ``//@ end``.
     """
 
-    __slots__ = ("_lines", "_starts", "_starts_of_lines", "file", "lines", "marks", "text", "texts")
+    __slots__ = (
+        "_ends",
+        "_is_long",
+        "_lines",
+        "_starts",
+        "_starts_of_lines",
+        "file",
+        "lines",
+        "marks",
+        "text",
+        "texts",
+    )
 
     def __init__(self, text: str, file: str) -> None:
         self.text = text
@@ -110,34 +121,37 @@ class Tokens:
         self.texts: list[str] = []
         self.lines: dict[int, Line] = {}
         self.marks: list[tuple[int, str | None, str | None]] = []
+        self._is_long = False  # whether a token may be too long
         self._starts: list[int] | None = None
+        self._ends: list[int] = []
         self._lines: list[str] | None = None
         self._starts_of_lines: list[int] = []
         if len(text) > MAX_TEXT:
             raise PtxSyntaxError(f"the text has {len(text)} characters; at most {MAX_TEXT} are read", where=file)
         lines = [text] if "/*" in text else text.split("\n")
+        known = _remembered.get
+        read = [known(line) or self._read(line) for line in lines]
+        tokens = [line.tokens for line in read]
         texts = self.texts
-        for text in lines:
-            line = _remembered.get(text) or self._read(text)
-            if line.tokens:
-                self.lines[len(texts)] = line
-                texts += line.tokens
-            if line.mark is not None:
-                self.marks.append((len(texts), *line.mark))
-        if max(map(len, lines)) > MAX_TOKEN and texts and max(map(len, texts)) > MAX_TOKEN:
+        texts += chain.from_iterable(tokens)
+        firsts = list(accumulate(map(len, tokens), initial=0))
+        self.lines = dict(zip(firsts, read, strict=False))  # of lines with the same first token the last one has it
+        self.marks += [(firsts[at + 1], *line.mark) for at, line in enumerate(read) if line.mark is not None]
+        if self._is_long and texts and max(map(len, texts)) > MAX_TOKEN:
             index = next(index for index, token in enumerate(self.texts) if len(token) > MAX_TOKEN)
             raise self.error(index, f"a word of {len(self.texts[index])} characters; at most {MAX_TOKEN} are read")
         self.texts += [""] * AHEAD
 
     def _read(self, text: str) -> Line:
         """A line, or a whole text, with the mark at the end; marks further in front go to `marks`."""
+        self._is_long = self._is_long or len(text) > MAX_TOKEN
         found: list[str] = []
         mark: Mark | None = None
         if "//@" not in text and "/*" not in text:  # nearly always: no token is a comment
             return _keep(text, Line(tuple(filter(None, _TOKEN.findall(text))), None))
         for token in filter(None, _TOKEN.findall(text)):
             if mark is not None:
-                self.marks.append((len(self.texts) + len(found), *mark))
+                self.marks.append((len(found), *mark))
                 mark = None
             if not _is_comment(token):
                 found.append(token)
@@ -155,9 +169,10 @@ class Tokens:
     def starts(self) -> list[int]:
         """The positions of the tokens in the text."""
         if self._starts is None:
-            found = ((each[1], each.start(1)) for each in _TOKEN.finditer(self.text))
-            self._starts = [start for token, start in found if token and not _is_comment(token)]
-            self._starts += [len(self.text)] * AHEAD
+            found = [each for each in _TOKEN.finditer(self.text) if each[1] and not _is_comment(each[1])]
+            end = [len(self.text)] * AHEAD
+            self._starts = [each.start(1) for each in found] + end
+            self._ends = [each.end(1) for each in found] + end
         return self._starts
 
     def span_at(self, start: int, length: int) -> Span:
@@ -174,32 +189,18 @@ class Tokens:
 
     def span(self, first: int, last: int | None = None) -> Span:
         """The place of token ``first``, or of all from ``first`` to ``last``."""
-        last = first if last is None else last
         start = self.starts[first]
-        return self.span_at(start, self.starts[last] + len(self.texts[last]) - start)
+        return self.span_at(start, self._ends[first if last is None else last] - start)
+
+    def forget(self) -> None:
+        """Drop the tokens, which nobody reads any more; instructions still find their place."""
+        self.texts = []
+        self.lines = {}
+        self.marks = []
 
     def error(self, index: int, message: str, hint: str = "") -> PtxSyntaxError:
         """An error at token ``index``."""
         return PtxSyntaxError(message, span=self.span(index), hint=hint)
-
-
-class Place:
-    """The place of the tokens from `first` to `last`; its `Span` is made once somebody asks."""
-
-    __slots__ = ("_span", "first", "last", "tokens")
-
-    def __init__(self, tokens: Tokens, first: int, last: int) -> None:
-        self.tokens = tokens
-        self.first = first
-        self.last = last
-        self._span: Span | None = None
-
-    @property
-    def span(self) -> Span:
-        """The place in the text."""
-        if self._span is None:
-            self._span = self.tokens.span(self.first, self.last)
-        return self._span
 
 
 def _is_comment(token: str) -> bool:

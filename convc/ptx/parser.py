@@ -39,7 +39,10 @@ def parse(text: str, file: str = "kernel.ptx") -> Module:
         PtxSyntaxError: the text is not well formed, names something undeclared, or uses an instruction that is not
             in the table; with the place and, where one is near, the spelling that was probably meant.
     """
-    return _Parser(Tokens(text, file)).module()
+    tokens = Tokens(text, file)
+    module = _Parser(tokens).module()
+    tokens.forget()
+    return module
 
 
 class _Parser:

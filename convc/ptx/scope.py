@@ -14,16 +14,13 @@ from typing import NamedTuple
 from convc.ptx.diagnose import near
 from convc.ptx.lexer import Tokens
 from convc.ptx.special import SPECIAL_NAMES, SPECIAL_TYPES
-from convc.ptx.syntax import Imm, Label, Operand, Prototype, Reg, Register, Special, Symbol, Targets, Variable
+from convc.ptx.syntax import Imm, Label, Operand, Prototype, Reg, Special, Symbol, Targets, Variable
 
 MAX_REGISTERS = 1 << 18
 """Registers that one module may declare."""
 
 MAX_DEPTH = 256
 """Scopes inside one another."""
-
-MAX_COPIED = 512
-"""Names of a scope that those inside it begin with; where there are more, inner scopes look them up one by one."""
 
 _NAME = re.compile(r"[A-Za-z][\w$]*|[_$%][\w$]+", re.ASCII)
 
@@ -52,14 +49,17 @@ BRANCH = -1
 
 
 class Scope:
-    """One ``{ … }``: own declarations, names seen from outside, labels, and jumps that wait for their label."""
+    """One ``{ … }``: own declarations, labels, and jumps that wait for their label.
 
-    __slots__ = ("jumps", "labels", "names", "opened_at", "own")
+    Attributes:
+        own: the names that are declared here, each with what it means outside.
+    """
 
-    def __init__(self, opened_at: int, outer: dict[str, Entry] | None = None) -> None:
+    __slots__ = ("jumps", "labels", "opened_at", "own")
+
+    def __init__(self, opened_at: int) -> None:
         self.opened_at = opened_at
-        self.own: set[str] = set()
-        self.names: dict[str, Entry] = outer.copy() if outer is not None and len(outer) <= MAX_COPIED else {}
+        self.own: dict[str, Entry | None] = {}
         self.labels: dict[str, int] = {}
         self.jumps: list[Jump] = []
 
@@ -74,15 +74,20 @@ class Budget:
 
 
 class Names:
-    """The scopes of one kernel, innermost last, and everything declared in it so far."""
+    """The scopes of one kernel, innermost last, and everything declared in it so far.
+
+    Attributes:
+        seen: what each name means here, of those that are declared in the kernel and those that were met in it.
+    """
 
     def __init__(self, tokens: Tokens, outside: dict[str, Entry], opened_at: int, budget: Budget) -> None:
         self.tokens = tokens
         self.outside = outside
         self.budget = budget
-        self.registers: list[Register] = []
+        self.registers: list[Reg] = []
         self.variables: list[Variable] = []
         self.used: dict[str, None] = {}
+        self.seen: dict[str, Entry] = {}
         self._taken: set[str] = set()
         self._numbers: dict[str, int] = {}
         self.scopes = [Scope(opened_at)]
@@ -91,7 +96,7 @@ class Names:
         """Enter a scope."""
         if len(self.scopes) >= MAX_DEPTH:
             raise self.tokens.error(at, f"more than {MAX_DEPTH} scopes inside one another")
-        self.scopes.append(Scope(at, self.scopes[-1].names))
+        self.scopes.append(Scope(at))
 
     def close(self) -> list[tuple[Jump, int]]:
         """Leave the innermost scope; the jumps to labels of it, each with the instruction that its label stands before.
@@ -99,7 +104,14 @@ class Names:
         The others wait for a label of the scope around it; PtxSyntaxError where there is none.
         """
         scope = self.scopes.pop()
+        for name, outer in scope.own.items():
+            if outer is None:
+                del self.seen[name]
+            else:
+                self.seen[name] = outer
         found: list[tuple[Jump, int]] = []
+        if not scope.jumps:
+            return found
         waiting: list[Jump] = []
         for jump in scope.jumps:
             target = scope.labels.get(jump.name)
@@ -121,16 +133,15 @@ class Names:
 
     def look_up(self, name: str) -> Entry | None:
         """What a name means here; None for one that is not declared."""
-        for scope in reversed(self.scopes):
-            entry = scope.names.get(name)
-            if entry is not None:
-                break
-        else:
+        entry = self.seen.get(name)
+        if entry is None:
             entry = self.outside.get(name)
-            if entry is None:
-                return _special(name)
-            self.used[name] = None
-        self.scopes[-1].names[name] = entry
+            if entry is not None:
+                self.used[name] = None
+            else:
+                entry = _special(name)
+            if entry is not None:
+                self.seen[name] = entry
         return entry
 
     def meaning(self, name: str) -> Entry:
@@ -146,13 +157,15 @@ class Names:
         check_name(self.tokens, name, at)
         scope = self.scopes[-1]
         own = scope.own
+        labels = scope.labels
+        seen = self.seen
         registers = self.registers
         for each in (name,) if count is None else [f"{name}{index}" for index in range(wanted)]:
-            if each in own or each in scope.labels:
+            if each in own or each in labels:
                 raise self.tokens.error(at, f"{each!r} is declared twice in this scope")
-            own.add(each)
-            register, scope.names[each] = _register(len(registers), each, kind)
-            registers.append(register)
+            own[each] = seen.get(each)
+            seen[each] = entry = _register(len(registers), each, kind)
+            registers.append(entry[0])
 
     def declare_variable(self, variable: Variable, at: int, *, rename: bool = True) -> None:
         """Declare a variable of the kernel: it gets a name that no other of the kernel or the module has."""
@@ -164,22 +177,18 @@ class Names:
             unique = f"{variable.name}${number}"
         self._numbers[variable.name] = number
         self._taken.add(unique)
-        self.variables.append(replace(variable, name=unique))
-        scope = self.scopes[-1]
-        scope.own.add(variable.name)
-        scope.names[variable.name] = Symbol(unique, variable.space), f"&{variable.space}"
+        self.variables.append(variable if unique == variable.name else replace(variable, name=unique))
+        self._declare(variable.name, (Symbol(unique, variable.space), f"&{variable.space}"))
 
     def declare_targets(self, name: str, targets: Targets, at: int) -> None:
         """Declare the list of ``name: .branchtargets …;``."""
         self._check_new(name, at)
-        self.scopes[-1].own.add(name)
-        self.scopes[-1].names[name] = targets, "T"
+        self._declare(name, (targets, "T"))
 
     def declare_prototype(self, name: str, prototype: Prototype, at: int) -> None:
         """Declare what ``name: .callprototype …;`` says."""
         self._check_new(name, at)
-        self.scopes[-1].own.add(name)
-        self.scopes[-1].names[name] = prototype, "P"
+        self._declare(name, (prototype, "P"))
 
     def declare_label(self, name: str, target: int, at: int) -> None:
         """Define the label ``name:``, which stands before instruction ``target``."""
@@ -191,6 +200,10 @@ class Names:
             raise self.tokens.error(at, f"{name!r} is declared in this scope already, so it cannot be a label")
         scope.labels[name] = target
 
+    def _declare(self, name: str, entry: Entry) -> None:
+        self.scopes[-1].own[name] = self.seen.get(name)
+        self.seen[name] = entry
+
     def _check_new(self, name: str, at: int) -> None:
         check_name(self.tokens, name, at)
         scope = self.scopes[-1]
@@ -199,17 +212,14 @@ class Names:
 
     def declared(self) -> list[str]:
         """All names that can be seen here, for hints."""
-        names: list[str] = []
-        for scope in reversed(self.scopes):
-            names += scope.names
-            names += scope.labels
+        names = [*self.seen, *(name for scope in reversed(self.scopes) for name in scope.labels)]
         return list(dict.fromkeys([*names, *self.outside, *(f"%{name}" for name in SPECIAL_TYPES)]))
 
 
 @lru_cache(maxsize=1 << 14)
-def _register(slot: int, name: str, kind: str) -> tuple[Register, Entry]:
-    """A declared register, and what its name means: kernels of one compiler declare the same ones."""
-    return Register(name=name, type=kind, slot=slot), (Reg(slot, name, kind), kind)
+def _register(slot: int, name: str, kind: str) -> tuple[Reg, str]:
+    """What the name of a register means: kernels of one compiler declare the same ones."""
+    return Reg(slot, name, kind), kind
 
 
 def check_name(tokens: Tokens, name: str, at: int) -> None:

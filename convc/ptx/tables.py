@@ -76,28 +76,53 @@ class Place(NamedTuple):
 
 
 class Row:
-    """One row, read; its operands only once an instruction is known to have its modifiers.
+    """One row, read: its modifiers once an instruction has all its literals, its operands once the modifiers fit.
 
     Attributes:
-        form: what the machine sees.
-        items: the modifiers; fixed: how many of the first ones are literals that keep their place.
-        words: all modifiers that stand in any of the items.
+        name: of the form.
+        literals: modifiers that every instruction of the row has.
     """
 
     def __init__(self, block: _Block, header: str) -> None:
+        self._section = block.section
         self._lines = block.read()
-        name, _, pattern = header.partition(": ")
-        head, _, self._operands = pattern.partition(" ")
-        opcode = _OPCODE_END.split(head, maxsplit=1)[0]
-        section, _, since = block.section.partition("; ")
+        self.name, _, self._pattern = header.partition(": ")
+        head, _, self._operands = self._pattern.partition(" ")
+        self._opcode = _OPCODE_END.split(head, maxsplit=1)[0]
+        self._mods = _ITEM.findall(head[len(self._opcode) :])
+        sets = self._lines.sets
+        self.literals = frozenset([word for _, word in self._mods if word and word not in sets])
+
+    @cached_property
+    def form(self) -> Form:
+        """The row as the machine sees it."""
+        section, _, since = self._section.partition("; ")
         version, target, only = _since(since)
-        self.form = Form(
-            name=name, opcode=opcode, pattern=pattern, section=section, ptx=version, target=target, only=only
+        return Form(
+            name=self.name,
+            opcode=self._opcode,
+            pattern=self._pattern,
+            section=section,
+            ptx=version,
+            target=target,
+            only=only,
         )
-        self.items = tuple(_items(head[len(opcode) :], self._lines.sets))
+
+    @cached_property
+    def items(self) -> tuple[Choice | Group, ...]:
+        """The modifiers."""
+        return tuple(_items(self._mods, self._lines.sets))
+
+    @cached_property
+    def fixed(self) -> int:
+        """Number of the first modifiers that are literals, which keep their place."""
         literal = [isinstance(item, Choice) and item.slot is None for item in self.items]
-        self.fixed = (*literal, False).index(False)
-        self.words = frozenset[str]().union(*[choice.words for choice in choices(self.items)])
+        return (*literal, False).index(False)
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """All modifiers that stand in any of the items."""
+        return frozenset[str]().union(*[choice.words for choice in choices(self.items)])
 
     @property
     def rules(self) -> tuple[Rule, ...]:
@@ -241,9 +266,9 @@ def _conditions(text: str) -> tuple[Condition, ...]:
     return tuple((slot, tuple(values.split("|")) if values else ()) for slot, _, values in parts)
 
 
-def _items(text: str, sets: dict[str, str]) -> Iterator[Choice | Group]:
-    """The modifiers of a row from ``.to{.sem.scope}.b64``."""
-    for group, word in _ITEM.findall(text):
+def _items(mods: list[tuple[str, str]], sets: dict[str, str]) -> Iterator[Choice | Group]:
+    """The modifiers of a row from what stands in braces and what does not: ``.to{.sem.scope}.b64``."""
+    for group, word in mods:
         if word:
             yield _choice(word, sets, optional=False)
         else:

@@ -5,11 +5,14 @@ Forms without semantics are collected and refused together, before anything runs
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import numpy as np
 
 from convc.errors import LaunchError, UnmodelledError
 from convc.machine.execute.inline import inline_calls
-from convc.machine.execute.quick import quick
+from convc.machine.execute.quick import Way, made, way_of
 from convc.machine.execute.repeat import may_repeat
 from convc.machine.execute.segments import with_segments
 from convc.machine.execute.straight import segments_of
@@ -72,8 +75,9 @@ class DecodedKernel:
         self.slots = SlotTable(self.kernel, self.variables)
         self.widths = self.slots.widths
         self.ops: list[Run] = _decode_body(self.kernel, self.slots)
-        self.uses_tensor_memory = any(i.form.name.startswith("tcgen05") for i in self.kernel.body)
-        self.asks = any(i.form.name == "clusterlaunchcontrol.try_cancel" for i in self.kernel.body)
+        names = {instr.form.name for instr in self.kernel.body}
+        self.uses_tensor_memory = any(name.startswith("tcgen05") for name in names)
+        self.asks = "clusterlaunchcontrol.try_cancel" in names
         self.dependent: dict[bool, list[Run]] = {}
         self._packed: list[Run] | None = None
         self.repeats = False
@@ -145,25 +149,57 @@ def decode(module: Module, kernel: Kernel) -> DecodedKernel:
     return DecodedKernel(module, kernel)
 
 
+class _Plan(NamedTuple):
+    """What the operations of all instructions are made by that have one form, its modifiers and kinds of operands.
+
+    Attributes:
+        way: to the operation; None where the machine has none.
+        guarded: puts a guard before it; None where the operation looks at the guard itself.
+    """
+
+    way: Way | None
+    guarded: Callable[[Run, Guard, int], Run] | None
+
+
+_plans: dict[object, _Plan] = {}
+"""By `Instr.named`."""
+
+MAX_PLANS = 1 << 12
+"""Plans after which the memory of them is emptied."""
+
+
+def _plan(instr: Instr) -> _Plan:
+    name = instr.form.name
+    builder = OPS.get(name)
+    if builder is None:
+        return _Plan(None, None)
+    guarded = control.by_whole_warps if name in WAITING else _guarded
+    plan = _Plan(way_of(instr, builder), None if name in JUMPS else guarded)
+    if len(_plans) >= MAX_PLANS:
+        _plans.clear()
+    _plans[instr.named] = plan
+    return plan
+
+
 def _decode_body(kernel: Kernel, table: SlotTable) -> list[Run]:
     ops: list[Run] = []
     refused: list[Instr] = []
+    known = _plans.get
     for instr in kernel.body:
-        builder = OPS.get(instr.form.name)
-        if builder is None:
+        way, guarded = known(instr.named) or _plan(instr)
+        if way is None:
             refused.append(instr)
             continue
         try:
-            run = quick(instr, table, builder)
+            run = made(way, instr, table)
         except UnmodelledError as error:
             error.span = error.span or instr.span
             raise
         applied = table.applied.get(instr.index)
         if applied is not None and applied.run is not run:  # more than that function: a switch chooses, say
             del table.applied[instr.index]
-        if instr.guard is not None and instr.form.name not in JUMPS:
-            wrap = control.by_whole_warps if instr.form.name in WAITING else _guarded
-            run = wrap(run, instr.guard, instr.index)
+        if instr.guard is not None and guarded is not None:
+            run = guarded(run, instr.guard, instr.index)
         ops.append(run)
     if refused:
         raise _refusal(refused)

@@ -9,8 +9,9 @@ function whose address the module takes and whose parameters are as long as thos
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from convc.errors import UnmodelledError
 from convc.machine.execute.functions import fitting
@@ -31,7 +32,6 @@ from convc.ptx import (
     Operand,
     Prototype,
     Reg,
-    Register,
     Symbol,
     Targets,
     Variable,
@@ -90,7 +90,7 @@ class _Expansion:
 
 def inline_calls(module: Module, kernel: Kernel) -> Kernel:
     """The kernel with the bodies of all functions it calls copied in, and brx.idx spelled as plain branches."""
-    if all(instr.form.name not in REWRITTEN for instr in kernel.body):
+    if REWRITTEN.keys().isdisjoint([instr.form.name for instr in kernel.body]):
         return kernel
     return _Inliner(module, kernel).run()
 
@@ -171,7 +171,7 @@ class _Inliner:
     def _predicate(self, name: str) -> Reg:
         """A predicate register that the text does not have."""
         slot = len(self.registers)
-        self.registers.append(Register(name=f"{name}#{slot}", type="pred", slot=slot))
+        self.registers.append(Reg(slot, f"{name}#{slot}", "pred"))
         return Reg(slot, f"{name}#{slot}", "pred")
 
     def _skip_unless(self, instr: Instr) -> int | None:
@@ -205,8 +205,9 @@ class _Inliner:
         guard: Guard | None = None,
     ) -> None:
         """Append an instruction that the text does not have, in the place and under the guard of ``like``."""
+        named = _nameless(form.name, mods, tuple(map(type, operands)))
         self._append(
-            replace(like, form=form, mods=mods, slots={}, operands=operands, named=_nameless, guard=guard or like.guard)
+            replace(like, form=form, mods=mods, slots={}, operands=operands, named=named, guard=guard or like.guard)
         )
 
     # ---- calls ---------------------------------------------------------------------------------------------
@@ -290,9 +291,7 @@ class _Inliner:
         self.copies += 1
         prefix = f"{function.name}#{self.copies}:"
         first_slot = len(self.registers)
-        registers = [
-            Register(name=f"{prefix}{r.name}", type=r.type, slot=first_slot + r.slot) for r in function.registers
-        ]
+        registers = [Reg(first_slot + r.slot, f"{prefix}{r.name}", r.type) for r in function.registers]
         self.registers += registers
         names: dict[str, str] = {}
         for here, variables in ((self.local, function.local), (self.call_params, function.call_params)):
@@ -351,9 +350,12 @@ class _Inliner:
             self._add(call, STORE, (place, into.formals[variable.name]), ("param", variable.type))
 
 
-def _nameless(_: Sequence[Operand]) -> dict[str, Operand | None]:
-    """The names that instructions have for their operands which the text does not have."""
-    return {}
+@lru_cache(maxsize=1 << 10)
+def _nameless(
+    form: str, mods: tuple[str, ...], kinds: tuple[type[Operand], ...]
+) -> Callable[[Sequence[Operand]], dict[str, Operand | None]]:
+    """The `Instr.named` of instructions that the text does not have: no names."""
+    return lambda _: {}
 
 
 def _arguments(operands: tuple[Operand, ...]) -> tuple[Operand, ...]:

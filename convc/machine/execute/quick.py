@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import partial
+from typing import NamedTuple
 
 from convc.machine.base.values import MASK, width
-from convc.machine.isa.registry import Builder, Run
+from convc.machine.isa.registry import OPS, Builder, Run
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
 from convc.ptx import Imm, Instr, Reg
@@ -36,83 +37,89 @@ INTEGERS = frozenset(("u16", "u32", "u64", "s16", "s32", "s64", "b16", "b32", "b
 UNSIGNED = frozenset(("u16", "u32", "u64", "b16", "b32", "b64"))
 
 
-class Later:
-    """An operation that is made when it is first needed: most scalar instructions never leave their short way."""
-
-    __slots__ = ("_builder", "_instr", "_run", "_table")
-
-    def __init__(self, instr: Instr, table: SlotTable, builder: Builder) -> None:
-        self._builder = builder
-        self._instr = instr
-        self._table = table
-        self._run: Run | None = None
-
-    def __call__(self, strand: Strand) -> int | None:
-        run = self._run
-        if run is None:
-            run = self._run = self._builder(self._instr, self._table)
-        return run(strand)
+def at_length(instr: Instr, table: SlotTable, strand: Strand) -> int | None:
+    """The operation itself, which is made when it is first needed: most scalar instructions keep to their short way."""
+    run = table.operations.get(instr.index)
+    if run is None:
+        run = table.operations[instr.index] = OPS[instr.form.name](instr, table)
+    return run(strand)
 
 
 _NUMBERS = frozenset((Reg, Imm))
 """What the sources of a short way are."""
 
-Make = Callable[[Reg, list[int], SlotTable, Run], Run | None]
-"""From the target, the slots of the sources and the operation itself to an operation with a short way before it."""
+Make = Callable[..., Run | None]
+"""From an instruction, its table, and the slots of target and sources to an operation that tries a short way first."""
+
+
+class Way(NamedTuple):
+    """The way from an instruction to its operation.
+
+    Attributes:
+        builder: of the operation itself.
+        make: of an operation that tries a short way first; None where there is none.
+        bits: how many are read of each operand; the first one is the target.
+    """
+
+    builder: Builder
+    make: Make | None
+    bits: tuple[int, ...]
 
 
 def quick(instr: Instr, table: SlotTable, builder: Builder) -> Run:
     """The operation of an instruction, with a short way before it where there is one."""
-    found = _short_way(instr, table, builder) if instr.form.name in SHORT else None
-    return builder(instr, table) if found is None else found
+    return made(way_of(instr, builder), instr, table)
 
 
-def _short_way(instr: Instr, table: SlotTable, builder: Builder) -> Run | None:
-    """The operation with a short way before it, and with all slots that both need; None where there is no such way."""
-    way = _way(instr.form.name, instr.mods)
-    target, *sources = instr.operands
-    if way is None or type(target) is not Reg or not _NUMBERS.issuperset(map(type, sources)):
-        return None
-    widths, make = way
-    slots = [
-        operand.slot if type(operand) is Reg else table.slot(operand, bits)
-        for operand, bits in zip(sources, widths, strict=False)
-    ]
-    return make(target, slots, table, Later(instr, table, builder))
+def way_of(instr: Instr, builder: Builder) -> Way:
+    """The way from an instruction, and all others of its form, modifiers and kinds of operands, to an operation."""
+    target, *sources = instr.operands or (None,)
+    if instr.form.name in SHORT and type(target) is Reg and _NUMBERS.issuperset(map(type, sources)):
+        make, *bits = _short(instr.form.name, instr.mods)
+        if make is not None:
+            return Way(builder, make, (0, *bits)[: 1 + len(sources)])
+    return Way(builder, None, ())
 
 
-@lru_cache(maxsize=1 << 10)
-def _way(name: str, mods: tuple[str, ...]) -> tuple[tuple[int, ...], Make] | None:
-    """What a form with these modifiers has for a short way: how many bits it reads of each source, and what makes it.
+def made(way: Way, instr: Instr, table: SlotTable) -> Run:
+    """The operation of an instruction, with all slots that a short way before it needs, too."""
+    builder, make, bits = way
+    if make is None:
+        return builder(instr, table)
+    return make(instr, table, *map(table.slot, instr.operands, bits)) or builder(instr, table)
+
+
+def _short(name: str, mods: tuple[str, ...]) -> tuple[Make | None, int, int, int]:
+    """What a form with these modifiers has for a short way, and how many bits it reads of each source.
 
     None where it has no short way, whatever its operands are.
     """
+    none = None, 0, 0, 0
     if not mods or mods[-1] not in INTEGERS or "sat" in mods:
-        return None
+        return none
     kind = mods[-1]
     bits = width(kind)
-    widths = (bits, bits, bits)
     if name == "setp":
         plain = len(mods) == 2 and mods[0] in COMPARING and (kind in UNSIGNED or mods[0] in ("eq", "ne"))
-        return (widths, partial(_compare, COMPARING[mods[0]])) if plain else None
+        return (partial(_compare, COMPARING[mods[0]]), bits, bits, bits) if plain else none
     if name == "cvt":
         unsigned = len(mods) == 2 and kind in UNSIGNED and mods[0] in UNSIGNED and width(mods[0]) >= bits
-        return (widths, partial(_widen, width(mods[0]), MASK[bits])) if unsigned else None
+        return (partial(_widen, width(mods[0]), MASK[bits]), bits, 0, 0) if unsigned else none
     if name == "mov":
-        return widths, _move
+        return _move, bits, 0, 0
     if name == "int.mad.lo":
-        return widths, partial(_multiply_add, MASK[bits])
+        return partial(_multiply_add, MASK[bits]), bits, bits, bits
     if name in ("logic.shl", "logic.shr"):
-        return ((bits, 32), partial(_shift, name == "logic.shl", bits)) if kind in UNSIGNED else None
-    return widths, partial(_wrap, WRAPPING[name], MASK[bits])
+        return (partial(_shift, name == "logic.shl", bits), bits, 32, 0) if kind in UNSIGNED else none
+    return partial(_wrap, WRAPPING[name], MASK[bits]), bits, bits, 0
 
 
-def _widen(wide: int, mask: int, target: Reg, slots: list[int], table: SlotTable, run: Run) -> Run | None:
+def _widen(wide: int, mask: int, instr: Instr, table: SlotTable, d: int, source: int) -> Run | None:
     """cvt of an unsigned number to a type that is as wide as its register, and no narrower than the number's."""
-    return _move_part(target.slot, slots[0], mask, run) if table.widths[target.slot] == wide else None
+    return _move_part(mask, instr, table, d, source) if table.widths[d] == wide else None
 
 
-def _move_part(d: int, source: int, mask: int, run: Run) -> Run:
+def _move_part(mask: int, instr: Instr, table: SlotTable, d: int, source: int) -> Run:
     def moved(strand: Strand) -> int | None:
         regs = strand.regs
         value = regs[source]
@@ -120,15 +127,12 @@ def _move_part(d: int, source: int, mask: int, run: Run) -> Run:
         if type(value) is int and (keep is None or d not in keep):
             regs[d] = value & mask
             return None
-        return run(strand)
+        return at_length(instr, table, strand)
 
     return moved
 
 
-def _wrap(function: Plain, mask: int, target: Reg, slots: list[int], table: SlotTable, run: Run) -> Run:
-    d = target.slot
-    first, second = slots
-
+def _wrap(function: Plain, mask: int, instr: Instr, table: SlotTable, d: int, first: int, second: int) -> Run:
     def wrapped(strand: Strand) -> int | None:
         regs = strand.regs
         a = regs[first]
@@ -137,15 +141,12 @@ def _wrap(function: Plain, mask: int, target: Reg, slots: list[int], table: Slot
         if type(a) is int and type(b) is int and (keep is None or d not in keep):
             regs[d] = function(a, b) & mask
             return None
-        return run(strand)
+        return at_length(instr, table, strand)
 
     return wrapped
 
 
-def _multiply_add(mask: int, target: Reg, slots: list[int], table: SlotTable, run: Run) -> Run:
-    d = target.slot
-    first, second, third = slots
-
+def _multiply_add(mask: int, instr: Instr, table: SlotTable, d: int, first: int, second: int, third: int) -> Run:
     def multiplied(strand: Strand) -> int | None:
         regs = strand.regs
         a = regs[first]
@@ -155,14 +156,12 @@ def _multiply_add(mask: int, target: Reg, slots: list[int], table: SlotTable, ru
         if type(a) is int and type(b) is int and type(c) is int and (keep is None or d not in keep):
             regs[d] = (a * b + c) & mask
             return None
-        return run(strand)
+        return at_length(instr, table, strand)
 
     return multiplied
 
 
-def _shift(left: bool, bits: int, target: Reg, slots: list[int], table: SlotTable, run: Run) -> Run:
-    d = target.slot
-    first, second = slots
+def _shift(left: bool, bits: int, instr: Instr, table: SlotTable, d: int, first: int, second: int) -> Run:
     mask = MASK[bits]
 
     def shifted(strand: Strand) -> int | None:
@@ -173,18 +172,16 @@ def _shift(left: bool, bits: int, target: Reg, slots: list[int], table: SlotTabl
         if type(a) is int and type(b) is int and b < bits and (keep is None or d not in keep):
             regs[d] = (a << b) & mask if left else a >> b
             return None
-        return run(strand)
+        return at_length(instr, table, strand)
 
     return shifted
 
 
 def _compare(
-    function: Callable[[int, int], bool], target: Reg, slots: list[int], table: SlotTable, run: Run
+    function: Callable[[int, int], bool], instr: Instr, table: SlotTable, d: int, first: int, second: int, *more: int
 ) -> Run | None:
-    if len(slots) != 2:  # with a predicate besides
+    if more:  # with a predicate besides
         return None
-    d = target.slot
-    first, second = slots
 
     def compared(strand: Strand) -> int | None:
         regs = strand.regs
@@ -194,21 +191,18 @@ def _compare(
         if type(a) is int and type(b) is int and (keep is None or d not in keep):
             regs[d] = function(a, b)
             return None
-        return run(strand)
+        return at_length(instr, table, strand)
 
     return compared
 
 
-def _move(target: Reg, slots: list[int], table: SlotTable, run: Run) -> Run:
-    d = target.slot
-    [source] = slots
-
+def _move(instr: Instr, table: SlotTable, d: int, source: int) -> Run:
     def moved(strand: Strand) -> int | None:
         keep = strand.keep
         if keep is None or d not in keep:
             regs = strand.regs
             regs[d] = regs[source]
             return None
-        return run(strand)
+        return at_length(instr, table, strand)
 
     return moved

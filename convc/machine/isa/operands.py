@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TypeVar
 
 import numpy as np
@@ -71,13 +72,19 @@ def address_of(operand: Operand | None, table: SlotTable) -> Read:
         return lambda regs: regs[slot]
     bits = table.widths[slot]
     mask = MASK[bits]
-    step = DTYPE[bits].type(offset & mask)
+    step = _step(offset & mask, bits)
 
     def run(regs: list[Value]) -> Value:
         base = regs[slot]
         return base + step if isinstance(base, np.ndarray) else (base + offset) & mask
 
     return run
+
+
+@lru_cache(maxsize=1 << 10)
+def _step(offset: int, bits: int) -> np.generic:
+    """An offset as a number that is added to arrays."""
+    return DTYPE[bits].type(offset)
 
 
 def shared_address_of(operand: Operand | None, table: SlotTable) -> Read:
@@ -108,13 +115,13 @@ def apply(
     pairs: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> Run:
     """``d = f(a, …)`` with one source operand per given width in bits; ``pairs`` as in `Applied`."""
-    d = table.target(instr.operands[0])
-    operands = instr.operands[1:]
-    flips = [type(operand) is NotPred for operand in operands]
-    if True in flips:
-        operands = tuple(operand.reg if isinstance(operand, NotPred) else operand for operand in operands)
+    target, *operands = instr.operands
+    d = target.slot if type(target) is Reg else table.target(target)
+    if NotPred in map(type, operands):
+        flips = [type(operand) is NotPred for operand in operands]
+        operands = [operand.reg if isinstance(operand, NotPred) else operand for operand in operands]
         function = _with_flipped(function, flips)
-    sources = [table.slot(operand, bits) for operand, bits in zip(operands, widths, strict=True)]
+    sources = list(map(table.slot, operands, widths))
     if d is None:
         return lambda strand: None
     # One and two operands, nearly all of what a kernel executes, go without a list.

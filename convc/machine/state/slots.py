@@ -19,6 +19,7 @@ from convc.machine.state.strand import Strand
 from convc.machine.state.variables import Variables
 from convc.ptx import Func, Imm, Kernel, Operand, Pair, Reg, Sink, Special, Symbol, Vector
 from convc.ptx.special import SPECIAL_TYPES
+from convc.ptx.syntax import TYPE_BITS
 
 UNMODELLED_SPECIALS = frozenset(
     name
@@ -55,17 +56,21 @@ class SlotTable:
         kernel: the kernel.
         widths: bits of the value in each slot.
         applied: instructions on floating-point numbers that work element by element, by their index.
+        operations: of instructions that another way is tried for first (`convc.machine.execute.quick`), by their index,
+            once they were needed.
     """
 
     def __init__(self, kernel: Kernel, variables: Variables) -> None:
         self.kernel = kernel
-        self.widths = [width(register.type) for register in kernel.registers]
+        self.widths = [TYPE_BITS[register.type] for register in kernel.registers]
         self._variables = variables
         self._initial: list[Value] = [POISON[bits] for bits in self.widths]
         self._specials: list[tuple[int, str]] = []
         self._shared: list[tuple[int, int]] = []
         self._known: dict[tuple, int] = {}
+        self._constants: dict[tuple[int, int], int] = {}
         self.applied: dict[int, Applied] = {}
+        self.operations: dict[int, Callable[[Strand], int | None]] = {}
 
     @property
     def cooperative(self) -> bool:
@@ -82,6 +87,8 @@ class SlotTable:
         """
         if type(operand) is Reg:  # nearly always
             return operand.slot
+        if type(operand) is Imm:
+            return self.constant(immediate(operand, bits), bits)
         match operand:
             case Special(name=name):
                 if name.partition(".")[0] in UNMODELLED_SPECIALS:
@@ -90,8 +97,6 @@ class SlotTable:
                 if fresh:
                     self._specials.append((slot, name))
                 return slot
-            case Imm():
-                return self.constant(immediate(operand, bits), bits)
             case Symbol(space="shared"):
                 address = self._variables.address(operand)
                 slot, fresh = self._extra(("shared", address, bits), address, bits)
@@ -112,7 +117,10 @@ class SlotTable:
 
     def constant(self, value: int, bits: int) -> int:
         """Slot of a constant."""
-        return self._extra(("const", value, bits), value & MASK[bits], bits)[0]
+        slot = self._constants.get((value, bits))
+        if slot is None:
+            slot = self._constants[value, bits] = self._fresh(value & MASK[bits], bits)
+        return slot
 
     def carry(self) -> int:
         """Slot of the condition code's carry bit, one per thread."""
@@ -123,10 +131,14 @@ class SlotTable:
         slot = self._known.get(key)
         if slot is not None:
             return slot, False
-        slot = self._known[key] = len(self._initial)
+        slot = self._known[key] = self._fresh(value, bits)
+        return slot, True
+
+    def _fresh(self, value: Value, bits: int) -> int:
+        slot = len(self._initial)
         self._initial.append(value)
         self.widths.append(bits)
-        return slot, True
+        return slot
 
     # ---- results -----------------------------------------------------------------------------------------------------
 

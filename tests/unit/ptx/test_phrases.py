@@ -7,7 +7,21 @@ from pathlib import Path
 import pytest
 
 from convc.errors import PtxSyntaxError
-from convc.ptx import Address, Imm, Kernel, NotPred, Pair, Reg, Sink, Special, TensorAddress, Vector, lexer, parse
+from convc.ptx import (
+    Address,
+    Imm,
+    Kernel,
+    NotPred,
+    Pair,
+    Reg,
+    Sink,
+    Special,
+    TensorAddress,
+    Vector,
+    lexer,
+    parse,
+    phrases,
+)
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "ptx_cases" / "syntax").glob("*.ptx"))
 
@@ -15,9 +29,10 @@ HEAD = ".version 9.0\n.target sm_100a\n.address_size 64\n.visible .entry k(.para
 
 
 def read(body: str, *, afresh: bool = False) -> Kernel:
-    """The kernel with this body; ``afresh``: without a memory of lines."""
+    """The kernel with this body; ``afresh``: without a memory of lines and patterns."""
     if afresh:
         lexer._remembered.clear()
+        phrases._patterns.clear()
     return parse(f"{HEAD}{body}\n}}\n", "k.ptx").kernels[0]
 
 
@@ -132,3 +147,73 @@ def test_labels_and_numbers_keep_their_meaning():
     assert again == kernel
     assert isinstance(again.body[0].operands[1], Imm)
     assert not any(isinstance(operand, Sink) for one in again.body for operand in one.operands)
+
+
+NAMES = ".reg .b32 %a, %b, %c; .reg .b64 %d; .reg .f32 %f; .reg .pred %p, %q; .shared .b64 s[2];\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("add.u32 %a, %b, 5;", "add.u32 %c, %a, 70000;"),
+        ("mad.lo.u32 %a, %b, 3, %c;", "mad.lo.u32 %c, %c, 0x10, %a;"),
+        ("mov.b32 %a, -5;", "mov.b32 %b, -7;"),
+        ("mov.b32 %a, 5;", "mov.b32 %b, -5;"),
+        ("mov.b32 %a, 5;", "mov.b32 %a, WARP_SZ;"),
+        ("mov.b32 %a, %tid.x;", "mov.b32 %b, %laneid;"),
+        ("mul.f32 %f, %f, 0f3f800000;", "mul.f32 %f, %f, 2.5;"),
+        ("ld.shared.b32 %a, [%b+4];", "ld.shared.b32 %c, [%a+-8];"),
+        ("ld.shared.b32 %a, [%b];", "ld.shared.b32 %a, [s];"),
+        ("ld.shared.b32 %a, [s+4];", "ld.shared.b32 %a, [%b+4];"),
+        ("ld.shared.b32 %a, [s+4+8];", "ld.shared.b32 %a, [s+8+16];"),
+        ("mov.u32 %a, s+4;", "mov.u32 %a, s+8;"),
+        ("mov.b64 %d, {%a, 7};", "mov.b64 %d, {%c, -9};"),
+        ("@%p bra L;", "@!%q bra L;"),
+        ("@%p mov.b32 %a, 1;", "@%q mov.b32 %b, 2;"),
+        ("setp.eq.and.u32 %p|%q, %a, 1, %p;", "setp.eq.and.u32 %q|%p, %b, 2, !%q;"),
+        ("elect.sync _|%p, 0xffffffff;", "elect.sync %a|%q, 0x0000ffff;"),
+        ("bar.sync 1;", "bar.sync %a;"),
+        ("add.u32 %a, %b, 5; add.u32 %b, %a, 6;", "add.u32 %c, %b, 5; add.u32 %b, %c, 6;"),
+    ],
+)
+def test_lines_of_one_pattern_say_what_they_would_alone(first, second):
+    alone = read(f"{NAMES}L:\n{second}", afresh=True).body
+    both = read(f"{NAMES}L:\n{first}\n{second}", afresh=True).body
+    for one, other in zip(alone, both[-len(alone) :], strict=True):
+        assert (one.form, one.mods, one.operands, one.guard) == (other.form, other.mods, other.operands, other.guard)
+        assert [each.value for each in one.operands if isinstance(each, Imm)] == [
+            each.value for each in other.operands if isinstance(each, Imm)
+        ]
+        assert one.span.text == other.span.text
+        assert (one.span.column, one.span.length) == (other.span.column, other.span.length)
+
+
+@pytest.mark.parametrize(
+    ("good", "bad"),
+    [
+        ("bar.sync 1;", "bar.sync 99;"),
+        ("mov.b32 %a, 5;", "mov.b32 %a, - -5;"),
+        ("mov.b32 %a, 5;", "mov.b32 %a, 5x;"),
+        ("mov.b32 %a, 5;", "mov.b32 %a, 1.5;"),
+        ("mul.f32 %f, %f, 0f3f800000;", "mul.f32 %f, %f, -0f3f800000;"),
+        ("ld.shared.b32 %a, [%b+4];", "ld.shared.b32 %a, [%b-4];"),
+        ("ld.shared.b32 %a, [%b+4];", "ld.shared.b32 %a, [%b+4.0];"),
+        ("ld.shared.b32 %a, [%b];", "ld.shared.b32 %a, [%e];"),
+        ("add.u32 %a, %b, 5;", "add.u32 %a, %e, 5;"),
+        ("add.u32 %a, %b, 5;", "add.u32 %a, #, 5;"),
+        ("add.u32 %a, %b, %c;", "add.u32 %a, %, %c;"),
+        ("@%p mov.b32 %a, 1;", "@%a mov.b32 %a, 1;"),
+        ("bra L;", "bra M;"),
+    ],
+)
+def test_a_pattern_hides_no_mistake(good, bad):
+    again = told(f"{NAMES}L:\n{good}\n{bad}", afresh=True)
+    alone = told(f"{NAMES}L:\n\n{bad}", afresh=True)
+    assert str(again) == str(alone)
+
+
+def test_patterns_are_forgotten_when_they_are_many(monkeypatch):
+    monkeypatch.setattr(phrases, "MAX_REMEMBERED", 2)
+    body = f"{NAMES}mov.b32 %a, 5;\nadd.u32 %a, %b, 5;\nsub.u32 %a, %b, 5;\nmov.b32 %a, 6;"
+    assert read(body, afresh=True) == read(body, afresh=True)
+    assert len(phrases._patterns) <= 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from convc.machine.base.values import Function, Value, packed
 from convc.machine.isa.float import floating
 from convc.machine.isa.float.approximate import approximate, approximate_double
@@ -40,26 +42,38 @@ def bind_approximate(instr: Instr, table: SlotTable, name: str, sources: int) ->
     return switched("approximate", build)
 
 
-def mode_of(instr: Instr) -> str:
+def mode_of(mods: tuple[str, ...]) -> str:
     """The rounding mode, nearest even where none is given."""
-    return next((m for m in instr.mods if m in MODES), "rn")
+    return next((m for m in mods if m in MODES), "rn")
 
 
 def build_arithmetic(name: str, sources: int) -> Builder:
     """Builder of add, sub, mul, fma, and of div, rcp and sqrt with a rounding mode or .approx."""
 
     def builder(instr: Instr, table: SlotTable) -> Run:
-        kind = type_of(instr)
-        options = set(instr.mods)
-        single = element(kind)[0]
-        if options & {"approx", "full"}:
-            if kind == "f64":
+        options = instr.mods
+        if "approx" in options or "full" in options:
+            if type_of(instr) == "f64":
                 return apply(instr, table, approximate_double(name), 64)
             return bind_approximate(instr, table, "div.full" if "full" in options else name, sources)
-        function = floating.arithmetic(name, single, mode_of(instr))
-        return bind(instr, table, floating.modified(function, single, options), kind, sources)
+        function, bits = _arithmetic(name, options)
+        return apply(instr, table, function, *[bits] * sources)
 
     return builder
+
+
+@lru_cache(maxsize=1 << 8)
+def _arithmetic(name: str, mods: tuple[str, ...]) -> tuple[Function, int]:
+    """A function of registers that is correctly rounded, as all instructions with these modifiers compute it.
+
+    Returns:
+        The function, and how many bits a register has.
+    """
+    kind = mods[-1]
+    single, count = element(kind)
+    bits = FORMATS[single].bits
+    function = floating.modified(floating.arithmetic(name, single, mode_of(mods)), single, set(mods))
+    return packed(function, bits) if count == 2 else function, bits * count
 
 
 def build_approximate(name: str) -> Builder:
@@ -80,7 +94,7 @@ def build_mixed(name: str, sources: int) -> Builder:
 
     def builder(instr: Instr, table: SlotTable) -> Run:
         kind = type_of(instr)
-        function = floating.modified(floating.arithmetic(name, "f32", mode_of(instr)), "f32", set(instr.mods))
+        function = floating.modified(floating.arithmetic(name, "f32", mode_of(instr.mods)), "f32", set(instr.mods))
         up = widen(kind)
 
         def run(*operands: Value) -> Value:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
+
 import numpy as np
 
 from convc.machine.base import narrow_formats
@@ -174,15 +177,8 @@ def cvt_pack2(instr: Instr, table: SlotTable) -> Run:
     options = set(instr.mods[:-2])
     half_floats = target in ("f16x2", "bf16x2")
     if half_floats and options <= {"rn", "relu"}:
-        relu = "relu" in options
-        return apply(
-            instr,
-            table,
-            lambda a, b: pack_halves(a, b, target, relu),
-            32,
-            32,
-            pairs=lambda values: round_pairs(values, target, relu),
-        )
+        halves, pairs = _to_halves(target, "relu" in options)
+        return apply(instr, table, halves, 32, 32, pairs=pairs)
     one = convert(target[:-2], "f32", options) if half_floats else narrow_float("f32", target[:-2], options)
     total = width(target)
     register = table.width_of(instr.operands[0])
@@ -191,6 +187,15 @@ def cvt_pack2(instr: Instr, table: SlotTable) -> Run:
         return extend(_together(one(a), one(b), total // 2, total), total, register, False)
 
     return apply(instr, table, run, 32, 32)
+
+
+@lru_cache(maxsize=1 << 3)
+def _to_halves(target: str, relu: bool) -> tuple[Function, Callable[[np.ndarray], np.ndarray]]:
+    """Two numbers to a pair of halves, and many pairs of numbers at once."""
+    return (
+        lambda a, b: pack_halves(a, b, target, relu),
+        lambda values: round_pairs(values, target, relu),
+    )
 
 
 @op("cvt.packed")
