@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from functools import lru_cache
+from itertools import compress, product
 from typing import NamedTuple, TypeAlias
 
 from convc.ptx.operands import SPACES, Spec, accepts, spec_of, unwrapped
@@ -113,7 +114,7 @@ def match_head(head: str) -> tuple[Match, ...]:
         opcode, *mods = head.split(".")
         rows = rows_of(opcode) if len(mods) <= MAX_MODIFIERS else ()
         found = _match_rows(rows, mods, in_order) or _match_rows(rows, mods, in_any_order)
-        matches = tuple(_build(rows, row, chosen) for row, chosen in found if broken_rule(row, chosen) is None)
+        matches = tuple(_build(row, chosen) for row, chosen in found if broken_rule(row, chosen) is None)
         if matches:
             if len(_heads) >= MAX_REMEMBERED:
                 _heads.clear()
@@ -241,6 +242,8 @@ def slots_of(chosen: Chosen) -> dict[str, str]:
 
 def broken_rule(row: Row, chosen: Chosen) -> tuple[tuple[Condition, ...], Condition] | None:
     """The first ``if`` line that the choices break: its condition, and what should hold."""
+    if not row.rules:
+        return None
     slots = slots_of(chosen)
     for when, then in row.rules:
         if all(_holds(condition, slots) for condition in when):
@@ -255,17 +258,19 @@ def _holds(condition: Condition, slots: Mapping[str, str]) -> bool:
     return slots.get(slot, "none") in values if values else slot in slots
 
 
-def _build(rows: Sequence[Row], row: Row, chosen: Chosen) -> Match:
-    """A row with its modifiers chosen. Slots and names are those of all rows of the form, so that an `Instr` has them.
+@lru_cache(maxsize=1 << 10)
+def _in_common(opcode: str, name: str) -> tuple[tuple[str, ...], frozenset[str]]:
+    """The slots and the names of operands that rows of one form have."""
+    alike = [row for row in rows_of(opcode) if row.name == name]
+    slots = tuple([slot for row in alike for slot in row.slots])
+    return slots, frozenset([each for row in alike for each in row.names])
 
-    ``rows``: those of the opcode.
-    """
-    alike = [other for other in rows if other.name == row.name]
-    slots: dict[str, str | None] = {
-        choice.slot: None for other in alike for choice in choices(other.items) if choice.slot is not None
-    }
-    places = [place for other in alike for place in other.places]
-    names = {place.name for place in places} | {place.second for place in places if place.second}
+
+def _build(row: Row, chosen: Chosen) -> Match:
+    """A row with its modifiers chosen; slots and names are those of all rows of the form, as in an `Instr`."""
+    form = row.form
+    all_slots, names = _in_common(form.opcode, form.name)
+    slots: dict[str, str | None] = dict.fromkeys(all_slots)
     slots.update(slots_of(chosen))
     sizes = {
         choice.slot: choice.sizes[value]
@@ -273,12 +278,12 @@ def _build(rows: Sequence[Row], row: Row, chosen: Chosen) -> Match:
         if choice.slot is not None and value in choice.sizes
     }
     own = [place for place in row.places if _present(place, slots) is not False]
-    shapes: list[tuple[Spec, ...]] = []
-    for picked in product(*((True, False) if _present(place, slots) is None else (True,) for place in own)):
-        kept = [place for place, keep in zip(own, picked, strict=True) if keep]
-        shapes.append(tuple(spec_of(place, slots, sizes, row.default_type) for place in kept))
+    default = row.default_type
+    specs = [spec_of(place, slots, sizes, default) for place in own]
+    free = [(True, False) if _present(place, slots) is None else (True,) for place in own]
+    shapes = [tuple(compress(specs, picked)) for picked in product(*free)]
     mods = tuple(part for choice, value in chosen for part in choice.values[value])
-    return Match(row.form, mods, slots, frozenset(names), tuple(shapes))
+    return Match(form, mods, slots, names, tuple(shapes))
 
 
 def _present(place: Place, slots: Mapping[str, str | None]) -> bool | None:

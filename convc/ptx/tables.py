@@ -31,6 +31,13 @@ _ITEM = re.compile(r"\{([^}]*)\}|\.([\w:]+)")
 _NAME = re.compile(r"\w+")
 _OPCODE_END = re.compile(r"[.{ ]")
 _JOINT = re.compile(r"\\\n\s*")
+_COMMENT = re.compile(r"\n#(?!#).*")
+_PART = re.compile(r"((?:^[^\s#.].*\n)+)((?:^ .*\n)*)|^\.(\w+) = (.*)|^##(.*)", re.MULTILINE)
+"""Rows with the indented lines below them, a set of the whole file, or what stands above rows."""
+
+_SET = re.compile(r"^ +\.(\w+) = (.*)", re.MULTILINE)
+_RULE = re.compile(r"^ +if (.*?): (.*)", re.MULTILINE)
+_KIND = re.compile(r"^ +(?!if )(\w[\w, ]*): (.*)", re.MULTILINE)
 _SINCE = re.compile(r"PTX (\d+)\.(\d+), (sm_\w+)( only)?")
 _SHAPES = {"[": "address", "(": "list"}
 
@@ -84,19 +91,18 @@ class Row:
     """
 
     def __init__(self, block: _Block, header: str) -> None:
-        self._section = block.section
-        self._lines = block.read()
+        self._block = block
         self.name, _, self._pattern = header.partition(": ")
         head, _, self._operands = self._pattern.partition(" ")
         self._opcode = _OPCODE_END.split(head, maxsplit=1)[0]
         self._mods = _ITEM.findall(head[len(self._opcode) :])
-        sets = self._lines.sets
+        sets = block.sets
         self.literals = frozenset([word for _, word in self._mods if word and word not in sets])
 
     @cached_property
     def form(self) -> Form:
         """The row as the machine sees it."""
-        section, _, since = self._section.partition("; ")
+        section, _, since = self._block.section.partition("; ")
         version, target, only = _since(since)
         return Form(
             name=self.name,
@@ -111,7 +117,24 @@ class Row:
     @cached_property
     def items(self) -> tuple[Choice | Group, ...]:
         """The modifiers."""
-        return tuple(_items(self._mods, self._lines.sets))
+        return tuple(_items(self._mods, self._block.sets))
+
+    @property
+    def slots(self) -> list[str]:
+        """The slots that its modifiers fill."""
+        sets = self._block.sets
+        found: list[str] = []
+        for group, word in self._mods:
+            if group:
+                found += group[1:].split(".")
+            elif word in sets:
+                found.append(word)
+        return found
+
+    @property
+    def names(self) -> list[str]:
+        """The names of its operands."""
+        return [name for place in _places(self._operands) for name in (place.name, place.second) if name]
 
     @cached_property
     def fixed(self) -> int:
@@ -127,14 +150,16 @@ class Row:
     @property
     def rules(self) -> tuple[Rule, ...]:
         """The ``if`` lines."""
-        return self._lines.rules
+        return self._block.rules
 
     @cached_property
     def places(self) -> tuple[Place, ...]:
         """The operands."""
-        return tuple(_places(self._operands, self._lines.kinds))
+        kinds = self._block.kinds
+        places = _places(self._operands)
+        return tuple([place._replace(words=kinds.get(place.name, ())) for place in places])
 
-    @cached_property
+    @property
     def default_type(self) -> str | None:
         """Type of plain operands."""
         return _default_type(self.items)
@@ -147,55 +172,44 @@ Rule = tuple[tuple[Condition, ...], tuple[Condition, ...]]
 """Where all of the first hold, the others must."""
 
 
-class _Lines(NamedTuple):
-    """What the indented lines below some rows say.
+class _Block:
+    """Rows that share their indented lines.
 
     Attributes:
-        sets: values of each set, as text; those of the whole file too.
-        kinds: description of each operand, split at blanks.
-        rules: the ``if`` lines.
+        section: what stands above them.
+        file_sets: values of the sets of the whole file, as text.
+        lines: the indented lines.
     """
 
-    sets: dict[str, str]
-    kinds: dict[str, tuple[str, ...]]
-    rules: tuple[Rule, ...]
-
-
-class _Block:
-    """Rows that share their indented lines, which are read when the first of them is."""
-
-    __slots__ = ("_read", "lines", "section", "sets")
-
-    def __init__(self, section: str, sets: dict[str, str]) -> None:
+    def __init__(self, section: str, file_sets: dict[str, str], lines: str) -> None:
         self.section = section
-        self.sets = sets
-        self.lines: list[str] = []
-        self._read: _Lines | None = None
+        self.file_sets = file_sets
+        self.lines = lines
 
-    def read(self) -> _Lines:
-        """What the lines say."""
-        if self._read is None:
-            sets = dict(self.sets)
-            kinds: dict[str, tuple[str, ...]] = {}
-            rules: list[Rule] = []
-            for line in self.lines:
-                if line.startswith("."):
-                    key, _, values = line[1:].partition(" = ")
-                    sets[key] = values
-                elif line.startswith("if "):
-                    left, _, right = line[3:].partition(": ")
-                    rules.append((_conditions(left), _conditions(right)))
-                else:
-                    names, _, words = line.partition(": ")
-                    for each in names.split(","):
-                        kinds[each.strip()] = tuple(words.split())
-            self._read = _Lines(sets, kinds, tuple(rules))
-        return self._read
+    @cached_property
+    def sets(self) -> dict[str, str]:
+        """Values of each set, as text."""
+        own = _SET.findall(self.lines)
+        return {**self.file_sets, **dict(own)} if own else self.file_sets
+
+    @cached_property
+    def kinds(self) -> dict[str, tuple[str, ...]]:
+        """Description of each operand, split at blanks."""
+        kinds: dict[str, tuple[str, ...]] = {}
+        for names, words in _KIND.findall(self.lines):
+            described = tuple(words.split())
+            for each in names.split(","):
+                kinds[each.strip()] = described
+        return kinds
+
+    @cached_property
+    def rules(self) -> tuple[Rule, ...]:
+        """The ``if`` lines."""
+        return tuple((_conditions(left), _conditions(right)) for left, right in _RULE.findall(self.lines))
 
 
 _index: dict[str, list[tuple[_Block, str]]] = {}
 _rows: dict[str, tuple[Row, ...]] = {}
-_sets: dict[tuple[str, str], Choice] = {}
 
 
 def opcodes() -> list[str]:
@@ -226,26 +240,18 @@ def _split(text: str, index: dict[str, list[tuple[_Block, str]]]) -> None:
     """Sort the lines of a file into blocks, and their rows into ``index`` by opcode."""
     section = ""
     sets: dict[str, str] = {}
-    block = _Block(section, sets)
-    for line in _JOINT.sub("", text).split("\n"):
-        first = line[:1]
-        if first == " ":
-            block.lines.append(line.strip())
-        elif line.startswith("##"):
-            section = line[2:].strip()
-            block = _Block(section, sets)
-        elif first == ".":
-            key, _, values = line[1:].partition(" = ")
-            sets[key] = values
-        elif first == "#":
+    for found in _PART.finditer(_COMMENT.sub("", _JOINT.sub("", text + "\n"))):
+        rows, lines, key, values, title = found.groups()
+        if rows is None:
+            if key is None:
+                section = title.strip()
+            else:
+                sets[key] = values
             continue
-        elif not line:
-            block = _Block(section, sets)
-        else:
-            if block.lines:
-                block = _Block(section, sets)
-            opcode = _OPCODE_END.split(line.partition(": ")[2], maxsplit=1)[0]
-            index.setdefault(opcode, []).append((block, line))
+        block = _Block(section, sets, lines)
+        for header in rows.splitlines():
+            opcode = _OPCODE_END.split(header.partition(": ")[2], maxsplit=1)[0]
+            index.setdefault(opcode, []).append((block, header))
 
 
 @lru_cache(maxsize=256)
@@ -270,29 +276,32 @@ def _items(mods: list[tuple[str, str]], sets: dict[str, str]) -> Iterator[Choice
     """The modifiers of a row from what stands in braces and what does not: ``.to{.sem.scope}.b64``."""
     for group, word in mods:
         if word:
-            yield _choice(word, sets, optional=False)
+            yield _choice(word, _values(word, sets), optional=False)
         else:
-            yield Group(tuple(_choice(each, sets, optional=True) for each in group[1:].split(".")))
+            yield Group(tuple(_choice(each, _values(each, sets), optional=True) for each in group[1:].split(".")))
 
 
-def _choice(word: str, sets: dict[str, str], *, optional: bool) -> Choice:
-    """The set of that name, or the word itself where there is none; each set with these values is one record."""
+def _values(word: str, sets: dict[str, str]) -> str | None:
+    """The values of the set of that name, as text; None where there is none."""
     text = sets.get(word)
+    while text is not None and text.startswith("."):  # one set is another one: ".atype = .type"
+        text = sets[text[1:]]
+    return text
+
+
+@lru_cache(maxsize=1 << 11)
+def _choice(word: str, text: str | None, *, optional: bool) -> Choice:
+    """The set of that name and with these values, or the word itself where there is none."""
     if text is None:
         return Choice(word if optional else None, {word: (word,)}, {}, frozenset((word,)))
-    while text.startswith("."):  # one set is another one: ".atype = .type"
-        text = sets[text[1:]]
-    key = (word, text)
-    if key not in _sets:
-        values: dict[str, tuple[str, ...]] = {}
-        sizes: dict[str, int] = {}
-        for each in text[1:-1].split(","):
-            value, _, size = each.strip()[1:].partition("=")
-            values[value] = tuple(value.split("."))
-            if size:
-                sizes[value] = int(size)
-        _sets[key] = Choice(word, values, sizes, frozenset(part for parts in values.values() for part in parts))
-    return _sets[key]
+    values: dict[str, tuple[str, ...]] = {}
+    sizes: dict[str, int] = {}
+    for each in text[1:-1].split(","):
+        value, _, size = each.strip()[1:].partition("=")
+        values[value] = tuple(value.split("."))
+        if size:
+            sizes[value] = int(size)
+    return Choice(word, values, sizes, frozenset([part for parts in values.values() for part in parts]))
 
 
 def choices(items: tuple[Choice | Group, ...]) -> Iterator[Choice]:
@@ -311,19 +320,16 @@ def _default_type(items: tuple[Choice | Group, ...]) -> str | None:
     return f".{literals[-1]}" if literals else None
 
 
-def _places(text: str, kinds: dict[str, tuple[str, ...]]) -> Iterator[Place]:
-    """The operands of a row from ``d{|p}, [a], b {, c}``."""
+@lru_cache(maxsize=1 << 10)
+def _places(text: str) -> tuple[Place, ...]:
+    """The operands of a row from ``d{|p}, [a], b {, c}``, without their descriptions."""
+    places: list[Place] = []
     for optional, plain in _OPERAND.findall(text):
         word = optional or plain
         shape = _SHAPES.get(word[0], "plain")
         names = _NAME.findall(word)
         if shape == "address" and len(names) == 2:
             shape = "tensor"
-        yield Place(
-            name=names[0],
-            second=names[1] if shape == "plain" and len(names) == 2 else None,
-            second_optional="{|" in word,
-            shape=shape,
-            optional=bool(optional),
-            words=kinds.get(names[0], ()),
-        )
+        second = names[1] if shape == "plain" and len(names) == 2 else None
+        places.append(Place(names[0], second, "{|" in word, shape, bool(optional), ()))
+    return tuple(places)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from convc.machine.execute.decode import registers_of
+from convc.machine.execute.facts import registers_of
 from convc.machine.isa.registry import NO_RESULT
 from convc.ptx import Address, Instr, parse
 from convc.ptx.descriptors import INSTRUCTION_FIELDS, SHARED_FIELDS, ZERO_MASK_FIELDS, Fields

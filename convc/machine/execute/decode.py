@@ -11,41 +11,23 @@ from typing import NamedTuple
 import numpy as np
 
 from convc.errors import LaunchError, UnmodelledError
+from convc.machine.execute.facts import JUMPS, facts_of
 from convc.machine.execute.inline import inline_calls
 from convc.machine.execute.quick import Way, made, way_of
 from convc.machine.execute.repeat import may_repeat
 from convc.machine.execute.segments import with_segments
 from convc.machine.execute.straight import segments_of
 from convc.machine.isa import all as _all_forms  # noqa: F401 - registers the builders
-from convc.machine.isa.registry import NO_RESULT, OPS, Run
+from convc.machine.isa.registry import OPS, Run
 from convc.machine.isa.sync import control
 from convc.machine.state.course import Kept
-from convc.machine.state.flow import Flow, FlowFacts
+from convc.machine.state.flow import Flow
 from convc.machine.state.pending_registers import finish
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import DONE, Strand
 from convc.machine.state.variables import Variables
-from convc.ptx import (
-    Address,
-    Guard,
-    Imm,
-    Instr,
-    Kernel,
-    Label,
-    Module,
-    NotPred,
-    Operand,
-    Pair,
-    Reg,
-    Sink,
-    TensorAddress,
-    Vector,
-)
+from convc.ptx import Guard, Instr, Kernel, Module
 
-TAKES_CARRY = frozenset(("int.addc", "int.subc", "int.madc"))
-CARRY_FORMS = TAKES_CARRY | {"int.add.cc", "int.sub.cc", "int.mad.cc"}
-
-JUMPS = ("bra", "ret", "exit")
 WAITING = frozenset((
     "bar.sync", "bar.arrive", "bar.red", "barrier.cluster.arrive", "barrier.cluster.wait", "mbarrier.try_wait",
     "mbarrier.try_wait.parity", "tcgen05.alloc", "wgmma.wait_group", "setmaxnreg",
@@ -107,7 +89,7 @@ class DecodedKernel:
     def flow(self) -> Flow:
         """Control-flow facts, computed when a branch first diverges."""
         if self._flow is None:
-            self._flow = Flow([_facts(instr, self.slots) for instr in self.kernel.body])
+            self._flow = Flow(facts_of(self.kernel.body, self.slots))
         return self._flow
 
     @property
@@ -244,71 +226,3 @@ def _guarded(run: Run, guard: Guard, here: int) -> Run:
         return strand.under(predicate, run)
 
     return guarded
-
-
-def _facts(instr: Instr, table: SlotTable) -> FlowFacts:
-    """Which registers an instruction reads and writes, and where it may go."""
-    name = instr.form.name
-    reads = 0
-    results = 0
-    is_result = name not in NO_RESULT
-    for operand in instr.operands:
-        bits = 1 << operand.slot if type(operand) is Reg else _bits_of(operand)
-        if is_result and type(operand) in _RESULTS:
-            results = bits
-        else:
-            reads |= bits
-        is_result = False
-    guard = None
-    if instr.guard is not None:
-        guard = instr.guard.slot, instr.guard.negate
-        reads |= 1 << instr.guard.slot
-    if name not in _UNUSUAL:
-        return FlowFacts(None, True, reads, results, guard)
-    if name in CARRY_FORMS:
-        carry = 1 << table.carry()
-        if name in TAKES_CARRY:
-            reads |= carry
-        if "cc" in instr.mods:
-            results |= carry
-    if name in JUMPS:
-        target = next((o.target for o in instr.operands if isinstance(o, Label)), len(table.kernel.body))
-        return FlowFacts(target, guard is not None, reads, results, guard)
-    return FlowFacts(None, True, reads, results, guard)
-
-
-_UNUSUAL = CARRY_FORMS.union(JUMPS)
-"""Forms with registers that no operand names, or with targets."""
-
-_RESULTS = (Reg, Vector, Pair, Sink)
-"""What a result may be."""
-
-
-def _bits_of(operand: Operand) -> int:
-    """The slots of all registers that an operand names, as bits."""
-    if type(operand) is Imm:
-        return 0
-    if type(operand) is Address:
-        return 1 << operand.base.slot if type(operand.base) is Reg else 0
-    bits = 0
-    for register in registers_of(operand):
-        bits |= 1 << register.slot
-    return bits
-
-
-def registers_of(operand: Operand) -> list[Reg]:
-    """All registers that an operand names."""
-    if isinstance(operand, Reg):  # nearly always
-        return [operand]
-    match operand:
-        case Vector(items=items):
-            return [r for item in items for r in registers_of(item)]
-        case Pair(first=first, second=second):
-            return registers_of(first) + registers_of(second)
-        case Address(base=base):
-            return registers_of(base)
-        case TensorAddress(map=base, coords=coords):
-            return registers_of(base) + registers_of(coords)
-        case NotPred(reg=reg):
-            return [reg]
-    return []

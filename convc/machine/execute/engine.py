@@ -10,7 +10,8 @@ from convc.errors import ConvcError, DeadlockError, EndlessError, MachineError
 from convc.ir.findings import Verdict
 from convc.machine.base.findings import Who
 from convc.machine.base.values import Value
-from convc.machine.execute.decode import DecodedKernel, registers_of
+from convc.machine.execute.decode import DecodedKernel
+from convc.machine.execute.facts import registers_of
 from convc.machine.isa.registry import Run
 from convc.machine.isa.threads import first_active_warp
 from convc.machine.state.cohort import Cohort

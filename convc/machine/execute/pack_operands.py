@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from convc.machine.base.values import Value, array
-from convc.machine.execute.straight import Element, Pack, Source
+from convc.machine.execute.straight import Pack, Source
 from convc.machine.state.slots import SlotTable
 from convc.ptx import Guard
 
@@ -34,13 +34,18 @@ def pairs_of(sources: list[list[Source]]) -> tuple[Pack, slice] | None:
 
 def _stretch(sources: list[Source]) -> tuple[Pack, int, int] | None:
     """The pack, the first element and the step of sources that are evenly spaced in one pack."""
-    elements: list[Element] = [source for source in sources if not isinstance(source, int)]
-    if len(elements) != len(sources) or any(pack is not elements[0][0] for pack, _ in elements):
+    head = sources[0]
+    if isinstance(head, int):
         return None
-    first = elements[0][1]
-    step = elements[1][1] - first if len(elements) > 1 else 1
-    even = step > 0 and all(at == first + step * i for i, (_, at) in enumerate(elements))
-    return (elements[0][0], first, step) if even else None
+    pack, first = head
+    if len(sources) == 1:
+        return pack, first, 1
+    second = sources[1]
+    if isinstance(second, int) or second[1] <= first:
+        return None
+    step = second[1] - first
+    even = sources == [(pack, at) for at in range(first, first + step * len(sources), step)]
+    return (pack, first, step) if even else None
 
 
 def _runs(sources: list[Source]) -> list[tuple[Pack, slice] | int]:
@@ -66,12 +71,11 @@ def fetch_of(sources: list[Source], table: SlotTable) -> Fetch:
         pack, first, step = stretch
         part = slice(first, first + step * (len(sources) - 1) + 1, step)
         return lambda blocks, regs: blocks[pack][..., part]
-    slots = [source for source in sources if isinstance(source, int)]
-    if len(slots) == len(sources) and len(set(slots)) == 1:
-        slot = slots[0]
+    slots = {source for source in sources if isinstance(source, int)}
+    if len(slots) == 1 and sources.count(sources[0]) == len(sources):
+        [slot] = slots
         return lambda blocks, regs: v[..., None] if isinstance(v := regs[slot], np.ndarray) else v
-    bits = max((table.widths[slot] for slot in slots), default=32)
-
+    bits = max([table.widths[slot] for slot in slots], default=32)
     runs = _runs(sources)
 
     def collect(blocks: Blocks, regs: list[Value]) -> np.ndarray:

@@ -34,20 +34,23 @@ SPACES = ("param", "shared")
 
 def may_repeat(body: tuple[Instr, ...], flow: Flow, segments: list[Segment]) -> bool:
     """Whether the course of a kernel depends on nothing but its text and its arguments."""
-    inside = {index for segment in segments for index in range(segment.start, segment.stop)}
+    if not segments:
+        return False
     bits = 0
-    for index, instr in enumerate(body):
-        if index in inside:
-            continue
-        name = instr.form.name
-        if name not in BLIND and (name != "ld" or space_of(instr) not in SPACES):
-            return False
-        bits |= flow.facts[index].reads
+    facts = flow.facts
+    stops = [0, *[segment.stop for segment in segments]]
+    starts = [*[segment.start for segment in segments], len(body)]
+    for stop, start in zip(stops, starts, strict=True):
+        for instr, fact in zip(body[stop:start], facts[stop:start], strict=True):
+            name = instr.form.name
+            if name not in BLIND and (name != "ld" or space_of(instr) not in SPACES):
+                return False
+            bits |= fact.reads
     data = {slot for segment in segments for left in segment.left for _, slot in left}
     for segment in segments:
         for index in segment.scalars:
-            bits |= flow.facts[index].reads
+            bits |= facts[index].reads
     read = {slot for segment in segments for slot in places_of(segment, body)}.union(slots_of(bits))
     loads = [(pack, left) for segment in segments for pack, left in zip(segment.packs, segment.left, strict=True)]
     partly = {slot for pack, left in loads if pack.guard is not None for _, slot in left}  # the rest is what was there
-    return bool(segments) and not read & data and not partly & handed_on(segments)
+    return not read & data and not partly & handed_on(segments)

@@ -19,7 +19,7 @@ from convc.errors import ConvcError
 from convc.machine.base.values import DTYPE, Value, array
 from convc.machine.execute.pack_loads import Perform, Places, address_read, load, load_cluster, load_shared, tensor
 from convc.machine.execute.pack_operands import Blocks, fetch_of, mask_of, merge_of, pairs_of
-from convc.machine.execute.straight import STORES, Pack, Segment, handed_on, places_of, values_of
+from convc.machine.execute.straight import STORES, Pack, Segment, handed_on, places_of
 from convc.machine.execute.together import Homes, moved, together
 from convc.machine.isa.memory.rows import row_writer, shared_writer
 from convc.machine.isa.operands import Read, address_of, expect
@@ -122,10 +122,10 @@ class _Runner:
             (index, [(p, address_read(body[p.members[0]], table)) for p in reading if p.before == at])
             for at, index in enumerate([None, *segment.scalars])
         ]
-        self.inputs = places_of(segment, body, loads=False) | values_of(segment)
-        self.takes = values_of(segment) & handed
+        self.inputs = places_of(segment, body, loads=False) | segment.values
+        self.takes = segment.values & handed
         lefts = zip(segment.packs, segment.left, strict=True)
-        self.hands = [(pack, at, slot) for pack, left in lefts for at, slot in left if slot in handed]
+        self.hands = [(pack, at, slot) for pack, left in lefts for at, slot in left if slot in handed] if handed else []
 
     def run(self, strand: Strand) -> int | None:
         """Run the segment, or its first instruction alone."""

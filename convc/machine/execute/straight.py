@@ -17,19 +17,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from convc.machine.base.values import width
-from convc.machine.isa.memory.ld_st import space_of
+from convc.machine.execute.kinds import kind_of, slots_in
 from convc.machine.isa.registry import NO_RESULT
 from convc.machine.state.flow import Flow
 from convc.machine.state.slots import SlotTable
-from convc.ptx import Address, Guard, Imm, Instr, Label, Reg, Special, Symbol, Vector
-
-SCALAR = frozenset((
-    "int.add", "int.sub", "int.mul.lo", "int.mul.wide", "int.mad.lo", "int.mad.wide", "int.div", "int.rem", "int.min",
-    "int.max", "logic.and", "logic.or", "logic.xor", "logic.not", "logic.shl", "logic.shr", "mov", "setp", "selp",
-    "cvt", "cvta", "cvta.to", "mapa", "tcgen05.wait",
-))  # fmt: skip
-"""Forms that only write registers and never fault; and the wait for tcgen05.ld, which has nothing to do then."""
+from convc.ptx import Address, Guard, Instr, Reg
 
 BEGINS = frozenset(("tcgen05.ld", "ld", "ld.nc"))
 """Forms that a segment may begin with, besides arithmetic on floating-point numbers."""
@@ -90,6 +82,7 @@ class Segment:
         scalars: indices of the instructions that run first.
         packs: in the order in which they are performed; of stores to either memory there is at most one, the last.
         left: for each pack, (position, slot) of what its elements leave in registers that are read after the segment.
+        values: the slots that packs compute with as they are in the registers, before any pack.
     """
 
     start: int
@@ -97,18 +90,19 @@ class Segment:
     scalars: list[int]
     packs: list[Pack]
     left: list[list[tuple[int, int]]]
+    values: set[int]
 
 
 def segments_of(body: tuple[Instr, ...], table: SlotTable, flow: Flow) -> list[Segment]:
     """The segments of a kernel, which do not overlap."""
-    begins = [i for i, instr in enumerate(body) if instr.form.name in BEGINS or i in table.applied]
+    begins = sorted(table.applied.keys() | [i for i, instr in enumerate(body) if instr.form.name in BEGINS])
     if len(begins) < FEWEST:
         return []
-    leaders = {o.target for instr in body if instr.form.name == "bra" for o in instr.operands if isinstance(o, Label)}
+    leaders = {fact.target for fact in flow.facts if fact.target is not None}
     found: list[Segment] = []
     end = 0
     for start in begins:
-        if start >= end and _kind(body[start], table) in FIRST:
+        if start >= end and kind_of(body[start], table) in FIRST:
             run = _Run(body, table, start)
             end = run.extend(leaders)
             members = sum(len(pack.members) for pack in run.packs)
@@ -116,59 +110,6 @@ def segments_of(body: tuple[Instr, ...], table: SlotTable, flow: Flow) -> list[S
             if members >= FEWEST or kinds in COPIES or "ld.cluster" in kinds:
                 found.append(run.segment(end, flow.live_in(end)))
     return found
-
-
-_STORED = {"global": "store", "shared": "st.shared"}
-_LOADED = {"global": "load", "shared": "ld.shared", "cluster": "ld.cluster"}
-"""Kinds of accesses by their state space."""
-
-
-def _kind(instr: Instr, table: SlotTable) -> str:
-    """What an instruction may be in a segment: a kind of pack, ``scalar``, or "" where it ends one."""
-    name = instr.form.name
-    if name in ("st", "st.mmio"):
-        return _moves_words(instr, instr.operands[1], instr.operands[0], _STORED)
-    if name in ("ld", "ld.nc"):
-        kind = _moves_words(instr, instr.operands[0], instr.operands[1], _LOADED)
-        return kind if instr.guard is None or kind in ("load", "ld.cluster") else ""
-    applied = table.applied.get(instr.index)
-    if applied is not None and _NUMBERS.issuperset(map(type, instr.operands)):
-        floats = name != "cvt" or any("f" in mod for mod in instr.mods[-2:])
-        if instr.guard is None:
-            return "apply" if floats else "scalar"
-        if floats and table.widths[applied.target] == 32:
-            return "apply"
-    if instr.guard is None and name == "tcgen05.ld":
-        plain = instr.slots["shape"] == "32x32b" and not instr.slots.get("pack")
-        return "tensor" if plain and all(isinstance(r, Reg) for r in _items(instr.args["r"])) else ""
-    if name not in SCALAR or "wait::st" in instr.mods:
-        return ""
-    return "scalar" if _PLAIN.issuperset(map(type, instr.operands)) else ""
-
-
-_NUMBERS = frozenset((Reg, Imm))
-_PLAIN = _NUMBERS | {Special, Symbol}
-"""Operands of arithmetic, and of scalar instructions."""
-
-
-def _moves_words(instr: Instr, data: object, address: object, kinds: dict[str, str]) -> str:
-    """The kind of an access by its state space, where it moves words of 32 bits; else ""."""
-    kind = kinds.get(space_of(instr) or "", "")
-    if not kind or width(instr.mods[-1]) != 32 or not isinstance(address, Address) or type(address.base) is not Reg:
-        return ""
-    words = all(isinstance(item, Reg) and width(item.type) == 32 for item in _items(data))
-    return kind if words else ""
-
-
-def _items(operand: object) -> tuple[object, ...]:
-    """The elements of a vector; of anything else, itself."""
-    return operand.items if isinstance(operand, Vector) else (operand,)
-
-
-def _slots(operand: object) -> list[int]:
-    if type(operand) is Reg:  # nearly always
-        return [operand.slot]
-    return [item.slot for item in _items(operand) if isinstance(item, Reg)]
 
 
 class _Run:
@@ -184,6 +125,7 @@ class _Run:
         self.read: set[int] = set()  # slots that packs read as they are in the registers
         self.open: dict[tuple, Pack] = {}  # packs that may grow
         self.values: dict[int, int] = {}  # by the slot: how many scalar instructions have written it
+        self.guarded = False  # whether a pack was loaded under a guard
 
     def extend(self, leaders: set[int]) -> int:
         """Take instructions as long as they fit; returns the index behind the last."""
@@ -200,7 +142,7 @@ class _Run:
         }
         stored = ""
         while at < len(self.body) and (at == self.start or at not in leaders):
-            kind = _kind(self.body[at], self.table)
+            kind = kind_of(self.body[at], self.table)
             if not kind or (stored and kind != stored) or not take[kind](self.body[at]):
                 break
             stored = kind if kind in STORES else ""
@@ -210,9 +152,29 @@ class _Run:
     def segment(self, stop: int, live: frozenset[int]) -> Segment:
         """What was found, where ``live`` slots are read after it."""
         packs = sorted(self.packs, key=lambda pack: (pack.level, pack.members[0]))
-        made = {(place, slot) for slot, place in self.made.items() if slot in live}
-        left = [[(i, slot) for i, slot in enumerate(p.targets) if ((p, i), slot) in made] for p in packs]
-        looked_at = {pack for pack, slots in zip(packs, left, strict=True) if slots}
+        left: dict[Pack, list[tuple[int, int]]] = {pack: [] for pack in packs}
+        for slot, (pack, at) in self.made.items():
+            if slot in live:
+                left[pack].append((at, slot))
+        if any(pack.olds for pack in packs):
+            self._forget_olds(packs, left)
+        values: set[int] = set()
+        for pack in packs:
+            for sources in (*pack.sources, pack.olds):
+                values.update([source for source in sources if isinstance(source, int)])
+        return Segment(
+            start=self.start,
+            stop=stop,
+            scalars=self.scalars,
+            packs=packs,
+            left=[sorted(slots) for slots in left.values()],
+            values=values,
+        )
+
+    @staticmethod
+    def _forget_olds(packs: list[Pack], left: dict[Pack, list[tuple[int, int]]]) -> None:
+        """What targets held before matters where somebody looks at them under another guard, or later."""
+        looked_at = {pack for pack in packs if left[pack]}
         for pack in packs:
             own = _name(pack.only or pack.guard)
             elements = [e for sources in (*pack.sources, pack.olds) for e in sources if not isinstance(e, int)]
@@ -220,10 +182,9 @@ class _Run:
         for pack in packs:
             if pack not in looked_at:
                 pack.olds = []
-        return Segment(start=self.start, stop=stop, scalars=self.scalars, packs=packs, left=left)
 
     def _scalar(self, instr: Instr) -> bool:
-        slots = [s for operand in instr.operands for s in _slots(operand)]
+        slots = [s for operand in instr.operands for s in slots_in(operand)]
         guard = [] if instr.guard is None else [instr.guard.slot]
         if any(slot in self.made for slot in (*slots, *guard)):
             return False
@@ -267,6 +228,7 @@ class _Run:
             for sources, more in zip(known.sources, pack.sources, strict=True):
                 sources += more
             known.targets += pack.targets
+        self.guarded = self.guarded or pack.guard is not None
         first = len(known.targets) - len(pack.targets)
         for i, slot in enumerate(pack.targets):
             self.made[slot] = known, first + i
@@ -275,13 +237,13 @@ class _Run:
         base = self._outside(instr.args["taddr"])
         if base is None:
             return False
-        pack = Pack("tensor", [instr.index], 0, [], _slots(instr.args["r"]), before=len(self.scalars))
+        pack = Pack("tensor", [instr.index], 0, [], slots_in(instr.args["r"]), before=len(self.scalars))
         self._grow(("tensor", instr.index), pack)
         return True
 
     def _load(self, instr: Instr) -> bool:
         address = instr.operands[1]
-        slots = _slots(instr.operands[0])
+        slots = slots_in(instr.operands[0])
         guard = instr.guard
         if guard is not None and any(slot in self.made for slot in (guard.slot, *slots)):
             return False
@@ -291,7 +253,7 @@ class _Run:
         if guard is not None:
             self.read.add(guard.slot)
         # A pack reads one row: words that follow one another.
-        kind = _LOADED[space_of(instr) or ""]
+        kind = kind_of(instr, self.table)
         pack = Pack(kind, [instr.index], 0, [], slots, guard, before=len(self.scalars))
         if kind == "ld.cluster" and guard is not None:
             pack.guard = None
@@ -313,19 +275,31 @@ class _Run:
 
     def _apply(self, instr: Instr) -> bool:
         applied = self.table.applied[instr.index]
+        made = self.made
         guard = instr.guard
-        old = [] if guard is None else [applied.target]
-        if not self._whole((*applied.sources, *old), None) or (guard is not None and guard.slot in self.made):
+        target = applied.target
+        slots = applied.sources if guard is None else [*applied.sources, target]
+        if not self._whole(slots, None) or (guard is not None and guard.slot in made):
             return False
-        sources: list[list[Source]] = [[self._source(slot)] for slot in applied.sources]
-        olds = [] if guard is None else [self._old(applied.target, guard)]
+        sources = [self._source(slot) for slot in applied.sources]
+        olds = [] if guard is None else [self._old(target, guard)]
         if guard is not None:
             self.read.add(guard.slot)
-        elements = [*olds, *(source[0] for source in sources)]
-        level = 1 + max([element[0].level for element in elements if not isinstance(element, int)], default=0)
-        bits = self.table.widths[applied.target]
-        key = ("apply", instr.form.name, instr.mods, level, bits, _name(guard))
-        self._grow(key, Pack("apply", [instr.index], level, sources, [applied.target], only=guard, olds=olds))
+        level = 1
+        for source in sources if guard is None else olds + sources:
+            if not isinstance(source, int) and source[0].level >= level:
+                level = source[0].level + 1
+        key = ("apply", instr.form.name, instr.mods, level, self.table.widths[target], _name(guard))
+        pack = self.open.get(key)
+        if pack is None:  # many are added to one: `_grow` would take a pack for each of them
+            pack = self.open[key] = Pack("apply", [], level, [[] for _ in sources], only=guard)
+            self.packs.append(pack)
+        pack.members.append(instr.index)
+        for column, source in zip(pack.sources, sources, strict=True):
+            column.append(source)
+        pack.olds += olds
+        made[target] = pack, len(pack.targets)
+        pack.targets.append(target)
         return True
 
     def _store(self, instr: Instr) -> bool:
@@ -335,7 +309,7 @@ class _Run:
         base = self._outside(address)
         if base is None or not isinstance(address, Address):
             return False
-        slots = _slots(instr.operands[1])
+        slots = slots_in(instr.operands[1])
         if any(pack.kind == "store" for pack in self.packs):
             key = (("store", _name(instr.guard), None), base, 4 * len(slots), address.offset)
             if key not in self.open:
@@ -350,7 +324,7 @@ class _Run:
 
     def _store_shared(self, instr: Instr) -> bool:
         """Every store has an address of its own: rows of shared memory are swizzled."""
-        slots = _slots(instr.operands[1])
+        slots = slots_in(instr.operands[1])
         guard = instr.guard
         if (guard is not None and guard.slot in self.made) or not self._whole(slots, guard):
             return False
@@ -366,18 +340,14 @@ class _Run:
 
     def _whole(self, slots: Iterable[int], guard: Guard | None) -> bool:
         """Whether what packs left in registers is known wherever a guard holds: it was loaded under none other."""
+        if not self.guarded:
+            return True
         guards = [self.made[slot][0].guard for slot in slots if slot in self.made]
         return all(other is None or _name(other) == _name(guard) for other in guards)
 
 
 def _name(guard: Guard | None) -> tuple[int, bool] | None:
     return None if guard is None else (guard.slot, guard.negate)
-
-
-def values_of(segment: Segment) -> set[int]:
-    """The slots that packs compute with as they are in the registers, before any pack."""
-    lists = [sources for pack in segment.packs for sources in (*pack.sources, pack.olds)]
-    return {source for sources in lists for source in sources if isinstance(source, int)}
 
 
 def places_of(segment: Segment, body: tuple[Instr, ...], loads: bool = True) -> set[int]:
@@ -396,4 +366,4 @@ def places_of(segment: Segment, body: tuple[Instr, ...], loads: bool = True) -> 
 def handed_on(segments: list[Segment]) -> frozenset[int]:
     """The slots that one segment leaves values in for another to compute with."""
     left = {slot for segment in segments for elements in segment.left for _, slot in elements}
-    return frozenset(left.intersection(set[int]().union(*map(values_of, segments))))
+    return frozenset(left.intersection(set[int]().union(*[segment.values for segment in segments])))

@@ -29,6 +29,8 @@ def together(segment: Segment) -> tuple[list[Read], Homes]:
     """Find packs of a segment that are read together: what does so, and where their elements are then."""
     homes: Homes = {}
     alike: dict[tuple[object, ...], list[tuple[Pack, list[Pack]]]] = {}
+    if not any(pack.kind == "ld.cluster" for pack in segment.packs):
+        return [], homes
     for sources in [sources for pack in segment.packs for sources in pack.sources]:
         parts = _parts(sources)
         if len(parts) < 2 or any(part in homes for part in parts):

@@ -10,13 +10,15 @@ Everything is computed on basic blocks, once per kernel and only when a branch r
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from functools import reduce
 from operator import and_, or_
-from typing import NamedTuple
+
+import msgspec
 
 
-class FlowFacts(NamedTuple):
+class FlowFacts(msgspec.Struct, frozen=True, gc=False):
     """What control flow needs to know of one instruction.
 
     Attributes:
@@ -45,36 +47,34 @@ class Flow:
         self.facts = facts
         count = len(facts)
         leaders = {0}
-        for i, fact in enumerate(facts):
-            if fact.target is not None:
-                leaders.add(fact.target)
-            if fact.target is not None or not fact.falls:
-                leaders.add(i + 1)
+        jumps = [i for i, fact in enumerate(facts) if fact.target is not None or not fact.falls]
+        leaders.update([i + 1 for i in jumps])
+        leaders.update([target for i in jumps if (target := facts[i].target) is not None])
         self.starts = sorted(s for s in leaders if s < count)
         self.ends = [*self.starts[1:], count]
-        self.block_of: dict[int, int] = {}
-        for block, (start, end) in enumerate(zip(self.starts, self.ends, strict=True)):
-            for i in range(start, end):
-                self.block_of[i] = block
         self.exit = len(self.starts)
         self.successors = [self._successors(end - 1, count) for end in self.ends]
         self._live: list[int] | None = None
         self._post: list[int] | None = None
 
+    def block_of(self, index: int) -> int:
+        """The block of an instruction."""
+        return bisect_right(self.starts, index) - 1
+
     def _successors(self, last: int, count: int) -> list[int]:
         fact = self.facts[last]
         out: list[int] = []
         if fact.target is not None:
-            out.append(self.block_of[fact.target] if fact.target < count else self.exit)
+            out.append(self.block_of(fact.target) if fact.target < count else self.exit)
         if fact.falls:
-            out.append(self.block_of[last + 1] if last + 1 < count else self.exit)
+            out.append(self.block_of(last + 1) if last + 1 < count else self.exit)
         return out or [self.exit]
 
     def join(self, branch: int) -> int | None:
         """First instruction of the immediate post-dominator of a branch; None when paths only meet at the exit."""
         if self._post is None:
             self._post = self._post_dominators()
-        block = self.block_of[branch]
+        block = self.block_of(branch)
         strict = left = self._post[block] & ~(1 << block | 1 << self.exit)
         while left:
             candidate = left.bit_length() - 1
@@ -103,7 +103,7 @@ class Flow:
             return frozenset()
         if self._live is None:
             self._live = self._liveness()
-        block = self.block_of[index]
+        block = self.block_of(index)
         read, written = self._summary(index, self.ends[block])
         live = reduce(or_, (self._live[s] for s in self.successors[block]), 0) & ~written | read
         return frozenset(slots_of(live))
@@ -117,26 +117,35 @@ class Flow:
         writes = 0
         under: dict[tuple[int, bool], int] = {}  # registers written under a guard that still says the same
         for fact in self.facts[start:end]:
-            written = writes if fact.guard is None else writes | under.get(fact.guard, 0)
-            reads |= fact.reads & ~written
-            if fact.guard is None:
-                writes |= fact.writes
+            read = fact.reads
+            written = fact.writes
+            guard = fact.guard
+            if guard is None:
+                reads |= read & ~writes
+                writes |= written
             else:
-                under[fact.guard] = under.get(fact.guard, 0) | fact.writes
-            if under:
-                under = {guard: slots for guard, slots in under.items() if not fact.writes >> guard[0] & 1}
+                before = under.get(guard, 0)
+                reads |= read & ~(writes | before)
+                under[guard] = before | written
+            if under and written:
+                under = {guard: slots for guard, slots in under.items() if not written >> guard[0] & 1}
         return reads, writes
 
     def _liveness(self) -> list[int]:
         """The registers that may still be read where a block begins, as the bits of a number."""
-        summary = [self._summary(start, end) for start, end in zip(self.starts, self.ends, strict=True)]
+        blocks = [
+            (block, *self._summary(start, end), self.successors[block])
+            for block, (start, end) in enumerate(zip(self.starts, self.ends, strict=True))
+        ]
+        blocks.reverse()
         live = [0] * (self.exit + 1)
         changed = True
         while changed:
             changed = False
-            for block in reversed(range(self.exit)):
-                out = reduce(or_, (live[s] for s in self.successors[block]), 0)
-                read, written = summary[block]
+            for block, read, written, successors in blocks:
+                out = 0
+                for successor in successors:
+                    out |= live[successor]
                 new = read | out & ~written
                 if new != live[block]:
                     live[block] = new
