@@ -82,8 +82,10 @@ class Accesses(Order):
     ) -> Access:
         """An entry of the log: by default an ordinary read by a whole warp, now, of its own CTA."""
         more["actor"] = self.actor(more.get("actor", ""), row, warp)
-        usual: AccessFields = {"component": clocks.component, "time": clocks.now, "home": row}
-        return Access(kind=kind, row=row, warp=warp, instr=instr, **{**usual, **more})
+        more.setdefault("component", clocks.component)
+        more.setdefault("time", clocks.now)
+        more.setdefault("home", row)
+        return Access(kind=kind, row=row, warp=warp, instr=instr, **more)
 
     def actor(self, what: str, row: int, warp: int) -> str:
         """A warp for people, or ``what`` of it acts; with the CTA, where there are several."""

@@ -79,13 +79,18 @@ class ClockMessage:
         """
         views, known = self.views.shape
         if components > known:
-            more = np.full((views, components - known), NEVER, np.int32)
-            self.views = np.concatenate([self.views, more], axis=1)
+            grown = np.empty((views, components), np.int32)
+            grown[:, :known] = self.views
+            grown[:, known:] = NEVER
+            self.views = grown
 
     def add(self, other: ClockMessage) -> None:
         """Join another release on one object to this one."""
         count = other.views.shape[1]
         if not count:
+            return
+        if self.views is NOTHING:
+            self.views = other.views[:CARRIED].copy()
             return
         self.reach(count)
         own = self.views[:CARRIED, :count]

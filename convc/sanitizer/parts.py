@@ -193,8 +193,7 @@ class Cuts:
             single = _distinct(flat)
         else:
             single, lanes = _last_of_each(flat, np.repeat(lanes, flat.size // lanes.size))
-        known = single.astype(np.int32)  # half of what is kept
-        return _Known(places, known, lanes, (known, known))
+        return _Known(places, single, lanes, (single, single))
 
     def _cut(self, places: np.ndarray, lanes: np.ndarray) -> Found:
         """Cut the parts of which one lane reaches some places alone, and find the parts of all."""

@@ -235,6 +235,9 @@ class Shadow:
             cells = cells[: len(self.tables.lines)]
             # One place is the usual case: most tiles are written and read as one.
             entries = cells[:, places[0]] if places.shape == ONE else cells.take(places, axis=1)
+        elif len(self.writes) == 1 and places.shape == ONE:
+            entry = cells.item(self.writes[0], places.item(0))
+            return [] if entry < 0 else [entry >> 5]
         elif len(self.writes) == 1:
             entries = cells[self.writes[0]].take(places)
         else:

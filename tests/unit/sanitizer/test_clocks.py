@@ -34,3 +34,11 @@ def test_two_who_hear_of_each_other_stay_as_large_as_what_they_know():
         other.add(one)
         one.add(other)
     assert one.views.shape[1] == other.views.shape[1] <= 2 * 100 + 1
+
+
+def test_a_message_keeps_what_it_was_told_when_its_sender_learns_more():
+    sender, message = WarpClocks(0), ClockMessage()
+    sender.tick()
+    message.add(sender)
+    sender.tick()
+    assert (message.time(GENERIC, 0), ClockMessage().time(GENERIC, 0)) == (1, NEVER)
