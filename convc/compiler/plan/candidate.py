@@ -16,9 +16,7 @@ import msgspec
 
 from convc.compiler.plan.choice import SLACK, choose
 from convc.compiler.plan.constraints import TileGrid
-from convc.compiler.plan.offer import Candidate as Candidate
-from convc.compiler.plan.offer import Offer as Offer
-from convc.compiler.plan.offer import Width
+from convc.compiler.plan.offer import Candidate, Offer, Width
 from convc.compiler.plan.records import Rejection, ScheduleName, ScheduleSummary
 from convc.support.once import once
 

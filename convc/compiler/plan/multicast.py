@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from convc.compiler.plan.candidate import Offer, ScheduleCandidates
+from convc.compiler.plan.candidate import ScheduleCandidates
 from convc.compiler.plan.constraints import TiledProblem
 from convc.compiler.plan.names import A, B
+from convc.compiler.plan.offer import Offer
 from convc.compiler.plan.records import Pipeline, Rejection, Tiling
 from convc.compiler.plan.storage import SHARERS, BarrierRing, Storage
 from convc.compiler.plan.work import CtaWork

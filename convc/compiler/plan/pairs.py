@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from convc.compiler.plan.candidate import Offer, ScheduleCandidates
+from convc.compiler.plan.candidate import ScheduleCandidates
 from convc.compiler.plan.constraints import TiledProblem
+from convc.compiler.plan.offer import Offer
 from convc.compiler.plan.records import Rejection, Tiling
 from convc.compiler.plan.storage import BarrierRing, Storage
 from convc.ir.arch import Arch

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from convc.compiler.plan.candidate import Offer, ScheduleCandidates
+from convc.compiler.plan.candidate import ScheduleCandidates
 from convc.compiler.plan.candidates import MAX_STAGES
 from convc.compiler.plan.cost import bytes_alone
 from convc.compiler.plan.names import ACC, ANSWERED, ANSWERS, DONE, DRAINED, HEARD
+from convc.compiler.plan.offer import Offer
 from convc.compiler.plan.pairs import PAIR
 from convc.compiler.plan.records import Pipeline, Rejection, Tiling
 from convc.compiler.plan.room import Room

@@ -14,10 +14,11 @@ import math
 
 from msgspec.structs import replace
 
-from convc.compiler.plan.candidate import Offer, ScheduleCandidates
+from convc.compiler.plan.candidate import ScheduleCandidates
 from convc.compiler.plan.candidates import pipeline_of
 from convc.compiler.plan.constraints import TiledProblem
 from convc.compiler.plan.names import SUMS
+from convc.compiler.plan.offer import Offer
 from convc.compiler.plan.records import Pipeline, Rejection, Tiling
 from convc.compiler.plan.result_tile import number_tile
 from convc.compiler.plan.room import Room

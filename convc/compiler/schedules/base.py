@@ -22,7 +22,8 @@ from convc.compiler.plan.names import ScheduleName
 from convc.ir.arch import TensorCoreName
 
 if TYPE_CHECKING:
-    from convc.compiler.plan.candidate import Candidate, ScheduleCandidates
+    from convc.compiler.plan.candidate import ScheduleCandidates
+    from convc.compiler.plan.offer import Candidate
     from convc.compiler.plan.records import Indexing, Plan
     from convc.compiler.tile.program import Role
     from convc.compiler.tile.steps.base import Step

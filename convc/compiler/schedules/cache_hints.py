@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from convc.compiler.plan.cache_hints import CacheHints, Readers, choose_hints
-from convc.compiler.plan.candidate import Candidate
 from convc.compiler.plan.names import EVICT_FIRST, EVICT_LAST, MapName, Number, Priority
+from convc.compiler.plan.offer import Candidate
 from convc.compiler.plan.records import Plan
 from convc.compiler.plan.tile_order import TileOrder
 from convc.compiler.schedules.all import AUTO

@@ -14,10 +14,11 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from convc.compiler.plan.candidate import Candidate, Offer, ScheduleCandidates
+from convc.compiler.plan.candidate import ScheduleCandidates
 from convc.compiler.plan.choice import SLACK, choose
 from convc.compiler.plan.constraints import TileGrid
 from convc.compiler.plan.names import Form
+from convc.compiler.plan.offer import Candidate, Offer
 from convc.compiler.plan.pairs import PAIR
 from convc.compiler.plan.reasons import Reasons
 from convc.compiler.schedules.all import schedule_of

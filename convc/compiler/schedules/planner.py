@@ -13,10 +13,11 @@ from msgspec.structs import replace
 
 from convc.compiler.index.row_walk import BORDERS
 from convc.compiler.options import ScheduleOptions
-from convc.compiler.plan.candidate import Candidate, ScheduleCandidates
+from convc.compiler.plan.candidate import ScheduleCandidates
 from convc.compiler.plan.choice import ASSUMED_SLACK, SLACK, slack
 from convc.compiler.plan.columns import with_columns
 from convc.compiler.plan.names import Form
+from convc.compiler.plan.offer import Candidate
 from convc.compiler.plan.records import (
     Alternative,
     Indexing,

@@ -7,7 +7,7 @@ as registers are handed over by whole warpgroups: three of its warps do nothing 
 
 from __future__ import annotations
 
-from convc.compiler.plan.candidate import Candidate
+from convc.compiler.plan.offer import Candidate
 from convc.compiler.schedules.cores.all import core_of
 
 LANES = 128

@@ -19,12 +19,13 @@ from convc.compiler.index.maps import Outcome
 from convc.compiler.index.pair_rows import first_filter, prove_halves
 from convc.compiler.index.shared_tiles import pieces_of, prove_pieces
 from convc.compiler.index.warp_rows import first_row, prove_rows, prove_tile
-from convc.compiler.plan.candidate import Candidate, Offer, ScheduleCandidates
+from convc.compiler.plan.candidate import ScheduleCandidates
 from convc.compiler.plan.candidates import tilings
 from convc.compiler.plan.constraints import TILING_RULES, check_problem
 from convc.compiler.plan.coordinates import Coordinate, TapCoordinates, coordinate, moved
 from convc.compiler.plan.loads import loads_of
 from convc.compiler.plan.names import ACC, A, B, RingName
+from convc.compiler.plan.offer import Candidate, Offer
 from convc.compiler.plan.own_instructions import ROW_STORE
 from convc.compiler.plan.records import Indexing, Pipeline, Plan, Rejection, Tiling
 from convc.compiler.plan.residual_tile import copied, residual_map, room_for_residual, with_residual

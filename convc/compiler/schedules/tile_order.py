@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from convc.compiler.index.order_names import ORDERS, ROWS, OrderName
 from convc.compiler.options import ScheduleOptions
-from convc.compiler.plan.candidate import Candidate
 from convc.compiler.plan.cost import estimate
 from convc.compiler.plan.moved import launch_bytes
 from convc.compiler.plan.names import Number
+from convc.compiler.plan.offer import Candidate
 from convc.compiler.plan.records import Estimate, Plan
 from convc.compiler.plan.tile_order import Bytes, TileOrder, choose_order, in_rows
 from convc.compiler.schedules.skeleton import number

@@ -66,11 +66,6 @@ class Way(NamedTuple):
     bits: tuple[int, ...]
 
 
-def quick(instr: Instr, table: SlotTable, builder: Builder) -> Run:
-    """The operation of an instruction, with a short way before it where there is one."""
-    return made(way_of(instr, builder), instr, table)
-
-
 def way_of(instr: Instr, builder: Builder) -> Way:
     """The way from an instruction, and all others of its form, modifiers and kinds of operands, to an operation."""
     target, *sources = instr.operands or (None,)

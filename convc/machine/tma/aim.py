@@ -7,7 +7,9 @@ each chunk is a piece of its own.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +22,9 @@ from convc.machine.tma.layout import Layout, layout
 from convc.machine.tma.load import TensorLoader
 from convc.machine.tma.source import CHUNK
 from convc.machine.tma.walk import Form
+
+LINE = 7
+"""log2 of the bytes of a line of shared memory, of which a tile begins with a whole one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +114,9 @@ def aim_of(
     if unit == 16 and place.flipped is None and bool((_room(tmap, lead) >= tmap.row_bytes).all()):
         target = _of_each(walk, walk.base.astype(kind), ((lead + tmap.offset) // 16))
         inside = _inside(tensor, walk, shape)
-        source = begin + _row_by_row(tensor, place, address).astype(kind)
+        source = begin + _of_phases(tensor, place, address, attrgetter("by_row")).astype(kind)
         return Aim(place, source, target, inside, tmap.row_bytes >> 4, tmap.row_bytes, unit)
-    column = place.column if isinstance(address, int) else _columns(tensor, place, address)
+    column = _of_phases(tensor, place, address, attrgetter("column"))
     target = walk.base.astype(kind).take(place.row, axis=1)
     if unit == 1:
         target *= 16
@@ -133,32 +138,18 @@ def _of_each(walk: Walk, target: np.ndarray, first: int | np.ndarray) -> np.ndar
     return target if walk.members is None else target[walk.members]
 
 
-def _row_by_row(tensor: TensorLoader, place: Layout, address: int | np.ndarray) -> np.ndarray:
-    """How far behind the address each chunk lies, in the order of rows: (chunks,), or (ctas, chunks)."""
+def _of_phases(
+    tensor: TensorLoader, place: Layout, address: int | np.ndarray, part: Callable[[Layout], np.ndarray]
+) -> np.ndarray:
+    """A part of the layout, (chunks,), or (ctas, chunks) where the swizzle differs from CTA to CTA."""
     if isinstance(address, int):
-        return place.by_row
+        return part(place)
     phases = (address >> LINE) & XOR[tensor.tmap.swizzle][0]
     if (phases == place.phase).all():
-        return place.by_row
-    return np.stack([each.by_row for each in _layouts(tensor, place, phases)])[phases]
-
-
-def _columns(tensor: TensorLoader, place: Layout, address: np.ndarray) -> np.ndarray:
-    """Which 16 bytes of its row each chunk is, (chunks,), or int64 (ctas, chunks) where the swizzle differs."""
-    phases = (address >> LINE) & XOR[tensor.tmap.swizzle][0]
-    if (phases == place.phase).all():
-        return place.column
-    return np.stack([each.column for each in _layouts(tensor, place, phases)])[phases]
-
-
-LINE = 7
-"""log2 of the bytes of a line of shared memory, of which a tile begins with a whole one."""
-
-
-def _layouts(tensor: TensorLoader, place: Layout, phases: np.ndarray) -> list[Layout]:
-    """The layouts of as many rows, from each line on up to the last that a tile begins at."""
+        return part(place)
     rows = place.bytes // tensor.tmap.row_bytes
-    return [layout(tensor.tmap, rows, phase) for phase in range(int(phases.max()) + 1)]
+    layouts = [layout(tensor.tmap, rows, phase) for phase in range(int(phases.max()) + 1)]
+    return np.stack([part(each) for each in layouts])[phases]
 
 
 def _room(tmap: TensorMap, lead: int | np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ from support.kernels import module
 
 from convc.errors import ConvcError
 from convc.machine.execute.decode import DecodedKernel
-from convc.machine.execute.quick import INTEGERS, SHORT, quick
+from convc.machine.execute.quick import INTEGERS, SHORT, made, way_of
 from convc.machine.isa.registry import OPS
 from convc.ptx import parse
 from convc.ptx.grammar import forms
@@ -52,7 +52,7 @@ def test_the_operation_behind_a_short_way_adds_no_slot(opcode):
         before = len(kernel.widths)
         OPS[instr.form.name](instr, kernel.slots)
         assert len(kernel.widths) == before, line
-        quick(instr, kernel.slots, OPS[instr.form.name])
+        made(way_of(instr, OPS[instr.form.name]), instr, kernel.slots)
         assert len(kernel.widths) == before, line
         checked += 1
     assert checked

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from convc.compiler.index.geometry import Geometry, geometry_of
 from convc.compiler.index.reuse_claims import OFFSET_LIMIT
 from convc.compiler.index.row_walk import BORDERS
-from convc.compiler.plan.candidate import Candidate, Offer, ScheduleCandidates
+from convc.compiler.plan.candidate import ScheduleCandidates
 from convc.compiler.plan.candidates import depths, pixel_bytes, row_bytes, widths
 from convc.compiler.plan.constraints import (
     PROBLEM_RULES,
@@ -28,6 +28,7 @@ from convc.compiler.plan.constraints import (
     scale_factors,
 )
 from convc.compiler.plan.loads import wide_loads_of
+from convc.compiler.plan.offer import Candidate, Offer
 from convc.compiler.plan.records import Indexing, Pipeline, Plan, Rejection, Tiling
 from convc.compiler.plan.residual_tile import copied, room_for_residual, with_residual
 from convc.compiler.plan.result_tile import number_tile, result_rows, result_tile, room_for_results, staged

@@ -9,10 +9,10 @@ from convc.compiler.index.lane_masks import column_mask, line_mask, masked_colum
 from convc.compiler.index.lower import lower, translate
 from convc.compiler.index.reuse import ReuseMaps, reuse_maps
 from convc.compiler.index.reuse_claims import prove
-from convc.compiler.plan.candidate import Candidate
 from convc.compiler.plan.coordinates import Coordinate, RowCoordinates, coordinate
 from convc.compiler.plan.evidence import ROWS_BEFORE, Rule
 from convc.compiler.plan.names import RANK
+from convc.compiler.plan.offer import Candidate
 from convc.compiler.plan.records import Plan, Reuse, Tiling
 from convc.compiler.plan.results import demand_proof, result_of
 from convc.ir.expr import And, Const, IntExpr, Select, Var

@@ -12,8 +12,8 @@ from convc.compiler.index.geometry import Geometry
 from convc.compiler.index.maps import Outcome
 from convc.compiler.index.reuse import ReuseMaps
 from convc.compiler.index.row_results import consecutive, first_pixel, prove_consecutive, prove_walked, result_box
-from convc.compiler.plan.candidate import Candidate
 from convc.compiler.plan.coordinates import Coordinate
+from convc.compiler.plan.offer import Candidate
 from convc.compiler.plan.residual_tile import residual_map
 from convc.compiler.plan.result_tile import LINES, result_map, result_pixels, stream_map
 from convc.compiler.plan.results import demand_proof, result_of

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import some
 
-from convc.compiler.plan.candidate import Candidate, Offer
 from convc.compiler.plan.candidates import pipeline_of
 from convc.compiler.plan.choice import choose
 from convc.compiler.plan.constraints import check_tiling
 from convc.compiler.plan.cost import estimate, pace_of
+from convc.compiler.plan.offer import Candidate, Offer
 from convc.compiler.plan.requests import row_cycles
 from convc.compiler.schedules.all import SCHEDULES
 from convc.compiler.schedules.base import Request
