@@ -60,6 +60,27 @@ def test_nan_where_nan_is_expected_passes_and_is_counted(bound):
     assert compare(other, y.astype(np.float64)).count_nan == 0
 
 
+@pytest.mark.parametrize("storage", STORAGE, ids=str)
+def test_infinities_on_both_sides_pass_and_are_counted(storage):
+    """Also where every bit agrees and the first element is finite, which nothing needs to look at any longer."""
+    y = np.array([1.0, math.inf, 2.0, -math.inf], storage).reshape(1, 4, 1, 1)
+    verdict = compare(y, y.astype(np.float64))
+    assert (verdict.ok, verdict.count_infinite, verdict.count_nan) == (True, 2, 0)
+
+
+def test_a_reference_that_was_rounded_already_judges_alike():
+    rng = np.random.default_rng(1)
+    for storage in [*STORAGE, np.dtype(np.int32), np.dtype(np.int8), np.dtype(np.uint8)]:
+        dtype = dtypes.of_array(np.zeros(1, storage))
+        reference = rng.integers(0, 9, (2, 3, 4, 5)) * 1.25
+        stored = dtypes.encode(dtype, reference)
+        wrong = stored.copy()
+        wrong[1, 0, 2, 3] += 1
+        for y in (stored, wrong):
+            assert compare(y, stored) == compare(y, reference)
+        assert compare(stored, stored).ok and not compare(wrong, stored).ok
+
+
 def test_signed_zeros_are_equal():
     assert one(-0.0, 0.0).ok
     assert one(0.0, -1e-30).ok
