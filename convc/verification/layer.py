@@ -20,6 +20,7 @@ from convc.build.folder import Layer
 from convc.build.writer import kernel_file, layer_of
 from convc.compiler.kernels import Kernel
 from convc.errors import InputError, MachineError
+from convc.ir.dtypes import BY_NAME, encode
 from convc.ir.epilogue import exact_on_integers
 from convc.ir.findings import Finding, Verdict
 from convc.ir.network import ConvNode
@@ -151,7 +152,8 @@ class Expected:
     """The reference for some images of a layer's output.
 
     Attributes:
-        values: (n, K, P, Q) before the final rounding, in float32 where that holds all of them, else in float64.
+        values: (n, K, P, Q) as they are to be stored where ``bound`` is None; else before the final rounding, in
+            float32 where that holds all of them, else in float64.
         bound: float64, as of `bound_of`.
     """
 
@@ -167,9 +169,11 @@ def expect_part(conv: ConvNode, mode: Mode, seed: int, images: tuple[int, int], 
     residual = None if data.residual is None else data.residual[part]
     data = dataclasses.replace(data, x=data.x[part], residual=residual)
     values = expected_result(problem, data.x, data.weight, data.bias, data.multiplier, data.residual)
+    bound = bound_of(mode, problem, data, sums)
+    if bound is None:
+        return Expected(values=encode(BY_NAME[problem.out], values), bound=None)
     with np.errstate(over="ignore"):
         short = values.astype(np.float32)
-    bound = bound_of(mode, problem, data, sums)
     return Expected(values=short if np.array_equal(short, values) else values, bound=bound)
 
 
@@ -179,8 +183,11 @@ def judged_in_parts(mode: Mode, run: LayerRun, parts: Sequence[Expected]) -> Che
     Then only `check_layer` can say who wrote it.
     """
     bounds = [part.bound for part in parts if part.bound is not None]
-    values = np.concatenate([part.values for part in parts]).astype(np.float64, copy=False)
-    comparison = compare(run.y, values, np.concatenate(bounds) if bounds else None)
+    values = np.concatenate([part.values for part in parts])
+    if bounds:
+        comparison = compare(run.y, values.astype(np.float64, copy=False), np.concatenate(bounds))
+    else:
+        comparison = compare(run.y, values)
     return check_of(run, mode, comparison) if comparison.first is None else None
 
 
@@ -204,14 +211,14 @@ def run_part(
 def combined(parts: Sequence[LayerRun]) -> LayerRun:
     """The run of a whole launch from runs of all its CTAs, of which each writes outputs of its own.
 
-    An output starts as bytes 0xFF (`convc.machine`), so every byte that differs was written by the part's CTAs.
+    An output starts as bytes 0xFF (`convc.machine`), and the CTAs of one part alone write it: what others have left of
+    it is all ones.
     """
     y = parts[0].y.copy()
     counters = Counters()
-    whole = y.view(np.uint8)
+    whole = y.view(f"u{y.itemsize}")
     for part in parts:
-        written = part.y.view(np.uint8)
-        np.copyto(whole, written, where=written != 0xFF)
+        whole &= part.y.view(whole.dtype)
         counters.include(part.counters)
     seconds = sum(part.seconds for part in parts)
     return dataclasses.replace(parts[0], y=y, findings=(), counters=counters, seconds=seconds)

@@ -300,7 +300,7 @@ def test_the_reference_in_parts_judges_as_the_whole_one(tiny_conv):
     for mode, check in zip(("integer", "normal"), whole.checks, strict=True):
         run = run_part(tiny_conv, kernel, mode, 3, RunOptions(), (0, kernel.artifact.launch.ctas))
         parts = [expect_part(tiny_conv, mode, 3, images) for images in image_ranges(5, 2)]
-        assert {part.values.dtype.name for part in parts} == {"float32" if mode == "integer" else "float64"}
+        assert {part.values.dtype.name for part in parts} == {"float16" if mode == "integer" else "float64"}
         made = judged_in_parts(mode, run, parts)
         assert dataclasses.replace(made, seconds=check.seconds) == check
         run.y.reshape(-1)[7] += 1
