@@ -39,8 +39,8 @@ demo: $(VENV)/.installed  ## compile six ResNet-50 layers, run their PTX text, c
 test: $(VENV)/.installed-test  ## the test suite without its slow part
 	$(PY) -m pytest -q -n $(WORKERS) --dist worksteal
 
-slow: $(VENV)/.installed-test  ## the slow part of the test suite, and all random examples
-	$(PY) -m pytest -q -n $(WORKERS) --dist worksteal -m "slow or hypothesis"
+slow: $(VENV)/.installed-test  ## the slow part of the test suite, and all random examples; SLOW="--for 600": ten minutes of it
+	$(PY) -m pytest -q -n $(WORKERS) --dist worksteal -m "slow or hypothesis" $(SLOW)
 
 bench: $(VENV)/.installed-test  ## speed and memory, against the budgets of benchmarks/budgets.toml
 	$(PY) -m benchmarks.run

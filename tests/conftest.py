@@ -14,6 +14,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 from support import examples
+from support.rotation import Rotation
 
 from convc.support.ptxas import Assembled, assemble
 
@@ -26,6 +27,8 @@ GOLDEN = Path(__file__).parent / "golden"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write tests/golden from what the tests make now")
+    parser.addoption("--rotate", metavar="SEED", help="an order of the tests that only this seed has")
+    parser.addoption("--for", type=float, metavar="SECONDS", dest="seconds", help="begin no test later than that")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -35,6 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
     profile = hypothesis.settings(max_examples=examples.some(100), deadline=None, print_blob=True)
     hypothesis.settings.register_profile("convc", profile)
     hypothesis.settings.load_profile("convc")
+    config.pluginmanager.register(Rotation(config.option.rotate, config.option.seconds))
 
 
 @pytest.hookimpl(wrapper=True)
