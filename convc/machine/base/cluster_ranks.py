@@ -79,18 +79,26 @@ def own_address(ranks: np.ndarray, size: int, local: int, bits: int) -> Value:
 
 
 @overload
-def own_offset(address: int, ranks: np.ndarray, size: int, what: str) -> int: ...
+def own_offset(address: int, ranks: np.ndarray, size: int, what: str, active: np.ndarray | None = None) -> int: ...
 @overload
-def own_offset(address: np.ndarray, ranks: np.ndarray, size: int, what: str) -> np.ndarray: ...
-def own_offset(address: Value, ranks: np.ndarray, size: int, what: str) -> Value:
-    """The local part of addresses in the own CTA, of CTAs with these ranks; faults where one names another CTA."""
+def own_offset(
+    address: np.ndarray, ranks: np.ndarray, size: int, what: str, active: np.ndarray | None = None
+) -> np.ndarray: ...
+def own_offset(address: Value, ranks: np.ndarray, size: int, what: str, active: np.ndarray | None = None) -> Value:
+    """The local part of addresses in the own CTA, of CTAs with these ranks; faults where one names another CTA.
+
+    ``active``: bool, of threads (ctas, warps, lanes), whose addresses count; None: all do.
+    """
     if size == 1 and isinstance(address, int):
         if address > OFFSET:
             raise MachineFault(f"{what}: {address:#x} is not an address in shared memory")
         return address
     field = np.asarray(address).astype(np.int64) >> RANK_SHIFT
-    own = ranks.reshape(-1, *[1] * (field.ndim - 1)) if field.ndim else ranks
+    dimensions = field.ndim if active is None else active.ndim
+    own = ranks.reshape(-1, *[1] * (dimensions - 1)) if dimensions else ranks
     wrong = (field != 0) & (field != own)
+    if active is not None:
+        wrong = wrong & active
     if wrong.any():
         worst = int(np.broadcast_to(field, wrong.shape)[wrong][0])
         raise MachineFault(f"{what}: an address in CTA {worst} of the cluster, where one in the own CTA is needed")

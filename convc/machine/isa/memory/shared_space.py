@@ -25,11 +25,11 @@ def shared_offset(strand: Strand, address: Value, size: int, what: str) -> Value
     """Check a range of the CTA's own shared memory, and alignment; returns it as int or int64 array."""
     cohort = strand.cohort
     limit = cohort.shared.size
-    if isinstance(address, np.ndarray):
-        address = active_only(strand, address)
     if cohort.cluster_size > 1:
         ranks = cohort.place.rank if strand.rows is None else cohort.place.rank[strand.rows]
-        address = own_offset(address, ranks, cohort.cluster_size, what)
+        address = own_offset(address, ranks, cohort.cluster_size, what, strand.mask)
+    if isinstance(address, np.ndarray):
+        address = active_only(strand, address)
     offset = address.astype(np.int64) if isinstance(address, np.ndarray) else int(address)
     low, high, odd = extent(offset, size)
     if low < 0 or high + size > limit:
