@@ -92,6 +92,12 @@ class Writes(Checker):
             for starts, size, who in parts:
                 self._store(instr, memory.buffer, starts, size, who, lambda _: transfer.thread)
 
+    def copies(self, strand: ObservedStrand, instr: Instr, transfers: Sequence[Transfer], memory: GlobalRange) -> None:
+        """Note what copies store at once, where nobody else stores there."""
+        cta = self.cohort.place.number[np.concatenate([transfer.rows for transfer in transfers])]
+        if memory.kind != "st" or not self._stored_alone(instr, memory.buffer, list(_flat(memory, cta))):
+            super().copies(strand, instr, transfers, memory)
+
     def findings(self) -> list[Finding]:
         """Everything that was found, with what only the whole launch can tell."""
         for instr, cta, memory in self.loads:

@@ -36,8 +36,14 @@ class ObserverList(Observer):
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         for name in EVENTS:
-            told = [getattr(o, name) for o in observers if getattr(type(o), name) is not getattr(Observer, name)]
+            told = [getattr(o, name) for o in observers if _hears(o, name)]
             setattr(self, name, told[0] if len(told) == 1 else functools.partial(_notify, told))
+
+
+def _hears(observer: Observer, name: str) -> bool:
+    """Whether an observer does anything about an event; several copies are also told of one by one."""
+    names = ("copies", "copy") if name == "copies" else (name,)
+    return any(getattr(type(observer), each) is not getattr(Observer, each) for each in names)
 
 
 def _notify(told: Sequence[Callable[..., None]], *args: object, **more: object) -> None:

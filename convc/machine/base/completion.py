@@ -24,7 +24,9 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 
 from convc.errors import MachineFault
 from convc.ptx import Instr
@@ -36,6 +38,22 @@ CHANCE = 0.25
 Action = Callable[[], None]
 AsyncStream = deque[tuple[int, Action]]
 """Work with its ranks, ascending; what has the same rank may be performed in any order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Work that is part of a whole: parts of one that are performed after one another may be performed together.
+
+    Attributes:
+        whole: performs those of its parts that have these numbers, in this order.
+        number: which part this is.
+    """
+
+    whole: Callable[[Sequence[int]], None]
+    number: int
+
+    def __call__(self) -> None:
+        self.whole((self.number,))
 
 
 def named(instr: Instr, action: Action) -> Action:
@@ -91,10 +109,18 @@ class Pending:
         """A bulk store or reduction: behind those of the earlier groups of its thread (warp, lane)."""
         self._silent.setdefault(thread, deque()).append((group, action))
 
-    def finish_stores(self, thread: tuple[int, int], leave: int) -> None:
-        """Perform stores of the thread, group by group, until at most ``leave`` wait."""
-        while len(self._silent.get(thread, ())) > leave:
-            self._perform(self._silent, thread)
+    def finish_stores(self, waits: Iterable[tuple[tuple[int, int], int]]) -> None:
+        """Perform stores of each thread, group by group, until at most so many of its own are left."""
+        taken: list[Action] = []
+        for thread, leave in waits:
+            while len(self._silent.get(thread, ())) > leave:
+                taken.append(self._take(self._silent, thread))
+        for whole, actions in groupby(taken, lambda action: action.whole if isinstance(action, Part) else None):
+            if whole is not None:
+                whole([action.number for action in actions if isinstance(action, Part)])
+                continue
+            for action in actions:
+                action()
 
     def between_turns(self) -> None:
         """``seeded``: perform some of what waits."""
@@ -110,14 +136,15 @@ class Pending:
         if self.policy == "seeded":
             stream = self._random.choice([*self._signalling, *self._silent])
             streams = self._signalling if stream in self._signalling else self._silent
-        self._perform(streams, stream)
+        self._take(streams, stream)()
         return True
 
     def _number(self) -> int:
         self._issued += 1
         return self._issued
 
-    def _perform(self, streams: dict[object, AsyncStream], stream: object) -> None:
+    def _take(self, streams: dict[object, AsyncStream], stream: object) -> Action:
+        """The next work of a stream, which waits no longer."""
         queue = streams[stream]
         free = sum(rank == queue[0][0] for rank, _ in queue) if self.policy == "seeded" else 1
         at = self._random.randrange(free) if free > 1 else 0
@@ -125,4 +152,4 @@ class Pending:
         del queue[at]
         if not queue:
             del streams[stream]
-        action()
+        return action

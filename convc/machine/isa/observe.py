@@ -9,6 +9,7 @@ import numpy as np
 
 from convc.machine.base.values import Value, fixed
 from convc.machine.isa.copies.issue import CopyTarget, IssueGroup
+from convc.machine.isa.copies.lines import parts_of
 from convc.machine.state.observed import ObservedStrand
 from convc.machine.state.observer import GlobalRange, LaneAccess, Transfer
 from convc.machine.state.strand import Strand
@@ -112,9 +113,35 @@ def notify_copy(
     memory: GlobalRange | None = None,
 ) -> None:
     """Tell the observer of a copy that the CTAs of a group issue: to a target, or (None) into global memory."""
+    observer = strand.cohort.observer
+    if observer is not None:
+        observer.copy(strand, instr, _transfer(strand, group, target, reads, writes, memory))
+
+
+def notify_copies(
+    strand: Strand, instr: Instr, groups: list[IssueGroup], reads: list[np.ndarray], memory: GlobalRange
+) -> None:
+    """Tell the observer of copies into global memory, of each group its own; ``memory`` is what all of them reach."""
+    observer = strand.cohort.observer
+    if observer is not None:
+        parts = parts_of(memory, [group.count for group in groups])
+        transfers = [
+            _transfer(strand, group, None, own, NOTHING, part)
+            for group, own, part in zip(groups, reads, parts, strict=True)
+        ]
+        observer.copies(strand, instr, transfers, memory)
+
+
+def _transfer(
+    strand: Strand,
+    group: IssueGroup,
+    target: CopyTarget | None,
+    reads: np.ndarray,
+    writes: np.ndarray,
+    memory: GlobalRange | None,
+) -> Transfer:
+    """A copy as observers are told of it."""
     cohort = strand.cohort
-    if cohort.observer is None:
-        return
     rows = np.arange(cohort.ctas) if group.rows is None else group.rows
     homes = signals = np.empty((len(rows), 0), np.int64)
     if target is not None:
@@ -122,7 +149,7 @@ def notify_copy(
         homes = (everyone if target.rows is None else target.rows).reshape(len(rows), -1)
         signals = (everyone if target.signals is None else target.signals).reshape(len(rows), -1)
     warp, lane = group.thread
-    transfer = Transfer(
+    return Transfer(
         rows=rows,
         thread=(int(strand.warps[warp]), lane),
         reads=reads,
@@ -132,4 +159,3 @@ def notify_copy(
         barrier=None if target is None else target.barrier,
         memory=memory,
     )
-    cohort.observer.copy(strand, instr, transfer)

@@ -172,6 +172,14 @@ class Observer:
     def copy(self, strand: ObservedStrand, instr: Instr, transfer: Transfer) -> None:
         """An asynchronous copy is issued, by any CTAs of the cohort."""
 
+    def copies(self, strand: ObservedStrand, instr: Instr, transfers: Sequence[Transfer], memory: GlobalRange) -> None:
+        """Threads issue a copy each, one after the other: who does not override this is told of them one by one.
+
+        ``memory`` is what all of them reach; its positions are those of each copy behind those of the one before.
+        """
+        for transfer in transfers:
+            self.copy(strand, instr, transfer)
+
     # ---- synchronisation -------------------------------------------------------------------------------------------
 
     def commit(

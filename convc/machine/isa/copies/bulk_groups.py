@@ -38,11 +38,14 @@ def wait_group(instr: Instr, table: SlotTable) -> Run:
     """cp.async.bulk.wait_group{.read} n: wait until at most n groups are under way."""
     left = number(instr.args["n"])
 
-    def wait(cohort: Cohort, thread: tuple[int, int], rows: np.ndarray | None) -> None:
-        cohort.pending.finish_stores(thread, cohort.bulk_groups.wait(thread, rows, left))
-
     def run(strand: Strand) -> None:
+        waits: list[tuple[tuple[int, int], int]] = []
+
+        def wait(cohort: Cohort, thread: tuple[int, int], rows: np.ndarray | None) -> None:
+            waits.append((thread, cohort.bulk_groups.wait(thread, rows, left)))
+
         _for_issuers(strand, wait)
+        strand.cohort.pending.finish_stores(waits)
         if strand.cohort.observer is not None:
             strand.cohort.observer.wait_group(strand, instr, left)
 

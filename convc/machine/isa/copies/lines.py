@@ -8,6 +8,9 @@ whole chunks of 16 bytes (see `tma.store`).
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import accumulate
 
 import numpy as np
 
@@ -34,6 +37,42 @@ def tensor_reach(
         repeat: destinations per issuing CTA, for each of which there are coordinates.
     """
     return GlobalRange(buffer=name, kind=kind, lines=functools.partial(_lines, loader, coords, offsets, mode, repeat))
+
+
+def all_of(memory: GlobalRange, copies: int) -> GlobalRange:
+    """What so many copies reach, worked out once for all who ask what all of them do."""
+    positions = np.arange(copies)
+    found = functools.cache(lambda: memory.lines(positions))
+    return replace(memory, lines=lambda which: found() if len(which) == copies else memory.lines(which))
+
+
+def parts_of(memory: GlobalRange, counts: list[int]) -> list[GlobalRange]:
+    """What each of several copies by so many CTAs reaches, of what all of them do (`all_of`)."""
+    table = functools.cache(lambda: _table(memory, sum(counts)))
+    firsts = [0, *accumulate(counts)]
+    return [replace(memory, lines=functools.partial(_part, memory, table, first)) for first in firsts[:-1]]
+
+
+def _table(memory: GlobalRange, copies: int) -> tuple[np.ndarray, int] | None:
+    """Starts of the lines of each copy, (copies, n), and bytes per line; None where these are not the same in all."""
+    found = memory.lines(np.arange(copies))
+    if not found or len({(size, starts.shape[1]) for _, starts, size in found}) > 1:
+        return None
+    starts = np.full((copies, found[0][1].shape[1]), -1, np.int64)
+    for which, own, _ in found:
+        starts[which] = own
+    return starts, found[0][2]
+
+
+def _part(
+    memory: GlobalRange, table: Callable[[], tuple[np.ndarray, int] | None], first: int, which: np.ndarray
+) -> list[Lines]:
+    """The bytes that the copies at positions ``which``, counted from ``first`` on, reach."""
+    known = table()
+    if known is None:
+        return [(of - first, starts, size) for of, starts, size in memory.lines(which + first)]
+    starts, size = known
+    return [(which, starts[which + first], size)]
 
 
 def _lines(

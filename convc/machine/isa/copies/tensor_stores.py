@@ -1,20 +1,23 @@
 """Tensor copies from shared to global memory: cp.async.bulk.tensor, cp.reduce.async.bulk.tensor (PTX manual).
 
-Where lanes of a warp copy a tile each, all of these tiles are one copy, if nobody watches.
+Where lanes of a warp copy a tile each, all of these tiles are one copy, unless their writers are asked for.
 """
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from convc.errors import MachineFault
+from convc.machine.base.completion import Part, named
 from convc.machine.isa.copies.issue import IssueGroup, issue_groups, own_address
-from convc.machine.isa.copies.lines import tensor_reach
+from convc.machine.isa.copies.lines import all_of, tensor_reach
 from convc.machine.isa.copies.perform import check_written, note_writer, perform_store, places
 from convc.machine.isa.copies.tensor_copies import MODES, TensorBox, tensor_at, tensor_slots
-from convc.machine.isa.observe import notify_copy
+from convc.machine.isa.observe import notify_copies, notify_copy
 from convc.machine.isa.operands import address_of
 from convc.machine.isa.registry import Run, op
 from convc.machine.memory.shared_memory import same_rows
@@ -27,6 +30,9 @@ from convc.machine.tma.aim import Moves
 from convc.machine.tma.cache import Coordinate
 from convc.machine.tma.store import joinable, span, store
 from convc.ptx import Instr
+
+_Tile = tuple[IssueGroup, TensorBox, int]
+"""What threads store, and its shared address."""
 
 
 @op("cp.async.bulk.tensor.store", "cp.reduce.async.bulk.tensor", result=False)
@@ -44,14 +50,23 @@ def tensor_store(instr: Instr, table: SlotTable) -> Run:
         regs = strand.regs
         cohort.core.seal()
         groups = list(issue_groups(strand, [source(regs), regs[tensor_map]]))
-        if operation is None and len(groups) > 1 and _together(strand, instr, groups, coords, mode):
+        several = operation is None and len(groups) > 1
+        if several and cohort.pending.eager and _together(strand, instr, groups, coords, mode):
+            for group in groups:
+                cohort.bulk_groups.issue(_thread(strand, group), group.rows, instr)
             return
+        tiles: list[_Tile] = []
         for group in groups:
             where = own_address(cohort, group.rows, group.values[0], "the source of a tensor copy")
             name, loader = tensor_at(cohort, group.values[1])
             at = tuple(group.pick(strand, regs[c]) for c in coords)
             box = TensorBox(name, loader, at, (), mode)
-            perform_store(strand, instr, group, _store, box, where, operation)
+            if several and not cohort.pending.eager:
+                tiles.append((group, box, where))
+            else:
+                perform_store(strand, instr, group, _store, box, where, operation)
+        if tiles:
+            _put_off(strand, instr, tiles, coords)
 
     return run
 
@@ -90,13 +105,36 @@ class _Stored(Event):
         return True
 
 
+def _thread(strand: Strand, group: IssueGroup) -> tuple[int, int]:
+    """Warp number and lane of the thread that issues a copy."""
+    warp, lane = group.thread
+    return int(strand.warps[warp]), lane
+
+
+def _put_off(strand: Strand, instr: Instr, tiles: list[_Tile], coords: list[int]) -> None:
+    """Let tiles of several threads wait: those that end to wait at once are copied as one."""
+    cohort = strand.cohort
+    issued = strand.frozen()
+
+    def perform(numbers: Sequence[int]) -> None:
+        groups = [tiles[number][0] for number in numbers]
+        if len(groups) > 1 and _together(issued, instr, groups, coords, tiles[0][1].mode):
+            return
+        for number in numbers:
+            named(instr, functools.partial(_store, issued, instr, *tiles[number], None))()
+
+    for number, (group, _, _) in enumerate(tiles):
+        thread = _thread(strand, group)
+        cohort.pending.store(thread, cohort.bulk_groups.issue(thread, group.rows, instr), Part(perform, number))
+
+
 def _together(strand: Strand, instr: Instr, groups: list[IssueGroup], coords: list[int], mode: str) -> bool:
     """Copy the tiles of several threads as one; False, and no tile is copied, where these are not plain."""
     cohort = strand.cohort
     launch = cohort.launch
     first = groups[0]
     alike = all(g.values[1] == first.values[1] and same_rows(g.rows, first.rows) for g in groups)
-    if not alike or cohort.short is None or launch.memory.watch is not None:
+    if not alike or cohort.lazy is None or launch.memory.watch is not None:
         return False
     # With "lowest" `store` writes chunks backwards; those of a thread still come after those of threads before it.
     turn = slice(None, None, -1 if launch.switches.colliding_stores == "lowest" else 1)
@@ -115,15 +153,16 @@ def _together(strand: Strand, instr: Instr, groups: list[IssueGroup], coords: li
     except MachineFault:  # those who copy one by one say so
         return False
     whole = spans[0][0], spans[-1][1]
-    if cohort.short.course is not None:
-        cohort.short.course.events.append(_Stored(first.values[1], at, mode, where, whole, rows, result.moves))
+    if cohort.lazy.course is not None:
+        cohort.lazy.course.events.append(_Stored(first.values[1], at, mode, where, whole, rows, result.moves))
     launch.contents_changed(name)
     if not all(cohort.shared.written.whole(low, high) for low, high in spans):
         for own, group in zip(tiles, groups, strict=True):
             check_written(cohort, instr, own, result.read, group.rows)
-    for group in groups:
-        warp, lane = group.thread
-        cohort.bulk_groups.issue((int(strand.warps[warp]), lane), group.rows, instr)
+    if cohort.observer is not None:
+        in_turn = tuple(_of_all(strand, groups, slot) for slot in coords)
+        memory = all_of(tensor_reach(loader, name, "st", in_turn, None, mode), len(in_turn[0]))
+        notify_copies(strand, instr, groups, [places(own, result.read) for own in tiles], memory)
     copies_of(cohort.counters.tma_stores, name).add(first.count * len(groups), result.bytes)
     return True
 
