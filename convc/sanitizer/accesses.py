@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TypedDict, Unpack
 
@@ -11,8 +11,10 @@ import numpy as np
 from convc.ir.findings import Verdict
 from convc.machine.base.values import fixed
 from convc.machine.state.observed import ObservedCohort
+from convc.machine.state.observer import LaneAccess
 from convc.machine.tensor_core.tensor_memory import COLUMNS, LANES
 from convc.ptx import Instr
+from convc.sanitizer.alike import alike
 from convc.sanitizer.clocks import GENERIC, GLOBAL, SHARED, TENSOR, WEAK, AsyncStream, WarpClocks
 from convc.sanitizer.happens_before import Home, Order
 from convc.sanitizer.lifetimes import Exits
@@ -27,6 +29,9 @@ ORDINARY = ("st", "atom", "cp.async", "st.async", "red.async")
 
 FENCED = {"shared": SHARED, "global": GLOBAL}
 """The views of what the asynchronous proxy sees of each memory."""
+
+ONE_LANE = tuple([fixed(np.array([lane])) for lane in range(32)])
+"""Each lane alone, as the lanes of an access."""
 
 TWO_LANES = "; they are of two lanes: put bar.warp.sync between"
 """What to do about accesses of one warp."""
@@ -114,6 +119,43 @@ class Accesses(Order):
             self.perform(access_set, access, clocks)
             self.visit(access, lanes, clocks)
 
+    def accessed_alike(
+        self, space: str, places: np.ndarray, lanes: np.ndarray, made: Sequence[tuple[Access, WarpClocks]]
+    ) -> bool:
+        """`access` of several CTAs in memories of their own, each at the same places, if none of these races.
+
+        Returns:
+            Whether it was so; if not, nothing has happened.
+        """
+        accesses = [access for access, _ in made]
+        memories = [self.shadow(space, access.home) for access in accesses]
+        reached = alike(self.cuts[space], memories, lanes, places)
+        before = None if reached is None else reached.before(accesses[0].write)
+        if reached is None or before is None:
+            return False
+        for shadow, earlier, (access, clocks) in zip(memories, before, made, strict=True):
+            if earlier and any(self._racing(space, shadow, earlier, reached.parts, reached.owners, access, clocks)):
+                return False
+        reached.record(len(self.log), accesses)
+        self.log += accesses
+        for access, clocks in made:
+            self.visit(access, lanes, clocks)
+        return True
+
+    def accesses_alike(
+        self, space: str, accesses: Sequence[LaneAccess], made: Sequence[tuple[Access, WarpClocks]], warps: int
+    ) -> None:
+        """`access` of so many warps of each of several CTAs, where each CTA does the same in its own memory."""
+        done = 0
+        while done < warps:
+            like = accesses[done]
+            if not self.accessed_alike(space, like.places, like.lanes, made[done::warps]):
+                break
+            done += 1
+        for at, (access, (entry, clocks)) in enumerate(zip(accesses, made, strict=True)):
+            if at % warps >= done:
+                self.access(space, access.home, access.places, access.lanes, entry, clocks)
+
     def within(self, space: str, home: int, places: np.ndarray, lanes: np.ndarray) -> AccessSet | None:
         """The parts of a CTA's memory that lanes (n,) access; None where they reach outside, or nothing."""
         self.shadow(space, home)  # it has parts of its own from its first access on
@@ -138,14 +180,29 @@ class Accesses(Order):
         self, shadow: Shadow, access_set: AccessSet, access: Access, clocks: WarpClocks
     ) -> Iterator[tuple[int, str]]:
         """Log numbers of what an access races with, and what to do where the two are of one warp."""
-        for index in shadow.before(access_set.places, access.write):
+        places = access_set.places
+        before = shadow.before(places, access.write)
+        return self._racing(access_set.space, shadow, before, places, access_set.owners, access, clocks)
+
+    def _racing(
+        self,
+        space: str,
+        shadow: Shadow,
+        before: list[int],
+        places: np.ndarray,
+        owners: np.ndarray,
+        access: Access,
+        clocks: WarpClocks,
+    ) -> Iterator[tuple[int, str]]:
+        """`_races`, of those accesses of ``places`` that come ``before``."""
+        for index in before:
             first = self.log[index]
-            if not _ordered(access_set.space, first, access, clocks):
+            if not _ordered(space, first, access, clocks):
                 yield index, ""
             elif (
                 clocks.between_lanes(first.component, first.time)
                 and not _as_one(first, access)
-                and shadow.by_another(access_set.places, access_set.owners, index)
+                and shadow.by_another(places, owners, index)
             ):
                 yield index, TWO_LANES
 
@@ -170,12 +227,16 @@ class Accesses(Order):
         """A barrier operation comes after the barrier's initialisation."""
         home, address = barrier
         clocks = self.clocks(row, thread[0])
+        lanes = ONE_LANE[thread[1]]
+        access_set = self.within("shared", home, _object(address), lanes)
+        if home == row and access_set is not None:
+            earlier = self.shadow("shared", home).before(access_set.places, False)
+            if all(_known(self.log[index], work is None, clocks) for index in earlier):
+                return
         more: AccessFields = {"home": home, "generic": work is None}
         if work is not None:
             more |= {"component": work.component, "time": work.time, "lane": thread[1]}
         access = self.entry(instr, "mbarrier", row, thread[0], clocks, **more)
-        lanes = np.array([thread[1]])
-        access_set = self.within("shared", home, _object(address), lanes)
         if access_set is not None:
             self.compare(access_set, access, clocks)
         if home != row:
@@ -236,6 +297,12 @@ def _object(address: int) -> np.ndarray:
 def _as_one(first: Access, second: Access) -> bool:
     """Whether two accesses of a warp are atomic, or made by all its lanes together."""
     return apart(first.strength, second.strength, True) or first.kind in COLLECTIVE or second.kind in COLLECTIVE
+
+
+def _known(first: Access, generic: bool, clocks: WarpClocks) -> bool:
+    """Whether every lane of a warp knows of an access of shared memory, as a generic operation of its needs or not."""
+    view = SHARED if first.generic and first.write and not generic else GENERIC
+    return clocks.time(view, first.component) >= first.time and not clocks.between_lanes(first.component, first.time)
 
 
 def _ordered(space: str, first: Access, second: Access, clocks: WarpClocks) -> bool:

@@ -8,16 +8,17 @@ The CTAs of a cluster do much the same in memories of their own, so that what on
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
 
-from convc.sanitizer.shadow import LANES, Tables
+from convc.sanitizer.shadow import LANES, SHORT, Tables
 
-FIRST = 1024
-"""Entries of the tables at first."""
+FIRST = 4096
+"""Entries of the tables that there is room for at first; pages of it that nobody uses take no time."""
 
-TABLES = 8
+TABLES = 32
 """Tables of a memory that there is room for at first."""
 
 DENSE = 4
@@ -26,6 +27,11 @@ sorted, which takes longer for so many."""
 
 MARKED = 16 * DENSE
 """The same for a table whose entries are bytes."""
+
+BLOCK = 16
+"""Places that most accesses reach all or none of, so that they are looked at as one."""
+
+STEPS = np.arange(BLOCK)
 
 KEPT = 1 << 21
 """Most places of accesses that are kept to be looked up."""
@@ -40,19 +46,36 @@ class _Known:
 
     Attributes:
         source: the array that it came as, kept so that no other has its identity.
-        places, lanes: every place once, and the last of the lanes that reach it, or the only lane.
+        places, lanes: every place once, or every block, and the last of the lanes that reach it, or the only lane.
+        blocks: whether it reaches whole blocks.
         found: its parts. version: of the memory at that time.
     """
 
     source: np.ndarray
     places: np.ndarray
     lanes: np.ndarray
+    blocks: bool
     found: Found
     version: int = -1
 
 
+def _blocks(places: np.ndarray) -> np.ndarray | None:
+    """The blocks that lanes reach, each lane its own of places (n, m); None where they do not reach whole ones."""
+    if places.shape[-1] % BLOCK:
+        return None
+    rows = places.reshape(-1, BLOCK)
+    first = rows[:, 0]
+    if (first % BLOCK).any() or (rows != first[:, None] + STEPS).any():
+        return None
+    return first // BLOCK
+
+
 def _counted(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The distinct numbers among some that are not negative, in order, and how often each is there."""
+    if keys.size <= SHORT:
+        several = Counter(keys.tolist())
+        found = sorted(several)
+        return np.array(found), np.array([several[key] for key in found])
     low = int(keys.min())
     span = int(keys.max()) - low
     if span > DENSE * keys.size:
@@ -100,20 +123,21 @@ def _translated(keys: np.ndarray, found: np.ndarray, to: np.ndarray) -> np.ndarr
 
 
 class Parts(Tables):
-    """Tables over one of the memories that are cut alike."""
+    """Tables over one of the memories that are cut alike: which of them, is ``memory``."""
 
     def __init__(self, cuts: Cuts) -> None:
         super().__init__()
         self.cuts = cuts
+        self.memory = len(cuts.tables)
         cuts.add(self)
 
-    def more_tables(self) -> None:
-        """Have room for twice as many, in every memory."""
-        self.cuts.make_room(tables=1)
+    def have(self, line: int) -> None:
+        """Have a table of this number, in every memory."""
+        self.cuts.have(line)
 
     def number(self, offsets: np.ndarray) -> np.ndarray:
         """The part of each place."""
-        return self.cuts.part_of[offsets]
+        return self.cuts.part_of.reshape(-1)[offsets]
 
     def find(self, lanes: np.ndarray, places: np.ndarray) -> Found | None:
         """`Cuts.find`."""
@@ -124,16 +148,21 @@ class Cuts:
     """The parts of memories of so many places each.
 
     Attributes:
-        part_of: int32 (places,). sizes: of each part.
+        part_of: int32 (blocks, places of each). sizes: of each part.
+        mixed: of each block, whether it may be in several parts.
         used: how many parts there are. size: how many there is room for.
-        tables: of every memory, which have an entry for each part. cells: all of them (memories, tables, parts).
+        tables: of every memory, which have an entry for each part. cells: all of them (memories, tables, parts), in
+            which the entries of parts that there are hold something in the first ``lines`` tables.
     """
 
     def __init__(self, places: int, memories: int = 1) -> None:
         self.tables: list[Parts] = []
-        self.cells = np.full((memories, TABLES, FIRST), -1, np.int32)
+        self.cells = np.empty((memories, TABLES, FIRST), np.int32)
+        self.lines = 0
         self.size = FIRST
-        self.part_of = np.zeros(places, np.int32)
+        self.places = places
+        self.part_of = np.zeros((-(-places // BLOCK), BLOCK), np.int32)
+        self.mixed = np.zeros(len(self.part_of), bool)
         self.sizes = np.zeros(FIRST, np.int64)
         self.sizes[0] = places
         self.used = 1
@@ -153,9 +182,19 @@ class Cuts:
         """Let the tables have room for twice as many as there are along the axes that are given as 1."""
         old = self.cells
         more = zip(old.shape, (memories, tables, parts), strict=True)
-        self.cells = np.full([size << wanted for size, wanted in more], -1, np.int32)
-        self.cells[: old.shape[0], : old.shape[1], : old.shape[2]] = old
+        self.cells = np.empty([size << wanted for size, wanted in more], np.int32)
+        known = old[:, : self.lines, : self.used]
+        self.cells[: len(old), : self.lines, : known.shape[2]] = known
+        self.cells[len(old) :, : self.lines, : self.used] = -1
         self._share()
+
+    def have(self, line: int) -> None:
+        """Have so many tables, and this one too."""
+        if line == self.cells.shape[1]:
+            self.make_room(tables=1)
+        if line == self.lines:
+            self.cells[:, line, : self.used] = -1
+            self.lines += 1
 
     def _share(self) -> None:
         for tables, cells in zip(self.tables, self.cells, strict=False):
@@ -180,41 +219,57 @@ class Cuts:
         if known.version != self.version:
             parts, _ = known.found
             if known.version < 0 or (self.cut[parts] > known.version).any():
-                known.found = self._cut(known.places, known.lanes)
+                known.found = self._cut(known)
             known.version = self.version
         return known.found
 
     def _read(self, lanes: np.ndarray, places: np.ndarray) -> _Known | None:
         """An access that comes for the first time."""
-        if not places.size or int(places.max()) >= self.part_of.size:
+        if not places.size or int(places.max()) >= self.places:
             return None
-        flat = places.reshape(-1)
-        if lanes.size == 1:
+        blocks = _blocks(places)
+        flat = places.reshape(-1) if blocks is None else blocks
+        alone = lanes.size == 1
+        owners = lanes if alone else np.repeat(lanes, flat.size // lanes.size)
+        if (flat[1:] > flat[:-1]).all():  # each once, and in order
+            single = flat
+        elif alone:
             single = _distinct(flat)
         else:
-            single, lanes = _last_of_each(flat, np.repeat(lanes, flat.size // lanes.size))
-        return _Known(places, single, lanes, (single, single))
+            single, owners = _last_of_each(flat, owners)
+        return _Known(places, single, owners, blocks is not None, (single, single))
 
-    def _cut(self, places: np.ndarray, lanes: np.ndarray) -> Found:
+    def _cut(self, known: _Known) -> Found:
         """Cut the parts of which one lane reaches some places alone, and find the parts of all."""
+        places, lanes = known.places, known.lanes
         alone = lanes.size == 1
-        keys = self.part_of[places]
+        whole = known.blocks and not self.mixed[places].any()
+        if known.blocks and not whole:
+            places = (places[:, None] * BLOCK + STEPS).reshape(-1)
+            lanes = lanes if alone else np.repeat(lanes, BLOCK)
+        part_of = self.part_of if whole else self.part_of.reshape(-1)
+        keys = part_of[places, 0] if whole else part_of[places]
         if not alone:
             keys = keys.astype(np.int64) * LANES + lanes
         found, counts = _counted(keys)
+        if whole:
+            counts = counts * BLOCK
         parts = found if alone else found // LANES
-        partial = np.flatnonzero(counts < self.sizes[parts])
+        partial = (counts < self.sizes[parts]).nonzero()[0]
         if partial.size:
-            fresh = np.arange(self.used, self.used + partial.size)
-            self.used += partial.size
+            fresh = slice(self.used, self.used + partial.size)
+            self.used = fresh.stop
             self._make_room()
             old = parts[partial]
             parts = parts.copy()
-            parts[partial] = fresh
-            self.part_of[places] = _translated(keys, found, parts)
+            parts[partial] = np.arange(fresh.start, fresh.stop)
+            now = _translated(keys, found, parts)
+            part_of[places] = now[:, None] if whole else now
+            if not known.blocks:
+                self.mixed[places // BLOCK] = True
             self.sizes[fresh] = counts[partial]
             np.subtract.at(self.sizes, old, counts[partial])
-            self.cells[:, :, fresh] = self.cells[:, :, old]
+            self.cells[:, : self.lines, fresh] = self.cells[:, : self.lines, old]
             self.version += 1
             self.cut[old] = self.cut[fresh] = self.version
         return parts, lanes if alone else found % LANES

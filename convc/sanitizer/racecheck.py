@@ -23,7 +23,7 @@ from convc.machine.state.observer import GlobalRange, LaneAccess, Operation, Pla
 from convc.machine.state.warpgroups import WARPS
 from convc.machine.tensor_core.tensor_memory import COLUMNS, LANES
 from convc.ptx import Instr
-from convc.sanitizer.accesses import Accesses, AccessFields
+from convc.sanitizer.accesses import ONE_LANE, Accesses, AccessFields
 from convc.sanitizer.clocks import AsyncStream, WarpClocks
 from convc.sanitizer.happens_before import Home
 from convc.sanitizer.shadow import Access, AccessSet, Sparse
@@ -32,6 +32,9 @@ from convc.sanitizer.tcgen05_order import Pipeline
 
 WRITERS = {"tcgen05.alloc": "alloc", "mbarrier.init": "init", "mbarrier.inval": "inval"}
 """Instructions that write shared memory besides stores."""
+
+Landing = tuple[Access, Home]
+"""What a copy writes in a CTA, and the barrier that it signals then."""
 
 STREAMS = ("cp.async", "init")
 """Kinds of accesses by ordinary instructions that are waited for."""
@@ -54,20 +57,34 @@ class Races(Accesses):
         name = WRITERS.get(instr.form.name, kind)
         counted = {who: self.nth(instr, *who) for who in {(t.row, t.warp) for t in accesses}}
         write = kind != "ld"
-        for access in accesses:
+        heard = self._heard(kind, strength)
+
+        def entry(access: LaneAccess) -> tuple[Access, WarpClocks]:
+            """The access, at another time of its warp."""
             row = access.row
             warp = access.warp
             clocks = self.clocks(row, warp)
             clocks.tick()
-            nth = counted[row, warp]
-            more: AccessFields = {"home": access.home, "strength": strength, "nth": nth, "write": write}
+            more: AccessFields = {
+                "home": access.home,
+                "strength": strength,
+                "nth": counted[row, warp],
+                "write": write,
+            }
             if name in STREAMS:
                 more |= self._stream(name, row, warp, clocks)
-            entry = self.entry(instr, name, row, warp, clocks, **more)
-            self.access("shared", access.home, access.places, access.lanes, entry, clocks)
-            if self._heard(kind, strength):
+            return self.entry(instr, name, row, warp, clocks, **more), clocks
+
+        warps = 0 if heard else warps_alike(accesses)
+        if warps:
+            self.accesses_alike("shared", accesses, [entry(access) for access in accesses], warps)
+            return
+        for access in accesses:
+            made, clocks = entry(access)
+            self.access("shared", access.home, access.places, access.lanes, made, clocks)
+            if heard:
                 starts: list[Location] = [("shared", access.home, place) for place in access.places[:, 0].tolist()]
-                self._observe(starts, kind, row, strength, clocks)
+                self._observe(starts, kind, access.row, strength, clocks)
 
     def _stream(self, name: str, row: int, warp: int, clocks: WarpClocks) -> AccessFields:
         """Component and time of cp.async, and of mbarrier.init, which fence.mbarrier_init releases by itself."""
@@ -137,7 +154,7 @@ class Races(Accesses):
         self.written.add(buffer)
         for number, memory, at in self.unread.pop(buffer, ()):
             access = self.log[number]
-            lanes = np.array([access.lane])
+            lanes = ONE_LANE[access.lane or 0]
             for starts, size in _lines(memory, at):
                 reached = self._reached(buffer, starts, size, lanes)
                 self.shadow("global", buffer).record(reached.places, number, reached.owners, access)
@@ -187,18 +204,42 @@ class Races(Accesses):
     def copy(self, strand: ObservedStrand, instr: Instr, transfer: Transfer) -> None:
         """A tensor or bulk copy: ordered after what its issuer knows."""
         issuers = np.flatnonzero(transfer.rows < self.cohort.watched).tolist()
-        for at in issuers:
-            self._copy(instr, transfer, at)
+        if len(issuers) > 1 and self._lands_alike(transfer):
+            landing = [self._copy(instr, transfer, at) for at in issuers]
+            made = [(into[0][0], clocks) for into, clocks in landing]
+            if self.accessed_alike("shared", transfer.writes, ONE_LANE[transfer.thread[1]], made):
+                for into, clocks in landing:
+                    self._signal(instr, into[0][0].row, transfer.thread, into[0][1], clocks)
+            else:
+                for into, clocks in landing:
+                    self._land(instr, transfer, into, clocks)
+        else:
+            for at in issuers:
+                self._land(instr, transfer, *self._copy(instr, transfer, at))
         if transfer.barrier is not None:
             self.settle({(bell, transfer.barrier) for at in issuers for bell in transfer.signals[at].tolist()})
 
-    def _copy(self, instr: Instr, transfer: Transfer, at: int) -> None:
-        """What one of the issuing CTAs does."""
+    def _lands_alike(self, transfer: Transfer) -> bool:
+        """Whether each CTA copies to itself, from where nobody has written or from nowhere."""
+        memory = transfer.memory
+        unread = memory is None or (memory.kind == "ld" and memory.buffer not in self.written)
+        own = transfer.barrier is not None and transfer.homes.shape[1] == 1
+        return own and unread and not transfer.reads.size and bool((transfer.homes[:, 0] == transfer.rows).all())
+
+    def _land(self, instr: Instr, transfer: Transfer, into: Sequence[Landing], clocks: WarpClocks) -> None:
+        """A copy writes its destinations, one after the other, and signals the barrier of each."""
+        lanes = ONE_LANE[transfer.thread[1]]
+        for entry, signal in into:
+            self.access("shared", entry.home, transfer.writes, lanes, entry, clocks)
+            self._signal(instr, entry.row, transfer.thread, signal, clocks)
+
+    def _copy(self, instr: Instr, transfer: Transfer, at: int) -> tuple[list[Landing], WarpClocks]:
+        """What one of the issuing CTAs reads, and does to global memory; returns what it is to write then."""
         row = int(transfer.rows[at])
         warp, lane = transfer.thread
         clocks = self.clocks(row, warp)
         nth = self.nth(instr, row, warp, lane)
-        lanes = np.array([lane])
+        lanes = ONE_LANE[lane]
         clocks.tick()
         homes = transfer.homes[at].tolist()
         signals: list[Home] = []
@@ -230,7 +271,8 @@ class Races(Accesses):
                 strength=strength if write else None,
             )
 
-        self.access("shared", row, transfer.reads, lanes, entry(reads, row, False), clocks)
+        if transfer.reads.size:
+            self.access("shared", row, transfer.reads, lanes, entry(reads, row, False), clocks)
         if memory := transfer.memory:
             store = memory.kind != "ld"
             access = entry(writes if store else reads, row, store)
@@ -240,10 +282,9 @@ class Races(Accesses):
             else:
                 self.unread.setdefault(memory.buffer, []).append((len(self.log), memory, at))
                 self.log.append(access)
-        for home, signal in zip(homes, signals, strict=True):  # none where the copy goes to global memory
-            stream = self.barrier(signal).copies
-            self.access("shared", home, transfer.writes, lanes, entry(stream, home, True), clocks)
-            self._signal(instr, row, (warp, lane), signal, clocks)
+        # There are none where the copy goes to global memory.
+        into = zip(homes, signals, strict=True)
+        return [(entry(self.barrier(signal).copies, home, True), signal) for home, signal in into], clocks
 
     def warpgroup_multiply(self, strand: ObservedStrand, instr: Instr, accesses: Sequence[LaneAccess]) -> None:
         """wgmma reads shared memory until its group is waited for, by any warp of the warpgroup."""
@@ -275,6 +316,7 @@ class Races(Accesses):
         warp, lane = operation.thread
         watched = self.cohort.watched
         rows = operation.rows
+        made: list[tuple[Access, Access, WarpClocks]] = []
         for row in rows[:watched] if isinstance(rows, range) else [row for row in rows if row < watched]:
             clocks = self.clocks(row, warp)
             work = self.stream("tensor", row, warp, lane)
@@ -292,17 +334,35 @@ class Races(Accesses):
                 "after": self.pipeline(work).issue(stream, time),
             }
             for home in (row & ~1, row | 1) if operation.pair else (row,):
-                lanes = np.array([lane])
                 fields["home"] = home
                 read = self.entry(instr, operation.kind, row, warp, clocks, **fields)
-                self.access("shared", home, operation.shared, lanes, read, clocks)
                 writing: AccessFields = {**fields, "write": True}
-                write = self.entry(instr, operation.kind, row, warp, clocks, **writing)
+                made.append((read, self.entry(instr, operation.kind, row, warp, clocks, **writing), clocks))
+        self._operated(operation, made)
+
+    def _operated(self, operation: Operation, made: list[tuple[Access, Access, WarpClocks]]) -> None:
+        """A tensor operation reads and writes, in each CTA with these entries."""
+        lanes = ONE_LANE[operation.thread[1]]
+        both = operation.reads is operation.writes
+        steps = [("shared", operation.shared, False), ("tensor", operation.reads, False)][: 1 if both else 2]
+        steps += [("tensor", operation.writes, True)]
+        steps = [step for step in steps if step[1].size]
+        if not operation.pair and len(made) > 1:
+            while steps:
+                space, places, write = steps[0]
+                if not self.accessed_alike(space, places, lanes, [(entry[write], entry[2]) for entry in made]):
+                    break
+                del steps[0]
+        for entry in made:
+            clocks = entry[2]
+            for space, places, write in steps:
+                home = entry[write].home
                 # A write comes after all that a read of its cells does, and takes the place of that read.
-                both = operation.reads is operation.writes
-                if not (both and self.written_in_order("tensor", home, operation.writes, lanes, write, clocks)):
-                    self.access("tensor", home, operation.reads, lanes, read, clocks)
-                    self.access("tensor", home, operation.writes, lanes, write, clocks)
+                if write and both:
+                    if self.written_in_order(space, home, places, lanes, entry[True], clocks):
+                        continue
+                    self.access(space, home, places, lanes, entry[False], clocks)
+                self.access(space, home, places, lanes, entry[write], clocks)
 
     def pipeline(self, work: AsyncStream) -> Pipeline:
         """The order that the tensor core keeps among what one thread issues."""
@@ -313,11 +373,13 @@ class Races(Accesses):
 
     def tensor(self, strand: ObservedStrand, instr: Instr, kind: str, accesses: Sequence[LaneAccess]) -> None:
         """tcgen05.ld and st: known to others only behind their wait."""
-        for access in accesses:
+
+        def entry(access: LaneAccess) -> tuple[Access, WarpClocks]:
+            """The access, at another time of its warp."""
             clocks = self.clocks(access.row, access.warp)
             work = self.stream(f"tcgen05.{kind}", access.row, access.warp)
             clocks.tick()
-            entry = self.entry(
+            made = self.entry(
                 instr,
                 kind,
                 access.row,
@@ -329,7 +391,15 @@ class Races(Accesses):
                 write=kind == "st",
                 nth=self.nth(instr, access.row, access.warp),
             )
-            self.access("tensor", access.home, access.places, access.lanes, entry, clocks)
+            return made, clocks
+
+        warps = warps_alike(accesses)
+        if warps:
+            self.accesses_alike("tensor", accesses, [entry(access) for access in accesses], warps)
+            return
+        for access in accesses:
+            made, clocks = entry(access)
+            self.access("tensor", access.home, access.places, access.lanes, made, clocks)
 
     def allocate(
         self, strand: ObservedStrand, instr: Instr, row: int, warp: int, column: int, columns: int, free: bool
@@ -347,6 +417,25 @@ class Races(Accesses):
         reached = self.within("tensor", row, cells, np.array([0]))
         if reached is not None:
             self.shadow("tensor", row).forget(reached.places)
+
+
+def warps_alike(accesses: Sequence[LaneAccess]) -> int:
+    """How many warps of each of several CTAs access the memory of their CTA, at the same places in all of them.
+
+    0 where it is not so.
+    """
+    first = accesses[0].row if accesses else 0
+    warps = next((at for at, access in enumerate(accesses) if access.row != first), 0)
+    if not warps or len(accesses) % warps:
+        return 0
+    for at, access in enumerate(accesses):
+        like = accesses[at % warps]
+        begins = access.row == accesses[at - at % warps].row == access.home
+        if not begins or access.warp != like.warp or access.places is not like.places:
+            return 0
+        if access.lanes is not like.lanes and not np.array_equal(access.lanes, like.lanes):
+            return 0
+    return warps
 
 
 @lru_cache(maxsize=64)

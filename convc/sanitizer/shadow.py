@@ -136,13 +136,13 @@ class Tables:
         found = self.lines.get(key)
         if found is None:
             found = self.lines[key] = len(self.lines)
-            if found == len(self.cells):
-                self.more_tables()
+            self.have(found)
         return found
 
-    def more_tables(self) -> None:
-        """Have room for twice as many."""
-        self.cells = np.concatenate([self.cells, np.full_like(self.cells, -1)])
+    def have(self, line: int) -> None:
+        """Have a table of this number, the next one; there is room for twice as many where there is none."""
+        if line == len(self.cells):
+            self.cells = np.concatenate([self.cells, np.full_like(self.cells, -1)])
 
     def number(self, offsets: np.ndarray) -> np.ndarray:
         """The entry of each offset, of those that somebody has looked at."""
