@@ -128,6 +128,8 @@ class Accesses(Order):
             Whether it was so; if not, nothing has happened.
         """
         accesses = [access for access, _ in made]
+        if accesses[0].write and accesses[0].strength is not None:  # `Alike.record` knows no atomics
+            return False
         memories = [self.shadow(space, access.home) for access in accesses]
         reached = alike(self.cuts[space], memories, lanes, places)
         before = None if reached is None else reached.before(accesses[0].write)

@@ -1,4 +1,4 @@
-"""What CTAs of a cluster do alike: each of them accesses the same places of its own memory, all looked at in one go.
+"""CTAs of a cluster that do alike: each of them accesses the same places of its own memory, looked at in one go.
 
 The memories of a cluster are cut alike (`convc.sanitizer.parts`), so that an access has the same parts in each of them.
 """
@@ -9,12 +9,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from convc.machine.state.observer import LaneAccess
 from convc.sanitizer.parts import Cuts, Found, Parts
 from convc.sanitizer.shadow import LANES, Access, Shadow
 
 
 class Alike:
-    """The same parts of the memories of several CTAs.
+    """Parts that the memories of several CTAs have alike.
 
     Attributes:
         cuts: what cuts them. shadows: of each memory.
@@ -65,7 +66,7 @@ class Alike:
 
 
 def alike(cuts: Cuts, shadows: Sequence[Shadow], lanes: np.ndarray, places: np.ndarray) -> Alike | None:
-    """What lanes access in several memories; None where these are not one behind the other, or nothing is reached."""
+    """Find what lanes access in several memories; None where these are not neighbours, or nothing is reached."""
     first = number_of(shadows[0])
     if any(number_of(shadow) != first + more for more, shadow in enumerate(shadows)):
         return None
@@ -74,5 +75,24 @@ def alike(cuts: Cuts, shadows: Sequence[Shadow], lanes: np.ndarray, places: np.n
 
 
 def number_of(shadow: Shadow) -> int:
-    """Which memory of those that are cut alike it is of; negative: of none."""
+    """Number a shadow among the memories that are cut alike; negative: it is of none."""
     return shadow.tables.memory if isinstance(shadow.tables, Parts) else -1
+
+
+def warps_alike(accesses: Sequence[LaneAccess]) -> int:
+    """Count the warps of each of several CTAs that access the memory of their CTA, at the same places in all.
+
+    0 where it is not so.
+    """
+    first = accesses[0].row if accesses else 0
+    warps = next((at for at, access in enumerate(accesses) if access.row != first), 0)
+    if not warps or len(accesses) % warps:
+        return 0
+    for at, access in enumerate(accesses):
+        like = accesses[at % warps]
+        begins = access.row == accesses[at - at % warps].row == access.home
+        if not begins or access.warp != like.warp or access.places is not like.places:
+            return 0
+        if access.lanes is not like.lanes and not np.array_equal(access.lanes, like.lanes):
+            return 0
+    return warps

@@ -241,7 +241,8 @@ class Cuts:
 
     def _cut(self, known: _Known) -> Found:
         """Cut the parts of which one lane reaches some places alone, and find the parts of all."""
-        places, lanes = known.places, known.lanes
+        places = known.places
+        lanes = known.lanes
         alone = lanes.size == 1
         whole = known.blocks and not self.mixed[places].any()
         if known.blocks and not whole:

@@ -40,14 +40,14 @@ def tensor_reach(
 
 
 def all_of(memory: GlobalRange, copies: int) -> GlobalRange:
-    """What so many copies reach, worked out once for all who ask what all of them do."""
+    """Work out once what so many copies reach, for all who ask what all of them do."""
     positions = np.arange(copies)
     found = functools.cache(lambda: memory.lines(positions))
     return replace(memory, lines=lambda which: found() if len(which) == copies else memory.lines(which))
 
 
 def parts_of(memory: GlobalRange, counts: list[int]) -> list[GlobalRange]:
-    """What each of several copies by so many CTAs reaches, of what all of them do (`all_of`)."""
+    """Give each of several copies, by so many CTAs, its part of what all of them reach (`all_of`)."""
     table = functools.cache(lambda: _table(memory, sum(counts)))
     firsts = [0, *accumulate(counts)]
     return [replace(memory, lines=functools.partial(_part, memory, table, first)) for first in firsts[:-1]]
