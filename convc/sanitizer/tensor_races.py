@@ -61,19 +61,19 @@ class TensorRaces(Accesses):
         if not operation.pair and len(made) > 1:
             while steps:
                 space, places, write = steps[0]
-                if not self.accessed_alike(space, places, lanes, [(entry[write], entry[2]) for entry in made]):
+                own = [(writing if write else reading, clocks) for reading, writing, clocks in made]
+                if not self.accessed_alike(space, places, lanes, own):
                     break
                 del steps[0]
-        for entry in made:
-            clocks = entry[2]
+        for reading, writing, clocks in made:
             for space, places, write in steps:
-                home = entry[write].home
+                home = reading.home
                 # A write comes after all that a read of its cells does, and takes the place of that read.
                 if write and both:
-                    if self.written_in_order(space, home, places, lanes, entry[True], clocks):
+                    if self.written_in_order(space, home, places, lanes, writing, clocks):
                         continue
-                    self.access(space, home, places, lanes, entry[False], clocks)
-                self.access(space, home, places, lanes, entry[write], clocks)
+                    self.access(space, home, places, lanes, reading, clocks)
+                self.access(space, home, places, lanes, writing if write else reading, clocks)
 
     def pipeline(self, work: AsyncStream) -> Pipeline:
         """The order that the tensor core keeps among what one thread issues."""

@@ -11,6 +11,7 @@ from support.kernels import execute, module
 from convc.ir.tensormap import TensorMap
 from convc.machine import RunOptions, RunResult
 from convc.machine.base.switches import Switches
+from convc.machine.isa.copies import tensor_stores
 from convc.machine.tma import store as tma_store
 
 TILE = TensorMap(
@@ -43,14 +44,14 @@ def text(first: str, words: int = 256) -> str:
     return module(filled.replace("FIRST", first), pointers=("out",), maps=("tile",))
 
 
-def both(source: str, tmap: TensorMap, switches: Switches) -> list[Outcome]:
+def both(source: str, tmap: TensorMap, switches: Switches, policy: str = "eager") -> list[Outcome]:
     def work(options: RunOptions) -> RunResult:
         buffers = {"out": np.zeros(32 * 40, np.uint32)}
         return execute(
             source, buffers, grid=(2, 1, 1), block=(32, 1, 1), maps=(tmap,), pointers=("out",), options=options
         )
 
-    return [outcome(work, way, switches) for way in ("eager", "lazy")]
+    return [outcome(work, way, switches, policy) for way in ("eager", "lazy")]
 
 
 @pytest.mark.parametrize("kept", ["lowest", "highest"])
@@ -84,6 +85,43 @@ def test_tiles_of_several_threads_are_what_they_are_one_by_one(monkeypatch, kept
         assert isinstance(lazy, RunResult)
         assert np.count_nonzero(lazy.buffers["out"])
         assert sum(together) == stores
+
+
+AGAIN = """
+@%some cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%m_tile, {0, %first}], [%at];
+@%some cp.async.bulk.commit_group;
+"""
+WAITS = {
+    "all at once": "@%some cp.async.bulk.wait_group 0;",
+    "two groups, one after the other": AGAIN + "@%some cp.async.bulk.wait_group 1;\n@%some cp.async.bulk.wait_group 0;",
+    "two groups, at once": AGAIN + "@%some cp.async.bulk.wait_group 0;",
+    "some lanes before others": AGAIN
+    + """setp.lt.u32 %half, %t, 2;
+@%half cp.async.bulk.wait_group 0;
+@%some cp.async.bulk.wait_group 1;""",
+    "nobody waits": "",
+}
+
+
+@pytest.mark.parametrize("first", [APART, "mov.u32 %first, 3;", "add.u32 %at, %at, %t;"], ids=["apart", "over", "odd"])
+@pytest.mark.parametrize("waits", WAITS)
+@pytest.mark.parametrize("policy", ["late", "seeded"])
+def test_tiles_that_are_put_off_are_what_they_are_one_by_one(monkeypatch, policy, waits, first):
+    together: list[int] = []
+    joint = tensor_stores._together
+
+    def put(strand, instr, groups, coords, mode):
+        together.append(len(groups) if joint(strand, instr, groups, coords, mode) else 0)
+        return bool(together[-1])
+
+    monkeypatch.setattr(tensor_stores, "_together", put)
+    source = (
+        text(first).replace("@%some cp.async.bulk.wait_group 0;", WAITS[waits]).replace("%some;", "%some, %half;", 1)
+    )
+    eager, lazy = both(source, TILE, Switches(), policy)
+    same(eager, lazy)
+    if first == APART and policy == "late" and waits in ("all at once", "some lanes before others"):
+        assert max(together) >= 2
 
 
 def test_tiles_that_were_never_written_are_reported_one_by_one():

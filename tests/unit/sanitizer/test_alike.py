@@ -6,7 +6,9 @@ import pytest
 from check_kernels import MEET, check
 from support.kernels import module
 
+from convc.machine.state.observer import Observer
 from convc.sanitizer.accesses import Accesses
+from convc.sanitizer.run import ObserverList
 
 HEAD = """
 .reg .b32 %t, %rank, %warp, %s, %at, %v; .reg .pred %one, %late;
@@ -22,7 +24,9 @@ ONE_RACES = (
     "bar.sync 0;",
     "RACE: ld.shared.u32 %v, [%s];",
 )
-LAST_WARP = (  # the same places in all CTAs, which one of them has read before
+LAST_WARP = (  # it writes what all warps of one CTA have read
+    "st.shared.u32 [%at], %t;",
+    "bar.sync 0;",
     "setp.eq.u32 %one, %rank, 2;",
     "@%one ld.shared.u32 %v, [%s+384];",
     "st.shared.u32 [%at], %t;",
@@ -53,3 +57,19 @@ def test_the_findings_are_those_of_one_cta_after_the_other(name, monkeypatch):
     assert bool(together.findings) == (name != "clean")
     assert any(asked)
     assert all(asked) == (name == "clean")
+
+
+def test_who_hears_of_copies_one_by_one_hears_of_each_of_several():
+    heard: list[object] = []
+
+    class Each(Observer):
+        def copy(self, strand, instr, transfer):
+            heard.append(transfer)
+
+    class Together(Observer):
+        def copies(self, strand, instr, transfers, memory):
+            heard.append(len(transfers))
+
+    for observers in ([Each()], [Together()], [Each(), Observer(), Together()]):
+        ObserverList(observers).copies(None, None, ["one", "another"], None)
+    assert heard == ["one", "another", 2, "one", "another", 2]
