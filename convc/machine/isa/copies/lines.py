@@ -40,25 +40,26 @@ def tensor_reach(
 
 
 def all_of(memory: GlobalRange, copies: int) -> GlobalRange:
-    """Work out once what so many copies reach, for all who ask what all of them do."""
+    """The range of so many copies, worked out once for all who ask about all of them, in order."""
     positions = np.arange(copies)
     found = functools.cache(lambda: memory.lines(positions))
     return replace(memory, lines=lambda which: found() if len(which) == copies else memory.lines(which))
 
 
 def parts_of(memory: GlobalRange, counts: list[int]) -> list[GlobalRange]:
-    """Give each of several copies, by so many CTAs, its part of what all of them reach (`all_of`)."""
+    """The range of each of several copies by so many CTAs, of that of all of them (`all_of`)."""
     table = functools.cache(lambda: _table(memory, sum(counts)))
     firsts = [0, *accumulate(counts)]
     return [replace(memory, lines=functools.partial(_part, memory, table, first)) for first in firsts[:-1]]
 
 
 def _table(memory: GlobalRange, copies: int) -> tuple[np.ndarray, int] | None:
-    """Starts of the lines of each copy, (copies, n), and bytes per line; None where these are not the same in all."""
+    """Starts of the lines of each copy, (copies, n), and bytes per line; None where copies differ in these two."""
     found = memory.lines(np.arange(copies))
-    if not found or len({(size, starts.shape[1]) for _, starts, size in found}) > 1:
+    alike = len({(size, starts.shape[1]) for _, starts, size in found}) == 1
+    if not alike or sum(len(which) for which, _, _ in found) < copies:  # some reach nothing
         return None
-    starts = np.full((copies, found[0][1].shape[1]), -1, np.int64)
+    starts = np.empty((copies, found[0][1].shape[1]), np.int64)
     for which, own, _ in found:
         starts[which] = own
     return starts, found[0][2]
