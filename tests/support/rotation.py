@@ -1,6 +1,6 @@
 """The slow tests a part at a time: in an order that a seed gives, and none begun when the time is over.
 
-Continuous integration has no time for all of them. It gives the date as seed, so that each day has others.
+All of them take hours. With the date as seed each day has others.
 """
 
 from __future__ import annotations
