@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TypedDict, Unpack
 
@@ -14,7 +14,7 @@ from convc.machine.state.observed import ObservedCohort
 from convc.machine.state.observer import LaneAccess
 from convc.machine.tensor_core.tensor_memory import COLUMNS, LANES
 from convc.ptx import Instr
-from convc.sanitizer.alike import alike
+from convc.sanitizer.alike import alike, warps_alike
 from convc.sanitizer.clocks import GENERIC, GLOBAL, SHARED, TENSOR, WEAK, AsyncStream, WarpClocks
 from convc.sanitizer.happens_before import Home, Order
 from convc.sanitizer.lifetimes import Exits
@@ -35,6 +35,10 @@ ONE_LANE = tuple([fixed(np.array([lane])) for lane in range(32)])
 
 TWO_LANES = "; they are of two lanes: put bar.warp.sync between"
 """What to do about accesses of one warp."""
+
+
+Entry = Callable[[LaneAccess], tuple[Access, WarpClocks]]
+"""Makes the entry of the log for an access, at another time of its warp, and gives the clocks of that."""
 
 
 class AccessFields(TypedDict, total=False):
@@ -144,19 +148,23 @@ class Accesses(Order):
             self.visit(access, lanes, clocks)
         return True
 
-    def accesses_alike(
-        self, space: str, accesses: Sequence[LaneAccess], made: Sequence[tuple[Access, WarpClocks]], warps: int
-    ) -> None:
-        """`access` of so many warps of each of several CTAs, where each CTA does the same in its own memory."""
+    def access_each(self, space: str, accesses: Sequence[LaneAccess], entry: Entry) -> None:
+        """`access` of each, as ``entry`` makes it; of all CTAs at once as long as they do alike and none races."""
+        warps = warps_alike(accesses)
+        if not warps:
+            for access in accesses:
+                self.access(space, access.home, access.places, access.lanes, *entry(access))
+            return
+        made = [entry(access) for access in accesses]
         done = 0
         while done < warps:
             like = accesses[done]
             if not self.accessed_alike(space, like.places, like.lanes, made[done::warps]):
                 break
             done += 1
-        for at, (access, (entry, clocks)) in enumerate(zip(accesses, made, strict=True)):
+        for at, access in enumerate(accesses):
             if at % warps >= done:
-                self.access(space, access.home, access.places, access.lanes, entry, clocks)
+                self.access(space, access.home, access.places, access.lanes, *made[at])
 
     def within(self, space: str, home: int, places: np.ndarray, lanes: np.ndarray) -> AccessSet | None:
         """The parts of a CTA's memory that lanes (n,) access; None where they reach outside, or nothing."""

@@ -21,7 +21,6 @@ from convc.machine.state.observer import GlobalRange, LaneAccess, Places, Transf
 from convc.machine.state.warpgroups import WARPS
 from convc.ptx import Instr
 from convc.sanitizer.accesses import ONE_LANE, AccessFields
-from convc.sanitizer.alike import warps_alike
 from convc.sanitizer.clocks import AsyncStream, WarpClocks
 from convc.sanitizer.happens_before import Home
 from convc.sanitizer.shadow import Access, AccessSet, Sparse
@@ -55,7 +54,6 @@ class Races(TensorRaces):
         name = WRITERS.get(instr.form.name, kind)
         counted = {who: self.nth(instr, *who) for who in {(t.row, t.warp) for t in accesses}}
         write = kind != "ld"
-        heard = self._heard(kind, strength)
 
         def entry(access: LaneAccess) -> tuple[Access, WarpClocks]:
             """The access, at another time of its warp."""
@@ -73,16 +71,14 @@ class Races(TensorRaces):
                 more |= self._stream(name, row, warp, clocks)
             return self.entry(instr, name, row, warp, clocks, **more), clocks
 
-        warps = 0 if heard else warps_alike(accesses)
-        if warps:
-            self.accesses_alike("shared", accesses, [entry(access) for access in accesses], warps)
+        if not self._heard(kind, strength):
+            self.access_each("shared", accesses, entry)
             return
         for access in accesses:
             made, clocks = entry(access)
             self.access("shared", access.home, access.places, access.lanes, made, clocks)
-            if heard:
-                starts: list[Location] = [("shared", access.home, place) for place in access.places[:, 0].tolist()]
-                self._observe(starts, kind, access.row, strength, clocks)
+            starts: list[Location] = [("shared", access.home, place) for place in access.places[:, 0].tolist()]
+            self._observe(starts, kind, access.row, strength, clocks)
 
     def _stream(self, name: str, row: int, warp: int, clocks: WarpClocks) -> AccessFields:
         """Component and time of cp.async, and of mbarrier.init, which fence.mbarrier_init releases by itself."""

@@ -13,7 +13,6 @@ from convc.machine.state.observer import LaneAccess, Operation
 from convc.machine.tensor_core.tensor_memory import COLUMNS, LANES
 from convc.ptx import Instr
 from convc.sanitizer.accesses import ONE_LANE, Accesses, AccessFields
-from convc.sanitizer.alike import warps_alike
 from convc.sanitizer.clocks import AsyncStream, WarpClocks
 from convc.sanitizer.shadow import Access
 from convc.sanitizer.tcgen05_order import Pipeline
@@ -104,13 +103,7 @@ class TensorRaces(Accesses):
             )
             return made, clocks
 
-        warps = warps_alike(accesses)
-        if warps:
-            self.accesses_alike("tensor", accesses, [entry(access) for access in accesses], warps)
-            return
-        for access in accesses:
-            made, clocks = entry(access)
-            self.access("tensor", access.home, access.places, access.lanes, made, clocks)
+        self.access_each("tensor", accesses, entry)
 
     def allocate(
         self, strand: ObservedStrand, instr: Instr, row: int, warp: int, column: int, columns: int, free: bool
