@@ -111,15 +111,30 @@ def match_head(head: str) -> tuple[Match, ...]:
     """The rows that ``opcode.modifier.modifier`` may be; () if it fits none."""
     matches = _heads.get(head)
     if matches is None:
-        opcode, *mods = head.split(".")
-        rows = rows_of(opcode) if len(mods) <= MAX_MODIFIERS else ()
-        found = _match_rows(rows, mods, in_order) or _match_rows(rows, mods, in_any_order)
-        matches = tuple(_build(row, chosen) for row, chosen in found if broken_rule(row, chosen) is None)
+        matches = tuple(_matches(head))
         if matches:
             if len(_heads) >= MAX_REMEMBERED:
                 _heads.clear()
             _heads[head] = matches
     return matches
+
+
+def _matches(head: str) -> Iterator[Match]:
+    """What `match_head` finds, one after the other."""
+    opcode, *mods = head.split(".")
+    if len(mods) > MAX_MODIFIERS:
+        return
+    rows = rows_of(opcode)
+    for how in in_order, in_any_order:
+        found = False
+        for row in rows:
+            chosen = how(row, mods) if row.literals.issubset(mods) else None
+            if chosen is not None:
+                found = True
+                if broken_rule(row, chosen) is None:
+                    yield _build(row, chosen)
+        if found:
+            return
 
 
 def resolve(head: str, operands: Sequence[Operand], kinds: str) -> Resolved | None:
@@ -128,7 +143,7 @@ def resolve(head: str, operands: Sequence[Operand], kinds: str) -> Resolved | No
     found = _resolved.get(key)
     if found is not None and (not found.numbered or found.fits(operands)):
         return found
-    for match in match_head(head):
+    for match in _heads.get(head) or _matches(head):
         for specs in match.shapes:
             if len(specs) == len(operands) and _all_fit(specs, operands):
                 found = _resolve(match, specs, operands)
@@ -160,17 +175,47 @@ def _resolve(match: Match, specs: tuple[Spec, ...], operands: Sequence[Operand])
     )
 
 
-def _match_rows(
-    rows: Sequence[Row], mods: Sequence[str], how: Callable[[Row, Sequence[str]], Chosen | None]
-) -> list[tuple[Row, Chosen]]:
-    near = [row for row in rows if row.literals.issubset(mods) and row.words.issuperset(mods)]
-    found = ((row, how(row, mods)) for row in near)
-    return [(row, chosen) for row, chosen in found if chosen is not None]
-
-
 def in_order(row: Row, mods: Sequence[str]) -> Chosen | None:
     """The choices that spell ``mods`` in the order of the row, or None."""
-    return next(walk(row.items, mods, 0), None)
+    return _spelled(row, (), 0, tuple(mods), 0)
+
+
+def _spelled(row: Row, pending: tuple[Choice, ...], number: int, mods: tuple[str, ...], at: int) -> Chosen | None:
+    """The first way to read ``mods[at:]`` as ``pending`` and the items of a row from one on; None where none is.
+
+    It is the first that `walk` finds, which looks at all items of all rows; here most rows end with the first ones.
+    """
+    chosen: list[tuple[Choice, str]] = []
+    while pending or number < row.length:
+        if pending:
+            item = pending[0]
+            pending = pending[1:]
+        else:
+            item = row.item(number)
+            number += 1
+        word = mods[at] if at < len(mods) else ""
+        if isinstance(item, Group):
+            more = _spelled(row, item.items, number, mods, at) if word in item.items[0].words else None
+            if more is not None:
+                return (*chosen, *more)
+            continue
+        if word not in item.words:
+            return None
+        if not item.several:  # nearly always
+            chosen.append((item, word))
+            at += 1
+            continue
+        fits = [(value, parts) for value, parts in item.values.items() if parts == mods[at : at + len(parts)]]
+        for value, parts in fits[:-1]:
+            more = _spelled(row, pending, number, mods, at + len(parts))
+            if more is not None:
+                return (*chosen, (item, value), *more)
+        if not fits:
+            return None
+        value, parts = fits[-1]
+        chosen.append((item, value))
+        at += len(parts)
+    return tuple(chosen) if at == len(mods) else None
 
 
 def walk(items: Sequence[Choice | Group], mods: Sequence[str], at: int, tried: Tried | None = None) -> Iterator[Chosen]:
@@ -194,6 +239,8 @@ def walk(items: Sequence[Choice | Group], mods: Sequence[str], at: int, tried: T
 
 def in_any_order(row: Row, mods: Sequence[str]) -> Chosen | None:
     """The choices that spell ``mods`` in some order, or None."""
+    if not row.words.issuperset(mods):
+        return None
     left = list(mods)
     chosen: list[tuple[Choice, str]] = []
     for item in choices(row.items[: row.fixed]):
@@ -271,19 +318,24 @@ def _build(row: Row, chosen: Chosen) -> Match:
     form = row.form
     all_slots, names = _in_common(form.opcode, form.name)
     slots: dict[str, str | None] = dict.fromkeys(all_slots)
-    slots.update(slots_of(chosen))
-    sizes = {
-        choice.slot: choice.sizes[value]
-        for choice, value in chosen
-        if choice.slot is not None and value in choice.sizes
-    }
-    own = [place for place in row.places if _present(place, slots) is not False]
+    sizes: dict[str, int] = {}
+    mods: list[str] = []
+    for choice, value in chosen:
+        mods += choice.values[value]
+        if choice.slot is not None:
+            slots[choice.slot] = value
+            if value in choice.sizes:
+                sizes[choice.slot] = choice.sizes[value]
     default = row.default_type
-    specs = [spec_of(place, slots, sizes, default) for place in own]
-    free = [(True, False) if _present(place, slots) is None else (True,) for place in own]
+    specs: list[Spec] = []
+    free: list[tuple[bool, ...]] = []
+    for place in row.places:
+        present = _present(place, slots)
+        if present is not False:
+            specs.append(spec_of(place, slots, sizes, default))
+            free.append((True, False) if present is None else (True,))
     shapes = [tuple(compress(specs, picked)) for picked in product(*free)]
-    mods = tuple(part for choice, value in chosen for part in choice.values[value])
-    return Match(form, mods, slots, names, tuple(shapes))
+    return Match(form, tuple(mods), slots, names, tuple(shapes))
 
 
 def _present(place: Place, slots: Mapping[str, str | None]) -> bool | None:

@@ -124,17 +124,8 @@ def spec_of(place: Place, slots: Mapping[str, str | None], sizes: Mapping[str, i
     if vector and length is None:  # the modifier that makes it a vector is absent: {a} may stand for a all the same
         flags.discard("sink")
         flags.add("one")
-    return Spec(
-        name=place.name,
-        second=place.second,
-        second_optional=place.second_optional,
-        kind=kind,
-        types=_type_names(types, slots, double="double" in flags),
-        flags=frozenset(flags),
-        length=length,
-        numbers=numbers,
-        space=space,
-    )
+    names = _type_names(types, slots, double="double" in flags)
+    return Spec(place.name, place.second, place.second_optional, kind, names, frozenset(flags), length, numbers, space)
 
 
 def _kind_of(place: Place, words: list[str], flags: set[str], default: str | None) -> tuple[str, str | None]:
@@ -153,8 +144,8 @@ def _kind_of(place: Place, words: list[str], flags: set[str], default: str | Non
 
 def _type_names(text: str | None, slots: Mapping[str, str | None], *, double: bool) -> tuple[str, ...]:
     """``.type`` or ``.b32|.f32`` as names of types, those of slots looked up; twice as wide if ``double``."""
-    names = tuple(slots.get(each) or each for each in (text or "").replace(".", "").split("|"))
-    return tuple(f"{name[0]}{2 * TYPE_BITS[name]}" for name in names) if double else names
+    names = [slots.get(each) or each for each in (text or "").replace(".", "").split("|")]
+    return tuple([f"{name[0]}{2 * TYPE_BITS[name]}" for name in names] if double else names)
 
 
 def _length(word: str, sizes: Mapping[str, int]) -> int | None:

@@ -20,6 +20,7 @@ import os
 import re
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 from convc.ptx.syntax import TYPE_BITS, Form
@@ -29,7 +30,8 @@ FOLDER = os.path.join(os.path.dirname(__file__), "forms")
 _OPERAND = re.compile(r"\{,\s*([^}]+)\}|(\[[^\]]+\]|\(\w+\)|\w+(?:\|\w+|\{\|\w+\})?)")
 _ITEM = re.compile(r"\{([^}]*)\}|\.([\w:]+)")
 _NAME = re.compile(r"\w+")
-_OPCODE_END = re.compile(r"[.{ ]")
+_VALUE = re.compile(r"\.([\w:.]+)(?:=(\d+))?")
+_OPCODE = re.compile(r"[^.{ ]+")
 _JOINT = re.compile(r"\\\n\s*")
 _COMMENT = re.compile(r"\n#(?!#).*")
 _PART = re.compile(r"((?:^[^\s#.].*\n)+)((?:^ .*\n)*)|^\.(\w+) = (.*)|^##(.*)", re.MULTILINE)
@@ -50,12 +52,14 @@ class Choice(NamedTuple):
         values: text (without the leading dot) -> the modifiers it consists of.
         sizes: text -> the number that the row gives it (``.x4=4``), for vector lengths.
         words: the modifiers of all values.
+        several: whether a value consists of more than one.
     """
 
     slot: str | None
     values: dict[str, tuple[str, ...]]
     sizes: dict[str, int]
     words: frozenset[str]
+    several: bool
 
 
 class Group(NamedTuple):
@@ -88,16 +92,20 @@ class Row:
     Attributes:
         name: of the form.
         literals: modifiers that every instruction of the row has.
+        length: number of items.
     """
 
-    def __init__(self, block: _Block, header: str) -> None:
+    def __init__(self, opcode: str, block: _Block, name: str, pattern: str) -> None:
+        self.name = name
         self._block = block
-        self.name, _, self._pattern = header.partition(": ")
-        head, _, self._operands = self._pattern.partition(" ")
-        self._opcode = _OPCODE_END.split(head, maxsplit=1)[0]
-        self._mods = _ITEM.findall(head[len(self._opcode) :])
+        self._opcode = opcode
+        self._pattern = pattern
+        head, _, self._operands = pattern.partition(" ")
+        self._mods: list[tuple[str, str]] = _ITEM.findall(head, len(opcode))
         sets = block.sets
         self.literals = frozenset([word for _, word in self._mods if word and word not in sets])
+        self.length = len(self._mods)
+        self._items: list[Choice | Group | None] = [None] * self.length
 
     @cached_property
     def form(self) -> Form:
@@ -114,10 +122,18 @@ class Row:
             only=only,
         )
 
-    @cached_property
+    def item(self, number: int) -> Choice | Group:
+        """A place in the modifiers, or several that go together."""
+        found = self._items[number]
+        if found is None:
+            group, word = self._mods[number]
+            found = self._items[number] = _item(group, word, self._block.sets)
+        return found
+
+    @property
     def items(self) -> tuple[Choice | Group, ...]:
         """The modifiers."""
-        return tuple(_items(self._mods, self._block.sets))
+        return tuple(map(self.item, range(self.length)))
 
     @property
     def slots(self) -> list[str]:
@@ -134,7 +150,7 @@ class Row:
     @property
     def names(self) -> list[str]:
         """The names of its operands."""
-        return [name for place in _places(self._operands) for name in (place.name, place.second) if name]
+        return _NAME.findall(self._operands)
 
     @cached_property
     def fixed(self) -> int:
@@ -157,12 +173,15 @@ class Row:
         """The operands."""
         kinds = self._block.kinds
         places = _places(self._operands)
-        return tuple([place._replace(words=kinds.get(place.name, ())) for place in places])
+        return tuple([Place(*place[:-1], kinds[place.name]) if place.name in kinds else place for place in places])
 
     @property
     def default_type(self) -> str | None:
         """Type of plain operands."""
-        return _default_type(self.items)
+        words = [word for group, mod in self._mods for word in (group[1:].split(".") if group else (mod,))]
+        if "type" in words and "type" in self._block.sets:
+            return ".type"
+        return next((f".{word}" for word in reversed(words) if word in TYPE_BITS and word in self.literals), None)
 
 
 Condition = tuple[str, tuple[str, ...]]
@@ -208,17 +227,17 @@ class _Block:
         return tuple((_conditions(left), _conditions(right)) for left, right in _RULE.findall(self.lines))
 
 
-_index: dict[str, list[tuple[_Block, str]]] = {}
+_index: dict[str, list[tuple[_Block, str, str]]] = {}
 _rows: dict[str, tuple[Row, ...]] = {}
 
 
 def opcodes() -> list[str]:
     """Every opcode of the table."""
     if not _index:
-        index: dict[str, list[tuple[_Block, str]]] = {}
+        index: dict[str, list[tuple[_Block, str, str]]] = {}
         for name in sorted(os.listdir(FOLDER)):
             if name.endswith(".txt"):
-                with open(os.path.join(FOLDER, name), encoding="ascii") as file:
+                with open(os.path.join(FOLDER, name), encoding="utf-8") as file:
                     _split(file.read(), index)
         _index.update(index)
     return list(_index)
@@ -229,14 +248,14 @@ def rows_of(opcode: str) -> tuple[Row, ...]:
     if opcode not in _rows:
         if not _index:
             opcodes()
-        found = tuple(Row(block, header) for block, header in _index.get(opcode, ()))
+        found = tuple(Row(opcode, *each) for each in _index.get(opcode, ()))
         if not found:
             return ()
         _rows[opcode] = found
     return _rows[opcode]
 
 
-def _split(text: str, index: dict[str, list[tuple[_Block, str]]]) -> None:
+def _split(text: str, index: dict[str, list[tuple[_Block, str, str]]]) -> None:
     """Sort the lines of a file into blocks, and their rows into ``index`` by opcode."""
     section = ""
     sets: dict[str, str] = {}
@@ -250,8 +269,9 @@ def _split(text: str, index: dict[str, list[tuple[_Block, str]]]) -> None:
             continue
         block = _Block(section, sets, lines)
         for header in rows.splitlines():
-            opcode = _OPCODE_END.split(header.partition(": ")[2], maxsplit=1)[0]
-            index.setdefault(opcode, []).append((block, header))
+            name, _, pattern = header.partition(": ")
+            opcode = _OPCODE.match(pattern)
+            index.setdefault(opcode[0] if opcode else "", []).append((block, name, pattern))
 
 
 @lru_cache(maxsize=256)
@@ -266,19 +286,18 @@ def _since(text: str) -> tuple[tuple[int, int], str, bool]:
     return (int(found[1]), int(found[2])), found[3], found[4] is not None
 
 
+@lru_cache(maxsize=1 << 9)
 def _conditions(text: str) -> tuple[Condition, ...]:
     """``sem=acquire|release, scope`` as slots with their values."""
     parts = (part.strip().partition("=") for part in text.split(","))
     return tuple((slot, tuple(values.split("|")) if values else ()) for slot, _, values in parts)
 
 
-def _items(mods: list[tuple[str, str]], sets: dict[str, str]) -> Iterator[Choice | Group]:
-    """The modifiers of a row from what stands in braces and what does not: ``.to{.sem.scope}.b64``."""
-    for group, word in mods:
-        if word:
-            yield _choice(word, _values(word, sets), optional=False)
-        else:
-            yield Group(tuple(_choice(each, _values(each, sets), optional=True) for each in group[1:].split(".")))
+def _item(group: str, word: str, sets: dict[str, str]) -> Choice | Group:
+    """A modifier of a row from what stands in braces, or the word that does not: ``.to{.sem.scope}.b64``."""
+    if word:
+        return _choice(word, _values(word, sets), optional=False)
+    return Group(tuple([_choice(each, _values(each, sets), optional=True) for each in group[1:].split(".")]))
 
 
 def _values(word: str, sets: dict[str, str]) -> str | None:
@@ -293,31 +312,18 @@ def _values(word: str, sets: dict[str, str]) -> str | None:
 def _choice(word: str, text: str | None, *, optional: bool) -> Choice:
     """The set of that name and with these values, or the word itself where there is none."""
     if text is None:
-        return Choice(word if optional else None, {word: (word,)}, {}, frozenset((word,)))
-    values: dict[str, tuple[str, ...]] = {}
-    sizes: dict[str, int] = {}
-    for each in text[1:-1].split(","):
-        value, _, size = each.strip()[1:].partition("=")
-        values[value] = tuple(value.split("."))
-        if size:
-            sizes[value] = int(size)
-    return Choice(word, values, sizes, frozenset([part for parts in values.values() for part in parts]))
+        return Choice(word if optional else None, {word: (word,)}, {}, frozenset((word,)), False)
+    found = _VALUE.findall(text)
+    values = {value: tuple(value.split(".")) for value, _ in found}
+    sizes = {value: int(size) for value, size in found if size}
+    words = frozenset(chain.from_iterable(values.values()))
+    return Choice(word, values, sizes, words, words != values.keys())
 
 
 def choices(items: tuple[Choice | Group, ...]) -> Iterator[Choice]:
     """The choices of a row, those in groups too."""
     for item in items:
         yield from (item.items if isinstance(item, Group) else (item,))
-
-
-def _default_type(items: tuple[Choice | Group, ...]) -> str | None:
-    """Type of an operand that says none: that of the set ``.type``, or the last literal that is a type."""
-    if any(choice.slot == "type" for choice in choices(items)):
-        return ".type"
-    literals = [
-        value for choice in choices(items) if choice.slot is None for value in choice.values if value in TYPE_BITS
-    ]
-    return f".{literals[-1]}" if literals else None
 
 
 @lru_cache(maxsize=1 << 10)

@@ -11,7 +11,7 @@ import pytest
 from support.ptxas import around, judge
 
 from convc.ptx import format_instr, parse
-from convc.ptx.grammar import broken_rule, forms, match_head
+from convc.ptx.grammar import broken_rule, forms, in_order, match_head, walk
 from convc.ptx.operands import SPACES, Spec
 from convc.ptx.syntax import TYPE_BITS
 from convc.ptx.tables import FOLDER, Choice, Group, Row, choices, opcodes, rows_of
@@ -120,6 +120,20 @@ def test_printing_a_sample_gives_it_back():
         body = parse(around("\n".join(texts))).kernels[0].body
         again = parse(around("\n".join(map(format_instr, body[:-1])))).kernels[0].body
         assert again == body
+
+
+def test_the_short_way_through_a_row_finds_the_first_of_all_ways():
+    rng = random.Random(2)
+    found = 0
+    for row in ROWS:
+        for head in heads(row, rng, 4):
+            opcode, *mods = head.split(".")
+            for other in rows_of(opcode):
+                for said in (mods, mods[1:], [*mods, *mods[:1]]):
+                    chosen = in_order(other, said)
+                    assert chosen == next(walk(other.items, said, 0), None), (head, other.form.pattern)
+                    found += chosen is not None
+    assert found > 2000
 
 
 def test_forms_are_well_described():
