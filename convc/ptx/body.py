@@ -246,15 +246,28 @@ class Body:
             operands = tuple([make(operands) for make in makes])
         elif guard is not None:
             operands = operands[1:]
-        first = self.at
+        at = self.at
         if head not in self.allowed:
-            self._allow(head, first + head_at, found)
-        self._add(first, length, guard, found, operands, first + goal_at)
+            self._allow(head, at + head_at, found)
+        if found.target is not None or at >= self.marked_from:
+            self._add(at, length, guard, found, operands, at + goal_at)
+            return True
+        # What `_add` does besides, without a call: nearly all instructions come by here.
+        body = self.body
+        form = found.form
+        mods = found.mods
+        slots = found.slots
+        step = self.step
+        role = self.role
+        body.append(Instr(form, mods, slots, operands, found, guard, self.tokens, at, length, step, role, len(body)))
+        self.at = at + length
         return True
 
     def _instruction(self) -> None:
         first = self.at
-        line = self.tokens.lines.get(first)
+        line = self.tokens.statement(first)
+        if line is not None and line.joined and line.phrase is not None and self._say_again(line.phrase):
+            return
         wording = None if line is None else wording_of(line.tokens)
         if line is not None and wording is not None:
             line.phrase = phrase_of(wording, self.names.meaning)

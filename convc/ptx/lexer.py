@@ -65,12 +65,14 @@ class Line:
         mark: at its end.
         phrase: the instruction that fills it (a `convc.ptx.phrases.Phrase`), once one was read there.
         declared: the registers that it declares (`convc.ptx.declare.DeclaredRegisters`), likewise.
+        joined: whether it is several lines, taken together.
     """
 
-    __slots__ = ("declared", "mark", "phrase", "tokens")
+    __slots__ = ("declared", "joined", "mark", "phrase", "tokens")
 
-    def __init__(self, tokens: tuple[str, ...], mark: Mark | None) -> None:
+    def __init__(self, tokens: tuple[str, ...], mark: Mark | None, *, joined: bool = False) -> None:
         self.tokens = tokens
+        self.joined = joined
         self.mark = mark
         self.phrase: Any = None
         self.declared: Any = None
@@ -78,6 +80,29 @@ class Line:
 
 _remembered: dict[str, Line] = {}
 """Lines by their text."""
+
+
+MOST_JOINED = 16
+"""Lines of the longest statement that is remembered."""
+
+MAX_JOINED = 1024
+"""Its characters, without blanks."""
+
+_joined: dict[tuple[Line, ...], Line] = {}
+"""Such statements by their lines."""
+
+
+def _join(lines: tuple[Line, ...]) -> Line | None:
+    """Several lines as one; None where they are too long."""
+    known = _joined.get(lines)
+    if known is None:
+        tokens = tuple(chain.from_iterable([line.tokens for line in lines]))
+        if sum(map(len, tokens)) > MAX_JOINED:
+            return None
+        if len(_joined) >= MAX_REMEMBERED:
+            _joined.clear()
+        known = _joined[lines] = Line(tokens, None, joined=True)
+    return known
 
 
 def _keep(text: str, line: Line) -> Line:
@@ -164,6 +189,20 @@ class Tokens:
             said = _MARK.fullmatch(token)
             mark = None if said is None else (said["step"], said["role"])
         return _keep(text, Line(tuple(found), mark))
+
+    def statement(self, at: int) -> Line | None:
+        """The line that begins at a token, with those behind it up to a semicolon; None where none is remembered."""
+        line = self.lines.get(at)
+        if line is None or not line.tokens or line.tokens[-1] == ";":
+            return line
+        parts = [line]
+        while line.tokens[-1] != ";":
+            at += len(line.tokens)
+            line = self.lines.get(at)
+            if line is None or not line.tokens or len(parts) == MOST_JOINED:
+                return None
+            parts.append(line)
+        return _join(tuple(parts))
 
     @property
     def starts(self) -> list[int]:

@@ -154,7 +154,8 @@ class Names:
         if wanted > self.budget.left:
             raise self.tokens.error(at, f"{wanted} registers are too many: a module may declare {MAX_REGISTERS} in all")
         self.budget.left -= wanted
-        check_name(self.tokens, name, at)
+        if not _can_be_declared(name):
+            check_name(self.tokens, name, at)
         scope = self.scopes[-1]
         own = scope.own
         labels = scope.labels

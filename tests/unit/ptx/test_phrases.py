@@ -32,6 +32,7 @@ def read(body: str, *, afresh: bool = False) -> Kernel:
     """The kernel with this body; ``afresh``: without a memory of lines and patterns."""
     if afresh:
         lexer._remembered.clear()
+        lexer._joined.clear()
         phrases._patterns.clear()
     return parse(f"{HEAD}{body}\n}}\n", "k.ptx").kernels[0]
 
@@ -217,3 +218,22 @@ def test_patterns_are_forgotten_when_they_are_many(monkeypatch):
     body = f"{NAMES}mov.b32 %a, 5;\nadd.u32 %a, %b, 5;\nsub.u32 %a, %b, 5;\nmov.b32 %a, 6;"
     assert read(body, afresh=True) == read(body, afresh=True)
     assert len(phrases._patterns) <= 2
+
+
+def test_a_statement_of_several_lines_is_remembered_too():
+    declared = ".reg .b32 %a<3>; .reg .f32 %f;\n"
+    lines = "mad.lo.u32 %a0, // a\n  %a1,\n  %a2, 5;\n"
+    first = read(declared + lines, afresh=True)
+    [joined] = lexer._joined.values()
+    assert joined.phrase is not None
+    second = read(f".reg .b32 %more;\n{declared}{lines}")
+    assert list(second.body[0].operands) == [_moved(operand, 1) for operand in first.body[0].operands]
+    assert second.body[0].span.line == first.body[0].span.line + 1
+    error = told(declared.replace("%a<3>", "%a<2>").replace("%f", "%a2") + lines, afresh=False)
+    assert error.span.line == 9
+
+
+def test_what_is_no_statement_of_several_lines_is_read_as_it_stands():
+    kernel = read(".reg .b32 %a;\nmov.b32 %a,\n1; mov.b32 %a, 2;\n{ mov.b32 %a,\n3; }\n{\nret; }")
+    assert [instr.span.line for instr in kernel.body] == [7, 8, 9, 12]
+    assert told(".reg .b32 %a;\nmov.b32 %a,\n", afresh=False).span.line == 7
