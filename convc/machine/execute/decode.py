@@ -167,6 +167,7 @@ def _decode_body(kernel: Kernel, table: SlotTable) -> list[Run]:
     ops: list[Run] = []
     refused: list[Instr] = []
     known = _plans.get
+    applied = table.applied
     for instr in kernel.body:
         way, guarded = known(instr.named) or _plan(instr)
         if way is None:
@@ -177,9 +178,8 @@ def _decode_body(kernel: Kernel, table: SlotTable) -> list[Run]:
         except UnmodelledError as error:
             error.span = error.span or instr.span
             raise
-        applied = table.applied.get(instr.index)
-        if applied is not None and applied.run is not run:  # more than that function: a switch chooses, say
-            del table.applied[instr.index]
+        if instr.index in applied and applied[instr.index].run is not run:
+            del applied[instr.index]  # more than that function: a switch chooses, say
         if instr.guard is not None and guarded is not None:
             run = guarded(run, instr.guard, instr.index)
         ops.append(run)

@@ -88,7 +88,9 @@ class SlotTable:
         if type(operand) is Reg:  # nearly always
             return operand.slot
         if type(operand) is Imm:
-            return self.constant(immediate(operand, bits), bits)
+            value = immediate(operand, bits) if operand.is_float else operand.bits & MASK[bits]
+            slot = self._constants.get((value, bits))
+            return self.constant(value, bits) if slot is None else slot
         match operand:
             case Special(name=name):
                 if name.partition(".")[0] in UNMODELLED_SPECIALS:
