@@ -35,7 +35,7 @@ def noted_interrupts() -> Iterator[threading.Event]:
         interrupted.set()
         waited += 1
         if _imports(frame) and waited <= MOST:
-            again = threading.Timer(AGAIN, _thread.interrupt_main)
+            again = threading.Timer(AGAIN, _interrupt_main)
             again.daemon = True
             again.start()
             return
@@ -51,6 +51,16 @@ def noted_interrupts() -> Iterator[threading.Event]:
         yield interrupted
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def _interrupt_main() -> None:
+    """Send the main thread the signal, so that it wakes where it sleeps; what `_thread.interrupt_main` does waits."""
+    if hasattr(signal, "pthread_kill"):
+        main = threading.main_thread().ident
+        if main is not None:
+            signal.pthread_kill(main, signal.SIGINT)
+    else:
+        _thread.interrupt_main()
 
 
 def _imports(frame: FrameType | None) -> bool:
