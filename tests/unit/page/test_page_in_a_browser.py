@@ -7,12 +7,13 @@ the page's end, does what a reader would.
 from __future__ import annotations
 
 import re
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
-from support.pixels import pixels_of
+from PIL import Image
 
 import convc
 from convc.api.paging import page_report
@@ -266,7 +267,7 @@ def test_the_first_screen_looks_as_the_page_says(browser, layer_page, dark):
     """Loosely: each lane has its colour where no letter is, and words can be seen; no font and no pixel is compared."""
     page = layer_page.replace("prefers-color-scheme:dark", "min-width:1px") if dark else layer_page
     told = browser.told(page.replace("</body>", f"{SCREEN}</body>"), *SIZE)
-    shot = pixels_of(browser.screenshot(page, *SIZE)).astype(int)
+    shot = np.asarray(Image.open(BytesIO(browser.screenshot(page, *SIZE))).convert("RGB")).astype(int)
     assert shot.shape == (SIZE[1], SIZE[0], 3)
     paper = (13, 17, 23) if dark else (255, 255, 255)
     assert np.abs(shot[4, 4] - paper).max() <= 2
