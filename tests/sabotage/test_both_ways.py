@@ -42,7 +42,7 @@ REPEATED = {
 OTHER_WAYS = ("late", "seeded", "checked")
 """Completion policies besides ``eager``, and a full check."""
 
-EVERY = 250
+EVERY = 500
 """One of so many changes of a kernel is tried by default."""
 
 
