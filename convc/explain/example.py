@@ -6,6 +6,8 @@ next, a lane that holds padding, lanes that hold a pixel of the other image, and
 
 from __future__ import annotations
 
+from functools import cache
+
 from rich.console import Console
 
 from convc.compiler.index.geometry import geometry_of
@@ -38,6 +40,7 @@ def example_maps() -> ReuseMaps:
     return reuse_maps(PROBLEM, geometry_of(PROBLEM, merged=False, border="mask", lanes=16))
 
 
+@cache
 def example_tiles() -> Tiles:
     """The tiles of the example on the schedule `shift`; tile 0 begins at (n, p, q) = (0, 0, 0)."""
     return reuse_tiles(example_maps(), CHAIN, MMA)

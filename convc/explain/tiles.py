@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import msgspec
 from msgspec.structs import replace
@@ -77,12 +78,13 @@ class Tiles(msgspec.Struct, frozen=True, kw_only=True):
 
 def reuse_tiles(maps: ReuseMaps, schedule: Schedule, mma: MmaTile) -> Tiles:
     """The tiles of a schedule whose filter columns share their activations."""
+    derived = cache(lambda: derive(maps, schedule, mma))  # a second or two, and a page shows it twice
     return Tiles(
         count=maps.all_tiles,
         rows=maps.problem.kernel[0],
         table=lambda tile, row: lane_table(maps, schedule, tile, row),
-        loops=lambda: nest_lines(derive(maps, schedule, mma).algorithms[-1].nest),
-        derivation=lambda: derive(maps, schedule, mma),
+        loops=lambda: nest_lines(derived().algorithms[-1].nest),
+        derivation=derived,
         claims=maps.proofs or reuse_claims.prove(maps),
         cases=why_masked(maps),
     )
