@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from convc.timing.trace import Phase
 
 
-@dataclass(slots=True, kw_only=True)
-class Event:
+class Event(msgspec.Struct, kw_only=True, gc=False):
     """Something that took time.
 
     Attributes:
