@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+import msgspec
+
 from convc.support.nvdisasm import disassemble
 from convc.support.ptxas import assemble
 from convc.timing.sass import LaneLoop, Sass, lane_loops, read_sass
@@ -349,7 +351,8 @@ class _Strand:
             pending.remove(number)
         self._waiting = {board: wait for board, wait in self._waiting.items() if wait != number}
         self.places[number] = len(self.items)
-        self.items.append(replace(item, needs=needs, repeats=False, sass=slot or Slot(0, "", False, "")))
+        sass = slot or Slot(0, "", False, "")
+        self.items.append(msgspec.structs.replace(item, needs=needs, repeats=False, sass=sass))
 
 
 def _is_load(item: Item) -> bool:

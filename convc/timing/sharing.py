@@ -10,9 +10,10 @@ from __future__ import annotations
 import contextlib
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec.structs import replace
 
 from convc.ir.launch import LaunchSpec
 from convc.machine import RunOptions, run

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import msgspec
+
 from convc.timing.accesses import REQUEST
 from convc.timing.tensor_core import MmaShape
 
@@ -25,8 +27,7 @@ SHIFT = "shift"
 """Kind of a work: tcgen05.shift."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Work:
+class Work(msgspec.Struct, kw_only=True, gc=False):
     """Something that goes on while its issuer continues.
 
     Attributes:
@@ -81,8 +82,7 @@ class Slot(NamedTuple):
     reads: str
 
 
-@dataclass(slots=True, kw_only=True)
-class Item:
+class Item(msgspec.Struct, kw_only=True, gc=False):
     """An instruction of a warp.
 
     Attributes:
@@ -109,7 +109,7 @@ class Item:
     step: str
     line: int
     index: int
-    works: list[int] = field(default_factory=list[int])
+    works: list[int] = msgspec.field(default_factory=list)
     waits: Phase | None = None
     meets: Meeting | None = None
     leaves: Meeting | None = None

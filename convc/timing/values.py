@@ -97,9 +97,10 @@ class Values:
         known = self._readings.get(instr.index)
         if known is None:
             known = self._readings[instr.index] = reading(instr)
-        held = [self._of(slot) for slot in known.sources]
+        values = self._held
+        held = [values[slot] if slot in values else self._of(slot) for slot in known.sources]
         made = self._made
-        needs = tuple({made[value] for value in held if value in made})
+        needs = tuple({made[value] for value in held if value in made}) if held else ()
         if known.branch is not None:
             repeats = self._of(known.branch) in self._constants
         elif known.pure:
