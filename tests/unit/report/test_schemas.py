@@ -112,11 +112,11 @@ def test_what_a_command_writes_fits_its_schema(place, monkeypatch, format, words
     report = json.loads(result.stdout)
     assert list(report)[:2] == ["format", "convc"]
     assert (report["format"], report["convc"]) == (format, __version__)
-    schema = json.loads(schema_file(format).read_text("utf-8"))
-    jsonschema.validate(report, schema, cls=jsonschema.Draft202012Validator)
+    schema = jsonschema.Draft202012Validator(json.loads(schema_file(format).read_text("utf-8")))
+    schema.validate(report)
     for name in ("format", "convc"):
-        with pytest.raises(jsonschema.ValidationError, match=f"'{name}' is a required property"):
-            jsonschema.validate({key: value for key, value in report.items() if key != name}, schema)
+        (error,) = schema.iter_errors({key: value for key, value in report.items() if key != name})
+        assert error.message == f"'{name}' is a required property"
 
 
 def test_every_report_is_tried():
