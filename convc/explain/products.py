@@ -8,6 +8,7 @@ same products to the same outputs. Products with padding are zero and do not cou
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -89,11 +90,7 @@ class _Run:
         # Loops without statements further in do nothing but multiply: their iterations are one array.
         deepest = max((nest.names.index(each.inside) for each in nest.body), default=-1)
         self.serial = nest.loops[: deepest + 1]
-        arrays = nest.loops[deepest + 1 :]
-        grids = np.meshgrid(*(np.arange(axis.extent) for axis in arrays), indexing="ij", sparse=True)
-        self.grid = dict(zip((axis.name for axis in arrays), grids, strict=True))
-        self.shape = tuple(axis.extent for axis in arrays)
-        self.activation = nest.activation()
+        self.iterations = _Iterations(nest)
         # The tile as it is now, as its last load left it, and how often it has moved by one since.
         self.rows = np.zeros((0, 0), np.int64)
         self.loaded = self.rows
@@ -104,7 +101,7 @@ class _Run:
     def loop(self, depth: int, point: dict[str, int]) -> None:
         """Run the loops from `depth` inwards; `point` has the values of those around them."""
         if depth == len(self.serial):
-            self.sums.append(self.multiply(point))
+            self.sums.append(self.multiply(tuple(point.values())))
             return
         axis = self.serial[depth]
         for value in range(axis.extent):
@@ -140,43 +137,26 @@ class _Run:
             self.rows = rows
             self.moved += 1
 
-    def multiply(self, point: Mapping[str, int]) -> np.ndarray:
-        """(output, term, iteration) of each product, zeros included: int64 (3, products)."""
-        problem = self.problem
-        points = {**point, **self.grid}
-        values = self.nest.space.evaluate(points)
-        done = np.broadcast_to(self.nest.space.holds(points), self.shape)
-        x = self.operand(points)
-        if self.nest.read is not None and self.nest.read.masks:
-            x = np.where(self.masked(self.nest.read, points, values), PADDING, x)
-        out_h, out_w = problem.out_extent
-        taps_h, taps_w = problem.kernel
-        out = ((values["n"] * out_h + values["p"]) * out_w + values["q"]) * problem.out_channels + values["k"]
-        taps = (values["k"] * taps_h + values["r"]) * taps_w + values["s"]
-        weight = taps * problem.in_channels + values["c"]
+    def multiply(self, at: tuple[int, ...]) -> np.ndarray:
+        """(output, term, iteration) of each product, zeros included: int64 (3, products); ``at``: the serial loops."""
+        found = self.iterations
+        done = found.done[at]
+        out = found.out[at][done]
+        number = found.number[at][done]
+        if found.element is not None:
+            x = found.element[at][done]
+        else:
+            x = self.operand(found.row[at][done], found.channel[at][done])
+            x = np.where(found.masked[at][done], PADDING, x)
         # One number says both factors; what is no element (padding, nothing) stays the negative number that it is.
-        term = np.where(x < 0, x, x * _weights(problem) + weight)
-        number = np.zeros((), np.int64)
-        for axis in self.nest.loops:
-            number = number * axis.extent + points[axis.name]
-        return np.stack([np.broadcast_to(each, self.shape)[done] for each in (out, term, number)])
+        term = np.where(x < 0, x, x * _weights(self.problem) + found.weight[at][done])
+        return np.stack([out, term, number])
 
-    def operand(self, points: Mapping) -> np.ndarray:
-        """Number of the activation element of each iteration."""
-        if self.nest.read is None:
-            return _elements(self.problem, self.activation, points)
-        row = np.asarray(expr.evaluate(translate(self.nest.read.row), points))
+    def operand(self, row: np.ndarray, channel: np.ndarray) -> np.ndarray:
+        """Numbers of the activation elements in rows and channels of the tile."""
         # A wrong rewrite may read a row that the tile does not have: that is a finding, not an IndexError.
         inside = (row >= 0) & (row < self.rows.shape[0])
-        return np.where(inside, self.rows[np.where(inside, row, 0), points["e"]], NOTHING)
-
-    def masked(self, read: Read, points: Mapping, values: Mapping) -> np.ndarray:
-        """Whether a mask leaves the iteration out."""
-        names = {"lane": points[self.nest.pixels], "r": values["r"], "s": values["s"]}
-        if read.tile_m is not None:
-            names["tile_m"] = expr.evaluate(translate(read.tile_m), points)
-        masks = [np.asarray(expr.evaluate(mask, names), bool) for mask in read.masks]
-        return np.any(np.broadcast_arrays(*masks), axis=0)
+        return np.where(inside, self.rows[np.where(inside, row, 0), channel], NOTHING)
 
     def kept(self) -> np.ndarray:
         """What stays: of an output that was stored more than once, the last sum; of that, what is not zero."""
@@ -188,6 +168,52 @@ class _Run:
         kept = [found[:, last[found[0]] == number] for number, found in enumerate(self.stored)]
         found = np.concatenate(kept, axis=1)
         return found[:, found[1] != PADDING]
+
+
+class _Iterations:
+    """What every iteration of a nest has by itself, whatever happened before: arrays in the extents of the loops.
+
+    Attributes:
+        done: bool, whether it multiplies.
+        out, weight: int64, numbers of the output and of the weight element. number: of the iteration.
+        element: int64, number of the activation element; None where it is read from a tile:
+        row, channel: int64, place in the tile. masked: bool, whether a mask leaves it out.
+    """
+
+    def __init__(self, nest: Nest) -> None:
+        shape = tuple(axis.extent for axis in nest.loops)
+        grids = np.meshgrid(*map(np.arange, shape), indexing="ij", sparse=True)
+        points = dict(zip(nest.names, grids, strict=True))
+        values = nest.space.evaluate(points)
+
+        def of_each(value: int | np.ndarray) -> np.ndarray:
+            return np.broadcast_to(np.asarray(value), shape)
+
+        problem = nest.problem
+        out_h, out_w = problem.out_extent
+        taps_h, taps_w = problem.kernel
+        out = ((values["n"] * out_h + values["p"]) * out_w + values["q"]) * problem.out_channels + values["k"]
+        taps = (values["k"] * taps_h + values["r"]) * taps_w + values["s"]
+        self.done = of_each(nest.space.holds(points))
+        self.out = of_each(out)
+        self.weight = of_each(taps * problem.in_channels + values["c"])
+        self.number = np.arange(math.prod(shape)).reshape(shape)
+        self.element = of_each(_elements(problem, nest.activation(), points)) if nest.read is None else None
+        if nest.read is not None:
+            self.row = of_each(expr.evaluate(translate(nest.read.row), points))
+            self.channel = of_each(points["e"])
+            self.masked = of_each(_masked(nest, nest.read, points, values))
+
+
+def _masked(nest: Nest, read: Read, points: Mapping, values: Mapping) -> bool | np.ndarray:
+    """Whether a mask leaves the iteration out."""
+    names = {"lane": points[nest.pixels], "r": values["r"], "s": values["s"]} if read.masks else {}
+    if read.masks and read.tile_m is not None:
+        names["tile_m"] = expr.evaluate(translate(read.tile_m), points)
+    found: bool | np.ndarray = False
+    for mask in read.masks:
+        found = found | np.asarray(expr.evaluate(mask, names), bool)
+    return found
 
 
 def _elements(problem: ConvProblem, index_map: IndexMap, points: Mapping) -> np.ndarray:
