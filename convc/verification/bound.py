@@ -75,6 +75,7 @@ from convc.ir.problem import ConvProblem
 from convc.ir.sums import FLOAT32, Sums
 from convc.layout.block_scaled import as_multiplied
 from convc.layout.split_precision import GROWTH, MISSING, PASSES, SMALLEST
+from convc.support.memory import named_memory
 from convc.verification import reference
 from convc.verification.epilogue_bound import through_epilogue
 
@@ -135,8 +136,12 @@ def expected_result(problem: ConvProblem, x: np.ndarray, w: np.ndarray, *others:
 
     Returns:
         float64 (N, K, P, Q).
+
+    Raises:
+        LimitError: where there is no memory for the activations with their padding.
     """
-    return reference.conv_problem(problem, *as_multiplied(problem, x, w), *others)
+    with named_memory(f"the reference of {problem.name!r}"):
+        return reference.conv_problem(problem, *as_multiplied(problem, x, w), *others)
 
 
 def sum_gamma(problem: ConvProblem, sums: Sums = FLOAT32) -> tuple[float, float]:

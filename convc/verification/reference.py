@@ -12,6 +12,7 @@ are exact up to 2^53, so on integer data this is the exact answer.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -20,6 +21,7 @@ from convc.ir import dtypes
 from convc.ir.dtypes import DType
 from convc.ir.epilogue import AddResidual, Clip, EpilogueStep, LeakyRelu, Relu, Sigmoid, SiLU
 from convc.ir.problem import ConvProblem
+from convc.support.memory import human_bytes
 
 _GATHER_BYTES = 8 << 20
 """Gather at most about this much at a time: bounds memory, and stays in the cache that BLAS reads from."""
@@ -95,7 +97,7 @@ def transposed(problem: ConvProblem, x: np.ndarray, w: np.ndarray, bias: np.ndar
     groups = problem.groups
     depth = problem.out_channels // groups
     full = [out + lo + hi for out, lo, hi in zip(problem.out_extent, problem.pad_lo, problem.pad_hi, strict=True)]
-    total = np.zeros((problem.batch, groups, depth, *full))
+    total = _filled((problem.batch, groups, depth, *full), 0.0)
     pixels = x.astype(np.float64).reshape(problem.batch, groups, problem.group_channels, -1)
     filters = w.astype(np.float64).reshape(groups, problem.group_channels, depth, *problem.kernel)
     for tap in np.ndindex(*problem.kernel):
@@ -203,9 +205,17 @@ def _padded(x: np.ndarray, pad_lo: tuple[int, ...], pad_hi: tuple[int, ...], val
     if not any(pad_lo + pad_hi):
         return np.asarray(x, np.float64)
     axes = list(zip(pad_lo, x.shape[2:], pad_hi, strict=True))
-    padded = np.full((*x.shape[:2], *(lo + extent + hi for lo, extent, hi in axes)), value, np.float64)
+    padded = _filled((*x.shape[:2], *(lo + extent + hi for lo, extent, hi in axes)), value)
     padded[(..., *(slice(lo, lo + extent) for lo, extent, _ in axes))] = x
     return padded
+
+
+def _filled(shape: tuple[int, ...], value: float) -> np.ndarray:
+    """An array of one value, float64. MemoryError also where numpy has other words: no memory has so many addresses."""
+    size = 8 * math.prod(shape)
+    if size > sys.maxsize:
+        raise MemoryError(f"Unable to allocate {human_bytes(size)} for an array with shape {shape}")
+    return np.full(shape, value, np.float64)
 
 
 def _windows(

@@ -57,6 +57,19 @@ def test_what_has_no_room_is_named(convc, large, tmp_path, monkeypatch, words, w
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("pad", [1 << 45, (1 << 63) - 1])
+def test_padding_that_no_array_can_have_is_named(convc, tmp_path, pad):
+    """The kernel skips the filter column that meets nothing else; the reference is written from the definition."""
+    w = numpy_helper.from_array(np.ones((16, 8, 1, 2), np.float16), "w")
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT16, [1, 8, 5, 6])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT16, None)
+    node = helper.make_node("Conv", ["x", "w"], ["y"], name="wide", dilations=[1, pad], pads=[0, 0, 0, pad])
+    graph = helper.make_graph([node], "g", [x], [y], [w])
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    said = convc.refused("verify", tmp_path / "m.onnx")
+    assert "error[C300]: the reference of 'wide' needs more memory than there is: unable to allocate" in said
+
+
 def test_a_node_of_the_host_is_named_with_its_inputs(convc, tmp_path):
     count = helper.make_node("Constant", [], ["n"], value_ints=[1, 1, SIDE, SIDE])
     tile = helper.make_node("Tile", ["x", "n"], ["y"], name="much")

@@ -165,6 +165,19 @@ def test_a_stride_of_64_bits_where_there_is_one_pixel():
     assert y.tolist() == [[[[12, 18]]]]
 
 
+@pytest.mark.parametrize("pad", [1 << 45, (1 << 63) - 1])
+def test_padding_that_no_memory_has_addresses_for_is_refused_as_any_that_is_too_large(pad):
+    x = np.ones((1, 1, 2, 3))
+    with pytest.raises(MemoryError, match=r"(?i)unable to allocate .* for an array with shape"):
+        reference.conv(x, np.ones((1, 1, 1, 2)), dilation=(1, pad), pads=((0, 0), (0, pad)))
+    problem = ConvProblem(
+        in_channels=1, out_channels=1, in_extent=(2, 3), kernel=(1, 1), pad_hi=(0, pad), stride=(1, pad),
+        output_padding=(0, pad - 1), transposed=True,
+    )  # fmt: skip
+    with pytest.raises(MemoryError, match=r"(?i)unable to allocate .* for an array with shape"):
+        reference.conv_problem(problem, x, np.ones((1, 1, 1, 1)))
+
+
 def test_wrong_shapes_are_refused():
     with pytest.raises(ValueError, match="do not fit together with 1 group"):
         reference.conv(np.zeros((1, 3, 5, 5)), np.zeros((2, 4, 1, 1)))
