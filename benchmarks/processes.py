@@ -25,6 +25,9 @@ from convc.verification.data import normal_data
 from convc.workers.jobs import check_all
 from convc.workers.pool import Pool
 
+ROUNDS = 2 * REPEATS
+"""Waiting times change by a third from round to round: other work on the computer slows two processes more than one."""
+
 LAYER = ConvProblem(
     name="conv3x3", batch=16, in_channels=128, out_channels=128, in_extent=(28, 28), kernel=(3, 3), pad_lo=(1, 1),
     pad_hi=(1, 1), operand="f16", out="f16", bias=True,
@@ -75,7 +78,7 @@ def _gain(problems: Sequence[ConvProblem]) -> float:
     best = {1: float("inf"), 2: float("inf")}
     with Pool("processes", 1) as one, Pool("processes", 2) as two:
         pools = {1: one, 2: two}
-        for repeat in range(REPEATS + 1):
+        for repeat in range(ROUNDS + 1):
             for jobs, pool in pools.items():
                 started = time.perf_counter()
                 check_all(kernels, convs, pool, seed=0, modes=("integer",), options=RunOptions())
