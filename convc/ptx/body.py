@@ -249,18 +249,7 @@ class Body:
         at = self.at
         if head not in self.allowed:
             self._allow(head, at + head_at, found)
-        if found.target is not None or at >= self.marked_from:
-            self._add(at, length, guard, found, operands, at + goal_at)
-            return True
-        # What `_add` does besides, without a call: nearly all instructions come by here.
-        body = self.body
-        form = found.form
-        mods = found.mods
-        slots = found.slots
-        step = self.step
-        role = self.role
-        body.append(Instr(form, mods, slots, operands, found, guard, self.tokens, at, length, step, role, len(body)))
-        self.at = at + length
+        self._add(at, length, guard, found, operands, at + goal_at)
         return True
 
     def _instruction(self) -> None:
