@@ -148,4 +148,4 @@ MANY = 40_000
 def test_long_texts_are_answered_in_time(text):
     started = time.process_time()
     answer(text)
-    assert time.process_time() - started < 2
+    assert time.process_time() - started < 6  # half a second to two here; what grows with the square takes minutes
