@@ -155,13 +155,13 @@ def _indent(text: str) -> str:
 
 def _guard(role: Role) -> list[str]:
     """Lines that set ``%skip`` for the warps that are not in the role."""
+    other = ["setp.ne.or.u32 %skip, %rank, 0, %skip;"] if role.leads else []
     if role.first_warp == role.last_warp:
-        other = [f"setp.ne.u32 %skip, %warp, {role.first_warp};"]
-        return [*other, "setp.ne.or.u32 %skip, %rank, 0, %skip;"] if role.leads else other
+        return [f"setp.ne.u32 %skip, %warp, {role.first_warp};", *other]
     if role.first_warp == 0:
-        return [f"setp.gt.u32 %skip, %warp, {role.last_warp};"]
+        return [f"setp.gt.u32 %skip, %warp, {role.last_warp};", *other]
     below = f"setp.lt.u32 %skip, %warp, {role.first_warp};"
-    return [below, f"setp.gt.or.u32 %skip, %warp, {role.last_warp}, %skip;"]
+    return [below, f"setp.gt.or.u32 %skip, %warp, {role.last_warp}, %skip;", *other]
 
 
 def _registers(role: Role, states: list[tuple[str, ...]], numbers: Mapping[str, Number]) -> list[str]:

@@ -137,20 +137,22 @@ def start_of(plan: Plan, warp: int) -> tuple[Role, ...]:
     return (one_warp("init", warp, note, (made,)), fetch)
 
 
-def enter(plan: Plan, role: str) -> tuple[Step, ...]:
+def enter(plan: Plan, role: str, *, alone: bool = False) -> tuple[Step, ...]:
     """The end of the set-up where the kernel may have begun early: it waits before it reads or writes any buffer.
 
     Only then may the kernel behind begin, so that no more than two hold shared and tensor memory at a time. Every
-    kernel of a network waits, so all that came before the one in front have ended as well.
+    kernel of a network waits, so all that came before the one in front have ended as well. One thread that lets it
+    begin does so for its CTA (PTX manual, "griddepcontrol"), and it may take tensor memory at once and then wait for
+    this kernel: so only threads do so that know that this CTA has its own.
 
     `role`: whose steps they are; every warp has one that does so.
+    `alone`: it has not waited for the warps that get tensor memory, and lets nobody begin.
     """
     if not plan.launch.dependent:
         return ()
-    return (
-        AwaitGrid(id=f"{role}.await", note="what the kernel in front wrote is there, and nobody reads what we write"),
-        ReleaseGrid(id=f"{role}.release", note="the kernel behind may set itself up"),
-    )
+    note = "what the kernel in front wrote is there, and nobody reads what we write"
+    wait = AwaitGrid(id=f"{role}.await", note=note)
+    return (wait,) if alone else (wait, ReleaseGrid(id=f"{role}.release", note="the kernel behind may set itself up"))
 
 
 def load_role(warp: int, steps: tuple[Step, ...]) -> Role:

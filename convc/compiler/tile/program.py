@@ -16,7 +16,7 @@ import msgspec
 
 from convc.compiler.plan.names import MapName, Number, PointerName
 from convc.compiler.plan.storage import Storage
-from convc.compiler.tile.steps.base import Repeat, SetRegisters, Step
+from convc.compiler.tile.steps.base import AwaitGrid, Repeat, SetRegisters, Step
 from convc.compiler.tile.steps.persistent import FetchLoop, TileLoop
 from convc.ir.expr import IntExpr
 from convc.ir.launch import LaunchSpec
@@ -107,6 +107,11 @@ class TileProgram(msgspec.Struct, frozen=True, kw_only=True):
     def numbered(self) -> bool:
         """Whether CTAs have numbers instead of places in a grid."""
         return self.ordered is not None or self.visits is not None
+
+    @property
+    def dependent(self) -> bool:
+        """Whether the kernel may begin while the one in front of it, which writes what it reads, still runs."""
+        return any(isinstance(step, AwaitGrid) for role in self.setup for step in walk(role.steps))
 
     @property
     def hands_over(self) -> bool:

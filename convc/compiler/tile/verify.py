@@ -236,20 +236,30 @@ def starts(program: TileProgram) -> Iterator[str]:
 
 
 def grids(program: TileProgram) -> Iterator[str]:
-    """Every warp has both in the set-up or none: a wait for the kernel in front, then the release of the one behind."""
-    orders = {
+    """Every warp waits in the set-up for the kernel in front, or none does; some let the one behind begin after that.
+
+    Those have met the warp that gets tensor memory, so that a kernel behind cannot have taken it before.
+    """
+    kinds = AwaitGrid | ReleaseGrid | TmemAlloc | StartSync | CtaSync | ClusterSync
+    found = {
         tuple(
-            type(step).__name__
+            type(step)
             for role in program.setup
             if role.first_warp <= warp <= role.last_warp
             for step in walk(role.steps)
-            if isinstance(step, AwaitGrid | ReleaseGrid)
+            if isinstance(step, kinds)
         )
         for warp in range(program.warps)
     }
-    if orders not in ({()}, {(AwaitGrid.__name__, ReleaseGrid.__name__)}):
-        found = "; ".join(", ".join(order) or "nothing" for order in sorted(orders))
-        yield f"the set-up must wait for the kernel in front and then let the one behind begin, it has {found}"
+    orders = {tuple(kind for kind in order if kind in (AwaitGrid, ReleaseGrid)) for order in found}
+    if orders not in ({()}, {(AwaitGrid, ReleaseGrid)}, {(AwaitGrid,), (AwaitGrid, ReleaseGrid)}):
+        names = "; ".join(sorted(", ".join(kind.__name__ for kind in order) or "nothing" for order in orders))
+        yield f"the set-up must wait for the kernel in front and then let the one behind begin, it has {names}"
+    allocates = any(TmemAlloc in order for order in found)
+    for order in found:
+        before = order[: order.index(ReleaseGrid)] if ReleaseGrid in order else (CtaSync,)
+        if allocates and not {StartSync, CtaSync, ClusterSync}.intersection(before):
+            yield "warps let the kernel behind begin, and have not met the one that gets tensor memory"
 
 
 CHECKS = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from convc.compiler.plan.storage import SHARERS
-from convc.compiler.tile.program import TileProgram, walk
-from convc.compiler.tile.steps.base import ClusterSync, RingWait
+from convc.compiler.tile.program import TileProgram, executions, walk
+from convc.compiler.tile.steps.base import ClusterSync, Commit, RingWait, TmemAlloc, TmemDealloc
 from convc.compiler.tile.steps.lanes import ClearAcc, LoadMask
 from convc.compiler.tile.steps.operands import Multiply
 from convc.compiler.tile.steps.split import ClusterArrive, ClusterWait
@@ -24,6 +24,39 @@ def clusters_meet(program: TileProgram) -> Iterator[str]:
             if ClusterSync not in kinds and not apart:
                 yield f"the CTAs of a cluster do not meet in the {name}"
                 break
+
+
+def pairs_allocate(program: TileProgram) -> Iterator[str]:
+    """Tensor memory of a pair is got, and given back, by a warp that has met the other CTA (PTX manual, tcgen05.alloc).
+
+    It comes to both CTAs at once, and the one writes where the other keeps the address.
+    """
+    if program.pair == 1:
+        return
+    for act in (program.setup, program.teardown):
+        met: set[int] = set()
+        for role in act:
+            warps = range(role.first_warp, role.last_warp + 1)
+            for step in role.steps:
+                if isinstance(step, ClusterWait | ClusterSync):
+                    met.update(warps)
+                elif isinstance(step, TmemAlloc | TmemDealloc) and not met.issuperset(warps):
+                    yield f"{step.id} is for both CTAs of a pair, and its warp has not met the other CTA"
+
+
+def last_signals_come(program: TileProgram) -> Iterator[str]:
+    """A CTA that others give stages back to, by commits, waits for the last signal of each stage before it ends.
+
+    A wait for room is for the signal of a turn before, so that nobody else waits for the last turn's.
+    """
+    for ring in program.storage.rings:
+        steps = [(step, times) for role in program.roles for step, times in executions(role.steps)]
+        told = any(isinstance(step, Commit) and step.ring == ring.name for step, _ in steps)
+        waits = [(step, times) for step, times in steps if isinstance(step, RingWait) and step.ring == ring.name]
+        if ring.at in ("all", SHARERS) and told and any(step.starts_open for step, _ in waits):
+            last = sum(times for step, times in waits if step.last)
+            if last != ring.stages:
+                yield f"other CTAs signal ring {ring.name}, and the last signals of {last} of {ring.stages} are awaited"
 
 
 def pairs_share(program: TileProgram) -> Iterator[str]:
@@ -68,4 +101,10 @@ def lanes_of_both(program: TileProgram) -> Iterator[str]:
             yield f"{masked[0]} masks lanes of {program.pair} CTAs, and masks of CTAs {sorted(read)} are read"
 
 
-CLUSTER_CHECKS: tuple[Callable[[TileProgram], Iterator[str]], ...] = (clusters_meet, pairs_share, lanes_of_both)
+CLUSTER_CHECKS: tuple[Callable[[TileProgram], Iterator[str]], ...] = (
+    clusters_meet,
+    pairs_allocate,
+    last_signals_come,
+    pairs_share,
+    lanes_of_both,
+)

@@ -39,7 +39,7 @@ def ring_ends(program: TileProgram) -> Iterator[str]:
         if ready.count(ring.name) != 1:
             yield f"ring {ring.name} is made ready {ready.count(ring.name)} times"
         signals = _ends(program, ring, Signal)
-        waits = _ends(program, ring, RingWait)
+        waits = [end for end in _ends(program, ring, RingWait) if not end[1].last]
         for what, ends, owner in (("signalled", signals, ring.producer), ("awaited", waits, ring.consumer)):
             roles = sorted({role for role, _, _ in ends})
             if roles != (sorted(role.name for role in program.roles) if owner == EVERY_ROLE else [owner]):

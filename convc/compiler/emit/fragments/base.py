@@ -211,10 +211,14 @@ def _(step: Loop, context: RoleContext) -> Names:
     }
 
 
-@fragment.register(ClusterSync)
-@fragment.register(CtaSync)
-def _(step: CtaSync | ClusterSync, context: RoleContext) -> Names:
+@fragment.register
+def _(step: CtaSync, context: RoleContext) -> Names:
     return {"fence": context.storage.tmem_columns > 0}
+
+
+@fragment.register
+def _(step: ClusterSync, context: RoleContext) -> Names:
+    return {"fence": context.storage.tmem_columns > 0, "started": step.started}
 
 
 @fragment.register

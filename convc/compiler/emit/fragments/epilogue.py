@@ -187,7 +187,10 @@ def _(step: Convert, context: RoleContext) -> Names:
 
 @fragment.register
 def _(step: AddRowResidual, context: RoleContext) -> Names:
-    """Sixteen bytes a piece, each with the registers that take them, and what is done with those."""
+    """Sixteen bytes a piece, each with the registers that take them, and what is done with those.
+
+    ``.nc`` is for what nobody writes while the kernel runs (PTX manual, "ld.global.nc").
+    """
     per_piece = PIECE_BYTES // dtypes.BY_NAME[step.out].bytes
     words = [f"%res{i}" for i in range(4)]
     pieces = [
@@ -199,6 +202,7 @@ def _(step: AddRowResidual, context: RoleContext) -> Names:
         "packed": step.out != "f32",
         "words": words,
         "pieces": pieces,
+        "constant": "" if context.program.dependent else ".nc",
     }
 
 
@@ -210,6 +214,7 @@ def _(step: AddLaneResidual, context: RoleContext) -> Names:
         "type": step.out,
         "guarded": step.row_limit is not None or step.channel_limit is not None,
         "read": "%half" if names["packed"] else "%wide",
+        "constant": "" if context.program.dependent else ".nc",
         "pieces": [(*piece, f"%v{index}") for index, piece in enumerate(lane_pieces(step, _row_bits(step, context)))],
     }
 

@@ -3,10 +3,16 @@
 Warps 0 to 3 are the epilogue, since a warp reads only the 32 lanes of tensor memory that belong to its number; one warp
 multiplies and one loads. The latter makes the barriers, and so need not wait for tensor memory, nor for lane masks: it
 says that they are ready, and issues the first copies while the others still meet. CTAs that load or multiply for each
-other know of each other's barriers before; they tell each other so before they ask for tensor memory.
+other know of each other's barriers before; they tell each other so before they ask for tensor memory. The two of a pair
+get it together, and neither may ask before the other runs (PTX manual, "tcgen05.alloc"): its shared memory is written.
+
+Who gives a stage back to other CTAs signals barriers of theirs, some time after its last MMA. So the warp that loads
+waits at its end for the last signal of each stage: shared memory ends with its CTA.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from msgspec.structs import replace
 
@@ -19,10 +25,12 @@ from convc.compiler.schedules.cores.base import TensorCore
 from convc.compiler.schedules.skeleton import enter, load_role, number, one_warp, start_of, warps_role
 from convc.compiler.tile.program import Role
 from convc.compiler.tile.steps.base import (
+    Advance,
     ClusterSync,
     Commit,
     Compute,
     CtaSync,
+    Loop,
     RingWait,
     StartArrive,
     StartSync,
@@ -72,29 +80,38 @@ class Tcgen05(TensorCore):
         """Barriers and tensor memory, and whatever else the schedule needs before the roles begin."""
         columns = plan.storage.tmem_columns
         memory = TmemAlloc(id="alloc.tmem", note="the address goes to shared memory", columns=columns)
-        alloc = one_warp("alloc", MMA_WARP, "get tensor memory", (memory,))
+        get: tuple[Step, ...] = (memory,)
         threads = 32 * WARPS
         ready = StartArrive(id="begin.arrive", note="the barriers are, and copies need nothing else", threads=threads)
         sync = StartSync(id="start.sync", note="barriers and tensor memory are ready", threads=threads)
         base = TmemBase(id="start.tmem", note="where the tensor memory begins")
         told: tuple[Role, ...] = ()
-        begin: tuple[Step, ...] = (ready, *enter(plan, "begin"))
+        met: tuple[Role, ...] = ()
+        begin: tuple[Step, ...] = (ready, *enter(plan, "begin", alone=True))
         start: tuple[Step, ...] = (sync, base, *enter(plan, "start"))
         if plan.tiling.together > 1:
-            arrive = ClusterArrive(id="meet.arrive", note="the barriers of this CTA are ready")
+            arrive = ClusterArrive(id="meet.arrive", note="the barriers of this CTA are ready", started=True)
             told = (warps_role("meet", WARPS - 1, "other CTAs may use the barriers", (arrive,)),)
             note = "those of the other CTAs are"
             begin = (ClusterWait(id="begin.met", note=note), *begin)
-            start = (ClusterWait(id="start.met", note=note), *start)
+            if plan.tiling.ctas > 1:
+                get = (ClusterWait(id="alloc.met", note="the other CTA of the pair runs"), memory)
+                wait = ClusterWait(id="met.wait", note=note)
+                met = (warps_role("met", MMA_WARP - 1, "the other CTA is ready", (wait,)),)
+            else:
+                start = (ClusterWait(id="start.met", note=note), *start)
+        alloc = one_warp("alloc", MMA_WARP, "get tensor memory", get)
         loads = one_warp("begin", LOAD_WARP, "go on as soon as there are barriers", begin)
         others = warps_role("start", MMA_WARP, "all others begin together", start)
-        return (*start_of(plan, LOAD_WARP), *told, alloc, *roles.before, loads, others, *roles.after)
+        before = tuple(replace(role, leads=plan.tiling.ctas > 1) for role in roles.before)
+        return (*start_of(plan, LOAD_WARP), *told, alloc, *before, loads, *met, others, *roles.after)
 
     def main(self, plan: Plan, roles: Roles) -> tuple[Role, ...]:
         """The three roles that run side by side."""
         multiply = one_warp("mma", MMA_WARP, "multiplies them into the accumulator", roles.multiply, elected=True)
         epilogue = warps_role("epilogue", 3, "carries the accumulator to global memory", roles.epilogue)
-        return (load_role(LOAD_WARP, roles.load), replace(multiply, leads=plan.tiling.ctas > 1), epilogue)
+        load = (*roles.load, *_last_signals(plan))
+        return (load_role(LOAD_WARP, load), replace(multiply, leads=plan.tiling.ctas > 1), epilogue)
 
     def teardown(self, plan: Plan) -> tuple[Role, ...]:
         """Everyone meets, then the tensor memory goes back."""
@@ -142,3 +159,24 @@ class Tcgen05(TensorCore):
             Compute(id="epilogue.column", note=note, dst=column, expr=Var("chunk") * columns),
             TmemLoad(id="epilogue.read", note="one row a lane", acc=ACC, first=column, columns=columns),
         )
+
+
+def _last_signals(plan: Plan) -> Iterator[Step]:
+    """The end of the role that loads where other CTAs give its stages back: it waits until all of them have."""
+    for ring in plan.storage.rings:
+        if ring.consumer == "load" and ring.at in ("all", SHARERS):
+            wait = RingWait(
+                id=f"load.last_{ring.name}",
+                note="until another CTA has sent it",
+                ring=ring.name,
+                starts_open=True,
+                last=True,
+            )
+            turn = Advance(id=f"load.end_{ring.name}", note="next stage", stages=ring.stages, state=ring.state)
+            yield Loop(
+                id=f"load.stages_{ring.name}",
+                note="every stage that was given back",
+                var=number(f"last_{ring.name}"),
+                count=ring.stages,
+                body=(wait, turn),
+            )

@@ -19,6 +19,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from msgspec.structs import replace
+
 from convc.compiler.plan.names import ACC, PEERS, NewNumber, Number
 from convc.compiler.plan.records import Plan
 from convc.compiler.plan.storage import SHARERS, BarrierRing
@@ -86,7 +88,7 @@ class Wgmma(TensorCore):
             "start",
             plan.launch.warps - 1,
             "all roles begin together",
-            (self.meet(plan, "start.sync", "barriers are ready"), *enter(plan, "start")),
+            (_started(self.meet(plan, "start.sync", "barriers are ready"), roles), *enter(plan, "start")),
         )
         return (*start_of(plan, load), *roles.before, start, *roles.after, *_giving(plan))
 
@@ -162,6 +164,11 @@ class Wgmma(TensorCore):
                 slab_chunks=slab_chunks,
             ),
         )
+
+
+def _started(meeting: Step, roles: Roles) -> Step:
+    """The meeting at which a CTA begins; where nothing but barriers has been made ready, that is all it passes on."""
+    return replace(meeting, started=not roles.before) if isinstance(meeting, ClusterSync) else meeting
 
 
 def _giving(plan: Plan) -> tuple[Role, ...]:

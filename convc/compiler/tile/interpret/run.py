@@ -90,7 +90,7 @@ def _run_cluster(ctas: tuple[CtaState, ...]) -> None:
 
 def _act(ctas: tuple[CtaState, ...], role: Role, act: str) -> None:
     """A role that all CTAs have done before the next begins."""
-    for cta in ctas:
+    for cta in ctas[:1] if role.leads else ctas:
         if list(_go(RoleState(cta, role), role.steps)):
             raise TileError(f"role {role.name} of the {act} waits")
 

@@ -124,7 +124,13 @@ class SetRegisters(Step, frozen=True, kw_only=True):
 
 
 class ClusterSync(Step, frozen=True, kw_only=True):
-    """All threads of the CTAs of a cluster meet; what each did before is seen by all after it."""
+    """All threads of the CTAs of a cluster meet; what each did before is seen by all after it.
+
+    `started`: of what was done before, they need the barriers alone, which a fence of their own makes visible
+    (`InitRings`). An arrival that releases all memory takes long (``MEMBAR.ALL.GPU``).
+    """
+
+    started: bool = False
 
     def describe(self) -> str:
         return "all threads of the cluster meet"
@@ -202,13 +208,17 @@ class RingWait(Step, frozen=True, kw_only=True):
 
     `starts_open` says what a barrier nobody has signalled yet means. False: nothing is there, so wait (a consumer waits
     for data). True: the stage has never been used, so go on (a producer waits for room).
+    `last`: nothing comes to the stage any more. Other CTAs signal the barrier, and must have done so before this one
+    ends, since its shared memory ends with it.
     """
 
     ring: RingName
     starts_open: bool
+    last: bool = False
 
     def describe(self) -> str:
-        return f"wait for {self.ring}{' (ready at first)' if self.starts_open else ''}"
+        when = " (ready at first)" if self.starts_open else ""
+        return f"wait for {'the last signal of ' if self.last else ''}{self.ring}{when}"
 
 
 class Signal(Step, frozen=True, kw_only=True):

@@ -60,9 +60,11 @@ class ClusterArrive(Step, frozen=True, kw_only=True):
     """Tell all threads of the cluster that this one has written, and read, what it has so far.
 
     `fenced`: tensor memory was used before, and is given back behind the meeting.
+    `started`: as of `convc.compiler.tile.steps.base.ClusterSync`.
     """
 
     fenced: bool = False
+    started: bool = False
 
     def describe(self) -> str:
         return "arrive at the barrier of the cluster"

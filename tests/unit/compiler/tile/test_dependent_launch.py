@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
+from msgspec.structs import replace
 from support.witnesses import witnesses_agree
 from test_verify_program import rewrite, without
 
 from convc.compiler.compile import compile_problem
 from convc.compiler.options import ScheduleOptions
+from convc.compiler.tile.steps.base import ReleaseGrid
 from convc.compiler.tile.verify import contradictions
 from convc.gpu.plan import plan_launch
+from convc.ir.epilogue import AddResidual
 from convc.ir.problem import ConvProblem
 
 PROBLEM = ConvProblem(in_channels=16, out_channels=24, in_extent=(6, 9), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1))
+DEPENDENT = ScheduleOptions(dependent_launch=True)
 TOUCHES = ("cp.async.bulk.tensor", "ld.global", "st.global")
 
 
@@ -24,21 +30,50 @@ def test_a_dependent_kernel_waits_before_it_touches_a_buffer(target, dependent, 
     text = compiled.artifact.ptx
     assert plan_launch(compiled.artifact.launch, text).dependent == dependent
     places = 2 if target == "sm_100a" else 1  # the warp that loads does not wait for the others
-    assert text.count("griddepcontrol") == 2 * dependent * places
+    assert text.count("griddepcontrol.wait") == dependent * places
+    assert text.count("griddepcontrol.launch_dependents") == dependent
     if dependent:
+        # Behind the set-up's barrier, and so behind tcgen05.alloc: the next grid may take tensor memory, and wait.
+        assert text.index("bar.sync") < text.index("griddepcontrol.launch_dependents")
         wait = text.index("griddepcontrol.wait;")
         assert wait < text.index("griddepcontrol.launch_dependents;")
         assert text.rindex("griddepcontrol.wait;") < min(text.index(touch) for touch in TOUCHES if touch in text)
 
 
-@pytest.mark.parametrize("role", ["start", "begin"])
-@pytest.mark.parametrize(("step", "left"), [("await", "ReleaseGrid"), ("release", "AwaitGrid")])
-def test_half_of_it_is_a_contradiction(step, left, role):
-    options = ScheduleOptions(dependent_launch=True)
-    program = compile_problem(PROBLEM, options=options).program
+@pytest.mark.parametrize(
+    ("step", "left"),
+    [
+        ("start.await", "AwaitGrid; ReleaseGrid"),
+        ("start.release", "AwaitGrid"),
+        ("begin.await", "AwaitGrid, ReleaseGrid; nothing"),
+    ],
+)
+def test_half_of_it_is_a_contradiction(step, left):
+    program = compile_problem(PROBLEM, options=DEPENDENT).program
     assert contradictions(program) == ()
-    found = ", ".join(("AwaitGrid", "ReleaseGrid")), left
-    has = "; ".join(sorted(found))
-    assert contradictions(rewrite(program, without(f"{role}.{step}"))) == (
-        f"the set-up must wait for the kernel in front and then let the one behind begin, it has {has}",
+    assert contradictions(rewrite(program, without(step))) == (
+        f"the set-up must wait for the kernel in front and then let the one behind begin, it has {left}",
     )
+
+
+def test_a_warp_that_knows_of_no_tensor_memory_lets_nobody_begin():
+    program = compile_problem(PROBLEM, options=DEPENDENT).program
+    late = ReleaseGrid(id="begin.release", note="before anybody has met")
+    setup = tuple(replace(role, steps=(*role.steps, late)) if role.name == "begin" else role for role in program.setup)
+    assert contradictions(replace(program, setup=setup)) == (
+        "warps let the kernel behind begin, and have not met the one that gets tensor memory",
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "schedule"), [("sm_100a", "reload"), ("sm_90a", "reload"), ("sm_100a", "stationary")]
+)
+def test_what_the_kernel_in_front_may_still_write_is_no_constant(target, schedule, assembled):
+    finished = dataclasses.replace(PROBLEM, epilogue=(AddResidual(),), bias=True)
+    for dependent in (False, True):
+        options = ScheduleOptions(schedule=schedule, target=target, store="direct", dependent_launch=dependent)
+        text = compile_problem(finished, options=options).artifact.ptx
+        assert assembled(text, target).spill_bytes == 0
+        step = text[text.index("//@ step=epilogue.apply_0 ") :].split("//@ step=")[1]
+        assert ("ld.global.nc" in step) == (not dependent), step
+        assert "ld.global.nc" in text, "nobody writes the bias while kernels run"

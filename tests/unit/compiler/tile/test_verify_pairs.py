@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.records import replace
-from unit.compiler.tile.test_verify_program import at, rewrite
+from unit.compiler.tile.test_verify_program import at, rewrite, without
 
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.schedules.planner import plan
@@ -29,14 +29,22 @@ def test_what_is_built_is_sound():
     assert PROGRAM.storage.ring("drained").arrivals == 256  # threads of both CTAs
 
 
-@pytest.mark.parametrize("which", ["start.met", "begin.met", "end.sync"])
+@pytest.mark.parametrize("which", ["met.wait", "begin.met", "alloc.met", "end.sync"])
 def test_ctas_that_meet_by_themselves_are_found(which):
     def edit(step: Step) -> tuple[Step, ...]:
         return (CtaSync(id=step.id, note=step.note),) if step.id == which else (step,)
 
     alone = rewrite(PROGRAM, edit)
     act = "teardown" if which == "end.sync" else "set-up"
-    assert contradictions(alone) == (f"the CTAs of a cluster do not meet in the {act}",)
+    memory = {"alloc.met": "alloc.tmem", "end.sync": "dealloc.tmem"}.get(which)
+    unmet = f"{memory} is for both CTAs of a pair, and its warp has not met the other CTA"
+    wanted = (f"the CTAs of a cluster do not meet in the {act}", *((unmet,) if memory else ()))
+    assert contradictions(alone) == wanted
+
+
+def test_a_cta_that_leaves_before_the_last_signals_is_found():
+    left = rewrite(PROGRAM, without("load.last_empty"))
+    assert "other CTAs signal ring empty, and the last signals of 0 of 3 are awaited" in contradictions(left)
 
 
 @pytest.mark.parametrize(
