@@ -55,7 +55,7 @@ def print_data(console: Console, report: DataReport) -> None:
 
 def output_line(output: ExpectedOutput) -> str:
     """Say what became of an output, and which rule decided."""
-    name = f"output {output.name}: {output.dtype} {times(output.shape)}"
+    name = f"output {output.name}: {output.dtype} {times(output.shape) or 'scalar'}"
     if not output.decided_by:
         return f"{name}, not compared"
     verdict = "right" if output.ok else "WRONG"

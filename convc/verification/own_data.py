@@ -214,8 +214,7 @@ def _errors(value: np.ndarray, expected: np.ndarray) -> np.ndarray:
     """|got - expected| in float64; 0 where both are the same infinity or both NaN, infinite where one is NaN."""
     got = value.astype(np.float64)
     wide = expected.astype(np.float64)
+    same = (got == wide) | (np.isnan(got) & np.isnan(wide))
     with np.errstate(invalid="ignore"):
         error = np.abs(got - wide)
-    error[(got == wide) | (np.isnan(got) & np.isnan(wide))] = 0.0
-    error[np.isnan(error)] = math.inf
-    return error
+    return np.where(same, 0.0, np.where(np.isnan(error), math.inf, error))  # an array also where they are scalars

@@ -26,6 +26,7 @@ from convc.runtime.network.converted_nodes import ConvertedNode
 from convc.runtime.network.loop import Loop
 from convc.runtime.network.node_info import first_line, needed, node_place, refuse_external
 from convc.runtime.network.onnxruntime_nodes import RuntimeNode, gains
+from convc.runtime.network.qlinear_conv import QLinearConv
 from convc.runtime.network.quantize import QuantizeLinear
 from convc.runtime.network.scan import Scan
 from convc.runtime.network.values import Value, describe_value
@@ -34,7 +35,7 @@ from convc.support.memory import out_of_memory
 HOSTS = ("reference", "onnxruntime")
 """Who runs the nodes: `onnx.reference`, which has all operators, or onnxruntime where it can, which is faster."""
 
-OWN = [Loop, Scan, QuantizeLinear]
+OWN = [Loop, Scan, QuantizeLinear, QLinearConv]
 """Operators that `onnx.reference` has otherwise than ONNX defines them."""
 
 _LACKING = RuntimeImplementationError.__bases__

@@ -104,6 +104,25 @@ def test_an_input_that_is_an_output_too_is_not_judged_as_the_convolutions(convc,
     assert "output x: float32 1x4x6x6, right by drift: worst error 0" in said
 
 
+def test_an_output_that_is_a_scalar(convc, tmp_path):
+    text = MODEL.replace("float[N, 4, 6, 6] y, int64[4] z", "float y, int64 z")
+    text = text.replace("y = Relu (b)", "y = ReduceMean <keepdims = 0> (b)").replace("z = Shape (y)", "z = Size (b)")
+    made = onnx.parser.parse_model(text)
+    rng = np.random.default_rng(0)
+    made.graph.initializer.append(onnx.numpy_helper.from_array(rng.standard_normal((4, 4, 3, 3)).astype("f4"), "w"))
+    onnx.save(made, tmp_path / "scalar.onnx")
+    arrays = {name: rng.standard_normal((1, 4, 6, 6)).astype(np.float32) for name in ("x", "more")}
+    np.savez(tmp_path / "x.npz", **arrays)
+    said = convc.good("verify", tmp_path / "scalar.onnx", "--input", tmp_path / "x.npz")
+    assert "output y: float32 scalar, right by drift: worst error" in said
+    assert "output z: int64 scalar, right by equality: worst error 0" in said
+    np.savez(tmp_path / "y.npz", y=np.float32(7))
+    words = ("--input", tmp_path / "x.npz", "--expect", tmp_path / "y.npz", "--atol", "0.1")
+    said = convc("verify", tmp_path / "scalar.onnx", *words).stdout
+    assert "1 elements are wrong, the first is []: got" in said
+    convc.good("verify", tmp_path / "scalar.onnx", "--reweight", "1")
+
+
 def test_some_outputs_may_be_expected(convc, model, given, tmp_path):
     np.savez(tmp_path / "y.npz", z=np.array([2, 4, 6, 7]))
     result = convc("verify", model, "--input", given, "--expect", tmp_path / "y.npz")

@@ -1,4 +1,4 @@
-"""Operators of the host that `onnx.reference` has otherwise than ONNX: `Scan` and `QuantizeLinear`."""
+"""Operators of the host that `onnx.reference` has otherwise than ONNX: `Scan`, `QuantizeLinear`, `QLinearConv`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from convc.errors import NodeError
 from convc.runtime.network.executor import Graph
+from convc.runtime.network.host import HostNodes
 from convc.runtime.network.ort_session import open_session, run_session
 
 SCAN = """<ir_version: 8, opset_import: ["": {opset}]>
@@ -130,3 +131,35 @@ def test_too_few_blocks_are_refused():
     feeds = {"x": np.ones((4, 5), np.float32), "scale": np.ones((1, 5), np.float32), "zero": np.zeros((1, 5), np.int8)}
     with pytest.raises(NodeError, match=r"a tensor of shape \(4, 5\) has no scales of \(1, 5\) in blocks of 2, axis 0"):
         Graph(onnx.parser.parse_model(BLOCKED.format(axis=0))).run(feeds)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+@pytest.mark.parametrize("channels", [True, False])
+def test_weights_have_scales_per_channel_in_any_number_of_dimensions(rank, channels):
+    """`onnx.reference` spreads them over images."""
+    rng = np.random.default_rng(rank)
+    count = 6 if channels else 1
+    arrays = {
+        "xs": np.float32(0.02),
+        "xz": np.uint8(120),
+        "w": rng.integers(-127, 128, (6, 2, *(3,) * rank)).astype(np.int8),
+        "ws": rng.uniform(0.01, 0.02, count).astype(np.float32),
+        "wz": np.zeros(count, np.int8),
+        "ys": np.float32(0.1),
+        "yz": np.uint8(100),
+        "b": rng.integers(-500, 500, 6).astype(np.int32),
+    }
+    node = onnx.helper.make_node("QLinearConv", ["x", *arrays], ["y"], pads=[1] * 2 * rank, strides=[2] * rank, group=2)
+    x = rng.integers(0, 256, (2, 4, *(5,) * rank)).astype(np.uint8)
+    graph = onnx.helper.make_graph(
+        [node],
+        "g",
+        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.UINT8, x.shape)],
+        [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.UINT8, None)],
+        [onnx.numpy_helper.from_array(np.asarray(value), name) for name, value in arrays.items()],
+    )
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 13)], ir_version=8)
+    found = HostNodes(model, {}).build(node, "conv").run({"x": x} | arrays)[0]
+    off = found.astype(int) - by_onnxruntime(model, {"x": x})["y"]
+    assert found.dtype == np.uint8
+    assert np.abs(off).max() <= 1  # near a tie
