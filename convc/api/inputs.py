@@ -68,10 +68,14 @@ def opened(build: BuildSource) -> Build:
     return build if isinstance(build, Build) else load_build(build)
 
 
-def run_options(machine: MachineOptions | None) -> RunOptions:
-    """The machine's own options; `InputError` and `LaunchError` for switches and settings that there are not."""
+def run_options(machine: MachineOptions | None, numerics: str = "float32") -> RunOptions:
+    """The machine's own options; ``numerics`` are those of the verb, where the caller left them open.
+
+    Raises:
+        InputError, LaunchError: a switch or a setting that there is not.
+    """
     chosen = given_options(machine, MachineOptions, "machine")
-    switches = parse_switches(chosen.switches, numerics=chosen.numerics)
+    switches = parse_switches(chosen.switches, numerics=chosen.numerics or numerics)
     options = RunOptions(switches=switches)
     if chosen.max_instructions is not None:
         most = whole(chosen.max_instructions, "max_instructions", 1)

@@ -49,7 +49,7 @@ def launch(
         inputs: what its buffers hold before.
         save: .npy files to write buffers to, by name; of a layer the result is called "".
         gpu: whether to compare and to time.
-        machine: how the machine reads the kernel that is compared.
+        machine: how the machine reads the kernel that is compared; its sums are exact by default, those of the GPU.
         driver: of the GPU; None: NVIDIA's, through `cuda-bindings`.
         progress: called with what is being done and the share of it that is done, 0 to 1.
 
@@ -74,7 +74,7 @@ def launch(
     if chosen.compare and not job.text:
         raise InputError("the machine runs PTX, this is machine code", where=job.file, hint="compare with the .ptx")
     targets = job.saves | _targets(job, save or {})
-    options = run_options(machine)
+    options = run_options(machine, numerics="exact")
     plan = plan_launch(job.launch, job.text)
     opened_here = driver is None
     used = CudaDriver() if driver is None else driver

@@ -48,14 +48,14 @@ class MachineOptions:
 
     Attributes:
         numerics: how the tensor core adds: ``float32``, which is fast, or ``exact``, one truncated sum for each
-            instruction, as measured on hardware.
+            instruction, as measured on hardware. None: float32, but exact where `launch` compares with a GPU.
         switches: rules that no public source settles, read in another way: ``name=setting``, as
             ``elect=highest`` (`convc.machine.base.switches.Switches`).
         max_instructions: most instructions of a warp; a kernel that goes on is stopped (`EndlessError`). None for the
             machine's own limit (`convc.machine.options.MAX_INSTRUCTIONS`).
     """
 
-    numerics: str = "float32"
+    numerics: str | None = None
     switches: tuple[str, ...] = ()
     max_instructions: int | None = None
 

@@ -21,6 +21,8 @@ from convc.errors import GpuError
 from convc.gpu import cuda
 from convc.gpu.contents import digest, drawn
 from convc.ir.launch import BufferSpec, load_launch
+from convc.machine.base.switches import parse_switches
+from convc.machine.options import RunOptions
 from convc.support.resources import model_folder, schema_file
 
 FOREIGN = Path(__file__).parents[2] / "foreign"
@@ -122,26 +124,51 @@ def test_arrays_and_seeds_from_python():
     np.testing.assert_array_equal(done.buffers["y"], drawn(launch.buffers["y"], "y", 4) + np.float32(2.5))
 
 
-def test_a_layer_of_a_build(tmp_path):
-    """The fake GPU asks the machine, so that what is packed and unpacked around the launch is seen."""
-    build = convc.compile(model_folder() / "tiny_conv.onnx", tmp_path / "b")
-    layer = build.load()
-    x = np.random.default_rng(0).integers(-3, 4, layer.layout.model.x_shape).astype(np.float32)
+def simulating_gpu(layer) -> FakeDriver:
+    """A GPU that asks the machine, whose sums are as exact as those of hardware."""
+    exact = RunOptions(switches=parse_switches((), numerics="exact"))
 
     def kernel(memory: dict[int, np.ndarray], params: list[bytes]) -> None:
         sizes = [spec.size_bytes for spec in layer.launch.buffers.values()]
         datas = [data[:size] for (_, data), size in zip(sorted(memory.items()), sizes, strict=True)]
         held = dict(zip(layer.launch.buffers, datas, strict=True))
-        result = machine.run(layer.ptx, layer.launch, {name: data.copy() for name, data in held.items()})
+        result = machine.run(layer.ptx, layer.launch, {name: data.copy() for name, data in held.items()}, options=exact)
         for name, data in held.items():
             data[:] = result.buffers[name].reshape(-1).view(np.uint8)
 
     sizes = [128 if param.__struct_config__.tag == "tensor_map" else 8 for param in layer.launch.params]
-    used = FakeDriver(sizes=sizes, kernel=kernel, now=BLACKWELL)
+    return FakeDriver(sizes=sizes, kernel=kernel, now=BLACKWELL)
+
+
+def test_a_layer_of_a_build(tmp_path):
+    """What is packed and unpacked around the launch is seen."""
+    build = convc.compile(model_folder() / "tiny_conv.onnx", tmp_path / "b")
+    layer = build.load()
+    x = np.random.default_rng(0).integers(-3, 4, layer.layout.model.x_shape).astype(np.float32)
+    used = simulating_gpu(layer)
     done = convc.launch(build, None, convc.KernelInputs(given=x), gpu=convc.GpuOptions(compare=True), driver=used)
     assert done.ok
-    assert len(done.maps) == sizes.count(128) > 0
+    assert len(done.maps) == used.sizes.count(128) > 0
     np.testing.assert_array_equal(done.y, convc.run(build, x))
+
+
+def test_sums_are_those_of_a_gpu_unless_others_are_asked_for(tmp_path):
+    """Sums of float32 round otherwise than hardware: a right kernel would be called wrong on random data."""
+    build = convc.compile(model_folder() / "tiny_conv.onnx", tmp_path / "b")
+    layer = build.load()
+    x = np.random.default_rng(0).standard_normal(layer.layout.model.x_shape).astype(np.float16)
+    launched = {
+        numerics: convc.launch(
+            build,
+            None,
+            convc.KernelInputs(given=x),
+            gpu=convc.GpuOptions(compare=True),
+            machine=convc.MachineOptions(numerics=numerics),
+            driver=simulating_gpu(layer),
+        )
+        for numerics in (None, "exact", "float32")
+    }
+    assert {numerics: done.ok for numerics, done in launched.items()} == {None: True, "exact": True, "float32": False}
 
 
 @pytest.mark.parametrize(
