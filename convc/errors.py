@@ -164,10 +164,19 @@ class MachineError(ConvcError):
 
 
 class MachineFault(MachineError):
-    """The kernel did what the hardware answers with a fault: a bad address, a misaligned copy, a wrong operand."""
+    """The kernel did what the hardware answers with a fault: a bad address, a misaligned copy, a wrong operand.
+
+    ``row`` is the CTA that did it, as its row in the cohort, where who raises the fault knows.
+    """
 
     code = "M100"
     exit_code = 1
+    row: int | None = None
+
+    def of(self, row: int) -> MachineFault:
+        """Note that it was that CTA."""
+        self.row = row
+        return self
 
 
 class DeadlockError(MachineError):

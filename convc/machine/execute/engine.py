@@ -6,10 +6,11 @@ import math
 
 import numpy as np
 
-from convc.errors import ConvcError, DeadlockError, EndlessError, MachineError
+from convc.errors import ConvcError, DeadlockError, EndlessError, MachineError, MachineFault
 from convc.ir.findings import Verdict
 from convc.machine.base.findings import Who
 from convc.machine.base.values import Value
+from convc.machine.execute import culprit
 from convc.machine.execute.decode import DecodedKernel
 from convc.machine.execute.facts import registers_of
 from convc.machine.isa.registry import Run
@@ -215,20 +216,48 @@ def _run(strand: Strand, ops: list[Run]) -> bool:
 
 
 def _locate(error: ConvcError, strand: Strand, pc: int) -> None:
-    """Say where an error happened: instruction, CTAs and warps of the strand."""
+    """Say where an error happened: instruction, and CTA, warp and lanes as far as they are known."""
     body = strand.program.kernel.body
-    if error.span is None and pc < len(body):
-        error.span = body[pc].span
-    error.where = error.where or _describe(strand)
+    span = body[pc].span if pc < len(body) else None
+    error.span = error.span or span
     if isinstance(error, MachineError):
         _site(error, strand, pc)
-        if strand.row_count > 1:  # any of them may be the one
-            error.cta = None
-            error.warp = None
-            error.lanes = ()
-        elif len(strand.warps) > 1:
-            error.warp = None
-            error.lanes = ()
+        found = None
+        if isinstance(error, MachineFault) and span is not None and error.span is span:  # not of work put off before
+            found = culprit.find(strand, strand.program.ops[pc], error, body[pc].form.name)
+        if found is not None:
+            fault, who = found
+            error.message = fault.message
+            error.cta = strand.cohort.number(who.row)
+            error.warp = who.warp
+            error.lanes = who.lanes
+            error.where = error.where or _place(error)
+        else:
+            row = error.row if isinstance(error, MachineFault) else None
+            if row is not None and row in strand.cohort.rows_or_all(strand.rows):
+                error.cta = strand.cohort.number(row)
+            elif strand.row_count > 1:  # any of them may be the one
+                error.cta = None
+            if error.cta is None or len(strand.warps) > 1:
+                error.warp = None
+                error.lanes = ()
+    error.where = error.where or _describe(strand)
+
+
+def _place(error: MachineError) -> str:
+    """The CTA of an error, and its warp and lanes where they are known, for people."""
+    parts = [f"CTA {error.cta}"]
+    if error.warp is not None:
+        parts.append(f"warp {error.warp}")
+        first = error.lanes[0]
+        last = error.lanes[-1]
+        if first == last:
+            parts.append(f"lane {first}")
+        elif last - first == len(error.lanes) - 1:
+            parts.append(f"lanes {first}..{last}")
+        else:
+            parts.append(f"lanes {', '.join(map(str, error.lanes))}")
+    return ", ".join(parts)
 
 
 def _site(error: MachineError, strand: Strand, pc: int) -> None:

@@ -41,6 +41,12 @@ def active_lanes(strand: Strand) -> np.ndarray:
     return np.ones((1, 1, 1), bool) if strand.mask is None else strand.mask
 
 
+def same_lanes(strand: Strand) -> bool:
+    """Whether the same threads execute in all CTAs of the strand."""
+    mask = strand.mask
+    return mask is None or len(mask) == 1 or bool((mask == mask[:1]).all())
+
+
 def active_warps(strand: Strand) -> np.ndarray:
     """bool (rows | 1, warps): the warps that have an active lane."""
     active = np.asarray(active_lanes(strand).any(axis=2))
@@ -48,7 +54,11 @@ def active_warps(strand: Strand) -> np.ndarray:
 
 
 def per_warp(strand: Strand, value: Value, what: str) -> int | np.ndarray:
-    """An operand that the active lanes of a warp must share: an int, or int64 (rows | 1, warps | 1); else a fault."""
+    """An operand that the active lanes of a warp must share; else a fault.
+
+    Returns:
+        An int, or int64 (rows | 1, warps | 1); uint64 of operands of 64 bits, whose highest bit is one like the others.
+    """
     if not isinstance(value, np.ndarray):
         return int(value)
     if value.shape[2] == 1:
@@ -59,7 +69,7 @@ def per_warp(strand: Strand, value: Value, what: str) -> int | np.ndarray:
         if ((full != shared) & mask).any():
             raise MachineFault(f"{what} must be the same in all lanes of a warp")
         shared = shared[:, :, 0]
-    table = shared.astype(np.int64)
+    table = shared if shared.dtype == np.uint64 else shared.astype(np.int64)
     return int(table.flat[0]) if (table == table.flat[0]).all() else table
 
 

@@ -59,6 +59,21 @@ class InitMask:
         else:
             self.mark((numbers[:, None] * size + np.arange(size)).reshape(-1), rows)
 
+    def mark_each(self, rows: np.ndarray, starts: np.ndarray, size: int) -> None:
+        """Record writes of ``size`` places from each of ``starts`` (n,) on, each in the CTA of ``rows`` (n,) beside it.
+
+        CTAs that write the same places go on sharing their line.
+        """
+        if not starts.size or self.whole(int(starts.min()), int(starts.max()) + size):
+            return
+        alike: dict[bytes, list[int]] = {}
+        for row in _distinct(rows).tolist():
+            own = np.unique(starts[rows == row]).astype(np.int64)
+            alike.setdefault(own.tobytes(), []).append(row)
+        for text, members in alike.items():
+            places = (np.frombuffer(text, np.int64)[:, None] + np.arange(size)).reshape(-1)
+            self.mark(places, None if len(members) == self.ctas else np.array(members))
+
     def clear(self, where: slice | np.ndarray, rows: np.ndarray | None = None) -> None:
         """Forget writes (storage given back)."""
         if rows is None:

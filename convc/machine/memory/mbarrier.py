@@ -65,7 +65,7 @@ class MBarrier:
         if rows is None and type(self.pending) is int and type(count) is int:
             self.pending -= count
             if self.pending < 0:
-                raise self._overflow("arrivals")
+                raise self._overflow("arrivals", 0)
             if self.pending == 0 and type(self.tx) is int and self.tx == 0:
                 self._complete()
             elif type(self.tx) is not int:
@@ -74,7 +74,7 @@ class MBarrier:
         pending = self._wide("pending", ctas)
         np.subtract.at(pending, np.arange(ctas) if rows is None else rows, count)
         if (pending < 0).any():
-            raise self._overflow("arrivals")
+            raise self._overflow("arrivals", int((pending < 0).argmax()))
         self._settle(ctas)
 
     def add_tx(self, ctas: int, rows: np.ndarray | None, amount: Count) -> None:
@@ -82,7 +82,7 @@ class MBarrier:
         if rows is None and type(self.tx) is int and type(amount) is int:
             self.tx += amount
             if not -MAX_COUNT <= self.tx <= MAX_COUNT:
-                raise self._overflow("transaction bytes")
+                raise self._overflow("transaction bytes", 0)
             if self.tx == 0 and type(self.pending) is int:
                 if self.pending == 0:
                     self._complete()
@@ -92,7 +92,7 @@ class MBarrier:
         tx = self._wide("tx", ctas)
         np.add.at(tx, np.arange(ctas) if rows is None else rows, amount)
         if (abs(tx) > MAX_COUNT).any():
-            raise self._overflow("transaction bytes")
+            raise self._overflow("transaction bytes", int((abs(tx) > MAX_COUNT).argmax()))
         self._settle(ctas)
 
     def drop(self, ctas: int, rows: np.ndarray | None, count: Count) -> None:
@@ -240,8 +240,9 @@ class MBarrier:
             if type(value) is not int and (value == value[0]).all():
                 setattr(self, name, int(value[0]))
 
-    def _overflow(self, what: str) -> MachineFault:
+    def _overflow(self, what: str, row: int) -> MachineFault:
+        """The fault of the mbarrier of a CTA."""
         return MachineFault(
-            f"mbarrier at shared address {self.address:#x}: more {what} than the phase allows ({self.describe(0)})",
+            f"mbarrier at shared address {self.address:#x}: more {what} than the phase allows ({self.describe(row)})",
             hint="the count given to mbarrier.init, or the bytes given to expect_tx, do not match what arrives",
-        )
+        ).of(row)

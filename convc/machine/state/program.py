@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -18,12 +19,14 @@ class Program(Protocol):
         widths: bits of the value in each slot (see `convc.machine.state.slots`).
         constants: uint8, the contents of constant memory.
         local_bytes: local memory of one thread.
+        ops: the operation of each instruction: from a strand to where it goes on, None for the next instruction.
     """
 
     kernel: Kernel
     widths: list[int]
     constants: np.ndarray
     local_bytes: int
+    ops: list[Callable[[Any], int | None]]
 
     @property
     def flow(self) -> Flow:

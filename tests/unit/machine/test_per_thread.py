@@ -68,7 +68,6 @@ ALLOWED = {
     ("wgmma/multiply.py", "_shared"): CHECKED,
     ("wgmma/multiply.py", "_word"): CHECKED,
     ("wgmma/multiply.py", "word"): CHECKED,
-    ("warp/ldmatrix.py", "run"): "fills inactive lanes with the address of an active one, for marks",
 }
 """(file, function), and why it is right for all threads."""
 

@@ -27,6 +27,7 @@ from warpgroup_kernels import (
 from convc.machine import RunOptions
 from convc.machine.base.switches import Switches
 from convc.ptx.descriptors import SharedDescriptor
+from convc.sanitizer.racecheck import Races
 from convc.support.ptxas import assemble
 
 
@@ -85,6 +86,17 @@ def test_products_of_small_numbers(head, registers, numerics):
     got = collect_sums(result.buffers["out"], mma.n, mma.types[0])
     assert np.array_equal(got.astype(np.float64), exact + c.astype(np.float64))
     assert result.findings == ()
+
+
+@pytest.mark.parametrize("swizzle", ["32B", "64B"])
+def test_descriptors_are_unsigned(swizzle):
+    """Bit 63 is part of the swizzle; here each thread computes the descriptor, as CTAs of a cluster do."""
+    mma = Wgmma("m64n40k16.f32.f16.f16")
+    image, words, c, _, exact = problem(mma, 1, swizzle)
+    assert words[0][0] >> 63
+    each = "mul.wide.u32 %w, %t, 0; add.u64 %base, %base, %w;"
+    result = run(kernel(mma, image.size, instructions(mma, words, ["1"]), before=each), mma, image, c, observer=Races())
+    assert np.array_equal(collect_sums(result.buffers["out"], mma.n, "f32"), exact + c)
 
 
 @pytest.mark.parametrize("policy", ["late", "seeded"])

@@ -89,8 +89,8 @@ def test_bytes_of_the_output_are_pixels_and_channels():
 
 def test_a_fault_names_its_step_and_a_hang_its_place():
     (fault,) = [f for f in findings(*MISPLACE) if f.rule == "fault" and "policy" not in f.message]
-    assert (fault.step, fault.cta, fault.place) == ("epilogue.write", None, None)
-    assert fault.message.endswith("[CTAs 0..3, warps 0, 1, 2, 3]")
+    assert (fault.step, fault.cta, fault.warp) == ("epilogue.write", 0, 0)
+    assert fault.place.pixels[0] == (0, 0, 0)
     (hang,) = [f for f in findings(*EXPECT_MORE) if f.rule == "hang"]
     assert (hang.cta, hang.place.pixels, hang.place.k) == (0, ((0, 0, 0), (0, 10, 7)), (0, 47))
 

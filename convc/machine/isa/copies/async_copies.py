@@ -96,9 +96,7 @@ def _copy(
 ) -> None:
     """For each thread: ``wanted`` bytes at the global address ``origin`` to shared memory of the CTA ``row``."""
     cohort.shared.bytes[row[:, None], place[:, None] + np.arange(size)] = _fetch(cohort, origin, wanted, size)
-    rows = np.unique(row)
-    places = np.unique(place)[:, None] + np.arange(size)
-    cohort.shared.written.mark(places.reshape(-1), None if rows.size == cohort.ctas else rows)
+    cohort.shared.written.mark_each(row, place, size)
     cohort.counters.global_load_bytes += int(wanted.sum())
 
 

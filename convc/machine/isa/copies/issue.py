@@ -56,6 +56,9 @@ def issue_groups(strand: Strand, operands: list[Value]) -> Iterator[IssueGroup]:
             continue
         rows = strand.cohort.rows_or_all(strand.rows)
         taking = np.arange(len(rows)) if taking is None else taking
+        if not values:
+            yield IssueGroup(thread, (), taking, rows[taking], len(taking))
+            continue
         table = np.array([np.broadcast_to(value, len(rows))[taking] for value in values], np.uint64)
         kinds, member = np.unique(table, axis=1, return_inverse=True)
         for number, column in enumerate(kinds.T.tolist()):

@@ -10,7 +10,7 @@ from convc.errors import MachineFault
 from convc.machine.base.cluster_ranks import OFFSET, RANK_SHIFT, own_offset
 from convc.machine.base.values import DTYPE, Value, distinct, narrow
 from convc.machine.isa.observe import notify_shared
-from convc.machine.isa.threads import active_only, extent, first_active_warp, rows_of, thread_shape
+from convc.machine.isa.threads import active_only, extent, first_active_warp, rows_of, same_lanes, thread_shape
 from convc.machine.memory.global_memory import write_words
 from convc.machine.memory.init_mask import InitMask
 from convc.machine.state.strand import Strand
@@ -55,27 +55,33 @@ def remote(strand: Strand, address: Value) -> tuple[Value, np.ndarray | None]:
 
 
 def check_written(strand: Strand, instr: Instr, offset: Value, size: int, rows: np.ndarray | None = None) -> None:
-    """Report a read of shared bytes that nobody wrote; ``rows`` where threads read other CTAs' memory."""
+    """Report a read of shared bytes that nobody wrote; ``rows`` where threads read other CTAs' memory.
+
+    Each CTA's bytes are looked for in what that CTA has written, whatever others have.
+    """
     written = strand.cohort.shared.written
     low, high, _ = extent(offset, size)
     if isinstance(offset, np.ndarray) and written.whole(low, high + size):
         return
-    if rows is None and isinstance(offset, int):
-        missing = written.missing(None, slice(offset, offset + size), strand.rows)
-    elif rows is None:
-        missing = written.missing(None, _bytes_from(np.asarray(offset), size), strand.rows)
-    else:
-        wide, target = np.broadcast_arrays(offset, rows)
-        missing = int((~_known(written, wide, target, size)).sum())
-    if missing:
-        target = np.broadcast_to(rows_of(strand) if rows is None else rows, thread_shape(strand))
-        known = _known(written, np.broadcast_to(np.asarray(offset), target.shape), target, size)
-        strand.cohort.findings.report(
-            "shared-memory-unwritten",
-            f"{instr.form.name}.shared reads {missing} bytes of shared memory never written",
-            instr,
-            who=first_active_warp(strand, np.asarray(~known.all(axis=-1))),
-        )
+    if rows is None and same_lanes(strand):
+        if isinstance(offset, int):
+            if not written.missing(None, slice(offset, offset + size), strand.rows):
+                return
+        elif len(offset) == 1 and not written.missing(None, _bytes_from(offset, size), strand.rows):
+            return
+    shape = thread_shape(strand)
+    target = np.broadcast_to(rows_of(strand) if rows is None else rows, shape)
+    places = np.broadcast_to(np.asarray(offset), shape)
+    lacking = ~_known(written, places, target, size)
+    if strand.mask is not None:
+        lacking &= strand.mask[..., None]
+    if lacking.any():
+        who = first_active_warp(strand, np.asarray(lacking.any(axis=-1)))
+        at = int(np.flatnonzero(strand.cohort.rows_or_all(strand.rows) == who.row)[0])
+        bytes_of = (places[at] + (target[at] << np.int64(RANK_SHIFT)))[..., None] + np.arange(size)
+        missing = len(np.unique(bytes_of[lacking[at]]))  # in one CTA: how many others lack some does not show
+        text = f"{instr.form.name}.shared reads {missing} bytes of shared memory never written"
+        strand.cohort.findings.report("shared-memory-unwritten", text, instr, who=who)
 
 
 def _known(written: InitMask, offset: np.ndarray, rows: np.ndarray, size: int) -> np.ndarray:
@@ -87,23 +93,20 @@ def mark_written(strand: Strand, offset: np.ndarray, size: int, rows: np.ndarray
     """Record a write of the active threads; ``offset`` is fully shaped."""
     mask = None if strand.mask is None else np.broadcast_to(strand.mask, offset.shape)
     written = strand.cohort.shared.written
-    if rows is None and strand.mask is not None and (strand.mask != strand.mask[:1]).any():
-        rows = rows_of(strand)  # other lanes in other CTAs
-    if rows is None:
-        if not offset.strides[0]:  # the same in all CTAs
-            offset = offset[:1]
-            mask = None if mask is None else mask[:1]
-        active = offset.reshape(-1) if mask is None else offset[mask]
+    if rows is None and same_lanes(strand) and (not offset.strides[0] or (offset == offset[:1]).all()):
+        offset = offset[:1]
+        active = offset.reshape(-1) if mask is None else offset[mask[:1]]
         if strand.rows is None:
             if not written.whole(int(np.minimum.reduce(active)), int(np.maximum.reduce(active)) + size):
                 written.mark_units(active // size, size, None)
             return
         written.mark(_bytes_from(active, size), strand.rows)
         return
-    target = np.broadcast_to(rows, offset.shape)
-    for row in np.unique(target if mask is None else target[mask]):
-        here = offset[(target == row) if mask is None else (target == row) & mask]
-        written.mark(_bytes_from(here, size), np.array([row]))
+    target = np.broadcast_to(rows_of(strand) if rows is None else rows, offset.shape)
+    if mask is None:
+        written.mark_each(target.reshape(-1), offset.reshape(-1), size)
+    else:
+        written.mark_each(target[mask], offset[mask], size)
 
 
 def _bytes_from(offsets: np.ndarray, size: int) -> np.ndarray:

@@ -152,11 +152,7 @@ def stmatrix(instr: Instr, table: SlotTable) -> Run:
                     line = line[mask]
                     element = element[mask]
                 words[line, place] = element
-        used = starts[:, :, : 8 * len(slots)]
-        if mask is not None:
-            at, warp, _ = np.argwhere(mask)[0]
-            used = np.where(mask[:, :, :1], used, starts[at, warp, 0])
-        cohort.shared.written.mark((np.unique(used)[:, None] + np.arange(ROW_BYTES)).reshape(-1), strand.rows)
+        shared_space.mark_written(strand, starts, ROW_BYTES)
         notify_shared(strand, instr, "st", starts, ROW_BYTES)
 
     return run

@@ -1,0 +1,91 @@
+"""The CTA, the warp and the lanes that made an instruction fault.
+
+Many threads execute an instruction at once, and what it refuses is the address or the operand of some of them. When a
+launch has ended that way, the instruction is tried again in single CTAs, then in the warps of the one that faults, then
+in its lanes: whoever meets the same fault alone did it. Nothing is left to disturb, as the launch is over.
+
+A fault that depends on what others did before (too many arrivals at an mbarrier, say) has another cause when it is
+tried again. Who raises such a fault says itself whose it is (`MachineFault.row`), or stays silent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from convc.errors import MachineError, MachineFault
+from convc.machine.base.findings import Who
+from convc.machine.isa.threads import active_lanes, thread_shape
+from convc.machine.state.strand import Strand
+
+Run = Callable[[Strand], int | None]
+
+CHANGED = ("tcgen05.alloc", "tcgen05.dealloc", "setmaxnreg", "bar.", "barrier.")
+"""Beginnings of the names of instructions that cannot be tried again: what the first try did decides about the next."""
+
+NUMBERS = re.compile(r"0x[0-9a-f]+|\d+|'[^']*'")
+"""What differs between the same faults of two threads."""
+
+
+def find(strand: Strand, run: Run, fault: MachineFault, name: str) -> tuple[MachineFault, Who] | None:
+    """Find the first CTA and warp that meets a fault alone, and its lanes; None where nobody does.
+
+    Args:
+        strand: the threads that executed, as they were then.
+        run: the operation. name: of its instruction.
+        fault: what it raised.
+    """
+    if fault.row is not None or name.startswith(CHANGED):
+        return None
+    strand.cohort.observer = None
+    shape = thread_shape(strand)
+    active = np.broadcast_to(active_lanes(strand), shape)
+    found = _first(strand, run, fault, [_part(active, (row,)) for row in range(shape[0])])
+    if found is None:
+        return None
+    row, fault = found
+    who = Who(row=int(strand.cohort.rows_or_all(strand.rows)[row]))
+    found = _first(strand, run, fault, [_part(active, (row, warp)) for warp in range(shape[1])])
+    if found is None:
+        return fault, who
+    warp, fault = found
+    lanes = np.flatnonzero(active[row, warp]).tolist()
+    alone = {lane: _alone(strand, run, fault, _part(active, (row, warp, lane))) for lane in lanes}
+    guilty = [(lane, own) for lane, own in alone.items() if own is not None]
+    if guilty:
+        lanes = [lane for lane, _ in guilty]
+        fault = guilty[0][1]
+    return fault, Who(row=who.row, warp=int(strand.warps[warp]), lanes=tuple(lanes))
+
+
+def _part(active: np.ndarray, at: tuple[int, ...]) -> np.ndarray:
+    """Those of the active threads that are at a position."""
+    chosen = np.zeros_like(active)
+    chosen[at] = active[at]
+    return chosen
+
+
+def _first(
+    strand: Strand, run: Run, fault: MachineFault, parts: Sequence[np.ndarray]
+) -> tuple[int, MachineFault] | None:
+    """The first of some parts of the threads that meets the fault alone, and what it raises."""
+    for number, part in enumerate(parts):
+        own = _alone(strand, run, fault, part)
+        if own is not None:
+            return number, own
+    return None
+
+
+def _alone(strand: Strand, run: Run, fault: MachineFault, part: np.ndarray) -> MachineFault | None:
+    """What threads raise that execute without the others; None where that is not the fault."""
+    if not part.any():
+        return None
+    try:
+        strand.only(part, run)
+    except MachineFault as own:
+        return own if NUMBERS.sub("#", own.message) == NUMBERS.sub("#", fault.message) else None
+    except MachineError:
+        return None
+    return None
