@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from convc.api.inspecting import Inspection
-from convc.api.options import ChipOptions, ScheduleOptions
+from convc.api.options import ChipOptions
 from convc.api.timer import chip_of
 from convc.api.timing import only
 from convc.compiler.kernels import compile_shared
 from convc.compiler.schedules.all import schedule_of
+from convc.draw.schedules import TimedSchedule, timed_schedule
 from convc.timing.kernel import KernelTime, time_kernel
 from convc.timing.parameters import Chip, check_target
 
@@ -34,23 +33,20 @@ def _parameters(found: Inspection, options: ChipOptions) -> Chip:
     return parameters
 
 
-def time_schedules(
-    found: Inspection, chip: ChipOptions | None = None, schedule: ScheduleOptions | None = None
-) -> dict[str, KernelTime]:
+def time_schedules(found: Inspection, chip: ChipOptions | None = None) -> dict[str, TimedSchedule]:
     """Time the kernel of every legal schedule of a layer, by the schedule's title such as ``shift windows``.
 
     Args:
         found: the layer, whose plan says which schedules are legal. Of the plan's own, its kernel is timed.
         chip: whose parameters are used.
-        schedule: the options that the layer was inspected with.
 
     Raises:
         InputError: there is no such chip, or the kernel is for another one.
     """
     options = chip or ChipOptions()
     parameters = _parameters(found, options)
-    asked = replace(schedule or ScheduleOptions(), target=found.plan.arch.name)
-    timed: dict[str, KernelTime] = {}
+    asked = found.options
+    timed: dict[str, TimedSchedule] = {}
     for choice in found.plan.choices:
         if choice.tiling is None or choice.fell:
             continue
@@ -60,7 +56,6 @@ def time_schedules(
         artifact = compiled.artifact
         title = choice.schedule.title
         order = compiled.plan.launch.order.timed
-        timed[title] = time_kernel(
-            artifact.ptx, artifact.launch, {}, parameters, name=title, sass=options.sass, order=order
-        )
+        kernel = time_kernel(artifact.ptx, artifact.launch, {}, parameters, name=title, sass=options.sass, order=order)
+        timed[title] = timed_schedule(compiled.plan, kernel)
     return timed

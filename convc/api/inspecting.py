@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-
-import msgspec
 
 from convc.api.arguments import given_options
 from convc.api.inputs import opened
@@ -15,8 +12,8 @@ from convc.api.options import ReadOptions, ScheduleOptions
 from convc.api.working import timer_of
 from convc.build.folder import Build, LayerRecord
 from convc.build.selection import pick_layer
-from convc.compiler.compile import Compiled, compile_problem
-from convc.compiler.kernels import compile_shared, shared_problem
+from convc.compiler.compile import Compiled
+from convc.compiler.kernels import compile_shared
 from convc.compiler.plan.records import Plan
 from convc.compiler.tile.program import TileProgram
 from convc.errors import BuildError, InputError, PlanError
@@ -37,12 +34,16 @@ class Inspection:
     Attributes:
         node: the convolution as the model has it (tensors, and what was fused into it), or the record of a build.
         compiled: every stage of its compilation.
+        options: the options that it was compiled with; of a build, those that the build holds.
         found: the kernel's text in the build folder; None where the layer comes from a model.
+        edited: that text, or its launch file, was changed since the build was written.
     """
 
     node: ConvNode | LayerRecord
     compiled: Compiled
+    options: ScheduleOptions = ScheduleOptions()  # noqa: RUF009 - frozen record
     found: str | None = None
+    edited: bool = False
 
     @property
     def problem(self) -> ConvProblem:
@@ -82,7 +83,7 @@ class Inspection:
     @property
     def about(self) -> About:
         """Facts about the layer that its kernel does not know."""
-        return About(name=self.node.name, fused=self.node.fused, text=self.found)
+        return About(name=self.node.name, fused=self.node.fused, text=self.found, edited=self.edited)
 
     def _repr_svg_(self) -> str:
         """A tile inside the image, at its first filter column, for notebooks."""
@@ -107,7 +108,8 @@ def inspect(
 ) -> Inspection:
     """Compile one convolution and keep every stage of it: problem, layout, plan, tile program, text and launch.
 
-    Of a build folder, the layer is compiled once more as its plan says, and the text is the folder's.
+    Of a build folder, the layer is compiled once more with the options that the build holds, and the text is the
+    folder's.
 
     Args:
         model: a file, a loaded model, or a network (whose batch, dtype and precision were settled by `load`); or a
@@ -142,7 +144,7 @@ def inspect(
     network = read_network(model, read, layer)
     conv = pick_layer(chosen_convolutions(network, layer), layer, network.name)
     compiled = compile_shared(conv.problem, scheduling, timer_of(scheduling))
-    return Inspection(node=conv, compiled=compiled)
+    return Inspection(node=conv, compiled=compiled, options=scheduling)
 
 
 def build_of(source: Model | Build) -> Build | None:
@@ -159,125 +161,17 @@ def check_settled(read: ReadOptions | None, schedule: ScheduleOptions | None) ->
 
 
 def _of_build(build: Build, layer: str | None) -> Inspection:
-    """A layer of a build, compiled as its plan says."""
+    """A layer of a build, compiled with the options that the build holds."""
     record = build.record(layer)
-    folder = build.path / "kernels" / record.kernel
-    text = read_text(folder / "kernel.ptx", BuildError)
-    compiled = compile_shared(record.problem)
-    plan = folder / "plan.json"
-    if compiled.artifact.ptx != text and plan.is_file():
-        # Not what the planner takes by itself: somebody fixed the schedule, let the engine choose, or changed the text.
-        options, block_n = _as_planned(plan.read_bytes())
-        with suppress(PlanError):  # a plan that somebody changed leads nowhere
-            compiled = compile_problem(shared_problem(record.problem), options=options, block_n=block_n)
-    return Inspection(node=record, compiled=compiled, found=text)
-
-
-class _Name(msgspec.Struct):
-    name: str
-    variant: str = ""
-
-
-class _Walk(msgspec.Struct):
-    border: str
-
-
-class _Stream(msgspec.Struct):
-    merged: bool
-
-
-class _Reuse(msgspec.Struct):
-    walk: _Walk
-    stream: _Stream
-
-
-class _Indexing(msgspec.Struct):
-    reuse: _Reuse | None
-
-
-class _Target(msgspec.Struct):
-    name: str
-
-
-class _Results(msgspec.Struct):
-    name: str
-
-
-class _Storage(msgspec.Struct):
-    results: _Results | None = None
-    residual: _Results | None = None
-
-
-class _Tiling(msgspec.Struct):
-    block_n: int
-    b_columns: int = 1
-    multicast: tuple[int, int] = (1, 1)
-
-
-class _Order(msgspec.Struct):
-    name: str = "auto"
-
-
-class _Hints(msgspec.Struct):
-    activations: str | None = None
-    filters: str | None = None
-    residual: str | None = None
-
-
-class _Launch(msgspec.Struct):
-    grid: tuple[int, int, int]
-    persistent: bool = False
-    fetched: bool = False
-    dependent: bool = False
-    cluster: tuple[int, int, int] = (1, 1, 1)
-    order: _Order = msgspec.field(default_factory=_Order)
-    hints: _Hints = msgspec.field(default_factory=_Hints)
-
-
-class _Layout(msgspec.Struct):
-    columns: str
-
-
-class _Planned(msgspec.Struct):
-    layout: _Layout
-    schedule: _Name
-    arch: _Target
-    storage: _Storage
-    launch: _Launch
-    indexing: _Indexing
-    tiling: _Tiling
-
-
-def _as_planned(plan: bytes) -> tuple[ScheduleOptions, int | None]:
-    """The options and the width that lead to a plan; all where it is damaged, or one of another version."""
+    text = read_text(build.path / "kernels" / record.kernel / "kernel.ptx", BuildError)
+    options = build.network.schedule
     try:
-        read = msgspec.json.decode(plan, type=_Planned)
-    except msgspec.MsgspecError:
-        return ScheduleOptions(), None
-    reuse = read.indexing.reuse
-    options = ScheduleOptions(
-        schedule=read.schedule.name,
-        shift=read.schedule.variant or None,
-        target=read.arch.name,
-        store=None if read.storage.results is None else "tma",
-        residual_load=None if read.storage.residual is None else "tma",
-        persistent="on" if read.launch.persistent else "off",
-        pairs="on" if read.launch.cluster[0] > read.tiling.multicast[0] else "off",
-        ctas=read.launch.grid[0] if read.launch.persistent and not read.launch.fetched else None,
-        work="fetched" if read.launch.fetched else "static",
-        columns=read.layout.columns,
-        dependent_launch=read.launch.dependent,
-        split_k="off" if read.launch.cluster[2] == 1 else str(read.launch.cluster[2]),
-        multicast="off" if read.tiling.multicast == (1, 1) else "x".join(map(str, read.tiling.multicast)),
-        tile_order=read.launch.order.name,
-        cache_hints="on" if read.launch.hints != _Hints() else "off",
-    )
-    if reuse is None:
-        return options, read.tiling.block_n
-    options = replace(
-        options,
-        border=reuse.walk.border,
-        rows="merged" if reuse.stream.merged else "outer",
-        filters="together" if read.tiling.b_columns > 1 else "apart",
-    )
-    return options, read.tiling.block_n
+        compiled = compile_shared(record.problem, options, timer_of(options))
+    except (InputError, PlanError) as problem:
+        raise BuildError(
+            f"damaged: its options lead to no kernel: {problem.message}",
+            where=f"{build.path / 'network.json'}, $.schedule",
+            hint="compile the model again",
+        ) from None
+    edited = compiled.artifact.ptx != text and not build.written(record)
+    return Inspection(node=record, compiled=compiled, options=options, found=text, edited=edited)

@@ -7,10 +7,10 @@ from convc.api.models import Model, name_of, read_network
 from convc.api.options import ReadOptions, ScheduleOptions, WorkOptions
 from convc.api.working import open_kernels
 from convc.build.folder import Build
-from convc.compiler.kernels import Kernels
+from convc.compiler.kernels import Kernels, planned_of
 from convc.errors import PlanError
 from convc.ir.network import ConvNode
-from convc.ir.planned import ListedLayer, Listing, Planned, read_planned
+from convc.ir.planned import ListedLayer, Listing, Planned
 from convc.support.progress import Progress
 
 
@@ -55,7 +55,7 @@ def _listed(kernels: Kernels, conv: ConvNode) -> ListedLayer:
     planned: Planned | None = None
     reason = ""
     try:
-        planned = read_planned(kernels.compiled(conv.problem).plan)
+        planned = planned_of(kernels.compiled(conv.problem))
     except PlanError as error:
         reason = error.message
     return ListedLayer(name=conv.name, problem=conv.problem, fused=conv.fused, planned=planned, reason=reason)
@@ -65,7 +65,5 @@ def _of_build(build: Build) -> Listing:
     """The layers of a build."""
     layers: list[ListedLayer] = []
     for record in build.network.layers:
-        file = build.path / "kernels" / record.kernel / "plan.json"
-        planned = read_planned(file.read_bytes()) if file.is_file() else None
-        layers.append(ListedLayer(name=record.name, problem=record.problem, fused=record.fused, planned=planned))
+        layers.append(ListedLayer(name=record.name, problem=record.problem, fused=record.fused, planned=record.planned))
     return Listing(source=str(build.path), layers=tuple(layers), skipped=build.network.skipped)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 from convc.api.arguments import given_options
 from convc.api.drawing import time_inspected, time_schedules
@@ -17,7 +16,8 @@ from convc.build.folder import Build, LayerRecord
 from convc.build.selection import LayerNames, pick_layers
 from convc.compiler.kernels import compile_shared, shared_problem
 from convc.draw.roofline import RoofPoint
-from convc.errors import BuildError, InputError, PlanError
+from convc.draw.schedules import timed_schedule
+from convc.errors import InputError, PlanError
 from convc.ir.network import ConvNode
 from convc.page.records import PageKernel, PageLayer, PageReport
 from convc.support.progress import Progress
@@ -75,8 +75,11 @@ def page_report(
         told.part(0.5, 1.0)(f"time {one.node.name}", index / len(texts))
         times[text] = time_inspected(one, options)
         parameters = times[text].chip
-        others = time_schedules(one, options, schedule) if len(texts) == 1 else {one.plan.schedule.title: times[text]}
-        kernels.append(PageKernel(compiled=one.compiled, text=text, time=times[text], schedules=others))
+        schedules = time_schedules(one, options) if len(texts) == 1 else {}
+        schedules[one.plan.schedule.title] = timed_schedule(one.plan, times[text])
+        kernels.append(
+            PageKernel(compiled=one.compiled, text=text, edited=one.edited, time=times[text], schedules=schedules)
+        )
     layers = tuple(_layer(node, each, texts, times) for node, each in found)
     return PageReport(source=name, chip=parameters, layers=layers, kernels=tuple(kernels))
 
@@ -113,34 +116,19 @@ def _of_model(
         if key not in known:
             told(f"plan {conv.name}", index / len(convs))
             try:
-                known[key] = Inspection(
-                    node=conv, compiled=compile_shared(conv.problem, options, timer_of(options, chip))
-                )
+                compiled = compile_shared(conv.problem, options, timer_of(options, chip))
+                known[key] = Inspection(node=conv, compiled=compiled, options=options)
             except PlanError as error:
                 known[key] = error.message
         yield conv, known[key]
 
 
 def _of_build(build: Build, layer: LayerNames | None, told: Progress) -> Iterator[Found]:
-    """The layers of a build, each kernel compiled once as its plan says."""
+    """The layers of a build, each kernel compiled once with the options that the build holds."""
     records = pick_layers(build.network.layers, layer, str(build.path))
-    folders = dict.fromkeys(build.path / "kernels" / record.kernel for record in records)
-    _check_files(build, folders)
     known: dict[str, Inspection] = {}
     for index, record in enumerate(records):
         if record.kernel not in known:
             told(f"plan {record.name}", index / len(records))
             known[record.kernel] = inspect(build, record.name)
         yield record, known[record.kernel]
-
-
-def _check_files(build: Build, folders: Iterable[Path]) -> None:
-    """BuildError where a folder lacks what `convc compile` writes about a kernel for people."""
-    for folder in folders:
-        for name in ("plan.json", "tile.json"):
-            if not (folder / name).is_file():
-                raise BuildError(
-                    f"a report is made from {name}, and the folder of the kernel has none",
-                    where=str(folder),
-                    hint=f"convc compile MODEL.onnx -o {build.path} writes it",
-                )

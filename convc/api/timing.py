@@ -268,7 +268,7 @@ def _built(build: Build, layer: LayerNames | None) -> Iterator[_Job]:
     """The kernels of a build folder."""
     for record in pick_layers(build.network.layers, layer, str(build.path)):
         ready = build.load(record.name)
-        job = _job(record.name, "", record.problem, ready.ptx, ready.file, ready.launch)
+        job = _job(record.name, record.planned.schedule, record.problem, ready.ptx, ready.file, ready.launch)
         yield dataclasses.replace(job, order=build.order(record))
 
 

@@ -1,13 +1,14 @@
 """The build folder: all that passes from compiling to running.
 
     build/
-      network.json                      which layers there are, what each computes, and which kernel it runs
+      network.json                      which layers there are, what each computes, which kernel it runs and what its
+                                        launch should take; and the options that all were scheduled with
       weights/<stem>.filter.npy         filter and bias of each layer as the kernel reads them (`convc.layout.repack`);
       weights/<stem>.bias.npy           bfloat16, which .npy cannot name, lies there as uint16
       kernels/<digest>/kernel.ptx       the text that runs
                        launch.json      how it is launched
                        debug_info.json  which outputs and filter taps its steps are about, for findings
-                       plan.json        why it looks as it does: nothing that runs reads it back
+                       plan.json        why it looks as it does, for people and for programs of theirs
                        tile.json
                        kernel.cubin     machine code, if it was asked for
 
@@ -29,13 +30,14 @@ import msgspec
 import numpy as np
 
 from convc.build.selection import pick_layer
+from convc.compiler.options import ScheduleOptions
 from convc.errors import BuildError, InputError, PlanError, ProblemError
 from convc.ir import dtypes
 from convc.ir.columns import Columns
 from convc.ir.debug_info import DebugInfo, read_debug_info
 from convc.ir.launch import KernelArtifact, LaunchSpec, dump_launch, load_launch
 from convc.ir.network import SkippedNode, TensorRef
-from convc.ir.planned import read_order
+from convc.ir.planned import Planned, read_order
 from convc.ir.problem import ConvProblem
 from convc.ir.tile_order import OrderTraffic
 from convc.layout.device_layout import BufferLayout, DeviceLayout, device_layout
@@ -43,7 +45,7 @@ from convc.support.counted import counted
 from convc.support.files import NpyHeader, read_npy, read_text, to_npy_dtype, write_bytes, write_npy
 from convc.support.html import table_html
 
-FORMAT = "convc-build/2"
+FORMAT = "convc-build/3"
 MAX_JSON_BYTES = 64 << 20
 
 _MAKES_ONE = "`convc compile MODEL.onnx -o FOLDER` makes one"
@@ -64,12 +66,14 @@ class LayerRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         input, output: its tensors in the model.
         residual: the tensor that the epilogue adds, where it adds one.
         fused: names of the nodes of the model that the kernel does as well.
+        planned: what a launch of its kernel should take, and why.
     """
 
     name: str
     stem: Stem
     kernel: Digest
     problem: ConvProblem
+    planned: Planned
     columns: Columns = "off"
     input: TensorRef
     output: TensorRef
@@ -78,10 +82,15 @@ class LayerRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class NetworkRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The contents of ``network.json``: the model it came from, its convolutions, and what was left out."""
+    """The contents of ``network.json``: the model it came from, its convolutions, and what was left out.
+
+    ``schedule`` are the options that all of them were scheduled with: who compiles a layer with these again gets its
+    kernel.
+    """
 
     format: str = FORMAT
     source: str
+    schedule: ScheduleOptions = ScheduleOptions()
     layers: tuple[LayerRecord, ...]
     skipped: tuple[SkippedNode, ...] = ()
 
@@ -151,13 +160,20 @@ class Build:
             BuildError: the kernel's text is missing.
             LaunchError: the launch file is damaged.
         """
-        folder = self.path / "kernels" / record.kernel
-        file = folder / "plan.json"
+        file = self.path / "kernels" / record.kernel / "plan.json"
         if not file.is_file():
             return None
-        text = read_text(folder / "kernel.ptx", BuildError)
-        known = digest_of(KernelArtifact(ptx=text, launch=self.launch(record))) == record.kernel
-        return read_order(file.read_bytes()) if known else None
+        return read_order(file.read_bytes()) if self.written(record) else None
+
+    def written(self, record: LayerRecord) -> bool:
+        """Whether a layer's kernel is what its folder is named after: nobody changed its text or its launch file.
+
+        Raises:
+            BuildError: the kernel's text is missing.
+            LaunchError: the launch file is damaged.
+        """
+        text = read_text(self.path / "kernels" / record.kernel / "kernel.ptx", BuildError)
+        return digest_of(KernelArtifact(ptx=text, launch=self.launch(record))) == record.kernel
 
     def debug_info(self, name: str | None = None) -> DebugInfo | None:
         """The debug info of a layer's kernel; None where its folder has no debug_info.json.

@@ -10,7 +10,7 @@ import numpy as np
 from convc.build import folder as build
 from convc.build.folder import Layer, LayerRecord, NetworkRecord, digest_of, stems_of
 from convc.build.target import writing
-from convc.compiler.kernels import Kernel, Kernels
+from convc.compiler.kernels import Kernel, Kernels, planned_of
 from convc.ir.network import ConvNode, Network
 from convc.ir.problem import ConvProblem
 from convc.layout.device_layout import device_layout
@@ -64,15 +64,15 @@ def write_build(
 
     ``assembler`` turns (digest, text) of each kernel into the contents of its ``kernel.cubin``.
     """
-    written: set[str] = set()
+    digests: set[str] = set()
     records = []
     with writing(target) as folder:
         for index, (conv, stem) in enumerate(zip(convs, stems_of(conv.name for conv in convs), strict=True)):
             progress(f"{'write' if assembler is None else 'assemble'} {conv.name}", index / len(convs))
             kernel = kernels.compiled(conv.problem)
             digest = digest_of(kernel.artifact)
-            if digest not in written:
-                written.add(digest)
+            if digest not in digests:
+                digests.add(digest)
                 cubin = None if assembler is None else assembler(digest, kernel.artifact.ptx)
                 build.write_kernel(
                     folder, digest, kernel.artifact, kernel.debug_info, kernel.plan, kernel.program, cubin
@@ -89,6 +89,10 @@ def write_build(
                 output=conv.output,
                 residual=conv.residual,
                 fused=conv.fused,
+                planned=planned_of(kernel),
             )
             records.append(record)
-        build.write_network(folder, NetworkRecord(source=network.name, layers=tuple(records), skipped=network.skipped))
+        written = NetworkRecord(
+            source=network.name, schedule=kernels.options, layers=tuple(records), skipped=network.skipped
+        )
+        build.write_network(folder, written)

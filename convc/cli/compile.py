@@ -48,7 +48,7 @@ def compile_command(
     if str(folder) == DASH:
         raise click.UsageError("-o takes a folder, which stdout (-) is not.")
     # Imported when the command runs: its help needs no report.
-    from convc.report.build import build_json, planned_kernels, print_assembled, print_build
+    from convc.report.build import build_json, print_assembled, print_build
     from convc.report.console import console, progress_bar
     from convc.report.output import check_reports, write_report
 
@@ -71,10 +71,9 @@ def compile_command(
             assembler=assembler if assemble else None,
             work=dataclasses.replace(chosen.work, executor=pool, progress=progress),
         )
-    planned = planned_kernels(build)
-    print_build(out, build, planned, wide)
+    print_build(out, build, wide)
     if assemble:
         print_assembled(out, build, made)
-    print_next(out, "inspect", folder, slowest((layer.name, planned[layer.kernel]) for layer in build.network.layers))
+    print_next(out, "inspect", folder, slowest((layer.name, layer.planned) for layer in build.network.layers))
     if json_file is not None:
         write_report(json_file, build_json(build, made))

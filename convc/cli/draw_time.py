@@ -151,7 +151,7 @@ def schedules_command(found: Inspection, chip: ChipOptions, chosen: Chosen, outp
     from convc.api.drawing import time_schedules
     from convc.draw.schedules import schedules_picture
 
-    write_picture(schedules_picture(found.plan, time_schedules(found, chip, chosen.schedule)), output)
+    write_picture(schedules_picture(found.plan, time_schedules(found, chip)), output)
 
 
 @click.command("memory-time", short_help="Shared and tensor memory of a CTA, cycle by cycle.")

@@ -22,6 +22,7 @@ from convc.compiler.options import ScheduleOptions
 from convc.errors import LaunchError, PlanError
 from convc.ir.columns import Columns
 from convc.ir.launch import KernelArtifact
+from convc.ir.planned import Planned, read_planned
 from convc.ir.problem import ConvProblem
 from convc.ir.tile_order import OrderTraffic
 
@@ -149,6 +150,13 @@ def kernel_of(compiled: Compiled) -> Kernel:
         program=program_json(compiled.program),
         debug_info=dump_debug_info(debug_info_of(compiled.plan, compiled.program)),
     )
+
+
+def planned_of(kernel: Kernel) -> Planned:
+    """The expectations of a kernel's plan for its launch: the few numbers that reports print."""
+    planned = read_planned(kernel.plan)
+    assert planned is not None, "who compiled the kernel wrote its plan"
+    return planned
 
 
 def cache_key(problem: ConvProblem, options: ScheduleOptions, timer: KernelTimer | None = None) -> str:

@@ -10,6 +10,7 @@ values are escaped; what XML does not take becomes a question mark.
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -205,6 +206,11 @@ def legend_lines(x: float, y: float, entries: Sequence[tuple[str, str]], width: 
 def width_of(words: str) -> float:
     """Pixels that words take."""
     return LETTER * len(words)
+
+
+def wrapped(words: str, letters: int) -> list[str]:
+    """A sentence in lines of at most so many letters; lines behind the first are set in."""
+    return textwrap.wrap(words, max(20, letters), subsequent_indent="  ", break_on_hyphens=False)
 
 
 def _number(value: float) -> str:

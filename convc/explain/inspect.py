@@ -25,10 +25,11 @@ from convc.compiler.plan.records import Plan, Rejection, to_json
 from convc.compiler.plan.storage import Storage
 from convc.compiler.tile.show import show
 from convc.explain.estimate import estimate_lines, order_lines
-from convc.explain.schedules import print_choices, why_lines
+from convc.explain.schedules import print_choices
 from convc.explain.sharing import sharing_lines
 from convc.explain.summary import summary_lines
 from convc.explain.tiles import plan_maps, plan_tiles
+from convc.explain.why import why_lines
 from convc.ir.planned import read_planned
 from convc.report.console import print_heading, print_part
 from convc.report.format import times
@@ -43,11 +44,13 @@ class About:
         name: as in the model.
         fused: nodes of the model that the kernel does as well.
         text: the kernel's PTX as a build folder has it; None: as the compiler wrote it.
+        edited: that text was changed since the build was written.
     """
 
     name: str
     fused: tuple[str, ...] = ()
     text: str | None = None
+    edited: bool = False
 
 
 Show = Callable[[Console, Compiled, str], None]
@@ -91,7 +94,7 @@ def print_inspection(console: Console, compiled: Compiled, about: About, only: S
     """
     text = compiled.artifact.ptx if about.text is None else about.text
     if only is None:
-        print_part(console, about.name, summary_lines(compiled, about.fused, about.text))
+        print_part(console, about.name, summary_lines(compiled, about.fused, about.text, about.edited))
     for name in SECTIONS if only is None else only:
         heading, show_section = SECTIONS[name]
         print_heading(console, heading)

@@ -5,18 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from convc.compiler.compile import Compiled
-from convc.explain.schedules import why_lines
+from convc.compiler.plan.records import Plan
+from convc.explain.taken import taken_choice, title_of
+from convc.explain.why import why_lines
 from convc.ir.problem import macs_text
 from convc.report.format import convolution, human_bytes
 from convc.report.layout_notes import layout_notes
 
 
-def summary_lines(compiled: Compiled, fused: tuple[str, ...] = (), text: str | None = None) -> Iterator[str]:
+def summary_lines(
+    compiled: Compiled,
+    fused: tuple[str, ...] = (),
+    text: str | None = None,
+    edited: bool = False,
+    engine: float | None = None,
+) -> Iterator[str]:
     """The summary of a layer.
 
     Args:
         fused: nodes of the model that the kernel does as well.
         text: the kernel's PTX, where it comes from a build folder.
+        edited: that text was changed since the build was written.
+        engine: cycles of the timing engine, where it ran for this kernel.
     """
     plan = compiled.plan
     cost = plan.estimate
@@ -28,12 +38,8 @@ def summary_lines(compiled: Compiled, fused: tuple[str, ...] = (), text: str | N
         yield f"fused        {', '.join(fused)}"
     grid = " x ".join(map(str, launch.grid[:2]))
     yield f"kernel       {compiled.problem.name}: {grid} CTAs of {launch.threads} threads"
-    yield f"schedule     {compiled.schedule}: {plan.tiling}"
-    yield (
-        f"estimate     about {cost.cycles:.0f} cycles: {cost.microseconds:.1f} us at "
-        f"{plan.arch.rates.clock_mhz / 1000:g} GHz, {100 * cost.peak_share:.2g}% of the dense tensor cores' peak; "
-        f"the K loop waits for {cost.bottleneck}"
-    )
+    yield f"schedule     {title_of(taken_choice(plan))}: {plan.tiling}"
+    yield f"time         {time_line(plan, engine)}; the K loop waits for {cost.bottleneck}"
     yield f"moved        {human_bytes(cost.traffic_bytes)} through L2, by all CTAs together"
     assumed = [rule for rule in plan.reuse.rests_on if rule.evidence == "assumed"] if plan.reuse else []
     for rule in assumed:
@@ -43,4 +49,24 @@ def summary_lines(compiled: Compiled, fused: tuple[str, ...] = (), text: str | N
     for number, line in enumerate(layout_notes(compiled.layout)):
         yield f"{'' if number else 'layout':<13}{line}"
     if text is not None and text != compiled.artifact.ptx:
-        yield "text         not what this compiler writes for the plan: it was edited, or written by another version"
+        why = "it was edited" if edited else "another version of convc wrote the build"
+        yield f"text         not what this compiler writes for these options: {why}"
+
+
+def time_line(plan: Plan, engine: float | None = None) -> str:
+    """The time of the launch: the timing engine's where that ran, else the planner's estimate.
+
+    Args:
+        engine: its cycles, where it ran for this kernel; where it chose the kernel, the plan has them.
+    """
+    cost = plan.estimate
+    timed = engine or next((one.cycles for one in plan.timed if one.taken), None)
+    cycles = cost.cycles if timed is None else timed
+    whose = "by the planner's estimate"
+    if timed is not None:
+        whose = f"by the timing engine (the planner's estimate: {cost.cycles:.0f})"
+    return (
+        f"about {cycles:.0f} cycles {whose}: "
+        f"{cost.microseconds * cycles / cost.cycles:.1f} us at {plan.arch.rates.clock_mhz / 1000:g} GHz, "
+        f"{100 * cost.peak_share * cost.cycles / cycles:.2g}% of the dense tensor cores' peak"
+    )

@@ -5,6 +5,8 @@ They are read from the JSON of a plan (``plan.json`` of a build folder), so that
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from convc.ir.network import SkippedNode
@@ -29,6 +31,7 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         schedule: name and variant of the schedule.
+        by: whose time it is: the timing engine's where that chose the kernel, else the planner's.
         cycles: of an SM, for the whole launch.
         microseconds: the same as time at ``clock_mhz``.
         clock_mhz: a clock that the hardware is sold with.
@@ -40,6 +43,7 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     schedule: str
+    by: Literal["engine", "planner"] = "planner"
     cycles: float
     microseconds: float
     clock_mhz: int
@@ -108,6 +112,11 @@ class _Estimate(msgspec.Struct):
     bottleneck: str
 
 
+class _Timed(msgspec.Struct):
+    cycles: float
+    taken: bool = False
+
+
 class _Plan(msgspec.Struct):
     """The part of a plan that is read; its other fields are passed over."""
 
@@ -115,6 +124,7 @@ class _Plan(msgspec.Struct):
     arch: _Arch
     estimate: _Estimate
     choices: tuple[_Choice, ...]
+    timed: tuple[_Timed, ...] = ()
 
 
 def read_planned(plan: bytes) -> Planned | None:
@@ -124,13 +134,16 @@ def read_planned(plan: bytes) -> Planned | None:
     except msgspec.MsgspecError:
         return None
     cost = read.estimate
+    engine = next((one.cycles for one in read.timed if one.taken), None)
+    cycles = engine or cost.cycles
     return Planned(
         schedule=read.schedule.title,
-        cycles=cost.cycles,
-        microseconds=cost.microseconds,
+        by="planner" if engine is None else "engine",
+        cycles=cycles,
+        microseconds=cost.microseconds * cycles / cost.cycles,
         clock_mhz=read.arch.rates.clock_mhz,
         chip=read.arch.chip,
-        peak_share=cost.peak_share,
+        peak_share=cost.peak_share * cost.cycles / cycles,
         traffic_bytes=cost.traffic_bytes,
         bottleneck=cost.bottleneck,
         fell_back=tuple(Fallen(schedule=c.schedule.title, reason=c.reason) for c in read.choices if c.fell),

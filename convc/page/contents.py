@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from convc.compiler.compile import Compiled
 from convc.draw.roofline import RoofPoint
+from convc.draw.schedules import TimedSchedule
 from convc.ir.problem import ConvProblem
 from convc.timing.kernel import KernelTime
 from convc.timing.parameters import Chip
@@ -19,14 +20,16 @@ class PageKernel:
     Attributes:
         compiled: every stage of its compilation.
         text: its PTX; of a build folder, as that has it.
+        edited: that was changed since the build was written.
         time: on the chip of the page.
         schedules: kernels of other schedules of the layer by their titles, where they were timed.
     """
 
     compiled: Compiled
     text: str
+    edited: bool = False
     time: KernelTime
-    schedules: Mapping[str, KernelTime] = field(default_factory=dict)
+    schedules: Mapping[str, TimedSchedule] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,10 +27,10 @@ from convc.draw.svg import STYLE, Picture, clean
 from convc.draw.timeline import timeline_picture
 from convc.errors import ToolError
 from convc.explain.derivation import Derivation
-from convc.explain.schedules import why_lines
 from convc.explain.show_nests import derivation_lines, marked_lines
 from convc.explain.summary import summary_lines
 from convc.explain.tiles import Tiles, plan_tiles
+from convc.explain.why import two_times, why_lines
 from convc.page.contents import PageContents, PageKernel
 from convc.page.lane_data import lane_data
 from convc.page.layouts import layouts, tensor_maps
@@ -236,7 +236,7 @@ def _trace(time: KernelTime) -> str:
 
 
 def _summary(kernel: PageKernel, fused: tuple[str, ...]) -> list[str]:
-    return list(summary_lines(kernel.compiled, fused, kernel.text))
+    return list(summary_lines(kernel.compiled, fused, kernel.text, kernel.edited, kernel.time.cycles))
 
 
 def _answer(kernel: PageKernel) -> list[tuple[str, str]]:
@@ -247,6 +247,7 @@ def _answer(kernel: PageKernel) -> list[tuple[str, str]]:
         ("schedule", kernel.compiled.schedule),
         *(("why" if number == 0 else "", line) for number, line in enumerate(why_lines(plan))),
         ("time", f"{time.microseconds:.2f} us, {time.cycles:.0f} cycles on {time.chip.name}"),
+        ("", two_times(plan, time.cycles)),
         ("waits for", _waits(time, WAITS)),
         ("CTAs", f"{time.ctas} on {time.launch.busy} SMs, up to {time.launch.beside} on each, in {_rounds(time)}"),
         ("memory", _memory(plan)),

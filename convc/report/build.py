@@ -13,7 +13,6 @@ from rich.table import Table
 from convc.build.folder import Build
 from convc.ir.launch import LaunchSpec
 from convc.ir.network import SkippedNode
-from convc.ir.planned import Planned, read_planned
 from convc.layout.device_layout import device_layout
 from convc.report.format import convolution, counted
 from convc.report.grid import Row, print_grid
@@ -36,40 +35,22 @@ FUSED = 8
 """Convolutions with fused nodes that are listed one by one."""
 
 
-def planned_kernels(build: Build) -> dict[str, Planned | None]:
-    """Read what the plan of each kernel expects, by digest; None where its folder has no plan that can be read."""
-    found: dict[str, Planned | None] = {}
-    for digest in dict.fromkeys(layer.kernel for layer in build.network.layers):
-        file = build.path / "kernels" / digest / "plan.json"
-        found[digest] = read_planned(file.read_bytes()) if file.is_file() else None
-    return found
-
-
-def print_build(
-    console: Console, build: Build, planned: Mapping[str, Planned | None] | None = None, wide: bool = False
-) -> None:
+def print_build(console: Console, build: Build, wide: bool = False) -> None:
     """One row per layer; then the repacking notes, schedules that were left on the way, and the nodes left out.
 
     Args:
-        planned: what the plan of each kernel expects, by digest (`planned_kernels`).
         wide: print all columns, each layer in one line.
     """
     layers = build.network.layers
-    plans = planned or {}
     columns = WIDE_COLUMNS if wide else BUILD_COLUMNS
     rows: list[Row] = []
     for layer in layers:
-        plan = plans.get(layer.kernel)
-        schedule = "-" if plan is None else plan.schedule
         types = (layer.problem.types,) if wide else ()
-        rows.append(
-            Row((layer.name, convolution(layer.problem), *types, schedule, *estimate_cells(plan), layer.kernel))
-        )
+        cells = (layer.name, convolution(layer.problem), *types, layer.planned.schedule)
+        rows.append(Row((*cells, *estimate_cells(layer.planned), layer.kernel)))
     print_grid(console, grid_columns(columns), rows, whole=wide)
-    legend = estimate_legend(plans.values())
-    if legend:
-        console.print(legend, soft_wrap=True)
-    _print_fallen(console, build, plans)
+    console.print(estimate_legend(layer.planned for layer in layers), soft_wrap=True)
+    _print_fallen(console, build)
     notes: dict[str, list[str]] = {}
     for layer in build.network.layers:
         for note in layout_notes(device_layout(layer.problem, layer.columns)):
@@ -83,15 +64,12 @@ def print_build(
     console.print(f"wrote {build.path}: {counted(len(layers), 'layer')}, {counted(kernels, 'kernel')}", soft_wrap=True)
 
 
-def _print_fallen(console: Console, build: Build, plans: Mapping[str, Planned | None]) -> None:
+def _print_fallen(console: Console, build: Build) -> None:
     """Schedules that `auto` would have taken, the layers in whose place they took another, and why; each once."""
     fallen: dict[tuple[str, str, str], list[str]] = {}
     for layer in build.network.layers:
-        plan = plans.get(layer.kernel)
-        if plan is None:
-            continue
-        for each in plan.fell_back:
-            fallen.setdefault((each.schedule, plan.schedule, each.reason), []).append(layer.name)
+        for each in layer.planned.fell_back:
+            fallen.setdefault((each.schedule, layer.planned.schedule, each.reason), []).append(layer.name)
     for (schedule, taken, reason), names in fallen.items():
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
         console.print(f"  {names[0]}{more}: {taken} in place of {schedule}: {reason}", soft_wrap=True)
@@ -102,7 +80,7 @@ def build_json(build: Build, assembled: Mapping[str, Assembled]) -> bytes:
 
     ``assembled``: what ptxas said of a kernel, if it was asked, by the kernel's digest.
     """
-    planned = planned_kernels(build)
+    planned = {layer.kernel: layer.planned for layer in build.network.layers}
     kernels: dict[str, dict[str, Any]] = {}
     for digest, launch in _launches(build).items():
         kernels[digest] = {

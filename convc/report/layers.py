@@ -67,7 +67,8 @@ def estimate_legend(plans: Iterable[Planned | None]) -> str:
     if one is None:
         return ""
     chip = f"{'an' if one.chip.startswith('H') else 'a'} {one.chip} at {one.clock_mhz / 1000:g} GHz"
-    return f"cycles, us, of peak: the planner's estimate, for {chip}, its dense tensor cores being 100%"
+    whose = "the timing engine's" if one.by == "engine" else "the planner's estimate"
+    return f"cycles, us, of peak: {whose}, for {chip}, its dense tensor cores being 100%"
 
 
 def first_wrong(wrong: Comparison) -> str:

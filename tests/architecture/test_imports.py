@@ -26,13 +26,13 @@ ARROWS = {
     "gpu": "_version ir support compiler.emit.render",
     "probe": "_version ir ptx.descriptors machine timing.parameters gpu support",
     "compiler": "_version ir layout ptx.descriptors support",
-    "build": "ir layout support compiler.kernels",
+    "build": "ir layout support compiler.kernels compiler.options",
     "runtime": "ir build compiler.kernels layout frontend machine support",
     "verification": "ir runtime build compiler.kernels layout frontend machine support",
     "workers": "ir verification runtime compiler machine support",
     "report": "_version ir verification runtime build machine timing frontend layout support gpu probe",
     "explain": "ir ptx compiler report",
-    "draw": "ir ptx machine compiler.index compiler.plan compiler.schedules compiler.tile explain report timing",
+    "draw": "ir ptx machine compiler.index compiler.plan compiler.tile explain report timing",
     "page": "ir ptx.parser compiler.compile compiler.plan compiler.tile report explain draw timing",
     "api": (
         "ir layout support frontend compiler build runtime verification workers sanitizer machine explain timing "

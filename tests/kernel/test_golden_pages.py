@@ -15,9 +15,10 @@ from convc.compiler.compile import compile_problem
 from convc.draw.lanes import lanes_picture
 from convc.draw.passes import passes_picture
 from convc.draw.roofline import RoofPoint, roofline_picture
+from convc.draw.schedules import timed_schedule
 from convc.errors import InputError
-from convc.explain.schedules import why_lines
 from convc.explain.tiles import plan_tiles
+from convc.explain.why import why_lines
 from convc.page.records import PageKernel, PageLayer, PageReport
 from convc.page.render import page_html
 from convc.timing.kernel import time_kernel
@@ -40,7 +41,8 @@ def test_a_golden_kernel_has_a_report(name):
     chip = read_chip("h200" if CHOICES[name]["options"].target == "sm_90a" else "b200", [])
     time = time_kernel(text, compiled.artifact.launch, {}, chip, name=name)
     point = RoofPoint(name=name, macs=problem.macs, element_bits=element_bits(problem), kernel=time)
-    kernel = PageKernel(compiled=compiled, text=text, time=time, schedules={compiled.plan.schedule.title: time})
+    schedules = {compiled.plan.schedule.title: timed_schedule(compiled.plan, time)}
+    kernel = PageKernel(compiled=compiled, text=text, time=time, schedules=schedules)
     layer = PageLayer(name=name, problem=problem, kernel=0, point=point)
     page = page_html(PageReport(source=name, chip=chip, layers=(layer,), kernels=(kernel,))).decode()
     assert len(page) < 1 << 20

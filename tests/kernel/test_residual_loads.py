@@ -15,7 +15,7 @@ from support.witnesses import witnesses_agree
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.schedules.planner import plan
 from convc.errors import InputError, PlanError
-from convc.explain.schedules import why_lines
+from convc.explain.why import why_lines
 from convc.ir.epilogue import AddResidual, Relu
 from convc.ir.problem import ConvProblem
 from convc.layout.device_layout import device_layout

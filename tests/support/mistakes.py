@@ -241,6 +241,8 @@ def builds(folder: Path) -> None:
         "twice": lambda d: d["layers"].append(d["layers"][0]),
         "operand": lambda d: d["layers"][0]["problem"].update(operand="f17"),
         "none": lambda d: d.update(layers=[]),
+        "option": lambda d: d["schedule"].update(schedule="no such"),
+        "together": lambda d: d["schedule"].update(schedule="stationary", store="tma"),
     }.items():
         edit(broken(name)[0] / "network.json", change)
     (broken("nonetwork")[0] / "network.json").unlink()
@@ -249,7 +251,6 @@ def builds(folder: Path) -> None:
     shutil.rmtree(broken("nokernel")[1])
     shutil.rmtree(broken("noweights")[0] / "weights")
     (broken("noptx")[1] / "kernel.ptx").unlink()
-    (broken("noplan")[1] / "plan.json").unlink()
     (broken("emptyptx")[1] / "kernel.ptx").write_text("")
     (broken("binaryptx")[1] / "kernel.ptx").write_bytes(b"\xff\xfe\x00")
     (broken("nolaunch")[1] / "launch.json").unlink()

@@ -133,4 +133,6 @@ class ScheduleCandidates(msgspec.Struct, frozen=True, kw_only=True, eq=False, di
             multiply_cycles=best.cost.multiply_cycles,
             traffic_bytes=best.cost.traffic_bytes,
             bottleneck=best.cost.bottleneck,
+            persistent=best.tiled.ctas is not None,
+            parts=best.tiled.parts,
         )

@@ -208,6 +208,7 @@ class ScheduleSummary(msgspec.Struct, frozen=True, kw_only=True):
         schedule: which.
         tiling, cycles, mma_cycles, read_cycles, multiply_cycles, traffic_bytes, bottleneck: of its best candidate (see
             `Estimate`); None, 0 and "" where there is none.
+        persistent, parts: whether its CTAs walk over tiles, and how many share one.
         reason: the conditions that fail, with their numbers; empty where it is legal.
         fell: ``proof`` or ``emission`` where it was the one to take, and then its index maps could not be proved or its
             kernel could not be written down; else empty.
@@ -221,6 +222,8 @@ class ScheduleSummary(msgspec.Struct, frozen=True, kw_only=True):
     multiply_cycles: float = 0.0
     traffic_bytes: int = 0
     bottleneck: str = ""
+    persistent: bool = False
+    parts: int = 1
     reason: str = ""
     fell: str = ""
 

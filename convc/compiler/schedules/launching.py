@@ -23,6 +23,7 @@ from convc.compiler.plan.pairs import PAIR
 from convc.compiler.plan.reasons import Reasons
 from convc.compiler.schedules.all import schedule_of
 from convc.compiler.schedules.base import PARTS_OF, Known, Request, Schedule
+from convc.support.memory import human_bytes
 
 CLUSTERS = "each tile has a cluster of its own"
 """The reason why CTAs that share a tile do not walk."""
@@ -232,7 +233,11 @@ def _pairing(pick: Pick, survey: Survey) -> Pick:
     alone = f"{best.cycles:.0f} for {pick.schedule.schedule.title} with {best.tiled.tiling}"
     if not _worth_pairing(pairs, best):
         return pick.because(pairs=f"each CTA multiplies by itself: {alone}, {both}")
-    taken = replace(pick, schedule=schedule, best=pairs).because(pairs=f"CTA pairs: {both}, {alone}")
+    near = ""
+    if SLACK * pairs.cycles > best.cycles:
+        moved = f"{human_bytes(pairs.traffic_bytes)} for {human_bytes(best.traffic_bytes)}"
+        near = f", as near as estimates can tell; pairs move fewer bytes: {moved}"
+    taken = replace(pick, schedule=schedule, best=pairs).because(pairs=f"CTA pairs: {both}, {alone}{near}")
     if request.persistent is not None:
         return taken
     each = f"a CTA for each of {math.prod(pairs.tiled.grid)} tiles"

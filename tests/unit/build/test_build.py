@@ -162,8 +162,8 @@ def test_a_name_that_is_no_convolution_says_so(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: d.update(format="convc-build/9"), "expected format 'convc-build/2', got 'convc-build/9'"),
-        (lambda d: d.update(format="convc-build/1", notes=["of then"]), "format 'convc-build/2', got 'convc-build/1'"),
+        (lambda d: d.update(format="convc-build/9"), "expected format 'convc-build/3', got 'convc-build/9'"),
+        (lambda d: d.update(format="convc-build/1", notes=["of then"]), "format 'convc-build/3', got 'convc-build/1'"),
         (lambda d: d.pop("layers"), "missing required field `layers`"),
         (lambda d: d.update(surprise=1), "unknown field `surprise`"),
         (lambda d: d["layers"][1].update(kernel="../../../etc"), "$.layers[1].kernel"),

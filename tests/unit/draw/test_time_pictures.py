@@ -16,7 +16,7 @@ from convc.draw.roofline import peak_tflops, roofline_picture
 from convc.draw.schedules import schedules_picture
 from convc.draw.timeline import timeline_picture
 from convc.errors import InputError
-from convc.explain.schedules import legal_choices
+from convc.explain.taken import legal_choices
 from convc.machine.memory.global_memory import GlobalMemory
 from convc.support.resources import model_folder
 from convc.timing.parameters import read_chip
@@ -65,10 +65,10 @@ def test_schedules_add_up():
     svg = schedules_picture(found.plan, timed).svg()
     bars = {each["schedule"]: each for each in marked(svg, "schedule")}
     assert [title for title, bar in bars.items() if bar["chosen"] == "1"] == [found.plan.schedule.title]
-    for title, kernel in timed.items():
-        assert float(bars[title]["cycles"]) == pytest.approx(kernel.cycles, rel=1e-4)
+    for title, one in timed.items():
+        assert float(bars[title]["cycles"]) == pytest.approx(one.kernel.cycles, rel=1e-4)
     parts = sum(float(each["cycles"]) for each in marked(svg, "cause"))
-    assert parts == pytest.approx(sum(kernel.cycles for kernel in timed.values()), rel=1e-3)
+    assert parts == pytest.approx(sum(one.kernel.cycles for one in timed.values()), rel=1e-3)
     lengths = [float(bar["cycles"]) for bar in bars.values()]
     assert lengths == sorted(lengths)
     plain = schedules_picture(found.plan, {}).svg()

@@ -16,16 +16,11 @@ from convc.compiler.plan.records import ScheduleSummary
 from convc.compiler.schedules import planner
 from convc.compiler.schedules.all import CHAIN, SLIDE, STATIONARY, WINDOWS
 from convc.compiler.schedules.planner import plan
-from convc.explain.schedules import (
-    _compared,
-    choice_lines,
-    illegal_lines,
-    legal_choices,
-    print_choices,
-    verdict_on_moving,
-    why_lines,
-)
+from convc.explain.moving import verdict_on_moving
+from convc.explain.schedules import choice_lines, illegal_lines, print_choices
 from convc.explain.sharing import sharing_lines
+from convc.explain.taken import legal_choices, taken_choice
+from convc.explain.why import _compared, why_lines
 from convc.ir.problem import ConvProblem
 from convc.layout.device_layout import device_layout
 
@@ -49,10 +44,10 @@ def said_of(problem: ConvProblem) -> list[str]:
 @pytest.mark.parametrize("channels", [128, 256, 512])
 def test_wide_tiles_make_shift_not_worth_it(channels):
     found = lines(out_channels=channels)
-    assert re.search("shift (windows|chain) is not worth it here", found[-2])
+    (said,) = (line for line in found if re.search("shift (windows|chain) is not worth it here", line))
     assert re.search(
         r"gains nothing, since slide waits for (L2|tensor core|copy latency), and costs \d+ more of the tensor core",
-        found[-2],
+        said,
     )
     (chosen,) = (line for line in found if line.startswith("*"))
     assert chosen.split()[1] != "shift"
@@ -197,13 +192,34 @@ def test_the_reasons_agree_with_the_choice():
         assert near[0].traffic_bytes == decided.estimate.traffic_bytes
 
 
-def test_the_table_is_of_ctas_by_themselves_where_they_share_a_tile():
-    decided = plan(device_layout(dataclasses.replace(SMALL, in_channels=512, out_channels=64, in_extent=(7, 7))))
-    assert (decided.schedule.title, decided.launch.parts) == ("slide", 8)
-    said = list(why_lines(decided))
-    assert said[0].startswith("slide is clearly the fastest: ")
-    assert said[1].startswith("the table has one CTA for each tile, by itself; split K: ")
-    assert said[1].endswith(" of 148 SMs work instead of 1")
+@pytest.mark.parametrize(
+    ("problem", "options", "words"),
+    [
+        ({"in_channels": 512, "out_channels": 64, "in_extent": (7, 7)}, {}, "split K 8"),
+        ({"in_channels": 64, "out_channels": 64, "in_extent": (56, 56), "batch": 8}, {}, "persistent"),
+        ({"in_channels": 64, "out_channels": 64, "in_extent": (56, 56), "batch": 32}, {}, "persistent"),
+        ({"in_channels": 256, "out_channels": 256, "in_extent": (56, 56), "batch": 16}, {}, "CTA pairs"),
+        ({"in_channels": 64, "out_channels": 64, "in_extent": (56, 56), "batch": 8}, {"pairs": "on"}, "CTA pairs"),
+        ({}, {"multicast": "2x1", "schedule": "reload"}, "multicast 2x1"),
+        ({"in_channels": 256, "out_channels": 256, "in_extent": (56, 56), "batch": 16}, {"tile_order": "columns"}, ""),
+    ],
+)
+def test_the_reason_has_the_numbers_of_the_choice(problem, options, words):
+    """Whatever CTAs do together, the marked row and the first sentence are of the kernel that was taken."""
+    decided = plan(device_layout(dataclasses.replace(SMALL, **problem)), options=ScheduleOptions(**options))
+    taken = taken_choice(decided)
+    title, cycles = decided.schedule.title, f"{decided.estimate.cycles:.0f}"
+    (row,) = (line for line in choice_lines(decided) if line.startswith("*"))
+    assert row.startswith(f"*  {title}")
+    assert words in row
+    assert cycles in row.split()
+    reasons = list(why_lines(decided))
+    for line in reasons:
+        assert not line.startswith(f"{title} is clearly the fastest") or f"about {cycles} cycles" in line
+    if taken not in decided.choices:
+        (said,) = (line for line in reasons if re.match(rf"{title}.*{words}: about", line))
+        assert f"about {cycles} cycles" in said
+        assert f": {legal_choices(decided)[0].cycles:.0f} (" in said
 
 
 def test_schedules_that_do_the_same_are_one_row():

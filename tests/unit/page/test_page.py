@@ -21,7 +21,6 @@ import convc
 from convc.api.paging import page_report
 from convc.cli.main import main
 from convc.draw.issued import issued_mmas
-from convc.errors import BuildError
 from convc.explain.example import example_tiles
 from convc.explain.nests import Accumulate, Load, Move
 from convc.explain.show_nests import marked_lines, nest_lines
@@ -307,16 +306,6 @@ def test_times_are_those_of_the_timing_engine(report, page):
     shown = [each["data-value"] for each in page.named("td") if each.get("data-value")]
     assert shown[::2] == [f"{timed[place]:.2f}" for place in (0, 0, 1)]
     assert sum(float(share) for share in shown[1::2]) == pytest.approx(100, abs=0.2)
-
-
-def test_a_folder_without_plans_says_what_makes_them(model, tmp_path):
-    build = convc.compile(model, tmp_path / "build")
-    for name in ("tile.json", "plan.json"):
-        for file in (tmp_path / "build" / "kernels").glob(f"*/{name}"):
-            file.unlink()
-        with pytest.raises(BuildError, match=f"a report is made from {name}") as raised:
-            page_report(build)
-        assert "convc compile" in str(raised.value.hint)
 
 
 @pytest.mark.slow

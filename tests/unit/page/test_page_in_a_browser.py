@@ -17,7 +17,7 @@ from PIL import Image
 
 import convc
 from convc.api.paging import page_report
-from convc.explain.schedules import why_lines
+from convc.explain.why import why_lines
 from convc.page.example import example_html
 from convc.page.lane_data import lane_data
 from convc.page.render import page_html

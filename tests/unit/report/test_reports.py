@@ -21,6 +21,7 @@ from convc.build.folder import Build, LayerRecord, NetworkRecord
 from convc.cli.main import main
 from convc.ir.findings import Finding, Verdict
 from convc.ir.network import SkippedNode, TensorRef
+from convc.ir.planned import Planned
 from convc.ir.problem import ConvProblem
 from convc.machine import Counters
 from convc.machine.state.counters import Copies
@@ -35,6 +36,16 @@ from convc.verification.compare import Comparison
 from convc.verification.records import Check, LayerReport, VerifyReport
 
 PROBLEM = ConvProblem(in_channels=16, out_channels=24, in_extent=(12, 10), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1))
+PLANNED = Planned(
+    schedule="reload",
+    cycles=2000,
+    microseconds=1.1,
+    clock_mhz=1850,
+    chip="B200",
+    peak_share=0.01,
+    traffic_bytes=4096,
+    bottleneck="L2",
+)
 
 
 def on_paper() -> Console:
@@ -160,7 +171,9 @@ def test_json_spells_the_verdicts():
 def test_names_are_printed_as_they_are(name):
     console = on_paper()
     tensor = TensorRef(name="x", dtype="f16", shape=(1,))
-    record = LayerRecord(name=name, stem="s", kernel="0" * 16, problem=PROBLEM, input=tensor, output=tensor)
+    record = LayerRecord(
+        name=name, stem="s", kernel="0" * 16, problem=PROBLEM, planned=PLANNED, input=tensor, output=tensor
+    )
     print_build(console, Build(path=None, network=NetworkRecord(source="m", layers=(record,))))
     print_skipped(console, (SkippedNode(name=name, op_type=name, reason="[b]"),))
     print_findings(console, (Finding(verdict=Verdict.review, rule="r", message=name),))

@@ -1,0 +1,177 @@
+"""The reasons for a kernel: the rules by which it was chosen, with the numbers of what was chosen.
+
+The time of a kernel is said once: the timing engine's where it decided, else the planner's estimate. Where a report has
+both, `two_times` says which is which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from convc.compiler.plan.choice import ASSUMED_SLACK, SLACK, slack
+from convc.compiler.plan.records import Plan, ScheduleSummary, TimedCandidate
+from convc.explain.epilogue import around_lines
+from convc.explain.moving import moving_lines
+from convc.explain.taken import assumed_of, launch_words, legal_choices, taken_choice, title_of, titles_of
+from convc.report.format import human_bytes
+
+
+def why_lines(plan: Plan) -> Iterator[str]:
+    """Say why the kernel was taken, and the layout: the rules of the choice, with the numbers of what was chosen."""
+    yield from _column_line(plan)
+    for choice in (choice for choice in plan.choices if choice.fell):
+        yield f"{choice.schedule.title} was the one to take, until {choice.fell} failed: {choice.reason}"
+    if plan.timed:
+        yield from _decided(plan.timed)
+    else:
+        yield from _estimated(plan, taken_choice(plan), legal_choices(plan))
+    yield from around_lines(plan)
+
+
+def two_times(plan: Plan, engine: float) -> str:
+    """The sentence of a report that shows both times of a kernel: the engine's, and that by which it was chosen."""
+    if plan.timed:
+        by = "the engine chose among the best by that estimate"
+    else:
+        by = "the planner compares schedules by that, and chose by it"
+    return (
+        f"the timing engine replays the kernel's trace: {engine:.0f} cycles; the planner's estimate is "
+        f"{plan.estimate.cycles:.0f} ({plan.estimate.cycles / engine - 1:+.0%}): {by}"
+    )
+
+
+def _estimated(plan: Plan, taken: ScheduleSummary, legal: Sequence[ScheduleSummary]) -> Iterator[str]:
+    """The planner's choice: among the schedules, or of another launch than each of them has by itself."""
+    if len(legal) == 1:
+        asked = "the one that was asked for" if len(plan.choices) == 1 else "the only one that is possible here"
+        yield f"{legal[0].schedule.title} is {asked}"
+    if taken not in legal:
+        yield from _launched(plan, taken, legal[0])
+    elif len(legal) > 1:
+        yield from _compared(legal, taken)
+        yield from moving_lines(legal, taken)
+
+
+def _launched(plan: Plan, taken: ScheduleSummary, fastest: ScheduleSummary) -> Iterator[str]:
+    """A launch that no schedule has by itself: against the fastest schedule that has not, and what led to it."""
+    new = [word for word in launch_words(taken) if word not in tuple(launch_words(fastest))]
+    said = " and ".join("persistent CTAs" if word == "persistent" else word for word in new)
+    without = f"without {said}" if new else "with tiles along M first"
+    yield (
+        f"{title_of(taken)}: about {taken.cycles:.0f} cycles, {human_bytes(taken.traffic_bytes)} moved; the fastest "
+        f"{without} is {title_of(fastest)}: {fastest.cycles:.0f} ({fastest.cycles / taken.cycles - 1:+.0%}), "
+        f"{human_bytes(fastest.traffic_bytes)}"
+    )
+    why = plan.launch.why
+    sentences = (
+        ("persistent", why.walk),
+        ("CTA pairs", why.pairs),
+        ("split K", why.split),
+        ("multicast", why.multicast),
+    )
+    for start, sentence in sentences:
+        if any(word.startswith(start) for word in new):
+            yield sentence
+    if not new:
+        yield plan.launch.order.why
+
+
+def _column_line(plan: Plan) -> Iterator[str]:
+    """What the planner made of filter columns as channels, where it had a choice."""
+    ways = {
+        each.columns: f"about {each.cycles:.0f} cycles" if not each.reason else f"no kernel ({each.reason})"
+        for each in plan.columns
+    }
+    taken = plan.layout.columns
+    if len(ways) < 2:
+        return
+    words = {
+        "off": "as taps",
+        "overlap": "as channels of rows that overlap",
+        "host": "as channels that the host writes",
+    }
+    others = "; ".join(f"{words[way]}: {text}" for way, text in ways.items() if way != taken)
+    fastest = min(each.cycles for each in plan.columns if not each.reason)
+    near = (
+        ""
+        if ways[taken] == f"about {fastest:.0f} cycles"
+        else ", as near as estimates can tell, with the smallest buffer"
+    )
+    yield f"filter columns {words[taken]}: {ways[taken]}{near}; {others}"
+
+
+def _compared(legal: Sequence[ScheduleSummary], chosen: ScheduleSummary) -> Iterator[str]:
+    """The steps of the choice among several: time, assumed rules, bytes."""
+    fastest = legal[0]
+    rules = assumed_of(fastest)
+    near = [choice for choice in legal if choice.cycles <= slack(assumed_of(choice), rules) * fastest.cycles]
+    if len(near) == 1:
+        other = legal[1]
+        more = other.cycles / fastest.cycles - 1
+        yield (
+            f"{title_of(chosen)} is clearly the fastest: about {chosen.cycles:.0f} cycles; {title_of(other)} takes "
+            f"{other.cycles:.0f} ({more:.0%} more)"
+        )
+        return
+    told = f"within {SLACK - 1:.0%} of the fastest ({title_of(fastest)}, about {fastest.cycles:.0f} cycles)"
+    if rules and any(not assumed_of(choice) for choice in near):
+        told += f", which rests on assumed rules, or within {ASSUMED_SLACK - 1:.0%} and on none"
+    yield f"{told}, which is as near as estimates can tell: {titles_of(near)}"
+    least = min(map(assumed_of, near))
+    resting = [choice for choice in near if assumed_of(choice) == least]
+    trusted = [choice for choice in resting if choice.cycles <= SLACK * min(each.cycles for each in resting)]
+    if len(resting) < len(near):
+        on = "no assumed rule" if least == 0 else f"only {least} assumed rules"
+        yield f"of these {_rest(len(resting))} on {on} of the hardware: {titles_of(resting)}"
+    if len(trusted) < len(resting):
+        yield f"of these {'is' if len(trusted) == 1 else 'are'} within {SLACK - 1:.0%}: {titles_of(trusted)}"
+    if len(trusted) > 1:
+        bytes_of = ", ".join(
+            f"{titles_of(list(group))} {human_bytes(moved)}"
+            for moved, group in groupby(sorted(trusted, key=_traffic), key=_traffic)
+        )
+        yield f"bytes moved decide: {bytes_of}"
+        same = [choice for choice in trusted if choice.traffic_bytes == chosen.traffic_bytes]
+        if len({choice.cycles for choice in same}) > 1:
+            yield f"where they are the same, the time: {title_of(chosen)}, about {chosen.cycles:.0f} cycles"
+        elif len(same) > 1:
+            yield f"where time is the same, too, the simplest: {title_of(chosen)}"
+
+
+def _decided(timed: Sequence[TimedCandidate]) -> Iterator[str]:
+    """The choice of the timing engine, and what the estimates alone would have taken."""
+    fastest = timed[0]
+    taken = next(one for one in timed if one.taken)
+    preferred = next(one for one in timed if one.preferred)
+    if len(timed) == 1:
+        yield f"no estimate is near that of {timed_title(taken)}"
+        return
+    yield f"the timing engine decided among the {len(timed)} candidates that are estimated best: {timed_title(taken)}"
+    if taken is not fastest:
+        yield (
+            f"{timed_title(fastest)} rests on assumed rules of the hardware, which are taken for granted from "
+            f"{ASSUMED_SLACK - 1:.0%} on"
+        )
+    if preferred is taken:
+        yield "the estimates alone would take the same"
+    else:
+        yield f"the estimates alone would take {timed_title(preferred)}"
+
+
+def timed_title(one: TimedCandidate) -> str:
+    """A candidate with both of its times."""
+    store = ", results through TMA" if one.tensor_stores else ""
+    walk = ", persistent" if one.persistent else ""
+    parts = f", split K {one.parts}" if one.parts > 1 else ""
+    times = f"{one.cycles:.0f} cycles by the engine, {one.estimated:.0f} estimated"
+    return f"{one.schedule.title}, {one.tiling}{store}{walk}{parts} ({times})"
+
+
+def _rest(count: int) -> str:
+    """The verb for so many subjects."""
+    return "rests" if count == 1 else "rest"
+
+
+def _traffic(choice: ScheduleSummary) -> int:
+    return choice.traffic_bytes
