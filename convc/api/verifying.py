@@ -68,7 +68,8 @@ def verify(  # noqa: PLR0913 - each is one choice, and most are left out
     convs = chosen_convolutions(network, layer)
     reports: list[LayerReport] = []
     with open_kernels(schedule, chosen) as kernels, open_pool(chosen) as pool:
-        if pool is not None and (not pool.optional or (sample is None and worth_sending(convs, modes))):
+        here = sample is not None or not convs
+        if pool is not None and pool.settle(lambda jobs: 1 if here else worth_sending(convs, modes, jobs)):
             reports += check_all(
                 kernels, convs, pool, seed=seed, modes=modes, options=options, sample=sample, progress=told
             )

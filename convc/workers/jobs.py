@@ -52,14 +52,29 @@ SHARED_CTAS = 100
 COMPILING = 0.25
 """Part of the progress of a check that is compiling."""
 
-WORTH_S = 3.0
+WORTH_S = 4.0
 """Processes that need not be used are used for work that takes longer: starting them takes about a second."""
 
 MACS_PER_S = 2e9
 """Multiply-adds of a layer that one process does in a second, about."""
 
-LAUNCH_S = 0.03
+LAUNCH_S = 0.015
 """Seconds that a layer takes however small it is, about."""
+
+INPUT_BYTES = 20
+"""Bytes that a check takes for each element of x or w, about: drawn, packed, and as float64 with padding."""
+
+OUTPUT_BYTES = 48
+"""Bytes that a check takes for each element of y, about: the result, and the reference with its bound."""
+
+FREE_BYTES = 256 << 20
+"""Layers that take no more together may be with processes at the same time, whatever one process would take."""
+
+OWN_BYTES = 130 << 20
+"""Bytes of a process before it does anything."""
+
+MOST_MEMORY = 1.3
+"""Times the memory of one process that processes may take which were not asked for."""
 
 _one_at_a_time = threading.RLock()
 """Work of one process is done piece by piece, even where its executor has threads: they would not be faster."""
@@ -204,12 +219,12 @@ def check_all(
     pieces: list[Task] = []
     places: list[int] = []
     reports: list[LayerReport | None] = [None] * len(convs)
-    shares = pool.slots if len(convs) < pool.slots else 1
+    shares = _shares(convs, pool.slots)
     for place, conv in enumerate(convs):
         kernel = kernels.compiled(conv.problem)
         runs: dict[Mode, LayerRun] = {}
         if sample is None:
-            parts = _in_parts(conv, kernel, pool, shares, seed, modes, options, progress)
+            parts = _in_parts(conv, kernel, pool, shares[place], seed, modes, options, progress)
             runs = parts.runs
             reports[place] = parts.report(conv, kernel, modes)
         if reports[place] is None:
@@ -305,22 +320,49 @@ def image_ranges(batch: int, slots: int) -> list[tuple[int, int]]:
 
 
 def cta_ranges(macs: int, launch: LaunchSpec, shares: int = 1) -> list[tuple[int, int]]:
-    """Ranges of CTAs, whole clusters, that are about `PART_MACS` of work each; they cover the grid in order.
+    """Ranges of CTAs, whole clusters, that cover the grid in order: ``shares`` of them where a layer is worth it.
 
-    A launch of `SHARED_CTAS` and more has at least ``shares`` of them.
+    It is with more than `PART_MACS` of work, or `SHARED_CTAS` and more. For each part the data of the whole layer are
+    drawn and packed, so there are no more of them than workers.
     """
     cluster = math.prod(launch.cluster)
     clusters = launch.ctas // cluster
-    wanted = shares if launch.ctas >= SHARED_CTAS else 1
-    count = min(clusters, max(wanted, -(-macs // PART_MACS)))
+    worth = macs > PART_MACS or launch.ctas >= SHARED_CTAS
+    count = min(clusters, shares if worth else 1)
     bounds = [clusters * index // count * cluster for index in range(count + 1)]
     return list(itertools.pairwise(bounds))
 
 
-def worth_sending(convs: Sequence[ConvNode], modes: tuple[Mode, ...]) -> bool:
-    """Whether checking these layers takes so long that starting processes for it saves time."""
+def worth_sending(convs: Sequence[ConvNode], modes: tuple[Mode, ...], jobs: int = 2) -> int:
+    """Count the processes, at most ``jobs``, that are worth it for checking these layers; 1: this one alone.
+
+    More are where the work takes so long that starting them saves time, as far as the layers that are with them at the
+    same time take little memory, or little more than one process takes.
+    """
     seconds = sum(conv.problem.macs / MACS_PER_S + LAUNCH_S for conv in convs) * len(modes)
-    return seconds > WORTH_S and (len(convs) > 1 or convs[0].problem.macs > PART_MACS)
+    if seconds <= WORTH_S:
+        return 1
+    sizes = sorted((_bytes(conv.problem) for conv in convs), reverse=True)
+    limit = max(FREE_BYTES, MOST_MEMORY * (OWN_BYTES + sizes[0]) - OWN_BYTES)
+    shared = convs[0].problem.macs > PART_MACS
+    while jobs > 1:
+        together = sizes[0] * jobs if len(convs) == 1 else sum(sizes[:jobs])
+        if together <= limit and (len(convs) > 1 or shared):
+            break
+        jobs -= 1
+    return jobs
+
+
+def _bytes(problem: ConvProblem) -> int:
+    """Bytes that checking a layer takes, about."""
+    read = math.prod(problem.x_shape) + math.prod(problem.w_shape)
+    return INPUT_BYTES * read + OUTPUT_BYTES * math.prod(problem.y_shape)
+
+
+def _shares(convs: Sequence[ConvNode], slots: int) -> list[int]:
+    """Among how many workers each layer is shared: all, where it is more than a worker's part of the work."""
+    part = sum(conv.problem.macs for conv in convs) / slots
+    return [slots if conv.problem.macs > part else 1 for conv in convs]
 
 
 def _lost(conv: ConvNode, kernel: Kernel, modes: tuple[Mode, ...], error: WorkerError) -> LayerReport:

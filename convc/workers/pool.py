@@ -55,12 +55,27 @@ class Pool:
         if jobs is None:
             jobs = min(cores(), AUTO_JOBS) if self.optional else cores()
         self.here = executor is None and jobs == 1
+        self._jobs = jobs
         self._open = executor_opener(executor, jobs)
         self._own = not isinstance(executor, Executor)
         self._crew: OpenExecutor | None = None
         self._probe: Future[Any] | None = None
         self._losses = 0
         self._failed_starts = 0  # pools in a row in which no worker said a word
+
+    def settle(self, worth: Callable[[int], int]) -> bool:
+        """Settle how many processes there are, where they were not asked for; False: none, work is done here.
+
+        Args:
+            worth: of a number of processes how many are worth it, 1 for none.
+        """
+        if not self.optional:
+            return True
+        jobs = worth(self._jobs)
+        if self._crew is None and jobs != self._jobs:
+            self._jobs = jobs
+            self._open = executor_opener(None, jobs)
+        return jobs > 1
 
     @property
     def slots(self) -> int:

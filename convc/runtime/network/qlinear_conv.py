@@ -29,28 +29,17 @@ class QLinearConv(OfImages):
     pads: Any
     strides: Any
 
-    def _run(  # noqa: PLR0913 - as the operator has them
-        self,
-        x: np.ndarray,
-        x_scale: np.ndarray,
-        x_zero_point: np.ndarray,
-        w: np.ndarray,
-        w_scale: np.ndarray,
-        w_zero_point: np.ndarray,
-        y_scale: np.ndarray,
-        y_zero_point: np.ndarray,
-        b: np.ndarray | None = None,
-        **attributes: Any,
-    ) -> tuple[np.ndarray]:
-        """Numbers of the type of the result's zero point; arguments as the operator has them."""
+    def _run(self, *given: Any, **attributes: Any) -> tuple[np.ndarray]:
+        """Numbers of the type of the result's zero point; ``given``: the inputs of the operator, in its order."""
+        x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, *bias = given
         if x.ndim == IMAGES or np.size(w_scale) == 1:
-            return super()._run(
-                x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, b, **attributes
-            )
+            return super()._run(*given, **attributes)
         names = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
         chosen = [attributes.get(name) or getattr(self, name) for name in names]
         taps = w.astype(np.int32) - w_zero_point.astype(np.int32).reshape(-1, *(1,) * (w.ndim - 1))
-        sums = _conv_implementation(x.astype(np.int32) - x_zero_point.astype(np.int32), taps, b, *chosen)
+        sums = _conv_implementation(
+            x.astype(np.int32) - x_zero_point.astype(np.int32), taps, bias[0] if bias else None, *chosen
+        )
         scale = (x_scale * w_scale / y_scale).reshape(-1, *(1,) * (x.ndim - 2))
         limits = np.iinfo(y_zero_point.dtype)
         scaled = np.clip(sums.astype(np.int32) * scale + y_zero_point, limits.min, limits.max)

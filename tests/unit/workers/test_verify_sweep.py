@@ -338,16 +338,18 @@ def test_ranges_cover_the_grid_in_whole_clusters():
     def launch(grid, cluster=(1, 1, 1)):
         return LaunchSpec(entry="e", grid=grid, block=(32, 1, 1), cluster=cluster, buffers={}, params=())
 
-    assert cta_ranges(5, launch((9, 1, 1))) == [(0, 9)]
-    assert cta_ranges(3 * jobs.PART_MACS, launch((3, 3, 1))) == [(0, 3), (3, 6), (6, 9)]
-    assert cta_ranges(99 * jobs.PART_MACS, launch((2, 1, 1))) == [(0, 1), (1, 2)]
-    assert cta_ranges(2 * jobs.PART_MACS, launch((6, 1, 1), (2, 1, 1))) == [(0, 2), (2, 6)]
+    assert cta_ranges(5, launch((9, 1, 1)), shares=3) == [(0, 9)]
+    assert cta_ranges(2 * jobs.PART_MACS, launch((3, 3, 1)), shares=3) == [(0, 3), (3, 6), (6, 9)]
+    assert cta_ranges(99 * jobs.PART_MACS, launch((3, 3, 1)), shares=1) == [(0, 9)]  # more parts cost more
+    assert cta_ranges(99 * jobs.PART_MACS, launch((2, 1, 1)), shares=8) == [(0, 1), (1, 2)]
+    assert cta_ranges(2 * jobs.PART_MACS, launch((6, 1, 1), (2, 1, 1)), shares=2) == [(0, 2), (2, 6)]
     assert cta_ranges(5, launch((10, 10, 1)), shares=2) == [(0, 50), (50, 100)]
     assert cta_ranges(5, launch((99, 1, 1)), shares=2) == [(0, 99)]
 
 
 def test_large_layers_are_shared_by_workers_with_the_same_numbers(model, alone, pool, monkeypatch):
     monkeypatch.setattr(jobs, "PART_MACS", 200_000)
+    monkeypatch.setattr(jobs, "_shares", lambda convs, slots: [slots] * len(convs))
     told = []
     work = WorkOptions(executor=pool, progress=lambda what, part: told.append(what))
     report = convc.verify(model, seed=3, work=work)
@@ -369,11 +371,28 @@ def test_one_layer_of_many_ctas_is_shared_by_workers(model, alone, pool, monkeyp
 
 def test_small_work_stays_here_unless_it_is_sent(model):
     convs = convc.load(model).convs
-    assert not worth_sending(convs[:1] * 1, ("integer", "normal"))
-    assert worth_sending(convs * 40, ("integer", "normal"))
-    large = dataclasses.replace(convs[0].problem, batch=1 << 16)
-    assert worth_sending((dataclasses.replace(convs[0], problem=large),) * 2, ("integer",))
-    assert worth_sending((dataclasses.replace(convs[0], problem=large),), ("integer",))  # its CTAs are shared
+    modes = ("integer", "normal")
+    assert worth_sending(convs[:1], modes, 8) == 1
+    assert worth_sending(convs * 60, modes, 8) == 8
+
+    def layer(extent):
+        kernel = {"kernel": (5, 5), "pad_lo": (2, 2), "pad_hi": (2, 2), "stride": (1, 1), "in_extent": (extent, extent)}
+        problem = dataclasses.replace(convs[0].problem, in_channels=256, out_channels=256, **kernel)
+        return dataclasses.replace(convs[0], problem=problem)
+
+    assert worth_sending((layer(56),), modes, 2) == 2  # its CTAs are shared
+    assert worth_sending((layer(56),), modes, 8) == 3  # of 83 MiB each
+    assert worth_sending((layer(512),), modes, 8) == 1  # each would draw all of it
+    assert worth_sending((layer(512), *convs), modes, 2) == 2  # the others are small beside it
+    assert worth_sending((layer(512),) * 2, modes, 2) == 1
+
+
+def test_a_layer_that_is_more_than_a_part_of_the_work_is_shared(model):
+    first, *_ = convc.load(model).convs
+    small = dataclasses.replace(first, problem=dataclasses.replace(first.problem, in_channels=1))
+    assert jobs._shares([first, first], 2) == [1, 1]
+    assert jobs._shares([first, small], 2) == [2, 1]
+    assert jobs._shares([first], 4) == [4]
 
 
 # ---- the command --------------------------------------------------------------------------------------------
