@@ -22,6 +22,7 @@ from convc.machine.isa.copies.issue import (
     own_target,
     shared_span,
 )
+from convc.machine.isa.copies.once import once
 from convc.machine.isa.copies.perform import check_written, note_writer, perform_load, perform_store
 from convc.machine.isa.observe import notify_copy
 from convc.machine.isa.operands import address_of, modifier
@@ -196,7 +197,10 @@ def bulk_store(instr: Instr, table: SlotTable) -> Run:
                 written = written[(chosen[0] >> (written & 15)) & 1 == 1]
             perform_store(strand, instr, group, _store, origin, span, written, operation)
 
-    return run
+    if operation is not None:
+        return run
+    slots = [size_slot, *mask]
+    return once(run, lambda strand: [target(strand.regs), source(strand.regs), *(strand.regs[s] for s in slots)])
 
 
 def _store(
@@ -260,7 +264,7 @@ def fill_zero(instr: Instr, table: SlotTable) -> Run:
             cohort.shared.written.mark(where, group.rows)
             _notify_zeros(strand, instr, group, np.arange(where.start, where.stop))
 
-    return run
+    return once(run, lambda strand: [target(strand.regs), strand.regs[size_slot]])
 
 
 def _notify_zeros(strand: Strand, instr: Instr, group: IssueGroup, places: np.ndarray) -> None:

@@ -15,6 +15,7 @@ from convc.errors import MachineFault
 from convc.machine.base.completion import Part, named
 from convc.machine.isa.copies.issue import IssueGroup, issue_groups, own_address
 from convc.machine.isa.copies.lines import all_of, tensor_reach
+from convc.machine.isa.copies.once import once
 from convc.machine.isa.copies.perform import check_written, note_writer, perform_store, places
 from convc.machine.isa.copies.tensor_copies import MODES, TensorBox, tensor_at, tensor_slots
 from convc.machine.isa.observe import notify_copies, notify_copy
@@ -68,7 +69,9 @@ def tensor_store(instr: Instr, table: SlotTable) -> Run:
         if tiles:
             _put_off(strand, instr, tiles, coords)
 
-    return run
+    if operation is not None:
+        return run
+    return once(run, lambda strand: [source(strand.regs), *(strand.regs[slot] for slot in (tensor_map, *coords))])
 
 
 @dataclass(frozen=True, slots=True)
