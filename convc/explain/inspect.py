@@ -17,12 +17,13 @@ from rich.table import Table
 from convc import ptx
 from convc.compiler.compile import Compiled
 from convc.compiler.index.reuse import reuse_maps
-from convc.compiler.index.show import map_lines, maps_lines, proof_lines
-from convc.compiler.plan.columns import maps_of_columns, proofs_of_columns
+from convc.compiler.index.show import map_lines
+from convc.compiler.plan.columns import maps_of_columns
 from convc.compiler.plan.coordinates import in_order
 from convc.compiler.plan.names import ACC
 from convc.compiler.plan.records import Plan, Rejection, to_json
 from convc.compiler.plan.storage import Storage
+from convc.compiler.plan.tap_maps import cluster_maps
 from convc.compiler.tile.show import show
 from convc.explain.estimate import estimate_lines, order_lines
 from convc.explain.schedules import print_choices
@@ -173,8 +174,15 @@ def _maps_lines(plan: Plan) -> Iterator[str]:
             yield from map_lines(index_map)
             yield ""
     if plan.reuse is None:
-        yield from maps_lines(plan_maps(plan))
-        yield from proof_lines(proofs_of_columns(plan.layout, plan.indexing.loads.a))
+        maps = plan_maps(plan)
+        for index_map in maps.maps:
+            yield from map_lines(index_map)
+            yield ""
+        rows = None if plan.storage.results is None else plan.arch.limits.warp_rows
+        for index_map in cluster_maps(maps, plan.tiling, rows):
+            yield from map_lines(index_map)
+            yield ""
+        yield from plan.indexing.derivation
         return
     for index_map in reuse_maps(plan.problem, plan.reuse).maps:
         yield from map_lines(index_map)

@@ -10,11 +10,12 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from convc.compiler.index import claims, reuse_claims
-from convc.compiler.index.conv import ConvMaps, conv_maps
+from convc.compiler.index.conv import ConvMaps
 from convc.compiler.index.maps import Outcome
 from convc.compiler.index.reuse import ReuseMaps, reuse_maps
 from convc.compiler.index.show import loop_nest
 from convc.compiler.plan.records import Plan
+from convc.compiler.plan.tap_maps import tap_maps
 from convc.compiler.schedules.all import schedule_of
 from convc.compiler.schedules.base import Schedule
 from convc.errors import InputError
@@ -100,7 +101,7 @@ def plan_tiles(plan: Plan) -> Tiles:
         count=maps.tiles.m_tiles,
         rows=maps.problem.kernel[0],
         table=lambda tile, row: reload_table(maps, tile, row),
-        loops=lambda: loop_nest(maps),
+        loops=lambda: loop_nest(maps, own_ctas=plan.launch.grid[:2] == plan.launch.tiles),
         derivation=lambda: derive_reload(maps),
         claims=maps.proofs,
         cases=(),
@@ -109,14 +110,7 @@ def plan_tiles(plan: Plan) -> Tiles:
 
 def plan_maps(plan: Plan) -> ConvMaps:
     """The index maps that the plan's coordinates were taken from."""
-    maps = conv_maps(
-        plan.problem,
-        block_m=plan.tiling.block_m,
-        block_n=plan.tiling.block_n,
-        channels_per_step=plan.pipeline.channels,
-        c_pitch=plan.layout.c_pitch,
-        k_pitch=plan.layout.k_pitch,
-    )
+    maps = tap_maps(plan.layout, plan.tiling, plan.pipeline.channels, plan.launch.tiles[0])
     return replace(maps, proofs=claims.prove(maps))
 
 

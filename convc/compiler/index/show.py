@@ -2,53 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from convc.compiler.index.conv import ConvMaps
 from convc.compiler.index.lower import translate
-from convc.compiler.index.maps import IndexMap, Outcome, guard_text
+from convc.compiler.index.maps import IndexMap, guard_text
 from convc.compiler.index.symbols import Axis
 from convc.ir.epilogue import describe
 
 
-def map_lines(index_map: IndexMap, dropped: Iterable[tuple[str, str]] = ()) -> list[str]:
-    """One map: name, axes with extents, results, conditions, and (condition, reason) of those dropped."""
+def map_lines(index_map: IndexMap) -> list[str]:
+    """One map: name, axes with extents, results, and the conditions under which it holds."""
     names = ", ".join(name for name, _ in index_map.results)
     lines = [f"{index_map.name}({', '.join(map(_axis, index_map.domain))}) -> {names}"]
     lines += [f"    {name} = {translate(expr)}" for name, expr in index_map.results]
     lines += [f"    where {guard_text(condition)}" for condition in index_map.guard]
-    lines += [f"    always {condition}: {reason}" for condition, reason in dropped]
     return lines
 
 
-def proof_lines(proofs: Iterable[Outcome]) -> list[str]:
-    """One line per claim: proved, REFUTED or not decided, with the reason."""
-    return [str(outcome) for outcome in proofs]
+def loop_nest(maps: ConvMaps, own_ctas: bool = True) -> list[str]:
+    """The loops around one multiply-add, outermost first, with their extents and what runs them.
 
-
-def maps_lines(maps: ConvMaps) -> list[str]:
-    """All maps of a convolution, then what was proved about them."""
-    lines: list[str] = []
-    for index_map in maps.maps:
-        mine = [(condition, reason) for names, condition, reason in maps.dropped if index_map.name in names.split(", ")]
-        lines += [*map_lines(index_map, mine), ""]
-    return [*lines, *proof_lines(maps.proofs)]
-
-
-def loop_nest(maps: ConvMaps) -> list[str]:
-    """The loops around one multiply-add, outermost first, with their extents and what runs them."""
+    Args:
+        maps: of the convolution.
+        own_ctas: whether the tiles are the grid; else CTAs walk over them, or find their place by a number.
+    """
     problem = maps.problem
     tiles = maps.tiles
     taps_h, taps_w = problem.kernel
     rows = problem.gemm_m
     channels = problem.group_channels
+    across, down = ("grid x", "grid y") if own_ctas else ("tiles along M", "tiles along N")
     groups = f" in {problem.groups} groups" if problem.groups > 1 else ""
     loops = (
-        ("tile_m", tiles.m_tiles, f"grid x: {tiles.block_m} output pixels each, M = {rows}"),
+        ("tile_m", tiles.m_tiles, f"{across}: {tiles.block_m} output pixels each, M = {rows}"),
         (
             "tile_n",
             tiles.n_tiles,
-            f"grid y: {tiles.block_n} output channels each, K = {problem.out_channels}{groups}",
+            f"{down}: {tiles.block_n} output channels each, K = {problem.out_channels}{groups}",
         ),
         ("r", taps_h, "filter rows"),
         ("s", taps_w, "filter columns"),

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from convc.compiler.index.claims import prove
-from convc.compiler.index.conv import ConvMaps, conv_maps
+from convc.compiler.index.conv import ConvMaps
 from convc.compiler.index.lower import lower
 from convc.compiler.index.maps import Outcome
-from convc.compiler.index.pair_rows import first_filter, prove_halves
+from convc.compiler.index.pair_rows import prove_halves
 from convc.compiler.index.shared_tiles import pieces_of, prove_pieces
 from convc.compiler.index.warp_rows import first_row, prove_rows, prove_tile
 from convc.compiler.plan.candidate import ScheduleCandidates
@@ -48,6 +48,7 @@ from convc.compiler.plan.scale_factors import (
     scaled_storage,
 )
 from convc.compiler.plan.storage import BarrierRing, Storage, TmemTile, aligned_stage, lay_out, tile_ring
+from convc.compiler.plan.tap_maps import filter_start_of, start_of, tap_maps
 from convc.compiler.plan.work import (
     FACTOR_ROW_BYTES,
     STORE_BYTES,
@@ -200,15 +201,7 @@ class Reload(Method):
         layout = candidate.tiled.layout
         tiling = candidate.tiled.tiling
         pipeline = candidate.pipeline
-        maps = conv_maps(
-            layout.problem,
-            block_m=tiling.block_m,
-            block_n=tiling.block_n,
-            channels_per_step=pipeline.channels,
-            c_pitch=layout.c_pitch,
-            k_pitch=layout.k_pitch,
-            m_tiles=candidate.tiled.grid[0],
-        )
+        maps = tap_maps(layout, tiling, pipeline.channels, candidate.tiled.grid[0])
         blocks = layout.blocks
         factors = None if blocks is None else factor_coordinates(blocks, layout, tiling, pipeline)
         results = candidate.storage.results
@@ -223,11 +216,12 @@ class Reload(Method):
         first_k = coordinate(
             "first_k", substitute(channel.value, {"column": Const(0)}), "first output channel of the tile"
         )
-        if tiling.ctas > 1:
-            first_k = result_of(first_filter(maps, tiling.ctas), "k", "first_k")
+        filters = filter_start_of(maps, tiling)
+        if filters is not None:
+            first_k = result_of(filters, "k", "first_k")
         if tiling.multicast[0] > 1:
             along, _ = place_of(tiling)
-            first_k = moved(result_of(first_filter(maps, tiling.multicast[0]), "k", "first_k"), rank=along)
+            first_k = moved(first_k, rank=along)
         store = lower(maps.store["offset"], maps.store.ranges) * element
         return Indexing(
             coordinates=TapCoordinates(
@@ -275,7 +269,7 @@ def _starts(maps: ConvMaps, tiling: Tiling) -> dict[str, Coordinate]:
     """Where a CTA's copies of activations begin: at its tile, or at the part of it that it brings."""
     pieces = tiling.multicast[1]
     _, across = place_of(tiling)
-    start = (maps if pieces == 1 else pieces_of(maps, pieces)).start
+    start = start_of(maps, tiling)
     where = {} if pieces == 1 else {"tile_m": Var("tile_m") * pieces + across}
     return {f"start_{axis}": moved(result_of(start, axis, f"start_{axis}"), **where) for axis in "whn"}
 

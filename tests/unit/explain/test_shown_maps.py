@@ -1,0 +1,47 @@
+"""Index maps on the page are those of the kernel's coordinates, with the padding of its tiles to clusters."""
+
+from __future__ import annotations
+
+import pytest
+
+from convc.compiler.compile import compile_problem
+from convc.compiler.index.lower import lower, translate
+from convc.compiler.index.show import map_lines
+from convc.compiler.options import ScheduleOptions
+from convc.compiler.plan.coordinates import in_order
+from convc.compiler.plan.tap_maps import filter_start_of, start_of
+from convc.explain.inspect import SECTIONS
+from convc.explain.tiles import plan_maps
+from convc.ir.problem import ConvProblem
+from convc.report.console import page_text
+
+PROBLEM = ConvProblem(in_channels=64, out_channels=128, in_extent=(16, 24), kernel=(1, 1))
+"""Three tiles of 128 pixels: clusters of two have one more."""
+
+
+@pytest.mark.parametrize(
+    ("options", "tiles"),
+    [({}, 3), ({"multicast": "2x1"}, 4), ({"multicast": "1x2"}, 3), ({"pairs": "on"}, 4), ({"persistent": "on"}, 3)],
+)
+def test_what_is_shown_is_what_the_kernel_computes(options, tiles):
+    compiled = compile_problem(PROBLEM, options=ScheduleOptions(schedule="reload", split_k="off", **options))
+    plan = compiled.plan
+    assert plan.launch.tiles[0] == tiles
+    said = {
+        name: page_text(lambda console, name=name: SECTIONS[name][1](console, compiled, "")).splitlines()
+        for name in ("loops", "maps")
+    }
+    assert said["loops"][0].startswith(f"for tile_m in 0..{tiles - 1}:")
+    assert f"row(tile_m < {tiles}, lane < 128) -> m" in said["maps"]
+    maps = plan_maps(plan)
+    coordinates = {each.name: each.value for each in in_order(plan.indexing.coordinates)}
+    shown = [start_of(maps, plan.tiling), filter_start_of(maps, plan.tiling)]
+    for index_map in filter(None, shown):
+        assert "\n".join(map_lines(index_map)) in "\n".join(said["maps"])
+    if "multicast" not in options:
+        start = maps.start
+        assert {coordinates[f"start_{axis}"] for axis in "whn"} == {lower(start[axis], start.ranges) for axis in "whn"}
+    assert str(coordinates["m"]) == str(translate(maps.row["m"]))
+    assert [line for line in said["maps"] if line.startswith("proved: ")] == [
+        line for line in plan.indexing.derivation if line.startswith("proved: ")
+    ]
