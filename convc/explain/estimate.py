@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from convc.compiler.plan.records import Launch, Plan
+from convc.compiler.plan.residency import limits
 from convc.compiler.plan.terms import mma_times, port_bytes
 from convc.compiler.plan.work import ATOM_BYTES, FACTOR_ROW_BYTES
 from convc.ir.epilogue import describe
@@ -22,6 +23,7 @@ def estimate_lines(plan: Plan) -> Iterator[str]:
     held = f", {cost.beside} on each at a time" if cost.beside > 1 else ""
     grid = f"{grid}, of which others are given to those" if plan.launch.fetched else grid
     yield f"{cost.ctas} CTAs ({grid}) on {rates.sms} SMs{held}: {waves}, the last one {cost.last_wave_fill:.0%} full."
+    yield from _resident(plan)
     yield f"{cost.useful:.1%} of the multiplications are the convolution's own; the rest pads tiles."
     yield from _joined_groups(plan)
     # What the K loop can wait for, one sentence each: the one that takes longest is the bottleneck below.
@@ -75,6 +77,22 @@ def order_lines(launch: Launch) -> Iterator[str]:
         for one in others:
             name = f"{one.order}, {one.groups} groups" if one.groups > 1 else one.order
             yield f"  in order {name}: {one.round_bytes} bytes a round, {one.memory_bytes} through memory"
+
+
+def _resident(plan: Plan) -> Iterator[str]:
+    """What lets CTAs onto an SM, and that tensor memory, which does not, is enough for them."""
+    need = plan.storage.need
+    if not need.tmem_columns:
+        return
+    counted = ", ".join(f"{held} by {what}" for what, held in limits(need, plan.arch).items())
+    most = min(held for what, held in limits(need, plan.arch).items())
+    unused = need.smem_bytes - plan.storage.end
+    asked = f", {unused} of them unused" if unused else ""
+    yield (
+        f"An SM takes CTAs as long as it has shared memory, threads and registers ({counted}), whatever tensor memory "
+        f"is left; one that finds none waits, in a cluster perhaps for ever. So a CTA asks for {need.smem_bytes} bytes"
+        f"{asked}: {most} of them have {most * need.tmem_columns} of {plan.arch.limits.tmem_columns} columns."
+    )
 
 
 def _joined_groups(plan: Plan) -> Iterator[str]:

@@ -244,4 +244,6 @@ def _about(program: TileProgram) -> list[str]:
         lines.append(f"  {storage.mask_offset}: {storage.masks} lane masks of 16 bytes{tables}")
     if storage.tmem_columns:
         lines.append(f"  {storage.slot_offset}: address of the tensor memory ({storage.tmem_columns} columns)")
+    if storage.end < storage.smem_bytes:
+        lines.append(f"  {storage.end}: nothing, which keeps other CTAs from the SM")
     return lines

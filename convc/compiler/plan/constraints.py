@@ -13,7 +13,7 @@ import msgspec
 from convc.compiler.index.traffic import Bytes
 from convc.compiler.plan.loads import activation_axes, corners, dims_and_strides
 from convc.compiler.plan.records import Rejection, Tiling
-from convc.compiler.plan.storage import MemoryNeed
+from convc.compiler.plan.residency import MemoryNeed, beside
 from convc.compiler.plan.work import STORE_BYTES
 from convc.ir.arch import Arch
 from convc.ir.problem import AXIS_NAMES
@@ -191,6 +191,20 @@ def tensor_memory(tiled: TiledProblem) -> str | None:
     return None
 
 
+def resident_columns(tiled: TiledProblem) -> str | None:
+    """An SM holds no more CTAs than have columns: it takes them by shared memory, threads and registers alone.
+
+    One that waits for columns has begun; the CTAs of a cluster wait for each other, and clusters may then wait in a
+    circle (`convc.compiler.plan.residency`).
+    """
+    columns = tiled.need.tmem_columns
+    held = beside(tiled.need, tiled.arch)
+    limit = tiled.arch.limits.tmem_columns
+    if held * columns > limit:
+        return f"an SM holds {held} CTAs with {columns} columns of tensor memory each, and has {limit}"
+    return None
+
+
 def grid(tiled: TiledProblem) -> str | None:
     """The grid keeps the limits of a launch (CUDA programming guide, compute capabilities)."""
     for axis, tiles, limit in zip("xy", tiled.grid, (tiled.arch.limits.grid_x, tiled.arch.limits.grid_y), strict=True):
@@ -218,6 +232,7 @@ TILING_RULES: tuple[TilingRule, ...] = (
     tensor_map_box,
     shared_memory,
     tensor_memory,
+    resident_columns,
     grid,
 )
 

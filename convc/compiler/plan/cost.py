@@ -25,21 +25,9 @@ from convc.compiler.plan.moved import launch_bytes, memory_bytes
 from convc.compiler.plan.own_instructions import MASK, MMA, load_issue_cycles, multiply_issue_cycles
 from convc.compiler.plan.records import Estimate
 from convc.compiler.plan.requests import row_cycles
-from convc.compiler.plan.storage import MemoryNeed
+from convc.compiler.plan.residency import beside
 from convc.compiler.plan.work import ATOM_BYTES, FACTOR_ROW_BYTES, CtaWork
-from convc.ir.arch import Arch, Rates
-
-THREADS = 192
-"""Threads of a CTA: six warps (`convc.compiler.schedules.skeleton`)."""
-
-RESERVED_SHARED = 1024
-"""Shared memory that a CTA takes beyond what it asks for (CUDA programming guide)."""
-
-SHARED_STEP = 16
-"""Bytes in which shared memory is asked for here."""
-
-MOST_CTAS = 32
-"""CTAs that an SM holds at most (CUDA programming guide)."""
+from convc.ir.arch import Rates
 
 IN_STEP = 0.95
 """Part of its time for which an SM may need its share of L2 and not be held up by it (`convc.timing.chip`)."""
@@ -286,27 +274,6 @@ def latency_of(steps: int, stages: int, turn: float, pace: Pace) -> float:
     if pace.one_by_one:  # tiles follow each other through the ring, which may have more stages than one has steps
         return turn * steps / max(1, stages)
     return terms.ring_cycles(steps, stages, turn)
-
-
-def beside(need: MemoryNeed, arch: Arch) -> int:
-    """CTAs that fit on an SM; one where the accumulator lies in registers, which each thread may take so many of."""
-    rates = arch.rates
-    if not need.tmem_columns:
-        return 1
-    return max(
-        1,
-        min(
-            MOST_CTAS,
-            rates.sm_threads // THREADS,
-            rates.sm_shared_bytes // (need.smem_bytes + RESERVED_SHARED),
-            arch.limits.tmem_columns // need.tmem_columns,
-        ),
-    )
-
-
-def bytes_alone(arch: Arch) -> int:
-    """The least shared memory with which an SM holds one CTA, a multiple of 16 bytes: more than half of what it has."""
-    return arch.rates.sm_shared_bytes // 2 - RESERVED_SHARED + SHARED_STEP
 
 
 def estimate(tiled: TiledProblem, work: CtaWork, pace: Pace | None = None) -> Estimate:

@@ -24,7 +24,6 @@ from convc.compiler.plan.constraints import TILING_RULES, TiledProblem, TileGrid
 from convc.compiler.plan.cost import (
     Pace,
     asked_of_l2,
-    beside,
     busy_sms,
     estimate,
     latency_of,
@@ -35,8 +34,9 @@ from convc.compiler.plan.cost import (
 from convc.compiler.plan.moved import launch_bytes
 from convc.compiler.plan.records import Estimate, Pipeline, Rejection, Tiling
 from convc.compiler.plan.requests import row_cycles
+from convc.compiler.plan.residency import MemoryNeed, beside
 from convc.compiler.plan.room import Room
-from convc.compiler.plan.storage import MemoryNeed, Storage
+from convc.compiler.plan.storage import Storage
 from convc.compiler.plan.tiling import Depths
 from convc.compiler.plan.work import CtaWork, with_stages
 from convc.ir.arch import Arch
@@ -284,8 +284,8 @@ class Width(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
             yield from sorted(map(self.depths.at, alike[cycles]), key=self._room, reverse=True)
 
     def _room(self, tiling: Tiling) -> int:
-        """Bytes of shared memory."""
-        return self.offer.needed(tiling).smem_bytes
+        """Bytes of shared memory, without those that keep other CTAs from the SM for want of columns."""
+        return self.offer.room(tiling).used
 
     def _cycles(self) -> list[float]:
         """The price of each tiling: they differ in the latency of copies, and in how many CTAs fit."""

@@ -17,11 +17,11 @@ from msgspec.structs import replace
 
 from convc.compiler.plan.candidate import ScheduleCandidates
 from convc.compiler.plan.candidates import MAX_STAGES
-from convc.compiler.plan.cost import bytes_alone
 from convc.compiler.plan.names import ACC, ANSWERED, ANSWERS, DONE, DRAINED, HEARD
 from convc.compiler.plan.offer import Offer
 from convc.compiler.plan.pairs import PAIR
 from convc.compiler.plan.records import Pipeline, Rejection, Tiling
+from convc.compiler.plan.residency import bytes_alone
 from convc.compiler.plan.room import Room
 from convc.compiler.plan.storage import (
     ANSWER_BYTES,
@@ -244,7 +244,7 @@ def with_answers(storage: Storage, arch: Arch) -> Storage:
         swizzle="none",
         stages=AHEAD,
         stage_bytes=ANSWER_BYTES,
-        offset=-(-placed.smem_bytes // ANSWER_BYTES) * ANSWER_BYTES,
+        offset=-(-placed.end // ANSWER_BYTES) * ANSWER_BYTES,
         state=ASKED,
     )
     return replace(placed, answers=answers, smem_bytes=max(answers.end, bytes_alone(arch)))

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import msgspec
 
+from convc.compiler.plan.residency import MemoryNeed, bytes_for_columns
 from convc.compiler.plan.storage import (
     ANSWER_BYTES,
     BARRIER_BYTES,
     NUMBERS_ALIGN,
     SLOT_BYTES,
-    MemoryNeed,
     allocated_columns,
     table_and_slot,
 )
@@ -34,7 +34,7 @@ class Room(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         residual: the tile of the residual.
         numbers: what the epilogue adds to each channel, and what it multiplies it with.
         answers: places of answers to requests for tiles.
-        least: shared memory that the CTA takes even if it needs less.
+        least: shared memory that the CTA takes even if it needs less, besides what its columns want.
     """
 
     operands: int
@@ -49,8 +49,9 @@ class Room(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     answers: int = 0
     least: int = 0
 
-    def need(self, arch: Arch) -> MemoryNeed:
-        """Count what `convc.compiler.plan.storage.lay_out` needs for all this."""
+    @property
+    def used(self) -> int:
+        """Bytes of shared memory that it takes, whatever columns it has."""
         tiles = self.operands + self.results if self.apart else max(self.operands, self.results)
         _, slot = table_and_slot(tiles + self.residual + BARRIER_BYTES * self.barriers, self.masks)
         end = slot + SLOT_BYTES
@@ -58,4 +59,9 @@ class Room(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             end = -(-end // NUMBERS_ALIGN) * NUMBERS_ALIGN + self.numbers
         if self.answers:
             end = -(-end // ANSWER_BYTES) * ANSWER_BYTES + self.answers
-        return MemoryNeed(smem_bytes=max(end, self.least), tmem_columns=allocated_columns(self.columns, arch))
+        return max(end, self.least)
+
+    def need(self, arch: Arch) -> MemoryNeed:
+        """Count what `convc.compiler.plan.storage.lay_out` needs for all this."""
+        columns = allocated_columns(self.columns, arch)
+        return MemoryNeed(smem_bytes=max(self.used, bytes_for_columns(columns, arch)), tmem_columns=columns)

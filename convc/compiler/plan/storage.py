@@ -14,6 +14,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from convc.compiler.plan.names import RingName, SmemName, TmemName
+from convc.compiler.plan.residency import MemoryNeed, bytes_for_columns
 from convc.ir.arch import SM_100A, Arch
 
 STAGE_ALIGN = 1024
@@ -125,13 +126,6 @@ class BarrierRing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.offset + BARRIER_BYTES * self.stages
 
 
-class MemoryNeed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The memory that a CTA needs: bytes of shared memory, and columns of tensor memory to allocate."""
-
-    smem_bytes: int
-    tmem_columns: int
-
-
 class Storage(msgspec.Struct, frozen=True, kw_only=True):
     """The memory of one CTA.
 
@@ -154,7 +148,8 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True):
             does.
         answers: where the answers to requests for tiles come, one a stage. None: CTAs ask for none.
         slot_offset: shared word that receives the address of the tensor-memory allocation.
-        smem_bytes: dynamic shared memory of the CTA.
+        smem_bytes: dynamic shared memory of the CTA; what lies behind all things keeps others from the SM
+            (`convc.compiler.plan.residency`).
         tmem_columns: columns to allocate, a power of two; 0 where the target has no tensor memory.
     """
 
@@ -177,6 +172,11 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True):
     def need(self) -> MemoryNeed:
         """The memory that it takes."""
         return MemoryNeed(smem_bytes=self.smem_bytes, tmem_columns=self.tmem_columns)
+
+    @property
+    def end(self) -> int:
+        """First byte of shared memory past all things that have a place."""
+        return max(self.slot_offset + SLOT_BYTES, *(tile.end for tile in self.tiles))
 
     @property
     def results_apart(self) -> bool:
@@ -259,13 +259,14 @@ def lay_out(  # noqa: PLR0913 - one for each kind of thing that has a place
     if numbers is not None:
         numbers = msgspec.structs.replace(numbers, offset=-(-end // NUMBERS_ALIGN) * NUMBERS_ALIGN)
         end = numbers.end
+    columns = allocated_columns(tmem[-1].end, arch)
     return Storage(
         smem=smem,
         tmem=tmem,
         rings=tuple(placed),
         slot_offset=slot,
-        smem_bytes=end,
-        tmem_columns=allocated_columns(tmem[-1].end, arch),
+        smem_bytes=max(end, bytes_for_columns(columns, arch)),
+        tmem_columns=columns,
         mask_offset=table if masks else None,
         masks=masks,
         mask_tables=mask_tables,

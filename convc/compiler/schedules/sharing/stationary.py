@@ -16,10 +16,10 @@ from msgspec.structs import replace
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.index.row_walk import Tap, padding_run
 from convc.compiler.plan.constraints import TILING_RULES, TiledProblem, TilingRule
-from convc.compiler.plan.cost import bytes_alone
 from convc.compiler.plan.names import ACC, A, B, NewNumber, Number
 from convc.compiler.plan.own_instructions import PIXEL_DIVISION, PIXEL_RESIDUAL, PIXEL_STORE, PIXEL_TEST
 from convc.compiler.plan.records import Pipeline, Plan, Tiling
+from convc.compiler.plan.residency import bytes_alone
 from convc.compiler.plan.room import Room
 from convc.compiler.plan.storage import Storage, TmemTile
 from convc.compiler.plan.tiling import Depths

@@ -84,9 +84,11 @@ def every(offer: Offer) -> list[Candidate]:
 
 
 def deepest_of_the_fastest(candidates: list[Candidate]) -> list[Candidate]:
-    """Of the fastest of each width the one with most shared memory."""
+    """Of the fastest of each width the one that uses most shared memory."""
     widths = itertools.groupby(candidates, key=lambda one: one.tiled.tiling.block_n)
-    return [min(found, key=lambda one: (one.cost.cycles, -one.tiled.need.smem_bytes)) for _, found in widths]
+    return [
+        min(found, key=lambda one: (one.cost.cycles, -one.offer.room(one.tiled.tiling).used)) for _, found in widths
+    ]
 
 
 def shown(candidates: list[Candidate]) -> list[tuple]:

@@ -24,14 +24,13 @@ def planned(batch: int, **options: str) -> Plan:
     return plan(layout, options=replace(ALONE, **options))
 
 
-@pytest.mark.parametrize(("batch", "schedule"), [(8, "reload"), (32, "slide")])
-def test_another_schedule_walks_where_that_is_faster(batch: int, schedule: str):
-    """By the timing engine, b200: 3.7 us instead of 4.0 at batch 8, 8.7 instead of 10.0 at batch 32."""
-    still = planned(batch, persistent="off")
-    found = planned(batch)
-    assert still.schedule.name != found.schedule.name == schedule
+def test_another_schedule_walks_where_that_is_faster():
+    """By the timing engine, b200: 3.7 us instead of 4.0."""
+    still = planned(8, persistent="off")
+    found = planned(8)
+    assert still.schedule.name != found.schedule.name == "reload"
     assert found.launch.persistent
-    assert f"CTAs of {schedule} walk over" in found.launch.why.walk
+    assert "CTAs of reload walk over" in found.launch.why.walk
 
 
 @pytest.mark.parametrize("batch", [4, 8, 32, 100])
