@@ -33,6 +33,7 @@ from convc.compiler.kernels import Kernels
 from convc.compiler.options import ScheduleOptions
 from convc.errors import ConvcError, InputError, ModelError, NodeError
 from convc.frontend.model_file import check_header
+from convc.frontend.order import sorted_model
 from convc.machine import RunOptions, Switches
 from convc.runtime.network.convolutions import Convolutions
 from convc.runtime.network.executor import Graph, with_integers
@@ -150,6 +151,7 @@ class ConvcBackend(Backend):
                 hint="load the file first: prepare(onnx.load(file))",
             )
         check_header(model, oldest_opset=0)
+        model = sorted_model(model)
         try:
             checker.check_model(model)
         except Exception as error:  # the checker's own ValidationError, and RuntimeError of its C++ part

@@ -14,6 +14,8 @@ from convc.build.folder import Build, load_build
 from convc.build.selection import LayerNames
 from convc.build.target import check_build_target
 from convc.build.writer import write_build
+from convc.errors import InputError
+from convc.ir.network import CONVOLUTIONS
 from convc.support.progress import Progress
 from convc.workers.jobs import compile_all
 
@@ -63,6 +65,13 @@ def compile(
     told(f"read {name_of(model)}", 0.0)
     network = read_network(model, read, layer)
     convs = chosen_convolutions(network, layer)
+    if not convs:  # they were all left out, since their tensors are empty
+        first = next((node for node in network.skipped if node.op_type in CONVOLUTIONS), None)
+        raise InputError(
+            "there is nothing to compile: no convolution multiplies anything",
+            where=network.name,
+            hint="" if first is None else f"{first.name}: {first.reason}",
+        )
     with open_kernels(schedule, chosen) as kernels, open_pool(chosen) as pool:
         compiling = told.part(0.0, 0.5)
         if pool is not None and not pool.optional:

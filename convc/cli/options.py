@@ -168,7 +168,7 @@ def read_model_argument(ctx: click.Context, param: click.Parameter, path: Path |
 
 
 batch_option = click.option(
-    "--batch", type=click.IntRange(min=1), metavar="N", help="Images, where the model leaves the batch open."
+    "--batch", type=click.IntRange(min=0), metavar="N", help="Images, where the model leaves the batch open."
 )
 
 

@@ -45,6 +45,7 @@ class Constants:
         replaced: Mapping[str, np.ndarray] | None = None,
         fed: Container[str] = (),
         opset: int | None = None,
+        outer: Constants | None = None,
     ) -> None:
         """Collect what is constant.
 
@@ -55,6 +56,7 @@ class Constants:
             replaced: values in place of constants of the model, by name.
             fed: initializers that are no constants, since a run is given others.
             opset: operator set of the model; without it no nodes are folded.
+            outer: constants of the graph around a subgraph.
 
         Raises:
             InputError: a bound value is for no input, or of a type that is not read.
@@ -62,7 +64,9 @@ class Constants:
         self.bound = {name: _bindable(name, array) for name, array in bound.items()}
         self.initializers = {tensor.name: tensor for tensor in graph.initializer if tensor.name not in fed}
         self._producers = {output: node for node in graph.node for output in node.output if output}
-        self._folder = folder
+        self.folder = folder
+        self._outer = outer
+        self._learnt: dict[str, np.ndarray] = {}
         self._opset = opset
         self._depth = 0
         self._folded: dict[str, np.ndarray | None] = {}
@@ -85,6 +89,9 @@ class Constants:
             node = self._producers.get(name)
             if node is None and name in self._sparse:
                 raise ModelError("sparse initializers are not read", where=f"tensor {name!r}", hint=_DENSE)
+            if node is None and self._outer is not None:
+                array = self._outer.value(name, nesting)
+                break
             if node is None or name in seen or nesting > _MAX_NESTING:
                 return None
             seen.add(name)
@@ -99,11 +106,18 @@ class Constants:
                 array = _cast(array, node)
         return array
 
+    def learn(self, values: Mapping[str, np.ndarray]) -> None:
+        """Take in what follows of the extents of the graph's inputs, by name, as constants of this reading."""
+        read = {dtype for dtype, _ in NUMPY_TYPES.values()}
+        self._learnt |= {name: array for name, array in values.items() if array.dtype in read}
+
     def _stored(self, name: str) -> np.ndarray | None:
-        """The value of an initializer or of a bound input; None for anything else."""
+        """The value of an initializer, of a bound input or of what was learnt; None for anything else."""
         if name in self.bound:
             return self.bound[name]
-        return tensor_array(self.initializers[name], self._folder) if name in self.initializers else None
+        if name in self._learnt:
+            return self._learnt[name]
+        return tensor_array(self.initializers[name], self.folder) if name in self.initializers else None
 
     def _computed(self, node: NodeProto, name: str, nesting: int) -> np.ndarray | None:
         """The output of a node that makes a constant of nothing, of a shape, with a scale or of constants; or None."""
@@ -112,7 +126,7 @@ class Constants:
         if node.domain not in ONNX_DOMAINS:
             return None
         if node.op_type == "Constant":
-            return self._constant(node)
+            return self.of_constant(node)
         if node.op_type == "ConstantOfShape" and len(node.input) == 1:
             return self._filled(node, nesting)
         if self._opset is not None and is_folded(node) and name not in self._folded:
@@ -139,7 +153,7 @@ class Constants:
         made = folded(node, opset, arrays) or []
         return dict(zip(filter(None, node.output), made, strict=False))
 
-    def _constant(self, node: NodeProto) -> np.ndarray:
+    def of_constant(self, node: NodeProto) -> np.ndarray:
         """Value of a `Constant` node, in any of the forms that are numbers."""
         where = _where(node)
         if len(node.attribute) != 1:
@@ -147,7 +161,7 @@ class Constants:
         attribute = node.attribute[0]
         match attribute.name, attribute.type:
             case "value", AttributeProto.TENSOR:
-                return tensor_array(attribute.t, self._folder)
+                return tensor_array(attribute.t, self.folder)
             case "value_float", AttributeProto.FLOAT:
                 return np.array(attribute.f, np.float32)
             case "value_floats", AttributeProto.FLOATS:
@@ -173,7 +187,7 @@ class Constants:
         fill = np.zeros(1, np.float32)
         for attribute in node.attribute:
             if attribute.name == "value" and attribute.type == AttributeProto.TENSOR:
-                fill = tensor_array(attribute.t, self._folder)
+                fill = tensor_array(attribute.t, self.folder)
         if fill.size != 1:
             raise ModelError(f"expected one number to fill with, got {fill.size}", where=where)
         return np.broadcast_to(fill.reshape(()), checked_shape(dims, fill.dtype, where))
@@ -196,7 +210,7 @@ class Constants:
         if node is not None and node.op_type == "Constant" and node.domain in ONNX_DOMAINS and len(node.attribute) == 1:
             tensor = node.attribute[0].t
         if tensor is not None and tensor.data_type in STORED_TYPES:
-            return stored_array(tensor, self._folder)
+            return stored_array(tensor, self.folder)
         return self.value(name, nesting)
 
 

@@ -14,19 +14,22 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 import onnx
-from onnx import NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper, shape_inference
+from onnx import NodeProto, TensorProto, TypeProto, ValueInfoProto, helper
 
 from convc.errors import ModelError
 from convc.frontend.model_file import ONNX_DOMAINS
+from convc.frontend.node_types import NodeTypes, NotInferredError, as_data
 from convc.frontend.opset_compat import as_defined
 from convc.support.memory import named_memory, require_memory
 
 FOLDED = frozenset((
-    "Abs", "Add", "Ceil", "Clip", "Concat", "Div", "Equal", "Exp", "Expand", "Flatten", "Floor", "Gather",
-    "Gemm", "Greater", "Less", "Log", "MatMul", "Max", "Mean", "Min", "Mul", "Neg", "Pad", "Pow", "Reciprocal",
-    "ReduceL2", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Relu", "Reshape",
-    "Round", "Shape", "Sigmoid", "Sign", "Slice", "Split", "Sqrt", "Squeeze", "Sub", "Sum", "Tanh", "Tile", "Transpose",
-    "Unsqueeze", "Where",
+    "Abs", "Add", "And", "ArgMax", "ArgMin", "Cast", "Ceil", "Clip", "Concat", "ConstantOfShape", "CumSum", "Div",
+    "Equal", "Exp", "Expand", "EyeLike", "Flatten", "Floor", "Gather", "GatherElements", "GatherND", "Gemm",
+    "Greater", "GreaterOrEqual", "Identity", "Less", "LessOrEqual", "Log", "MatMul", "Max", "Mean", "Min", "Mod", "Mul",
+    "Neg", "Not", "Or", "Pad", "Pow", "Range", "Reciprocal", "ReduceL1", "ReduceL2", "ReduceMax", "ReduceMean",
+    "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Relu", "Reshape", "Round", "ScatterElements",
+    "ScatterND", "Shape", "Sigmoid", "Sign", "Size", "Slice", "Split", "Sqrt", "Squeeze", "Sub", "Sum", "Tanh", "Tile",
+    "Transpose", "Trilu", "Unsqueeze", "Where", "Xor",
 ))  # fmt: skip
 """Operators that are computed: the same in every run, elementwise, moving, reducing or multiplying."""
 
@@ -79,28 +82,26 @@ def folded(node: NodeProto, opset: int, arrays: Sequence[np.ndarray | None]) -> 
 
 def _size(node: NodeProto, opset: int, given: dict[str, np.ndarray]) -> int | None:
     """Bytes of all outputs of a node; None where shape inference does not know them, or refuses the node."""
-    graph = onnx.GraphProto(name="folded", node=[node], output=_names(filter(None, node.output)))
     try:
+        types: dict[str, TypeProto] = {}
+        values: dict[str, TensorProto] = {}
         for name, array in given.items():
-            if array.size <= _VALUES:
-                graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
-            else:
-                kind = helper.np_dtype_to_tensor_dtype(array.dtype)
-                graph.input.append(helper.make_tensor_value_info(name, kind, array.shape))
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
-        inferred = shape_inference.infer_shapes(model, strict_mode=True, data_prop=True).graph.output
-        return sum(map(_bytes, inferred))
-    except Exception:  # inference raises several unrelated types, and so does a type that ONNX has not
+            types[name] = helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
+            data = as_data(array) if array.size <= _VALUES else None
+            values |= {} if data is None else {name: data}
+        made = NodeTypes({"": opset}, onnx.IR_VERSION).infer(node, types, values)
+        return sum(_bytes(name, made[name]) for name in node.output if name)
+    except (NotInferredError, ModelError, KeyError, ValueError):  # also of a type that ONNX has not
         return None
 
 
-def _bytes(value: ValueInfoProto) -> int:
+def _bytes(name: str, kind: TypeProto) -> int:
     """Bytes of a tensor whose extents are all known; `ModelError` of any other."""
-    tensor = value.type.tensor_type
+    tensor = kind.tensor_type
     if not tensor.HasField("shape") or not all(dim.HasField("dim_value") for dim in tensor.shape.dim):
-        raise ModelError("its extents are not known", where=f"tensor {value.name!r}")
+        raise ModelError("its extents are not known", where=f"tensor {name!r}")
     if tensor.elem_type in (TensorProto.UNDEFINED, TensorProto.STRING):
-        raise ModelError("its elements are no numbers", where=f"tensor {value.name!r}")
+        raise ModelError("its elements are no numbers", where=f"tensor {name!r}")
     elements = math.prod(dim.dim_value for dim in tensor.shape.dim)
     return elements * helper.tensor_dtype_to_np_dtype(tensor.elem_type).itemsize
 

@@ -15,19 +15,22 @@ from onnx import inliner
 from convc.errors import ConvcError, ModelError
 from convc.frontend.expand_causal import expand_causal_conv
 from convc.frontend.model_file import check_header, subgraphs
+from convc.frontend.order import sorted_model
 
 MAX_NODES = 1_000_000
 """A few functions that call one another can stand for more nodes than memory holds."""
 
 
 def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Replace the calls of a model's functions, and write causal convolutions out.
+    """Put nodes in order, replace the calls of a model's functions, and write causal convolutions out.
 
-    The same object comes back where the model has neither.
+    The same object comes back where there is nothing to do.
 
     Raises:
-        ModelError: a function calls itself, stands for too many nodes, or cannot be put in the place of its calls.
+        ModelError: a function calls itself, stands for too many nodes, or cannot be put in the place of its calls; or
+            nodes read one another's outputs in a circle.
     """
+    model = sorted_model(model)
     if not model.functions:
         return expand_causal_conv(model)
     try:

@@ -1,6 +1,7 @@
 """Extents of graph inputs that the model leaves open: what was asked for, or a batch of one, which is said.
 
-An extent with a name (``N``) is the same in all inputs, so that one that is given settles the others.
+An extent with a name (``N``) is the same in all inputs, so that one that is given settles the others; a word for
+"unknown" is no name (`convc.frontend.open_extents`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import onnx
 
 from convc.errors import InputError
+from convc.frontend.open_extents import extent_name
 from convc.support.guessing import hint_of
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -27,8 +29,8 @@ def is_fixed(dim: onnx.TensorShapeProto.Dimension) -> bool:
 
 def check_batch_size(batch: int | None) -> None:
     """Raise `InputError` for a number of images that no tensor can have."""
-    if batch is not None and batch < 1:
-        raise InputError(f"batch must be at least 1, got {batch}")
+    if batch is not None and batch < 0:
+        raise InputError(f"batch must be at least 0, got {batch}")
     if batch is not None and batch > LARGEST_EXTENT:
         raise InputError(f"batch must be at most {LARGEST_EXTENT}, got {batch}")
 
@@ -59,11 +61,11 @@ def input_shapes(inputs: Sequence[onnx.ValueInfoProto], asked: Shapes) -> tuple[
         dims = value.type.tensor_type.shape.dim
         if value.name in found or not value.type.tensor_type.HasField("shape"):
             continue
-        shape = [dim.dim_value if is_fixed(dim) else named.get(dim.dim_param) for dim in dims]
+        shape = [dim.dim_value if is_fixed(dim) else named.get(extent_name(dim)) for dim in dims]
         if shape and shape[0] is None and None not in shape[1:]:
             shape[0] = 1
-            if dims[0].dim_param:
-                named[dims[0].dim_param] = 1
+            if name := extent_name(dims[0]):
+                named[name] = 1
             listed = "x".join(map(str, shape))
             options = f"--batch N, or --shape {value.name}:{listed}"
             said.append(f"the batch of {value.name!r} is open, and taken to be 1 ({options})")
@@ -99,11 +101,11 @@ def every_shape(
         for at, dim in enumerate(value.type.tensor_type.shape.dim):
             if at == len(shape):
                 first = asked if at == 0 else None
-                known = dim.dim_value if is_fixed(dim) else named.get(dim.dim_param, first)
+                known = dim.dim_value if is_fixed(dim) else named.get(extent_name(dim), first)
                 guessed = guessed or known is None
                 shape.append(1 if known is None else known)
-            if dim.dim_param:
-                named.setdefault(dim.dim_param, shape[at])
+            if name := extent_name(dim):
+                named.setdefault(name, shape[at])
         found[value.name] = tuple(shape)
         if guessed:
             listed = "x".join(map(str, shape))
@@ -114,8 +116,8 @@ def every_shape(
 def _check(value: onnx.ValueInfoProto, shape: Sequence[int], named: dict[str, int]) -> None:
     """Raise `InputError` where an input cannot have a shape; ``named`` collects what names of extents stand for."""
     where = f"input {value.name!r}"
-    if min(shape, default=1) < 1:
-        raise InputError(f"extents must be at least 1, got {list(shape)}", where=where)
+    if min(shape, default=0) < 0:
+        raise InputError(f"extents must be at least 0, got {list(shape)}", where=where)
     if max(shape, default=1) > LARGEST_EXTENT:
         raise InputError(f"extents must be at most {LARGEST_EXTENT}, got {list(shape)}", where=where)
     tensor = value.type.tensor_type
@@ -127,7 +129,7 @@ def _check(value: onnx.ValueInfoProto, shape: Sequence[int], named: dict[str, in
     for dim, extent in zip(dims, shape, strict=False):
         if is_fixed(dim):
             fits = fits and dim.dim_value == extent
-        elif dim.dim_param:
-            fits = fits and named.setdefault(dim.dim_param, extent) == extent
+        elif name := extent_name(dim):
+            fits = fits and named.setdefault(name, extent) == extent
     if not fits:
         raise InputError(f"the model says [{shown}], which cannot be {list(shape)}", where=where)

@@ -14,6 +14,8 @@ import onnx
 from convc.errors import NodeError
 from convc.frontend.constants import Constants
 from convc.frontend.conv_node import Refuse, conv_attributes, conv_problem
+from convc.frontend.extents import Extents
+from convc.frontend.open_extents import explained, way_out
 from convc.frontend.quantised_nodes import QUANTISED, quantised_conv
 from convc.frontend.shapes import UNKNOWN, ValueType
 from convc.frontend.tensors import type_name
@@ -46,10 +48,30 @@ def reference(name: str, value: ValueType) -> TensorRef:
     return TensorRef(name=name, dtype=type_name(value.element_type), shape=value.shape)
 
 
+class OpenError(NodeError):
+    """Only a run knows enough of a convolution to compile it: its extents or weights follow from data."""
+
+    @property
+    def reason(self) -> str:
+        """Why it is left out, with the way out."""
+        return f"{self.message}; {self.hint}" if self.hint else self.message
+
+
+class EmptyError(OpenError):
+    """A convolution has nothing to multiply: its result is empty, or its bias."""
+
+
 class NodeReader:
     """Reads one node, one of ONNX's convolutions."""
 
-    def __init__(self, node: onnx.NodeProto, name: str, types: Mapping[str, ValueType], constants: Constants) -> None:
+    def __init__(
+        self,
+        node: onnx.NodeProto,
+        name: str,
+        types: Mapping[str, ValueType],
+        constants: Constants,
+        extents: Extents | None = None,
+    ) -> None:
         """Take what there is to know of a node.
 
         Args:
@@ -57,7 +79,9 @@ class NodeReader:
             name: of the `ConvNode`, and for messages.
             types: of the graph's tensors, as far as they are known.
             constants: of the graph.
+            extents: of the graph, which know why some are open.
         """
+        self.extents = extents
         self.node = node
         self.name = name
         self.constants = constants
@@ -73,18 +97,22 @@ class NodeReader:
         """
         if self.node.op_type in QUANTISED:
             x = reference(self.input_name, self.input_type)
-            return quantised_conv(self.node, self.name, x, self.constant, self.refuse, self.input_shape)
+            return quantised_conv(self.node, self.name, x, self._number, self.refuse, self.input_shape)
         return self._floating_conv(operands)
 
     def refuse(self, message: str, hint: str = "") -> NodeError:
         """The error for this node."""
         return NodeError(message, where=f"node {self.name!r} ({self.node.op_type})", hint=hint)
 
+    def _open(self, message: str, hint: str) -> OpenError:
+        """The error for a node of which only a run knows enough."""
+        return OpenError(message, where=f"node {self.name!r} ({self.node.op_type})", hint=hint)
+
     def constant(self, tensor: str, what: str) -> np.ndarray:
         """The value of a tensor; `NodeError` where it is not constant. ``what``: for messages."""
         array = self.constants.value(tensor)
         if array is None:
-            raise self.refuse(
+            raise self._open(
                 f"the {what} must be constant, and {tensor!r} is not",
                 hint="store it as an initializer or a Constant node; other nodes of constants are computed where "
                 "convc/frontend/folding.py lists their operator and ONNX infers their extents. "
@@ -92,20 +120,34 @@ class NodeReader:
             )
         return array
 
+    def _number(self, tensor: str, what: str) -> np.ndarray:
+        """As `constant`; `EmptyError` for weights without elements."""
+        array = self.constant(tensor, what)
+        if what == "weights" and 0 in array.shape[:2]:
+            raise self._empty(f"the weights {tensor!r} have no elements: {array.shape}")
+        return array
+
     def input_shape(self) -> tuple[int, ...]:
-        """The extents of the activations; `NodeError` where one is not known."""
+        """The extents of the activations; `OpenError` where one is not known."""
         shape = self.input_type.shape
+        causes = self.extents.why(self.input_name) if self.extents is not None else ()
+        behind = f": {explained(causes)}" if causes else ""
         if shape is None:
-            hint = "give the graph inputs a shape (--shape NAME:1x3x8x8)"
-            raise self.refuse(f"the shape of the input {self.input_name!r} cannot be inferred", hint=hint)
+            message = f"the shape of the input {self.input_name!r} cannot be inferred{behind}"
+            raise self._open(message, way_out(causes))
         extents = tuple(extent for extent in shape if extent is not None)
         if len(extents) != len(shape):
             shown = ", ".join("?" if extent is None else str(extent) for extent in shape)
-            only_batch = shape[0] is None and None not in shape[1:]
-            extents_too = "give the graph inputs fixed extents (--shape NAME:1x3x8x8)"
-            hint = "give the batch size (--batch)" if only_batch else extents_too
-            raise self.refuse(f"the shape of the input {self.input_name!r} is not fixed: ({shown})", hint=hint)
+            message = f"the shape of the input {self.input_name!r} is not fixed: ({shown}){behind}"
+            raise self._open(message, way_out(causes))
+        if 0 in extents:
+            raise self._empty(f"the input {self.input_name!r} has no elements: {extents}")
         return extents
+
+    def _empty(self, message: str) -> EmptyError:
+        """The error for a node that multiplies nothing."""
+        hint = "its result is empty, or its bias: a run gives that without a kernel"
+        return EmptyError(message, where=f"node {self.name!r} ({self.node.op_type})", hint=hint)
 
     def _floating_conv(self, operands: Mapping[str, str]) -> ConvNode:
         """A `Conv` or a `ConvTranspose`."""
@@ -115,7 +157,7 @@ class NodeReader:
                 f"a {node.op_type} has 2 or 3 inputs and 1 output, got {len(node.input)} and {len(node.output)}"
             )
         attributes = conv_attributes(node, self.refuse)
-        weight = self.constant(node.input[1], "weights")
+        weight = self._number(node.input[1], "weights")
         bias = self.constant(node.input[2], "bias") if len(node.input) == 3 and node.input[2] else None
         x_shape = self.input_shape()
         model_type = self._model_type(weight, bias)

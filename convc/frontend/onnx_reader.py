@@ -1,13 +1,12 @@
 """The front door: an ONNX file to a `Network` of convolutions.
 
-Every convolution of the main graph becomes a `ConvNode`, with its numbers, its weights and its bias; every other
-node is listed as skipped. Weights and bias must be constants. The file is not trusted: whatever its bytes are, the
-answer is a network or a `ConvcError`.
+Every convolution becomes a `ConvNode`, with its numbers, its weights and its bias, also those in the bodies of `If`,
+`Loop` and `Scan`; every other node is listed as skipped. Weights and bias must be constants. The file is not trusted:
+whatever its bytes are, the answer is a network or a `ConvcError`.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,28 +16,21 @@ import onnx
 
 from convc.errors import ConvcError, InputError, ModelError, NodeError
 from convc.frontend.constants import Constants
+from convc.frontend.convolution_nodes import NOT_A_CONVOLUTION as NOT_A_CONVOLUTION
+from convc.frontend.convolution_nodes import is_convolution as is_convolution
+from convc.frontend.convolution_nodes import node_names as node_names
 from convc.frontend.fusion import Fused
 from convc.frontend.fusion import fuse as fuse_nodes
+from convc.frontend.graph_reader import Found, GraphReader
 from convc.frontend.inline import inlined
 from convc.frontend.input_shapes import Shapes, check_batch_size, input_shapes
 from convc.frontend.integer_convs import Integers, integer_convolutions
-from convc.frontend.model_file import ONNX_DOMAINS, check_header, load_model, opset_of
-from convc.frontend.node_reader import PRECISIONS, NodeReader, operand_types, reference
+from convc.frontend.model_file import check_header, load_model, opset_of, subgraphs
+from convc.frontend.node_reader import PRECISIONS, EmptyError, NodeReader, operand_types, reference
 from convc.frontend.quantised_nodes import QUANTISED
-from convc.frontend.shapes import UNKNOWN, ValueType, infer_types
+from convc.frontend.shapes import UNKNOWN, ValueType, infer_facts, infer_types
 from convc.ir import dtypes
-from convc.ir.network import ConvNode, Network, SkippedNode
-
-NOT_A_CONVOLUTION = "not a convolution"
-NO_GEMM = {
-    "DeformConv": "where it reads depends on its data: no implicit GEMM; a network runs it on the host",
-    "CausalConvWithState": "onnx cannot write it out as a Conv here: a network runs it on the host",
-}
-"""Why operators that are called convolutions are not compiled."""
-
-CONVOLUTIONS = ("Conv", "ConvTranspose", "ConvInteger", "QLinearConv")
-"""ONNX's operators that are convolutions and nothing else."""
-
+from convc.ir.network import ConvNode, Network
 
 Source = str | Path | onnx.ModelProto
 """A model: its file, or as onnx has loaded it."""
@@ -66,7 +58,8 @@ def read_model(
             bf16x6 or tf32x3, see `convc.layout.split_precision`).
         constants: values for graph inputs, by name, which then count as constants.
         skip_refused: list convolutions that cannot be compiled as skipped, with the reason, instead of
-            raising; there must be one that can.
+            raising; there must be one that can. Those of which only a run knows enough always are, and those that need
+            no kernel since a tensor of theirs is empty.
         fuse: let convolutions take in the nodes behind them that a kernel does as it stores (`convc.frontend.fusion`),
             and make those between DequantizeLinear and QuantizeLinear integer ones (`convc.frontend.integer_convs`).
 
@@ -116,10 +109,10 @@ def _read(
     model = inlined(model)
     constants = Constants(model.graph, path.parent, bound, opset=opset_of(model))
     names = node_names(model.graph.node)
-    if not any(map(is_convolution, model.graph.node)):
+    if not has_convolutions(model.graph):
         others = Counter(node.op_type for node in model.graph.node).most_common(5)
         listed = ", ".join(f"{count} {op_type}" for op_type, count in others)
-        raise ModelError("the model has no convolution in its main graph", hint=f"it has {listed}")
+        raise ModelError("the model has no convolution", hint=f"it has {listed}")
     found = integer_convolutions(model, names, constants) if fuse else Integers(model=model, source=model)
     if found.model is not model:
         model = found.model
@@ -129,39 +122,33 @@ def _read(
     free = [value for value in model.graph.input if value.name not in constants.initializers | constants.bound]
     size = batch if isinstance(batch, int) else None
     shapes, assumed = ({}, []) if isinstance(batch, int) else input_shapes(free, batch or {})
-    types = infer_types(model, constants, size, shapes)
-    convs: dict[int, ConvNode] = {}
-    skipped: dict[int, SkippedNode] = {}
-    refused: list[ConvcError] = []
-    for index, (node, name) in enumerate(zip(model.graph.node, names, strict=True)):
-        if not is_convolution(node):
-            reason = NO_GEMM.get(node.op_type, NOT_A_CONVOLUTION)
-            if node.op_type == "DequantizeLinear" and node.output:
-                reason = real_for.get(node.output[0], reason)
-            skipped[index] = SkippedNode(name=name, op_type=node.op_type, reason=reason)
-            continue
-        try:
-            conv = NodeReader(node, name, types, constants).read(operands)
-            convs[index] = dataclasses.replace(conv, fused=found.taken.get(name, ()))
-        except ConvcError as error:
-            refused.append(error)
-            skipped[index] = SkippedNode(name=name, op_type=node.op_type, reason=error.message)
-    if refused and not (skip_refused and convs):
-        raise _first_of(refused, len(refused) + len(convs))
-    ordered = tuple(convs.values())
-    if fuse:
-        fused = fuse_nodes(model.graph, names, convs, types, constants)
-        ordered = tuple(each.conv for each in fused)
-        for index in (index for each in fused for index in each.taken):
-            del skipped[index]
+    facts = infer_facts(model, constants, size, shapes)
+    reader = GraphReader(operands=operands, fuse=fuse, taken=found.taken, real_for=real_for)
+    read = reader.read(model.graph, facts.extents, constants)
+    _check_refused(read, skip_refused)
     return Network(
         name=model.graph.name or path.stem or "model",
-        convs=ordered,
-        skipped=tuple(skipped.values()),
-        inputs=tuple(reference(value.name, types.get(value.name, UNKNOWN)) for value in free),
-        outputs=tuple(reference(v.name, types.get(v.name, UNKNOWN)) for v in model.graph.output),
-        assumed=tuple(assumed),
+        convs=tuple(read.convs),
+        skipped=tuple(read.skipped),
+        inputs=tuple(reference(value.name, facts.types.get(value.name, UNKNOWN)) for value in free),
+        outputs=tuple(reference(v.name, facts.types.get(v.name, UNKNOWN)) for v in model.graph.output),
+        assumed=(*assumed, *facts.stale),
     )
+
+
+def _check_refused(read: Found, skip_refused: bool) -> None:
+    """Raise the first error of a convolution that must not be left out; of those that may be, where none remains."""
+    count = len(read.refused) + len(read.open) + len(read.convs)
+    if read.refused and not (skip_refused and read.convs):
+        raise _first_of(read.refused, count)
+    unknown = [error for error in read.open if not isinstance(error, EmptyError)]
+    if unknown and not read.convs:
+        raise _first_of(unknown, count)
+
+
+def has_convolutions(graph: onnx.GraphProto) -> bool:
+    """Whether there is a convolution in a graph, or in one inside its nodes."""
+    return any(is_convolution(node) or any(map(has_convolutions, subgraphs(node))) for node in graph.node)
 
 
 def _real_for(graph: onnx.GraphProto, names: Sequence[str], found: Integers) -> dict[str, str]:
@@ -180,32 +167,6 @@ def _first_of(refused: Sequence[ConvcError], convolutions: int) -> ConvcError:
         more = f"{len(refused)} of the model's {convolutions} convolutions are refused"
         error.hint = f"{error.hint}; {more}" if error.hint else more
     return error
-
-
-_BLANK = str.maketrans("\t\n\r", "   ")
-"""What a report would take for the end of a line or a cell; `convc.support.visible` spells all else."""
-
-
-def node_names(nodes: Sequence[onnx.NodeProto]) -> list[str]:
-    """The names of nodes in a `Network`: its own, its first output's, or kind and index; repeated ones get a number.
-
-    Each is one line, with blanks for tabs and ends of lines.
-    """
-    names: dict[str, None] = {}  # ordered
-    copies: Counter[str] = Counter()
-    for index, node in enumerate(nodes):
-        own = node.name or next(filter(None, node.output), "") or f"{node.op_type}_{index}"
-        name = base = own.translate(_BLANK)
-        while name in names:
-            copies[base] += 1
-            name = f"{base}_{copies[base] + 1}"
-        names[name] = None
-    return list(names)
-
-
-def is_convolution(node: onnx.NodeProto) -> bool:
-    """Whether a node is one of ONNX's `CONVOLUTIONS`; `read_node` may still refuse it."""
-    return node.op_type in CONVOLUTIONS and node.domain in ONNX_DOMAINS
 
 
 def read_node(

@@ -1,28 +1,30 @@
-"""Shapes of all tensors of a graph, by ONNX's own shape inference.
+"""The tensors of a graph as they are known before it runs: element types, extents, and values that follow of extents.
 
-Inference gets a skeleton of the model: weights are replaced by their types and extents, so it neither
-copies nor sees hundreds of megabytes. Small constants stay, because a `Reshape` may need their values.
+`convc.frontend.extents` walks the graph; here is how a model is read for it, and what the others see of it.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import msgspec
 import onnx
-from onnx import numpy_helper, shape_inference
+from onnx import TypeProto
 
-from convc.errors import ModelError
+from convc.frontend.body_extents import body_types
 from convc.frontend.constants import Constants
-from convc.frontend.contrib_shapes import as_standard
+from convc.frontend.convolution_nodes import is_convolution
+from convc.frontend.extents import Extents
+from convc.frontend.node_types import NodeTypes, opsets_of, shape_of
+from convc.frontend.open_extents import named_extents
 
-_SMALL = 1024
-"""Constants of at most this many elements keep their values in the skeleton."""
+_SAID = 3
+"""Contradictions that are said one by one."""
 
 
 class ValueType(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a tensor: ONNX element type (0: unknown), extents (None: unknown, also one by one)."""
+    """Type of a tensor as far as it is known: ONNX element type (0: unknown), extents (None: all, or one, unknown)."""
 
     element_type: int
     shape: tuple[int | None, ...] | None
@@ -31,106 +33,117 @@ class ValueType(msgspec.Struct, frozen=True, kw_only=True):
 UNKNOWN = ValueType(element_type=0, shape=None)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Facts:
+    """The tensors of a graph, as far as they are known before it runs.
+
+    Attributes:
+        types: of its tensors, by name; those of which nothing is known are left out.
+        extents: the walk that found them: causes, subgraphs.
+        stale: sentences on what the model says of tensors and its nodes do not make, or nobody can check.
+    """
+
+    types: Mapping[str, ValueType]
+    extents: Extents
+    stale: tuple[str, ...] = field(default=())
+
+
+def infer_facts(
+    model: onnx.ModelProto,
+    constants: Constants,
+    batch: int | None,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+) -> Facts:
+    """Find types and extents in the main graph; ``constants`` learn what follows of the extents of its inputs.
+
+    Args:
+        model: whose graph it is; its nodes are in an order in which they can run.
+        constants: of the graph.
+        batch: replaces the first extent of every 4-D graph input that is not a constant, and that of a 3-D or 5-D one
+            where it is open.
+        shapes: of graph inputs, by name, in place of those that the model states.
+    """
+    graph = model.graph
+    extents = Extents(NodeTypes(opsets_of(model), model.ir_version), constants, body_types)
+    channels = _channels(graph)
+    settled: list[tuple[TypeProto, tuple[int, ...]]] = []
+    for value in graph.input:
+        if value.name in constants.initializers:
+            continue
+        asked = (shapes or {}).get(value.name)
+        kind = _input_type(value.type, None if value.name in constants.bound else batch, asked)
+        extents.add_input(value.name, kind, channels.get(value.name, 0))
+        shape = shape_of(kind)
+        if shape is not None and all(extent is not None for extent in shape):
+            settled.append((value.type, tuple(extent or 0 for extent in shape)))
+    for tensor in graph.initializer:
+        if tensor.name in constants.initializers:
+            extents.add_tensor(tensor.name, tensor)
+    extents.walk(graph, (*graph.value_info, *graph.output), named_extents(settled))
+    constants.learn({name: value for name, value in extents.values.items() if name not in constants.initializers})
+    said = (*_said(extents.stale), *_believed(graph, extents))
+    return Facts(types=types_of(extents), extents=extents, stale=said)
+
+
 def infer_types(
     model: onnx.ModelProto,
     constants: Constants,
     batch: int | None,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
-) -> dict[str, ValueType]:
-    """Types of the tensors of the main graph, by name; tensors of which nothing is known are left out.
+) -> Mapping[str, ValueType]:
+    """Types of the tensors of the main graph, by name; see `infer_facts`."""
+    return infer_facts(model, constants, batch, shapes).types
 
-    Args:
-        model: whose graph it is.
-        constants: of the graph.
-        batch: replaces the first extent of every 4-D graph input that is not a constant, and that of a 3-D or 5-D one
-            where it is open; the types that the model states for other tensors are then forgotten and inferred anew.
-        shapes: of graph inputs, by name, in place of those that the model states; with the same effect on the types of
-            other tensors.
 
-    Raises:
-        ModelError: inference refuses the model, or the external data of a small constant are wrong.
-    """
-    skeleton = _skeleton(model, constants, batch, shapes or {})
-    try:
-        inferred = shape_inference.infer_shapes(skeleton, data_prop=True).graph
-    except Exception as error:  # the extension module raises several unrelated types
-        reason = str(error).strip().splitlines()
-        raise ModelError(f"ONNX shape inference refuses the model: {reason[0] if reason else ''}") from None
-    found: dict[str, ValueType] = {}
-    for value in (*inferred.input, *inferred.value_info, *inferred.output):
-        if value.type.HasField("tensor_type"):
-            tensor = value.type.tensor_type
-            found[value.name] = ValueType(element_type=tensor.elem_type, shape=_shape(tensor))
+def types_of(extents: Extents) -> dict[str, ValueType]:
+    """Types of the tensors of one graph, by name."""
+    return {
+        name: ValueType(element_type=kind.tensor_type.elem_type, shape=shape_of(kind))
+        for name, kind in extents.types.items()
+        if kind.HasField("tensor_type")
+    }
+
+
+def _channels(graph: onnx.GraphProto) -> dict[str, int]:
+    """Channels of tensors that a convolution with stored weights reads, by name."""
+    dims = {tensor.name: tensor.dims for tensor in graph.initializer}
+    found: dict[str, int] = {}
+    for node in graph.node:
+        w = dims.get(node.input[1], ()) if node.op_type in ("Conv", "ConvTranspose") and len(node.input) > 1 else ()
+        if len(w) > 1:
+            groups = next((each.i for each in node.attribute if each.name == "group"), 1)
+            found.setdefault(node.input[0], w[0] if node.op_type == "ConvTranspose" else w[1] * groups)
     return found
 
 
-def _skeleton(
-    model: onnx.ModelProto, constants: Constants, batch: int | None, shapes: Mapping[str, tuple[int, ...]]
-) -> onnx.ModelProto:
-    """The model with types and extents in place of large constants."""
-    # Before IR version 4 an initializer was typed by a graph input of its name; since then it types itself.
-    skeleton = onnx.ModelProto(ir_version=max(4, model.ir_version))
-    skeleton.opset_import.extend(model.opset_import)
-    skeleton.functions.extend(model.functions)
-    graph = skeleton.graph
-    graph.name = model.graph.name or "graph"
-    for value in model.graph.input:
-        if value.name not in constants.initializers:
-            _add_input(graph, value, None if value.name in constants.bound else batch, shapes.get(value.name))
-    for tensor in model.graph.initializer:
-        if tensor.name in constants.initializers:
-            _add_initializer(graph, tensor, constants)
-    for node in model.graph.node:
-        tensor = node.attribute[0].t if node.op_type == "Constant" and len(node.attribute) == 1 else None
-        if tensor is not None and len(node.output) == 1 and math.prod(tensor.dims) > _SMALL:
-            _declare(graph, node.output[0], tensor)
-        else:
-            graph.node.append(as_standard(node))
-    if batch is None and not shapes:
-        graph.value_info.extend(model.graph.value_info)
-        graph.output.extend(model.graph.output)
-    else:
-        graph.output.extend(onnx.ValueInfoProto(name=value.name) for value in model.graph.output)
-    return skeleton
-
-
-def _add_input(
-    graph: onnx.GraphProto, value: onnx.ValueInfoProto, batch: int | None, shape: tuple[int, ...] | None
-) -> None:
-    """Add a graph input; ``batch`` replaces the first extent of a 4-D one and an open one of others, ``shape`` all."""
-    entry = graph.input.add()
-    entry.CopyFrom(value)
-    dims = entry.type.tensor_type.shape.dim
+def _input_type(stated: TypeProto, batch: int | None, shape: tuple[int, ...] | None) -> TypeProto:
+    """The type of an input; ``batch`` replaces the first extent of 4-D ones and open ones of others, ``shape`` all."""
+    kind = TypeProto()
+    kind.CopyFrom(stated)
+    if not kind.HasField("tensor_type"):
+        return kind
+    dims = kind.tensor_type.shape.dim
     if batch is not None and (len(dims) == 4 or (len(dims) in (3, 5) and not dims[0].HasField("dim_value"))):
         dims[0].dim_value = batch
-    if shape is not None and entry.type.HasField("tensor_type"):
-        entry.type.tensor_type.ClearField("shape")
-        entry.type.tensor_type.shape.dim.extend(onnx.TensorShapeProto.Dimension(dim_value=extent) for extent in shape)
+    if shape is not None:
+        kind.tensor_type.ClearField("shape")
+        kind.tensor_type.shape.SetInParent()
+        for extent in shape:
+            kind.tensor_type.shape.dim.add(dim_value=extent)
+    return kind
 
 
-def _add_initializer(graph: onnx.GraphProto, tensor: onnx.TensorProto, constants: Constants) -> None:
-    """Add a constant: a small one with its values, any other as an input of its type and extents."""
-    small = math.prod(tensor.dims) <= _SMALL
-    if small and tensor.data_location != onnx.TensorProto.EXTERNAL:
-        graph.initializer.append(tensor)
-        return
-    value = constants.value(tensor.name) if small and tensor.data_type == onnx.TensorProto.INT64 else None
-    if value is None:
-        _declare(graph, tensor.name, tensor)
-    else:  # small, and whole numbers: it may be a shape
-        graph.initializer.append(numpy_helper.from_array(value, tensor.name))
+def _believed(graph: onnx.GraphProto, extents: Extents) -> list[str]:
+    """A sentence where convolutions are read with extents that the model says, and that nobody can check."""
+    given = [node.input[0] for node in graph.node if is_convolution(node) and node.input]
+    named = list(dict.fromkeys(name for name in given if extents.rests_on_belief(name)))
+    more = f" and of {len(named) - 1} more" if len(named) > 1 else ""
+    return [f"the extents of {named[0]!r}{more} are what the model says: they follow of no node"] if named else []
 
 
-def _declare(graph: onnx.GraphProto, name: str, tensor: onnx.TensorProto) -> None:
-    """Add a graph input of the tensor's type and extents, in place of the tensor."""
-    entry = graph.input.add(name=name)
-    entry.type.tensor_type.elem_type = tensor.data_type
-    for extent in tensor.dims:
-        entry.type.tensor_type.shape.dim.add(dim_value=extent)
-
-
-def _shape(tensor: onnx.TypeProto.Tensor) -> tuple[int | None, ...] | None:
-    """Extents, None for one without a number; None when not even their number is known."""
-    if not tensor.HasField("shape"):
-        return None
-    return tuple(dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim)
+def _said(stale: list[str]) -> tuple[str, ...]:
+    """The first contradictions, and how many more there are."""
+    shown = [f"{sentence}: that is taken" for sentence in stale[:_SAID]]
+    if len(stale) > _SAID:
+        shown.append(f"{len(stale) - _SAID} more of the model's types are not what its nodes make")
+    return tuple(shown)

@@ -44,6 +44,9 @@ STORED_TYPES: dict[int, np.dtype] = {
 }
 """Types that weights are stored in and nothing is computed in: a `DequantizeLinear` makes real numbers of them."""
 
+_UNASKED = 4096
+"""Bytes that are there without asking."""
+
 _TYPE_NAMES: dict[int, str] = {
     TensorProto.FLOAT: "f32",
     TensorProto.DOUBLE: "f64",
@@ -140,7 +143,9 @@ def checked_shape(dims: Iterable[SupportsInt], dtype: np.dtype, where: str) -> t
     shape = tuple(int(extent) for extent in dims)
     if any(extent < 0 for extent in shape):
         raise ModelError(f"extents must not be negative, got {shape}", where=where)
-    require_memory(math.prod(shape) * dtype.itemsize, f"{where} of shape {shape}")
+    size = math.prod(shape) * dtype.itemsize
+    if size > _UNASKED:  # to ask the system takes longer than to read a small tensor
+        require_memory(size, f"{where} of shape {shape}")
     return shape
 
 

@@ -96,6 +96,8 @@ def _wanted_extent(
         if len(shape) not in (rank, rank + 2):
             raise refuse(f"output_shape must have {rank} entries, got {shape}")
         return shape[-rank:]
+    if mode != b"NOTSET" and any(attributes.pads or ()):
+        raise refuse(f"auto_pad {mode.decode()} says the pads, and the node also says pads {attributes.pads}")
     if mode in (b"SAME_UPPER", b"SAME_LOWER"):
         return tuple(e * u for e, u in zip(extent, stride, strict=True))
     return None

@@ -8,6 +8,9 @@ import numpy as np
 
 from convc.ir.problem import ConvProblem
 
+CONVOLUTIONS = ("Conv", "ConvTranspose", "ConvInteger", "QLinearConv")
+"""ONNX's operators that are convolutions and nothing else."""
+
 SHOWN = 5
 """Convolutions that a network names when it is printed."""
 

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from convc.build.folder import Build
 from convc.ir.launch import LaunchSpec
-from convc.ir.network import SkippedNode
+from convc.ir.network import CONVOLUTIONS, SkippedNode
 from convc.layout.device_layout import device_layout
 from convc.report.format import convolution, counted
 from convc.report.grid import Row, print_grid
@@ -33,6 +33,8 @@ WIDE_COLUMNS: Columns = (*BUILD_COLUMNS[:2], ("type", "left"), *BUILD_COLUMNS[2:
 
 FUSED = 8
 """Convolutions with fused nodes that are listed one by one."""
+_NAMED = 8
+"""Convolutions that are left out for one reason and named."""
 
 
 def print_build(console: Console, build: Build, wide: bool = False) -> None:
@@ -109,10 +111,20 @@ def print_fused(console: Console, layers: Sequence) -> None:
 
 
 def print_skipped(console: Console, skipped: tuple[SkippedNode, ...]) -> None:
-    """The nodes that were not compiled: each reason once, with the operators and how many of each."""
+    """The nodes that were not compiled: each reason once, with the operators and how many of each.
+
+    Convolutions that were left out are named.
+    """
+    left_out: dict[str, list[str]] = {}
     counts: dict[str, Counter[str]] = {}
     for node in skipped:
-        counts.setdefault(node.reason, Counter())[node.op_type] += 1
+        if node.op_type in CONVOLUTIONS:
+            left_out.setdefault(node.reason, []).append(node.name)
+        else:
+            counts.setdefault(node.reason, Counter())[node.op_type] += 1
+    for reason, names in left_out.items():
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        console.print(f"left out: {', '.join(names[:_NAMED])}{more}: {reason}", soft_wrap=True)
     for reason, operators in counts.items():
         listed = ", ".join(f"{count} x {operator}" for operator, count in operators.items())
         console.print(f"not compiled: {listed} ({reason})", soft_wrap=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -64,6 +64,7 @@ def print_network(console: Console, report: NetworkReport, wide: bool = False) -
         for check in layer.checks:
             if not check.ok:
                 _print_wrong(console, layer.name, check)
+    print_empty(console, report.stats.empty)
     print_refused(console, report.stats.refused)
     print_hidden(console, report.stats.hidden)
     print_elsewhere(console, report.stats.elsewhere)
@@ -102,6 +103,13 @@ def print_refused(console: Console, refused: Mapping[str, str]) -> None:
         console.print(f"on the host: {counted(len(names), 'convolution')} ({listed}): {reason}", soft_wrap=True)
 
 
+def print_empty(console: Console, empty: Sequence[str]) -> None:
+    """Convolutions that multiplied nothing."""
+    if empty:
+        listed = ", ".join(empty[:5]) + (f" and {len(empty) - 5} more" if len(empty) > 5 else "")
+        console.print(f"no kernel needed: {listed}: an extent is 0, the result is empty or the bias", soft_wrap=True)
+
+
 def print_floating(console: Console, floating: Mapping[str, str]) -> None:
     """Quantised convolutions that ran in floating point, and why."""
     for name, reason in floating.items():
@@ -129,6 +137,7 @@ def print_elsewhere(console: Console, elsewhere: Mapping[str, str]) -> None:
 def print_network_run(console: Console, run: NetworkRun) -> None:
     """Print what a run of a network did, in a line or two, and what it gave."""
     stats = run.stats
+    print_empty(console, stats.empty)
     print_refused(console, stats.refused)
     print_hidden(console, stats.hidden)
     print_elsewhere(console, stats.elsewhere)

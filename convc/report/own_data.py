@@ -9,7 +9,7 @@ from rich.console import Console
 
 from convc.report.format import convolution, counted, number, times
 from convc.report.layers import Columns, first_wrong, network_verdict, print_table, special_legend
-from convc.report.network import print_elsewhere, print_floating, print_hidden, print_refused
+from convc.report.network import print_elsewhere, print_empty, print_floating, print_hidden, print_refused
 from convc.report.output import json_text
 from convc.verification.records import DataReport, ExpectedOutput, LayerReport
 
@@ -35,6 +35,7 @@ def print_data(console: Console, report: DataReport) -> None:
             console.print(
                 f"{layer.name}: {wrong.count_wrong} of {wrong.count} elements; {first_wrong(wrong)}", soft_wrap=True
             )
+    print_empty(console, report.stats.empty)
     print_refused(console, report.stats.refused)
     print_hidden(console, report.stats.hidden)
     print_elsewhere(console, report.stats.elsewhere)

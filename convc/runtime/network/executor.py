@@ -17,6 +17,7 @@ import onnx
 
 from convc.errors import ConvcError, InputError, ModelError
 from convc.frontend.constants import Constants
+from convc.frontend.empty_convs import empty_result
 from convc.frontend.inline import inlined
 from convc.frontend.integer_convs import Integers, integer_convolutions
 from convc.frontend.model_file import opset_of
@@ -259,6 +260,10 @@ class Graph:
             self.stats.refused[name] = self._reasons[name]
             return self._on_host(name, node, inputs)
         arrays = [inputs[wanted] if wanted else None for wanted in node.input]
+        nothing = empty_result(node, name, [each if isinstance(each, np.ndarray) else None for each in arrays])
+        if nothing is not None:
+            self.stats.empty.append(name)
+            return [nothing]
         constant = not given.intersection(node.input[1:]) and self.start.constant(node.input[1:])
         try:
             ran = self._convolutions.run(self._prepared(name, node, arrays, constant), node, name, arrays)
@@ -311,15 +316,15 @@ class Graph:
         return constant
 
     def _check_order(self) -> None:
-        """Raise `ModelError` where a node reads what no earlier one makes."""
+        """Raise `ModelError` where a node reads what nobody makes."""
         known = {value.name for value in (*self.inputs, *self.optional)} | self.start.initializers
         for name, node in self._nodes:
             for wanted in needed(node):
                 if wanted not in known:
                     raise ModelError(
-                        f"nothing before this node makes its input {wanted!r}",
+                        f"nothing makes its input {wanted!r}",
                         where=node_place(node, name),
-                        hint="nodes must be sorted: each after those whose outputs it reads",
+                        hint="it is no input of the model, no initializer, and no output of a node",
                     )
             known.update(node.output)
         for output in self.outputs:

@@ -10,6 +10,7 @@ from onnx import TensorShapeProto, ValueInfoProto
 
 from convc.errors import InputError
 from convc.frontend.input_shapes import is_fixed
+from convc.frontend.open_extents import extent_name
 from convc.runtime.network.node_info import element_dtype
 from convc.support.guessing import hint_of
 
@@ -69,10 +70,10 @@ def _checked(declared: ValueInfoProto, value: Any, extents: dict[str, tuple[int,
     for dim, extent in zip(tensor.shape.dim, array.shape, strict=False):
         if is_fixed(dim):
             fits = fits and dim.dim_value == extent
-        elif dim.dim_param:
-            first, who = extents.setdefault(dim.dim_param, (extent, declared.name))
+        elif name := extent_name(dim):
+            first, who = extents.setdefault(name, (extent, declared.name))
             if first != extent:
-                message = f"{dim.dim_param} is {first} in the input {who!r}, and {extent} here: got {list(array.shape)}"
+                message = f"{name} is {first} in the input {who!r}, and {extent} here: got {list(array.shape)}"
                 raise InputError(message, where=where)
     if not fits:
         shown = ", ".join(map(_extent, tensor.shape.dim))

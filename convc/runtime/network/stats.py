@@ -15,6 +15,7 @@ class RunStats:
 
     Attributes:
         compiled: names of the convolutions that ran from their PTX.
+        empty: names of those that multiplied nothing, so that they needed no kernel (`convc.frontend.empty_convs`).
         refused: convolutions that ran on the host, by name, and why.
         hidden: nodes that ran on the host with convolutions inside them (`If`, `Loop`, `Scan`), by name, and how many.
         host: other nodes that ran on the host.
@@ -27,6 +28,7 @@ class RunStats:
     """
 
     compiled: list[str] = field(default_factory=list)
+    empty: list[str] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
     hidden: dict[str, int] = field(default_factory=dict)
     host: int = 0

@@ -71,7 +71,7 @@ def test_batch_fills_an_open_batch(convc, tmp_path):
         ((), "Missing argument 'MODEL'"),
         (("m.onnx",), "Missing option '-o'"),
         (("m.onnx", "-o", "b", "--dtype", "f64"), "'f64' is not one of"),
-        (("m.onnx", "-o", "b", "--batch", "0"), "0 is not in the range"),
+        (("m.onnx", "-o", "b", "--batch", "-1"), "-1 is not in the range"),
         (("m.onnx", "-o", "b", "--layers", "c"), "No such option"),
     ],
 )

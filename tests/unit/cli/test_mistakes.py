@@ -45,8 +45,8 @@ verify m.onnx --layer '' => 2 error[I100]: there is no layer ''
 verify m.onnx --seed -1 => 2 Invalid value for '--seed': -1 is not in the range x>=0.
 verify m.onnx --seed x => 2 Invalid value for '--seed': 'x' is not a valid integer range.
 verify m.onnx --seed 1.5 => 2 Invalid value for '--seed': '1.5' is not a valid integer range.
-verify m.onnx --batch 0 => 2 Invalid value for '--batch': 0 is not in the range x>=1.
-verify m.onnx --batch -3 => 2 Invalid value for '--batch': -3 is not in the range x>=1.
+verify m.onnx --batch 0 => 2 error[I100]: the model has a batch of 1, got 0
+verify m.onnx --batch -3 => 2 Invalid value for '--batch': -3 is not in the range x>=0.
 verify m.onnx --batch 3 => 2 error[I100]: the model has a batch of 1, got 3
 verify m.onnx --batch 1 --batch 2 => 2 --batch takes one value and is given twice.
 verify m.onnx --schedule slide --schedule=reload => 2 --schedule takes one value and is given twice.
@@ -54,7 +54,7 @@ verify m.onnx --seed 1 --seed 1 --seed 2 => 2 --seed takes one value and is give
 verify m.onnx --batch 99999999999999999999 => 2 error[I100]: batch must be at most 9223372036854775807, got 9999999999
 verify two.onnx --reweight 1 --batch 99999999999999999999 => 2 error[I100]: batch must be at most 922337
 verify m.onnx --batch many => 2 Invalid value for '--batch': 'many' is not a valid integer range.
-verify open.onnx --batch 0 => 2 Invalid value for '--batch': 0 is not in the range x>=1.
+verify open.onnx --batch -1 => 2 Invalid value for '--batch': -1 is not in the range x>=0.
 verify m.onnx --dtype f64 => 2 Invalid value for '--dtype': 'f64' is not one of 'f16', 'bf16', 'tf32', 'e4m3', 'e
 verify m.onnx --dtype F16 => 2 Invalid value for '--dtype': 'F16' is not one of 'f16', 'bf16', 'tf32', 'e4m3', 'e
 verify m.onnx --dtype int8 => 2 Invalid value for '--dtype': 'int8' is not one of 'f16', 'bf16', 'tf32', 'e4m3',
@@ -119,7 +119,7 @@ verify channels.onnx => 2 error[O200]: the input has shape (N, C, H, W) = (1, 4,
 verify rank4.onnx => 2 error[O200]: weights must have shape (K, C, [[T,] R,] S), for 1 to 3 spatial axes, got (8,
 verify rank0.onnx => 2 error[O200]: weights must have shape (K, C, [[T,] R,] S), for 1 to 3 spatial axes, got (8,
 verify rankmix.onnx => 2 error[O200]: the input has shape (N, C, H, W) = (1, 4, 8, 8), the weights (K, C, R, S) =
-verify noconv.onnx => 2 error[O100]: the model has no convolution in its main graph
+verify noconv.onnx => 2 error[O100]: the model has no convolution
 verify computed.onnx => 2 error[O200]: the weights must be constant, and 'w' is not
 verify noweight.onnx => 2 error[O200]: the weights must be constant, and 'w' is not
 verify noinput.onnx => 2 error[O200]: the shape of the input 'z' cannot be inferred
@@ -131,7 +131,7 @@ verify opensize.onnx => 2 error[O200]: the shape of the input 'x' is not fixed: 
 verify oldopset.onnx => 2 error[O100]: expected ONNX operator set 7 to 28, got 3
 verify newopset.onnx => 2 error[O100]: expected ONNX operator set 7 to 28, got 99
 verify newir.onnx => 2 error[O100]: expected ONNX IR version 3 to 14, got 99
-verify cycle.onnx => 2 error[O200]: the shape of the input 'y' cannot be inferred
+verify cycle.onnx => 2 error[O100]: nodes read one another's outputs in a circle: 'c'
 verify second.onnx => 2 error[O200]: the input has shape (N, C, H, W) = (1, 8, 6, 6), the weights (K, C, R, S) =
 verify second.onnx --layer d => 2 error[O200]: the input has shape (N, C, H, W) = (1, 8, 6, 6), the weights (K, C
 verify ext_missing.onnx => 2 error[O100]: there is no file 'nowhere.bin' beside the model
@@ -151,7 +151,7 @@ compile m.onnx => 2 Missing option '-o' / '--output'.
 compile -o new => 2 Missing argument 'MODEL'.
 compile nope.onnx -o new => 2 error[O100]: cannot read the model: No such file or directory
 compile half.onnx -o new => 2 error[O100]: not an ONNX model, or cut short: the bytes are not a protobuf message
-compile noconv.onnx -o new => 2 error[O100]: the model has no convolution in its main graph
+compile noconv.onnx -o new => 2 error[O100]: the model has no convolution
 compile m.onnx -o notes.txt => 2 error[I100]: cannot write a build here: there is a file of that name
 compile m.onnx -o mine => 2 error[I100]: cannot write a build here: the folder holds 'notes.txt', which convc did
 compile m.onnx -o . => 2 error[I100]: cannot write a build here: the folder holds 'auto_pad.onnx', which convc di

@@ -268,8 +268,7 @@ def test_inputs_that_no_data_can_be_made_for(kind, shape, error):
         network.random_inputs((onnx.helper.make_tensor_value_info("x", kind, shape),), 0, 1)
 
 
-@pytest.mark.parametrize("batch", [0, -1])
-def test_a_batch_is_at_least_one(tmp_path, batch):
+def test_a_batch_is_at_least_zero(tmp_path):
     onnx.save(model(), tmp_path / "m.onnx")
-    with pytest.raises(InputError, match=f"batch must be at least 1, got {batch}"):
-        api.verify_network(tmp_path / "m.onnx", 1, read=ReadOptions(batch=batch))
+    with pytest.raises(InputError, match="batch must be at least 0, got -1"):
+        api.verify_network(tmp_path / "m.onnx", 1, read=ReadOptions(batch=-1))

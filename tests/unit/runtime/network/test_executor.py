@@ -208,7 +208,7 @@ def test_two_inputs_that_disagree_on_an_extent():
 @pytest.mark.parametrize(
     ("body", "error", "message"),
     [
-        ("y = Relu (later)  later = Neg (x)", ModelError, "nothing before this node makes its input 'later'"),
+        ("y = Relu (nobody)", ModelError, "nothing makes its input 'nobody'"),
         ("z = Relu (x)", ModelError, "nothing makes the output 'y'"),
         ("y = NoSuchOperator (x)", NodeError, "the host has no such operator"),
         ("y = MatMul (x, x)", NodeError, "the node fails on the host"),

@@ -1,0 +1,43 @@
+"""Convolutions among the nodes of a graph, and the names that nodes have in a `Network`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import onnx
+
+from convc.frontend.model_file import ONNX_DOMAINS
+from convc.ir.network import CONVOLUTIONS
+
+NOT_A_CONVOLUTION = "not a convolution"
+NO_GEMM = {
+    "DeformConv": "where it reads depends on its data: no implicit GEMM; a network runs it on the host",
+    "CausalConvWithState": "onnx cannot write it out as a Conv here: a network runs it on the host",
+}
+"""Why operators that are called convolutions are not compiled."""
+
+_BLANK = str.maketrans("\t\n\r", "   ")
+"""What a report would take for the end of a line or a cell; `convc.support.visible` spells all else."""
+
+
+def is_convolution(node: onnx.NodeProto) -> bool:
+    """Whether a node is one of `convc.ir.network.CONVOLUTIONS`; who reads it may still refuse it."""
+    return node.op_type in CONVOLUTIONS and node.domain in ONNX_DOMAINS
+
+
+def node_names(nodes: Sequence[onnx.NodeProto]) -> list[str]:
+    """The names of nodes in a `Network`: its own, its first output's, or kind and index; repeated ones get a number.
+
+    Each is one line, with blanks for tabs and ends of lines.
+    """
+    names: dict[str, None] = {}  # ordered
+    copies: Counter[str] = Counter()
+    for index, node in enumerate(nodes):
+        own = node.name or next(filter(None, node.output), "") or f"{node.op_type}_{index}"
+        name = base = own.translate(_BLANK)
+        while name in names:
+            copies[base] += 1
+            name = f"{base}_{copies[base] + 1}"
+        names[name] = None
+    return list(names)
