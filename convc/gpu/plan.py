@@ -94,6 +94,12 @@ def plan_launch(launch: LaunchSpec, text: str = "") -> LaunchPlan:
             buffer, or the driver would refuse a tensor map.
     """
     launch.check()
+    for name, spec in launch.buffers.items():
+        if spec.values is not None:
+            raise LaunchError(
+                f"buffer {name!r} has values in the launch file, which are not filled in on a GPU",
+                hint="convc exec runs it on the simulator; numbers may come from a file",
+            )
     return LaunchPlan(
         entry=launch.entry,
         grid=launch.grid,

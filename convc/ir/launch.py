@@ -30,6 +30,13 @@ MAX_BUFFER_BYTES = 64 * GIB
 _KNOWN_TYPES = f"one of {', '.join(BUFFER_TYPES)}"
 
 
+class AddressOf(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The global address of a buffer plus ``offset`` bytes, as an element of another buffer."""
+
+    address_of: str
+    offset: int = 0
+
+
 class BufferSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """A buffer in global memory.
 
@@ -38,12 +45,14 @@ class BufferSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
         shape: extents; the buffer is contiguous, last dimension fastest.
         file: .npy with the contents before the launch, relative to the launch file; without one (and with no
             array given at run time) the buffer starts as poison.
+        values: in place of a file, every element: whole numbers, and addresses of buffers (of 64-bit integers only).
         save: .npy to write after the launch, relative to the launch file.
     """
 
     dtype: str
     shape: tuple[int, ...]
     file: str | None = None
+    values: tuple[int | AddressOf, ...] | None = None
     save: str | None = None
 
     @property
@@ -155,6 +164,7 @@ class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         self._check_extents(where)
         for name, buffer in self.buffers.items():
             _check_buffer(name, buffer, where)
+            _check_values(name, buffer, self.buffers, where)
         for index, param in enumerate(self.params):
             self._check_param(index, param, where)
 
@@ -233,6 +243,49 @@ def _check_buffer(name: str, buffer: BufferSpec, where: str) -> None:
             f"a buffer has at most {MAX_BUFFER_BYTES} (64 GiB)",
             where=where,
             hint="use a smaller batch or image",
+        )
+
+
+INTEGERS = ("u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64")
+"""Types whose elements may stand in a launch file."""
+
+
+def _check_values(name: str, buffer: BufferSpec, buffers: dict[str, BufferSpec], where: str) -> None:
+    """As many values as elements, each inside of the type, and addresses of buffers that are there."""
+    if buffer.values is None:
+        return
+    count = math.prod(buffer.shape)
+    if buffer.file is not None:
+        raise LaunchError(f"buffer {name!r} has values and a file: one of the two fills it", where=where)
+    if buffer.dtype not in INTEGERS or len(buffer.values) != count:
+        raise LaunchError(
+            f"buffer {name!r}: values are as many whole numbers or addresses as it has elements ({count}), of a type "
+            f"among {', '.join(INTEGERS)}; got {len(buffer.values)} for {buffer.dtype}",
+            where=where,
+        )
+    bits = int(buffer.dtype[1:])
+    low = -(1 << bits - 1) if buffer.dtype[0] == "s" else 0
+    for at, value in enumerate(buffer.values):
+        here = f"buffer {name!r}: value {at}"
+        if isinstance(value, AddressOf):
+            _check_address(here, buffer, value, buffers, where)
+        elif not low <= value < low + (1 << bits):
+            raise LaunchError(f"{here} is no {buffer.dtype}: {value}", where=where)
+
+
+def _check_address(here: str, buffer: BufferSpec, value: AddressOf, buffers: dict[str, BufferSpec], where: str) -> None:
+    """An address fits into the type, and is one of a buffer."""
+    if buffer.dtype not in ("u64", "s64"):
+        raise LaunchError(f"{here} is an address, which takes 64 bits; the type is {buffer.dtype}", where=where)
+    target = buffers.get(value.address_of)
+    if target is None:
+        hint = f"buffers are: {', '.join(buffers)}"
+        raise LaunchError(f"{here} is the address of {value.address_of!r}, which is no buffer", where=where, hint=hint)
+    if not 0 <= value.offset <= target.size_bytes:
+        raise LaunchError(
+            f"{here}: the offset into buffer {value.address_of!r} must be in 0..{target.size_bytes}, "
+            f"got {value.offset}",
+            where=where,
         )
 
 

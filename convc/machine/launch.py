@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -21,7 +21,7 @@ from convc import ptx
 from convc.errors import InputError, LaunchError, LimitError
 from convc.ir.dtypes import ARRAY_TYPES
 from convc.ir.findings import Finding, Verdict, worst
-from convc.ir.launch import BufferSpec, LaunchSpec
+from convc.ir.launch import AddressOf, BufferSpec, LaunchSpec
 from convc.machine.execute.decode import DecodedKernel, decode
 from convc.machine.execute.engine import run_cohort
 from convc.machine.memory.global_memory import GlobalMemory
@@ -258,7 +258,17 @@ def _memory(decoded: DecodedKernel, launch: LaunchSpec, buffers: Mapping[str, np
             )
     for name, spec in launch.buffers.items():
         memory.add(name, _contents(name, spec, buffers.get(name)))
+    for name, spec in launch.buffers.items():
+        if spec.values is not None and name not in buffers:
+            _fill(memory, name, spec.values, spec.dtype)
     return memory
+
+
+def _fill(memory: GlobalMemory, name: str, values: Sequence[int | AddressOf], dtype: str) -> None:
+    """Give a buffer the elements that the launch file lists, now that all buffers have their places."""
+    numbers = [v if isinstance(v, int) else memory.by_name[v.address_of].base + v.offset for v in values]
+    data = np.array(numbers, ARRAY_TYPES[dtype]).reshape(-1).view(np.uint8)
+    memory.by_name[name].data[: data.size] = data
 
 
 def _range(launch: LaunchSpec, options: RunOptions) -> tuple[int, int]:

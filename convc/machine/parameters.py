@@ -10,6 +10,7 @@ from convc.ir.scalars import scalar_bytes
 from convc.machine.memory.global_memory import GlobalMemory
 from convc.machine.state.variables import Parameter
 from convc.machine.tma.load import TensorLoader, checked
+from convc.machine.tma.tensormap_bytes import encode
 
 
 def parameters_of(
@@ -46,7 +47,7 @@ def _put(
     memory: GlobalMemory,
     maps: dict[int | bytes, tuple[str, TensorLoader]],
 ) -> None:
-    """Lay one argument out at its place, or attach a loader there."""
+    """Lay one argument out at its place; a tensor map as its 128 bytes, with a loader."""
     match param:
         case TensorMapParam(map=tmap):
             if slot.size != 128:
@@ -54,6 +55,7 @@ def _put(
             buffer = memory.by_name[tmap.buffer]
             checked(tmap, buffer.size, f"parameter {slot.name!r}")
             maps[slot.offset] = (tmap.buffer, TensorLoader(tmap, buffer.data))
+            _store(space, slot, np.frombuffer(encode(tmap, buffer.base + tmap.offset), np.uint8))
         case PointerParam(buffer=name, offset=offset):
             value = np.array([memory.by_name[name].base + offset], np.uint64)
             _store(space, slot, value.view(np.uint8))

@@ -1,8 +1,9 @@
 """Tensor maps as 128 bytes, for kernels that make or copy them in memory.
 
-NVIDIA does not publish what the 128 bytes of its tensor maps mean. The encoding here is **ours**: little endian, with a
-magic word and every field at a fixed place, so that a map can be edited by tensormap.replace, copied around as plain
-bytes, and understood when a tensor copy uses it. A kernel that looks into the bytes would see different ones on a GPU.
+NVIDIA does not publish what the 128 bytes of its tensor maps mean. The encoding here is **ours**, also of the maps that
+a launch file describes, which a kernel may copy out of parameter space and edit: little endian, with a magic word and
+every field at a fixed place, so that a map can be edited by tensormap.replace, copied around as plain bytes, and
+understood when a tensor copy uses it. A kernel that looks into the bytes would see different ones on a GPU.
 
 128 zero bytes are a blank map: tile mode, rank 1, every extent 1 (sizes are kept minus one). Kernels start from zeros
 and then replace every field, as Triton does. Fields: PTX manual, "tensormap.replace".
@@ -177,8 +178,8 @@ def replace(raw: np.ndarray, field: str, index: int, value: int | np.ndarray) ->
     if (record["magic"][used] != MAGIC).any():
         raise MachineFault(
             "tensormap.replace: these 128 bytes are no tensor map that this machine made, and not all zero",
-            hint="zero the 128 bytes first; copies of maps from parameter space cannot be edited, as the machine does "
-            "not know the driver's encoding",
+            hint="zero the 128 bytes first, or copy those of a map that the launch file describes; the encoding of the "
+            "driver is not public",
         )
     value = np.asarray(value).astype(np.int64)
     limit = LIMITS.get(field)

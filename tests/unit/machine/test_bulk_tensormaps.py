@@ -9,10 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from recordings.program_text import FIRST, INIT, WAIT, dump, entry
 from support.examples import some
+from support.kernels import execute, module
 from tma_programs import execute_program
 
 from convc.errors import MachineFault
+from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam, StructParam
 from convc.ir.tensormap import TensorMap
+from convc.machine import run
 from convc.machine.memory.global_memory import GlobalMemory
 from convc.machine.tma.tensormap_bytes import RECORD, SIZE, SWIZZLES, TYPES, decode, encode, map_at, replace
 
@@ -177,3 +180,55 @@ def test_a_copy_uses_a_map_that_lies_in_a_buffer():
 def test_a_copy_refuses_bytes_that_are_no_good_map(desc, message):
     with pytest.raises(MachineFault, match=message):
         load_through(desc)
+
+
+COPIED = """.reg .b32 %t, %v, %w, %s, %one; .reg .b64 %p, %d; .reg .pred %q;
+mov.u32 %t, %tid.x; mov.u32 %s, smem; mad.lo.u32 %w, %t, 4, %s; mul.wide.u32 %d, %t, 4; add.u64 %p, %m_tile, %d;
+ld.u32 %v, [%p]; st.shared.u32 [%w], %v; bar.warp.sync -1;
+setp.ne.u32 %q, %t, 0;
+@!%q tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%s], %p_other;
+bar.warp.sync -1;
+tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%p_map], [%s], 128;
+mad.lo.u32 %w, %t, 16, %s; add.u32 %w, %w, 1024; st.shared.v4.u32 [%w], {%t, %t, %t, %t};
+fence.proxy.async.shared::cta; bar.warp.sync -1; add.u32 %w, %s, 1024;
+@!%q cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%p_map, {4, 8}], [%w];
+cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"""
+
+
+def test_maps_from_parameters():
+    """A kernel copies a map out of parameter space, gives the copy another tensor, and stores by it."""
+    tmap = TensorMap(
+        mode="tile", buffer="one", dtype="u32", dims=(12, 20), strides=(48,), box=(8, 16), element_strides=(1, 1),
+        swizzle="none", offset=16,
+    )  # fmt: skip
+    buffers = {
+        "one": np.zeros(256, np.uint32),
+        "other": np.zeros(240, np.uint32),
+        "map": np.zeros(32, np.uint32),
+    }
+    text = module(COPIED, maps=("tile",), pointers=("other", "map"), shared=".extern .shared .align 1024 .b8 smem[];")
+    result = execute(text, buffers, shared_bytes=2048, maps=(tmap,), pointers=("other", "map"))
+    wanted = np.zeros((20, 12), np.uint32)
+    wanted[8:, 4:] = (np.arange(96) // 4).reshape(12, 8)
+    assert np.array_equal(result.buffers["other"].reshape(20, 12), wanted)
+    assert not result.buffers["one"].any()
+    assert decode(result.buffers["map"].tobytes()) == (msgspec.structs.replace(tmap, buffer="", offset=0), 2 << 40)
+
+
+def test_bytes_of_another_encoder_are_refused():
+    """A structure with 128 bytes that only the driver understands."""
+    launch = LaunchSpec(
+        entry="k",
+        grid=(1, 1, 1),
+        block=(1, 1, 1),
+        shared_bytes=1024,
+        buffers={"out": BufferSpec(dtype="u32", shape=(4,))},
+        params=(StructParam(bytes="11" * SIZE), PointerParam(buffer="out")),
+    )
+    text = module(
+        ".reg .b32 %s; mov.u32 %s, smem; cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%m_tile, {0}], [%s];",
+        maps=("tile",),
+        shared=".extern .shared .align 1024 .b8 smem[];",
+    )
+    with pytest.raises(MachineFault, match="no tensor map that this machine made"):
+        run(text, launch, {"out": np.zeros(4, np.uint32)})

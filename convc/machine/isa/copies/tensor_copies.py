@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from convc.errors import LaunchError, MachineFault
 from convc.ir.tensormap import check
 from convc.machine.base.cluster_ranks import OFFSET
@@ -36,9 +38,10 @@ from convc.machine.isa.observe import notify_copy
 from convc.machine.isa.operands import address_of, expect
 from convc.machine.isa.registry import Run, op
 from convc.machine.lazy.regions import region
-from convc.machine.memory.global_memory import PARAM_WINDOW
+from convc.machine.memory.global_memory import PARAM_WINDOW, WINDOW_SHIFT
 from convc.machine.state.cohort import Cohort
 from convc.machine.state.counters import copies_of
+from convc.machine.state.launch import Launch
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
 from convc.machine.tma.cache import Coordinate, LoadResult
@@ -223,20 +226,31 @@ def prefetch(instr: Instr, table: SlotTable) -> Run:
     return lambda strand: None
 
 
+def _bytes_at(launch: Launch, address: int) -> bytes:
+    """The 128 bytes at a generic address in parameter space or global memory."""
+    if address >> WINDOW_SHIFT == PARAM_WINDOW >> WINDOW_SHIFT:
+        room = launch.params
+        start = address - PARAM_WINDOW
+    else:
+        buffer = launch.memory.at(address)
+        room = np.empty(0, np.uint8) if buffer is None else buffer.data[: buffer.size]
+        start = 0 if buffer is None else address - buffer.base
+    if address % 64 or start + SIZE > room.size:
+        raise MachineFault(
+            f"address {address:#x} does not hold a tensor map",
+            hint="pass the address of a 128-byte .param that the launch file describes as a tensor map, or that of "
+            "128 bytes of global memory, 64-byte aligned, that the kernel filled with tensormap.replace",
+        )
+    return room[start : start + SIZE].tobytes()
+
+
 def tensor_at(cohort: Cohort, address: int) -> tuple[str, TensorLoader]:
     """The tensor whose map is at a generic address: in parameter space, or made by the kernel in memory."""
     launch = cohort.launch
     found = launch.tensor_maps.get(address - PARAM_WINDOW)
     if found is not None:
         return found
-    buffer = launch.memory.at(address)
-    if buffer is None or address % 64 or address - buffer.base + SIZE > buffer.size:
-        raise MachineFault(
-            f"address {address:#x} does not hold a tensor map",
-            hint="pass the address of a 128-byte .param that the launch file describes as a tensor map, or that of "
-            "128 bytes of global memory, 64-byte aligned, that the kernel filled with tensormap.replace",
-        )
-    raw = buffer.data[address - buffer.base : address - buffer.base + SIZE].tobytes()
+    raw = _bytes_at(launch, address)
     found = launch.tensor_maps.get(raw)
     if found is None:
         tmap, home = map_at(raw, launch.memory, address)
