@@ -104,7 +104,7 @@ def _frozen_before() -> bool:
 @lru_cache(maxsize=64)
 def _decoded(text: str, file: str, entry: str) -> DecodedKernel:
     with staying():
-        module = ptx.parse(text, file)
+        module = ptx.parse(text, file, entry)
         for kernel in module.kernels:
             if kernel.name == entry:
                 return decode(module, kernel)

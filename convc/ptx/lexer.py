@@ -166,6 +166,8 @@ class Tokens:
             index = next(index for index, token in enumerate(self.texts) if len(token) > MAX_TOKEN)
             raise self.error(index, f"a word of {len(self.texts[index])} characters; at most {MAX_TOKEN} are read")
         self.texts += [""] * AHEAD
+        if '"' in text and '"' in texts:
+            raise self.error(texts.index('"'), "this string is never closed: '\"' is missing in its line")
 
     def _read(self, text: str) -> Line:
         """A line, or a whole text, with the mark at the end; marks further in front go to `marks`."""

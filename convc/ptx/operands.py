@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from convc.ptx.special import SPECIAL_TYPES
+from convc.ptx.special import SHORT_SPECIALS, SPECIAL_TYPES
 from convc.ptx.syntax import (
     TYPE_BITS,
     Address,
@@ -266,7 +266,8 @@ def _scalar_fits(spec: Spec, operand: Operand) -> bool:
         case NotPred():
             return "not" in spec.flags and "pred" in spec.types
         case Special(name):
-            return "special" in spec.flags and any(register_fits(each, SPECIAL_TYPES[name]) for each in spec.types)
+            known = SPECIAL_TYPES[name], SHORT_SPECIALS.get(name, SPECIAL_TYPES[name])
+            return "special" in spec.flags and any(register_fits(each, kind) for each in spec.types for kind in known)
         case Symbol() | Func():
             return "symbol" in spec.flags and any(
                 TYPE_BITS[each] in (32, 64) and each in _INTEGERS | BITS for each in spec.types

@@ -15,7 +15,8 @@ from convc.ptx.declare import expect, read_parameters, read_variables, skip_line
 from convc.ptx.diagnose import near
 from convc.ptx.lexer import Tokens, shown
 from convc.ptx.numbers import read_integer
-from convc.ptx.scope import Budget, Entry, check_name
+from convc.ptx.outline import without_other_bodies
+from convc.ptx.scope import MAX_REGISTERS, Budget, Entry, check_name
 from convc.ptx.syntax import Func, Kernel, Module, Symbol, Variable
 
 _LINKAGE = (".visible", ".extern", ".weak", ".common")
@@ -28,26 +29,28 @@ _BARE = (".noreturn", ".explicitcluster", ".blocksareclusters")
 _TOP = (".entry", ".func", *_LINKAGE, *_VARIABLES, ".file", ".section", ".pragma", ".alias")
 
 
-def parse(text: str, file: str = "kernel.ptx") -> Module:
+def parse(text: str, file: str = "kernel.ptx", entry: str | None = None) -> Module:
     """Read one PTX file.
 
     Args:
         text: the source.
         file: its name, for messages.
+        entry: the kernel that is wanted: of the others the head alone is read, and their bodies are empty. None: all.
 
     Raises:
         PtxSyntaxError: the text is not well formed, names something undeclared, or uses an instruction that is not
             in the table; with the place and, where one is near, the spelling that was probably meant.
     """
-    tokens = Tokens(text, file)
-    module = _Parser(tokens).module()
+    tokens = Tokens(text if entry is None else without_other_bodies(text, entry), file)
+    module = _Parser(tokens, entry).module()
     tokens.forget()
     return module
 
 
 class _Parser:
-    def __init__(self, tokens: Tokens) -> None:
+    def __init__(self, tokens: Tokens, wanted: str | None) -> None:
         self.tokens = tokens
+        self.wanted = wanted
         self.texts = tokens.texts
         self.at = 0
         self.version = (0, 0)
@@ -57,7 +60,7 @@ class _Parser:
         self.kernels: list[Kernel] = []
         self.functions: dict[str, Kernel] = {}
         self.extern_shared: Variable | None = None
-        self.budget = Budget()
+        self.budget = Budget(MAX_REGISTERS)  # of all functions
 
     def module(self) -> Module:
         """Everything from ``.version`` to the end of the text."""
@@ -176,12 +179,28 @@ class _Parser:
         )
         if kernel.declared_only:
             self.at += 1
+        elif is_entry and self.wanted not in (None, name) and self.texts[self.at] == "{":
+            self._skip_body()
         else:
             kernel = self._with_body(kernel)
         if is_entry:
             self.kernels.append(kernel)
         else:
             self.functions[name] = kernel
+
+    def _skip_body(self) -> None:
+        """Go behind the closing brace of the body that begins here."""
+        texts = self.texts
+        opened = self.at
+        depth = 1
+        while depth:
+            try:
+                close = texts.index("}", self.at + 1)
+            except ValueError:
+                raise self._error(opened, "this body is never closed: '}' is missing") from None
+            depth += texts[self.at + 1 : close].count("{") - 1
+            self.at = close
+        self.at += 1
 
     def _with_body(self, kernel: Kernel) -> Kernel:
         """The function with the body that follows its head."""
@@ -192,7 +211,8 @@ class _Parser:
                 near(self.texts[self.at], (*_NUMBERED, *_BARE)),
             )
         params = (*kernel.returns, *kernel.params)
-        body = Body(self.tokens, self.at, self.names, params, self.version, self.target, self.budget)
+        budget = Budget(MAX_REGISTERS) if kernel.entry else self.budget
+        body = Body(self.tokens, self.at, self.names, params, self.version, self.target, budget)
         body.read()
         self.at = body.at
         names = body.names

@@ -17,7 +17,7 @@ from convc.ptx.special import SPECIAL_NAMES, SPECIAL_TYPES
 from convc.ptx.syntax import Imm, Label, Operand, Prototype, Reg, Special, Symbol, Targets, Variable
 
 MAX_REGISTERS = 1 << 18
-"""Registers that one module may declare."""
+"""Registers that one entry may declare, and all functions of a module together."""
 
 MAX_DEPTH = 256
 """Scopes inside one another."""
@@ -65,12 +65,12 @@ class Scope:
 
 
 class Budget:
-    """Registers that a module may still declare."""
+    """Registers that an entry, or the functions of a module, may still declare."""
 
     __slots__ = ("left",)
 
-    def __init__(self) -> None:
-        self.left = MAX_REGISTERS
+    def __init__(self, left: int) -> None:
+        self.left = left
 
 
 class Names:
@@ -152,7 +152,7 @@ class Names:
         """Declare the registers of ``.reg .b32 name`` or, with a count, of ``name<count>``."""
         wanted = 1 if count is None else count
         if wanted > self.budget.left:
-            raise self.tokens.error(at, f"{wanted} registers are too many: a module may declare {MAX_REGISTERS} in all")
+            raise self.tokens.error(at, f"{wanted} registers are too many: an entry may declare {MAX_REGISTERS}")
         self.budget.left -= wanted
         if not _can_be_declared(name):
             check_name(self.tokens, name, at)

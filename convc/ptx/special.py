@@ -20,5 +20,8 @@ SPECIAL_TYPES = {
 }
 """Type of each special register, by its name without the ``%``."""
 
+SHORT_SPECIALS = {"gridid": "u32"}
+"""Types by which special registers may be read as well: the lower part (PTX manual, "%gridid")."""
+
 SPECIAL_NAMES = frozenset(f"%{name.partition('.')[0]}" for name in SPECIAL_TYPES)
 """Names that a register must not have."""

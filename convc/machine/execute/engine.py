@@ -94,9 +94,9 @@ def _take_turns(cohort: Cohort, ops: list[Run], first: Strand) -> None:
         cohort.pending.between_turns()
         moved = [_run(strand, ops) for strand in turn]
         moved.append(len(running) > len(turn))  # a split is progress: the new strand has not run yet
+        if any(strand.executed > cohort.launch.max_instructions for strand in turn):
+            raise _endless(cohort, turn)
         running[:] = [strand for strand in running if not strand.done]
-        if any(strand.executed > cohort.launch.max_instructions for strand in running):
-            raise _endless(cohort, running)
         stuck = running and not any(moved)
         if stuck and not cohort.pending.perform_one() and not _part_ready(running):
             raise _deadlock(cohort, running)
@@ -310,10 +310,12 @@ def _endless(cohort: Cohort, strands: list[Strand]) -> EndlessError:
     """Describe where every strand stands when one of them has executed too much."""
     longest = max(strands, key=lambda strand: strand.executed)
     most = cohort.launch.max_instructions
+    body = longest.program.kernel.body
+    begin = "" if longest.done else "the kernel has not ended: "
     error = EndlessError(
-        f"the kernel has not ended: a warp executed {longest.executed} instructions, and may execute {most}\n    "
+        f"{begin}a warp executed {longest.executed} instructions, and may execute {most}\n    "
         + "\n    ".join(_stands(strands)),
-        span=longest.program.kernel.body[longest.pc].span,
+        span=body[min(longest.pc, len(body) - 1)].span,
         hint="find what its loop waits for, or its bound; where it takes that long, allow more: --max-instructions N "
         "(MachineOptions.max_instructions)",
     )

@@ -216,6 +216,14 @@ def test_a_hang_names_each_warp_its_line_and_the_barriers():
     assert caught.value.exit_code == 1
 
 
+def test_straight_code_keeps_the_limit_too():
+    text = module(".reg .b32 %v; mov.u32 %v, 1;\n" + "add.u32 %v, %v, 1;\n" * 20 + "st.global.u32 [%p_out], %v;")
+    done = execute(text, {"out": np.zeros(1, np.uint32)}, options=RunOptions(max_instructions=24))
+    assert done.buffers["out"][0] == 21
+    with pytest.raises(EndlessError, match=r"^error.M300.: a warp executed 24 instructions, and may execute 23"):
+        execute(text, {"out": np.zeros(1, np.uint32)}, options=RunOptions(max_instructions=23))
+
+
 def test_a_loop_that_changes_nothing_is_a_hang():
     loop = "LOOP: ld.global.u32 %v, [%p_out]; setp.eq.u32 %p, %v, 0; @%p bra LOOP;"
     text = module(".reg .pred %p; .reg .b32 %v;\n" + loop)

@@ -247,7 +247,7 @@ STATEMENTS = [
     ("  .reg .b32 %q, %r1;", "%r1", "'%r1' is declared twice in this scope", ""),
     ("  .shared .b32 bar;", "bar", "'bar' is declared twice in this scope", ""),
     ("  .reg .b32 %tid;", "%tid", "'%tid' is a special register and cannot be declared", ""),
-    ("  .reg .b32 %z<999999999>;", "%z", "999999999 registers are too many: a module may declare 262144 in all", ""),
+    ("  .reg .b32 %z<999999999>;", "%z", "999999999 registers are too many: an entry may declare 262144", ""),
     ("  .reg .b32 %z<-1>;", "-", "expected a number of registers, got '-'", ""),
     ("  .shared .align 3 .b32 x;", "3", "an alignment is a power of two, got '3'", ""),
     ("  .shared .b32 x[];", "x", "'x' has no size", "only an .extern array may leave it open"),
@@ -369,4 +369,4 @@ def test_outside_of_kernels(text, place, message, hint):
 
 def test_many_small_ranges_count_together():
     text = HEAD + "  .reg .b32 %a<200000>; { .reg .b32 %b<100000>; }\n}"
-    assert complaint(text).message == "100000 registers are too many: a module may declare 262144 in all"
+    assert complaint(text).message == "100000 registers are too many: an entry may declare 262144"
