@@ -5,25 +5,28 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from convc.errors import UnmodelledError
 from convc.machine.isa.operands import modifier
 from convc.ptx import Imm, Instr
 from convc.timing.loops import Unrolled
 from convc.timing.tensor_core import MmaShape
 from convc.timing.trace import Item
 
-TIME_DEPENDENT = {
-    "mbarrier.test_wait": "it polls, and what it sees depends on time",
-}
-"""Instructions after which control flow may depend on time."""
-
 WAIT = "mbarrier.try_wait"
 """An instruction that comes again while it is blocked."""
+
+POLL = "mbarrier.test_wait"
+"""One that tells whether a phase is over. One that says so is a wait; of a loop that polls one round is kept."""
+
+IDLE = ("bra", "setp", "selp", "mov", "int.", "logic.", "nanosleep")
+"""Instructions, by the beginnings of their names, that a loop may have which only polls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """An instruction as all of its items have it; ``waits``: it comes again while it is blocked."""
+    """An instruction as all of its items have it.
+
+    ``waits``: it comes again while it is blocked. ``polls``: it may come again in a loop that does nothing else.
+    """
 
     name: str
     step: str
@@ -31,6 +34,7 @@ class Form:
     index: int
     unrolled: bool
     waits: bool
+    polls: bool
 
     def item(self, needs: tuple[int, ...], repeats: bool) -> Item:
         """A new item."""
@@ -46,15 +50,8 @@ class Form:
 
 
 def form_of(instr: Instr, unrolled: Unrolled) -> Form:
-    """Take an instruction apart; some cannot be timed, and raise `UnmodelledError`."""
+    """Take an instruction apart."""
     name = instr.form.name
-    why = next((why for form, why in TIME_DEPENDENT.items() if name.startswith(form)), None)
-    if why is not None:
-        raise UnmodelledError(
-            f"{name} cannot be timed: {why}",
-            span=instr.span,
-            hint="a trace is taken at no speed; time a kernel whose control flow does not depend on speed",
-        )
     return Form(
         name=_class(instr),
         step=instr.step or "",
@@ -62,6 +59,7 @@ def form_of(instr: Instr, unrolled: Unrolled) -> Form:
         index=instr.index,
         unrolled=instr.index in unrolled.bodies,
         waits=name.startswith(WAIT),
+        polls=name.startswith(POLL),
     )
 
 
@@ -70,7 +68,7 @@ def _class(instr: Instr) -> str:
     name = instr.form.name
     if name in ("int.div", "int.rem") and isinstance(instr.operands[2], Imm):
         return f"{name}.constant"
-    return name
+    return name.replace(POLL, WAIT)  # it takes as long
 
 
 def warpgroup_shape(instr: Instr) -> MmaShape:

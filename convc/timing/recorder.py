@@ -17,7 +17,7 @@ from convc.machine.state.warpgroups import WARPS
 from convc.ptx import Address, Instr
 from convc.timing.accesses import LINE, requests, sectors, wavefronts
 from convc.timing.barrier_names import BarrierNames
-from convc.timing.forms import Form, form_of, mode_of, warpgroup_shape
+from convc.timing.forms import IDLE, WAIT, Form, form_of, mode_of, warpgroup_shape
 from convc.timing.loops import Unrolled
 from convc.timing.tensor_core import MmaShape
 from convc.timing.trace import Contribution, Item, Meeting, Trace, Warp, Work
@@ -25,6 +25,9 @@ from convc.timing.values import Reading, Values
 
 BESIDES = 34
 """Registers of a thread that ptxas needs besides the accumulator of a wgmma: 32 to 44 in kernels of ours."""
+
+LONGEST_POLL = 64
+"""Instructions of the longest loop around a test_wait of which one round is kept."""
 
 MOST_ITEMS = 1_000_000
 """Instructions of warps in a trace: a kernel that takes more waits for what is not there."""
@@ -84,9 +87,12 @@ class Recorder(Observer):
             if again:
                 items[-1] = form.item(items[-1].needs, False)
             else:
+                if form.polls and items:
+                    _drop_round(items, form.index)
                 self._count(instr)
                 known = self._values[warp].note(instr, len(items))
-                items.append(form.item(known.needs, known.repeats))
+                needs = tuple(at for at in known.needs if max(at, ~at) < len(items))  # others were dropped
+                items.append(form.item(needs, known.repeats))
 
     def _warps(self, strand: ObservedStrand) -> list[Warp]:
         """The warps that execute, as (row, warp); a strand has the same arrays until that changes."""
@@ -339,3 +345,15 @@ class Recorder(Observer):
         """Count the columns that a CTA holds."""
         self._columns[row] = self._columns.get(row, 0) + (-columns if free else columns)
         self.most_columns = max(self.most_columns, self._columns[row])
+
+
+def _drop_round(items: list[Item], index: int) -> None:
+    """Forget the round of a loop that has polled in vain, and done nothing else, since it came to that instruction."""
+    for at in range(len(items) - 1, max(-1, len(items) - LONGEST_POLL), -1):
+        item = items[at]
+        plain = not item.works and item.waits is None and item.meets is item.leaves is item.left is None
+        if not plain or not (item.name.startswith(IDLE) or item.name.startswith(WAIT)):
+            return
+        if item.index == index:
+            del items[at:]
+            return

@@ -315,21 +315,6 @@ def test_of_ctas_that_ask_for_tiles_one_with_most_is_timed():
         time_kernel(text, small, {}, B200.changed({"chip.sms": 4}))
 
 
-@pytest.mark.parametrize(
-    ("asks", "said"),
-    [
-        (
-            "mbarrier.test_wait.parity.shared::cta.b64 %p, [bar], 1;",
-            r"mbarrier\.test_wait\.parity cannot be timed: it polls",
-        ),
-    ],
-)
-def test_control_flow_that_depends_on_time_is_refused_by_name(asks: str, said: str):
-    launch = LaunchSpec(entry="poll", grid=(1, 1, 1), block=(32, 1, 1), buffers={}, params=())
-    with pytest.raises(UnmodelledError, match=said):
-        time_kernel(POLLING.format(asks=asks), launch, {}, B200)
-
-
 SPINNING = """
 .version 8.7
 .target sm_100a
