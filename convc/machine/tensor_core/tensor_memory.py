@@ -39,7 +39,8 @@ class TensorMemory:
         owner: int16 (ctas, 16): first column of the allocation that holds each block of 32 columns, -1 where free.
         permit: bool (ctas,): whether the CTA may still allocate.
         last: int64 (ctas,): columns of the CTA's latest allocation.
-        asked, granted: CTA -> columns that it waits for its pair's other CTA with, and the result it has to fetch.
+        asked: of each CTA that waits for the other one of its pair: its warps, in order, and the columns each wants.
+        granted: first columns that warps, (CTA, number), have got and not fetched, as others of their strand wait.
         unsettled: is told of all columns before somebody looks at them or writes them.
         taken: how often somebody has taken cells or a panel, to read or to write.
     """
@@ -55,8 +56,8 @@ class TensorMemory:
         self.owner = np.full((ctas, COLUMNS // BLOCK), -1, np.int16)
         self.permit = np.ones(ctas, bool)
         self.last = np.full(ctas, COLUMNS)
-        self.asked: dict[int, int] = {}
-        self.granted: dict[int, int] = {}
+        self.asked: dict[int, dict[int, int]] = {}
+        self.granted: dict[tuple[int, int], int] = {}
         self._holds: dict[tuple, bool] = {}
         self.unsettled: Unsettled | None = None
         self.taken = 0
@@ -148,13 +149,16 @@ class TensorMemory:
         bases = sorted(set(owner[owner >= 0].tolist()))
         return {base: BLOCK * int((owner == base).sum(axis=1).max()) for base in bases}
 
-    def allocate(self, columns: int, rows: np.ndarray | None, pair: bool) -> np.ndarray | None:
-        """First or last free run of ``columns`` in each of the CTAs ``rows`` (None = all), or None where one has none.
+    def allocate(self, columns: int, rows: np.ndarray | None, pair: bool) -> np.ndarray:
+        """Take the first or last free run of ``columns`` in each of the CTAs ``rows`` (None = all) that has one.
 
         With ``pair`` the rows are whole pairs, side by side, and both CTAs of a pair get the same columns.
+
+        Returns:
+            int64 (rows,): the first column; -1 where there is no such run.
         """
-        where = np.arange(self.ctas) if rows is None else rows
-        used = self.owner[where] >= 0
+        rows = np.arange(self.ctas) if rows is None else rows
+        used = self.owner[rows] >= 0
         if pair:
             both = used.reshape(-1, 2, used.shape[1]).any(axis=1)
             used = np.repeat(both, 2, axis=0)
@@ -162,15 +166,16 @@ class TensorMemory:
         taken = np.zeros((len(used), used.shape[1] + 1), np.int64)
         np.cumsum(used, axis=1, out=taken[:, 1:])
         free = taken[:, blocks:] == taken[:, :-blocks]
-        if not free.any(axis=1).all():
-            return None
+        some = free.any(axis=1)
         start = free.argmax(axis=1) if self.placement == "first" else free.shape[1] - 1 - free[:, ::-1].argmax(axis=1)
-        span = start[:, None] + np.arange(blocks)
-        self.owner[where[:, None], span] = (BLOCK * start)[:, None]
-        self.last[where] = columns
-        self._holds.clear()
-        self.width = max(self.width, BLOCK * (int(start.max()) + blocks))
-        return BLOCK * start
+        if some.any():
+            taken_by = rows[some]
+            first = start[some]
+            self.owner[taken_by[:, None], first[:, None] + np.arange(blocks)] = (BLOCK * first)[:, None]
+            self.last[taken_by] = columns
+            self._holds.clear()
+            self.width = max(self.width, BLOCK * (int(first.max()) + blocks))
+        return np.where(some, BLOCK * start, -1)
 
     def free(self, base: int, columns: int, rows: np.ndarray | None) -> bool:
         """Give back an allocation of the CTAs ``rows``; False when one of them has no such allocation."""

@@ -6,6 +6,8 @@ free. In a CTA pair one warp of each CTA takes part, and both CTAs get the same 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from convc.errors import MachineFault
@@ -25,84 +27,139 @@ from convc.ptx import Instr
 
 @op("tcgen05.alloc", result=False)
 def alloc(instr: Instr, table: SlotTable) -> Run:
-    """tcgen05.alloc [dst], columns: blocks until free; the address goes to shared memory. A pair allocates together."""
+    """tcgen05.alloc [dst], columns: blocks until free; the address goes to shared memory. A pair allocates together.
+
+    Warps and CTAs of a strand that have got their columns keep them while others still wait, and go on without these
+    where nobody else can.
+    """
     target = address_of(instr.args["dst"], table)
     columns = table.slot(instr.args["columns"], 32)
     pair = is_pair(instr)
 
     def run(strand: Strand) -> int | None:
         cohort = strand.cohort
-        done: list[tuple[np.ndarray, int, np.ndarray | None]] = []
         if pair:
             check_pair(cohort)
         where = shared_offset(strand, target(strand.regs), 4, "tcgen05.alloc's result")
         place = per_warp(strand, where, "the address for tcgen05.alloc's result")
+        places = np.broadcast_to(place, (strand.row_count, len(strand.warps)))
+        found: list[_Grant] = []
         for group in warp_groups(strand, strand.regs[columns], "tcgen05.alloc"):
-            places = np.broadcast_to(place, (strand.row_count, len(strand.warps)))[group.part]
-            for warp, count in zip(group.warps, group.values.tolist(), strict=True):
-                bases = _allocate(cohort, group.rows, count, pair)
-                if bases is None:
-                    for granted, size, rows in done:
-                        _undo(cohort, granted, size, rows)
-                    strand.waiting = f"{count} free columns of tensor memory"
-                    if pair:
-                        strand.waiting += " (or for the other CTA of the pair)"
-                    return BLOCK
-                done.append((bases, count, group.rows))
-                _publish(cohort, group.rows, places[:, warp], bases)
-                _notify(strand, instr, group.rows, warp, bases, count, places[:, warp])
+            for warp, count in zip(group.warps.tolist(), group.values.tolist(), strict=True):
+                rows = cohort.rows_or_all(group.rows)
+                bases = _columns(cohort, rows, int(strand.warps[warp]), count, pair)
+                found.append(_Grant(group.rows, group.part, warp, count, bases))
+        if not all((grant.bases >= 0).all() for grant in found):
+            return _wait(strand, found, pair)
+        for grant in found:
+            own = places[grant.part][:, grant.warp]
+            _publish(cohort, grant.rows, own, grant.bases)
+            _notify(strand, instr, grant.rows, grant.warp, grant.bases, grant.columns, own)
         return None
 
     return run
 
 
-def _allocate(cohort: Cohort, rows: np.ndarray | None, count: int, pair: bool) -> np.ndarray | None:
-    """First columns for the CTAs, or None where somebody has to wait."""
+class _Grant(NamedTuple):
+    """What one warp gets in some CTAs.
+
+    Attributes:
+        rows, part: the CTAs, as in `Group`.
+        warp: its position in the strand.
+        columns: how many.
+        bases: int64 (ctas,), the first column in each; -1 where it has to wait.
+    """
+
+    rows: np.ndarray | None
+    part: slice | np.ndarray
+    warp: int
+    columns: int
+    bases: np.ndarray
+
+
+def _wait(strand: Strand, found: list[_Grant], pair: bool) -> int:
+    """Keep what was got, and wait for the rest."""
+    cohort = strand.cohort
+    ready = np.ones((strand.row_count, len(strand.warps)), bool)
+    for grant in found:
+        ready[grant.part, grant.warp] = grant.bases >= 0
+        number = int(strand.warps[grant.warp])
+        for row, base in zip(cohort.rows_or_all(grant.rows).tolist(), grant.bases.tolist(), strict=True):
+            if base >= 0:
+                cohort.tensor.granted[row, number] = base
+    short = next(grant.columns for grant in found if (grant.bases < 0).any())
+    strand.waiting = f"{short} free columns of tensor memory"
+    if pair:
+        strand.waiting += " (or for the other CTA of the pair)"
+    strand.ready = ready
+    return BLOCK
+
+
+def _columns(cohort: Cohort, rows: np.ndarray, warp: int, count: int, pair: bool) -> np.ndarray:
+    """First columns for a warp of each of the CTAs, int64: granted before, or now; -1 where it has to wait."""
     tensor = cohort.tensor
+    bases = np.full(len(rows), -1)
+    if tensor.granted:
+        bases[:] = [tensor.granted.pop((row, warp), -1) for row in rows.tolist()]
+    left = bases < 0
+    asking = rows[left]
+    if not asking.size:
+        return bases
+    _check(tensor, asking, count)
+    cohort.core.seal()
+    if not pair:
+        bases[left] = tensor.allocate(count, asking, False)
+    elif _whole_pairs(asking) and not tensor.asked:
+        bases[left] = tensor.allocate(count, asking, True)
+    else:
+        bases[left] = _in_pairs(tensor, asking, warp, count)
+    return bases
+
+
+def _check(tensor: TensorMemory, rows: np.ndarray, count: int) -> None:
+    """Fault where CTAs ask for what they must not ask for."""
     if count not in (32, 64, 128, 256, 512):
         raise MachineFault(f"tcgen05.alloc: the column count must be a power of two in 32..512, got {count}")
-    where = slice(None) if rows is None else rows
-    if not tensor.permit[where].all():
-        raise MachineFault("tcgen05.alloc after tcgen05.relinquish_alloc_permit")
-    if (tensor.last[where] < count).any():
+    if not tensor.permit[rows].all():
+        raise MachineFault("tcgen05.alloc after tcgen05.relinquish_alloc_permit").of(int(rows[~tensor.permit[rows]][0]))
+    less = tensor.last[rows] < count
+    if less.any():
+        row = int(rows[less][0])
         raise MachineFault(
-            f"tcgen05.alloc of {count} columns after one of {int(tensor.last[where].min())}: "
-            "the counts of a CTA must not grow"
-        )
-    cohort.core.seal()
-    if not pair or rows is None:
-        return tensor.allocate(count, rows, pair)
-    return _allocate_pairs(tensor, rows, count)
+            f"tcgen05.alloc of {count} columns after one of {int(tensor.last[row])}: the counts of a CTA must not grow"
+        ).of(row)
 
 
-def _allocate_pairs(tensor: TensorMemory, rows: np.ndarray, count: int) -> np.ndarray | None:
-    """Pairs whose CTAs come one after the other: the first waits for the second."""
-    granted = tensor.granted
-    fresh = [row for row in rows.tolist() if row not in granted]
-    tensor.asked.update(dict.fromkeys(fresh, count))
-    for row in fresh:
-        other = tensor.asked.get(row ^ 1)
-        if other is not None and other != count:
-            even, odd = (other, count) if row % 2 else (count, other)
-            raise MachineFault(f"tcgen05.alloc: the even CTA of a pair asks for {even} columns, the odd one for {odd}")
-    ready = sorted(row for row in fresh if row ^ 1 in tensor.asked)
-    pairs = np.unique(np.array([[row & ~1, row | 1] for row in ready], np.int64))
-    if pairs.size:
-        bases = tensor.allocate(count, pairs, True)
-        if bases is not None:
-            granted.update(zip(pairs.tolist(), bases.tolist(), strict=True))
-            for row in pairs.tolist():
-                del tensor.asked[row]
-    if any(row not in granted for row in rows.tolist()):
-        return None
-    return np.array([granted.pop(row) for row in rows.tolist()])
+def _whole_pairs(rows: np.ndarray) -> bool:
+    """Whether CTAs are whole pairs, side by side."""
+    return len(rows) % 2 == 0 and bool((rows[::2] % 2 == 0).all() and (rows[1::2] == rows[::2] + 1).all())
 
 
-def _undo(cohort: Cohort, bases: np.ndarray, count: int, rows: np.ndarray | None) -> None:
-    """Give back what `_allocate` has granted."""
-    everyone = cohort.rows_or_all(rows)
-    for base in set(bases.tolist()):
-        cohort.tensor.free(base, count, everyone[bases == base])
+def _in_pairs(tensor: TensorMemory, rows: np.ndarray, warp: int, count: int) -> np.ndarray:
+    """Columns for CTAs that ask one after the other: the first of a pair waits for the second.
+
+    Of several warps of a CTA the one that asked first is served first.
+    """
+    for row in rows.tolist():
+        tensor.asked.setdefault(row, {}).setdefault(warp, count)
+    for even in np.unique(rows & ~1).tolist():
+        waiting = [tensor.asked.get(row) for row in (even, even + 1)]
+        while all(waiting):
+            heads = [next(iter(queue.items())) for queue in waiting if queue]
+            (_, first), (_, second) = heads
+            if first != second:
+                raise MachineFault(
+                    f"tcgen05.alloc: the even CTA of a pair asks for {first} columns, the odd one for {second}"
+                )
+            bases = tensor.allocate(first, np.array([even, even + 1]), True)
+            if bases[0] < 0:
+                break
+            for row, (asker, _), base in zip((even, even + 1), heads, bases.tolist(), strict=True):
+                tensor.granted[row, asker] = base
+                del tensor.asked[row][asker]
+                if not tensor.asked[row]:
+                    del tensor.asked[row]
+    return np.array([tensor.granted.pop((row, warp), -1) for row in rows.tolist()])
 
 
 def _publish(cohort: Cohort, rows: np.ndarray | None, places: np.ndarray, bases: np.ndarray) -> None:
@@ -146,17 +203,23 @@ def dealloc(instr: Instr, table: SlotTable) -> Run:
                 base = value & 0xFFFFFFFF
                 count = value >> 32
                 if not cohort.tensor.free(base, count, group.rows):
-                    held = cohort.tensor.allocated_in(group.rows)
-                    listed = ", ".join(f"{n} at {b}" for b, n in held.items()) or "none"
-                    raise MachineFault(
-                        f"tcgen05.dealloc of {count} columns at {base:#x}, which were not allocated so "
-                        f"(allocated: {listed})"
-                    )
+                    raise _not_allocated(cohort, group.rows, base, count)
                 if cohort.observer is not None:
                     for row in _watched(cohort, group.rows):
                         cohort.observer.allocate(strand, instr, row, warp, base, count, free=True)
 
     return run
+
+
+def _not_allocated(cohort: Cohort, rows: np.ndarray | None, base: int, count: int) -> MachineFault:
+    """The fault of the first of some CTAs that has no such allocation to give back."""
+    tensor = cohort.tensor
+    of_each = {row: tensor.allocated_in(np.array([row])) for row in cohort.rows_or_all(rows).tolist()}
+    row, held = next((row, held) for row, held in of_each.items() if held.get(base) != count)
+    listed = ", ".join(f"{n} at {b}" for b, n in held.items()) or "none"
+    return MachineFault(
+        f"tcgen05.dealloc of {count} columns at {base:#x}, which were not allocated so (allocated: {listed})"
+    ).of(row)
 
 
 def _watched(cohort: Cohort, rows: np.ndarray | None) -> list[int]:
