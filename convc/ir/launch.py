@@ -141,6 +141,8 @@ class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         shared_bytes: dynamic shared memory per CTA.
         buffers: global memory by name.
         params: one per kernel parameter, in order.
+        dependent: buffers that the kernel in front may still write, or read, where this one may begin before it has
+            ended (``griddepcontrol``, programmatic dependent launch); left out: nothing is known of that.
     """
 
     format: str = FORMAT
@@ -151,6 +153,12 @@ class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     shared_bytes: int = 0
     buffers: dict[str, BufferSpec]
     params: tuple[Param, ...]
+    dependent: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def in_front(self) -> tuple[str, ...] | None:
+        """Buffers that the kernel in front may still use; None where that is not said."""
+        return None if isinstance(self.dependent, msgspec.UnsetType) else self.dependent
 
     @property
     def ctas(self) -> int:
@@ -167,6 +175,13 @@ class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             _check_values(name, buffer, self.buffers, where)
         for index, param in enumerate(self.params):
             self._check_param(index, param, where)
+        for name in self.in_front or ():
+            if name not in self.buffers:
+                raise LaunchError(
+                    f"dependent names buffer {name!r}, which the launch file does not have",
+                    where=where,
+                    hint=f"buffers are: {', '.join(self.buffers) or 'none'}",
+                )
 
     def _check_extents(self, where: str) -> None:
         """Grid, block, cluster and shared memory within the limits of the hardware."""

@@ -41,7 +41,7 @@ def print_verdict(console: Console, name: str, verdict: Verdict, count: int) -> 
 def print_scope(console: Console, seed: int, all_switches: bool) -> None:
     """Say what a good verdict is about, and what it says nothing of."""
     console.print(
-        "looked for: races, unwritten memory, missing waits, hangs, faults, leaks; "
+        "looked for: races, unwritten memory, missing waits and fences, hangs, faults, leaks, work beyond its CTA; "
         f"random input of seed {seed}, asynchronous work at once, late and at random",
         soft_wrap=True,
     )

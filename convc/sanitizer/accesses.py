@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TypedDict, Unpack
 
@@ -15,7 +15,9 @@ from convc.machine.state.observer import LaneAccess
 from convc.machine.tensor_core.tensor_memory import COLUMNS, LANES
 from convc.ptx import Instr
 from convc.sanitizer.alike import alike, warps_alike
+from convc.sanitizer.allocations import Allocations
 from convc.sanitizer.clocks import GENERIC, GLOBAL, SHARED, TENSOR, WEAK, AsyncStream, WarpClocks
+from convc.sanitizer.grids import FRONT, Grids
 from convc.sanitizer.happens_before import Home, Order
 from convc.sanitizer.lifetimes import Exits
 from convc.sanitizer.parts import Cuts, Parts
@@ -35,6 +37,9 @@ ONE_LANE = tuple([fixed(np.array([lane])) for lane in range(32)])
 
 TWO_LANES = "; they are of two lanes: put bar.warp.sync between"
 """What to do about accesses of one warp."""
+
+UNFENCED = "; only a proxy fence is missing between the two"
+"""What to do where the asynchronous proxy overwrites what the generic one has read."""
 
 
 Entry = Callable[[LaneAccess], tuple[Access, WarpClocks]]
@@ -58,7 +63,14 @@ class AccessFields(TypedDict, total=False):
 
 
 class Accesses(Order):
-    """Compares every access with those before it; the first racing pair of instructions is reported."""
+    """Compares every access with those before it; the first racing pair of instructions is reported.
+
+    `dependent`: buffers that the kernel in front may still use (`convc.sanitizer.grids`).
+    """
+
+    def __init__(self, dependent: Iterable[str] = ()) -> None:
+        super().__init__()
+        self.dependent = frozenset(dependent)
 
     def begin(self, cohort: ObservedCohort) -> None:
         """Start afresh for every cohort."""
@@ -72,10 +84,16 @@ class Accesses(Order):
         self.pipelines: dict[int, Pipeline] = {}
         self.exits = Exits(cohort)
         self.allocated: dict[tuple[int, int], int] = {}
+        self.allocations = Allocations(cohort)
+        self.grids = Grids(cohort, self.dependent, self.component(FRONT))
 
     def end(self, cohort: ObservedCohort) -> None:
         """Work that an exiting CTA knows nothing of may still touch its memory."""
-        for key, late in self.exits.findings(self.warps):
+        for key, late in (
+            *self.exits.findings(self.warps),
+            *self.allocations.findings(),
+            *self.grids.findings(self.allocations.got),
+        ):
             self.found.setdefault(key, late)
 
     def shadow(self, space: str, home: int | str) -> Shadow:
@@ -215,6 +233,8 @@ class Accesses(Order):
                 and shadow.by_another(places, owners, index)
             ):
                 yield index, TWO_LANES
+            elif space == "shared" and _unfenced(first, access, clocks):
+                yield index, UNFENCED
 
     def written_in_order(
         self, space: str, home: int, places: np.ndarray, lanes: np.ndarray, access: Access, clocks: WarpClocks
@@ -251,6 +271,10 @@ class Accesses(Order):
             self.compare(access_set, access, clocks)
         if home != row:
             self.visit(access, lanes, clocks)
+            copies = self.barrier(barrier).copies
+            if work is not None and work is not copies:
+                arrival = {**more, "component": copies.component, "time": copies.time}
+                self.exits.arrive(self.entry(instr, "mbarrier", row, thread[0], clocks, **arrival), lanes)
 
     def visit(self, access: Access, lanes: np.ndarray, clocks: WarpClocks) -> None:
         """An access of a peer's memory comes after the peer's start, and before its exit."""
@@ -273,10 +297,14 @@ class Accesses(Order):
         space = access_set.space
         lines = (first.instr.span.line, second.instr.span.line)
         key = (space, *lines, first.write, second.write)
+        rule = f"race-{space}-memory"
+        if between_lanes == UNFENCED:
+            key = ("unfenced", *lines)
+            rule = "proxy-fence-missing"
         weakly = not between_lanes and clocks.time(WEAK, first.component) >= first.time
         same = lines[0] == lines[1] and first.kind == second.kind == "st"
         unfenced = space != "tensor" and first.kind in ORDINARY and not second.generic
-        forgiven = same or (weakly and not unfenced)
+        forgiven = same or (weakly and not unfenced) or between_lanes == UNFENCED
         if key in self.found and (forgiven or self.found[key].verdict is Verdict.error):
             return
         why = between_lanes
@@ -291,7 +319,7 @@ class Accesses(Order):
         region = region_of(access_set, here, shadow.tables.unit, self.allocated)
         self.found[key] = finding(
             Verdict.review if forgiven else Verdict.error,
-            f"race-{space}-memory",
+            rule,
             f"{second} is not ordered after {first}{why}",
             site_of(self.cohort, second, access_set.lanes[here.any(axis=1)], region),
             site_of(self.cohort, first, lanes, region),
@@ -313,6 +341,17 @@ def _known(first: Access, generic: bool, clocks: WarpClocks) -> bool:
     """Whether every lane of a warp knows of an access of shared memory, as a generic operation of its needs or not."""
     view = SHARED if first.generic and first.write and not generic else GENERIC
     return clocks.time(view, first.component) >= first.time and not clocks.between_lanes(first.component, first.time)
+
+
+def _unfenced(first: Access, second: Access, clocks: WarpClocks) -> bool:
+    """Whether an asynchronous write comes after an ordinary read of which the asynchronous proxy has not been told.
+
+    Accesses by different proxies need a proxy fence, a read and the write behind it too (PTX manual, "Proxies");
+    CUTLASS has one (``fence_view_async_shared``) before the arrival that lets a copy come again.
+    """
+    if second.generic or not second.write or first.write or not first.generic or first.kind == "mbarrier":
+        return False
+    return clocks.time(SHARED, first.component) < first.time
 
 
 def _ordered(space: str, first: Access, second: Access, clocks: WarpClocks) -> bool:

@@ -16,6 +16,11 @@ class Checker(Observer):
     def __init__(self) -> None:
         self.found: dict[tuple[str | int | bool, ...], Finding] = {}
 
+    def report(self, found: tuple[tuple[str | int | bool, ...], Finding] | None) -> None:
+        """Keep a finding by its key, where there is one."""
+        if found is not None:
+            self.found.setdefault(*found)
+
     def findings(self) -> list[Finding]:
         """Everything that was found."""
         return list(self.found.values())

@@ -9,7 +9,7 @@ operation out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -51,7 +51,7 @@ class Barrier:
 
 
 class Order(Checker):
-    """The clocks of everybody; ``met`` are (CTA, peer) where the one knows that the other has started.
+    """The clocks of everybody; ``met`` are (component, peer) of warps that know that a peer has started.
 
     ``closed`` counts the groups of wgmma that a warp has committed: the times of what its warpgroup multiplies.
 
@@ -104,11 +104,16 @@ class Order(Checker):
 
     def started(self, row: int, peer: int, clocks: WarpClocks) -> bool:
         """Whether a warp with these clocks knows that a peer of its CTA has started: by a meeting or any message."""
-        if (row, peer) not in self.met:
+        known = clocks.component, peer
+        if known not in self.met:
             told = np.flatnonzero(clocks.views[GENERIC] > NEVER).tolist()
             if any(self.owner[component] == peer for component in told):
-                self.met.add((row, peer))
-        return (row, peer) in self.met
+                self.met.add(known)
+        return known in self.met
+
+    def life(self, row: int) -> Mapping[int, int]:
+        """The knowledge that a CTA has started."""
+        return {self.stream("life", row).component: 0}
 
     # ---- mbarriers -------------------------------------------------------------------------------------------------
 
@@ -182,9 +187,9 @@ class Order(Checker):
                 clocks.publish()
                 time = work.next()
                 self.touch(instr, row, thread, (home, barrier), work)
-                opened = self.barrier((home, barrier)).open
-                opened.add(clocks)
-                opened.announce({work.component: time})
+                bell = self.barrier((home, barrier))
+                bell.open.add(clocks)
+                bell.open.announce({work.component: time, bell.copies.component: bell.copies.time})
             self.settle({(home, barrier) for _, _, home in told})
 
     def _late(self, barrier: int, homes: list[int]) -> set[int]:
@@ -261,19 +266,20 @@ class Order(Checker):
         tickets = self.cohort.cluster_barrier.ticket
         for _, row, _, warp, _ in actors(strand):
             meeting = ("cluster", int(tickets[row, warp]))
-            if leave:
-                self.met |= {(row, peer) for peer in range(self.cohort.watched)}
             clocks = self.clocks(row, warp)
             relaxed = "relaxed" in instr.mods and not leave
-            self._meet(meeting, clocks.released.get(True, NOTHING) if relaxed else clocks, leave)
+            message = self._meet(meeting, clocks.released.get(True, NOTHING) if relaxed else clocks, leave)
+            if not leave:
+                message.announce(self.life(row))
 
-    def _meet(self, meeting: tuple[str | int, ...], clocks: ClockMessage, leave: bool) -> None:
-        """Tell a meeting what one knows, or hear from it what all who arrived knew."""
+    def _meet(self, meeting: tuple[str | int, ...], clocks: ClockMessage, leave: bool) -> ClockMessage:
+        """Tell a meeting what one knows, or hear from it what all who arrived knew; gives what it passes on."""
         message = self.meetings.setdefault(meeting, ClockMessage())
         if leave:
             clocks.add(message)
         else:
             message.add(clocks)
+        return message
 
     # ---- fences ----------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,10 @@ Shared and tensor memory live as long as the CTA. Asynchronous work on it, and e
 does to it (stores, loads, arrivals, multicast copies and commits), has to be known to a warp of the CTA before the last
 one exits: by a wait on the barrier that is signalled, or by meeting at a barrier of the cluster (PTX manual,
 "barrier.cluster", "mapa").
+
+A commit of a peer arrives some time after the operations that it waits for: who knows of these, by a later commit, does
+not know that the arrival has been made. Only a wait on that barrier does, so that the producers of a ring wait at their
+end for room in all of its stages (CUTLASS, ``producer_tail``).
 """
 
 from __future__ import annotations
@@ -25,12 +29,15 @@ class Exits:
     def __init__(self, cohort: ObservedCohort) -> None:
         self.cohort = cohort
         self.visits: dict[tuple[int, int], tuple[Access, np.ndarray]] = {}
+        self.arrivals: dict[tuple[int, int], tuple[Access, np.ndarray]] = {}
 
     def visit(self, access: Access, lanes: np.ndarray) -> None:
         """Note an access that its home may not know of: by a peer, a copy or the tensor core; the first at one time."""
-        key = access.home, access.component
-        if key not in self.visits or self.visits[key][0].time < access.time:
-            self.visits[key] = access, lanes
+        _keep_last(self.visits, access, lanes)
+
+    def arrive(self, access: Access, lanes: np.ndarray) -> None:
+        """Note the arrival that a commit of a peer makes, at that phase of the barrier's component."""
+        _keep_last(self.arrivals, access, lanes)
 
     def findings(self, warps: dict[tuple[int, int], WarpClocks]) -> Iterator[tuple[tuple, Finding]]:
         """A finding for every visit that the CTA's warps, whose last clocks are given, have not heard of."""
@@ -51,3 +58,19 @@ class Exits:
                 message = f"CTA {gone} may exit before the {access}, which reaches its memory: nothing orders the two"
             site = site_of(self.cohort, access, lanes, None)
             yield (key, access.instr.span.line), finding(Verdict.error, rule, message, site)
+        for (home, component), (access, lanes) in self.arrivals.items():
+            if home not in told or told[home].time(GENERIC, component) < access.time:
+                message = (
+                    f"CTA {self.cohort.number(home)} may exit before a commit by warp {access.warp} of CTA "
+                    f"{self.cohort.number(access.row)} arrives at its mbarrier: nobody in it waits for that phase"
+                )
+                site = site_of(self.cohort, access, lanes, None)
+                found = finding(Verdict.review, "exit-before-arrival", message, site)
+                yield ("arrival", access.instr.span.line), found
+
+
+def _keep_last(visits: dict[tuple[int, int], tuple[Access, np.ndarray]], access: Access, lanes: np.ndarray) -> None:
+    """Keep the last visit of a component; of several at one time the first."""
+    key = access.home, access.component
+    if key not in visits or visits[key][0].time < access.time:
+        visits[key] = access, lanes

@@ -21,6 +21,7 @@ from convc.machine.state.observer import GlobalRange, LaneAccess, Places, Transf
 from convc.machine.state.warpgroups import WARPS
 from convc.ptx import Instr
 from convc.sanitizer.accesses import ONE_LANE, AccessFields
+from convc.sanitizer.allocations import of_pair
 from convc.sanitizer.clocks import AsyncStream, WarpClocks
 from convc.sanitizer.happens_before import Home
 from convc.sanitizer.shadow import Access, AccessSet, Sparse
@@ -50,6 +51,9 @@ class Races(TensorRaces):
 
     def shared(self, strand: ObservedStrand, instr: Instr, kind: str, accesses: Sequence[LaneAccess]) -> None:
         """Ordinary loads, stores and atomics, and cp.async."""
+        if instr.form.name == "tcgen05.alloc" and of_pair(instr):
+            for access in accesses:
+                self.report(self.allocations.address(instr, access))
         strength = strength_of(instr)
         name = WRITERS.get(instr.form.name, kind)
         counted = {who: self.nth(instr, *who) for who in {(t.row, t.warp) for t in accesses}}
@@ -123,7 +127,9 @@ class Races(TensorRaces):
             more: AccessFields = {"strength": strength, "nth": self.nth(instr, row, warp)}
             more["write"] = kind in ("st", "atom")
             more |= self._stream(kind, row, warp, clocks)
-            self._global(buffer, own, size, lanes, self.entry(instr, kind, row, warp, clocks, **more), clocks)
+            made = self.entry(instr, kind, row, warp, clocks, **more)
+            self.report(self.grids.access(buffer, made, lanes, clocks))
+            self._global(buffer, own, size, lanes, made, clocks)
             if self._heard(kind, strength):
                 self._observe([("global", buffer, place) for place in own.tolist()], kind, row, strength, clocks)
 
@@ -270,6 +276,7 @@ class Races(TensorRaces):
         if memory := transfer.memory:
             store = memory.kind != "ld"
             access = entry(writes if store else reads, row, store)
+            self.report(self.grids.access(memory.buffer, access, lanes, clocks))
             if store or memory.buffer in self.written:
                 for starts, size in _lines(memory, at):
                     self._global(memory.buffer, starts, size, lanes, access, clocks)

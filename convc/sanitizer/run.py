@@ -24,6 +24,9 @@ from convc.sanitizer.warps import Warps
 ASKS = "clusterlaunchcontrol.try_cancel"
 """The instruction by which a kernel asks for clusters that have not begun."""
 
+OVERLAPS = "griddepcontrol"
+"""The instruction of a kernel that may begin before the one in front of it has ended."""
+
 PIECE = 1 << 18
 """Bytes that are compared at a time: what is between stays inside a cache."""
 
@@ -99,7 +102,7 @@ def check_kernel(
     """
     options = dataclasses.replace(options or RunOptions(), policy="eager")
     kernel = _Kernel(text=text, launch=launch, buffers=buffers, file=file, progress=progress, options=options)
-    checkers = (Races(), Warps(), WarpgroupRegisters(), Writes())
+    checkers = (Races(launch.in_front or ()), Warps(), WarpgroupRegisters(), Writes())
     found: list[Finding] = []
     result = kernel.attempt(options, ObserverList(checkers))
     watched = [finding for checker in checkers for finding in checker.findings()]
@@ -121,10 +124,22 @@ def check_kernel(
         if all_switches:
             found += _open_questions(kernel, result, options, others)
         found += result.findings
+    found += _unnamed(text, launch, file)
     return Checked(
         findings=tuple(sorted(found, key=lambda f: (-f.verdict, f.line, f.rule))),
         result=None if isinstance(result, Finding) else result,
     )
+
+
+def _unnamed(text: str, launch: LaunchSpec, file: str) -> list[Finding]:
+    """A note where a kernel may overlap the one in front of it, and nobody says what that one uses."""
+    if OVERLAPS not in text or launch.in_front is not None:
+        return []
+    message = (
+        "the kernel may begin before the one in front of it has ended, and the launch file does not say which buffers "
+        'that one may still use ("dependent"): whether it waits for them was not looked for'
+    )
+    return [Finding(verdict=Verdict.clean, rule="dependent-unnamed", message=message, file=file)]
 
 
 @dataclass(frozen=True, kw_only=True)

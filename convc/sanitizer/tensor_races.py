@@ -8,11 +8,13 @@ from functools import lru_cache
 import numpy as np
 
 from convc.machine.base.values import fixed
+from convc.machine.isa.observe import actors
 from convc.machine.state.observed import ObservedStrand
 from convc.machine.state.observer import LaneAccess, Operation
 from convc.machine.tensor_core.tensor_memory import COLUMNS, LANES
 from convc.ptx import Instr
 from convc.sanitizer.accesses import ONE_LANE, Accesses, AccessFields
+from convc.sanitizer.allocations import of_pair
 from convc.sanitizer.clocks import AsyncStream, WarpClocks
 from convc.sanitizer.shadow import Access
 from convc.sanitizer.tcgen05_order import Pipeline
@@ -108,19 +110,38 @@ class TensorRaces(Accesses):
     def allocate(
         self, strand: ObservedStrand, instr: Instr, row: int, warp: int, column: int, columns: int, free: bool
     ) -> None:
-        """dealloc must come after everything that used the columns; a pair that allocates has met."""
+        """dealloc must come after everything that used the columns; a pair has met before, and has met then."""
         cells = _cells(column, columns)
+        clocks = self.clocks(row, warp)
+        clocks.tick()
+        if of_pair(instr):
+            self._paired(instr, row, warp)
+            clocks.learn(self.life(row ^ 1))
         if free:
-            clocks = self.clocks(row, warp)
-            clocks.tick()
+            self.allocations.freed(instr, (row, warp), columns, clocks)
             entry = self.entry(instr, "dealloc", row, warp, clocks, write=True, nth=self.nth(instr, row, warp))
             self.access("tensor", row, cells, np.array([0]), entry, clocks)
-        elif instr.slots["cta_group"] == "cta_group::2":
-            self.met.add((row, row ^ 1))
+        else:
+            self.allocations.allocated(row, columns, clocks.component, clocks.now)
         self.allocated[row, column] = columns
         reached = self.within("tensor", row, cells, np.array([0]))
         if reached is not None:
             self.shadow("tensor", row).forget(reached.places)
+
+    def control(self, strand: ObservedStrand, instr: Instr) -> None:
+        """A pair gives up its permit; or a warp waits for the kernel in front, or lets the one behind begin."""
+        for _, row, _, warp, _ in actors(strand):
+            if instr.form.opcode == "griddepcontrol":
+                clocks = self.clocks(row, warp)
+                clocks.tick()
+                self.grids.control(instr, (row, warp), clocks)
+            elif of_pair(instr):
+                self._paired(instr, row, warp)
+
+    def _paired(self, instr: Instr, row: int, warp: int) -> None:
+        """A warp acts for both CTAs of its pair."""
+        if not self.started(row, row ^ 1, self.clocks(row, warp)):
+            self.found.setdefault(*self.allocations.alone(instr, (row, warp)))
 
 
 @lru_cache(maxsize=64)

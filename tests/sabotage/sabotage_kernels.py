@@ -319,6 +319,16 @@ SLOW: dict[str, Callable[[], Subject]] = {
         conv, in_channels=64, out_channels=128, block_n=128, batch=8, in_extent=(12, 13), kernel=(1, 1), **UNPADDED,
         options=ScheduleOptions(schedule="reload", store="tma", persistent="on", ctas=2, pairs="off"),
     ),
+    "dependent launch, residual": partial(
+        conv, in_channels=64, out_channels=64, kernel=(1, 1), bias=True, epilogue=(AddResidual(), Relu()), **UNPADDED,
+        options=ScheduleOptions(
+            schedule="reload", store="direct", persistent="off", pairs="off", dependent_launch=True
+        ),
+    ),
+    "clusters with many columns and few bytes": partial(
+        conv, in_channels=16, out_channels=512, kernel=(1, 1), in_extent=(28, 28), block_n=256, stages=1, **UNPADDED,
+        options=ScheduleOptions(schedule="reload", store="direct", persistent="off", pairs="off", multicast="2x2"),
+    ),
     "CTAs that ask for tiles": partial(
         conv, in_channels=64, out_channels=80, block_n=48, batch=3,
         options=ScheduleOptions(schedule="reload", store="tma", persistent="on", work="fetched"),

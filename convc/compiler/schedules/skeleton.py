@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypeVar
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from convc.compiler.plan.coordinates import Coordinate, Coordinates
@@ -36,6 +37,8 @@ MAP_RESIDUAL = MapName("map_residual")
 BIAS = PointerName("bias")
 RESIDUAL = PointerName("residual")
 OUT = PointerName("out")
+IN_FRONT = ("activation", RESIDUAL, "output")
+"""Buffers that the kernel in front may write or, where memory is used again, read; weights are the host's."""
 BUFFER_OF = {OUT: "output"}
 """Buffers that parameters point at, where the names differ."""
 
@@ -196,4 +199,5 @@ def launch(plan: Plan) -> LaunchSpec:
             *(TensorMapParam(map=tensor_map) for tensor_map in plan.indexing.loads.all),
             *(PointerParam(buffer=BUFFER_OF.get(name, name)) for name in pointers(plan)),
         ),
+        dependent=tuple(name for name in IN_FRONT if name in buffers) if plan.launch.dependent else UNSET,
     )

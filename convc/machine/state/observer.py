@@ -221,3 +221,6 @@ class Observer:
 
     def fence(self, strand: ObservedStrand, instr: Instr) -> None:
         """Any fence, tcgen05.wait or tcgen05.fence."""
+
+    def control(self, strand: ObservedStrand, instr: Instr) -> None:
+        """griddepcontrol or tcgen05.relinquish_alloc_permit is executed."""

@@ -92,12 +92,13 @@ def tensor_text(
     """The kernel: ``body`` by one thread (of the even CTA of a pair), ``every`` by all threads after it."""
     g = f"cta_group::{group}"
     meet = "bar.sync 0;" if group == 1 else "barrier.cluster.arrive; barrier.cluster.wait;"
+    started = "" if group == 1 else meet
     setup = f"""
 {_fill(image)}
 add.u32 %bar, %s, {image}; add.u32 %slot, %s, {image + 16};
 setp.ne.u32 %skip, %t, 0; @%skip bra MADE;
 mbarrier.init.shared::cta.b64 [%bar], 1; fence.mbarrier_init.release.cluster;
-MADE: bar.warp.sync 0xffffffff; setp.ne.u32 %skip, %w, 0; @%skip bra GOT;
+MADE: bar.warp.sync 0xffffffff; {started} setp.ne.u32 %skip, %w, 0; @%skip bra GOT;
 tcgen05.alloc.{g}.sync.aligned.shared::cta.b32 [%slot], 512;
 {"" if more else f"tcgen05.relinquish_alloc_permit.{g}.sync.aligned;"}
 GOT: tcgen05.fence::before_thread_sync; bar.sync 0; tcgen05.fence::after_thread_sync;

@@ -24,8 +24,12 @@ def check(
     size: int = 4096,
     shared: int = 0,
     maps: tuple[TensorMap, ...] = (),
+    dependent: tuple[str, ...] = (),
 ) -> Checked:
-    """Check a module of `support.kernels.module` with one buffer ``out`` of ``size`` bytes, which is zero."""
+    """Check a module of `support.kernels.module` with one buffer ``out`` of ``size`` bytes, which is zero.
+
+    `dependent`: buffers that the kernel in front may still use.
+    """
     launch = LaunchSpec(
         entry="k",
         grid=(grid, 1, 1),
@@ -34,6 +38,7 @@ def check(
         shared_bytes=shared,
         buffers={"out": BufferSpec(dtype="u32", shape=(size // 4,))},
         params=(*(TensorMapParam(map=m) for m in maps), PointerParam(buffer="out")),
+        dependent=dependent,
     )
     return check_kernel(text, launch, {"out": np.zeros(size // 4, np.uint32)})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from check_kernels import MEET, check, errors, line_of, rules
 from support.kernels import module
 
+from convc.ir.findings import Verdict
 from convc.ptx.descriptors import InstructionDescriptor, SharedDescriptor, encode_instruction, encode_shared
 
 BODY = """
@@ -13,6 +14,7 @@ BODY = """
 mov.u32 %t, %tid.x; mov.u32 %s, smem; mov.b32 %z, 0; shr.u32 %w, %t, 5; mov.u32 %rank, %cluster_ctarank;
 setp.ne.u32 %skip, %w, 0; setp.ne.u32 %no, %z, 0; setp.ne.u32 %other, %rank, 0;
 add.u32 %slot, %s, 8192; add.u32 %bar, %s, 8200;
+{started}
 @%skip bra FILL;
 tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [%slot], 32;
 elect.sync _|%one, 0xffffffff; @!%one bra IDLE;
@@ -39,7 +41,12 @@ tcgen05.fence::before_thread_sync; {end} tcgen05.fence::after_thread_sync;
 @%skip bra DONE; tcgen05.dealloc.cta_group::2.sync.aligned.b32 %d, 32;
 DONE:
 """
+TWICE = """tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%bar+8], %m;
+tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [%bar], %m;"""
+"""Two commits of one product: of a stage that is free, and of the accumulator."""
+
 PARTS = {
+    "started": MEET,
     "proxy": "fence.proxy.async.shared::cta;",
     "meet": MEET,
     "mask": "3",
@@ -114,3 +121,22 @@ def test_the_leader_may_not_outlive_its_pair():
     assert found[0].message.startswith("CTA 1 may exit before the ")
     assert "mma of warp 0 of CTA 0 (mma" in found[0].message
     assert found[0].line == line_of(text, "tcgen05.mma")
+
+
+def test_a_commit_arrives_while_its_barrier_is_there():
+    """That a later commit has been seen does not say that an earlier one has arrived at the peer's barrier."""
+    init = "mbarrier.init.shared::cta.b64 [%bar], 1;"
+    commit = TWICE.splitlines()[1]
+
+    def twice(text: str) -> str:
+        return text.replace(init, f"{init}\n{init.replace('bar]', 'bar+8]')}").replace(commit, TWICE)
+
+    both = twice(kernel())
+    (found,) = run(both).findings
+    line = line_of(both, "b64 [%bar+8], %m;")
+    assert (found.rule, found.verdict, found.line) == ("exit-before-arrival", Verdict.review, line)
+    assert found.message == (
+        "CTA 1 may exit before a commit by warp 0 of CTA 0 arrives at its mbarrier: nobody in it waits for that phase"
+    )
+    awaited = PARTS["wait"] + "LAST: mbarrier.try_wait.parity.shared::cta.b64 %p, [%bar+8], 0; @!%p bra LAST;"
+    assert rules(run(twice(kernel(wait=awaited)))) == set()

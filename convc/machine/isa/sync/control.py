@@ -137,7 +137,18 @@ def printf(instr: Instr, table: SlotTable) -> Run:
 
 
 @op("brkpt", "pmevent", result=False)
-@op("prefetch", "prefetch.tensormap", "prefetchu", "nanosleep", "griddepcontrol", result=False)
+@op("prefetch", "prefetch.tensormap", "prefetchu", "nanosleep", result=False)
 def no_effect(instr: Instr, table: SlotTable) -> Run:
     """Prefetches, hints, and events for debuggers and profilers change nothing that the machine computes."""
     return lambda strand: None
+
+
+@op("griddepcontrol", result=False)
+def grid_control(instr: Instr, table: SlotTable) -> Run:
+    """griddepcontrol: kernels run one after the other here, so it does nothing; an observer is told."""
+
+    def run(strand: Strand) -> None:
+        if strand.cohort.observer is not None:
+            strand.cohort.observer.control(strand, instr)
+
+    return run

@@ -181,6 +181,8 @@ def relinquish(instr: Instr, table: SlotTable) -> Run:
     def run(strand: Strand) -> None:
         for group in warp_groups(strand, 0, "tcgen05.relinquish_alloc_permit"):
             strand.cohort.tensor.permit[slice(None) if group.rows is None else group.rows] = False
+        if strand.cohort.observer is not None:
+            strand.cohort.observer.control(strand, instr)
 
     return run
 

@@ -32,6 +32,7 @@ def test_a_dependent_kernel_waits_before_it_touches_a_buffer(target, dependent, 
     places = 2 if target == "sm_100a" else 1  # the warp that loads does not wait for the others
     assert text.count("griddepcontrol.wait") == dependent * places
     assert text.count("griddepcontrol.launch_dependents") == dependent
+    assert compiled.artifact.launch.in_front == (("activation", "output") if dependent else None)
     if dependent:
         # Behind the set-up's barrier, and so behind tcgen05.alloc: the next grid may take tensor memory, and wait.
         assert text.index("bar.sync") < text.index("griddepcontrol.launch_dependents")
