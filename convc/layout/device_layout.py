@@ -205,6 +205,22 @@ def has_tensor_scale(layout: DeviceLayout) -> bool:
     return _tensor_scale(layout.problem)
 
 
+def unread_products(layout: DeviceLayout) -> str:
+    """Say why the kernel multiplies activations by zeros of its filter for outputs that do not read them; empty: never.
+
+    That is no matter for finite numbers (see `convc.runtime.special_values`).
+    """
+    if layout.packing is not None and layout.packing.groups > 1:
+        return f"{layout.packing.groups} groups share a pack"
+    forward = layout.forward
+    steps = () if forward is None else zip(forward.axes, layout.model.stride, strict=False)
+    if any(len(axis.reads) < u * axis.taps for axis, u in steps):
+        return "phases read other pixels than their neighbours"
+    if any(fold is not None and len(fold.taps) < fold.blocks * len(fold.places) for fold in layout.folds):
+        return "a folded axis has places that no tap reads"
+    return ""
+
+
 def output_index(layout: DeviceLayout, element: tuple[int, ...]) -> int:
     """Where in the output buffer the element (n, k, p, q) of the model's output lies, counted in elements."""
     n, k, *pixel = element if layout.forward is None else ordinary_element(layout.forward, layout.model, element)

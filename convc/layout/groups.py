@@ -10,7 +10,8 @@ Depthwise convolutions are the worst: of 16-bit numbers one product in 16 is of 
 twice as many as an SM multiplies without its tensor core (`convc.ir.arch.Rates.fmas`), and as many of tf32;
 images of a few pixels fill no tile, and less is left. The plan prints both numbers.
 
-An infinity or NaN of a channel spreads to the other groups of its pack, as it would through any block-diagonal filter.
+An infinity or NaN of a channel would spread to the other groups of its pack, as through any block-diagonal filter:
+`convc.runtime.special_values` keeps it from them.
 """
 
 from __future__ import annotations

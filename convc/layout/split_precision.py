@@ -20,7 +20,8 @@ channels, and not a word about it in the kernel.
 bf16x3: |x*w - kept| <= 2 * 2^-16 + 2^-32 for the rests and (2^-8 (1 + 2^-8))^2 for m*m. bf16x6: twice
 2^-8 (1 + 2^-8) * 2^-16 (1 + 2^-8), and 2^-32. tf32x3: as bf16x3, with 2^-11 in place of 2^-8. All of it needs parts
 above the smallest subnormal number of bfloat16, 2^-133, which has no bits to lose (tf32: 2^-136): that is so for
-|x| >= `SMALLEST`. Sums of magnitudes of the parts' products are at most `GROWTH` times those of the products.
+|x| >= `SMALLEST`. Sums of magnitudes of the parts' products are at most `GROWTH` times those of the products. An
+infinity or NaN is multiplied in the first pass, h*h, and is zero in the others.
 
 Sources: Henry, Tang, Heinecke, "Leveraging the bfloat16 artificial intelligence datatype for higher-precision
 computations", 2019; NVIDIA CUTLASS, examples 27 and 28 ("3xTF32").
@@ -72,14 +73,24 @@ def split(array: np.ndarray, count: int, dtype: dtypes.DType = dtypes.BF16) -> l
 
 
 def activation_parts(precision: str, x: np.ndarray) -> list[np.ndarray]:
-    """The parts of activations, one for each pass."""
-    chosen = [first for first, _ in PASSES[precision]]
-    parts = split(x, max(chosen) + 1, PARTS[precision])
-    return [parts[index] for index in chosen]
+    """The parts of activations, one for each pass; infinities and NaN are in the first pass alone."""
+    return _one_each(precision, x, [first for first, _ in PASSES[precision]])
 
 
 def filter_parts(precision: str, w: np.ndarray) -> list[np.ndarray]:
-    """The parts of filters, one for each pass."""
-    chosen = [second for _, second in PASSES[precision]]
-    parts = split(w, max(chosen) + 1, PARTS[precision])
-    return [parts[index] for index in chosen]
+    """The parts of filters, one for each pass; infinities and NaN are in the first pass alone."""
+    return _one_each(precision, w, [second for _, second in PASSES[precision]])
+
+
+def _one_each(precision: str, array: np.ndarray, chosen: list[int]) -> list[np.ndarray]:
+    """The parts of the given numbers.
+
+    The first pass multiplies the largest parts of both factors, so that an infinity there gives what it should; in the
+    others it would meet a small part of the other factor, which may be zero or have another sign.
+    """
+    parts = split(array, max(chosen) + 1, PARTS[precision])
+    finite = np.isfinite(np.asarray(array, np.float32))
+    if finite.all():
+        return [parts[index] for index in chosen]
+    first, *others = chosen
+    return [parts[first], *(np.where(finite, parts[index], parts[index].dtype.type(0)) for index in others)]

@@ -28,6 +28,8 @@ def print_run(console: Console, name: str, counters: Counters, seconds: float) -
 def print_layer_run(console: Console, run: LayerRun, file: Path) -> None:
     """Print what a run of a layer did and gave, and the file that has it."""
     print_run(console, run.name, run.counters, run.seconds)
+    if run.special:
+        console.print(f"{run.name}: {run.special}", soft_wrap=True)
     y = to_standard_dtype(run.y)
     console.print(f"wrote {file}: {y.dtype.name} {list(y.shape)}")
 

@@ -69,6 +69,7 @@ def print_network(console: Console, report: NetworkReport, wide: bool = False) -
     print_hidden(console, report.stats.hidden)
     print_elsewhere(console, report.stats.elsewhere)
     print_floating(console, report.stats.floating)
+    print_special(console, report.stats.special)
     for output in report.outputs:
         shown = "not compared" if output.drift is None else f"drift {number(output.drift)}, {_allowed(output)}"
         console.print(f"output {output.name}: {output.dtype} {times(output.shape)}, {shown}", soft_wrap=True)
@@ -116,6 +117,12 @@ def print_floating(console: Console, floating: Mapping[str, str]) -> None:
         console.print(f"floating-point: the quantised convolution {name}: {reason}", soft_wrap=True)
 
 
+def print_special(console: Console, special: Mapping[str, str]) -> None:
+    """Convolutions that were launched again for what is not finite, and why."""
+    for name, reason in special.items():
+        console.print(f"{name}: {reason}", soft_wrap=True)
+
+
 def print_hidden(console: Console, hidden: Mapping[str, int]) -> None:
     """Convolutions inside nodes that ran on the host."""
     for name, count in hidden.items():
@@ -142,6 +149,7 @@ def print_network_run(console: Console, run: NetworkRun) -> None:
     print_hidden(console, stats.hidden)
     print_elsewhere(console, stats.elsewhere)
     print_floating(console, stats.floating)
+    print_special(console, stats.special)
     fused = sum(map(len, stats.fused.values()))
     counts = f" with {counted(fused, 'node')} fused into them, {counted(stats.handed, 'buffer')} handed over"
     with_them = counts if fused or stats.handed else ""

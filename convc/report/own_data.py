@@ -9,7 +9,14 @@ from rich.console import Console
 
 from convc.report.format import convolution, counted, number, times
 from convc.report.layers import Columns, first_wrong, network_verdict, print_table, special_legend
-from convc.report.network import print_elsewhere, print_empty, print_floating, print_hidden, print_refused
+from convc.report.network import (
+    print_elsewhere,
+    print_empty,
+    print_floating,
+    print_hidden,
+    print_refused,
+    print_special,
+)
 from convc.report.output import json_text
 from convc.verification.records import DataReport, ExpectedOutput, LayerReport
 
@@ -40,6 +47,7 @@ def print_data(console: Console, report: DataReport) -> None:
     print_hidden(console, report.stats.hidden)
     print_elsewhere(console, report.stats.elsewhere)
     print_floating(console, report.stats.floating)
+    print_special(console, report.stats.special)
     if report.silent:
         console.print(f"onnxruntime was not asked: {report.silent}", soft_wrap=True)
     for output in report.outputs:

@@ -31,7 +31,9 @@ from convc.layout.repack import (
     unpack_output,
 )
 from convc.machine import Counters, RunOptions
+from convc.runtime.special_values import special_launch
 from convc.support.arrays import arrays_of, read_arrays
+from convc.support.counted import counted
 from convc.support.files import NpyHeader, read_npy
 from convc.support.memory import require_memory
 
@@ -50,6 +52,7 @@ class LayerRun:
         counters: what the kernel did.
         seconds: wall time of the machine, without packing.
         sums: how its products were added.
+        special: what was not finite among the operands, and what was done for it; empty where nothing had to be.
     """
 
     name: str
@@ -58,6 +61,7 @@ class LayerRun:
     counters: Counters
     seconds: float
     sums: Sums = FLOAT32
+    special: str = ""
 
     @property
     def verdict(self) -> Verdict:
@@ -119,15 +123,30 @@ def run_packed(
     """
     given = {"filter": layer.filter, "bias": layer.bias} | dict(buffers)
     options = options or RunOptions()
-    result = machine.run(layer.ptx, layer.launch, given, file=layer.file, options=options, progress=progress)
+    special = special_launch(layer.layout, given)
+    first = given if special is None else special.finite
+    result = machine.run(layer.ptx, layer.launch, first, file=layer.file, options=options, progress=progress)
+    seconds = [result.seconds]
+
+    def launch(marked: Mapping[str, np.ndarray]) -> np.ndarray:
+        """One launch more."""
+        again = machine.run(layer.ptx, layer.launch, marked, file=layer.file, options=options)
+        seconds.append(again.seconds)
+        return output_of(layer.layout, again.buffers)
+
     y = output_of(layer.layout, result.buffers)
+    said = ""
+    if special is not None:
+        y, launches = special.completed(y, launch)
+        said = f"{special}: {counted(launches, 'launch', 'launches')} more"
     return LayerRun(
         name=layer.name,
         y=y,
         findings=result.findings,
         counters=result.counters,
-        seconds=result.seconds,
+        seconds=sum(seconds),
         sums=sums_of(layer.ptx, layer.layout.model.operand, options.switches.numerics),
+        special=said,
     )
 
 

@@ -41,8 +41,8 @@ import numpy as np
 
 from convc.ir import dtypes
 from convc.ir.epilogue import AddResidual, EpilogueStep, LeakyRelu, Sigmoid, SiLU
+from convc.ir.epilogue_values import epilogue_step
 from convc.ir.problem import ConvProblem
-from convc.verification import reference
 
 UNIT = 2.0**-23
 FLUSHED = 2.0**-125
@@ -68,7 +68,7 @@ def through_epilogue(
     error = bound
     with np.errstate(all="ignore"):
         for step in problem.epilogue:
-            after = reference.epilogue_step(step, value, residual)
+            after = epilogue_step(step, value, residual)
             error = _after(step, value, after, error, residual)
             largest = np.abs(after) + error
             error = np.where(largest <= dtypes.F32.max_finite, error, np.inf)  # infinite also where it is NaN

@@ -38,6 +38,7 @@ from convc.verification.compare import Comparison, compare
 from convc.verification.data import integer_data, multipliers, normal_data, residual_data
 from convc.verification.epilogue_bound import through_epilogue
 from convc.verification.records import Check, LayerReport, Mode, Oracle
+from convc.verification.special_data import Drawn, draw_special, without_drawn
 
 MODES: tuple[Mode, ...] = ("integer", "normal")
 """Data that a layer is checked on by itself."""
@@ -132,7 +133,7 @@ def _judged(mode: Mode, layer: Layer, data: LayerData, run: LayerRun) -> Check:
     """A run compared with the reference; where an element is wrong, the kernel is run again to see who wrote it."""
     problem = layer.layout.model
     expected = expected_result(problem, data.x, data.weight, data.bias, data.multiplier, data.residual)
-    comparison = compare(run.y, expected, bound_of(mode, problem, data, run.sums))
+    comparison = without_drawn(compare(run.y, expected, bound_of(mode, problem, data, run.sums)), run.y, data.drawn)
     writer = None if comparison.first is None else last_writer(layer, data.x, comparison.first, data.residual)
     return check_of(run, mode, comparison, writer=writer)
 
@@ -177,10 +178,10 @@ def expect_part(conv: ConvNode, mode: Mode, seed: int, images: tuple[int, int], 
     return Expected(values=short if np.array_equal(short, values) else values, bound=bound)
 
 
-def judged_in_parts(mode: Mode, run: LayerRun, parts: Sequence[Expected]) -> Check | None:
+def judged_in_parts(mode: Mode, run: LayerRun, parts: Sequence[Expected], drawn: Drawn | None = None) -> Check | None:
     """A run compared with the reference for all images; None where an element is wrong.
 
-    Then only `check_layer` can say who wrote it.
+    Then only `check_layer` can say who wrote it. ``drawn``: what is not finite in the data.
     """
     bounds = [part.bound for part in parts if part.bound is not None]
     values = np.concatenate([part.values for part in parts])
@@ -188,6 +189,7 @@ def judged_in_parts(mode: Mode, run: LayerRun, parts: Sequence[Expected]) -> Che
         comparison = compare(run.y, values.astype(np.float64, copy=False), np.concatenate(bounds))
     else:
         comparison = compare(run.y, values)
+    comparison = without_drawn(comparison, run.y, drawn)
     return check_of(run, mode, comparison) if comparison.first is None else None
 
 
@@ -234,13 +236,17 @@ def modes_of(mode: str) -> tuple[Mode, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerData:
-    """Operands that a layer is run on: x (N, C, H, W), w (K, C, R, S), the rest as far as the problem has it."""
+    """Operands that a layer is run on: x (N, C, H, W), w (K, C, R, S), the rest as far as the problem has it.
+
+    ``drawn``: what is not finite among the activations.
+    """
 
     x: np.ndarray
     weight: np.ndarray
     bias: np.ndarray | None
     multiplier: np.ndarray | None
     residual: np.ndarray | None
+    drawn: Drawn | None = None
 
 
 def data_of(mode: Mode, conv: ConvNode, seed: int) -> LayerData:
@@ -250,6 +256,9 @@ def data_of(mode: Mode, conv: ConvNode, seed: int) -> LayerData:
         x, weight, bias = integer_data(conv.problem, seed)
     else:
         x, weight, bias = normal_data(conv.problem, seed, conv.weight, conv.bias)
+    drawn = None if integer else draw_special(conv.problem, seed)
+    if drawn is not None:
+        x[drawn.place] = drawn.value
     multiplier = conv.multiplier
     if integer or multiplier is None:
         multiplier = multipliers(conv.problem, seed)
@@ -259,4 +268,5 @@ def data_of(mode: Mode, conv: ConvNode, seed: int) -> LayerData:
         bias=bias,
         multiplier=multiplier,
         residual=residual_data(conv.problem, seed, integer=integer),
+        drawn=drawn,
     )

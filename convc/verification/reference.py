@@ -1,5 +1,8 @@
 """The oracle: a convolution of any rank in float64, written from the definition.
 
+Every output is a sum of what it reads, and of nothing else: infinities and NaN of other groups, taps and pixels do not
+reach it. Padding is zeros, which are not multiplied by weights that are not finite.
+
 Nothing here knows about tiles, layouts or the machine. The input is padded with zeros; a strided *view* of
 it then holds, for every output pixel, the pixels that its filter touches (no copy: overlapping windows of
 the same memory). Windows of a bounded number of output pixels at a time are gathered into a matrix and
@@ -19,7 +22,7 @@ import numpy as np
 
 from convc.ir import dtypes
 from convc.ir.dtypes import DType
-from convc.ir.epilogue import AddResidual, Clip, EpilogueStep, LeakyRelu, Relu, Sigmoid, SiLU
+from convc.ir.epilogue_values import after_epilogue
 from convc.ir.problem import ConvProblem
 from convc.support.memory import human_bytes
 
@@ -101,11 +104,12 @@ def transposed(problem: ConvProblem, x: np.ndarray, w: np.ndarray, bias: np.ndar
     pixels = x.astype(np.float64).reshape(problem.batch, groups, problem.group_channels, -1)
     filters = w.astype(np.float64).reshape(groups, problem.group_channels, depth, *problem.kernel)
     for tap in np.ndindex(*problem.kernel):
-        products = np.matmul(filters[(..., *tap)].swapaxes(1, 2), pixels)
         place: list[slice] = []
         for t, d, u, extent in zip(tap, problem.dilation, problem.stride, problem.in_extent, strict=True):
             place.append(slice(t * d, t * d + (extent - 1) * u + 1, u))
-        total[(..., *place)] += products.reshape(*total.shape[:3], *problem.in_extent)
+        with np.errstate(all="ignore"):
+            products = np.matmul(filters[(..., *tap)].swapaxes(1, 2), pixels)
+            total[(..., *place)] += products.reshape(*total.shape[:3], *problem.in_extent)
     inside = [slice(lo, lo + out) for lo, out in zip(problem.pad_lo, problem.out_extent, strict=True)]
     cropped = total[(..., *inside)].reshape(problem.y_shape)
     return cropped if bias is None else cropped + np.asarray(bias, np.float64).reshape(-1, *(1,) * problem.rank)
@@ -116,29 +120,7 @@ def epilogue(problem: ConvProblem, sums: np.ndarray, residual: np.ndarray | None
     if problem.residual != (residual is not None) or (residual is not None and residual.shape != problem.y_shape):
         expected = f"a residual {problem.y_shape}" if problem.residual else "no residual"
         raise ValueError(f"expected {expected}, got {None if residual is None else residual.shape}")
-    for step in problem.epilogue:
-        sums = epilogue_step(step, sums, residual)
-    return sums
-
-
-def epilogue_step(step: EpilogueStep, y: np.ndarray, residual: np.ndarray | None) -> np.ndarray:
-    """One step in float64; NaN stays NaN. `residual` is used by `AddResidual` alone."""
-    with np.errstate(all="ignore"):
-        match step:
-            case Relu():
-                return np.maximum(y, 0.0)
-            case LeakyRelu(alpha=alpha):
-                return np.where(y < 0, alpha * y, y)
-            case Clip(low=low, high=high):
-                y = y if low is None else np.maximum(y, low)
-                return y if high is None else np.minimum(y, high)
-            case Sigmoid():
-                return 1.0 / (1.0 + np.exp(-y))
-            case SiLU():
-                return y * (1.0 / (1.0 + np.exp(-y)))
-            case AddResidual():
-                return y + np.asarray(residual, np.float64)
-    raise TypeError(f"unknown step {step!r}")
+    return after_epilogue(problem.epilogue, sums, residual)
 
 
 def conv(
@@ -183,6 +165,8 @@ def conv(
     if min(out) < 1:
         raise ValueError(f"x {x.shape} and w {w.shape} give an empty output {out}")
 
+    if any((*pad_lo, *pad_hi)) and not np.isfinite(w).all():
+        return _inside(x, w, bias, (stride, dilation, tuple(pad_lo)), out, groups)
     windows = _windows(padded, kernel, out, stride, dilation)
     matrices = np.asarray(w, np.float64).reshape(groups, filters // groups, -1)  # (G, K/G, C/G*R*S)
     y = np.empty((batch, groups, filters // groups, *out))
@@ -198,6 +182,39 @@ def conv(
         if bias is not None:
             y += np.asarray(bias, np.float64).reshape(-1, *(1,) * rank)
     return y
+
+
+def _inside(
+    x: np.ndarray,
+    w: np.ndarray,
+    bias: np.ndarray | None,
+    steps: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]],
+    out: tuple[int, ...],
+    groups: int,
+) -> np.ndarray:
+    """`conv` tap by tap, without products of padding: where there is no pixel, an infinite weight means nothing.
+
+    Args:
+        steps: stride, dilation and pads before, one per spatial axis each.
+    """
+    total = np.zeros((len(x), groups, len(w) // groups, *out))
+    pixels = np.asarray(x, np.float64).reshape(len(x), groups, -1, *x.shape[2:])
+    filters = np.asarray(w, np.float64).reshape(groups, -1, *w.shape[1:])
+    for tap in np.ndindex(*w.shape[2:]):
+        read: list[slice] = []
+        made: list[slice] = []
+        for t, step, spread, pad, extent, count in zip(tap, *steps, x.shape[2:], out, strict=True):
+            first = max(0, -((t * spread - pad) // step))
+            last = min(count, (extent - 1 - t * spread + pad) // step + 1)
+            start = first * step + t * spread - pad
+            made.append(slice(first, max(first, last)))
+            read.append(
+                slice(max(0, start), max(0, start) + max(0, (last - first - 1) * step + 1) * (last > first), step)
+            )
+        with np.errstate(all="ignore"):
+            total[(..., *made)] += np.einsum("ngc...,gkc->ngk...", pixels[(..., *read)], filters[(..., *tap)])
+    y = total.reshape(len(x), len(w), *out)
+    return y if bias is None else y + np.asarray(bias, np.float64).reshape(-1, *(1,) * len(out))
 
 
 def _padded(x: np.ndarray, pad_lo: tuple[int, ...], pad_hi: tuple[int, ...], value: float) -> np.ndarray:

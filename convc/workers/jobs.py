@@ -41,6 +41,7 @@ from convc.verification.layer import (
 )
 from convc.verification.records import Check, LayerReport, Mode
 from convc.verification.sampled_layer import check_sampled
+from convc.verification.special_data import draw_special
 from convc.workers.pool import Pool, Task
 
 PART_MACS = 1_000_000_000
@@ -226,7 +227,7 @@ def check_all(
         if sample is None:
             parts = _in_parts(conv, kernel, pool, shares[place], seed, modes, options, progress)
             runs = parts.runs
-            reports[place] = parts.report(conv, kernel, modes)
+            reports[place] = parts.report(conv, kernel, modes, seed)
         if reports[place] is None:
             arguments = (digest, conv, kernel, seed, modes, options, runs, sample)
             pieces.append(Task(name=conv.name, function=check_job, arguments=arguments))
@@ -250,13 +251,14 @@ class _Parts:
     runs: dict[Mode, LayerRun]
     expected: dict[Mode, list[Expected]]
 
-    def report(self, conv: ConvNode, kernel: Kernel, modes: Sequence[Mode]) -> LayerReport | None:
+    def report(self, conv: ConvNode, kernel: Kernel, modes: Sequence[Mode], seed: int) -> LayerReport | None:
         """The report that `check_layer` would make; None where something is missing or wrong."""
         checks: list[Check] = []
         for mode in modes:
             run = self.runs.get(mode)
             parts = self.expected.get(mode)
-            check = None if run is None or parts is None else judged_in_parts(mode, run, parts)
+            drawn = None if mode == "integer" else draw_special(conv.problem, seed)
+            check = None if run is None or parts is None else judged_in_parts(mode, run, parts, drawn)
             if check is None:
                 return None
             checks.append(check)

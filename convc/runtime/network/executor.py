@@ -22,6 +22,7 @@ from convc.frontend.inline import inlined
 from convc.frontend.integer_convs import Integers, integer_convolutions
 from convc.frontend.model_file import opset_of
 from convc.frontend.onnx_reader import is_convolution, node_names
+from convc.runtime.layer import LayerRun
 from convc.runtime.network.constants import StartValues
 from convc.runtime.network.convolutions import Convolutions, ConvRun, Ready
 from convc.runtime.network.device_tensor import PackedTensor, unpacked
@@ -222,8 +223,7 @@ class Graph:
         run, handed = self._convolutions.run_layer(step.layer, x, residual, node_place(node, name))
         made = PackedTensor(step.layer.layout, run.y)
         self.stats.compiled.append(name)
-        self.stats.seconds += run.seconds
-        self._note(name)
+        self._note(name, run)
         self.stats.handed += handed
         if conv.fused:
             self.stats.fused[name] = conv.fused
@@ -273,14 +273,16 @@ class Graph:
             self.stats.refused[name] = self._reasons[name] = error.message
             return self._on_host(name, node, inputs)
         self.stats.compiled.append(name)
-        self.stats.seconds += ran.run.seconds
-        self._note(name)
+        self._note(name, ran.run)
         if watch is not None:
             watch(name, ran)
         return [ran.run.y]
 
-    def _note(self, name: str) -> None:
-        """Keep what became of a quantised convolution."""
+    def _note(self, name: str, run: LayerRun) -> None:
+        """Keep how a convolution ran, and what became of a quantised one."""
+        self.stats.seconds += run.seconds
+        if run.special:
+            self.stats.special[name] = run.special
         if name in self._integers.taken:
             self.stats.fused[name] = self._integers.taken[name]
         if name in self._integers.floating:

@@ -24,6 +24,8 @@ class RunStats:
         floating: quantised convolutions that ran in floating point, by name, and why (`convc.frontend.qdq_pattern`).
         seconds: wall time of the machine in all convolutions.
         fused: names of the nodes that a kernel did as well, by the name of its convolution.
+        special: convolutions that were launched again for numbers that are not finite, by name, and why
+            (`convc.runtime.special_values`).
         handed: buffers that a kernel read as another one had left them, without repacking.
     """
 
@@ -36,6 +38,7 @@ class RunStats:
     floating: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
     fused: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    special: dict[str, str] = field(default_factory=dict)
     handed: int = 0
 
 

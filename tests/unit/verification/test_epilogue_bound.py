@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from support.examples import some
 
 from convc.ir.epilogue import AddResidual, Clip, LeakyRelu, Relu, Sigmoid, SiLU
+from convc.ir.epilogue_values import epilogue_step
 from convc.ir.problem import ConvProblem
 from convc.verification import reference
 from convc.verification.data import integer_data, normal_data, residual_data
@@ -45,7 +46,7 @@ def kernel(step, x: np.ndarray, residual: np.ndarray, ex2_error: float, rcp_erro
             return sigmoid(x, ex2_error, rcp_error)
         case SiLU():
             return f32(x.astype(np.float64) * sigmoid(x, ex2_error, rcp_error))
-    return f32(reference.epilogue_step(step, x.astype(np.float64), residual))
+    return f32(epilogue_step(step, x.astype(np.float64), residual))
 
 
 CHAINS = (

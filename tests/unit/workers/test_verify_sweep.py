@@ -34,6 +34,7 @@ from convc.support.resources import make_models
 from convc.verification.data import normal_data
 from convc.verification.layer import check_layer, combined, expect_part, judged_in_parts, run_part
 from convc.verification.records import Check, LayerReport
+from convc.verification.special_data import draw_special
 from convc.workers import jobs
 from convc.workers.jobs import cta_ranges, image_ranges, worth_sending
 from convc.workers.pool import Pool
@@ -301,7 +302,8 @@ def test_the_reference_in_parts_judges_as_the_whole_one(tiny_conv):
         run = run_part(tiny_conv, kernel, mode, 3, RunOptions(), (0, kernel.artifact.launch.ctas))
         parts = [expect_part(tiny_conv, mode, 3, images) for images in image_ranges(5, 2)]
         assert {part.values.dtype.name for part in parts} == {"float16" if mode == "integer" else "float64"}
-        made = judged_in_parts(mode, run, parts)
+        drawn = draw_special(tiny_conv.problem, 3) if mode == "normal" else None
+        made = judged_in_parts(mode, run, parts, drawn)
         assert dataclasses.replace(made, seconds=check.seconds) == check
         run.y.reshape(-1)[7] += 1
         assert judged_in_parts(mode, run, parts) is None
