@@ -18,6 +18,7 @@ PACKAGE = ROOT / "convc"
 
 ARROWS = {
     "errors _version": "",
+    "derive": "",
     "ir ptx support": "errors",
     "frontend layout": "ir support",
     "machine": "ir ptx",
@@ -25,7 +26,7 @@ ARROWS = {
     "timing": "ir ptx machine support",
     "gpu": "_version ir support compiler.emit.render",
     "probe": "_version ir ptx.descriptors machine timing.parameters gpu support",
-    "compiler": "_version ir layout ptx.descriptors support",
+    "compiler": "_version derive ir layout ptx.descriptors support",
     "build": "ir layout support compiler.kernels compiler.options",
     "runtime": "ir build compiler.kernels layout frontend machine support",
     "verification": "ir runtime build compiler.kernels layout frontend machine support",
@@ -88,6 +89,7 @@ DOORS = {
     "platformdirs": ("compiler/cache.py",),
     "resvg_py": ("draw/png.py",),
     "rich": ("report/", "explain/"),
+    "sympy": ("derive/",),
     "threadpoolctl": ("workers/", "machine/"),
 }  # fmt: skip
 """The files (by the start of their path) that may import an outside library."""
@@ -205,7 +207,7 @@ def test_outside_libraries_come_through_their_door():
     assert refused(past_its_door) == []
 
 
-HEAVY = ("onnx", "islpy", "jinja2", "numpy", "click", "rich")
+HEAVY = ("onnx", "islpy", "jinja2", "numpy", "click", "rich", "sympy")
 DECIDERS = ("convc.compiler", "convc.frontend", "convc.ir.network", "convc.ir.problem", "convc.layout")
 
 
@@ -227,6 +229,7 @@ DECIDERS = ("convc.compiler", "convc.frontend", "convc.ir.network", "convc.ir.pr
             ("islpy", "numpy", "convc.compiler.plan", "convc.compiler.index", "convc.machine"),
         ),
         ("convc.compiler.compile", ("convc.machine", "convc.runtime", "onnx")),
+        ("convc.compiler.schedules.planner", ("sympy", "convc.derive")),
         ("convc.gpu.perform", ("onnx", "islpy", "jinja2", "cuda", "convc.machine")),
         ("convc.cli.main", ("onnx", "islpy", "jinja2", "numpy")),
         ("convc.api.choices", ("msgspec", *HEAVY)),

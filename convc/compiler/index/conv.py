@@ -3,7 +3,7 @@
 The convolution is a matrix product whose left operand is never written down: row m is an output pixel, column
 k an output channel, and the sum runs over filter taps (r, s) and channels c. A CTA makes ``block_m`` rows and
 ``block_n`` columns; each step of its K loop takes one tap and ``channels_per_step`` channels. Everything the
-kernel computes about positions follows from a few maps, composed:
+kernel computes about positions are a few maps:
 
     row         (tile_m, lane)    -> m          which row of the product a lane works on
     digits      m                 -> n, p, q    which output pixel that is
@@ -14,8 +14,8 @@ kernel computes about positions follows from a few maps, composed:
     column      (tile_n, column)  -> k
     output      n, p, q, k        -> element offset in the output buffer
 
-so ``pixel = digits after row``, ``operand_a = activation after pixel and channel``, ``store = output after
-pixel and column``. A guard that no edge makes necessary is dropped, and the record says why.
+They are read off the loop nest that `convc.derive` has derived, with the numbers of the problem put in
+(`convc.compiler.index.formulas`). A guard that no edge makes necessary is dropped, and the record says why.
 `convc.compiler.index.claims` proves what the kernel relies on. Layouts: activations (N, H, W, c_pitch), filter
 (K, R*S, c_pitch), output rows of k_pitch elements. With G groups, activations have G times c_pitch channels, and
 the tiles along K divide a group: tile_n says which one (``pack``).
@@ -25,10 +25,11 @@ from __future__ import annotations
 
 import msgspec
 
-from convc.compiler.index.linear import Expr, Integer
+from convc.compiler.index.formulas import Instance
 from convc.compiler.index.maps import IndexMap, Outcome, at_most, less, simplify_guards
-from convc.compiler.index.symbols import Axis, FloorDiv, Mod
-from convc.compiler.index.walk import Im2colBox, im2col_box, walk_digits
+from convc.compiler.index.numbers import problem_sizes
+from convc.compiler.index.symbols import Axis
+from convc.compiler.index.walk import Im2colBox, im2col_box
 from convc.errors import PlanError
 from convc.ir.problem import ConvProblem
 
@@ -145,133 +146,68 @@ def conv_maps(
         n_tiles=-(-problem.out_channels // block_n),
         blocks=-(-c_pitch // channels_per_step),
     )
-    tile_m = Axis("tile_m", tiles.m_tiles)
-    lane = Axis("lane", block_m)
-    tile_n = Axis("tile_n", tiles.n_tiles)
-    column = Axis("column", block_n)
-    block = Axis("block", tiles.blocks)
-    e = Axis("e", channels_per_step)
-    first = IndexMap(name="first", domain=(tile_m,), results=(("m", tile_m.symbol * block_m),))
-    row = _joined("row", "m", tile_m, lane, problem.gemm_m)
-    channel = _joined("channel", "c", block, e, c_pitch)
-    slab_channel = _pack_channel(problem, tiles, tile_n, channel)
-    column_b = _joined("column", "k", tile_n, column, problem.out_channels)
-    column_out = _joined("column", "k", tile_n, column, k_pitch)
-
-    digits = _digits(problem)
-    window_of = _window(problem)
-    activation = activation_map(problem, c_pitch)
-    filter_of = _filter(problem, c_pitch)
-    output = _output(problem, k_pitch)
-    box = im2col_box(problem)
-    derived = {
-        "row": row,
-        "pixel": digits.compose(row, "pixel"),
-        "window": window_of.compose(digits).compose(row, "window"),
-        "start": window_of.compose(digits).compose(first, "start"),
-        "walk": walk_digits(box, problem.batch, lane),
-        "step": _step(problem, block, channels_per_step),
-        "pack": _pack_start(problem, tiles, tile_n, block),
-        "activation": activation,
-        "operand_a": activation.compose(digits).compose(row).compose(slab_channel, "operand_a"),
-        "filter": filter_of,
-        "operand_b": filter_of.compose(column_b).compose(channel, "operand_b"),
-        "column": column_out,
-        "output": output,
-        "store": output.compose(digits).compose(row).compose(column_out, "store"),
-    }
-    reports = {name: simplify_guards(index_map.simplified()) for name, index_map in derived.items()}
+    derived = {name: simplify_guards(made) for name, made in _made(instance_of(problem, tiles)).items()}
     dropped: dict[tuple[str, str], list[str]] = {}
-    for name, report in reports.items():
+    for name, report in derived.items():
         for reason in report.dropped:
             dropped.setdefault(reason, []).append(name)
     return ConvMaps(
         problem=problem,
         tiles=tiles,
-        box=box,
-        **{name: report.map for name, report in reports.items()},
+        box=im2col_box(problem),
+        **{name: report.map for name, report in derived.items()},
         dropped=tuple((", ".join(names), *reason) for reason, names in dropped.items()),
         proofs=(),
     )
 
 
-def _joined(name: str, result: str, tile: Axis, inside: Axis, limit: int) -> IndexMap:
-    """(tile, inside) -> tile * extent of inside + inside, below ``limit``."""
-    number = tile.symbol * inside.extent + inside.symbol
-    return IndexMap(name=name, domain=(tile, inside), results=((result, number),), guard=(less(number, limit),))
+def instance_of(problem: ConvProblem, tiles: Tiles) -> Instance:
+    """The derivation of `reload` with the numbers of a problem and of its tiles."""
+    sizes = problem_sizes(problem) | {
+        "BM": tiles.block_m,
+        "BN": tiles.block_n,
+        "BK": tiles.channels_per_step,
+        "BLOCKS": tiles.blocks,
+        "TILES_M": tiles.m_tiles,
+        "TILES_N": tiles.n_tiles,
+        "GROUP_TILES": max(1, tiles.n_tiles // problem.groups),
+        "C_PITCH": tiles.c_pitch,
+        "K_PITCH": tiles.k_pitch,
+    }
+    extents = {
+        "tile_m": tiles.m_tiles,
+        "lane": tiles.block_m,
+        "tile_n": tiles.n_tiles,
+        "column": tiles.block_n,
+        "block": tiles.blocks,
+        "e": tiles.channels_per_step,
+        "n": problem.batch,
+        "p": sizes["P"],
+        "q": sizes["Q"],
+        "k": problem.out_channels,
+        "c": problem.groups * tiles.c_pitch,
+        "r": sizes["R"],
+        "s": sizes["S"],
+        "image": problem.batch,
+        "y": sizes["P"],
+        "x": sizes["Q"],
+    }
+    return Instance("reload", sizes, {name: Axis(name, extent) for name, extent in extents.items()})
 
 
-def _pixel_axes(problem: ConvProblem) -> tuple[Axis, Axis, Axis]:
-    return Axis("n", problem.batch), Axis("p", problem.out_extent[0]), Axis("q", problem.out_extent[1])
-
-
-def _tap_axes(problem: ConvProblem) -> tuple[Axis, Axis]:
-    return Axis("r", problem.kernel[0]), Axis("s", problem.kernel[1])
-
-
-def _digits(problem: ConvProblem) -> IndexMap:
-    m = Axis("m", problem.gemm_m)
-    out_h, out_w = problem.out_extent
-    return IndexMap(
-        name="digits",
-        domain=(m,),
-        results=(
-            ("n", FloorDiv(m.symbol, Integer(out_h * out_w))),
-            ("p", Mod(FloorDiv(m.symbol, Integer(out_w)), Integer(out_h))),
-            ("q", Mod(m.symbol, Integer(out_w))),
-        ),
-    )
-
-
-def _window(problem: ConvProblem) -> IndexMap:
-    n, p, q = _pixel_axes(problem)
-    stride_h, stride_w = problem.stride
-    top, left = problem.pad_lo
-    results = (("w", q.symbol * stride_w - left), ("h", p.symbol * stride_h - top), ("n", n.symbol))
-    return IndexMap(name="window", domain=(n, p, q), results=results)
-
-
-def _step(problem: ConvProblem, block: Axis, channels_per_step: int) -> IndexMap:
-    r, s = _tap_axes(problem)
-    tap = r.symbol * s.extent + s.symbol
-    return IndexMap(
-        name="step",
-        domain=(r, s, block),
-        results=(
-            ("off_w", s.symbol * problem.dilation[1]),
-            ("off_h", r.symbol * problem.dilation[0]),
-            ("c", block.symbol * channels_per_step),
-            ("tap", tap),
-            ("k_step", tap * block.extent + block.symbol),
-        ),
-    )
-
-
-def _first_channel(problem: ConvProblem, tiles: Tiles, tile_n: Axis) -> Expr:
-    """First activation channel of the group that a tile's output channels belong to."""
-    if problem.groups == 1:
-        return Integer(0)
-    return FloorDiv(tile_n.symbol, Integer(tiles.n_tiles // problem.groups)) * tiles.c_pitch
-
-
-def _pack_start(problem: ConvProblem, tiles: Tiles, tile_n: Axis, block: Axis) -> IndexMap:
-    c = _first_channel(problem, tiles, tile_n) + block.symbol * tiles.channels_per_step
-    domain = (tile_n, block) if problem.groups > 1 else (block,)
-    return IndexMap(name="pack", domain=domain, results=(("c", c),))
-
-
-def _pack_channel(problem: ConvProblem, tiles: Tiles, tile_n: Axis, channel: IndexMap) -> IndexMap:
-    """(tile_n, block, e) -> c, as ``channel`` from the first of the group on."""
-    if problem.groups == 1:
-        return channel
-    c = _first_channel(problem, tiles, tile_n) + channel["c"]
-    return IndexMap(name="slab_channel", domain=(tile_n, *channel.domain), results=(("c", c),), guard=channel.guard)
+def _made(reload: Instance) -> dict[str, IndexMap]:
+    """The maps of the module's table."""
+    alone = ("tile_n",) if reload.sizes["K_g"] == reload.sizes["K"] else ()  # one group: no tile says which
+    names = ("row", "pixel", "window", "start", "walk", "step", "pack", "activation", "operand_a", "filter")
+    named = {name: reload.map(name, without=alone if name in ("pack", "operand_a") else ()) for name in names}
+    named |= {name: reload.map(name) for name in ("operand_b", "column", "output", "store")}
+    return named
 
 
 def activation_map(problem: ConvProblem, c_pitch: int) -> IndexMap:
-    """(n, p, q, r, s, c) -> n, h, w, c: what a tap reads; zero where the guard fails, outside the image."""
-    n, p, q = _pixel_axes(problem)
-    r, s = _tap_axes(problem)
+    """(n, p, q, r, s, c) -> n, h, w, c: what a tap reads, by the definition; zero where the guard fails."""
+    n, p, q = (Axis(name, extent) for name, extent in zip("npq", (problem.batch, *problem.out_extent), strict=True))
+    r, s = (Axis(name, extent) for name, extent in zip("rs", problem.kernel, strict=True))
     c = Axis("c", problem.groups * c_pitch)
     h = p.symbol * problem.stride[0] + r.symbol * problem.dilation[0] - problem.pad_lo[0]
     w = q.symbol * problem.stride[1] + s.symbol * problem.dilation[1] - problem.pad_lo[1]
@@ -281,21 +217,6 @@ def activation_map(problem: ConvProblem, c_pitch: int) -> IndexMap:
         results=(("n", n.symbol), ("h", h), ("w", w), ("c", c.symbol)),
         guard=(at_most(0, h), less(h, problem.in_extent[0]), at_most(0, w), less(w, problem.in_extent[1])),
     )
-
-
-def _filter(problem: ConvProblem, c_pitch: int) -> IndexMap:
-    k = Axis("k", problem.out_channels)
-    r, s = _tap_axes(problem)
-    c = Axis("c", c_pitch)
-    results = (("k", k.symbol), ("tap", r.symbol * s.extent + s.symbol), ("c", c.symbol))
-    return IndexMap(name="filter", domain=(k, r, s, c), results=results)
-
-
-def _output(problem: ConvProblem, k_pitch: int) -> IndexMap:
-    n, p, q = _pixel_axes(problem)
-    k = Axis("k", k_pitch)
-    pixel = (n.symbol * p.extent + p.symbol) * q.extent + q.symbol
-    return IndexMap(name="output", domain=(n, p, q, k), results=(("offset", pixel * k_pitch + k.symbol),))
 
 
 def _check(

@@ -14,16 +14,20 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping
 
-import msgspec
-
+from convc.compiler.index.formulas import Instance
 from convc.compiler.index.geometry import Geometry
-from convc.compiler.index.linear import Expr, Integer
-from convc.compiler.index.maps import IndexMap, Outcome, less, simplify_guards
+from convc.compiler.index.maps import IndexMap, Outcome, simplify_guards
+from convc.compiler.index.numbers import problem_sizes
 from convc.compiler.index.row_stream import WINDOW
-from convc.compiler.index.symbols import Axis, FloorDiv, Mod
+from convc.compiler.index.symbols import Axis
 from convc.ir.problem import ConvProblem
+
+ADDRESSED = "read further on"
+EXCHANGED = "operands exchanged"
+MOVED = "rows moved"
+"""How a lane comes to the pixel that a filter column needs (`convc.derive.forms`)."""
 
 
 class ReuseMaps(Geometry, frozen=True, kw_only=True):
@@ -47,12 +51,12 @@ class ReuseMaps(Geometry, frozen=True, kw_only=True):
 
 
 def reuse_maps(problem: ConvProblem, geometry: Geometry) -> ReuseMaps:
-    """Derive the maps of a problem (two spatial axes) that `convc.compiler.index.geometry.geometry_of` cuts into tiles.
+    """Give the maps of a problem (two spatial axes) that `convc.compiler.index.geometry.geometry_of` cuts into tiles.
 
     They are not proved yet: see `convc.compiler.index.reuse_claims.prove`.
     """
-    maker = _Maker(problem, geometry)
-    pixel = simplify_guards(maker.pixel().simplified())
+    shared = shared_instance(problem, geometry)
+    pixel = simplify_guards(shared.map("pixel"))
     return ReuseMaps(
         problem=problem,
         walk=geometry.walk,
@@ -60,167 +64,65 @@ def reuse_maps(problem: ConvProblem, geometry: Geometry) -> ReuseMaps:
         tile=geometry.tile,
         tiles=geometry.tiles,
         spare=geometry.spare,
-        place=maker.place(),
+        place=shared.map("place", small=False),
         pixel=pixel.map,
-        start=maker.start().simplified(),
-        needed=maker.needed(),
-        held=maker.held(),
-        column=maker.column().simplified(),
-        line=maker.line().simplified(),
+        start=shared.map("start"),
+        needed=shared.map("needed", small=False),
+        held=shared.map("held", small=False),
+        column=shared.map("lanes_s", called="column"),
+        line=shared.map("lanes_r", called="line"),
         dropped=pixel.dropped,
     )
 
 
-class _Maker(msgspec.Struct, frozen=True):
-    """Builds the maps; the expressions that several of them share are methods."""
+def form_of(geometry: Geometry, reading: str = "") -> str:
+    """The form of a schedule that cuts the output so (`convc.derive.forms`); by default one that can."""
+    stream = geometry.stream
+    together = "boxed" if stream.boxed else "merged"
+    rows = together if stream.merged else "outer"
+    lanes = "overlapping" if geometry.windowed else "contiguous"
+    reading = reading or (MOVED if geometry.windowed else ADDRESSED)
+    return f"{reading}, rows {rows}, border {geometry.walk.border}, {lanes}"
 
-    problem: ConvProblem
-    geometry: Geometry
 
-    # ---- axes and shared expressions ---------------------------------------------------------------------------------
+def shared_instance(
+    problem: ConvProblem, geometry: Geometry, reading: str = "", tiling: Mapping[str, int] | None = None
+) -> Instance:
+    """The derivation of a schedule that shares activations, with the numbers of a problem and of its cut.
 
-    @property
-    def tile_m(self) -> Axis:
-        return Axis("tile_m", self.geometry.all_tiles)
-
-    @property
-    def lane(self) -> Axis:
-        return Axis("lane", self.geometry.tile.lanes)
-
-    def first(self, window: Expr | int) -> Expr:
-        """Place of a window's first lane in its stream."""
-        inside = Mod(self.tile_m.symbol, Integer(self.geometry.tiles)) if self.geometry.several else self.tile_m.symbol
-        return inside * self.geometry.tile.outputs + window * self.geometry.tile.useful
-
-    def window_of(self) -> Expr:
-        """Window of a lane."""
-        return FloorDiv(self.lane.symbol, Integer(WINDOW)) if self.geometry.windowed else Integer(0)
-
-    def inside_window(self) -> Expr:
-        """Number of a lane in its window."""
-        return Mod(self.lane.symbol, Integer(WINDOW)) if self.geometry.windowed else self.lane.symbol
-
-    def t(self) -> Expr:
-        """Place of a lane in its stream."""
-        return self.first(self.window_of()) + self.inside_window()
-
-    def offset(self, s: Expr) -> Expr:
-        """Offset o of the buffer of filter column s: d times the first column with the same remainder of s*d by u."""
-        return self.problem.dilation[1] * Mod(s, Integer(self.cycle))
-
-    def moves(self, s: Expr) -> Expr:
-        """Lanes j = (s*d - o) / u that the buffer has moved by when filter column s multiplies."""
-        each = self.cycle * self.problem.dilation[1] // self.problem.stride[1]
-        return each * FloorDiv(s, Integer(self.cycle))
-
-    @property
-    def cycle(self) -> int:
-        """Filter columns after which the same buffer comes again: u / gcd(u, d)."""
-        stride = self.problem.stride[1]
-        dilation = self.problem.dilation[1]
-        return stride // math.gcd(stride, dilation)
-
-    # ---- maps --------------------------------------------------------------------------------------------------------
-
-    def place(self) -> IndexMap:
-        t = Axis("t", self.geometry.tiles * self.geometry.tile.outputs)
-        period = Integer(self.geometry.walk.period)
-        return IndexMap(
-            name="place", domain=(t,), results=(("row", FloorDiv(t.symbol, period)), ("q", Mod(t.symbol, period)))
-        )
-
-    def pixel(self) -> IndexMap:
-        out_h, out_w = self.problem.out_extent
-        period = Integer(self.geometry.walk.period)
-        row = FloorDiv(self.t(), period)
-        q = Mod(self.t(), period)
-        n = row
-        p = FloorDiv(self.tile_m.symbol, Integer(self.geometry.tiles))
-        if self.geometry.stream.merged:
-            n = FloorDiv(row, Integer(self.geometry.stream.image_rows))
-            p = Mod(row, Integer(self.geometry.stream.image_rows))
-        return IndexMap(
-            name="pixel",
-            domain=(self.tile_m, self.lane),
-            results=(("n", n), ("p", p), ("q", q), ("m", (n * out_h + p) * out_w + q)),
-            guard=(
-                less(q, out_w),
-                less(p, out_h),
-                less(n, self.problem.batch),
-                less(self.inside_window(), self.geometry.tile.useful),
-            ),
-        )
-
-    def start(self) -> IndexMap:
-        window = Axis("window", self.geometry.tile.windows)
-        t = self.first(window.symbol)
-        row = FloorDiv(t, Integer(self.geometry.walk.period))
-        q = Mod(t, Integer(self.geometry.walk.period))
-        results = [("w", self.problem.stride[1] * q - self.problem.pad_lo[1]), ("row", row)]
-        if not self.geometry.stream.merged:
-            results.append(("p", FloorDiv(self.tile_m.symbol, Integer(self.geometry.tiles))))
-        return IndexMap(name="start", domain=(self.tile_m, window), results=tuple(results))
-
-    def _axes(self) -> tuple[Axis, Axis, Axis]:
-        return (
-            Axis("row", self.geometry.stream.rows),
-            Axis("q", self.problem.out_extent[1]),
-            Axis("s", self.problem.kernel[1]),
-        )
-
-    def needed(self) -> IndexMap:
-        row, q, s = self._axes()
-        return IndexMap(
-            name="needed", domain=(row, q, s), results=(("row", row.symbol), ("w", self._need(q.symbol, s.symbol)))
-        )
-
-    def held(self) -> IndexMap:
-        row, q, s = self._axes()
-        number = row.symbol * self.geometry.walk.period + q.symbol + self.moves(s.symbol) - self.geometry.walk.lead
-        return IndexMap(
-            name="held",
-            domain=(row, q, s),
-            results=(
-                ("row", FloorDiv(number, Integer(self.geometry.walk.period))),
-                ("w", self._have(number, s.symbol)),
-            ),
-        )
-
-    def column(self) -> IndexMap:
-        s = Axis("s", self.problem.kernel[1])
-        period = Integer(self.geometry.walk.period)
-        number = self.t() + self.moves(s.symbol) - self.geometry.walk.lead
-        begun = period * FloorDiv(self.first(self.window_of()), period)
-        return IndexMap(
-            name="column",
-            domain=(self.tile_m, self.lane, s),
-            results=(
-                ("need", self._need(Mod(self.t(), period), s.symbol)),
-                ("held", self._have(number, s.symbol)),
-                ("passed", number - begun),
-            ),
-        )
-
-    def line(self) -> IndexMap:
-        r = Axis("r", self.problem.kernel[0])
-        row = FloorDiv(self.t(), Integer(self.geometry.walk.period))
-        p = (
-            Mod(row, Integer(self.geometry.stream.image_rows))
-            if self.geometry.stream.merged
-            else FloorDiv(self.tile_m.symbol, Integer(self.geometry.tiles))
-        )
-        return IndexMap(
-            name="line",
-            domain=(self.tile_m, self.lane, r),
-            results=(("need", self._image_row(p, r.symbol)), ("held", self._image_row(row, r.symbol))),
-        )
-
-    def _need(self, q: Expr, s: Expr) -> Expr:
-        return self.problem.stride[1] * q + self.problem.dilation[1] * s - self.problem.pad_lo[1]
-
-    def _have(self, number: Expr, s: Expr) -> Expr:
-        x = self.geometry.walk.lead + Mod(number, Integer(self.geometry.walk.period))
-        return self.problem.stride[1] * x + self.offset(s) - self.problem.pad_lo[1]
-
-    def _image_row(self, p: Expr, r: Expr) -> Expr:
-        return self.problem.stride[0] * p + self.problem.dilation[0] * r - self.problem.pad_lo[0]
+    Args:
+        reading: how lanes find their pixels; by default in a way that such a cut allows.
+        tiling: the numbers of a tile's channels, for what depends on them.
+    """
+    walk = geometry.walk
+    stream = geometry.stream
+    tile = geometry.tile
+    sizes = problem_sizes(problem)
+    sizes |= {
+        "BM": tile.lanes,
+        "T": walk.period,
+        "Y": stream.image_rows,
+        "lead": walk.lead,
+        "TILES": geometry.tiles,
+        "TILES_M": geometry.all_tiles,
+        "WINDOW": WINDOW,
+        "WINDOWS": tile.windows,
+        "USEFUL": tile.useful,
+        "BUFFERS": len(walk.buffers),
+        "TAPS": max(len(buffer.taps) for buffer in walk.buffers),
+        "HALO": max(buffer.halo for buffer in walk.buffers),
+    }
+    extents = {
+        "tile_m": geometry.all_tiles,
+        "lane": tile.lanes,
+        "window": tile.windows,
+        "t": geometry.tiles * tile.outputs,
+        "row": stream.rows,
+        "q": sizes["Q"],
+        "r": sizes["R"],
+        "s": sizes["S"],
+        "buffer": sizes["BUFFERS"],
+        "tap": sizes["TAPS"],
+    }
+    axes = {name: Axis(name, extent) for name, extent in extents.items()}
+    return Instance(form_of(geometry, reading), sizes | dict(tiling or {}), axes)

@@ -15,6 +15,7 @@ from functools import lru_cache, partial
 from msgspec.structs import replace
 
 from convc.compiler.index.geometry import Geometry, geometry_of
+from convc.compiler.index.reuse import EXCHANGED
 from convc.compiler.index.reuse_claims import OFFSET_LIMIT
 from convc.compiler.index.row_walk import BORDERS
 from convc.compiler.plan.candidate import ScheduleCandidates
@@ -219,7 +220,7 @@ class Sharing(Method):
         copies = staged_results(candidate, maps)
         return Indexing(
             coordinates=replace(
-                coordinates_of(candidate, maps, transposed=transposed),
+                coordinates_of(candidate, maps, EXCHANGED if transposed else ""),
                 first_m=copies.first_m,
                 first_pixel=copies.first_pixel,
             ),

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from convc.compiler.index.formulas import Instance
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.index.lane_masks import column_mask, line_mask, masked_columns, masked_lines
 from convc.compiler.index.lower import lower, translate
-from convc.compiler.index.reuse import ReuseMaps, reuse_maps
+from convc.compiler.index.reuse import ReuseMaps, reuse_maps, shared_instance
 from convc.compiler.index.reuse_claims import prove
-from convc.compiler.plan.coordinates import Coordinate, RowCoordinates, coordinate
+from convc.compiler.plan.coordinates import Coordinate, RowCoordinates, coordinate, moved
 from convc.compiler.plan.evidence import ROWS_BEFORE, Rule
 from convc.compiler.plan.names import RANK
 from convc.compiler.plan.offer import Candidate
 from convc.compiler.plan.records import Plan, Reuse, Tiling
 from convc.compiler.plan.results import demand_proof, result_of
-from convc.ir.expr import And, Const, IntExpr, Select, Var
+from convc.ir.expr import And, Const, IntExpr, Select, Var, substitute
 from convc.ir.problem import ConvProblem
 
 
@@ -63,36 +64,38 @@ def reuse_of(
     )
 
 
-def coordinates_of(candidate: Candidate, maps: ReuseMaps, *, transposed: bool) -> RowCoordinates:
-    """Lower what the kernel computes.
+def coordinates_of(candidate: Candidate, maps: ReuseMaps, reading: str) -> RowCoordinates:
+    """Read what the kernel computes off the loop nest of its schedule, with the numbers of a tiling put in.
 
     Args:
         candidate: the tiling.
         maps: its proved maps.
-        transposed: whether a lane of the accumulator is an output channel; no lane is masked then.
+        reading: how lanes find their pixels; if a lane of the accumulator is an output channel, no lane is masked.
     """
     layout = candidate.tiled.layout
     tiling = candidate.tiled.tiling
     problem = layout.problem
-    element = problem.out_dtype.bytes
-    first_k = Var("tile_n") * tiling.block_n
-    block = Var("block") * candidate.pipeline.channels
+    shared = shared_instance(problem, maps, reading, tile_sizes(candidate))
+    transposed = "lane" in shared.record.maps["column"].axes
+
+    def read(name: str, of: str, result: str, meaning: str) -> Coordinate:
+        return coordinate(name, shared.coordinate(of, result), meaning)
+
+    tiles = problem.out_channels // problem.groups // tiling.block_n
+    of_group = f"first channel of the block in the group of the tile, which is tile_n // {tiles}"
+    rows_of = f"(m, k) in rows of {layout.k_pitch} channels, in bytes of {problem.out}"
     column_masks = not transposed and maps.walk.border == "mask"
     line_masks = not transposed and maps.stream.masked
     return RowCoordinates(
         start_w=result_of(maps.start, "w", "start_w"),
-        **_row_starts(maps),
-        first_k=first_filter(first_k, tiling),
-        tap=coordinate("tap", Var("r") * problem.kernel[1] + Var("s"), "tap (r, s) of the filter"),
-        c=coordinate("c", block, "first channel of the block"),
-        pack_c=_pack_start(candidate, block) if problem.groups > 1 else None,
+        **_row_starts(shared, maps),
+        first_k=_first_filter(shared, tiling),
+        tap=read("tap", "tap", "tap", "tap (r, s) of the filter"),
+        c=read("c", "c", "c", "first channel of the block"),
+        pack_c=read("pack_c", "pack", "c", of_group) if problem.groups > 1 else None,
         m=coordinate("m", _output(maps, problem.gemm_m), "output pixel of the lane"),
-        k=coordinate("k", first_k + Var("lane" if transposed else "column"), "output channel"),
-        out_byte=coordinate(
-            "out_byte",
-            Var("m") * (layout.k_pitch * element) + Var("k") * element,
-            f"(m, k) in rows of {layout.k_pitch} channels, in bytes of {problem.out}",
-        ),
+        k=read("k", "column", "k", "output channel"),
+        out_byte=read("out_byte", "out_byte", "byte", rows_of),
         first_pixel=(),
         column_mask=coordinate("column_mask", column_mask(maps), "whether filter column s masks the lane")
         if column_masks
@@ -103,13 +106,34 @@ def coordinates_of(candidate: Candidate, maps: ReuseMaps, *, transposed: bool) -
     )
 
 
-def first_filter(first_k: IntExpr, tiling: Tiling) -> Coordinate:
+def tile_sizes(candidate: Candidate) -> dict[str, int]:
+    """The numbers of a tile's channels, by the names of their sizes in `convc.derive.symbols`."""
+    layout = candidate.tiled.layout
+    tiling = candidate.tiled.tiling
+    groups = layout.problem.groups
+    tiles = -(-layout.problem.out_channels // tiling.block_n)
+    return {
+        "BN": tiling.block_n,
+        "BK": candidate.pipeline.channels,
+        "BLOCKS": candidate.pipeline.blocks,
+        "TILES_N": tiles,
+        "GROUP_TILES": max(1, tiles // groups),
+        "C_PITCH": layout.c_pitch,
+        "K_PITCH": layout.k_pitch,
+        "ELEMENT": layout.problem.out_dtype.bytes,
+        "PIECE": tiling.b_piece,
+    }
+
+
+def _first_filter(shared: Instance, tiling: Tiling) -> Coordinate:
     """The output channel of the first filter row that a CTA brings: the tile's, or that of its part."""
     if tiling.cluster[0] == 1:
-        return coordinate("first_k", first_k, "first output channel of the tile")
+        return coordinate("first_k", shared.coordinate("first_k", "k"), "first output channel of the tile")
     meaning = f"first output channel of the CTA's {tiling.b_piece} filter rows"
-    place = Var(RANK) if tiling.ctas > 1 else Var("tile_m") % tiling.multicast[0]
-    return coordinate("first_k", first_k + place * tiling.b_piece, meaning)
+    value = shared.coordinate("first_filter", "k")
+    if tiling.ctas == 1:
+        value = substitute(value, {RANK: Var("tile_m") % tiling.multicast[0]})
+    return coordinate("first_k", value, meaning)
 
 
 def row_coordinates(plan: Plan) -> RowCoordinates:
@@ -127,47 +151,24 @@ def shared(plan: Plan) -> Reuse:
     return plan.reuse
 
 
-def _filter_row(maps: ReuseMaps) -> IntExpr:
-    """Input rows from an output row, times the stride, to where filter row r reads."""
-    return Var("r") * maps.problem.dilation[0] - maps.problem.pad_lo[0]
-
-
-def _row_starts(maps: ReuseMaps) -> dict[str, Coordinate | None]:
+def _row_starts(shared: Instance, maps: ReuseMaps) -> dict[str, Coordinate | None]:
     """Where a copy begins along the rows, by the names of the fields."""
+    found: dict[str, Coordinate | None] = {"start_h": None, "start_n": None, "start_row": None}
+
+    def copy(name: str, result: str, meaning: str, **known: IntExpr) -> None:
+        found[name] = moved(coordinate(name, shared.coordinate("copy", result), meaning), **known)
+
     if maps.stream.boxed:
-        row = lower(maps.start["row"], maps.start.ranges)
-        rows = maps.stream.image_rows
-        first = row % rows * maps.problem.stride[0] - maps.problem.pad_lo[0]
-        return {
-            "start_h": coordinate("start_h", first, "input row of the tile's first lane at the first filter row"),
-            "start_n": coordinate("start_n", row // rows, "image of the tile's first lane"),
-            "start_row": None,
-            "off_h": coordinate("off_h", Var("r") * maps.problem.dilation[0], "offset of filter row r"),
-        }
-    if maps.stream.merged:
-        return {"start_h": None, "start_n": None, "start_row": _start_row(maps)}
-    return {"start_h": _start_h(maps), "start_n": result_of(maps.start, "row", "start_n"), "start_row": None}
-
-
-def _start_h(maps: ReuseMaps) -> Coordinate:
-    """Where a copy begins along H, if a stream is one output row."""
-    rows = lower(maps.start["p"], maps.start.ranges) * maps.problem.stride[0] + _filter_row(maps)
-    return coordinate("start_h", rows, "input row of output row p at filter row r")
-
-
-def _start_row(maps: ReuseMaps) -> Coordinate:
-    """Where a copy begins, if all output rows are one stream."""
-    image_row = lower(maps.start["row"], maps.start.ranges) * maps.stream.step
-    meaning = "input row of the tile's first lane at filter row r, all images counted through"
-    return coordinate("start_row", image_row + _filter_row(maps), meaning)
-
-
-def _pack_start(candidate: Candidate, block: IntExpr) -> Coordinate:
-    """First activation channel of a block, in the group that the tile's output channels belong to."""
-    layout = candidate.tiled.layout
-    tiles = layout.problem.out_channels // layout.problem.groups // candidate.tiled.tiling.block_n
-    meaning = f"first channel of the block in the group of the tile, which is tile_n // {tiles}"
-    return coordinate("pack_c", Var("tile_n") // tiles * layout.c_pitch + block, meaning)
+        begun = lower(maps.start["row"], maps.start.ranges)
+        copy("start_h", "h", "input row of the tile's first lane at the first filter row", begun=begun)
+        copy("start_n", "n", "image of the tile's first lane", begun=begun)
+        copy("off_h", "off_h", "offset of filter row r")
+    elif maps.stream.merged:
+        copy("start_row", "row", "input row of the tile's first lane at filter row r, all images counted through")
+    else:
+        copy("start_h", "h", "input row of output row p at filter row r")
+        found["start_n"] = result_of(maps.start, "row", "start_n")
+    return found
 
 
 def _output(maps: ReuseMaps, beyond: int) -> IntExpr:

@@ -1,0 +1,246 @@
+"""Formulas that `convc.derive` has derived, with the numbers of a problem put in.
+
+``derived.json`` beside this file has the formulas of every form of a schedule, in which sizes are names: index maps,
+what a problem has to meet, loop nests. A formula is a sum of terms, each a number of sizes times an axis or a division.
+With numbers in place of sizes it is an index expression (`convc.compiler.index.linear`), as small as the ranges of its
+axes make it.
+
+The file names the digest of the folder that it was derived by. Where that has changed, everything is derived anew.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from convc.compiler.index.algebra import simplify
+from convc.compiler.index.linear import Expr, Guard, Integer, Symbol, Terms, expression
+from convc.compiler.index.lower import translate
+from convc.compiler.index.maps import IndexMap
+from convc.compiler.index.symbols import Axis, FloorDiv, Mod
+from convc.ir import expr as intexpr
+from convc.ir.expr import IntExpr
+
+FILE = Path(__file__).with_name("derived.json")
+SOURCES = Path(__file__).parents[2] / "derive"
+
+Sizes = Mapping[str, int]
+"""The numbers that stand for sizes."""
+
+Products = list[list[int | str]]
+"""A number of sizes: a sum of products, each a number and names."""
+
+GRID = ("tile_m", "window")
+
+_log = logging.getLogger(__name__)
+
+
+class Term(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """So many times an axis or a division."""
+
+    times: Products
+    atom: str | Division
+
+
+class Formula(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A sum: a number of sizes, and terms, those of outer loops first."""
+
+    constant: Products
+    terms: list[Term]
+
+    def at(self, sizes: Sizes, axes: Mapping[str, Expr]) -> Expr:
+        """The index expression with numbers in place of sizes, and expressions in place of axes."""
+        found: Terms = {}
+        constant = number_of(self.constant, sizes)
+        for term in self.terms:
+            times = number_of(term.times, sizes)
+            if times:
+                constant += _atom(term.atom, sizes, axes).put_into(found, times)
+        return expression(constant, found)
+
+    def number(self, sizes: Sizes) -> int:
+        """The number of a formula without axes."""
+        assert not self.terms
+        return number_of(self.constant, sizes)
+
+    def plain(self, sizes: Sizes, axes: Mapping[str, IntExpr]) -> IntExpr:
+        """The integer expression, term by term: nothing is made smaller."""
+        parts = [intexpr.mul(_plain_atom(x.atom, sizes, axes), number_of(x.times, sizes)) for x in self.terms]
+        return intexpr.add(*parts, number_of(self.constant, sizes))
+
+
+class Division(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A quotient (``//``), or a remainder (``%``)."""
+
+    sign: str
+    dividend: Formula
+    divisor: Products
+
+
+class Bound(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """``low < high``, ``low <= high`` or ``low == high``, by the numbers of formulas."""
+
+    sign: str
+    low: int
+    high: int
+
+
+class MapRecord(msgspec.Struct, array_like=True, frozen=True):
+    """An index map: its axes, the numbers of its results' formulas, and where it means something."""
+
+    axes: list[str]
+    results: list[tuple[str, int]]
+    guard: list[Bound]
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """A condition that a problem has to meet: one of some bounds; for people as text and in words."""
+
+    text: str
+    words: str
+    either: list[Bound]
+
+
+class FormRecord(msgspec.Struct, frozen=True):
+    """A form of a schedule: titles, nests and rewrites of its algorithms; its maps, theorems and conditions."""
+
+    algorithms: list[tuple[str, int, list[int]]]
+    maps: dict[str, MapRecord]
+    theorems: list[int]
+    conditions: list[int]
+
+
+class Derived(msgspec.Struct, frozen=True):
+    """The whole record; what entries of `steps`, `theorems` and `nests` are is up to who shows them."""
+
+    format: str
+    digest: str
+    forms: dict[str, FormRecord]
+    expressions: list[Formula]
+    conditions: list[Condition]
+    theorems: msgspec.Raw
+    steps: msgspec.Raw
+    nests: msgspec.Raw
+
+
+class Instance(msgspec.Struct, frozen=True):
+    """A form with the numbers of a problem.
+
+    Attributes:
+        form: its name.
+        sizes: the numbers that stand for sizes.
+        axes: the loops by their names.
+    """
+
+    form: str
+    sizes: Sizes
+    axes: Mapping[str, Axis]
+
+    @property
+    def record(self) -> FormRecord:
+        """What was derived."""
+        return derived().forms[self.form]
+
+    def expr(self, formula: int) -> Expr:
+        """A formula with numbers, as it is."""
+        return derived().expressions[formula].at(self.sizes, {name: axis.symbol for name, axis in self.axes.items()})
+
+    def map(self, name: str, *, called: str = "", without: tuple[str, ...] = (), small: bool = True) -> IndexMap:
+        """An index map.
+
+        Args:
+            name: by which the form has it. called: another name for people.
+            without: axes that it does not depend on, here.
+            small: whether it is made smaller by the ranges of its axes.
+        """
+        record = self.record.maps[name]
+        domain = tuple(self.axes[axis] for axis in record.axes if axis not in without)
+        symbols: dict[str, Expr] = {
+            axis: Integer(0) if axis in without or (small and self.axes[axis].extent == 1) else self.axes[axis].symbol
+            for axis in record.axes
+        }
+        ranges = {axis.name: axis.range for axis in domain}
+        formulas = derived().expressions
+
+        def made(formula: int) -> Expr:
+            expr = formulas[formula].at(self.sizes, symbols)
+            return simplify(expr, ranges) if small else expr
+
+        return IndexMap(
+            name=called or name,
+            domain=domain,
+            results=tuple((result, made(formula)) for result, formula in record.results),
+            guard=tuple(Guard(made(each.low), made(each.high), each.sign == "<") for each in record.guard),
+        )
+
+    def coordinate(self, name: str, result: str) -> IntExpr:
+        """A result of a map as a tile program computes it: terms in the order of loops, each as small as it gets.
+
+        Loops are variables, also where they have one iteration; only what the grid and the windows of a tile decide is
+        a number then. What is about loops that the instance does not have stays as it is.
+        """
+        record = self.record.maps[name]
+        formula = derived().expressions[dict(record.results)[result]]
+        ranges = {axis: self.axes[axis].range for axis in record.axes if axis in self.axes}
+        symbols: dict[str, Expr] = {
+            axis: Integer(0) if axis in GRID and ranges.get(axis) == (0, 0) else Symbol(axis) for axis in record.axes
+        }
+        parts: list[IntExpr] = []
+        for term in formula.terms:
+            atom = _atom(term.atom, self.sizes, symbols)
+            if all(symbol.name in ranges for symbol in atom.free_symbols):
+                atom = simplify(atom, ranges)
+            parts.append(intexpr.mul(translate(atom), number_of(term.times, self.sizes)))
+        return intexpr.add(*parts, number_of(formula.constant, self.sizes))
+
+
+def number_of(products: Products, sizes: Sizes) -> int:
+    """A number of sizes."""
+    total = 0
+    for first, *names in products:
+        assert isinstance(first, int)
+        for name in names:
+            first *= sizes[name]  # pyright: ignore[reportArgumentType]
+        total += first
+    return total
+
+
+def _atom(atom: str | Division, sizes: Sizes, axes: Mapping[str, Expr]) -> Expr:
+    if isinstance(atom, str):
+        return axes[atom]
+    made = FloorDiv if atom.sign == "//" else Mod
+    return made(atom.dividend.at(sizes, axes), number_of(atom.divisor, sizes))
+
+
+def _plain_atom(atom: str | Division, sizes: Sizes, axes: Mapping[str, IntExpr]) -> IntExpr:
+    if isinstance(atom, str):
+        return axes[atom]
+    made = intexpr.floor_div if atom.sign == "//" else intexpr.mod
+    return made(atom.dividend.plain(sizes, axes), number_of(atom.divisor, sizes))
+
+
+@functools.cache
+def derived() -> Derived:
+    """The record: the one that came with convc, or, where `convc.derive` was changed since, a new one."""
+    found = msgspec.json.decode(FILE.read_bytes(), type=Derived)
+    digest = digest_of(SOURCES)
+    if found.digest == digest:
+        return found
+    _log.warning("convc/derive has changed since %s was written: deriving anew", FILE.name)
+    from convc.derive.write import text
+
+    return msgspec.json.decode(text(), type=Derived)
+
+
+def digest_of(folder: Path) -> str:
+    """SHA-256 of the sources of the derivation, as `convc.derive.write` takes it."""
+    found = hashlib.sha256()
+    for path in sorted(folder.glob("*.py")):
+        content = path.read_bytes()
+        found.update(f"{path.name}\0{len(content)}\0".encode() + content)
+    return found.hexdigest()

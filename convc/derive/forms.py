@@ -1,0 +1,164 @@
+"""The forms of the schedules: from the definition of a convolution, by named rewrites, to the loops of a kernel.
+
+    Algorithm 1      n, p, q, k, c, r, s: the definition
+    Algorithm 2      tiles for the tensor core; every column of the filter loads its own pixels    (reload)
+    Algorithm 3      one load for all columns of a buffer, read at a later row                     (slide)
+                     and the operands change places                                                (stationary)
+    Algorithm 3.b    one load, and the rows move to their lanes                                    (shift)
+
+The numbers are those of Pei Luo's note "Blackwell SM_100a tensor core architecture".
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from convc.derive import symbols as z
+from convc.derive.kernels import Map, plain_maps, shared_maps
+from convc.derive.nests import Loop, Nest, definition
+from convc.derive.reuse import Rows, hoist, mask, shift, zeroed
+from convc.derive.rewrites import (
+    accumulate,
+    flatten,
+    interchange,
+    lengthen,
+    one_group,
+    split,
+    stage,
+    swap,
+    tile,
+    tile_windows,
+)
+from convc.derive.symbols import FloorDiv
+from convc.derive.theorem import Theorem, below
+
+SOURCE = 'Pei Luo, "Blackwell SM_100a tensor core architecture"'
+
+Border = Literal["mask", "zero"]
+Lanes = Literal["contiguous", "overlapping"]
+"""Whether the pixels of a tile are one run, or windows that overlap by the halo."""
+Reading = Literal["read further on", "operands exchanged", "rows moved"]
+"""How a lane comes to the pixel that a column of the filter needs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """A schedule in one of its forms.
+
+    Attributes:
+        name: by which it is found.
+        algorithms: titles and nests, the definition first; the last is what the kernel runs.
+        maps: what the kernel computes, read off the last nest.
+        theorems: those that the maps rest on, besides those of the nests.
+    """
+
+    name: str
+    algorithms: tuple[tuple[str, Nest], ...]
+    maps: dict[str, Map]
+    theorems: tuple[Theorem, ...]
+
+    @property
+    def nest(self) -> Nest:
+        """The last."""
+        return self.algorithms[-1][1]
+
+
+PIXELS = Loop(axis=z.lane, extent=z.BM, words="tensor core: pixels")
+
+
+def matrix_tiles(nest: Nest) -> Nest:
+    """Tiles of the output channels and of the input channels, the same in every schedule."""
+    outer = Loop(axis=z.tile_n, extent=z.TILES_N, words=f"{z.BN} output channels each")
+    inner = Loop(axis=z.column, extent=z.BN, words="tensor core: output channels")
+    nest = tile(nest, z.k, outer, inner)
+    outer = Loop(axis=z.block, extent=z.BLOCKS, words=f"{z.BK} input channels each")
+    nest = tile(nest, z.c, outer, Loop(axis=z.e, extent=z.BK, words="tensor core: the sum"))
+    return one_group(nest)
+
+
+def reload() -> Nest:
+    """Algorithm 2 as `reload` runs it: tiles of all output pixels, a load for every tap."""
+    nest = flatten(definition(), (z.n, z.p, z.q), z.m, (z.P, z.Q), "output pixels")
+    nest = tile(nest, z.m, Loop(axis=z.tile_m, extent=z.TILES_M, words=f"{z.BM} output pixels each"), PIXELS)
+    nest = matrix_tiles(nest)
+    nest = interchange(nest, (z.tile_m, z.tile_n, z.r, z.s, z.block, z.lane, z.column, z.e))
+    return stage(accumulate(nest, z.tile_n), z.block, "im2col")
+
+
+@functools.cache
+def stream_tiles(rows: Rows, lanes: Lanes) -> Nest:
+    """Algorithm 2 on a stream of output rows: rows outside, or all in one stream; columns of the filter innermost."""
+    nest = definition()
+    tiles = Loop(axis=z.tile if rows == "outer" else z.tile_m, extent=z.TILES, words="places of the stream")
+    if rows == "outer":
+        nest = interchange(nest, (z.p, z.n, z.q, z.k, z.c, z.r, z.s))
+        nest = flatten(nest, (z.n, z.q), z.t, (z.T,), "the stream of an output row of all images")
+    else:
+        nest = flatten(nest, (z.n, z.p, z.q), z.t, (z.Y, z.T), "the stream of all output rows")
+    nest = (tile if lanes == "contiguous" else tile_windows)(nest, z.t, tiles, PIXELS)
+    nest = matrix_tiles(nest)
+    outer = (z.p,) if rows == "outer" else ()
+    nest = interchange(nest, (*outer, tiles.axis, z.tile_n, z.r, z.block, z.s, z.lane, z.column, z.e))
+    if rows == "outer":
+        nest = flatten(nest, (z.p, z.tile), z.tile_m, (z.TILES,), "tiles of all output rows")
+        nest = lengthen(nest, z.tile_m, z.TILES_M, [below(FloorDiv(z.tile_m, z.TILES), z.P)])
+    return stage(accumulate(nest, z.tile_n), z.s, "im2col::w, a copy for each column of the filter")
+
+
+@functools.cache
+def shared(rows: Rows, border: Border, lanes: Lanes) -> Nest:
+    """Algorithm 3: one load a buffer, and a column of the filter reads it some rows on."""
+    words = "one copy for all columns of the buffer, its halo behind it"
+    if lanes == "overlapping":
+        words = "a copy a window, which overlaps the next by the halo"
+    columns = Loop(axis=z.tap, extent=z.TAPS, words="columns of the buffer, d lanes apart")
+    nest = split(stream_tiles(rows, lanes), z.s, columns, Loop(axis=z.buffer, extent=z.BUFFERS, words="buffers"), z.u)
+    nest = hoist(nest, rows, words)
+    return mask(nest, rows) if border == "mask" else zeroed(nest, rows)
+
+
+def reload_form() -> Form:
+    """The schedule `reload`."""
+    nest = reload()
+    maps, theorems = plain_maps(nest)
+    chain = (("Algorithm 1: the definition", definition()), ("Algorithm 2: reload", nest))
+    return Form(name="reload", algorithms=chain, maps=maps, theorems=theorems)
+
+
+def shared_form(reading: Reading, rows: Rows, border: Border, lanes: Lanes = "contiguous") -> Form:
+    """A form of a schedule that shares pixels: of ``slide``, ``stationary`` or ``shift``."""
+    tiles = stream_tiles(rows, lanes)
+    slide = shared(rows, border, lanes)
+    chain = [
+        ("Algorithm 1: the definition", definition()),
+        ("Algorithm 2: reload", tiles),
+        ("Algorithm 3: slide", slide),
+    ]
+    if reading == "operands exchanged":
+        chain.append(("Algorithm 3: stationary", swap(slide)))
+    if reading == "rows moved":
+        chain.append(("Algorithm 3.b: shift", shift(slide, overlapping=lanes == "overlapping")))
+    maps, theorems = shared_maps(chain[-1][1], rows)
+    return Form(name=form_name(reading, rows, border, lanes), algorithms=tuple(chain), maps=maps, theorems=theorems)
+
+
+def form_name(reading: str, rows: str, border: str, lanes: str) -> str:
+    """The name of a form: how lanes find their pixels, and how it cuts the output."""
+    return ", ".join((reading, f"rows {rows}", f"border {border}", lanes))
+
+
+def forms() -> Iterator[Form]:
+    """Every form of every schedule."""
+    yield reload_form()
+    borders: tuple[Border, ...] = ("mask", "zero")
+    streams: tuple[Rows, ...] = ("outer", "merged")
+    for rows, border in itertools.product(streams, borders):
+        yield shared_form("read further on", rows, border)
+        yield shared_form("operands exchanged", rows, border)
+        yield shared_form("rows moved", rows, border)
+        yield shared_form("rows moved", rows, border, "overlapping")
+    yield shared_form("read further on", "boxed", "zero")

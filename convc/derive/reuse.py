@@ -1,0 +1,302 @@
+"""Rewrites that load pixels once for several columns of the filter: mask, hoist, shift.
+
+All of them go by one identity. With stride g*u and dilation g*d along W, the pixel that output q needs for column s + u
+of the filter is the one that output q + d needs for column s:
+
+    g*u*q + g*d*(s + u) = g*u*(q + d) + g*d*s
+
+So the columns s, s + u, s + 2*u, ... can share a buffer of pixels, each d lanes further on than the one before. Lanes
+are places of a *stream*: its rows have T pixels each, one after the other, so lane t is column t mod T of row t // T. A
+copy that walks through the image counts the same way, `lead` pixels behind: the first ones of a row are padding, and
+left out. Where q + tap*d - lead leaves 0..T-1, a lane finds a pixel of another row than its own; there it must need
+padding (`mask`), or find some (`zeroed`).
+"""
+
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false
+# sympy says Basic of what is an Expr.
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+from sympy import Expr, S, Symbol
+
+from convc.derive import symbols as z
+from convc.derive.nests import Load, Mask, Move, Nest, Step, pixel_of
+from convc.derive.rewrites import done
+from convc.derive.symbols import FloorDiv, Mod
+from convc.derive.theorem import Bound, Condition, Either, Refused, Theorem, at_most, below, proved
+
+Rows = Literal["outer", "merged", "boxed"]
+"""How output rows follow each other (`convc.compiler.index.row_stream`): a stream each, or one for all of them, in
+which a copy counts image rows through, or walks through a box."""
+
+J = z.tap * z.d
+"""Lanes from the first column of a buffer to column `tap` of it."""
+Y_ = z.axis("y")
+"""A row of the stream."""
+
+
+def _walked(number: Expr, p: Expr, rows: Rows) -> dict[str, Expr]:
+    """n, h, w of pixel `number` of the walk of a buffer; p: the output row of the stream, where each has its own."""
+    row = FloorDiv(number, z.T)
+    down = z.d_h * z.r - z.pad_h
+    across = z.u_w * (z.lead + Mod(number, z.T)) + z.d_w * z.buffer - z.pad_w
+    if rows == "outer":
+        return {"n": row, "h": z.u_h * p + down, "w": across}
+    if rows == "boxed":
+        return {"n": FloorDiv(row, z.Y), "h": z.u_h * Mod(row, z.Y) + down, "w": across}
+    line = z.u_h * row + down
+    return {"n": FloorDiv(line, z.H), "h": Mod(line, z.H), "w": across}
+
+
+def identity() -> Theorem:
+    """Columns of the filter read the same pixels, some outputs apart: the heart of all that follows."""
+    one = pixel_of({"n": z.n, "p": z.p, "q": z.q + z.d, "r": z.r, "s": z.s, "c": z.c, "group": S.Zero})
+    two = pixel_of({"n": z.n, "p": z.p, "q": z.q, "r": z.r, "s": z.s + z.u, "c": z.c, "group": S.Zero})
+    return proved(
+        "output q needs for column s + u what output q + d needs for column s", [(two[x], one[x]) for x in "nhwc"]
+    )
+
+
+def hoist(nest: Nest, rows: Rows, words: str = "") -> Nest:
+    """Load once a buffer, inside of its loop and not in that of its columns: lane i multiplies row i + tap*d.
+
+    The loop over columns is split already: s = tap*u + buffer.
+    """
+    name = "hoist: one load for all columns of a buffer"
+    load = _staged(nest, name)
+    place = _place(nest, name)
+    if nest.space["s"] != z.tap * z.u + z.buffer:
+        raise Refused(name, f"column {nest.space['s']} is not split into those of a buffer: tap*u + buffer")
+    if nest.axes.index(z.tap) != nest.axes.index(z.buffer) + 1:
+        raise Refused(name, f"the loop over {z.tap} is not the next inside of that over {z.buffer}")
+    at = place.xreplace({z.lane: z.row})
+    number = at - z.lead
+    pixel = {**_walked(number, nest.space["p"], rows), "c": load.pixel["c"]}
+    since = number - z.T * FloorDiv(window_first(at, z.row), z.T)
+    theorems = (identity(), _further(at), _held(), *_lines(rows))
+    step = Step(name=name, theorems=theorems, conditions=_line_conditions(rows))
+    extent = load.rows + z.HALO
+    copy = Load(inside=z.buffer, row=z.row, rows=extent, pixel=pixel, since=since, words=words or load.words)
+    return done(nest, step, load=copy, read=z.lane + J)
+
+
+def _further(at: Expr) -> Theorem:
+    """A row further down the tile is a place further on in the stream; in a window, as far as it reaches."""
+    name = "row lane + tap*d of the tile is place t + tap*d of the stream"
+    if not at.atoms(Mod):
+        return proved(name, [(at.xreplace({z.row: z.lane + J}), at.xreplace({z.row: z.lane}) + J)])
+    inside = z.axis("i")
+    lane = z.window * z.WINDOW + inside
+    given = [below(inside + J, z.WINDOW)]
+    return proved(name, [(at.xreplace({z.row: lane + J}), at.xreplace({z.row: lane}) + J)], given)
+
+
+def _held() -> Theorem:
+    """Where a lane finds a pixel of its own row, that is the one that it needs."""
+    number = Y_ * z.T + z.q + J - z.lead
+    held = z.u_w * (z.lead + Mod(number, z.T)) + z.d_w * z.buffer - z.pad_w
+    need = z.u_w * z.q + z.d_w * (z.tap * z.u + z.buffer) - z.pad_w
+    return proved(
+        "row lane + tap*d of the tile is of the lane's row, and the pixel that column tap*u + buffer needs",
+        [(FloorDiv(number, z.T), Y_), (held, need)],
+        [at_most(0, z.q + J - z.lead), below(z.q + J - z.lead, z.T)],
+    )
+
+
+def _lines(rows: Rows) -> tuple[Theorem, ...]:
+    """Where a row of the stream lies in the images."""
+    if rows == "outer":
+        return ()
+    number = z.n * z.Y + z.p
+    digits = proved(
+        f"row {number} of the stream is row p of image n",
+        [(FloorDiv(number, z.Y), z.n), (Mod(number, z.Y), z.p)],
+        [below(z.p, z.Y)],
+    )
+    if rows == "boxed":
+        return (digits,)
+    h = z.axis("h")
+    inside = z.d_h * z.r - z.pad_h
+    steps = proved(
+        f"row {number} of the stream reads Y*u_h rows further on for each image",
+        [(z.u_h * number + inside, z.n * (z.Y * z.u_h) + (z.u_h * z.p + inside))],
+    )
+    images = proved(
+        "row n*H + h of all images is row h of image n",
+        [(FloorDiv(z.n * z.H + h, z.H), z.n), (Mod(z.n * z.H + h, z.H), h)],
+        [below(h, z.H)],
+    )
+    return digits, steps, images
+
+
+def _line_conditions(rows: Rows) -> tuple[Condition, ...]:
+    if rows == "merged":
+        one = (at_most(z.N, 1), at_most(z.Y * z.u_h, z.H))
+        two = (at_most(z.N, 1), at_most(z.H, z.Y * z.u_h))
+        words = "images keep step with the stream, H = Y*u_h, or there is one"
+        return Either(one, words), Either(two, words)
+    return ()
+
+
+def mask(nest: Nest, rows: Rows) -> Nest:
+    """Leave out lanes that need padding, where the pixel of another row may come to stand in its place."""
+    name = "mask: disable the lanes that need padding and hold another row's pixel"
+    load = _staged(nest, name)
+    place = _place(nest, name)
+    if load.inside != z.buffer:
+        raise Refused(name, "every column loads its own pixels, and padding comes as zero: hoist first")
+    need = nest.pixel()
+    held = place + J - z.lead
+    begun = z.T * FloorDiv(window_first(place, z.lane), z.T)
+    across = z.u_w * (z.lead + Mod(held, z.T)) + z.d_w * z.buffer - z.pad_w
+    masks = [Mask(axis=z.s, need=need["w"], end=z.W, held=across, held_end=z.W, since=held - begun)]
+    if rows == "merged":
+        line = z.u_h * FloorDiv(place, z.T) + z.d_h * z.r - z.pad_h
+        masks.append(Mask(axis=z.r, need=need["h"], end=z.H, held=line, held_end=z.N * z.H))
+    last = z.Q + z.HALO
+    start = z.d_w * z.buffer
+    conditions = (
+        Either(
+            (at_most(z.lead, 0), below(z.u_w * (z.lead - 1) + start, z.pad_w)), "what the walk leaves out is padding"
+        ),
+        Either(
+            (at_most(last, z.T + z.lead), at_most(z.W + z.pad_w, z.u_w * (z.T + z.lead) + start)),
+            "behind T pixels a row has padding alone",
+        ),
+    )
+    step = Step(name=name, theorems=(_left_of(), _right_of()), conditions=conditions)
+    return done(nest, step, masks=tuple(masks))
+
+
+def zeroed(nest: Nest, rows: Rows) -> Nest:
+    """No lane need be left out: one that finds a pixel of another row needs padding, and finds some."""
+    name = "zero: a lane that reads past its row finds the padding in front of the next"
+    load = _staged(nest, name)
+    if load.inside != z.buffer:
+        raise Refused(name, "every column loads its own pixels, and padding comes as zero: hoist first")
+    last = z.Q + z.HALO
+    start = z.d_w * z.buffer
+    fits = at_most(last, z.T)
+    conditions = (
+        at_most(z.lead, 0, "the walk leaves nothing out"),
+        Either((fits, at_most(z.W + z.pad_w, z.u_w * z.T + start)), "behind T pixels a row has padding alone"),
+        Either((fits, below(z.u_w * (last - 1 - z.T) + start, z.pad_w)), "the next row begins with as much padding"),
+        at_most(last, 2 * z.T, "no lane reads past the next row"),
+    )
+    theorems = (_right_of(), _found_zero())
+    if rows == "merged":
+        whole = at_most(z.N, 1, "images in one stream need lanes masked where a row leaves its image")
+        above = at_most(z.pad_h, 0)
+        under = at_most(z.u_h * (z.P - 1) + z.d_h * (z.R - 1), z.H - 1 + z.pad_h)
+        conditions += (
+            Either((replace(whole, words=""), above), whole.words),
+            Either((replace(whole, words=""), under), whole.words),
+        )
+    return done(nest, Step(name=name, theorems=theorems, conditions=conditions), masks=())
+
+
+def rows_masked(nest: Nest) -> Nest:
+    """Leave out the lanes whose row of the filter lies outside of their image, in a stream of several images."""
+    name = "mask rows: disable the lanes whose row is padding and that find another image's"
+    place = _place(nest, name)
+    need = nest.pixel()["h"]
+    line = z.u_h * FloorDiv(place, z.T) + z.d_h * z.r - z.pad_h
+    found = Mask(axis=z.r, need=need, end=z.H, held=line, held_end=z.N * z.H)
+    why = "what they need is padding, so their product is zero"
+    return done(nest, Step(name=name, why=why), masks=(*nest.masks, found))
+
+
+def _left_of() -> Theorem:
+    need = z.u_w * z.q + z.d_w * (z.tap * z.u + z.buffer) - z.pad_w
+    return proved(
+        "a lane that would read in front of its row needs padding",
+        [below(need, 0)],
+        [below(z.q + J, z.lead), below(z.u_w * (z.lead - 1) + z.d_w * z.buffer, z.pad_w)],
+    )
+
+
+def _right_of() -> Theorem:
+    need = z.u_w * z.q + z.d_w * (z.tap * z.u + z.buffer) - z.pad_w
+    return proved(
+        "a lane that would read behind its row needs padding",
+        [at_most(z.W, need)],
+        [at_most(z.T + z.lead, z.q + J), at_most(z.W, z.u_w * (z.T + z.lead) + z.d_w * z.buffer - z.pad_w)],
+    )
+
+
+def _found_zero() -> Theorem:
+    """The pixels at the beginning of the next row are padding, as far as lanes read them."""
+    number = Y_ * z.T + z.q + J
+    held = z.u_w * Mod(number, z.T) + z.d_w * z.buffer - z.pad_w
+    given: list[Bound] = [
+        at_most(z.T, z.q + J),
+        below(z.q + J, 2 * z.T),
+        at_most(z.q + J, z.Q + z.HALO - 1),
+        below(z.u_w * (z.Q + z.HALO - 1 - z.T) + z.d_w * z.buffer, z.pad_w),
+    ]
+    return proved("a lane that reads behind its row finds padding", [below(held, 0)], given)
+
+
+def shift(nest: Nest, *, overlapping: bool) -> Nest:
+    """Move the rows of the tile in place of reading them further on: lane i multiplies row i.
+
+    Rows move inside of windows of WINDOW lanes. What comes in at a window's end is its halo; or, where windows
+    overlap, nothing that matters: the lanes at the end have no output.
+    """
+    name = "shift: the rows move, and each lane multiplies its own"
+    load = _staged(nest, name)
+    if nest.read != z.lane + J:
+        raise Refused(name, f"a lane reads row {nest.read}; rows that move serve one that reads row lane + tap*d")
+    before = z.lane + J
+    moved = proved(
+        "row lane of the tile after tap + 1 turns is row lane + d after tap",
+        [(before.xreplace({z.tap: z.tap + 1}), before.xreplace({z.lane: z.lane + z.d}))],
+    )
+    inside = z.axis("i")
+    conditions: tuple[Condition, ...] = ()
+    if overlapping:
+        stays = proved(
+            "a lane with an output takes a row of its own window",
+            [below(inside + J, z.WINDOW)],
+            [below(inside, z.USEFUL), at_most(J, z.HALO), at_most(z.USEFUL + z.HALO, z.WINDOW)],
+        )
+        conditions = (at_most(z.USEFUL + z.HALO, z.WINDOW, "windows overlap by the halo"),)
+        words = "tcgen05.shift; the lanes behind the last output of a window have none"
+    else:
+        here = z.window * z.WINDOW + inside + J
+        stays = proved(
+            "a lane whose row lies past its window takes pixel i + tap*d - WINDOW of the window's halo",
+            [(here, (z.window + 1) * z.WINDOW + (inside + J - z.WINDOW)), below(inside + J - z.WINDOW, z.HALO)],
+            [below(inside, z.WINDOW), at_most(J, z.HALO)],
+        )
+        words = "tcgen05.shift or .ashift; the last row of a window comes from its halo, tcgen05.cp.4x256b"
+    step = Step(name=name, theorems=(moved, stays), conditions=conditions)
+    return done(nest, step, load=load, read=z.lane, move=Move(inside=z.tap, lanes=z.d, words=words))
+
+
+def _staged(nest: Nest, who: str) -> Load:
+    if nest.load is None:
+        raise Refused(who, "pixels are read where they lie: stage them first")
+    return nest.load
+
+
+def _place(nest: Nest, who: str) -> Expr:
+    """The place of a lane in the stream, by the nest itself."""
+    column = nest.space["q"]
+    if not isinstance(column, Mod) or column.divisor != z.T:
+        raise Refused(who, f"output column {column} is no place of a stream: flatten with a period first")
+    return column.dividend
+
+
+def window_first(place: Expr, lane: Symbol) -> Expr:
+    """The place of the first lane of the window that a lane is in; of the tile, where that is one window."""
+    inside = Mod(lane, z.WINDOW)
+    return place.xreplace({inside: S.Zero} if place.has(inside) else {lane: S.Zero})
+
+
+def window_start(place: Expr, lane: Symbol) -> Expr:
+    """The place of the first lane of window `window`."""
+    return window_first(place, lane).xreplace({FloorDiv(lane, z.WINDOW): z.window})

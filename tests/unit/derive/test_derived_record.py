@@ -1,0 +1,38 @@
+"""What is kept of the derivation is what a fresh one gives, and a changed one is noticed."""
+
+from __future__ import annotations
+
+import logging
+
+from convc.compiler.index import formulas
+from convc.derive import write
+from convc.derive.symbols import FloorDiv, Mod, axis, size
+
+
+def test_the_record_is_that_of_a_fresh_derivation():
+    assert write.FILE.read_text(encoding="utf-8") == write.text(), "write it anew: python -m convc.derive.write"
+
+
+def test_the_digest_is_that_of_the_sources():
+    assert formulas.digest_of(formulas.SOURCES) == write.digest() == formulas.derived().digest
+
+
+def test_a_changed_derivation_is_done_anew(monkeypatch, caplog):
+    monkeypatch.setattr(formulas, "digest_of", lambda folder: "another")
+    formulas.derived.cache_clear()
+    with caplog.at_level(logging.WARNING):
+        found = formulas.derived()
+    formulas.derived.cache_clear()
+    assert "has changed since derived.json was written: deriving anew" in caplog.text
+    assert found.forms == formulas.derived().forms
+
+
+def test_an_expression_as_data():
+    x, t = axis("x"), size("T")
+    assert write.expression(3 * t * FloorDiv(x + 1, t) - Mod(x, 2 * t) + t * t - 5) == [
+        [[-5], [1, "T", "T"]],
+        [
+            [[[3, "T"]], ["//", [[[1]], [[[[1]], "x"]]], [[1, "T"]]]],
+            [[[-1]], ["%", [[], [[[[1]], "x"]]], [[2, "T"]]]],
+        ],
+    ]
