@@ -19,6 +19,7 @@ from convc.ir.launch import LaunchSpec, load_launch
 from convc.runtime.launch_files import buffer_files, read_buffers, save_targets
 from convc.runtime.layer import input_buffers, read_residual
 from convc.support.memory import require_memory
+from convc.support.missing import is_missing, no_file
 
 MAX_IMAGE_BYTES = 256 << 20
 """A file that is larger is no kernel."""
@@ -60,10 +61,15 @@ class LaunchJob:
     layer: Layer | None
 
 
-def launch_job(kernel: BuildSource, launch: LaunchSpec | str | Path | None, inputs: KernelInputs) -> LaunchJob:
-    """The kernel that is launched: a layer of a build, or one with a launch file."""
+def check_inputs(inputs: object) -> None:
+    """Raise `InputError` for what is no `KernelInputs`."""
     if not isinstance(inputs, KernelInputs):
         raise wrong_type("inputs", "a KernelInputs", inputs, hint="write inputs=convc.KernelInputs(...)")
+
+
+def launch_job(kernel: BuildSource, launch: LaunchSpec | str | Path | None, inputs: KernelInputs) -> LaunchJob:
+    """The kernel that is launched: a layer of a build, or one with a launch file."""
+    check_inputs(inputs)
     file_or(kernel, (Build,), "kernel", "the name of a file or folder, or an open Build")
     if launch is None:
         if not isinstance(kernel, Build) and Path(kernel).is_file():
@@ -147,8 +153,10 @@ def _kernel_job(kernel: Path, launch: LaunchSpec | str | Path, inputs: KernelInp
 
 def _image(kernel: Path) -> bytes:
     """The file of a kernel, whatever it holds."""
+    if is_missing(kernel):
+        raise no_file(kernel)
     if not kernel.is_file():
-        raise InputError("expected the file of a kernel here, and there is none", where=str(kernel))
+        raise InputError("expected the file of a kernel, this is a folder or a device", where=str(kernel))
     if kernel.stat().st_size > MAX_IMAGE_BYTES:
         raise InputError(f"a kernel has at most {MAX_IMAGE_BYTES >> 20} MiB", where=str(kernel))
     return kernel.read_bytes()

@@ -12,11 +12,11 @@ from convc import machine as simulator
 from convc.api.arguments import by_name, file_or, given_options
 from convc.api.inputs import BuildSource, run_options
 from convc.api.kept import check_kept
-from convc.api.launch_jobs import KernelInputs, LaunchJob, launch_job
+from convc.api.launch_jobs import KernelInputs, LaunchJob, check_inputs, launch_job
 from convc.api.options import GpuOptions, MachineOptions
 from convc.api.running import write_output
 from convc.errors import InputError
-from convc.gpu.cuda import CudaDriver
+from convc.gpu.cuda import CudaDriver, require_bindings
 from convc.gpu.driver import Driver
 from convc.gpu.host_program import host_program
 from convc.gpu.perform import Hang, Performed, perform
@@ -70,7 +70,11 @@ def launch(
     chosen = given_options(gpu, GpuOptions, "gpu")
     _check_options(chosen)
     by_name(save, "save", "names of files")
-    job = launch_job(kernel, launch, KernelInputs() if inputs is None else inputs)
+    given = KernelInputs() if inputs is None else inputs
+    check_inputs(given)
+    if driver is None:
+        require_bindings()  # before anything is asked of the caller: without them no file will do
+    job = launch_job(kernel, launch, given)
     if chosen.compare and not job.text:
         raise InputError("the machine runs PTX, this is machine code", where=job.file, hint="compare with the .ptx")
     targets = job.saves | _targets(job, save or {})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from convc.api.arguments import given_options
 from convc.api.inputs import run_options
@@ -11,6 +11,7 @@ from convc.api.networks import check_given, check_whole, convolutions_of
 from convc.api.options import MachineOptions, ReadOptions, ScheduleOptions, WorkOptions
 from convc.api.working import open_kernels
 from convc.errors import InputError
+from convc.frontend.input_shapes import open_inputs
 from convc.frontend.onnx_reader import Source
 from convc.runtime.network.io import (
     Feeds,
@@ -103,7 +104,7 @@ def verify_data(
             outputs, oracle, silent = (
                 oracle_outputs(*open_model(model), arrays) if given is None else (given, GIVEN, "")
             )
-            return verify_run(
+            report = verify_run(
                 graph,
                 arrays,
                 outputs,
@@ -113,6 +114,8 @@ def verify_data(
                 silent=silent,
                 progress=Progress(chosen.progress),
             )
+    left_open = open_inputs((*graph.inputs, *graph.optional))
+    return replace(report, shapes={name: arrays[name].shape for name in left_open if name in arrays})
 
 
 def _tolerance(wanted: Expected) -> Tolerance | None:

@@ -44,6 +44,7 @@ from convc.layout.device_layout import BufferLayout, DeviceLayout, device_layout
 from convc.support.counted import counted
 from convc.support.files import NpyHeader, read_npy, read_text, to_npy_dtype, write_bytes, write_npy
 from convc.support.html import table_html
+from convc.support.missing import is_missing, no_file
 
 FORMAT = "convc-build/3"
 MAX_JSON_BYTES = 64 << 20
@@ -304,6 +305,8 @@ def load_build(path: str | Path) -> Build:
         raise InputError(f"a build is opened by the name of its folder, got {type(path).__name__}")
     path = Path(path)
     file = path / "network.json"
+    if is_missing(path):
+        raise no_file(path, BuildError, hint=_MAKES_ONE)
     if not path.is_dir():
         raise BuildError("expected a build folder", where=str(path), hint=_MAKES_ONE)
     if not file.is_file():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from convc.cli.choice import Choice
+
 
 def descriptor_options(command: click.decorators.FC) -> click.decorators.FC:
     """``WORD``, ``--as`` and ``--kind``: a descriptor as it is written down."""
@@ -13,7 +15,7 @@ def descriptor_options(command: click.decorators.FC) -> click.decorators.FC:
     command = click.option(
         "--as",
         "name",
-        type=click.Choice(["matrix", "instruction", "zero-mask", "tensormap"]),
+        type=Choice(["matrix", "instruction", "zero-mask", "tensormap"]),
         help="Kind of descriptor; by default by its size: 32 bits, 64 bits, or the 128 bytes of a tensor map.",
     )(command)
     return click.argument("word", metavar="0x...")(command)

@@ -15,6 +15,7 @@ from typing import Any
 
 import click
 
+from convc.cli.files import check_there
 from convc.errors import ConvcError, InputError
 from convc.support.memory import out_of_memory
 
@@ -47,12 +48,13 @@ def write_failure(file: Path | None, problem: Failure) -> None:
 
 
 def answering(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Have a command that takes ``json_file`` write there what error it ends with, too."""
+    """Have a command that takes ``json_file`` write there what error it ends with, a missing file too."""
 
     @functools.wraps(command)
     def wrapped(**given: Any) -> Any:
         file = given["json_file"]
         try:
+            check_there()
             return command(**given)
         except Exception as problem:
             failure = explained(problem)

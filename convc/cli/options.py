@@ -13,7 +13,9 @@ from typing import Any
 import click
 
 from convc.api.options import MachineOptions, ReadOptions, ScheduleOptions, WorkOptions
+from convc.cli.choice import FLOAT_NAMES, Choice
 from convc.cli.failures import answering
+from convc.cli.files import check_there, note_file
 from convc.cli.schedule_options import schedule_options
 from convc.cli.streams import model_source
 from convc.support.visible import visible
@@ -69,6 +71,7 @@ def collected(keyword: str, record: type[Any]) -> Callable[[Command], Command]:
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def wrapped(**given: Any) -> Any:
+            check_there()
             made = _taken(record, given)
             return command(**given, **{keyword: made})
 
@@ -92,9 +95,10 @@ def _taken(record: type[Any], given: dict[str, Any]) -> Any:
 class _FilePath(click.Path):
     """A path whose name can stand in a report; the files that a call writes are none of those that it reads."""
 
-    def __init__(self, written: bool = False) -> None:
+    def __init__(self, written: bool = False, needed: bool = True) -> None:
         super().__init__(path_type=Path)
         self.written = written
+        self.needed = needed
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "":
@@ -105,27 +109,8 @@ class _FilePath(click.Path):
         except UnicodeEncodeError:
             self.fail("the name is not valid UTF-8", param, ctx)
         if ctx is not None:
-            note_file(ctx, Path(os.fsdecode(path)), self.written)
+            note_file(ctx, Path(os.fsdecode(path)), self.written, self.needed)
         return path
-
-
-def note_file(ctx: click.Context, path: Path, written: bool) -> None:
-    """Remember a file of the call; `InputError` where one that it writes is one that it reads, or writes already."""
-    if str(path) == "-":
-        return
-    files: dict[bool, list[Path]] = ctx.meta.setdefault("convc.files", {True: [], False: []})
-    targets = [path] if written else [*files[True]]
-    reads = [*files[False]] if written else [path]
-    before = [*files[True]] if written else []
-    files[written].append(path)
-    if not targets or not (reads or before):
-        return
-    # Imported here because what is behind a file is known by the rooms that read it; `convc explain` needs none of it.
-    from convc.api.kept import check_apart, check_kept
-
-    for target in targets:
-        check_kept(target, reads)
-        check_apart(target, before)
 
 
 def noted_files(written: bool) -> Callable[[click.Context, click.Parameter, tuple[str, ...]], tuple[str, ...]]:
@@ -157,6 +142,9 @@ def outputs_option(text: str) -> Callable[[Command], Command]:
 
 path_type = _FilePath()
 """A file or folder that is read."""
+
+each_type = _FilePath(needed=False)
+"""One of several files or folders that are read: where it is not there, the others are."""
 
 target_type = _FilePath(written=True)
 """A file or folder that is written; ``-`` is stdout where the option says so."""
@@ -200,13 +188,13 @@ shape_option = click.option(
 )
 dtype_option = click.option(
     "--dtype",
-    type=click.Choice(["f16", "bf16", "tf32", "e4m3", "e5m2", "mxfp8", "mxfp4", "nvfp4"]),
+    type=Choice(["f16", "bf16", "tf32", "e4m3", "e5m2", "mxfp8", "mxfp4", "nvfp4"], FLOAT_NAMES),
     help="Operand type, in place of the model's (float32 models run as tf32); the last three share scale factors.",
 )
 
 precision_option = click.option(
     "--precision",
-    type=click.Choice(["tf32", "bf16x3", "bf16x6", "tf32x3"]),
+    type=Choice(["tf32", "bf16x3", "bf16x6", "tf32x3"]),
     help="How float32 is multiplied: once as tf32 (the default), or in parts that come near to float32.",
 )
 
@@ -221,7 +209,7 @@ fuse_option = click.option(
 
 numerics_option = click.option(
     "--numerics",
-    type=click.Choice(["float32", "exact"]),
+    type=Choice(["float32", "exact"]),
     help="How the tensor core adds: float32 is fast (the default, but of launch); exact is as measured on hardware.",
 )
 
@@ -262,7 +250,7 @@ def jobs_options(command: Command) -> Command:
 
 host_option = click.option(
     "--host",
-    type=click.Choice(["reference", "onnxruntime"]),
+    type=Choice(["reference", "onnxruntime"]),
     default="reference",
     show_default=True,
     help="Who runs the nodes of a network that are no convolutions: onnx.reference, or onnxruntime (faster).",

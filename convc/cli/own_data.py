@@ -76,4 +76,4 @@ def verify_own_data(model: Path, given: OwnData, host: str, json_file: Path | No
             work=work,
         )
 
-    judge(model, json_file, chosen, verify, print_data, data_json)
+    judge(model, json_file, chosen, verify, print_data, data_json, shapes=lambda report: report.shapes)

@@ -106,7 +106,7 @@ def schedule_options(command: Command) -> Command:
     )(command)
     command = click.option(
         "--ctas",
-        type=click.IntRange(1),
+        type=click.IntRange(1, (1 << 31) - 1),
         metavar="N",
         help="How many CTAs walk over tiles, with --persistent on; by default one for each SM.",
     )(command)

@@ -12,12 +12,14 @@ import click
 
 from convc import api
 from convc.api.options import WorkOptions
+from convc.cli.files import need_file
 from convc.cli.options import (
     Chosen,
     Layers,
     chosen_options,
     collected,
     counts_option,
+    each_type,
     host_option,
     jobs_options,
     json_option,
@@ -26,7 +28,6 @@ from convc.cli.options import (
     model_options,
     no_cache_option,
     numerics_option,
-    path_type,
     target_type,
     wide_option,
 )
@@ -70,7 +71,7 @@ class Shown:
 
 
 @click.command("verify")
-@click.argument("models", type=path_type, nargs=-1, required=True, metavar="MODEL...")
+@click.argument("models", type=each_type, nargs=-1, required=True, metavar="MODEL...")
 @layers_option
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the data.")
 @click.option(
@@ -131,6 +132,8 @@ def verify_command(
     decide about the outputs; without them what rounding explains does.
     """
     check_once(*models)
+    if len(models) == 1:
+        need_file(models[0])
     others: dict[str, object] = {
         "layer": layer,
         "counts": shown.counts,

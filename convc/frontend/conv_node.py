@@ -171,10 +171,13 @@ def read_axes(attributes: ConvAttributes, w_shape: tuple[int, ...], channels: st
 
 
 def numbers_of(what: str, given: tuple[int, ...] | None, default: tuple[int, ...], refuse: Refuse) -> tuple[int, ...]:
-    """An attribute with as many entries as its default, which it is where it is not given."""
+    """An attribute with as many entries as its default, which it is where it is not given, and none below that."""
     values = default if given is None else given
     if len(values) != len(default):
         raise refuse(f"{what} must have {len(default)} entries, got {values}")
+    if min(values, default=0) < min(default, default=0):
+        way = ": crop the input before the convolution instead" if what == "pads" else ""
+        raise refuse(f"{what} must be at least {min(default)}, got {values}{way}")
     return values
 
 

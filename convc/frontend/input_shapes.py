@@ -27,6 +27,15 @@ def is_fixed(dim: onnx.TensorShapeProto.Dimension) -> bool:
     return dim.HasField("dim_value") and dim.dim_value >= 0
 
 
+def open_inputs(inputs: Sequence[onnx.ValueInfoProto]) -> list[str]:
+    """Names of the inputs of which the model leaves an extent open, or all of them."""
+    return [
+        value.name
+        for value in inputs
+        if not value.type.tensor_type.HasField("shape") or not all(map(is_fixed, value.type.tensor_type.shape.dim))
+    ]
+
+
 def check_batch_size(batch: int | None) -> None:
     """Raise `InputError` for a number of images that no tensor can have."""
     if batch is not None and batch < 0:

@@ -13,6 +13,7 @@ import onnx
 
 from convc.errors import ModelError
 from convc.support.memory import human_bytes, require_memory
+from convc.support.missing import is_missing, no_file
 
 ONNX_DOMAINS = ("", "ai.onnx")
 """Both spellings of the domain of standard operators."""
@@ -34,6 +35,8 @@ def load_model(path: Path) -> onnx.ModelProto:
     def bad(message: str, hint: str = "") -> ModelError:
         return ModelError(message, where=str(path), hint=hint)
 
+    if is_missing(path):
+        raise no_file(path, ModelError)
     try:
         size = path.stat().st_size
         if not path.is_file():

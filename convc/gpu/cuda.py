@@ -59,17 +59,22 @@ HINTS = {
 }
 
 
+def require_bindings() -> Any:
+    """The bindings of NVIDIA's driver; `GpuError` where they are not installed."""
+    try:
+        # Imported when a GPU is asked for: the bindings are an extra.
+        from cuda.bindings import driver
+    except ImportError:
+        raise GpuError("launching needs cuda-bindings", hint="pip install 'convc[gpu]'") from None
+    return driver
+
+
 class CudaDriver:
     """The first GPU that is visible, and its primary context."""
 
     def __init__(self) -> None:
         """Open the GPU; `GpuError` where there is no GPU, no driver or no `cuda-bindings`."""
-        try:
-            # Imported when a GPU is asked for: the bindings are an extra.
-            from cuda.bindings import driver
-        except ImportError:
-            raise GpuError("launching needs cuda-bindings", hint="pip install 'convc[gpu]'") from None
-        self._cuda: Any = driver
+        self._cuda: Any = require_bindings()
         try:
             self._call("cuInit", 0)
         except RuntimeError:  # the bindings look for libcuda when it is first called

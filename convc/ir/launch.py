@@ -315,6 +315,8 @@ def load_launch(path: Path) -> LaunchSpec:
     """Read and check a launch file; `LaunchError` names the offending JSON path."""
     try:
         data = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        raise LaunchError("there is no such file or folder", where=str(path)) from None
     except OSError as error:
         raise LaunchError(f"cannot read the launch file: {error.strerror}", where=str(path)) from None
     try:

@@ -17,6 +17,7 @@ import msgspec
 from convc.errors import InputError
 from convc.probe.kernel import VERSIONS
 from convc.probe.probes import Probe, chosen
+from convc.support.missing import is_missing, no_file
 
 FORMAT = "convc-probed/1"
 
@@ -98,6 +99,21 @@ def answer_bytes(probe: Probe, answer: ProbedAnswer, where: str = "") -> tuple[b
     return tuple(found)
 
 
+def _decoded(file: Path) -> Probed:
+    """The record in a file, as it is."""
+    where = str(file)
+    if is_missing(file):
+        raise no_file(file)
+    try:
+        if file.stat().st_size > MOST_BYTES:
+            raise InputError(f"a file of probes has at most {MOST_BYTES} bytes, got {file.stat().st_size}", where=where)
+        return msgspec.json.decode(file.read_bytes(), type=Probed)
+    except OSError as problem:
+        raise InputError(f"cannot read it: {problem.strerror}", where=where) from None
+    except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError) as problem:
+        raise InputError(f"it is no file of `convc probe --run`: {problem}", where=where) from None
+
+
 def read_probed(file: Path, probes: Mapping[str, Probe]) -> Probed:
     """Read the answers of a GPU.
 
@@ -106,14 +122,7 @@ def read_probed(file: Path, probes: Mapping[str, Probe]) -> Probed:
             not, or a probe twice; what it says of the device is too long.
     """
     where = str(file)
-    try:
-        if file.stat().st_size > MOST_BYTES:
-            raise InputError(f"a file of probes has at most {MOST_BYTES} bytes, got {file.stat().st_size}", where=where)
-        record = msgspec.json.decode(file.read_bytes(), type=Probed)
-    except OSError as problem:
-        raise InputError(f"cannot read it: {problem.strerror}", where=where) from None
-    except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError) as problem:
-        raise InputError(f"it is no file of `convc probe --run`: {problem}", where=where) from None
+    record = _decoded(file)
     device = record.device
     for text in (device.name, device.arch, device.cuda, record.convc, record.date):
         if len(text) > MOST_NAME or not text.isprintable():

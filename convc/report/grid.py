@@ -8,6 +8,7 @@ fit they are printed in full.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -19,6 +20,11 @@ from convc.report.console import table_width
 
 GAP = 2
 """Spaces between columns."""
+
+LONGEST_NAME = 64
+"""Characters of a name that a table has at most, unless two names would then be one."""
+
+SHORTENED = f"a * stands for the middle of a name longer than {LONGEST_NAME} characters, and --layer takes it so"
 
 NAME_WIDTH = 8
 """A column of names is never narrower."""
@@ -50,8 +56,35 @@ class Row(msgspec.Struct, frozen=True):
 def print_grid(console: Console, columns: Sequence[Column], rows: Iterable[Row], whole: bool = False) -> None:
     """Print a table as wide as the console; ``whole``: every row in one line, however long."""
     kept = [replace(row, cells=tuple(" ".join(cell.split()) for cell in row.cells)) for row in rows]
-    for line, style in grid_lines(columns, kept, None if whole else table_width(console)):
+    short = kept if whole else _with_short_names(columns, kept)
+    for line, style in grid_lines(columns, short, None if whole else table_width(console)):
         console.print(line, style=style, soft_wrap=True)
+    if short != kept:
+        console.print(SHORTENED, soft_wrap=True)
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """Names with a ``*`` in place of their middle where they are long: no two that differ become the same."""
+    kept = {name: name if len(name) <= LONGEST_NAME else "" for name in names}
+    length = LONGEST_NAME
+    while "" in kept.values():
+        made = {name: name if len(name) <= length else _cut(name, length) for name, short in kept.items() if not short}
+        counts = Counter((*kept.values(), *made.values()))
+        kept |= {name: short for name, short in made.items() if counts[short] == 1 or short == name}
+        length *= 2
+    return [kept[name] for name in names]
+
+
+def _cut(name: str, length: int) -> str:
+    """A name of so many characters: its start, a star, and its end."""
+    return f"{name[: length // 2 - 1]}*{name[-length // 2 :]}"
+
+
+def _with_short_names(columns: Sequence[Column], rows: Sequence[Row]) -> list[Row]:
+    """The rows with long names shortened."""
+    cells = [[row.cells[i] for row in rows] for i in range(len(columns))]
+    cells = [short_names(each) if column.name else each for column, each in zip(columns, cells, strict=True)]
+    return [replace(row, cells=tuple(each[i] for each in cells)) for i, row in enumerate(rows)]
 
 
 def grid_lines(columns: Sequence[Column], rows: Sequence[Row], width: int | None) -> list[tuple[str, str | None]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from rich.table import Table
 
 from convc.report.layers import nearest_to_bound
 from convc.report.verify import LAYER_COLUMNS, row, summary, verdict
+from convc.support.visible import visible
 from convc.verification.records import LayerReport, VerifyReport
 
 CSV_COLUMNS: tuple[str, ...] = (
@@ -54,7 +56,8 @@ def csv_table(reports: Sequence[VerifyReport]) -> bytes:
     writer.writeheader()
     for report in reports:
         for layer in report.layers:
-            writer.writerow({"model": report.source, **_record(layer)})
+            row = {"model": report.source, **_record(layer)}
+            writer.writerow({name: visible(value) if isinstance(value, str) else value for name, value in row.items()})
     return out.getvalue().encode()
 
 
@@ -93,5 +96,6 @@ def _record(layer: LayerReport) -> dict[str, Any]:
 
 
 def _cell(text: str) -> str:
-    """A text that stays in its cell, in one line: names come from strangers."""
-    return " ".join(text.split()).replace("\\", "\\\\").replace("|", "\\|")
+    """A text that stays in its cell, in one line, and is shown as it is: names come from strangers, with HTML too."""
+    plain = visible(" ".join(text.split())).replace("&", "&amp;").replace("<", "&lt;")
+    return re.sub(r"([\\|`\[\]])", r"\\\1", plain)

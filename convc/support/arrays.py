@@ -20,6 +20,7 @@ import numpy as np
 from convc.errors import ConvcError, InputError
 from convc.support.files import NpyHeader, parse_npy_header, read_npy, replacing, to_npy_dtype
 from convc.support.memory import require_memory
+from convc.support.missing import is_missing, no_file
 
 Accept = Callable[[str, NpyHeader], str | None]
 """Says what is wrong with the array of a name ("" where a file holds one without a name), or None."""
@@ -38,10 +39,9 @@ def read_arrays(path: Path, accept: Accept = lambda name, header: None) -> dict[
         LimitError: the arrays do not fit into memory.
     """
     if not path.is_file():
-        message = (
-            "expected a .npy or .npz file, this is not a regular file" if path.exists() else "the file does not exist"
-        )
-        raise InputError(message, where=str(path))
+        if is_missing(path):
+            raise no_file(path)
+        raise InputError("expected a .npy or .npz file, this is not a regular file", where=str(path))
     try:
         with path.open("rb") as stream:
             if stream.read(2) == _ZIP:

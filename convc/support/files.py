@@ -18,6 +18,7 @@ from typing import IO, BinaryIO
 import numpy as np
 
 from convc.errors import ConvcError, InputError
+from convc.support.missing import is_missing, no_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +48,8 @@ def read_npy_header(path: Path, error: type[ConvcError] = InputError) -> NpyHead
     Raises:
         error: the file is missing, is no .npy file, holds Python objects, or is shorter than its header says.
     """
-    if not path.exists():
-        raise error("the file does not exist", where=str(path))
+    if is_missing(path):
+        raise no_file(path, error)
     if not path.is_file():
         raise error("expected a .npy file, this is not a regular file", where=str(path))
     try:
@@ -113,8 +114,8 @@ def read_npy(
 
 def read_text(path: Path, error: type[ConvcError] = InputError) -> str:
     """Read a text, such as a kernel; ``error`` where there is none, or it is not UTF-8."""
-    if not path.exists():
-        raise error("expected a text file here, and there is none", where=str(path))
+    if is_missing(path):
+        raise no_file(path, error)
     if not path.is_file():
         raise error("expected a text file here, this is a folder or a device", where=str(path))
     try:

@@ -10,10 +10,13 @@ LISTED = 8
 """Names that a hint lists."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is nearest to one that there is not, in whatever case; None where none is near."""
+def nearest(name: str, known: Iterable[str], ratio: float = 0.6) -> str | None:
+    """The known name that is nearest to one that there is not, in whatever case; None where none is near.
+
+    ``ratio`` is how much of both has to agree, 0 to 1 (`difflib`).
+    """
     by_case = {one.casefold(): one for one in islice(known, 5000)}
-    near = difflib.get_close_matches(name[:100].casefold(), by_case, n=1)
+    near = difflib.get_close_matches(name[:100].casefold(), by_case, n=1, cutoff=ratio)
     return by_case[near[0]] if near else None
 
 

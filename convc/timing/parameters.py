@@ -20,6 +20,7 @@ import msgspec
 
 from convc.errors import InputError
 from convc.support.guessing import nearest
+from convc.support.missing import is_missing, no_file
 from convc.timing.banks import BANKS, NAME
 
 FOLDER = Path(__file__).with_name("chips")
@@ -192,6 +193,8 @@ def _known_chip(name: str) -> Chip:
 def _own_chip(file: Path) -> Chip:
     """A chip with the parameters that a file changes."""
     where = str(file)
+    if is_missing(file):
+        raise no_file(file)
     try:
         if file.stat().st_size > MOST_BYTES:
             raise InputError(f"a file of parameters has at most {MOST_BYTES} bytes", where=where)

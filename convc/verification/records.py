@@ -8,7 +8,7 @@ computed, and so is the answer: a `Check` for each comparison, a `LayerReport` f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from convc.ir.findings import Finding
@@ -294,6 +294,8 @@ class DataReport:
         outputs: of the network.
         oracle: who said what is expected of the outputs: a file, onnxruntime with its version, or onnx.reference.
         silent: why onnxruntime was not asked, or had no answer; empty where it had, or where a file says it.
+        shapes: of the data for inputs whose extents the model leaves open, by name: with these as its shapes it is read
+            as it ran.
     """
 
     source: str
@@ -303,6 +305,7 @@ class DataReport:
     outputs: tuple[ExpectedOutput, ...]
     oracle: str
     silent: str = ""
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:

@@ -34,6 +34,7 @@ from convc.compiler.schedules.base import (
 from convc.errors import InputError
 from convc.ir.arch import ARCHS, SM_100A
 from convc.ir.columns import COLUMNS
+from convc.support.guessing import nearest
 
 
 def _reload(schedule: Schedule) -> Method:
@@ -190,7 +191,9 @@ def asked(options: ScheduleOptions) -> tuple[Schedule, ...]:
     for field, known in choices().items():
         value = getattr(options, field)
         if value is not None and value not in known:
-            raise InputError(f"{field} must be one of {', '.join(known)}, got {value!r}")
+            near = nearest(str(value), known)
+            hint = "" if near is None else f"did you mean {near!r}?"
+            raise InputError(f"{field} must be one of {', '.join(known)}, got {value!r}", hint=hint)
     _check_walk(options)
     _check_work(options)
     _check_split(options)
@@ -228,10 +231,14 @@ def asked(options: ScheduleOptions) -> tuple[Schedule, ...]:
     return tuple(able)
 
 
+MOST_CTAS = (1 << 31) - 1
+"""CTAs of a grid along x (CUDA programming guide, technical specifications)."""
+
+
 def _check_walk(options: ScheduleOptions) -> None:
     """InputError where CTAs cannot walk over tiles as the options say."""
-    if options.ctas is not None and options.ctas < 1:
-        raise InputError(f"ctas must be at least 1, got {options.ctas}")
+    if options.ctas is not None and not 1 <= options.ctas <= MOST_CTAS:
+        raise InputError(f"ctas must be in 1..{MOST_CTAS}, as many as a grid has, got {options.ctas}")
     if options.ctas is not None and options.persistent != "on":
         raise InputError(
             f"ctas says how many CTAs walk over tiles, which needs persistent on; persistent is {options.persistent}"

@@ -87,7 +87,7 @@ WRONG = {
         "build must be a folder, or an open Build, got the class Build",
     ),
     "run a model as build": (lambda b: c.run(TINY, X), "expected a build folder"),
-    "run no folder": (lambda b: c.run("nowhere", X), "expected a build folder"),
+    "run no folder": (lambda b: c.run("nowhere", X), "there is no such file or folder"),
     "run another shape": (lambda b: c.run(b, X[0]), r"\[1, 16, 12, 12\]"),
     "run whole numbers": (lambda b: c.run(b, X.astype(np.int32)), "float"),
     "a residual that is a list": (lambda b: c.run(b, X, residual=[0]), "residual must be an array"),

@@ -82,7 +82,7 @@ def test_a_bad_call_is_refused(convc, arguments, message):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "No such file"),
+        (None, "there is no such file or folder"),
         (b"", "error[O100]"),
         (b"this is not a model at all", "error[O100]"),
         ("half", "error[O100]"),
@@ -162,9 +162,9 @@ def test_an_unknown_layer_lists_the_layers(convc, two, tmp_path):
     assert "stem, head" in said
 
 
-def test_a_folder_with_other_files_is_refused_before_any_work(convc, tmp_path):
+def test_a_folder_with_other_files_is_refused_before_any_work(convc, tiny, tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    said = convc.refused("compile", tmp_path / "no.onnx", "-o", tmp_path)
+    said = convc.refused("compile", tiny, "-o", tmp_path)
     assert "holds 'notes.txt'" in said
     assert (tmp_path / "notes.txt").read_text() == "mine"
 

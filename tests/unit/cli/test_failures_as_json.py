@@ -24,22 +24,22 @@ def with_json() -> set[str]:
 
 
 CALLS = [
-    ("check", "no", "B100"),
-    ("compile", "no.onnx -o new", "O100"),
+    ("check", "no", "I100"),
+    ("compile", "no.onnx -o new", "I100"),
     ("compile", "- -o new", "O100"),
     ("exec", "no.ptx no.json", "I100"),
     ("explain", "P999", "I100"),
-    ("inspect", "no.onnx", "O100"),
+    ("inspect", "no.onnx", "I100"),
     ("inspect", "-", "O100"),
     ("launch", "no.ptx no.json", "I100"),
     ("probe", "--apply no.json", "I100"),
-    ("run", "no --input x.npy -o y.npy", "B100"),
-    ("run", "no.onnx --input x.npy -o y.npy", "O100"),
-    ("time", "no.onnx", "O100"),
+    ("run", "no --input x.npy -o y.npy", "I100"),
+    ("run", "no.onnx --input x.npy -o y.npy", "I100"),
+    ("time", "no.onnx", "I100"),
     ("time", "-", "O100"),
-    ("verify", "no.onnx", "O100"),
-    ("verify", "no.onnx --reweight 1", "O100"),
-    ("verify", "no.onnx --layer a --reweight 1", None),
+    ("verify", "no.onnx", "I100"),
+    ("verify", "no.onnx --reweight 1", "I100"),
+    ("verify", "- --layer a --reweight 1", None),
 ]
 
 

@@ -124,7 +124,7 @@ def test_the_process_ends_with_the_commands_code(tmp_path):
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stdout == ""
-    assert done.stderr.startswith("error[O100]")
+    assert done.stderr.startswith("error[I100]")
     assert os.listdir(tmp_path) == []
 
 

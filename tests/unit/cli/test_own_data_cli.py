@@ -160,7 +160,7 @@ def test_the_same_in_python(model, given, tmp_path):
         (["--input", "x.npz", "--expect", "y=small.npy"], "the output's shape [2, 4, 6, 6], got [3]"),
         (["--input", "x.npz", "--json", "x.npz"], "would overwrite"),
         (["--input", "-", "--expect", "-"], "can be read once"),
-        (["--input", "absent.npz"], "the file does not exist"),
+        (["--input", "absent.npz"], "there is no such file or folder"),
     ],
 )  # fmt: skip
 def test_calls_that_are_refused(convc, model, given, tmp_path, monkeypatch, words, message):

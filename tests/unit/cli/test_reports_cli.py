@@ -109,6 +109,20 @@ def test_names_of_strangers_stay_in_their_cell(convc, tiny, tmp_path):
     assert row["layer"] == 'a|b,"c" d\\'
 
 
+def test_names_of_strangers_are_no_commands_to_whoever_shows_them(convc, tiny, tmp_path):
+    """Neither to a terminal, by escape sequences in CSV, nor to a browser, by HTML or a link in Markdown."""
+    model = onnx.load(tiny)
+    model.graph.node[0].name = "\x1b[31m<img src=x onerror=alert(1)>[a](javascript:b)`"
+    onnx.save(model, tmp_path / "m.onnx")
+    convc.good("verify", tmp_path / "m.onnx", "--markdown", tmp_path / "t.md", "--csv", tmp_path / "t.csv")
+    table = (tmp_path / "t.md").read_text()
+    assert "\\[31m&lt;img src=x onerror=alert(1)>\\[a\\](javascript:b)\\`" in table
+    assert "<img" not in table
+    assert "\x1b" not in table + (tmp_path / "t.csv").read_text()
+    (row,) = csv.DictReader(io.StringIO((tmp_path / "t.csv").read_text()))
+    assert row["layer"].startswith("\\x1b[31m<img src=x")
+
+
 # ---- several models -----------------------------------------------------------------------------------------
 
 

@@ -130,7 +130,7 @@ def test_a_wrong_input_is_refused(convc, build, tmp_path, array, message):
 
 
 def test_a_missing_or_damaged_input_is_refused(convc, build, x, tmp_path):
-    assert "does not exist" in convc.refused("run", build, "--input", tmp_path / "no.npy", "-o", "y.npy")
+    assert "no such file" in convc.refused("run", build, "--input", tmp_path / "no.npy", "-o", "y.npy")
     x.write_bytes(x.read_bytes()[:-8])
     assert "cut short" in convc.refused("run", build, "--input", x, "-o", tmp_path / "y.npy")
     x.write_text("1 2 3")
@@ -139,12 +139,14 @@ def test_a_missing_or_damaged_input_is_refused(convc, build, x, tmp_path):
 
 def test_a_folder_that_is_no_build_is_refused(convc, x, tmp_path):
     assert "error[B100]" in convc.refused("run", tmp_path, "--input", x, "-o", tmp_path / "y.npy")
-    assert "error[B100]" in convc.refused("run", tmp_path / "no", "--input", x, "-o", tmp_path / "y.npy")
+    assert "there is no such file or folder" in convc.refused(
+        "run", tmp_path / "no", "--input", x, "-o", tmp_path / "y.npy"
+    )
 
 
 def test_a_damaged_build_is_refused(convc, build, kernel, x, tmp_path):
     shutil.rmtree(kernel.parent)
-    assert "launch file" in convc.refused("run", build, "--input", x, "-o", tmp_path / "y.npy")
+    assert "there is no such file or folder" in convc.refused("run", build, "--input", x, "-o", tmp_path / "y.npy")
     (build / "network.json").write_text("{")
     assert "damaged" in convc.refused("run", build, "--input", x, "-o", tmp_path / "y.npy")
 

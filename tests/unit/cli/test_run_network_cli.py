@@ -116,7 +116,7 @@ def test_precision(convc, model, feeds, tmp_path):
         (["--input", "x.npy"], "the model has 2 inputs: say which with --input NAME=FILE"),
         (["--input", "x=x.npy", "--input", "x=x.npy"], "--input is given twice for 'x'"),
         (["--input", "q=x.npy"], "the model has no input named 'q'"),
-        (["--input", "x=absent.npy"], "the file does not exist"),
+        (["--input", "x=absent.npy"], "there is no such file or folder"),
         (["--input", "x=factor.npy", "--input", "factor=factor.npy"], "of shape [N, 3, 6, 6], got [1]"),
         (["--input", "x=x.npy", "--input", "factor=factor.npy", "-o", "y.npy"], "the model has 2 outputs: say which"),
         (["--input", "x=x.npy", "--input", "factor=factor.npy", "-o", "q=y.npy"], "no output named 'q'"),
@@ -131,7 +131,7 @@ def test_calls_that_are_refused(convc, model, feeds, tmp_path, monkeypatch, word
 
 def test_a_file_that_is_no_model(convc, x, tmp_path):
     assert "not an ONNX model" in convc.refused("run", x, "--input", x)
-    assert "cannot read the model" in convc.refused("run", tmp_path / "absent.onnx", "--input", x)
+    assert "there is no such file or folder" in convc.refused("run", tmp_path / "absent.onnx", "--input", x)
 
 
 def test_options_of_models_do_not_go_with_a_build(convc, build, x, tmp_path):

@@ -126,7 +126,7 @@ def test_what_there_is_not_is_refused(convc, tiny, arguments, said):
 
 def test_a_kernel_needs_its_launch_file(convc):
     assert "a kernel is timed with its launch file" in convc.refused("time", FOREIGN / "kernel.ptx")
-    assert "cannot read" in convc.refused("time", FOREIGN / "kernel.ptx", FOREIGN / "none.json")
+    assert "there is no such file or folder" in convc.refused("time", FOREIGN / "kernel.ptx", FOREIGN / "none.json")
 
 
 @pytest.fixture(scope="module")

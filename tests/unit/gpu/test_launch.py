@@ -61,6 +61,7 @@ def convc_command(*words: object) -> Result:
 def gpu(monkeypatch) -> FakeDriver:
     """The GPU of this machine, which runs saxpy right."""
     used = saxpy_gpu()
+    monkeypatch.setattr("convc.api.launching.require_bindings", lambda: None)
     monkeypatch.setattr("convc.api.launching.CudaDriver", lambda: used)
     return used
 
@@ -83,6 +84,7 @@ def test_a_launch_is_compared_timed_and_written(place, gpu):
 
 
 def test_a_wrong_element_is_shown_and_ends_with_1(place, monkeypatch):
+    monkeypatch.setattr("convc.api.launching.require_bindings", lambda: None)
     monkeypatch.setattr("convc.api.launching.CudaDriver", lambda: saxpy_gpu(wrong=7))
     launch = place / "kernel.ptx", place / "launch.json"
     done = convc_command("launch", *launch, "--compare")
@@ -224,7 +226,7 @@ def test_without_bindings_driver_or_gpu_it_says_so(place, monkeypatch):
         (("kernel.ptx", "launch.json", "--atol", "nan"), "atol must be a number of at least 0"),
         (("k.cubin", "launch.json", "--compare"), "the machine runs PTX, this is machine code"),
         (("bytes.ptx", "launch.json"), "neither machine code nor text"),
-        (("none.ptx", "launch.json"), "expected the file of a kernel here"),
+        (("none.ptx", "launch.json"), "there is no such file or folder"),
     ],
 )
 def test_a_wrong_call_is_answered_before_the_gpu_is_opened(place, gpu, monkeypatch, change, said):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import fnmatch
 import io
 
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from convc.report.grid import Column, Row, grid_lines, print_grid
+from convc.report.grid import LONGEST_NAME, SHORTENED, Column, Row, grid_lines, print_grid, short_names
 from convc.report.verify import LAYER_COLUMNS, SHOWN
 
 COLUMNS = (
@@ -76,3 +77,24 @@ def test_a_narrow_pipe_is_asked_for(monkeypatch):
 def test_seven_columns_are_shown():
     assert len(SHOWN) == 7
     assert set(SHOWN) <= {heading for heading, _ in LAYER_COLUMNS}
+
+
+def test_a_long_name_is_a_pattern_that_means_it_alone():
+    names = ["conv1", "a/" * 190, *(f"{'encoder/' * 20}{i}/{'block/' * 20}Conv" for i in range(3)), "x" * LONGEST_NAME]
+    short = short_names(names)
+    assert (short[0], short[-1]) == (names[0], names[-1])
+    assert len(short[1]) == LONGEST_NAME
+    assert len(set(short)) == len(names)
+    for name, pattern in zip(names, short, strict=True):
+        assert [one for one in names if fnmatch.fnmatchcase(one, pattern)] == [name]
+
+
+def test_a_table_of_long_names_says_how_to_name_them():
+    paper = io.StringIO()
+    console = Console(file=paper, width=200)
+    long = Row(("y" * 380, *ROWS[0].cells[1:]))
+    print_grid(console, COLUMNS, [ROWS[0], long])
+    assert max(map(len, paper.getvalue().splitlines())) <= 200
+    assert paper.getvalue().splitlines()[-1] == SHORTENED
+    print_grid(console, COLUMNS, [long], whole=True)
+    assert "y" * 380 in paper.getvalue().replace("\n", "")

@@ -36,7 +36,7 @@ def test_what_is_written_is_read(tmp_path, dtype, order):
 
 
 def test_a_missing_file_and_a_folder_are_named(tmp_path):
-    with pytest.raises(InputError, match="does not exist") as caught:
+    with pytest.raises(InputError, match="there is no such file or folder") as caught:
         read_npy(tmp_path / "no.npy")
     assert caught.value.where.endswith("no.npy")
     with pytest.raises(InputError, match="not a regular file"):
