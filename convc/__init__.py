@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from convc.api.running import run, run_layer
     from convc.api.running_networks import run_model, run_network
     from convc.api.simulating import Simulation, simulate
+    from convc.api.surveying import survey
     from convc.api.timing import LayerTime, TimeReport, time
     from convc.api.verifying import verify
     from convc.api.verifying_data import Expected, verify_data
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from convc.runtime.layer import LayerRun
     from convc.runtime.network.stats import NetworkRun
     from convc.verification.records import DataReport, LayerReport, NetworkReport, VerifyReport
+    from convc.verification.survey import SurveyReport
     from convc.workers.pool import Pool
 
 __all__ = [
@@ -75,6 +77,7 @@ __all__ = [
     "ScheduleOptions",
     "Settled",
     "Simulation",
+    "SurveyReport",
     "TimeReport",
     "VerifyReport",
     "WorkOptions",
@@ -92,6 +95,7 @@ __all__ = [
     "run_probes",
     "settle_probes",
     "simulate",
+    "survey",
     "time",
     "verify",
     "verify_data",
@@ -127,6 +131,7 @@ _HOME = {
     "ScheduleOptions": "convc.compiler.options",
     "Settled": "convc.probe.settled",
     "Simulation": "convc.api.simulating",
+    "SurveyReport": "convc.verification.survey",
     "TimeReport": "convc.api.timing",
     "VerifyReport": "convc.verification.records",
     "WorkOptions": "convc.api.options",
@@ -144,6 +149,7 @@ _HOME = {
     "run_probes": "convc.api.probing",
     "settle_probes": "convc.api.probing",
     "simulate": "convc.api.simulating",
+    "survey": "convc.api.surveying",
     "time": "convc.api.timing",
     "verify": "convc.api.verifying",
     "verify_data": "convc.api.verifying_data",

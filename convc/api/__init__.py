@@ -10,6 +10,7 @@
     verify           verifying            compile, run and compare every convolution of a model
     verify_data      verifying_data       a whole network on data of one's own, with its own weights
     verify_network   verifying_networks   the whole network with random weights, layer by layer and end to end
+    survey           surveying            every model of a folder: listed, verified, run, a line each
     check            checking             look for races, hangs and uses of unwritten memory in a build
     simulate         simulating           run any PTX kernel with a launch file
     launch           launching            launch a kernel on a real GPU, and compare it with the machine
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from convc import run_probes as run_probes
     from convc import settle_probes as settle_probes
     from convc import simulate as simulate
+    from convc import survey as survey
     from convc import time as time
     from convc import verify as verify
     from convc import verify_data as verify_data

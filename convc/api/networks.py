@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import get_args
 
+import numpy as np
+
 from convc.api.arguments import array_or_file, file_or
+from convc.api.inputs import InputData
 from convc.api.options import ReadOptions, WorkOptions
 from convc.compiler.kernels import Kernels
 from convc.errors import InputError
@@ -14,7 +17,10 @@ from convc.frontend.onnx_reader import Source
 from convc.ir.network import Network
 from convc.machine import RunOptions
 from convc.runtime.network.convolutions import Convolutions
-from convc.runtime.network.io import errors_in, open_model
+from convc.runtime.network.executor import Graph
+from convc.runtime.network.io import errors_in, open_model, read_feeds
+from convc.support.guessing import hint_of
+from convc.verification.network import random_inputs
 
 
 def check_whole(model: object, work: WorkOptions) -> None:
@@ -30,6 +36,23 @@ def check_given(feeds: object) -> None:
     """Raise `InputError` for feeds that are neither an array nor a file, nor those by name."""
     for name, each in feeds.items() if isinstance(feeds, Mapping) else [("", feeds)]:
         array_or_file(each, f"feeds[{name!r}]" if name else "feeds")
+
+
+def drawn_feeds(graph: Graph, data: InputData, read: ReadOptions) -> dict[str, np.ndarray]:
+    """The inputs that are given, of the shapes that were asked for, and the others drawn where there is a seed."""
+    arrays = read_feeds(graph, {} if data.given is None else data.given)
+    known = [value.name for value in (*graph.inputs, *graph.optional)]
+    for name, shape in read.shapes.items():
+        if name not in known:
+            raise InputError(f"the model has no input named {name!r}", hint=hint_of(name, known, "inputs"))
+        if name in arrays and arrays[name].shape != shape:
+            got = list(arrays[name].shape)
+            raise InputError(f"expected the shape {list(shape)} that was asked for, got {got}", where=f"input {name!r}")
+    if data.seed is None:
+        return arrays
+    missing = tuple(value for value in graph.inputs if value.name not in arrays)
+    asked = {value.name: read.shapes[value.name] for value in missing if value.name in read.shapes}
+    return arrays | random_inputs(missing, data.seed, asked or read.batch, read.say)
 
 
 def check_reading(model: Source, read: ReadOptions) -> None:

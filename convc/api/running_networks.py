@@ -11,12 +11,11 @@ from convc.api.arguments import by_name, file_name, given_options
 from convc.api.inputs import InputData, run_options
 from convc.api.kept import check_kept
 from convc.api.models import check_extents
-from convc.api.networks import check_given, check_reading, check_whole, convolutions_of
+from convc.api.networks import check_given, check_reading, check_whole, convolutions_of, drawn_feeds
 from convc.api.options import MachineOptions, ReadOptions, WorkOptions
 from convc.api.working import open_kernels
 from convc.errors import InputError
 from convc.frontend.onnx_reader import Source
-from convc.runtime.network.executor import Graph
 from convc.runtime.network.feeds import check_feeds
 from convc.runtime.network.io import (
     Feeds,
@@ -24,15 +23,12 @@ from convc.runtime.network.io import (
     check_targets,
     errors_in,
     open_graph,
-    read_feeds,
     targets_of,
     write_all,
     write_results,
 )
 from convc.runtime.network.stats import NetworkRun
-from convc.support.guessing import hint_of
 from convc.support.progress import Progress
-from convc.verification.network import random_inputs
 
 
 def run_model(
@@ -120,7 +116,7 @@ def run_network(
         graph = open_graph(model, convolutions, host=host, fuse=reading.fuse)
         whole = targets.pop("") if targets.keys() == {""} and targets[""].suffix == ".npz" else None
         files = targets_of(graph, targets)
-        arrays = cast_feeds(graph, _drawn(graph, data, reading))
+        arrays = cast_feeds(graph, drawn_feeds(graph, data, reading))
         with errors_in(model):
             check_feeds(graph.inputs, graph.optional, arrays)
         data.keep(arrays)
@@ -131,23 +127,6 @@ def run_network(
         files = dict.fromkeys(results, whole)
     write_results(results, {} if whole is not None else files)
     return NetworkRun(outputs=results, stats=graph.stats, files=files)
-
-
-def _drawn(graph: Graph, data: InputData, read: ReadOptions) -> dict[str, np.ndarray]:
-    """The inputs that are given, of the shapes that were asked for, and the others drawn where there is a seed."""
-    arrays = read_feeds(graph, {} if data.given is None else data.given)
-    known = [value.name for value in (*graph.inputs, *graph.optional)]
-    for name, shape in read.shapes.items():
-        if name not in known:
-            raise InputError(f"the model has no input named {name!r}", hint=hint_of(name, known, "inputs"))
-        if name in arrays and arrays[name].shape != shape:
-            got = list(arrays[name].shape)
-            raise InputError(f"expected the shape {list(shape)} that was asked for, got {got}", where=f"input {name!r}")
-    if data.seed is None:
-        return arrays
-    missing = tuple(value for value in graph.inputs if value.name not in arrays)
-    asked = {value.name: read.shapes[value.name] for value in missing if value.name in read.shapes}
-    return arrays | random_inputs(missing, data.seed, asked or read.batch, read.say)
 
 
 def _files(model: Source, data: InputData) -> list[Path]:

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, replace
 
 from convc.api.arguments import given_options
-from convc.api.inputs import run_options
-from convc.api.networks import check_given, check_whole, convolutions_of
+from convc.api.inputs import InputData, run_options
+from convc.api.networks import check_given, check_whole, convolutions_of, drawn_feeds
 from convc.api.options import MachineOptions, ReadOptions, ScheduleOptions, WorkOptions
 from convc.api.working import open_kernels
 from convc.errors import InputError
@@ -19,7 +19,6 @@ from convc.runtime.network.io import (
     errors_in,
     open_graph,
     open_model,
-    read_feeds,
     read_named,
     targets_of,
 )
@@ -49,7 +48,7 @@ class Expected:
 
 def verify_data(
     model: Source,
-    feeds: Feeds,
+    feeds: Feeds | InputData,
     expected: Expected | None = None,
     *,
     host: str = "reference",
@@ -62,7 +61,7 @@ def verify_data(
 
     Args:
         model: a file, or a loaded model.
-        feeds: as of `run_network`: an array for each input, or files.
+        feeds: as of `run_network`: an array for each input, files, or `InputData`, which also draws them.
         expected: of the outputs.
         host: who runs the nodes that are no convolutions: reference, or onnxruntime.
         read: how the model is read, but for ``batch``: the extents are those of the feeds.
@@ -87,7 +86,10 @@ def verify_data(
     chosen = given_options(work, WorkOptions, "work")
     wanted = given_options(expected, Expected, "expected")
     check_whole(model, chosen)
-    check_given(feeds)
+    data = feeds if isinstance(feeds, InputData) else InputData(given=feeds)
+    if data is not feeds:
+        check_given(feeds)
+    data.check()
     reading = given_options(read, ReadOptions, "read")
     if reading.batch is not None:
         raise InputError("a run has the extents of its feeds: batch has no part in it")
@@ -96,7 +98,7 @@ def verify_data(
     with open_kernels(schedule, chosen) as kernels:
         convolutions = convolutions_of(kernels, reading, options)
         graph = open_graph(model, convolutions, host=host, fuse=reading.fuse)
-        arrays = cast_feeds(graph, read_feeds(graph, feeds))
+        arrays = cast_feeds(graph, drawn_feeds(graph, data, reading))
         given = None
         if wanted.outputs is not None:
             given = targets_of(graph, read_named(wanted.outputs, graph.outputs, "output"), "--expect")

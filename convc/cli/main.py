@@ -51,6 +51,7 @@ COMMANDS = {
     "probe": "List what is assumed, and settle it on a GPU.",
     "report": "Write a page about layers for a browser.",
     "run": "Run a layer of a build folder, or a whole model.",
+    "survey": "List, verify and run every model of a folder.",
     "time": "Estimate how long kernels take, and what they wait for.",
     "verify": "Check every convolution of a model.",
 }

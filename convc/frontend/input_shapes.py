@@ -122,6 +122,29 @@ def every_shape(
     return found, said
 
 
+def guessed_shapes(inputs: Sequence[onnx.ValueInfoProto], asked: Shapes, extent: int) -> dict[str, tuple[int, ...]]:
+    """Shapes for all inputs of known rank, where nobody is there to be asked: a batch is 1, another axis ``extent``.
+
+    Args:
+        inputs: graph inputs that are no constants.
+        asked: shapes that are settled.
+        extent: of axes that are open, but the first; a name that stands for a batch somewhere does so everywhere.
+    """
+    ranked = [value for value in inputs if value.type.tensor_type.HasField("shape")]
+    firsts = {dim.dim_param for value in ranked for dim in value.type.tensor_type.shape.dim[:1]} - {""}
+    shapes = dict(asked)
+    for value in ranked:
+        dims = value.type.tensor_type.shape.dim
+        if value.name in shapes or all(map(is_fixed, dims)):
+            continue
+        guessed = [1 if dim.dim_param in firsts else extent for dim in dims]
+        guessed[0] = 1
+        shapes[value.name] = tuple(
+            dim.dim_value if is_fixed(dim) else guess for dim, guess in zip(dims, guessed, strict=True)
+        )
+    return shapes
+
+
 def _check(value: onnx.ValueInfoProto, shape: Sequence[int], named: dict[str, int]) -> None:
     """Raise `InputError` where an input cannot have a shape; ``named`` collects what names of extents stand for."""
     where = f"input {value.name!r}"

@@ -33,6 +33,7 @@ from convc.verification.records import (
     OutputReport,
     VerifyReport,
 )
+from convc.verification.survey import SurveyReport
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -343,6 +344,11 @@ def _compile() -> type:
     return record_type("Compile", NetworkRecord, f"{_compile.__doc__}", **more)
 
 
+def _survey() -> type:
+    """Every model of a folder, a line each."""
+    return record_type("Survey", SurveyReport, f"{SurveyReport.__doc__}", format=Literal["convc-survey/1"], ok=bool)
+
+
 WRITTEN: dict[str, Callable[[], Any]] = {
     "convc-check/1": lambda: CheckJson,
     "convc-compile/1": _compile,
@@ -358,6 +364,7 @@ WRITTEN: dict[str, Callable[[], Any]] = {
     "convc-probe/1": lambda: ProbeJson,
     "convc-run/1": lambda: RunJson,
     "convc-settled/1": lambda: SettledJson,
+    "convc-survey/1": _survey,
     "convc-time/1": lambda: TimeJson,
     "convc-verify/2": _verify,
     "convc-verify-models/1": _models,

@@ -9,14 +9,14 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from convc.report.layers import nearest_to_bound
+from convc.report.layers import Columns, nearest_to_bound
 from convc.report.verify import LAYER_COLUMNS, row, summary, verdict
 from convc.support.visible import visible
 from convc.verification.records import LayerReport, VerifyReport
@@ -36,17 +36,23 @@ def markdown_table(reports: Sequence[VerifyReport]) -> bytes:
     """The tables of reports as Markdown, each under its model's name where there are several."""
     parts = []
     for report in reports:
-        table = Table(box=box.MARKDOWN, header_style=None)
-        for heading, justify in LAYER_COLUMNS:
-            table.add_column(heading, justify=justify, no_wrap=True)
-        for layer in report.layers:
-            table.add_row(*(_cell(text) for text in row(layer)))
-        out = io.StringIO()
-        Console(file=out, width=10_000, markup=False, highlight=False, emoji=False, color_system=None).print(table)
-        lines = [line.rstrip() for line in out.getvalue().splitlines() if line.strip()]
         title = [f"### {_cell(report.source)}", ""] if len(reports) > 1 else []
-        parts.append("\n".join([*title, *lines, "", summary(report)]))
+        lines = markdown_grid(LAYER_COLUMNS, [row(layer) for layer in report.layers])
+        parts.append("\n".join([*title, lines, summary(report)]))
     return ("\n\n".join(parts) + "\n").encode()
+
+
+def markdown_grid(columns: Columns, rows: Iterable[Sequence[str]]) -> str:
+    """A Markdown table with its columns aligned, and an empty line behind it."""
+    table = Table(box=box.MARKDOWN, header_style=None)
+    for heading, justify in columns:
+        table.add_column(heading, justify=justify, no_wrap=True)
+    for cells in rows:
+        table.add_row(*map(_cell, cells))
+    out = io.StringIO()
+    Console(file=out, width=10_000, markup=False, highlight=False, emoji=False, color_system=None).print(table)
+    lines = [line.rstrip() for line in out.getvalue().splitlines() if line.strip()]
+    return "\n".join([*lines, ""])
 
 
 def csv_table(reports: Sequence[VerifyReport]) -> bytes:

@@ -97,7 +97,7 @@ def _processes(jobs: int) -> OpenExecutor:
 
     context = multiprocessing.get_context("spawn")
     held, lifeline = context.Pipe(duplex=False)
-    executor = ProcessPoolExecutor(jobs, mp_context=context, initializer=_start_worker, initargs=(held,))
+    executor = ProcessPoolExecutor(jobs, mp_context=context, initializer=end_with_parent, initargs=(held,))
 
     def close(give_up: bool) -> None:
         if give_up:
@@ -109,8 +109,8 @@ def _processes(jobs: int) -> OpenExecutor:
     return OpenExecutor(executor, jobs, close, takes_back=False)
 
 
-def _start_worker(lifeline: _Receiver) -> None:
-    """Prepare a worker process."""
+def end_with_parent(lifeline: _Receiver) -> None:
+    """Prepare a worker process: Ctrl-C is its parent's business, and it ends when the other end of a pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(lifeline,), daemon=True).start()
 

@@ -81,6 +81,7 @@ def place(tmp_path_factory) -> Path:
 
 CALLS = [
     ("convc-verify/2", "verify m.onnx", 0),
+    ("convc-survey/1", "survey m.onnx", 0),
     ("convc-verify-models/1", "verify m.onnx bad.onnx", 2),
     ("convc-network/2", "verify m.onnx --reweight 1", 0),
     ("convc-compile/1", "compile m.onnx -o new", 0),
