@@ -60,7 +60,7 @@ class Extents:
         self.constants = constants
         self._nodes = nodes
         self._look_inside = look_inside
-        self._outer = outer
+        self.outer = outer
         self._partial: dict[str, Partial] = {}
         self._absent: set[str] = set()
         self._data: dict[str, TensorProto | None] = {}
@@ -122,7 +122,7 @@ class Extents:
     def type_of(self, name: str) -> TypeProto | None:
         """The type of a tensor of this graph or of one around it."""
         found = self.types.get(name)
-        return self._outer.type_of(name) if found is None and self._outer is not None else found
+        return self.outer.type_of(name) if found is None and self.outer is not None else found
 
     def value_of(self, name: str) -> Value | None:
         """The value of a small tensor of this graph or of one around it; None where it is not known."""
@@ -131,7 +131,7 @@ class Extents:
         if name in self._partial or name in self._absent:
             return self._partial.get(name)
         if name not in self.types:
-            return self._outer.value_of(name) if self._outer is not None else None
+            return self.outer.value_of(name) if self.outer is not None else None
         array = self._stored(name)
         if array is None:
             self._absent.add(name)
@@ -141,20 +141,20 @@ class Extents:
 
     def why(self, name: str) -> tuple[Cause, ...]:
         """Causes of unknown extents of a tensor; empty where all are known."""
-        if name not in self.types and self._outer is not None:
-            return self._outer.why(name)
+        if name not in self.types and self.outer is not None:
+            return self.outer.why(name)
         return self.causes.get(name, ())
 
     def doubts_of(self, name: str) -> tuple[Cause, ...]:
         """Tensors of unknown extents that a tensor is computed of, though its own may be known: why theirs are not."""
-        if name not in self.types and self._outer is not None:
-            return self._outer.doubts_of(name)
+        if name not in self.types and self.outer is not None:
+            return self.outer.doubts_of(name)
         return self.doubts.get(name, ())
 
     def rests_on_belief(self, name: str) -> bool:
         """Whether its extents rest on what the model says alone."""
-        if name not in self.types and self._outer is not None:
-            return self._outer.rests_on_belief(name)
+        if name not in self.types and self.outer is not None:
+            return self.outer.rests_on_belief(name)
         return name in self.believed
 
     def infer(self, node: NodeProto, captured: Iterable[str] = ()) -> dict[str, TypeProto]:

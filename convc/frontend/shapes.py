@@ -96,8 +96,9 @@ def infer_types(
 
 
 def types_of(extents: Extents) -> dict[str, ValueType]:
-    """Types of the tensors of one graph, by name."""
-    return {
+    """Types of the tensors of one graph and of those around it, by name."""
+    around = {} if extents.outer is None else types_of(extents.outer)
+    return around | {
         name: ValueType(element_type=kind.tensor_type.elem_type, shape=shape_of(kind))
         for name, kind in extents.types.items()
         if kind.HasField("tensor_type")

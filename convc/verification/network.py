@@ -88,7 +88,7 @@ def verify_graph(
     reference = HostNodes(model, {})
 
     def watch(name: str, ran: ConvRun) -> None:
-        node = nodes[name]
+        node = ran.node
         x = ran.arrays[0]
         if x is not None:
             alive.append(channels_alive(x))

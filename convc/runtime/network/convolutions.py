@@ -38,12 +38,14 @@ class ConvRun:
     """One convolution that ran.
 
     Attributes:
+        node: of the graph, or of one inside its nodes.
         conv: what was run.
         arrays: the inputs of the node.
         run: what the machine gave.
         residual: what the epilogue added, where nodes were fused that add something.
     """
 
+    node: NodeProto
     conv: ConvNode
     arrays: tuple[np.ndarray | None, ...]
     run: LayerRun
@@ -116,7 +118,7 @@ class Convolutions:
         assert x is not None, "a node that was prepared has activations"
         run = run_layer(layer, x, self.machine)
         _check_end(run, node_place(node, name))
-        return ConvRun(conv=conv, arrays=tuple(arrays), run=run)
+        return ConvRun(node=node, conv=conv, arrays=tuple(arrays), run=run)
 
     def layer(self, conv: ConvNode) -> Layer:
         """A convolution that was read before it runs, compiled and with its weights packed.

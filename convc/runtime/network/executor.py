@@ -23,6 +23,7 @@ from convc.frontend.integer_convs import Integers, integer_convolutions
 from convc.frontend.model_file import opset_of
 from convc.frontend.onnx_reader import is_convolution, node_names
 from convc.runtime.layer import LayerRun
+from convc.runtime.network.bodies import BodyNode, Runner, as_main_graph, is_run_here
 from convc.runtime.network.constants import StartValues
 from convc.runtime.network.convolutions import Convolutions, ConvRun, Ready
 from convc.runtime.network.device_tensor import PackedTensor, unpacked
@@ -72,6 +73,7 @@ class Graph:
         host: who runs the other nodes, one of `convc.runtime.network.host.HOSTS`.
         replaced: arrays in place of constants of the model, by name.
         fuse: let convolutions whose weights are constant take in the nodes behind them (`convc.frontend.fusion`).
+        prefix: of the names of its nodes, for a graph inside a node.
         share_buffers: where nodes are fused, let kernels read what others wrote without repacking where they can
             (`convc.layout.handover`); the results have the same bits.
 
@@ -87,7 +89,7 @@ class Graph:
         NodeError: a node that neither the machine nor the host can run.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is one choice, and most are left out
         self,
         model: onnx.ModelProto | Integers,
         *,
@@ -98,6 +100,7 @@ class Graph:
         replaced: Mapping[str, np.ndarray] | None = None,
         fuse: bool = False,
         share_buffers: bool = True,
+        prefix: str = "",
     ) -> None:
         self._integers = model if isinstance(model, Integers) else Integers(model=model, source=model)
         self._as_written = partial(
@@ -128,7 +131,11 @@ class Graph:
         stated = {value.name: value.type for value in (*graph.input, *graph.value_info, *graph.output)}
         self._host = HostNodes(model, stated, host)
         functions = {(function.domain, function.name): function for function in model.functions}
-        self._nodes = list(zip(node_names(graph.node), graph.node, strict=True))
+        self._nodes = [(prefix + name, node) for name, node in zip(node_names(graph.node), graph.node, strict=True)]
+        self._make_inside = partial(
+            Graph, folder=folder, convolutions=self._convolutions, refused="host", host=host, fuse=False
+        )
+        self._watch: Watch | None = None
         self._fuse = fuse
         self._share_buffers = share_buffers
         self._plan: _StepPlan | None = None
@@ -137,6 +144,7 @@ class Graph:
         self._check_order()
         # Filled while the graph runs: nodes of the host, why convolutions were refused, and the last kernel of each.
         self._built: dict[str, HostNode] = {}
+        self._bodies: dict[str, BodyNode] = {}
         self._reasons: dict[str, str] = {}
         self._ready: dict[str, tuple[tuple[tuple[int, ...], np.dtype], Ready]] = {}
 
@@ -173,6 +181,7 @@ class Graph:
             self.stats = as_written.stats
             return results
         self.stats = RunStats()
+        self._watch = watch
         plan = self._planned(values)
         for index, step in enumerate(plan.steps):
             if is_convolution(step.nodes[0][1]):
@@ -230,7 +239,7 @@ class Graph:
         if watch is not None:
             arrays = tuple(self._value(wanted, values, name, node) if wanted else None for wanted in node.input)
             run = replace(run, y=made.array())
-            watch(name, ConvRun(conv=conv, arrays=arrays, run=run, residual=unpacked(residual)))
+            watch(name, ConvRun(node=node, conv=conv, arrays=arrays, run=run, residual=unpacked(residual)))
         values[conv.output.name] = made if self._share_buffers else made.array()
         return True
 
@@ -245,12 +254,32 @@ class Graph:
         inputs = {wanted: self._value(wanted, values, name, node) for wanted in needed(node)}
         if is_convolution(node):
             made = self._convolve(name, node, inputs, set(values), watch)
+        elif name in self._hidden and is_run_here(node, opset_of(self.model) or 0):
+            if name not in self._bodies:
+                self._bodies[name] = BodyNode(node, name, self._inside)
+            made = self._bodies[name].run(inputs)
         else:
             made = self._on_host(name, node, inputs)
             self.stats.host += 1
             if name in self._hidden:
                 self.stats.hidden[name] = self._hidden[name]
         values.update(zip(results, made, strict=False))
+
+    def _inside(self, graph: onnx.GraphProto, prefix: str) -> Runner:
+        """A graph inside a node, ready to run."""
+        source = self.model
+        model = onnx.ModelProto(ir_version=source.ir_version, opset_import=source.opset_import)
+        model.functions.extend(source.functions)
+        model.graph.CopyFrom(as_main_graph(graph))
+        child = self._make_inside(model, prefix=prefix)
+        names = [value.name for value in child.inputs]
+
+        def run(feeds: Mapping[str, Value], turn: int) -> list[Value]:
+            results = child.run({name: feeds[name] for name in names}, in_turn(self._watch, turn))
+            self.stats.add(child.stats)
+            return [results[value.name] for value in graph.output]
+
+        return run
 
     def _convolve(
         self, name: str, node: onnx.NodeProto, inputs: Mapping[str, Value], given: set[str], watch: Watch | None
@@ -332,6 +361,18 @@ class Graph:
         for output in self.outputs:
             if output not in known:
                 raise ModelError(f"nothing makes the output {output!r} of the model", where=self.name)
+
+
+def in_turn(watch: Watch | None, turn: int) -> Watch | None:
+    """A watch that is told of convolutions inside a loop; from the second turn on their names say which it is."""
+    if watch is None or not turn:
+        return watch
+
+    def told(name: str, ran: ConvRun) -> None:
+        numbered = f"{name}, turn {turn + 1}"
+        watch(numbered, replace(ran, conv=replace(ran.conv, name=numbered)))
+
+    return told
 
 
 def with_integers(model: onnx.ModelProto, folder: Path, replaced: Mapping[str, np.ndarray] | None = None) -> Integers:

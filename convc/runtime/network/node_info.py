@@ -29,10 +29,10 @@ def needed(node: NodeProto) -> list[str]:
 
 def _captured(node: NodeProto) -> Iterator[str]:
     for graph in subgraphs(node):
-        yield from _free(graph)
+        yield from free_names(graph)
 
 
-def _free(graph: GraphProto) -> Iterator[str]:
+def free_names(graph: GraphProto) -> Iterator[str]:
     """Names that a subgraph uses and does not make."""
     made = {value.name for value in (*graph.input, *graph.initializer)}
     made |= {tensor.values.name for tensor in graph.sparse_initializer}

@@ -10,12 +10,14 @@ end of a shorter sequence, is 0.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from onnx import helper
+from onnx import TypeProto
 from onnx.reference.op_run import OpRun
+
+from convc.runtime.network.loop import Body, stacked
 
 _FIRST_WITHOUT_BATCH = 9
 """The operator set since which `Scan` has no batch axis."""
@@ -41,43 +43,65 @@ class Scan(OpRun):
             batch = _Batch(given[0], given[1 : len(given) - num_scan_inputs], given[len(given) - num_scan_inputs :])
             directions = more.get("directions") or [0] * num_scan_inputs
             return tuple(batch.joined([self._one(*batch.item(n, directions), context, attributes) for n in batch]))
-        states = list(given[: len(given) - num_scan_inputs])
-        directions = more.get("scan_input_directions") or [0] * num_scan_inputs
-        axes = more.get("scan_input_axes") or [0] * num_scan_inputs
-        rows = [_rows(*each) for each in zip(given[len(states) :], axes, directions, strict=True)]
-        made = self._one(states, rows, context, attributes)
-        results = range(len(made) - len(states))
-        forward = more.get("scan_output_directions") or [0 for _ in results]
-        placed = more.get("scan_output_axes") or [0 for _ in results]
-        scanned = [
-            np.moveaxis(_rows(array, 0, backwards), 0, axis)
-            for array, axis, backwards in zip(made[len(states) :], placed, forward, strict=True)
-        ]
-        return self._check_and_fix_outputs((*made[: len(states)], *scanned))
+        made = run_scan(given, num_scan_inputs, more, self._body(context, attributes), self.body.output_types)
+        return self._check_and_fix_outputs(tuple(made))
+
+    def _body(self, context: dict[str, Any] | None, attributes: Any) -> Body:
+        """The body, to be called with what it is given."""
+        names = self.body.input_names
+
+        def run(given: Sequence[Any]) -> Sequence[Any]:
+            own = dict(zip(names, given, strict=True))
+            return self._run_body({**(context or {}), **own}, attributes=attributes)
+
+        return run
 
     def _one(
         self, states: list[Any], rows: Sequence[np.ndarray], context: dict[str, Any] | None, attributes: Any
     ) -> list[Any]:
         """One sequence: the last states, then what each turn gave besides, stacked; ``rows``: (turns, ...) each."""
-        lengths = {len(array) for array in rows}
-        if len(lengths) != 1:
-            raise ValueError(f"inputs that are scanned together have one length, got {sorted(lengths)}")
-        names = self.body.input_names
-        pieces: list[list[np.ndarray]] = [[] for _ in self.body.output_names[len(states) :]]
-        for turn in range(lengths.pop()):
-            own = dict(zip(names, (*states, *(array[turn] for array in rows)), strict=True))
-            made = self._run_body({**(context or {}), **own}, attributes=attributes)
-            for scanned, piece in zip(pieces, made[len(states) :], strict=True):
-                scanned.append(np.asarray(piece))
-            states = list(made[: len(states)])
-        stacked = [np.stack(each) if each else self._nothing(len(states) + n) for n, each in enumerate(pieces)]
-        return [*states, *stacked]
+        return _sequence(states, rows, self._body(context, attributes), self.body.output_types)
 
-    def _nothing(self, number: int) -> np.ndarray:
-        """What no turn has scanned, as far as the body says what it would be; an open extent counts as 0."""
-        kind = self.body.output_types[number].tensor_type
-        extent = [max(0, size.dim_value) for size in kind.shape.dim]
-        return np.zeros((0, *extent), helper.tensor_dtype_to_np_dtype(kind.elem_type or 1))
+
+def run_scan(
+    given: Sequence[Any], scanned: int, attributes: Mapping[str, Any], body: Body, kinds: Sequence[TypeProto]
+) -> list[Any]:
+    """Run the body of a `Scan` of operator set 9 or later: the last states, then what is scanned.
+
+    Args:
+        given: the inputs of the node.
+        scanned: how many of them are, which are the last ones.
+        attributes: of the node: axes and directions.
+        body: called with the states and a slice of each input that is scanned.
+        kinds: types of what it gives, as far as the model says them.
+    """
+    states = list(given[: len(given) - scanned])
+    directions = attributes.get("scan_input_directions") or [0] * scanned
+    axes = attributes.get("scan_input_axes") or [0] * scanned
+    rows = [_rows(*each) for each in zip(given[len(states) :], axes, directions, strict=True)]
+    made = _sequence(states, rows, body, kinds)
+    results = range(len(made) - len(states))
+    forward = attributes.get("scan_output_directions") or [0 for _ in results]
+    placed = attributes.get("scan_output_axes") or [0 for _ in results]
+    moved = [
+        np.moveaxis(_rows(array, 0, backwards), 0, axis)
+        for array, axis, backwards in zip(made[len(states) :], placed, forward, strict=True)
+    ]
+    return [*made[: len(states)], *moved]
+
+
+def _sequence(states: list[Any], rows: Sequence[np.ndarray], body: Body, kinds: Sequence[TypeProto]) -> list[Any]:
+    """The last states, then what each turn gave besides, stacked; ``rows``: (turns, ...) each."""
+    lengths = {len(array) for array in rows}
+    if len(lengths) != 1:
+        raise ValueError(f"inputs that are scanned together have one length, got {sorted(lengths)}")
+    pieces: list[list[np.ndarray]] = [[] for _ in kinds[len(states) :]]
+    for turn in range(lengths.pop()):
+        made = body((*states, *(array[turn] for array in rows)))
+        for scanned, piece in zip(pieces, made[len(states) :], strict=True):
+            scanned.append(np.asarray(piece))
+        states = list(made[: len(states)])
+    return [*states, *stacked(pieces, kinds[len(states) :])]
 
 
 def _rows(array: np.ndarray, axis: int, backwards: int) -> np.ndarray:

@@ -41,6 +41,16 @@ class RunStats:
     special: dict[str, str] = field(default_factory=dict)
     handed: int = 0
 
+    def add(self, other: RunStats) -> None:
+        """Count what a graph inside a node did, in one of its turns."""
+        for field_name in self.__slots__:
+            mine = getattr(self, field_name)
+            theirs = getattr(other, field_name)
+            if isinstance(mine, dict):
+                mine.update(theirs)
+            else:
+                setattr(self, field_name, mine + theirs)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkRun:
