@@ -112,6 +112,15 @@ def _decoded(text: str, file: str, entry: str) -> DecodedKernel:
     raise LaunchError(f"the launch file asks for entry {entry!r}, which {file} does not have", hint=f"entries: {names}")
 
 
+def program_of(text: str, file: str, entry: str) -> DecodedKernel:
+    """Read and decode a kernel, as `run` does: what follows finds it done.
+
+    Raises:
+        PtxSyntaxError, UnmodelledError, LaunchError: it cannot be run.
+    """
+    return _decoded(text, file, entry)
+
+
 def run(
     text: str,
     launch: LaunchSpec,

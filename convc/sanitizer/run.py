@@ -14,10 +14,13 @@ from convc.ir.findings import Finding, Verdict, worst
 from convc.ir.launch import LaunchSpec
 from convc.machine import RunOptions, RunResult, Switches, run
 from convc.machine.base.findings import failure
+from convc.machine.launch import program_of
 from convc.machine.state.grants import GRANTS
 from convc.machine.state.observer import Observer
+from convc.sanitizer.checker import Checker
 from convc.sanitizer.cross_cluster import Writes
 from convc.sanitizer.racecheck import Races
+from convc.sanitizer.registers import UnwrittenRegisters
 from convc.sanitizer.warpgroups import WarpgroupRegisters
 from convc.sanitizer.warps import Warps
 
@@ -102,7 +105,9 @@ def check_kernel(
     """
     options = dataclasses.replace(options or RunOptions(), policy="eager")
     kernel = _Kernel(text=text, launch=launch, buffers=buffers, file=file, progress=progress, options=options)
-    checkers = (Races(launch.in_front or ()), Warps(), WarpgroupRegisters(), Writes())
+    checkers: list[Checker] = [Races(launch.in_front or ()), Warps(), WarpgroupRegisters(), Writes()]
+    if UnwrittenRegisters.needed(program_of(text, file, launch.entry)):
+        checkers.append(UnwrittenRegisters())
     found: list[Finding] = []
     result = kernel.attempt(options, ObserverList(checkers))
     watched = [finding for checker in checkers for finding in checker.findings()]

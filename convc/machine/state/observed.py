@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
 
 from convc.machine.base.cluster_ranks import Place
+from convc.machine.base.values import Value
 from convc.machine.memory.mbarrier import MBarrier
 from convc.machine.memory.shared_memory import SharedMemory
 from convc.machine.state.barriers import ClusterBarrier, Ticket
@@ -63,6 +64,11 @@ class ObservedStrand(Protocol):
 
     @property
     def warps(self) -> np.ndarray: ...
+
+    @property
+    def regs(self) -> Sequence[Value]:
+        """Registers by their slots, then constants and special registers."""
+        ...
 
     @property
     def mask(self) -> np.ndarray | None: ...

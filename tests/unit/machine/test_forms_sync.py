@@ -260,12 +260,12 @@ def test_nobody_asks_again_after_a_declined_request(seen):
 
 @pytest.mark.parametrize(
     "query",
-    ["clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128 {%d, %e, %f, _}, %r;",
-     "clusterlaunchcontrol.query_cancel.get_first_ctaid::y.b32.b128 %d, %r;"],
+    ["clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128 {%v, %e, %f, _}, %r;",
+     "clusterlaunchcontrol.query_cancel.get_first_ctaid::y.b32.b128 %v, %r;"],
 )  # fmt: skip
-def test_the_cta_of_a_declined_request_is_a_fault(query):
-    with pytest.raises(MachineFault, match="the request was declined"):
-        execute(launch_control(query), ctas=2, cluster=2)
+def test_the_cta_of_a_declined_request_is_any_number(query):
+    """Reading it is no fault: kernels of CuTe DSL do, and look afterwards whether it was granted."""
+    execute(launch_control(query), ctas=2, cluster=2)
 
 
 WALK = f"""{{ .reg .b128 %r; .reg .b32 %parity, %n; .reg .b64 %at; add.u32 %w, %s, 64; mov.b32 %parity, 0;

@@ -1,10 +1,10 @@
 """Cluster launch control: asking to take over the work of a cluster that has not begun (PTX manual, 9.7.13.17-18).
 
 Which cluster is given to who asks, if any, is a policy of the machine (`convc.machine.state.grants`). One that was
-given away does not begin any more: who got it has to do its work. Whoever has seen a request declined must not ask
-again (undefined on hardware; a finding here). The 16 bytes of a response are opaque; ours are a text that query_cancel
-recognises, or such a text and the coordinates of the first CTA, so that a query of anything else (a response that has
-not been waited for, say) is a fault.
+given away does not begin any more: who got it has to do its work. The CTA of a declined request is any number. Whoever
+has seen a request declined must not ask again (undefined on hardware; a finding here). The 16 bytes of a response are
+opaque; ours are a text that query_cancel recognises, or such a text and the coordinates of the first CTA, so that a
+query of anything else (a response that has not been waited for, say) is a fault.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from convc.errors import MachineFault
 from convc.machine.base.cluster_ranks import place
-from convc.machine.base.values import Value, array, narrow, split
+from convc.machine.base.values import POISON, Value, array, narrow, split
 from convc.machine.isa.copies.issue import (
     CopyTarget,
     IssueGroup,
@@ -108,6 +108,12 @@ def _words(strand: Strand, slot: int, name: str) -> list[Value]:
     return words
 
 
+def declined(response: Value) -> np.ndarray:
+    """bool (rows | 1, warps | 1, lanes | 1): where a 128-bit register says that a request was declined."""
+    words = split(array(response, 128), 32, 4)
+    return np.asarray(words[0] != TAKEN)
+
+
 @op("clusterlaunchcontrol.query_cancel.is_canceled")
 def is_canceled(instr: Instr, table: SlotTable) -> Run:
     """query_cancel.is_canceled p, response: whether a cluster was given to who asked."""
@@ -127,7 +133,7 @@ def is_canceled(instr: Instr, table: SlotTable) -> Run:
 
 @op("clusterlaunchcontrol.query_cancel.get_first_ctaid")
 def first_ctaid(instr: Instr, table: SlotTable) -> Run:
-    """query_cancel.get_first_ctaid d, response: x, y and z of the first CTA, or one of them; a fault if declined."""
+    """query_cancel.get_first_ctaid d, response: x, y and z of the first CTA, or one of them; anything if declined."""
     targets = table.targets(instr.operands[0])
     response = table.slot(instr.operands[1], 128)
     name = instr.form.name
@@ -136,11 +142,8 @@ def first_ctaid(instr: Instr, table: SlotTable) -> Run:
 
     def run(strand: Strand) -> None:
         first, *place_of_first = _words(strand, response, name)
-        if np.any(first != TAKEN):
-            raise MachineFault(
-                f"{name}: the request was declined, so there is no CTA to ask for",
-                hint="branch on clusterlaunchcontrol.query_cancel.is_canceled first",
-            )
+        if np.any(first != TAKEN):  # checkers follow where that goes
+            place_of_first = [np.where(first == TAKEN, axis, POISON[32]).astype(np.uint32) for axis in place_of_first]
         for target, axis in zip(targets, chosen, strict=False):  # the fourth element of a vector is none
             if target is not None:
                 strand.write(target, narrow(place_of_first[axis]))
