@@ -249,6 +249,14 @@ class LayerData:
     drawn: Drawn | None = None
 
 
+def drawn_for(mode: Mode, conv: ConvNode, seed: int) -> Drawn | None:
+    """What is not finite among the activations: in normal data one number, unless the model's own weights have some."""
+    own = (conv.weight, conv.bias)
+    if mode == "integer" or not all(array is None or np.isfinite(array).all() for array in own):
+        return None
+    return draw_special(conv.problem, seed)
+
+
 def data_of(mode: Mode, conv: ConvNode, seed: int) -> LayerData:
     """The operands of one check: exact numbers without the model's, or normal data with its weights."""
     integer = mode == "integer"
@@ -256,7 +264,7 @@ def data_of(mode: Mode, conv: ConvNode, seed: int) -> LayerData:
         x, weight, bias = integer_data(conv.problem, seed)
     else:
         x, weight, bias = normal_data(conv.problem, seed, conv.weight, conv.bias)
-    drawn = None if integer else draw_special(conv.problem, seed)
+    drawn = drawn_for(mode, conv, seed)
     if drawn is not None:
         x[drawn.place] = drawn.value
     multiplier = conv.multiplier

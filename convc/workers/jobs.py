@@ -34,6 +34,7 @@ from convc.verification.layer import (
     Expected,
     check_layer,
     combined,
+    drawn_for,
     expect_part,
     judged_in_parts,
     layer_report,
@@ -41,7 +42,6 @@ from convc.verification.layer import (
 )
 from convc.verification.records import Check, LayerReport, Mode
 from convc.verification.sampled_layer import check_sampled
-from convc.verification.special_data import draw_special
 from convc.workers.pool import Pool, Task
 
 PART_MACS = 1_000_000_000
@@ -257,7 +257,7 @@ class _Parts:
         for mode in modes:
             run = self.runs.get(mode)
             parts = self.expected.get(mode)
-            drawn = None if mode == "integer" else draw_special(conv.problem, seed)
+            drawn = drawn_for(mode, conv, seed)
             check = None if run is None or parts is None else judged_in_parts(mode, run, parts, drawn)
             if check is None:
                 return None
