@@ -8,8 +8,9 @@ of the graph:
     Sigmoid and Mul of the same tensor                          SiLU
     Add (or Sum) of a tensor of the same shape and type         the residual, once
 
-Weights and bias are scaled in float64 and rounded once, to the operand type and to float32. What does not fit any of
-these ends the chain and stays a node of its own: fusing never refuses a model.
+Weights and bias are scaled in float64 and rounded once, to the operand type and to float32, where that type holds them
+as well as it holds those of the model (`convc.frontend.scaled_weights`). What does not fit any of these ends the chain
+and stays a node of its own: fusing never refuses a model.
 
 Two convolutions whose results are added both could take the sum in; the later one does, since the other result is there
 by then. A fused convolution stands where the last node stood that it took in, so that what it reads has been computed.
@@ -28,12 +29,12 @@ from convc.errors import ProblemError
 from convc.frontend.constants import Constants
 from convc.frontend.fusible_nodes import activation_step, scale_and_shift
 from convc.frontend.graph_view import GraphView
+from convc.frontend.scaled_weights import may_scale, scaled_weights
 from convc.frontend.shapes import UNKNOWN, ValueType
 from convc.frontend.tensors import type_name
 from convc.ir import dtypes
 from convc.ir.epilogue import AddResidual, EpilogueStep, SiLU
 from convc.ir.network import ConvNode, TensorRef
-from convc.ir.problem import ConvProblem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -74,9 +75,10 @@ def fuse(
 
 @dataclass(slots=True)
 class _Chain:
-    """What a convolution has become so far: y = epilogue(conv(x, w) * scale + shift)."""
+    """What a convolution has become so far: y = epilogue(conv(x, w) * scale + shift); ``given``: w, not yet rounded."""
 
     conv: ConvNode
+    given: np.ndarray
     scale: np.ndarray
     shift: np.ndarray
     tensor: str
@@ -97,10 +99,14 @@ def _follow(view: GraphView, index: int, conv: ConvNode) -> Fused:
         return Fused(conv=conv, position=index, taken=())
     channels = conv.problem.out_channels
     bias = np.zeros(channels) if conv.bias is None else conv.bias.astype(np.float64)
-    chain = _Chain(conv=conv, scale=np.ones(channels), shift=bias, tensor=conv.output.name)
+    given = view.constants.value(view.nodes[index].input[1])  # conv.weight is rounded already
+    assert given is not None, "a convolution without constant weights was read"
+    chain = _Chain(
+        conv=conv, given=given.astype(np.float64), scale=np.ones(channels), shift=bias, tensor=conv.output.name
+    )
     while _step(view, chain):
         pass
-    finished = _finished(view, index, chain)
+    finished = _finished(view, chain)
     if finished is conv:
         return Fused(conv=conv, position=index, taken=())
     view.taken.update(chain.indices)
@@ -120,8 +126,13 @@ def _step(view: GraphView, chain: _Chain) -> bool:
     linear = None if chain.epilogue else scale_and_shift(view, node, chain.tensor, chain.conv.problem)
     if linear is not None:
         scale, shift = linear
-        chain.scale = chain.scale * scale
-        chain.shift = chain.shift * scale + shift
+        with np.errstate(all="ignore"):
+            scale = chain.scale * scale
+            shift = chain.shift * linear[0] + shift
+        if not may_scale(chain.conv.problem, chain.given, scale, shift):
+            return False
+        chain.scale = scale
+        chain.shift = shift
         chain.linear = True
         chain.take(node, readers[0])
         return True
@@ -166,22 +177,17 @@ def _added(view: GraphView, chain: _Chain, node: NodeProto) -> TensorRef | None:
     return TensorRef(name=others[0], dtype=problem.out, shape=problem.y_shape)
 
 
-def _finished(view: GraphView, index: int, chain: _Chain) -> ConvNode:
-    """The convolution as it is now; the given one where nothing was taken in, or scaled weights leave their type."""
+def _finished(view: GraphView, chain: _Chain) -> ConvNode:
+    """The convolution as it is now; the given one where nothing was taken in, or there is no such problem."""
     conv = chain.conv
     if not chain.indices:
         return conv
     weight = conv.weight
     bias = conv.bias
     if chain.linear:
-        given = view.constants.value(view.nodes[index].input[1])  # conv.weight is rounded already
-        assert given is not None, "a convolution without constant weights was read"
-        given = given.astype(np.float64)
         with np.errstate(all="ignore"):
-            weight = dtypes.quantise(conv.problem.operand_dtype, _scaled(given, chain.scale, conv.problem))
+            weight = dtypes.quantise(conv.problem.operand_dtype, scaled_weights(conv.problem, chain.given, chain.scale))
             bias = dtypes.quantise(dtypes.F32, chain.shift)
-        if not (np.isfinite(weight) | ~np.isfinite(given)).all() or not np.isfinite(bias).all():
-            return conv
     try:
         problem = dataclasses.replace(conv.problem, bias=bias is not None, epilogue=tuple(chain.epilogue))
     except ProblemError:
@@ -196,12 +202,3 @@ def _finished(view: GraphView, index: int, chain: _Chain) -> ConvNode:
         residual=chain.residual,
         fused=tuple(view.names[i] for i in chain.indices),
     )
-
-
-def _scaled(weight: np.ndarray, scale: np.ndarray, problem: ConvProblem) -> np.ndarray:
-    """Weights (K, C/G, R, S), or (C, K/G, R, S) of a transposed convolution, times a number per output channel."""
-    taps = (1,) * problem.rank
-    if not problem.transposed:
-        return weight * scale.reshape(-1, 1, *taps)
-    parts = weight.reshape(problem.groups, -1, *weight.shape[1:])
-    return (parts * scale.reshape(problem.groups, 1, -1, *taps)).reshape(weight.shape)

@@ -250,7 +250,7 @@ class LayerData:
 
 
 def drawn_for(mode: Mode, conv: ConvNode, seed: int) -> Drawn | None:
-    """What is not finite among the activations: in normal data one number, unless the model's own weights have some."""
+    """Choose an infinity or NaN for normal data; None for other data, and where the weights of the model have some."""
     own = (conv.weight, conv.bias)
     if mode == "integer" or not all(array is None or np.isfinite(array).all() for array in own):
         return None
