@@ -23,6 +23,7 @@ from convc.cli.options import (
     target_type,
     wide_option,
 )
+from convc.cli.pager import paged
 from convc.cli.streams import model_source
 from convc.cli.suggest import print_next
 from convc.explain.sections import SECTION_NAMES
@@ -39,9 +40,11 @@ VIEWS = ("nests", "lanes")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """Everything that is asked for; by default the whole page of a layer, without the views of its tiles."""
+    """Everything that is asked for; by default the summary of a layer."""
 
     only: tuple[str, ...] | None
+    full: bool
+    pager: bool
     nests: bool
     tile: int | None
     row: int | None
@@ -58,9 +61,14 @@ class View:
     @property
     def sections(self) -> tuple[str, ...] | None:
         """Sections of the page to print; None for the whole page."""
-        if self.only is not None:
-            return tuple(name for name in self.only if name not in VIEWS)
-        return () if self.of_tile or self.json_file is not None else None
+        if self.full:
+            return None
+        return tuple(name for name in self.only or () if name not in VIEWS)
+
+    @property
+    def alone(self) -> bool:
+        """Whether nothing is asked for but the layer itself."""
+        return not (self.full or self.only is not None or self.of_tile or self.json_file is not None)
 
 
 def _sections(ctx: click.Context, param: click.Parameter, given: str | None) -> tuple[str, ...] | None:
@@ -87,6 +95,8 @@ def _sections(ctx: click.Context, param: click.Parameter, given: str | None) -> 
     metavar="SECTIONS",
     help=f"Only these parts of the page, with commas between them: {', '.join((*SECTION_NAMES, *VIEWS))}.",
 )
+@click.option("--full", is_flag=True, help="The whole page of a layer, through a pager on a terminal.")
+@click.option("--no-pager", "pager", is_flag=True, flag_value=False, default=True, help="Print long pages at once.")
 @click.option("--nests", is_flag=True, help="Derive the loops from the definition, rewrite by rewrite.")
 @click.option(
     "--lanes",
@@ -123,8 +133,8 @@ def _sections(ctx: click.Context, param: click.Parameter, given: str | None) -> 
 def inspect_command(model: Path | None, layer: str | None, example: bool, view: View, chosen: Chosen) -> None:
     """List the layers of MODEL (or of a build folder), or show how one of them becomes a kernel.
 
-    Without --layer: a row for each layer. With it: a summary, which says which schedule was chosen and why, and the
-    sections: schedules, plan, loops, index maps, memory, steps, and the PTX.
+    Without --layer: a row for each layer. With it: a summary, which says which kernel was chosen, why, and how long it
+    takes. With --full also the sections: schedules, plan, loops, index maps, memory, steps, and the PTX.
 
     With --nests, --lanes, --svg or --json, only what these ask for.
     """
@@ -133,11 +143,13 @@ def inspect_command(model: Path | None, layer: str | None, example: bool, view: 
         view = dataclasses.replace(view, nests=view.nests or "nests" in view.only, tile=asked)
     if view.row is not None and not view.of_tile and not (example and view.json_file):
         raise click.UsageError("--filter-row is for lanes: give --lanes or --svg too.")
-    listed = layer is None and not view.of_tile and view.only is None and not example
+    if view.full and view.only is not None:
+        raise click.UsageError("--full shows all sections: leave --only out.")
+    listed = layer is None and not view.of_tile and not view.full and view.only is None and not example
     if view.wide and not listed:
         raise click.UsageError("--wide is for the list of all layers: leave it out.")
     if example:
-        if model or layer or chosen != Chosen() or view.only:
+        if model or layer or chosen != Chosen() or view.only or view.full:
             raise click.UsageError("--example shows its own convolution: leave MODEL and the options about it out.")
         _show_example(view)
         return
@@ -154,7 +166,11 @@ def inspect_command(model: Path | None, layer: str | None, example: bool, view: 
 
     out = console(stderr=check_reports(view.svg, view.json_file))
     found = api.inspect(model_source(model), layer, read=chosen.read, schedule=chosen.schedule)
-    _show(out, found, view)
+    with paged(out, view.pager and not view.alone):
+        _show(out, found, view)
+    if view.alone:
+        out.print(f"the rest: --full, or --only with some of {', '.join((*SECTION_NAMES, *VIEWS))}", soft_wrap=True)
+        print_next(out, "inspect", model, found.node.name, chosen, "--full")
 
 
 def _list(model: Path, view: View, chosen: Chosen) -> None:
@@ -185,10 +201,12 @@ def _list(model: Path, view: View, chosen: Chosen) -> None:
 
 def _show(out: Console, found: Inspection, view: View) -> None:
     """Everything that is asked for of a layer."""
-    from convc.explain.inspect import inspection_json, print_inspection
+    from convc.explain.inspect import inspection_json, print_inspection, print_summary
     from convc.report.output import write_report
 
-    if view.sections is None or view.sections:
+    if view.alone:
+        print_summary(out, found.compiled, found.about)
+    elif view.sections is None or view.sections:
         print_inspection(out, found.compiled, found.about, view.sections)
     if view.of_tile:
         _print_view(out, found.tiles, view)

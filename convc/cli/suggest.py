@@ -31,7 +31,9 @@ def slowest(layers: Iterable[tuple[str, Timed | None]]) -> str | None:
     return max(found, key=lambda layer: 0.0 if layer[1] is None else layer[1].cycles)[0] if found else None
 
 
-def print_next(console: Console, command: str, path: Path, layer: str | None, chosen: Chosen | None = None) -> None:
+def print_next(
+    console: Console, command: str, path: Path, layer: str | None, chosen: Chosen | None = None, *more: str
+) -> None:
     """Print a command on one layer of a model or a build folder.
 
     Nothing where no layer is named, where the model came from stdin, which nobody can read again, or where the name
@@ -40,7 +42,7 @@ def print_next(console: Console, command: str, path: Path, layer: str | None, ch
     if layer is None or str(path) == DASH or not layer.isprintable():
         return
     named = [f"--layer={layer}"] if layer.startswith("-") else ["--layer", layer]
-    words = ["convc", command, str(path), *named, *(() if chosen is None else arguments(chosen))]
+    words = ["convc", command, str(path), *named, *(() if chosen is None else arguments(chosen)), *more]
     console.print(f"next: {shlex.join(words)}", soft_wrap=True)
 
 

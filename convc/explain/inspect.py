@@ -1,8 +1,8 @@
 """The page of ``convc inspect``: one layer, the answer first, then every stage from its loops to the text.
 
-A summary says which schedule the layer got and why. Below are the sections, each of which can be asked for alone: what
-the schedules would cost, the plan, the loop nest, the index maps with what was proved about them, the memory map, the
-roles step by step, and the PTX with each line's step beside it.
+A summary says which schedule the layer got and why; it is what a layer shows by default. Below are the sections, each
+of which can be asked for alone: what the schedules would cost, the plan, the loop nest, the index maps with what was
+proved about them, the memory map, the roles step by step, and the PTX with each line's step beside it.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from convc.compiler.tile.show import show
 from convc.explain.estimate import estimate_lines, order_lines
 from convc.explain.schedules import print_choices
 from convc.explain.sharing import sharing_lines
-from convc.explain.summary import summary_lines
+from convc.explain.summary import LABEL, summary_lines
 from convc.explain.tiles import plan_maps, plan_tiles
 from convc.explain.why import why_lines
 from convc.ir.planned import read_planned
-from convc.report.console import print_heading, print_part
+from convc.report.console import print_heading, print_prose
 from convc.report.format import times
 from convc.report.output import json_text
 
@@ -59,13 +59,22 @@ Show = Callable[[Console, Compiled, str], None]
 
 
 def _lines(lines: Callable[[Plan], Iterable[str]]) -> Show:
-    """A section that is lines about the plan."""
+    """A section that is lines about the plan, as those of a program are."""
 
     def show_lines(console: Console, compiled: Compiled, text: str) -> None:
         for line in lines(compiled.plan):
             console.print(line, soft_wrap=True)
 
     return show_lines
+
+
+def _prose(lines: Callable[[Plan], Iterable[str]]) -> Show:
+    """A section that is sentences about the plan."""
+
+    def show_prose(console: Console, compiled: Compiled, text: str) -> None:
+        print_prose(console, lines(compiled.plan), hang=4)
+
+    return show_prose
 
 
 def _show_choices(console: Console, compiled: Compiled, text: str) -> None:
@@ -86,6 +95,12 @@ def _show_text(console: Console, compiled: Compiled, text: str) -> None:
         console.print(line, soft_wrap=True)
 
 
+def print_summary(console: Console, compiled: Compiled, about: About) -> None:
+    """The answer on a screen: what the layer is, which kernel it has and why, and how long that takes."""
+    print_heading(console, about.name)
+    print_prose(console, summary_lines(compiled, about.fused, about.text, about.edited), hang=LABEL)
+
+
 def print_inspection(console: Console, compiled: Compiled, about: About, only: Sequence[str] | None = None) -> None:
     """A layer: the summary and all sections, or some of them in the order in which they are named.
 
@@ -95,7 +110,7 @@ def print_inspection(console: Console, compiled: Compiled, about: About, only: S
     """
     text = compiled.artifact.ptx if about.text is None else about.text
     if only is None:
-        print_part(console, about.name, summary_lines(compiled, about.fused, about.text, about.edited))
+        print_summary(console, compiled, about)
     for name in SECTIONS if only is None else only:
         heading, show_section = SECTIONS[name]
         print_heading(console, heading)
@@ -253,9 +268,9 @@ def _row(table: Table, memory: str, first: int, end: int, what: str) -> None:
 
 SECTIONS: dict[str, tuple[str, Show]] = {
     "schedules": ("schedules", _show_choices),
-    "plan": ("plan", _lines(_plan)),
+    "plan": ("plan", _prose(_plan)),
     "loops": ("loop nest", _lines(lambda plan: plan_tiles(plan).loops())),
-    "maps": ("index maps", _lines(_maps_lines)),
+    "maps": ("index maps", _prose(_maps_lines)),
     "memory": ("memory of one CTA", _show_memory),
     "steps": ("roles and steps", _show_steps),
     "ptx": ("PTX, with the step of each line", _show_text),

@@ -8,7 +8,7 @@ from convc.compiler.plan.records import Plan, ScheduleSummary
 from convc.explain.moving import moving_lines
 from convc.explain.taken import all_choices, assumed_of, legal_choices, numbers_of, taken_choice, titles_of
 from convc.explain.why import timed_title, why_lines
-from convc.report.console import Console
+from convc.report.console import Console, print_prose
 from convc.report.format import human_bytes
 from convc.report.grid import Column, Row, grid_lines, print_grid
 
@@ -28,8 +28,7 @@ on and that nobody published or tested."""
 def print_choices(console: Console, plan: Plan) -> None:
     """Every schedule that was considered, the fastest first, then those that are illegal here, then the reasons."""
     print_grid(console, COLUMNS, _rows(plan))
-    for line in _below(plan):
-        console.print(line, soft_wrap=True)
+    print_prose(console, _below(plan))
 
 
 def choice_lines(plan: Plan) -> list[str]:

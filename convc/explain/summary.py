@@ -12,6 +12,9 @@ from convc.ir.problem import macs_text
 from convc.report.format import convolution, human_bytes
 from convc.report.layout_notes import layout_notes
 
+LABEL = 13
+"""Columns of the word in front of each line."""
+
 
 def summary_lines(
     compiled: Compiled,
@@ -45,9 +48,9 @@ def summary_lines(
     for rule in assumed:
         yield f"assumed      {rule}"
     for number, line in enumerate(why_lines(plan)):
-        yield f"{'' if number else 'why':<13}{line}"
+        yield f"{'' if number else 'why':<{LABEL}}{line}"
     for number, line in enumerate(layout_notes(compiled.layout)):
-        yield f"{'' if number else 'layout':<13}{line}"
+        yield f"{'' if number else 'layout':<{LABEL}}{line}"
     if text is not None and text != compiled.artifact.ptx:
         why = "it was edited" if edited else "another version of convc wrote the build"
         yield f"text         not what this compiler writes for these options: {why}"

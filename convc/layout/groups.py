@@ -68,13 +68,21 @@ def _packing(problem: ConvProblem, groups: int) -> GroupPacking:
     element = problem.operand_dtype.bytes
     row = LIMITS.swizzle_spans[-1]  # the longest row of an operand tile; longer runs are made of whole rows
     unit = LIMITS.mma_atom_bytes if channels * element <= row else row
-    step = LIMITS.mma_n_step if filters <= LIMITS.mma_n_max else LIMITS.mma_n_max // 2
+    step = _stored_step(problem) if filters <= LIMITS.mma_n_max else LIMITS.mma_n_max // 2
     return GroupPacking(
         groups=groups,
         count=count,
         c_per_pack=-(-channels * element // unit) * unit // element,
         k_per_pack=-(-filters // step) * step,
     )
+
+
+def _stored_step(problem: ConvProblem) -> int:
+    """Output channels of a pack come in multiples of this.
+
+    It is what an MMA takes, and with 8-bit results what the two threads of a row store at once on Hopper, 16 each.
+    """
+    return 2 * LIMITS.mma_n_step if problem.out_dtype.bytes == 1 else LIMITS.mma_n_step
 
 
 def packed_problem(problem: ConvProblem, packing: GroupPacking) -> ConvProblem:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 FULL_WIDTH = 1 << 20
 """Columns of a page that goes to a file or a pipe: lines as long as they are."""
+
+PROSE = 120
+"""Columns of a sentence in a file or a pipe."""
 
 PATIENCE_S = 1.0
 """Seconds of silence before a progress bar appears."""
@@ -59,6 +63,39 @@ def table_width(console: Console) -> int:
     return console.width
 
 
+def prose_width(console: Console) -> int:
+    """Columns of a sentence: those of the terminal, or in a file or a pipe what ``COLUMNS`` says, else `PROSE`."""
+    width = table_width(console)
+    return PROSE if width == FULL_WIDTH else width
+
+
+def print_prose(console: Console, lines: Iterable[str], hang: int = 2) -> None:
+    """Print sentences, each in as many lines as it needs, which are set in by ``hang`` behind its first.
+
+    A line that begins with spaces is set in by as many more. Words are never broken.
+    """
+    width = max(prose_width(console), hang + 20)
+    for line in lines:
+        for piece in wrapped(line, width, hang):
+            console.print(piece, soft_wrap=True)
+
+
+def wrapped(line: str, width: int, hang: int = 2) -> list[str]:
+    """A sentence in lines of at most so many characters, words whole; spaces inside of it stay as they are."""
+    if len(line) <= width:
+        return [line]
+    first = len(line) - len(line.lstrip())
+    return textwrap.wrap(
+        line,
+        width,
+        subsequent_indent=" " * (first if first >= hang > 2 else first + hang),
+        break_long_words=False,
+        break_on_hyphens=False,
+        expand_tabs=False,
+        replace_whitespace=False,
+    )
+
+
 def page_text(page: Callable[[Console], None]) -> str:
     """The text of a page, as wide as in a pipe."""
     paper = io.StringIO()
@@ -72,7 +109,7 @@ def print_heading(console: Console, heading: str) -> None:
 
 
 def print_part(console: Console, heading: str, lines: Iterable[str]) -> None:
-    """A part of a report: its heading and its lines, unbroken."""
+    """A part of a report: its heading and its lines, unbroken, as those of a program are."""
     print_heading(console, heading)
     for line in lines:
         console.print(line, soft_wrap=True)

@@ -55,23 +55,26 @@ def atoms_of(layout: DeviceLayout, tiling: Tiling, atom_bytes: int) -> int:
 
 
 def tilings(
-    layout: DeviceLayout, rows: int, *, block_n: int | None = None, stages: int | None = None
+    layout: DeviceLayout, rows: int, *, least: int = WIDTHS[0], block_n: int | None = None, stages: int | None = None
 ) -> Iterator[Depths]:
-    """Candidates of so many rows by their width, narrow before wide; `block_n` and `stages` fix a choice."""
+    """Candidates of so many rows by their width, from `least` to wide; `block_n` and `stages` fix a choice."""
     span = row_bytes(layout)
     deep = tuple((0, depth) for depth in depths(layout, span, stages))
-    for width in widths(layout, block_n):
+    for width in widths(layout, block_n, least):
         yield Depths(first=Tiling(block_m=rows, block_n=width, row_bytes=span, b_stages=deep[0][1]), stages=deep)
 
 
-def widths(layout: DeviceLayout, block_n: int | None) -> tuple[int, ...]:
-    """The width that is fixed, or all up to the first that covers all output channels; with groups, divisors of one."""
+def widths(layout: DeviceLayout, block_n: int | None, least: int = WIDTHS[0]) -> tuple[int, ...]:
+    """The width that is fixed, or all up to the first that covers all output channels; with groups, divisors of one.
+
+    ``least``: columns of the narrowest tile that can be stored (`convc.compiler.plan.work.stored_columns`).
+    """
     if block_n is not None:
         return (block_n,)
     if layout.problem.groups > 1:
         own = layout.problem.out_channels // layout.problem.groups
         return tuple(width for width in WIDTHS if own % width == 0)
-    enough = next((width for width in WIDTHS if width >= layout.problem.out_channels), WIDTHS[-1])
+    enough = next((width for width in WIDTHS if width >= max(layout.problem.out_channels, least)), WIDTHS[-1])
     return tuple(width for width in WIDTHS if width <= enough)
 
 

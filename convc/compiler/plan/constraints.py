@@ -14,7 +14,7 @@ from convc.compiler.index.traffic import Bytes
 from convc.compiler.plan.loads import activation_axes, corners, dims_and_strides
 from convc.compiler.plan.records import Rejection, Tiling
 from convc.compiler.plan.residency import MemoryNeed, beside
-from convc.compiler.plan.work import STORE_BYTES
+from convc.compiler.plan.work import stored_columns
 from convc.ir.arch import Arch
 from convc.ir.problem import AXIS_NAMES
 from convc.layout.device_layout import DeviceLayout
@@ -140,7 +140,7 @@ def stored_pieces(tiled: TiledProblem) -> str | None:
     """A thread of the epilogue stores 16 bytes at a time."""
     n = tiled.tiling.block_n
     lanes = tiled.arch.limits.row_lanes
-    least = STORE_BYTES // tiled.layout.problem.out_dtype.bytes * lanes
+    least = stored_columns(tiled.layout, tiled.arch)
     if n % least:
         return f"{n} columns: {lanes} threads that store 16 bytes each have multiples of {least}"
     return None

@@ -11,7 +11,7 @@ import math
 import msgspec
 from msgspec.structs import replace
 
-from convc.ir.arch import SM_100A, Rates
+from convc.ir.arch import SM_100A, Arch, Rates
 from convc.layout.device_layout import DeviceLayout
 
 ATOM_BYTES = SM_100A.limits.mma_atom_bytes
@@ -159,3 +159,8 @@ def with_stages(work: CtaWork, stages: tuple[int, ...]) -> CtaWork:
         return work
     rings = (replace(ring, stages=deep) for ring, deep in zip(work.rings, stages, strict=True))
     return replace(work, rings=tuple(rings))
+
+
+def stored_columns(layout: DeviceLayout, arch: Arch) -> int:
+    """Columns that the threads of a row store at once, 16 bytes each: a tile has a multiple of them."""
+    return STORE_BYTES // layout.problem.out_dtype.bytes * arch.limits.row_lanes

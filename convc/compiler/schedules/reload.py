@@ -57,6 +57,7 @@ from convc.compiler.plan.work import (
     RingUse,
     row_chunk,
     row_store_cycles,
+    stored_columns,
 )
 from convc.compiler.schedules import scaled
 from convc.compiler.schedules.base import TMA, Method, Request, Roles, Ways, ways_of
@@ -115,7 +116,15 @@ class Reload(Method):
         return Offer(
             layout=layout,
             arch=arch,
-            depths=tuple(tilings(layout, rows, block_n=request.block_n, stages=request.stages)),
+            depths=tuple(
+                tilings(
+                    layout,
+                    rows,
+                    least=stored_columns(layout, arch),
+                    block_n=request.block_n,
+                    stages=request.stages,
+                )
+            ),
             rows=-(-layout.problem.gemm_m // rows),
             room=lambda tiling: self.room(layout, tiling, arch, ways),
             storage=lambda tiling: self.storage(layout, tiling, arch, ways),

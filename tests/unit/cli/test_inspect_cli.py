@@ -40,17 +40,60 @@ def parts_of(said: str) -> dict[str, list[str]]:
 
 @pytest.fixture(scope="module")
 def parts(convc, tiny):
-    return parts_of(convc.good("inspect", tiny, "--layer", "conv"))
+    return parts_of(convc.good("inspect", tiny, "--layer", "conv", "--full"))
 
 
 @pytest.fixture(scope="module")
 def reload_parts(convc, tiny):
-    return parts_of(convc.good("inspect", tiny, "--layer", "conv", "--schedule", "reload"))
+    return parts_of(convc.good("inspect", tiny, "--layer", "conv", "--schedule", "reload", "--full"))
 
 
 def test_all_parts_in_order(parts):
     assert tuple(parts) == HEADINGS
     assert all(any(line.strip() for line in lines) for lines in parts.values())
+
+
+def test_one_screen_answers_and_says_where_the_rest_is(convc, tiny):
+    said = convc.good("inspect", tiny, "--layer", "conv")
+    lines = said.splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 120
+    for label in ("convolution  ", "kernel       ", "schedule     ", "time         ", "why          "):
+        assert sum(line.startswith(label) for line in lines) == 1
+    assert "--full" in lines[-2]
+    assert lines[-1] == f"next: convc inspect {tiny} --layer conv --full"
+
+
+def test_sentences_are_broken_where_the_terminal_ends(convc, tiny, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    narrow = convc.good("inspect", tiny, "--layer", "conv", "--only", "plan")
+    assert max(map(len, narrow.splitlines())) <= 80
+    monkeypatch.delenv("COLUMNS")
+    wide = convc.good("inspect", tiny, "--layer", "conv", "--only", "plan")
+    assert wide.split() == narrow.split()
+
+
+@pytest.mark.parametrize(
+    ("words", "paged"),
+    [(["--full"], True), (["--only", "ptx"], True), ([], False), (["--full", "--no-pager"], False)],
+)
+def test_a_long_page_goes_through_a_pager_on_a_terminal_alone(convc, tiny, monkeypatch, words, paged):
+    shown: list[str] = []
+    call = ("inspect", tiny, "--layer", "conv", *words)
+    plain = convc.good(*call)
+    monkeypatch.setattr("click.echo_via_pager", shown.append)
+    assert convc.good(*call) == plain
+    assert shown == []
+    monkeypatch.setattr("rich.console.Console.is_terminal", True)
+    monkeypatch.setattr("convc.cli.pager.terminal_stdin", lambda: True)
+    said = convc.good(*call)
+    assert len(shown) == paged
+    assert ("== conv ==" in said or "mma.multiply" in said) != paged
+
+
+def test_full_leaves_nothing_to_pick(convc, tiny):
+    said = convc.refused("inspect", tiny, "--layer", "conv", "--full", "--only", "ptx")
+    assert "--full shows all sections: leave --only out." in said
 
 
 def test_the_loops_have_extents(reload_parts):
@@ -78,9 +121,10 @@ def test_the_plan_shows_numbers_and_other_candidates(reload_parts):
 def test_rejected_candidates_come_with_their_reason(convc, tmp_path):
     models = make_models()
     models.build_resnet50_layers(tmp_path / "m.onnx", [models.read_layers("demo")[-1]])
-    said = convc.good("inspect", tmp_path / "m.onnx", "--layer", "layer4.1.conv2")
+    said = convc.good("inspect", tmp_path / "m.onnx", "--layer", "layer4.1.conv2", "--only", "plan")
     plan = parts_of(said)["plan"]
-    rejected = [line for line in plan[plan.index("rejected candidates, by the rule that they break:") + 1 :] if line]
+    below = "\n".join(plan[plan.index("rejected candidates, by the rule that they break:") + 1 :])
+    rejected = [line for line in below.replace("\n      ", " ").splitlines() if line]
     assert rejected
     for line in rejected:
         assert re.fullmatch(r"  \w+, \d+: .+: .+", line)

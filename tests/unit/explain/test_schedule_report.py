@@ -35,7 +35,7 @@ def said_of(problem: ConvProblem) -> list[str]:
     """The table of schedules of a problem, and the reasons below it, as they are printed."""
     paper = io.StringIO()
     decided = plan(device_layout(problem), options=ScheduleOptions())
-    print_choices(Console(file=paper, width=1 << 20, markup=False, highlight=False), decided)
+    print_choices(Console(file=paper, width=1 << 19, markup=False, highlight=False), decided)
     lines = paper.getvalue().splitlines()
     assert lines == choice_lines(decided)
     return lines

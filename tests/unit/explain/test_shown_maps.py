@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
+from rich.console import Console
 
 from convc.compiler.compile import compile_problem
 from convc.compiler.index.lower import lower, translate
@@ -13,7 +16,6 @@ from convc.compiler.plan.tap_maps import filter_start_of, start_of
 from convc.explain.inspect import SECTIONS
 from convc.explain.tiles import plan_maps
 from convc.ir.problem import ConvProblem
-from convc.report.console import page_text
 
 PROBLEM = ConvProblem(in_channels=64, out_channels=128, in_extent=(16, 24), kernel=(1, 1))
 """Three tiles of 128 pixels: clusters of two have one more."""
@@ -27,10 +29,11 @@ def test_what_is_shown_is_what_the_kernel_computes(options, tiles):
     compiled = compile_problem(PROBLEM, options=ScheduleOptions(schedule="reload", split_k="off", **options))
     plan = compiled.plan
     assert plan.launch.tiles[0] == tiles
-    said = {
-        name: page_text(lambda console, name=name: SECTIONS[name][1](console, compiled, "")).splitlines()
-        for name in ("loops", "maps")
-    }
+    said: dict[str, list[str]] = {}
+    for name in ("loops", "maps"):
+        paper = io.StringIO()
+        SECTIONS[name][1](Console(file=paper, width=1 << 19, markup=False, highlight=False), compiled, "")
+        said[name] = paper.getvalue().splitlines()
     assert said["loops"][0].startswith(f"for tile_m in 0..{tiles - 1}:")
     assert f"row(tile_m < {tiles}, lane < 128) -> m" in said["maps"]
     maps = plan_maps(plan)
