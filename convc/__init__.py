@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from convc._version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from convc.api.auditing import AuditReport, KernelAudit, audit
     from convc.api.checking import CheckReport, KernelCheck, check
     from convc.api.compiling import compile
     from convc.api.inputs import InputData
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Assumptions",
+    "AuditReport",
     "Build",
     "CheckReport",
     "ChipOptions",
@@ -60,6 +62,7 @@ __all__ = [
     "GpuOptions",
     "InputData",
     "Inspection",
+    "KernelAudit",
     "KernelCheck",
     "KernelInputs",
     "LaunchSpec",
@@ -82,6 +85,7 @@ __all__ = [
     "VerifyReport",
     "WorkOptions",
     "assumptions",
+    "audit",
     "check",
     "compile",
     "inspect",
@@ -105,6 +109,7 @@ __all__ = [
 
 _HOME = {
     "Assumptions": "convc.probe.assumed",
+    "AuditReport": "convc.api.auditing",
     "Build": "convc.build.folder",
     "CheckReport": "convc.api.checking",
     "ChipOptions": "convc.api.options",
@@ -114,6 +119,7 @@ _HOME = {
     "GpuOptions": "convc.api.options",
     "InputData": "convc.api.inputs",
     "Inspection": "convc.api.inspecting",
+    "KernelAudit": "convc.api.auditing",
     "KernelCheck": "convc.api.checking",
     "KernelInputs": "convc.api.launch_jobs",
     "LaunchSpec": "convc.ir.launch",
@@ -136,6 +142,7 @@ _HOME = {
     "VerifyReport": "convc.verification.records",
     "WorkOptions": "convc.api.options",
     "assumptions": "convc.api.probing",
+    "audit": "convc.api.auditing",
     "check": "convc.api.checking",
     "compile": "convc.api.compiling",
     "inspect": "convc.api.inspecting",

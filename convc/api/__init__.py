@@ -11,6 +11,7 @@
     verify_data      verifying_data       a whole network on data of one's own, with its own weights
     verify_network   verifying_networks   the whole network with random weights, layer by layer and end to end
     survey           surveying            every model of a folder: listed, verified, run, a line each
+    audit            auditing             read kernels against the rules of the PTX manual, without running them
     check            checking             look for races, hangs and uses of unwritten memory in a build
     simulate         simulating           run any PTX kernel with a launch file
     launch           launching            launch a kernel on a real GPU, and compare it with the machine
@@ -34,6 +35,7 @@ import convc
 if TYPE_CHECKING:
     from convc import Pool as Pool
     from convc import assumptions as assumptions
+    from convc import audit as audit
     from convc import check as check
     from convc import compile as compile
     from convc import inspect as inspect

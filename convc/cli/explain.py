@@ -13,7 +13,7 @@ import click
 from convc import errors
 from convc.cli.options import json_option
 from convc.errors import ConvcError, InputError
-from convc.report.codes import FINDINGS, VERDICTS
+from convc.report.codes import AUDIT, FINDINGS, VERDICTS
 from convc.support.guessing import nearest
 from convc.support.resources import SCHEMAS, schema_file
 
@@ -27,7 +27,7 @@ class Code:
 
     Attributes:
         code: as it is printed.
-        kind: ``error``, ``finding``, ``verdict``, ``switch`` or ``rule``.
+        kind: ``error``, ``finding``, ``audit``, ``verdict``, ``switch`` or ``rule``.
         name: the class of an error in Python, else ``code``.
         exit_code: of a command that ends with this error; None where other things decide that.
         explanation: some sentences.
@@ -50,6 +50,7 @@ HEADINGS = {
     "finding": "Findings of check and exec, as in error[hang]",
     "verdict": "Verdicts of check and verify",
     "switch": "Switches (--switch NAME=SETTING)",
+    "audit": "Rules of audit, as in error[pair-rendezvous]",
     "rule": "Rules that turn a candidate down (inspect)",
 }
 """Kinds of codes, in the order of the list."""
@@ -83,6 +84,7 @@ def _light() -> dict[str, Code]:
         for kind in sorted(own, key=lambda kind: kind.code)
     ]
     found += [_plain("finding", code, text) for code, text in FINDINGS.items()]
+    found += [_plain("audit", code, text) for code, text in AUDIT.items()]
     found += [_plain("verdict", code, text) for code, text in VERDICTS.items()]
     return {each.code: each for each in found}
 

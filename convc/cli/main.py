@@ -40,6 +40,7 @@ GARBAGE_THRESHOLD = 50_000
 default of 700, a tenth of their time goes into searching."""
 
 COMMANDS = {
+    "audit": "Read kernels against the rules of the PTX manual.",
     "check": "Look for races and hangs in a build folder.",
     "compile": "An ONNX model becomes a build folder.",
     "draw": "Draw layouts, descriptors, tiles, memory and time.",

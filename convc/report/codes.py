@@ -6,6 +6,8 @@ Error codes are explained by the docstrings of `convc.errors`.
 
 from __future__ import annotations
 
+from convc.auditor.rules import RULES
+
 FINDINGS = {
     "race-shared-memory": (
         "Two accesses of a byte of shared memory, one of which writes, are not ordered. Put a barrier, an mbarrier or "
@@ -174,3 +176,6 @@ VERDICTS = {
     "DEPARTED": ("An output of the network is further from onnxruntime's than rounding explains. The exit code is 1."),
 }
 """By the verdict on a kernel, a layer or an output."""
+
+AUDIT = {rule.name: f"{rule.asks} Source: {rule.source}." for rule in RULES.values()}
+"""Rules of ``convc audit``, with where each is written."""

@@ -20,6 +20,7 @@ from convc.ir.planned import Listing, Planned
 from convc.ir.problem import ConvProblem
 from convc.machine import Counters
 from convc.probe.record import Probed
+from convc.report.audit import AuditJson
 from convc.report.failure import ErrorJson
 from convc.report.gpu import LaunchedJson
 from convc.report.probe import ProbeJson, SettledJson
@@ -243,7 +244,7 @@ class ExplainedCode(TypedDict):
     """A short name in messages, and what it means."""
 
     code: str
-    kind: Literal["error", "finding", "verdict", "switch", "rule"]
+    kind: Literal["error", "finding", "verdict", "audit", "switch", "rule"]
     name: str
     exit_code: int | None
     explanation: str
@@ -350,6 +351,7 @@ def _survey() -> type:
 
 
 WRITTEN: dict[str, Callable[[], Any]] = {
+    "convc-audit/1": lambda: AuditJson,
     "convc-check/1": lambda: CheckJson,
     "convc-compile/1": _compile,
     "convc-data/1": _data,

@@ -21,6 +21,7 @@ ARROWS = {
     "derive": "",
     "ir ptx support": "errors",
     "frontend layout": "ir support",
+    "auditor": "ir.launch ir.tensormap ir.element_types ir.findings ptx",
     "machine": "ir ptx",
     "sanitizer": "ir ptx machine",
     "timing": "ir ptx machine support",
@@ -31,13 +32,13 @@ ARROWS = {
     "runtime": "ir build compiler.kernels layout frontend machine support",
     "verification": "ir runtime build compiler.kernels layout frontend machine support",
     "workers": "ir verification runtime compiler machine support",
-    "report": "_version ir verification runtime build machine timing frontend layout support gpu probe",
+    "report": "_version auditor ir verification runtime build machine timing frontend layout support gpu probe",
     "explain": "ir ptx compiler report",
     "draw": "ir ptx machine compiler.index compiler.plan compiler.tile explain report timing",
     "page": "ir ptx.parser compiler.compile compiler.plan compiler.tile report explain draw timing",
     "api": (
-        "ir layout support frontend compiler build runtime verification workers sanitizer machine explain timing "
-        "report.console gpu draw page.records probe"
+        "ir layout support frontend compiler build runtime verification workers sanitizer auditor machine explain "
+        "timing report.console gpu draw page.records probe"
     ),
     "cli": "_version support report explain draw page api machine.base.switches",
     "__init__": "_version api build compiler.options gpu ir probe runtime verification workers",
@@ -179,6 +180,14 @@ def test_every_arrow_is_used():
     for rooms, arrows in table:
         found = set().union(*map(used, rooms))
         assert [arrow for arrow in arrows if not any(is_in(name, arrow) for name in found)] == [], rooms
+
+
+def test_the_auditor_shares_no_code_with_those_it_judges():
+    """It has the manual's rules of its own: not those that encode descriptors, plan, emit, check maps, or run."""
+    shared = ("compiler", "layout", "machine", "sanitizer", "ptx.descriptors", "ptx.forms", "ir.arch", "timing")
+    assert [name for name in used("auditor") if any(is_in(name, each) for each in shared)] == []
+    text = "".join(path.read_text("utf-8") for path in (PACKAGE / "auditor").rglob("*.py"))
+    assert "tensormap import check" not in text, "the encoder's rules of tensor maps are the machine's as well"
 
 
 def past_its_entrance(path: Path, name: str) -> bool:

@@ -12,6 +12,7 @@ import pytest
 
 import convc as package
 from convc import errors
+from convc.auditor.rules import RULES
 from convc.cli.explain import codes
 from convc.errors import ConvcError
 from convc.ir.findings import Verdict
@@ -128,9 +129,10 @@ def error_codes() -> set[str]:
         ),
         ("verdict", verdict_words(), {"exact", "in bound", "WRONG", "stopped", "DEPARTED", "incomplete"}),
         ("rule", rejection_rules(), {"grid", "ws_shape", "proof", "reuse", "spatial_axes"}),
+        ("audit", set(RULES), {"pair-rendezvous", "transaction-bytes"}),
         ("switch", set(OPEN), {"elect"}),
     ],
-    ids=["error", "finding", "verdict", "rule", "switch"],
+    ids=["error", "finding", "verdict", "rule", "audit", "switch"],
 )
 def test_every_code_is_explained_and_no_other(kind, printed, sample):
     assert sample <= printed, "the search finds what there is"
@@ -199,6 +201,6 @@ def test_nothing_near_says_where_the_list_is(convc):
 
 def test_the_json_has_kinds(convc):
     listed = json.loads(convc.good("explain", "--json", "-"))["codes"]
-    assert {each["kind"] for each in listed} == {"error", "finding", "verdict", "switch", "rule"}
+    assert {each["kind"] for each in listed} == {"error", "finding", "verdict", "audit", "switch", "rule"}
     (one,) = json.loads(convc.good("explain", "M100", "--json", "-"))["codes"]
     assert (one["name"], one["exit_code"]) == ("MachineFault", 1)

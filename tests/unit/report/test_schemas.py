@@ -92,6 +92,8 @@ CALLS = [
     ("convc-inspect/1", "inspect m.onnx --layer conv", 0),
     ("convc-time/1", "time m.onnx", 0),
     ("convc-data/1", "verify m.onnx --input x.npy", 0),
+    ("convc-audit/1", "audit b", 0),
+    ("convc-audit/1", "audit racy", 1),
     ("convc-check/1", "check b", 0),
     ("convc-check/1", "check racy", 1),
     ("convc-exec/1", "exec k/kernel.ptx k/launch.json", 0),

@@ -1,0 +1,190 @@
+"""Tensor memory: allocation, loads, stores and their waits (PTX manual, 9.7.16.7, 9.7.16.8)."""
+
+from __future__ import annotations
+
+from convc.auditor.effects.registry import Run, effect
+from convc.auditor.lanes import at
+from convc.auditor.operands import reader
+from convc.auditor.state import Allocation, Cta, Warp
+from convc.auditor.tensor_shadow import Cells
+from convc.ptx import Instr, Reg, Vector
+
+COLUMNS = 512
+LEAST = 32
+QUARTER = 32
+"""Lanes of tensor memory that a warp reaches."""
+
+PER_NUMBER = {"32x32b": 1, "16x64b": 2, "16x128b": 4, "16x256b": 8}
+"""Columns of one repetition of a tcgen05.ld or st, by shape."""
+
+
+def one_group(warp: Warp, instr: Instr) -> None:
+    """All tcgen05 instructions of a kernel name one cta_group."""
+    group = next((mod for mod in instr.mods if mod.startswith("cta_group")), None)
+    if group is None:
+        return
+    groups = warp.cta.cluster.groups
+    groups.add(group)
+    if len(groups) > 1:
+        what = "the instructions of the kernel name both cta_group::1 and cta_group::2"
+        warp.cta.cluster.ledger.accuse("tensor-memory-alloc", what, warp.doer(instr))
+
+
+def inside(warp: Warp, instr: Instr, cta: Cta, first: int, columns: int) -> None:
+    """Columns have to be allocated."""
+    ledger = warp.cta.cluster.ledger
+    ledger.look("tensor-memory-alloc", instr.index)
+    held = [each for each in cta.allocations if not each.freed]
+    if held and not any(each.base <= first and first + columns <= each.base + each.columns for each in held):
+        what = f"columns {first} to {first + columns - 1} are used, which no allocation of CTA {cta.number} has"
+        ledger.accuse("tensor-memory-alloc", what, warp.doer(instr))
+
+
+@effect("tcgen05.alloc")
+def _alloc(instr: Instr) -> Run:
+    slot = reader(instr.args["dst"])
+    count = reader(instr.args["columns"])
+    pair = "cta_group::2" in instr.mods
+
+    def run(warp: Warp, lanes: int) -> None:
+        time = warp.tick()
+        cta = warp.cta
+        ledger = cta.cluster.ledger
+        who = warp.doer(instr)
+        ledger.look("tensor-memory-alloc", instr.index)
+        one_group(warp, instr)
+        columns = at(count(warp), lanes)
+        found = warp.locate(at(slot(warp), lanes))
+        if pair:
+            _rendezvous(warp, instr)
+        if columns is None or found is None:
+            warp.lose(instr, "how many columns these are, or where their address goes, is not known")
+            return
+        if columns & (columns - 1) or not LEAST <= columns <= COLUMNS:
+            ledger.accuse("tensor-memory-alloc", f"{columns} columns are no power of two from 32 to 512", who)
+        if cta.relinquished is not None and not warp.lost:
+            what = "the CTA asks for tensor memory behind tcgen05.relinquish_alloc_permit"
+            ledger.accuse("tensor-memory-alloc", what, who, cta.relinquished)
+        base = max((each.base + each.columns for each in cta.allocations if not each.freed), default=0)
+        if base + columns > COLUMNS:
+            ledger.accuse("tensor-memory-alloc", f"the CTA holds {base} columns and asks for {columns} more", who)
+        group = "cta_group::2" if pair else "cta_group::1"
+        cta.allocations.append(Allocation(base, columns, group, who, warp.id, time))
+        found[0].put(found[1], 4, base)
+
+    return run
+
+
+def _rendezvous(warp: Warp, instr: Instr) -> None:
+    """Of a pair, the peer has to run."""
+    ledger = warp.cta.cluster.ledger
+    ledger.look("pair-rendezvous", instr.index)
+    peer = warp.cta.rank ^ 1
+    if peer >= len(warp.cta.cluster.ctas):
+        ledger.accuse("pair-rendezvous", "cta_group::2 in a cluster without a pair", warp.doer(instr))
+    elif not warp.knows("runs", peer):
+        what = "a pair allocates, and this warp does not know that the peer CTA runs: it has waited for nothing of it"
+        ledger.accuse("pair-rendezvous", what, warp.doer(instr))
+
+
+@effect("tcgen05.relinquish_alloc_permit")
+def _relinquish(instr: Instr) -> Run:
+    def run(warp: Warp, lanes: int) -> None:
+        warp.tick()
+        warp.cta.cluster.ledger.look("tensor-memory-alloc", instr.index)
+        one_group(warp, instr)
+        warp.cta.relinquished = warp.doer(instr)
+
+    return run
+
+
+@effect("tcgen05.dealloc", result=False)
+def _dealloc(instr: Instr) -> Run:
+    address = reader(instr.args["taddr"])
+    count = reader(instr.args["columns"])
+
+    def run(warp: Warp, lanes: int) -> None:
+        time = warp.tick()
+        cta = warp.cta
+        ledger = cta.cluster.ledger
+        who = warp.doer(instr)
+        ledger.look("tensor-memory-alloc", instr.index)
+        one_group(warp, instr)
+        base = at(address(warp), lanes)
+        columns = at(count(warp), lanes)
+        held = [each for each in cta.allocations if not each.freed]
+        if columns is None or not held:
+            ledger.accuse("tensor-memory-alloc", "tensor memory is given back that is not held", who)
+            return
+        if base is None:
+            ledger.unknown(instr, "which columns are given back is not known")
+            base = held[0].base if len(held) == 1 else -1
+        match = next((each for each in held if each.base == base), None)
+        if match is None:
+            if base >= 0:
+                ledger.accuse("tensor-memory-alloc", f"column {base} begins no allocation of this CTA", who)
+            return
+        if match.columns != columns:
+            what = f"{columns} columns are given back of {match.columns} that were taken"
+            ledger.accuse("tensor-memory-alloc", what, who, match.who)
+        match.freed = True
+        cells = Cells("dealloc", True, (0, 128), (base, base + match.columns), warp.id, time, who)
+        cta.tensor.use(warp.clock, cells)
+        cta.tensor.kept.clear()
+
+    return run
+
+
+def _moves(instr: Instr, *, writes: bool) -> Run:
+    address = reader(instr.args["taddr"])
+    shape = instr.slots.get("shape") or ""
+    repeats = int((instr.slots.get("num") or "x1")[1:])
+    packed = 2 if instr.slots.get("pack") or instr.slots.get("unpack") else 1
+    columns = PER_NUMBER.get(shape, 1) * repeats * packed
+    first = instr.operands[0]
+    slots = [item.slot for item in first.items if isinstance(item, Reg)] if isinstance(first, Vector) else []
+
+    def run(warp: Warp, lanes: int) -> None:
+        warp.tick()
+        place = at(address(warp), lanes)
+        ledger = warp.cta.cluster.ledger
+        ledger.look("tcgen05-wait", instr.index)
+        if place is None:
+            ledger.unknown(instr, "which columns this uses is not known")
+        else:
+            lane = place >> 16 & 0xFFFF
+            column = place & 0xFFFF
+            quarter = warp.index % 4 * QUARTER
+            if lane >= QUARTER and lane // QUARTER != warp.index % 4:
+                what = f"warp {warp.index} reaches for lane {lane}, and it has {quarter} to {quarter + QUARTER - 1}"
+                ledger.accuse("tcgen05-order", what, warp.doer(instr))
+            inside(warp, instr, warp.cta, column, columns)
+            first_lane = quarter + lane % QUARTER
+            span = (quarter, quarter + QUARTER) if shape == "32x32b" else (first_lane, first_lane + 1)
+            kind = "st" if writes else "ld"
+            cells = Cells(kind, writes, span, (column, column + columns), warp.id, None, warp.doer(instr))
+            warp.cta.tensor.use(warp.clock, cells)
+            (warp.stores if writes else warp.loads).append(cells)
+        if not writes:
+            for slot in slots:
+                warp.registers[slot] = None
+
+    return run
+
+
+effect("tcgen05.ld")(lambda instr: _moves(instr, writes=False))
+effect("tcgen05.st", result=False)(lambda instr: _moves(instr, writes=True))
+
+
+@effect("tcgen05.wait")
+def _wait(instr: Instr) -> Run:
+    stores = any("st" in mod.split("::") for mod in instr.mods)
+
+    def run(warp: Warp, lanes: int) -> None:
+        time = warp.tick()
+        warp.cta.cluster.ledger.look("tcgen05-wait", instr.index)
+        for cells in warp.stores if stores else warp.loads:
+            cells.time = time
+        (warp.stores if stores else warp.loads).clear()
+
+    return run

@@ -1,0 +1,143 @@
+"""The audit of one kernel: parsed, walked, judged."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import convc.auditor.effects  # registers the effects  # noqa: F401
+from convc import ptx
+from convc.auditor.cluster import Subject, cluster_of, walk
+from convc.auditor.ending import judge
+from convc.auditor.layout import layout_of
+from convc.auditor.ledger import Doer, Ledger, Looked, NotUnderstood
+from convc.auditor.limits import check_launch
+from convc.auditor.program import program_of, registers_in, results
+from convc.errors import InputError, LaunchError
+from convc.ir.findings import Finding, Verdict, worst
+from convc.ir.launch import LaunchSpec
+from convc.ptx import Kernel, Module
+
+MOST_THREADS = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audited:
+    """The audit of a kernel.
+
+    Attributes:
+        entry: its name. file: that of the text.
+        findings: accusations, worst first.
+        looked: every rule with how much it looked at.
+        unclear: places that are not understood.
+        clusters: those that were walked, by their numbers.
+    """
+
+    entry: str
+    file: str
+    findings: tuple[Finding, ...]
+    looked: tuple[Looked, ...]
+    unclear: tuple[NotUnderstood, ...]
+    clusters: tuple[int, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst accusation's verdict."""
+        return worst(self.findings)
+
+
+def audit_kernel(text: str, launch: LaunchSpec | None = None, file: str = "kernel.ptx") -> Audited:
+    """Hold a text, and where there is one its launch, against the rules.
+
+    Without a launch the block and the cluster are those that the text demands, and what parameters hold is not known.
+
+    Args:
+        text: the kernel.
+        launch: how it is launched.
+        file: the text's name.
+
+    Raises:
+        PtxSyntaxError: the text is none.
+        LaunchError: the launch does not fit the text. InputError: the text has no kernel, or several and no launch.
+    """
+    module = ptx.parse(text, file)
+    kernel = _kernel(module, launch, file)
+    block, shape = _extents(kernel, launch, file)
+    ledger = Ledger(file)
+    layout = layout_of(module, kernel, launch)
+    if launch is not None:
+        check_launch(ledger, kernel, layout, launch)
+    _unheard(ledger, kernel)
+    program = program_of(kernel)
+    subject = Subject(ledger=ledger, layout=layout, program=program, launch=launch, block=block, shape=shape)
+    walked: list[int] = []
+    for number in _numbers(launch, shape):
+        cluster = cluster_of(subject, number)
+        walk(cluster, program)
+        judge(cluster, kernel)
+        walked.append(number)
+    return Audited(
+        entry=kernel.name,
+        file=file,
+        findings=ledger.findings(),
+        looked=ledger.looked(),
+        unclear=tuple(sorted(ledger.unclear.values(), key=lambda each: each.line)),
+        clusters=tuple(walked),
+    )
+
+
+def _kernel(module: Module, launch: LaunchSpec | None, file: str) -> Kernel:
+    if launch is not None:
+        kernel = module.kernel(launch.entry)
+        if kernel is None:
+            names = ", ".join(each.name for each in module.kernels) or "none"
+            raise LaunchError(f"there is no kernel {launch.entry!r}", where=file, hint=f"kernels are: {names}")
+        if len(launch.params) != len(kernel.params):
+            what = f"the kernel has {len(kernel.params)} parameters, the launch gives {len(launch.params)}"
+            raise LaunchError(what, where=file)
+        return kernel
+    if len(module.kernels) == 1:
+        return module.kernels[0]
+    if not module.kernels:
+        raise InputError("the text has no kernel (.entry)", where=file)
+    names = ", ".join(each.name for each in module.kernels)
+    raise InputError(f"the text has {len(module.kernels)} kernels: {names}", where=file, hint="give a launch file")
+
+
+def _unheard(ledger: Ledger, kernel: Kernel) -> None:
+    """Waits whose answer no instruction reads."""
+    read: set[int] = set()
+    for instr in kernel.body:
+        own = results(instr)
+        for operand in instr.operands[1 if own else 0 :]:
+            read |= set(registers_in(operand))
+        if instr.guard is not None:
+            read.add(instr.guard.slot)
+    for instr in kernel.body:
+        if "_wait" in instr.form.name and instr.form.opcode == "mbarrier":
+            ledger.look("wait-unheard", instr.index)
+            if not any(slot in read for slot in results(instr)):
+                what = "nobody looks whether this wait was right: it goes on when the phase is not over, too"
+                ledger.accuse("wait-unheard", what, Doer(None, None, instr))
+
+
+def _extents(kernel: Kernel, launch: LaunchSpec | None, file: str) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+    """Block and cluster."""
+    if launch is not None:
+        return launch.block, launch.cluster
+    block = kernel.directives.get("reqntid") or kernel.directives.get("maxntid")
+    if not block:
+        what = "the text does not say how many threads a CTA has (.reqntid)"
+        raise InputError(what, where=file, hint="give a launch file")
+    shape = kernel.directives.get("reqnctapercluster") or (1, 1, 1)
+    if math.prod(block) > MOST_THREADS or math.prod(shape) > 16:
+        raise InputError(f"block {tuple(block)} or cluster {tuple(shape)} is too large", where=file)
+    return (block[0], block[1], block[2]), (shape[0], shape[1], shape[2])
+
+
+def _numbers(launch: LaunchSpec | None, shape: tuple[int, int, int]) -> list[int]:
+    """The first cluster, and the last one where there are several: tiles at the edge are there."""
+    if launch is None:
+        return [0]
+    count = math.prod(launch.grid) // math.prod(shape)
+    return [0, count - 1] if count > 1 else [0]

@@ -1,0 +1,149 @@
+"""A warp goes on, operation by operation, lanes that parted by themselves.
+
+Those that are behind go first, and lanes are one again where they meet. A warp goes on until it has to wait for others,
+or to its end, or to a place that is not followed.
+"""
+
+from __future__ import annotations
+
+from convc.auditor.lanes import at as at_lanes
+from convc.auditor.lanes import lanes_where
+from convc.auditor.paths import join_of
+from convc.auditor.program import BRANCH, EXIT, LOST, PLAIN, SWITCH, Operation, Program
+from convc.auditor.state import Warp
+
+PARTED = -1
+WAITS = -2
+"""Instead of the next operation: lanes went elsewhere, or ended; lanes have to wait."""
+
+
+class Walker:
+    """Takes one warp through the operations of a program."""
+
+    def __init__(self, warp: Warp, program: Program) -> None:
+        self.warp = warp
+        self.program = program
+
+    def advance(self) -> bool:
+        """Go on as far as possible; whether it went on at all."""
+        moved = False
+        while self.warp.groups:
+            for start in sorted(self.warp.groups):
+                if self._go(start):
+                    moved = True
+                    break
+            else:
+                break
+        return moved
+
+    def _go(self, at: int) -> int:
+        """Let the lanes at an operation go on: until they meet others, part, wait or end; returns how far."""
+        operations = self.program.operations
+        lanes = self.warp.groups.pop(at)
+        meets = min((other for other in self.warp.groups if other > at), default=len(operations))
+        steps = 0
+        while at < meets:
+            operation = operations[at]
+            if operation.kind == PLAIN and operation.guard < 0 and operation.run is not None:
+                operation.run(self.warp, lanes)
+                at += 1
+            else:
+                after = self._step(operation, at, lanes)
+                lanes &= self.warp.alive
+                if after == WAITS:
+                    self.warp.stuck[at] = (self.warp.waiting_for, operation.instr)
+                    self.warp.groups[at] = self.warp.groups.get(at, 0) | lanes
+                if after < 0 or not lanes:
+                    return steps + (after != WAITS)
+                at = after
+            steps += 1
+            if steps & 1023 == 0:
+                self.warp.cta.cluster.spend(1024)
+        self.warp.cta.cluster.spend(steps & 1023)
+        if at >= len(operations):
+            self.warp.exit(lanes)
+        else:
+            self.warp.groups[at] = self.warp.groups.get(at, 0) | lanes
+        return steps
+
+    def _step(self, operation: Operation, at: int, lanes: int) -> int:
+        """Perform an operation for the lanes whose guard lets it: where they go on, or `PARTED` or `WAITS`."""
+        active = lanes
+        if operation.guard >= 0:
+            found = lanes_where(self.warp.read(operation.guard), lanes, not operation.negate)
+            if found is None:
+                return self._unclear(operation, at, lanes)
+            active = found
+        kind = operation.kind
+        if not active:
+            waits = operation.together and self._apart(lanes)
+            return WAITS if waits else at + 1
+        if kind == BRANCH:
+            if active == lanes:
+                return operation.target
+            self._part(operation.target, active, at + 1, lanes & ~active)
+            return PARTED
+        if kind == EXIT:
+            self.warp.exit(active)
+        elif kind in (LOST, SWITCH):
+            return self._elsewhere(operation, active, lanes)
+        elif (operation.together and self._apart(lanes)) or (
+            operation.run is not None and operation.run(self.warp, active)
+        ):
+            return WAITS
+        return PARTED if self.warp.lost else at + 1
+
+    def _elsewhere(self, operation: Operation, active: int, lanes: int) -> int:
+        """A branch of several ways, or a place behind which nothing is followed."""
+        if operation.kind == LOST or operation.choose is None:
+            self.warp.lose(operation.instr, f"{operation.instr.form.name} is not followed")
+            return PARTED
+        number = at_lanes(operation.choose(self.warp), active)
+        if active != lanes or number is None or number >= len(operation.ways):
+            self.warp.lose(operation.instr, "which way this goes is not known")
+            return PARTED
+        return operation.ways[number]
+
+    def _apart(self, lanes: int) -> bool:
+        """Whether lanes of the warp are elsewhere, so that what all do together has to wait."""
+        if lanes == self.warp.alive or not self.warp.groups:
+            return False
+        self.warp.waiting_for = "lanes of this warp that went another way"
+        return True
+
+    def _part(self, target: int, taken: int, behind: int, rest: int) -> None:
+        """Lanes go two ways."""
+        self.warp.groups[target] = self.warp.groups.get(target, 0) | taken
+        self.warp.groups[behind] = self.warp.groups.get(behind, 0) | rest
+
+    def _unclear(self, operation: Operation, at: int, lanes: int) -> int:
+        """A guard is not known: where to go on, with what may have been written there not known, or `PARTED`."""
+        ledger = self.warp.cta.cluster.ledger
+        if operation.kind in (PLAIN, BRANCH):
+            if operation.kind == PLAIN:
+                for slot in operation.writes:
+                    self.warp.write(slot, None, lanes)
+                return at + 1
+            jump = join_of(self.program, at)
+            if jump is None or jump.strict:
+                why = f", and {jump.strict} depends on it" if jump else ""
+                self.warp.lose(operation.instr, f"this branch depends on what is not known{why}")
+                return PARTED
+            for slot in jump.writes:
+                self.warp.write(slot, None, lanes)
+            if jump.to >= len(self.program.operations) or any(at < other < jump.to for other in self.warp.groups):
+                self.warp.lose(operation.instr, "lanes may part here and meet again elsewhere")
+                return PARTED
+            return jump.to
+        if operation.strict or operation.kind in (EXIT, LOST):
+            self.warp.lose(
+                operation.instr, f"whether this {operation.instr.form.name} is done depends on what is not known"
+            )
+            return PARTED
+        if operation.anyway and operation.run is not None:
+            operation.run(self.warp, lanes)
+            return at + 1
+        ledger.unknown(operation.instr, "whether this access is made depends on what is not known")
+        for slot in operation.writes:
+            self.warp.write(slot, None, lanes)
+        return at + 1

@@ -1,0 +1,82 @@
+"""Every schedule with every option that it goes with: the auditor and the checkers have nothing to say.
+
+By default a part of them is drawn, which the name of the set decides; `make slow` has all.
+"""
+
+from __future__ import annotations
+
+import zlib
+from functools import cache
+
+import pytest
+from support.option_sets import OPTION_SETS
+
+from convc.auditor.run import Audited, audit_kernel
+from convc.build.folder import Layer
+from convc.build.writer import layer_of
+from convc.compiler.compile import Compiled, compile_problem
+from convc.compiler.kernels import kernel_of
+from convc.ir.findings import Verdict
+from convc.runtime.layer import input_buffers
+from convc.sanitizer.run import check_kernel
+from convc.verification.data import integer_data, multipliers, residual_data
+
+AUDITED, CHECKED = 4, 24
+"""One set of so many is audited, or checked, by default."""
+
+
+def drawn(part: int) -> list:
+    """All sets; those that are not drawn are slow."""
+    return [
+        pytest.param(name, marks=() if zlib.crc32(name.encode()) % part == 0 else pytest.mark.slow)
+        for name in OPTION_SETS
+    ]
+
+
+@cache
+def compiled(name: str) -> Compiled:
+    chosen = OPTION_SETS[name]
+    return compile_problem(chosen.problem, options=chosen.options, block_n=chosen.block_n, stages=chosen.stages)
+
+
+def audited(name: str) -> Audited:
+    artifact = compiled(name).artifact
+    return audit_kernel(artifact.ptx, artifact.launch, name)
+
+
+def layer(name: str) -> tuple[Layer, dict]:
+    """The kernel with data: small whole numbers."""
+    problem = OPTION_SETS[name].problem
+    x, w, b = integer_data(problem, 1)
+    made = layer_of(problem, kernel_of(compiled(name)), w, b, multipliers(problem, 1))
+    return made, input_buffers(made, x, residual_data(problem, 1, integer=True))
+
+
+@pytest.mark.parametrize("name", drawn(AUDITED))
+def test_the_audit_accuses_nobody_and_understands_all(name):
+    found = audited(name)
+    assert [str(finding) for finding in found.findings] == []
+    assert found.unclear == ()
+
+
+@pytest.mark.parametrize("name", drawn(CHECKED))
+def test_the_checkers_find_nothing(name):
+    made, buffers = layer(name)
+    found = check_kernel(made.ptx, made.launch, buffers)
+    assert [str(finding) for finding in found.findings] == []
+    assert found.verdict is Verdict.clean
+
+
+def test_every_choice_is_in_some_set():
+    """Each value of an option that there is, but for those that leave it to the planner."""
+    from convc.api.choices import schedule_choices
+
+    used = {(name, str(getattr(each.options, name))) for each in OPTION_SETS.values() for name in schedule_choices()}
+    missing = [
+        (name, value)
+        for name, values in schedule_choices().items()
+        for value in values
+        if value != "auto" and (name, str(value)) not in used
+    ]
+    assert missing == []
+    assert len(OPTION_SETS) >= 61
