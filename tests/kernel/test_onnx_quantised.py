@@ -17,6 +17,7 @@ from support.onnx_cases import node_cases
 from convc import api
 from convc.build.writer import layer_of
 from convc.compiler.kernels import Kernels
+from convc.compiler.options import ScheduleOptions
 from convc.frontend.onnx_reader import read_model, read_node
 from convc.runtime.layer import run_layer
 
@@ -145,3 +146,28 @@ def test_qlinear_conv_is_the_reference_but_for_ties(drawn, out, per_channel, bia
     assert off.max() <= 1
     assert not off[~beside_a_tie].any()
     assert not off[scaled * 2 == np.rint(scaled * 2)].any(), "exact ties go to even"
+
+
+WIDTHS = [(16, 1, 1), (16, 8, 1), (16, 16, 1), (16, 17, 1), (16, 33, 1), (8, 8, 8), (40, 40, 40), (12, 12, 4),
+          (96, 48, 3), (128, 80, 2)]  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
+@pytest.mark.parametrize("channels", WIDTHS, ids=lambda each: "x".join(map(str, each)))
+def test_results_of_8_bits_have_any_width_on_both_targets(channels, target):
+    """The two threads of a row of Hopper's accumulator store 32 results at once: narrow ones get a wider tile."""
+    inputs, outputs, groups = channels
+    rng = np.random.default_rng(inputs + outputs)
+    w = rng.integers(-20, 20, (outputs, inputs // groups, 3, 3)).astype(np.int8)
+    names = ["x", "sx", "zx", "w", "sw", "zw", "sy", "zy"]
+    scales = np.float32(0.02), np.float32(0.01), np.float32(0.05)
+    x = rng.integers(0, 255, (1, inputs, 4, 5)).astype(np.uint8)
+    arrays = [x, scales[0], np.uint8(128), w, scales[1], np.int8(0), scales[2], np.uint8(100)]
+    node = helper.make_node("QLinearConv", names, ["y"], pads=[1] * 4, group=groups)
+    conv = read_node(node, "node", [np.asarray(array) for array in arrays])
+    kernel = Kernels(ScheduleOptions(target=target)).compiled(conv.problem)
+    done = run_layer(layer_of(conv.problem, kernel, conv.weight, conv.bias, conv.multiplier), x)
+    assert done.findings == ()
+    expected = ReferenceEvaluator(node).run(None, dict(zip(names, arrays, strict=True)))[0]
+    assert np.abs(done.y.astype(int) - expected).max() <= 1  # beside a tie
+    assert (done.y == expected).mean() > 0.95

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 
 import numpy as np
 import onnx
@@ -171,3 +172,34 @@ def test_calls_that_are_refused(convc, model, given, tmp_path, monkeypatch, word
     before = given.read_bytes()
     assert message in convc.refused("verify", model, *words)
     assert given.read_bytes() == before
+
+
+def test_the_next_command_works_with_the_extents_that_the_data_settled(convc, tmp_path):
+    made = onnx.parser.parse_model(MODEL.replace("float[N, 4, 6, 6] x, float[N, 4, 6, 6] more", "float[N, 4, H, W] x"))
+    made.graph.node.remove(made.graph.node[1])
+    made.graph.node[1].input[0] = "a"
+    weights = np.random.default_rng(0).standard_normal((4, 4, 3, 3)).astype(np.float32)
+    made.graph.initializer.append(onnx.numpy_helper.from_array(weights, "w"))
+    path = tmp_path / "open model.onnx"
+    onnx.save(made, path)
+    np.save(tmp_path / "x.npy", np.zeros((2, 4, 7, 9), np.float32))
+    said = convc.good("verify", path, "--input", tmp_path / "x.npy")
+    *_, last = said.splitlines()
+    assert last.startswith(f"next: convc inspect '{path}' --layer ")
+    assert last.endswith(" --shape x:2x4x7x9")
+    assert "2x4x7x9 * 4x3x3" in convc.good(*shlex.split(last)[2:])
+
+
+def test_no_command_is_printed_that_would_fail(convc, tmp_path):
+    """Weights that are an input are there when the network runs, and not when a layer is read alone."""
+    made = onnx.parser.parse_model(
+        MODEL.replace(" <float[4, 4, 3, 3] w>", "").replace("x, float", "x, float[4, 4, 3, 3] w, float", 1)
+    )
+    onnx.save(made, tmp_path / "m.onnx")
+    x = np.ones((1, 4, 6, 6), np.float32)
+    np.savez(tmp_path / "x.npz", x=x, more=x, w=np.ones((4, 4, 3, 3), np.float32))
+    said = convc.good("verify", tmp_path / "m.onnx", "--input", tmp_path / "x.npz")
+    assert "1 of 1 convolutions right" in said
+    for line in said.splitlines():
+        if line.startswith("next: "):
+            convc.good(*shlex.split(line)[2:])
