@@ -89,8 +89,8 @@ class GpuOptions:
 
     Attributes:
         compare: run the same text on the machine, and compare every buffer.
-        atol, rtol: what a floating-point element may differ from the machine's: atol + rtol * |expected|; with both 0
-            every byte must agree.
+        atol, rtol: what a floating-point element may differ from the machine's: ``atol + rtol * |expected|``; with both
+            0 every byte must agree.
         repeat: launches to time, after the first one, whose results are kept.
         timeout: seconds to wait for a launch.
     """

@@ -37,8 +37,8 @@ class Expected:
     Attributes:
         outputs: arrays or files of some outputs by name, or of the only one; None: ask onnxruntime, or where it is not
             installed `onnx.reference`.
-        atol, rtol: what an element may be off by, |got - expected| <= atol + rtol * |expected|; where one is given the
-            other is 0 by default, and the two decide alone. Where neither is, what rounding explains decides.
+        atol, rtol: what an element may be off by, ``|got - expected| <= atol + rtol * |expected|``; where one is given
+            the other is 0 by default, and the two decide alone. Where neither is, what rounding explains decides.
     """
 
     outputs: Feeds | None = None
