@@ -37,6 +37,32 @@ def evaluate(function: Callable[..., int | None], *values: Value) -> Value:
     return gather(None if None in row else function(*row) for row in zip(*columns, strict=True))
 
 
+def remembering(function: Callable[..., int | None]) -> Callable[..., Value]:
+    """`evaluate` of a function, which remembers results for lanes: loops ask for the same ones again and again."""
+    known: dict[tuple[Value, ...], Value] = {}
+
+    def apply(*values: Value) -> Value:
+        for value in values:
+            if value is None:
+                return None
+            if type(value) is tuple:
+                break
+        else:
+            return function(*values)
+        found = known.get(values, UNSET)
+        if isinstance(found, Unset):
+            if len(known) >= MOST_REMEMBERED:
+                known.clear()
+            found = known[values] = evaluate(function, *values)
+        return found
+
+    return apply
+
+
+MOST_REMEMBERED = 256
+"""Results of one instruction that are remembered."""
+
+
 def gather(numbers) -> Value:
     """One number where all lanes have the same."""
     lanes = tuple(numbers)

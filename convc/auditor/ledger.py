@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from convc.auditor.rules import RULES
+from convc.auditor.rules import ORDER, RULES
 from convc.ir.findings import Finding, Site, Verdict
 from convc.ptx import Instr
 
@@ -50,13 +50,18 @@ class Doer:
 
 @dataclass(slots=True)
 class Ledger:
-    """Collects while an audit goes on. One instruction is accused once of breaking a rule."""
+    """Collects while an audit goes on. One instruction is accused once of breaking a rule.
+
+    ``by_memory``: an instruction with which threads may synchronise by a word of memory, which is not followed: then
+    nobody is accused of a lack of order.
+    """
 
     file: str
     places: dict[str, dict[int, int]] = field(default_factory=dict)
     accused: dict[tuple[str, int, bool], Finding] = field(default_factory=dict)
     others: dict[tuple[str, int, bool], dict[int, None]] = field(default_factory=dict)
     unclear: dict[tuple[int, str], NotUnderstood] = field(default_factory=dict)
+    by_memory: Instr | None = None
 
     def look(self, rule: str, place: int) -> None:
         """A rule looks at an instruction, by its index in the body (below 0: a fact of the launch)."""
@@ -67,6 +72,9 @@ class Ledger:
         self, rule: str, message: str, who: Doer | None, other: Doer | None = None, *, review: bool = False
     ) -> None:
         """Something breaks a rule; with ``review`` by the letter alone, as kernels do that are known to run."""
+        if self.by_memory is not None and rule in ORDER:
+            self.unknown(self.by_memory, f"threads may synchronise by memory here: {rule} is not judged")
+            return
         line = who.instr.span.line if who else 0
         key = (rule, line, review)
         if other is not None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from convc.auditor.arithmetic import function_of, width
 from convc.auditor.effects.registry import NO_RESULT, OPAQUE, effect_of
-from convc.auditor.lanes import evaluate
+from convc.auditor.lanes import evaluate, remembering
 from convc.auditor.operands import Reader, reader
 from convc.auditor.state import Warp
 from convc.ptx import (
@@ -213,6 +213,7 @@ def _plain(instr: Instr, writes: tuple[int, ...]) -> Callable[[Warp, int], None]
     readers = [reader(operand) for operand in instr.operands[1:]]
     if isinstance(first, Pair):
         return _both(function, readers, first)
+    apply = remembering(function)
     slot = first.slot
     mask = (1 << (width(first.type) or 64)) - 1
     if name == "mov":
@@ -226,13 +227,13 @@ def _plain(instr: Instr, writes: tuple[int, ...]) -> Callable[[Warp, int], None]
         one, two = readers
 
         def work(warp: Warp, lanes: int) -> None:
-            value = evaluate(function, one(warp), two(warp))
+            value = apply(one(warp), two(warp))
             warp.write(slot, value & mask if type(value) is int else value, lanes)
 
         return work
 
     def compute(warp: Warp, lanes: int) -> None:
-        value = evaluate(function, *[read(warp) for read in readers])
+        value = apply(*[read(warp) for read in readers])
         warp.write(slot, value & mask if type(value) is int else value, lanes)
 
     return compute

@@ -84,3 +84,11 @@ RULES: dict[str, Rule] = {
     )
 }  # fmt: skip
 """Every rule, by name, in the order of a report."""
+
+ORDER = frozenset(
+    {
+        "phase-parity", "barrier-init", "copy-arrival", "memory-reuse", "proxy-fence", "tcgen05-order", "tcgen05-fence",
+        "tcgen05-wait", "pair-rendezvous", "producer-tail", "dependent-launch", "dependent-access", "no-end",
+    }
+)  # fmt: skip
+"""Rules about the order in which threads do something."""

@@ -16,7 +16,7 @@ from convc.auditor.program import program_of, registers_in, results
 from convc.errors import InputError, LaunchError
 from convc.ir.findings import Finding, Verdict, worst
 from convc.ir.launch import LaunchSpec
-from convc.ptx import Kernel, Module
+from convc.ptx import Instr, Kernel, Module
 
 MOST_THREADS = 1024
 
@@ -67,6 +67,7 @@ def audit_kernel(text: str, launch: LaunchSpec | None = None, file: str = "kerne
     layout = layout_of(module, kernel, launch)
     if launch is not None:
         check_launch(ledger, kernel, layout, launch)
+    ledger.by_memory = next((instr for instr in kernel.body if _publishes(instr)), None)
     _unheard(ledger, kernel)
     program = program_of(kernel)
     subject = Subject(ledger=ledger, layout=layout, program=program, launch=launch, block=block, shape=shape)
@@ -102,6 +103,12 @@ def _kernel(module: Module, launch: LaunchSpec | None, file: str) -> Kernel:
         raise InputError("the text has no kernel (.entry)", where=file)
     names = ", ".join(each.name for each in module.kernels)
     raise InputError(f"the text has {len(module.kernels)} kernels: {names}", where=file, hint="give a launch file")
+
+
+def _publishes(instr: Instr) -> bool:
+    """Whether a thread may learn by this what others have done: an atomic or a strong load, of shared or global."""
+    strong = {"acquire", "relaxed", "volatile"} & set(instr.mods)
+    return instr.form.opcode == "atom" or (instr.form.opcode == "ld" and bool(strong))
 
 
 def _unheard(ledger: Ledger, kernel: Kernel) -> None:

@@ -111,6 +111,7 @@ def _arrivals(instr: Instr, *, drop: bool = False, transactions: bool = False) -
         number = 1 if count is None else at(count(warp), lanes)
         tokens = isinstance(instr.operands[0], Reg)
         states = []
+        told = None
         for place in each(address(warp), lanes):
             barrier = barrier_at(warp, instr, place)
             if barrier is None:
@@ -129,7 +130,10 @@ def _arrivals(instr: Instr, *, drop: bool = False, transactions: bool = False) -
                 join_relaxed(barrier.clock, warp.clock)
             if drop:
                 barrier.count -= number
-            barrier.arrive(None if relaxed else warp.clock, number)
+            # All lanes know the same, and a phase needs to be told once.
+            again = told == (barrier.key, barrier.phase)
+            told = (barrier.key, barrier.phase)
+            barrier.arrive(None if relaxed or again else warp.clock, number)
         if tokens:
             first = instr.operands[0]
             assert isinstance(first, Reg)
@@ -258,6 +262,7 @@ def _wait(instr: Instr) -> Run:
                 join_relaxed(warp.clock, brought)
             else:
                 warp.learn(brought)
+            warp.clock["phase", barrier.key] = max(least, known)
         if isinstance(passed, Reg):
             warp.write(passed.slot, 1, lanes)
         return None

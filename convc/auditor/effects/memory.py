@@ -51,19 +51,19 @@ def _load(instr: Instr) -> Run:
             if place is not None:
                 value = warp.cta.cluster.layout.scalars.get((place, size))
         elif space in ("shared", "generic"):
-            value = _from_shared(warp, instr, lanes, address, size)
+            value = _from_shared(warp, instr, lanes, address, size, wanted=len(slots) == 1)
         for slot in slots:
             warp.write(slot, value if len(slots) == 1 else None, lanes)
 
     return run
 
 
-def _from_shared(warp: Warp, instr: Instr, lanes: int, address: Reader, size: int) -> Value:
+def _from_shared(warp: Warp, instr: Instr, lanes: int, address: Reader, size: int, *, wanted: bool) -> Value:
     """A read of shared memory: the numbers that are known there."""
     places = address(warp)
     for cta, offset in _ends(warp, instr, places, lanes):
         cta.shared.read(warp.clock, Access("ld", offset, offset + size, warp.id, warp.time, warp.doer(instr)))
-    if not any(cta.words for cta in warp.cta.cluster.ctas):
+    if not wanted or not any(cta.words for cta in warp.cta.cluster.ctas):
         return None
 
     def known(place: int) -> int | None:
@@ -123,10 +123,12 @@ def _note(warp: Warp, ends: list[tuple[Cta, int]], places: Value, lanes: int, si
     if at(places, lanes) is not None:
         cta.put(offset, size, number)
         return
-    for one in each(places, lanes):
-        found = warp.locate(one)
-        if found is not None and found[0].words:
-            found[0].forget(found[1], found[1] + size)
+    found = [place for place in map(warp.locate, each(places, lanes)) if place is not None]
+    for cta in {id(place[0]): place[0] for place in found}.values():
+        offsets = [place[1] for place in found if place[0] is cta]
+        if any(min(offsets) <= byte < max(offsets) + size for byte in cta.words):
+            for offset in offsets:
+                cta.forget(offset, offset + size)
 
 
 @effect("ld.nc", strict=False, anyway=True)

@@ -33,7 +33,16 @@ class Effect(NamedTuple):
 EFFECTS: dict[str, Effect] = {}
 """By the name of a form."""
 
-NO_RESULT = {"mbarrier.init", "setmaxnreg", "griddepcontrol", "bra", "nanosleep", "tcgen05.dealloc"}
+NO_RESULT = {
+    "mbarrier.init",
+    "setmaxnreg",
+    "griddepcontrol",
+    "bra",
+    "brx.idx",
+    "bar.warp.sync",
+    "nanosleep",
+    "tcgen05.dealloc",
+}
 """Forms whose first operand is no result, though it is no address either."""
 
 OPAQUE = frozenset({"call", "call.indirect"})
