@@ -35,8 +35,9 @@ MOST_CTAS = 32
 WARP = 32
 """Threads of a warp."""
 
-THREAD_REGISTERS = 64
-"""What ptxas gives a thread, about: of 23 kernels 28 to 78, half of them 50 to 66 (a pair that walks, 167)."""
+THREAD_REGISTERS = 56
+"""What ptxas gives a thread, about, in steps of 8: of 23 golden kernels 28 to 78, half of them 52 at most; a pair that
+walks, and has its SM for itself, takes 167."""
 
 
 class MemoryNeed(msgspec.Struct, frozen=True, kw_only=True, gc=False):

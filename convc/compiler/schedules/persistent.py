@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from convc.compiler.plan.names import ANSWERED, ANSWERS, DONE, DRAINED, HEARD, Number
+from convc.compiler.plan.names import ACC, ANSWERED, ANSWERS, DONE, DRAINED, HEARD, Number
 from convc.compiler.plan.persistent import AHEAD, ASKED, HALVES, STATE
 from convc.compiler.plan.records import Plan
 from convc.compiler.plan.storage import ANSWER_BYTES, MASKS
@@ -21,13 +21,14 @@ from convc.compiler.schedules.skeleton import EPILOGUE_THREADS, number
 from convc.compiler.schedules.tile_order import CTA, asked_for, place_steps
 from convc.compiler.tile.program import walk
 from convc.compiler.tile.steps.base import Advance, ExpectBytes, Loop, RingWait, Step, WaitMmas, WarpCommit
-from convc.compiler.tile.steps.epilogue import HoldNumbers, StageNumbers
+from convc.compiler.tile.steps.epilogue import HoldNumbers, StageNumbers, TmemLoad
 from convc.compiler.tile.steps.persistent import (
     AnswerRead,
     AskTile,
     FetchLoop,
     Release,
     ReleaseLast,
+    ReleaseRead,
     RoleSync,
     StoresRead,
     TakeTile,
@@ -137,7 +138,8 @@ def _numbers(steps: tuple[Step, ...], kind: type[Step]) -> tuple[Step, ...]:
 
 def _epilogue(plan: Plan, roles: Roles) -> tuple[Step, ...]:
     """Give the half back, and use shared memory again when it has been read."""
-    steps = roles.epilogue
+    early = roles.masks is None and roles.zero is None
+    steps = _given_back(plan, roles.epilogue) if early else roles.epilogue
     last = [step for step in steps if isinstance(step, StoreWait)]
     once = _numbers(steps, HoldNumbers)
     body: list[Step] = []
@@ -153,7 +155,7 @@ def _epilogue(plan: Plan, roles: Roles) -> tuple[Step, ...]:
             body.append(StoresRead(id="epilogue.again", note="the tile before has left shared memory"))
     if roles.zero is not None:
         body.append(replace(roles.zero, id="epilogue.zero"))
-    if roles.masks is None:
+    if roles.masks is None and not early:
         body.append(Release(id="epilogue.release", note="this half may be filled again", ring=DRAINED))
     body.append(Advance(id="epilogue.other", note="the other half", stages=HALVES, state=STATE))
     if any(isinstance(step, StageNumbers) for step in walk(steps)):
@@ -171,6 +173,18 @@ def _epilogue(plan: Plan, roles: Roles) -> tuple[Step, ...]:
         written_out=True,
     )
     return (*once, first, _tiles(plan, "epilogue", tuple(body)), *last)
+
+
+def _given_back(plan: Plan, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Steps that give the half back as soon as its last columns have been read."""
+    made: list[Step] = []
+    for step in steps:
+        made.append(replace(step, body=_given_back(plan, step.body)) if isinstance(step, Loop) else step)
+        if isinstance(step, TmemLoad):
+            note = "behind the last columns: this half may be filled again"
+            last = plan.storage.tmem_tile(ACC).columns - step.columns
+            made.append(ReleaseRead(id="epilogue.release", note=note, ring=DRAINED, first=step.first, last=last))
+    return tuple(made)
 
 
 def _masks(plan: Plan, fill: Callable[[str, str], tuple[Step, ...]], tile: IntExpr, which: str) -> tuple[Step, ...]:

@@ -21,6 +21,7 @@ from convc.compiler.tile.steps.persistent import (
     FetchLoop,
     Release,
     ReleaseLast,
+    ReleaseRead,
     RoleSync,
     StoresRead,
     TakeTile,
@@ -131,12 +132,25 @@ def accumulators_again(program: TileProgram) -> Iterator[str]:
         waits = [index for index, step in enumerate(steps) if isinstance(step, RingWait) and step.ring in rings]
         if not waits or waits[0] > uses[0]:
             yield f"role {role.name} uses an accumulator and has not waited for it"
-        given = [index for index, step in enumerate(steps) if isinstance(step, Release) and step.ring in rings]
+        gives = ((index, step) for index, step in enumerate(steps) if isinstance(step, Release | ReleaseRead))
+        given = [index for index, step in gives if step.ring in rings]
+        yield from _last_reads(program, steps)
         if program.storage.ring(DRAINED).ahead:  # it is that of the tile before
             if given and waits and given[-1] > waits[0]:
                 yield f"role {role.name} gives an accumulator back behind the wait for the next one"
         elif given and given[0] < uses[-1]:
             yield f"role {role.name} gives an accumulator back and reads it afterwards"
+
+
+def _last_reads(program: TileProgram, steps: list[Step]) -> Iterator[str]:
+    """What is given back behind a read is so behind the last one of the tile, of that very read."""
+    for before, step in itertools.pairwise(steps):
+        if isinstance(step, ReleaseRead):
+            width = program.storage.tmem_tile(ACC).columns
+            if not isinstance(before, ReadAcc) or before.first != step.first:
+                yield f"{step.id} does not stand right behind the read of {step.first}"
+            elif step.last + before.read != width:
+                yield f"{step.id} gives {width} columns back when {step.last + before.read} have been read"
 
 
 def _own_registers(role: Role, steps: list[Step]) -> Iterator[str]:

@@ -25,7 +25,7 @@ from convc.compiler.tile.steps.base import (
     WarpCommit,
 )
 from convc.compiler.tile.steps.operands import TensorCopy, TmaLoad
-from convc.compiler.tile.steps.persistent import AnswerRead, AskTile, Release
+from convc.compiler.tile.steps.persistent import AnswerRead, AskTile, Release, ReleaseRead
 from convc.ir.launch import TensorMapParam
 
 
@@ -68,7 +68,7 @@ def _cursor_turns(role: str, body: tuple[Step, ...], rings: dict[str, BarrierRin
     """Uses and moves of each state take turns in a loop body."""
     used: dict[str, set[int]] = {}
     for step in body:
-        if isinstance(step, RingWait | Signal):
+        if isinstance(step, RingWait | Signal) and not isinstance(step, ReleaseRead):  # in a loop of the tile's
             ring = rings[step.ring]
             used.setdefault(ring.state, set()).add(ring.stages)
         elif isinstance(step, Advance):
@@ -180,7 +180,7 @@ def _loop_bodies(steps: tuple[Step, ...]) -> Iterator[tuple[Step, ...]]:
 
 def signals_of(role: Role, step: Step) -> int:
     """Arrivals that a role makes with a step each time."""
-    if isinstance(step, Arrive | Release):
+    if isinstance(step, Arrive | Release | ReleaseRead):
         return role.threads
     if isinstance(step, AnswerRead) and not role.elected:
         return role.threads
@@ -196,8 +196,9 @@ def _ends(program: TileProgram, ring: BarrierRing, kind: type[RingStep]) -> list
     for role in program.all_roles:
         for step, count in executions(role.steps):
             if isinstance(step, kind) and step.ring == ring.name:
-                both = isinstance(step, Release) and ring.at == "leader"
-                times = count * (program.pair if both else 1)
+                both = isinstance(step, Release | ReleaseRead) and ring.at == "leader"
+                once = (program.visits or 1) if isinstance(step, ReleaseRead) else count  # a tile has one such read
+                times = once * (program.pair if both else 1)
                 if isinstance(step, Commit | WarpCommit) and ring.at == SHARERS:
                     times *= sum(program.multicast) - 1  # as many CTAs load for this one as it loads for
                 found.append((role.name, step, times * signals_of(role, step)))

@@ -5,7 +5,15 @@ from __future__ import annotations
 from convc.compiler.emit.fragments.base import Names, RoleContext, fragment, label_of
 from convc.compiler.emit.operands import barriers, stage
 from convc.compiler.tile.steps.base import Strided
-from convc.compiler.tile.steps.persistent import AnswerRead, AskTile, FetchLoop, Release, ReleaseLast, TakeTile
+from convc.compiler.tile.steps.persistent import (
+    AnswerRead,
+    AskTile,
+    FetchLoop,
+    Release,
+    ReleaseLast,
+    ReleaseRead,
+    TakeTile,
+)
 
 
 @fragment.register
@@ -30,6 +38,19 @@ def _(step: Release, context: RoleContext) -> Names:
         "barriers": barriers(ring),
         "space": space,
         "fence": context.orders_tensor_memory(ring),
+    }
+
+
+@fragment.register
+def _(step: ReleaseRead, context: RoleContext) -> Names:
+    ring = context.storage.ring(step.ring)
+    return {
+        "stage": stage(ring.state),
+        "offset": ring.offset,
+        "barriers": barriers(ring),
+        "space": ".shared::cta" if ring.at == "own" else ".shared::cluster",
+        "first": step.first,
+        "last": step.last,
     }
 
 

@@ -12,6 +12,7 @@ from convc.compiler.tile.steps.persistent import (
     AskTile,
     Release,
     ReleaseLast,
+    ReleaseRead,
     RoleSync,
     StoresRead,
     TakeTile,
@@ -36,6 +37,13 @@ def _(step: Release, role: RoleState) -> None:
             role.cta.stages.pop(role.key(tile.name), None)
     for barrier in role.signalled(step.ring):
         barrier.arrive(role.threads)
+
+
+@perform.register
+def _(step: ReleaseRead, role: RoleState) -> None:
+    """Once a tile."""
+    if role.integer(step.first) == step.last:
+        perform(Release(id=step.id, note=step.note, ring=step.ring), role)
 
 
 @perform.register

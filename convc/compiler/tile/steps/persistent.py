@@ -57,6 +57,19 @@ class Release(Signal, frozen=True, kw_only=True):
         return f"every thread signals {self.ring}, its reads done"
 
 
+class ReleaseRead(Signal, frozen=True, kw_only=True):
+    """As `Release`, right behind a read of the accumulator: of those of a tile, the one from column `last` on.
+
+    `first`: number of the first column that was read. What is done with the columns goes on beside the next MMAs.
+    """
+
+    first: Number
+    last: int
+
+    def describe(self) -> str:
+        return f"every thread signals {self.ring} once {self.first} is {self.last}, its reads done"
+
+
 class ReleaseLast(Step, frozen=True, kw_only=True):
     """Every warp gives back the last stage of a ring that it has multiplied for a tile, all of its MMAs waited for.
 

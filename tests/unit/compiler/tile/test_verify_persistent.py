@@ -9,6 +9,8 @@ from unit.compiler.tile.test_verify_program import at, rewrite, without
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.schedules.planner import plan
 from convc.compiler.schedules.program import build
+from convc.compiler.tile.program import walk
+from convc.compiler.tile.steps.epilogue import TmemLoad
 from convc.compiler.tile.verify import contradictions
 from convc.ir.epilogue import AddResidual
 from convc.ir.expr import Var
@@ -23,6 +25,14 @@ PROGRAM = build(plan(device_layout(PROBLEM), options=OPTIONS, block_n=48, stages
 def test_what_is_built_is_sound():
     assert contradictions(PROGRAM) == ()
     assert PROGRAM.visits == 3
+
+
+def _moved_release(step):
+    """It stands in front of the read."""
+    if not isinstance(step, TmemLoad):
+        return () if step.id == "epilogue.release" else (step,)
+    (release,) = (each for role in PROGRAM.roles for each in walk(role.steps) if each.id == "epilogue.release")
+    return (release, step)
 
 
 def _other_rows(step):
@@ -43,6 +53,8 @@ def _other_rows(step):
         (at("load.tile_n", expr=Var("tile")), "load.tiles finds the place of a tile by tile, which"),
         (without("mma.drained"), "role mma uses an accumulator and has not waited for it"),
         (without("epilogue.release"), "ring drained is signalled by nobody, not by epilogue"),
+        (at("epilogue.release", last=16), "epilogue.release gives 48 columns back when 32 have been read"),
+        (_moved_release, "epilogue.release does not stand right behind the read of column"),
         (without("epilogue.other"), "role epilogue does not advance in a loop over rings of state acc of [2] stages"),
         (at("mma.drained", starts_open=False), "of the waits for the rings done and drained, exactly one may find"),
         (without("epilogue.again"), "role epilogue writes results over those that copies still read"),
