@@ -34,6 +34,7 @@ from convc.compiler.options import ScheduleOptions
 from convc.errors import ConvcError, InputError, ModelError, NodeError
 from convc.frontend.model_file import check_header
 from convc.frontend.order import sorted_model
+from convc.frontend.tensors import check_external
 from convc.machine import RunOptions, Switches
 from convc.runtime.network.convolutions import Convolutions
 from convc.runtime.network.executor import Graph, with_integers
@@ -152,12 +153,14 @@ class ConvcBackend(Backend):
             )
         check_header(model, oldest_opset=0)
         model = sorted_model(model)
-        try:
-            checker.check_model(model)
-        except Exception as error:  # the checker's own ValidationError, and RuntimeError of its C++ part
-            raise ModelError(f"not a valid model: {str(error).strip().splitlines()[0]}") from None
         known = {field.name for field in fields(PrepareOptions)}
         options = PrepareOptions(**{name: value for name, value in kwargs.items() if name in known})
+        folder = Path(options.folder)
+        checked = _without_external(model, folder)
+        try:
+            checker.check_model(checked)
+        except Exception as error:  # the checker's own ValidationError, and RuntimeError of its C++ part
+            raise ModelError(f"not a valid model: {str(error).strip().splitlines()[0]}") from None
         kept = open_cache(options.cache)
         convolutions = Convolutions(
             kernels=Kernels(ScheduleOptions(schedule=options.schedule), kept),
@@ -165,7 +168,6 @@ class ConvcBackend(Backend):
             precision=options.precision,
             machine=RunOptions(switches=Switches(numerics=options.numerics)),
         )
-        folder = Path(options.folder)
         graph = Graph(
             with_integers(model, folder) if options.fuse else model,
             folder=folder,
@@ -214,6 +216,36 @@ class ConvcBackend(Backend):
             opset_imports=[helper.make_operatorsetid(domain, version) for domain, version in domains.items()],
         )
         return _run_graph(cls, model, node, arrays, device, kwargs)
+
+
+def _without_external(model: onnx.ModelProto, folder: Path) -> onnx.ModelProto:
+    """The model for onnx's checker, which looks for external data in the current folder alone.
+
+    Weights that lie in files are inputs of their types in it; whether the model's folder has the files is checked here.
+    """
+    outside = [tensor for tensor in model.graph.initializer if tensor.data_location == onnx.TensorProto.EXTERNAL]
+    if not outside:
+        return model
+    try:
+        for tensor in outside:
+            check_external(tensor, folder)
+    except ModelError as error:
+        error.hint = error.hint or "say where the model lies: prepare(model, folder=FOLDER)"
+        raise
+    checked = onnx.ModelProto()
+    checked.CopyFrom(model)
+    graph = checked.graph
+    inside = [tensor for tensor in graph.initializer if tensor.data_location != onnx.TensorProto.EXTERNAL]
+    kept = [onnx.TensorProto.FromString(tensor.SerializeToString()) for tensor in inside]
+    del graph.initializer[:]
+    graph.initializer.extend(kept)
+    known = {value.name for value in graph.input}
+    graph.input.extend(
+        helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims)
+        for tensor in outside
+        if tensor.name not in known
+    )
+    return checked
 
 
 def _by_name(node: onnx.NodeProto, inputs: Any) -> Mapping[str, Any]:

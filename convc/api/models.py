@@ -12,7 +12,7 @@ from convc.errors import InputError, NodeError
 from convc.frontend.asked import check_batch, check_operands
 from convc.frontend.model_file import load_model
 from convc.frontend.onnx_reader import Source, read_model
-from convc.ir.network import ConvNode, Network
+from convc.ir.network import CONVOLUTIONS, ConvNode, Network
 
 Model = Source | Network
 """A model: its file, as onnx has loaded it, or as `convc.load` has read it."""
@@ -53,6 +53,19 @@ def read_network(model: Model, options: ReadOptions | None = None, layer: LayerN
         for sentence in network.assumed:
             chosen.say(sentence)
     return network
+
+
+def say_left_out(network: Network, read: ReadOptions | None, layer: LayerNames | None) -> None:
+    """Say which convolutions were left out and why, for verbs whose reports have no place for that."""
+    say = None if read is None else read.say
+    if say is None or layer is not None:
+        return
+    reasons: dict[str, list[str]] = {}
+    for node in network.skipped:
+        if node.op_type in CONVOLUTIONS:
+            reasons.setdefault(node.reason, []).append(node.name)
+    for reason, names in reasons.items():
+        say(f"left out: {', '.join(names)}: {reason}")
 
 
 def check_extents(read: ReadOptions) -> None:

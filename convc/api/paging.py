@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from convc.api.arguments import given_options
 from convc.api.drawing import time_inspected, time_schedules
 from convc.api.inspecting import Inspection, build_of, check_settled, inspect
-from convc.api.models import Model, chosen_convolutions, name_of, read_network
+from convc.api.models import Model, chosen_convolutions, name_of, read_network, say_left_out
 from convc.api.options import ChipOptions, ReadOptions, ScheduleOptions, WorkOptions
 from convc.api.timer import chip_of
 from convc.api.timing import element_bits
@@ -109,7 +109,9 @@ def _of_model(
 ) -> Iterator[Found]:
     """The layers of a model, each distinct problem compiled once."""
     options = given_options(schedule, ScheduleOptions, "schedule")
-    convs = chosen_convolutions(read_network(model, read, layer), layer)
+    network = read_network(model, read, layer)
+    say_left_out(network, read, layer)
+    convs = chosen_convolutions(network, layer)
     known: dict[object, Inspection | str] = {}
     for index, conv in enumerate(convs):
         key = shared_problem(conv.problem)

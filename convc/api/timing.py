@@ -12,7 +12,7 @@ import numpy as np
 from convc.api.arguments import given_options
 from convc.api.inputs import opened
 from convc.api.inspecting import check_settled
-from convc.api.models import Model, chosen_convolutions, read_network
+from convc.api.models import Model, chosen_convolutions, read_network, say_left_out
 from convc.api.options import ChipOptions, ReadOptions, ScheduleOptions, WorkOptions
 from convc.api.timer import chip_of, settings_of
 from convc.api.working import open_kernels
@@ -282,6 +282,7 @@ def _compiled(
 ) -> Iterator[_Job]:
     """The kernels of a model's layers."""
     network = read_network(model, read, layer)
+    say_left_out(network, read, layer)
     with open_kernels(schedule, work, chip) as kernels:
         for conv in chosen_convolutions(network, layer):
             kernel = kernels.compiled(conv.problem)

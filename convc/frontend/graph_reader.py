@@ -32,12 +32,14 @@ class Found:
         convs: convolutions in an order in which they can be run, those inside of nodes where the node stands.
         skipped: nodes of the main graph that are not compiled, and convolutions inside of others that are not.
         refused: errors of convolutions that contradict themselves.
+        assumed: sentences on what was taken for what only a run knows.
         open: errors of those of which only a run knows enough, or that need no kernel.
     """
 
     convs: list[ConvNode] = field(default_factory=list)
     skipped: list[SkippedNode] = field(default_factory=list)
     refused: list[ConvcError] = field(default_factory=list)
+    assumed: list[str] = field(default_factory=list)
     open: list[OpenError] = field(default_factory=list)
 
 
@@ -48,12 +50,14 @@ class GraphReader:
     Attributes:
         operands: see `convc.frontend.node_reader.operand_types`.
         fuse: let convolutions take in the nodes behind them.
+        file: of the model, for messages.
         taken: nodes that an integer convolution does as well, by its name.
         real_for: tensors that were dequantised for a convolution that stays floating-point, and why it does.
     """
 
     operands: Mapping[str, str]
     fuse: bool
+    file: str = "MODEL"
     taken: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     real_for: Mapping[str, str] = field(default_factory=dict)
 
@@ -78,8 +82,9 @@ class GraphReader:
                 placed += [(index, conv) for conv in self._inside(index, node, name, extents, found)]
                 continue
             try:
-                reader = NodeReader(node, name, types, constants, extents)
+                reader = NodeReader(node, name, types, constants, extents, self.file)
                 convs[index] = dataclasses.replace(reader.read(self.operands), fused=self.taken.get(name, ()))
+                found.assumed += reader.assumed
             except OpenError as error:
                 found.open.append(error)
                 skipped[index] = SkippedNode(name=name, op_type=node.op_type, reason=error.reason)
@@ -115,5 +120,6 @@ class GraphReader:
             inner = dataclasses.replace(self, taken={}, real_for={})
             part = inner.read(graph, child, child.constants, f"{name}/{label}/")
             made += part.convs
+            found.assumed += part.assumed
             found.skipped += [each for each in part.skipped if each.reason != NOT_A_CONVOLUTION]
         return made

@@ -27,6 +27,9 @@ from convc.support.memory import require_memory
 _OPERAND_OF = {"f16": "f16", "bf16": "bf16", "f32": "tf32"}
 """Operand type by the model's type: tensor cores have no float32, tf32 is the nearest."""
 
+MIDDLE = 128
+"""The zero point of unsigned activations that are as often below 0 as above."""
+
 PRECISIONS = ("tf32", *dtypes.SPLIT_OPERANDS)
 """How float32 can be multiplied."""
 
@@ -71,6 +74,7 @@ class NodeReader:
         types: Mapping[str, ValueType],
         constants: Constants,
         extents: Extents | None = None,
+        file: str = "MODEL",
     ) -> None:
         """Take what there is to know of a node.
 
@@ -80,8 +84,11 @@ class NodeReader:
             types: of the graph's tensors, as far as they are known.
             constants: of the graph.
             extents: of the graph, which know why some are open.
+            file: of the model, for messages.
         """
         self.extents = extents
+        self.file = file
+        self.assumed: list[str] = []
         self.node = node
         self.name = name
         self.constants = constants
@@ -121,7 +128,19 @@ class NodeReader:
         return array
 
     def _number(self, tensor: str, what: str) -> np.ndarray:
-        """As `constant`; `EmptyError` for weights without elements."""
+        """As `constant`; `EmptyError` for weights without elements.
+
+        A zero point of activations that a run computes has no part in how the kernel is made, but that it is not 0: one
+        from the middle of the type stands for it, which is said.
+        """
+        if what == "x_zero_point" and self.extents is not None and self.constants.value(tensor) is None:
+            u8 = self.input_type.element_type == onnx.TensorProto.UINT8
+            zero = np.uint8(MIDDLE) if u8 else np.int8(1)
+            self.assumed.append(
+                f"{self.name}: a run computes the zero point {tensor!r}; what is planned, timed and verified here, "
+                f"and compiled, has {zero}"
+            )
+            return np.asarray(zero)
         array = self.constant(tensor, what)
         if what == "weights" and 0 in array.shape[:2]:
             raise self._empty(f"the weights {tensor!r} have no elements: {array.shape}")
@@ -134,12 +153,12 @@ class NodeReader:
         behind = f": {explained(causes)}" if causes else ""
         if shape is None:
             message = f"the shape of the input {self.input_name!r} cannot be inferred{behind}"
-            raise self._open(message, way_out(causes))
+            raise self._open(message, way_out(causes, self.file))
         extents = tuple(extent for extent in shape if extent is not None)
         if len(extents) != len(shape):
             shown = ", ".join("?" if extent is None else str(extent) for extent in shape)
             message = f"the shape of the input {self.input_name!r} is not fixed: ({shown}){behind}"
-            raise self._open(message, way_out(causes))
+            raise self._open(message, way_out(causes, self.file))
         if 0 in extents:
             raise self._empty(f"the input {self.input_name!r} has no elements: {extents}")
         return extents

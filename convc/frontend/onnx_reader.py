@@ -123,7 +123,8 @@ def _read(
     size = batch if isinstance(batch, int) else None
     shapes, assumed = ({}, []) if isinstance(batch, int) else input_shapes(free, batch or {})
     facts = infer_facts(model, constants, size, shapes)
-    reader = GraphReader(operands=operands, fuse=fuse, taken=found.taken, real_for=real_for)
+    file = str(path) if path.name else "MODEL"
+    reader = GraphReader(operands=operands, fuse=fuse, file=file, taken=found.taken, real_for=real_for)
     read = reader.read(model.graph, facts.extents, constants)
     _check_refused(read, skip_refused)
     return Network(
@@ -132,8 +133,14 @@ def _read(
         skipped=tuple(read.skipped),
         inputs=tuple(reference(value.name, facts.types.get(value.name, UNKNOWN)) for value in free),
         outputs=tuple(reference(v.name, facts.types.get(v.name, UNKNOWN)) for v in model.graph.output),
-        assumed=(*assumed, *facts.stale),
+        assumed=(*assumed, *facts.stale, *_once(read.assumed)),
     )
+
+
+def _once(assumed: Sequence[str]) -> list[str]:
+    """The first sentence, and for how many more convolutions one like it would stand."""
+    more = f" (and {len(assumed) - 1} more convolutions like it)" if len(assumed) > 1 else ""
+    return [f"{assumed[0]}{more}"] if assumed else []
 
 
 def _check_refused(read: Found, skip_refused: bool) -> None:

@@ -91,14 +91,14 @@ def explained(causes: Iterable[Cause]) -> str:
     return "; ".join(dict.fromkeys(map(str, causes)))
 
 
-def way_out(causes: Sequence[Cause]) -> str:
-    """The command that settles the extents."""
+def way_out(causes: Sequence[Cause], file: str) -> str:
+    """The command that settles the extents of a model in a file."""
     options = list(dict.fromkeys(cause.option for cause in causes if cause.option))
     if options:
         return f"say the extents, in numbers of your own: {' '.join(options)}"
     if any(cause.reason.startswith(REFUSED) for cause in causes):
         return "the nodes of the model do not take these extents: leave --batch and --shape out, or say others"
-    return "a run knows them: convc run MODEL, or convc verify MODEL --input FILE"
+    return f"a run knows them: convc run {file}, or convc verify {file}, with --input FILE"
 
 
 def named_extents(inputs: Iterable[tuple[TypeProto, Sequence[int]]]) -> dict[str, int]:

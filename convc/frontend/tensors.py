@@ -178,6 +178,15 @@ def _external(tensor: TensorProto, folder: Path, dtype: np.dtype, count: int, wh
         raise ModelError(f"cannot read external data {location!r}: {error.strerror}", where=where) from None
 
 
+def check_external(tensor: TensorProto, folder: Path) -> None:
+    """Raise `ModelError` where the file of an external tensor is not in the model's folder."""
+    location = next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
+    where = f"tensor {tensor.name!r}"
+    if not isinstance(location, str):
+        raise ModelError("the file name of external data is not valid UTF-8", where=where)
+    _inside(folder, location, where)
+
+
 def _inside(folder: Path, location: str, where: str) -> Path:
     """The regular file that ``location`` names, inside ``folder`` even after following symbolic links."""
     escapes = ModelError(

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from convc.errors import ConvcError
 from convc.ir.epilogue import exact_on_integers
+from convc.ir.network import CONVOLUTIONS
 from convc.ir.problem import ConvProblem
 from convc.machine import Counters
 from convc.report.build import print_fused, print_skipped
@@ -94,8 +95,11 @@ def summary(report: VerifyReport) -> str:
     launches = sum(len(layer.checks) for layer in report.layers)
     seconds = sum(check.seconds for layer in report.layers for check in layer.checks)
     sampled = "" if report.sampled is None else f" in a sample of {report.sampled}"
+    left_out = sum(node.op_type in CONVOLUTIONS for node in report.skipped)
+    others = f", {left_out} left out" if left_out else ""
     return (
-        f"{report.count_right} of {len(report.layers)} layers right{sampled}: {counted(report.kernels, 'kernel')}, "
+        f"{report.count_right} of {len(report.layers)} layers right{sampled}{others}: "
+        f"{counted(report.kernels, 'kernel')}, "
         f"{counted(launches, 'launch', 'launches')}, "
         f"{seconds:.2f} s simulated, seed {report.seed}"
     )

@@ -208,7 +208,7 @@ def test_what_stays_unknown_is_left_out_by_name():
     reason = next(each.reason for each in network.skipped if each.name == "second")
     assert reason == (
         "the shape of the input 'many' is not fixed: (?, ?, ?, ?): node 'places' (NonZero): its extents follow from "
-        "what the tensors hold; a run knows them: convc run MODEL, or convc verify MODEL --input FILE"
+        "what the tensors hold; a run knows them: convc run MODEL, or convc verify MODEL, with --input FILE"
     )
     assert convc.verify(left_out()).ok
 

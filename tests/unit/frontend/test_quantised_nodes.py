@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper, numpy_helper
+from support.quantised_models import onnxruntime_outputs
 
+import convc
 from convc.errors import NodeError, ProblemError
 from convc.frontend.onnx_reader import read_model, read_node
 from convc.frontend.tensors import tensor_array
@@ -136,3 +139,40 @@ def test_bytes_are_read_in_both_forms(kind, values, tmp_path):
     tensor.int32_data[1] += 1
     with pytest.raises(Exception, match=f"must be in {values[0]}..{values[1]}"):
         tensor_array(tensor, tmp_path)
+
+
+def dynamic(padded: bool) -> onnx.ModelProto:
+    """As onnxruntime's dynamic quantiser writes a convolution: the zero point is computed of the data."""
+    w = np.random.default_rng(5).integers(0, 255, (6, 4, 3, 3)).astype(np.uint8)
+    pads = [1] * 4 if padded else [0] * 4
+    nodes = [
+        helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "scale", "zero"]),
+        helper.make_node("ConvInteger", ["q", "w", "zero", "w_zero"], ["sums"], name="c", pads=pads),
+        helper.make_node("Cast", ["sums"], ["real"], to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["real", "scale"], ["y"]),
+    ]
+    tensors = [numpy_helper.from_array(w, "w"), numpy_helper.from_array(np.array(120, np.uint8), "w_zero")]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4, 8, 7])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", "c", "h", "w"])
+    graph = helper.make_graph(nodes, "g", [x], [y], tensors)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize("padded", [True, False])
+def test_a_zero_point_that_a_run_computes(padded):
+    made = dynamic(padded)
+    network = convc.load(made)
+    problem = network.convs[0].problem
+    assert problem.bias
+    assert problem.pad_value == (128 if padded else 0)
+    assert network.assumed == (
+        "c: a run computes the zero point 'zero'; what is planned, timed and verified here, and compiled, has 128",
+    )
+    assert convc.verify(made).ok
+    assert convc.time(made).layers
+    x = np.random.default_rng(9).uniform(-1, 3, (1, 4, 8, 7)).astype(np.float32)
+    report = convc.verify_data(made, x)
+    assert report.ok
+    assert report.layers[0].problem.pad_value != 128 or not padded
+    expected = onnxruntime_outputs(made, {"x": x}, [])["y"]
+    np.testing.assert_array_equal(convc.run_model(made, x)["y"], expected)

@@ -216,7 +216,8 @@ def test_shapes_that_are_not_known(tmp_path):
     error = refusal(tmp_path, model, NodeError)
     why = "node 'm' (Mystery): no shape inference knows com.example Mystery"
     assert error.message == f"the shape of the input 'm' cannot be inferred: {why}"
-    assert error.hint == "a run knows them: convc run MODEL, or convc verify MODEL --input FILE"
+    file = tmp_path / "m.onnx"
+    assert error.hint == f"a run knows them: convc run {file}, or convc verify {file}, with --input FILE"
     error = refusal(tmp_path, build([conv()], x=(1, 4, "H", "W")), NodeError)
     why = "the input 'x' leaves axes 2 and 3 open"
     assert error.message == f"the shape of the input 'x' is not fixed: (1, 4, ?, ?): {why}"

@@ -109,6 +109,7 @@ def test_same_padding_of_a_filter_shorter_than_its_stride_gives_the_promised_ext
         ((4, 2, 3), {"kernel_shape": [2]}, "kernel_shape is (2,), the weights have (3,)"),
         ((4, 2, 3), {"auto_pad": "SAME"}, "auto_pad must be NOTSET, SAME_UPPER, SAME_LOWER or VALID, got SAME"),
         ((4, 2, 3), {"strides": [0], "auto_pad": "SAME_UPPER"}, "strides must be at least 1, got (0,)"),
+        ((4, 2, 3), {"pads": [1, 1], "auto_pad": "VALID"}, "auto_pad VALID says the pads, and the node also says pads"),
         ((4, 2, 3), {"pads": [6, 6]}, "the output has -2 pixels along W: the pads 6 and 6 crop more than there is"),
     ],
 )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper, numpy_helper
 
 import convc.backend
 from convc.errors import InputError, ModelError, NodeError
@@ -97,3 +97,26 @@ def test_nodes_are_fused_when_that_is_asked_for():
         prepared = convc.backend.prepare(model, fuse=fuse)
         np.testing.assert_array_equal(prepared.run({"x": X, "w": W}).y, expected)
         assert prepared.graph.stats.fused == fused
+
+
+def test_weights_in_files_lie_in_the_folder_of_the_model(tmp_path, monkeypatch):
+    """And not in the current folder, where onnx's checker would look for them."""
+    w = np.random.default_rng(1).standard_normal((8, 4, 3, 3)).astype(np.float32)
+    x = np.ones((1, 4, 6, 6), np.float32)
+    node = helper.make_node("Conv", ["x", "w"], ["y"])
+    given = helper.make_tensor_value_info("x", TensorProto.FLOAT, x.shape)
+    made = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 8, 4, 4])
+    graph = helper.make_graph([node], "g", [given], [made], [numpy_helper.from_array(w, "w")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    expected = convc.backend.prepare(model).run([x])[0]
+    folder = tmp_path / "model"
+    folder.mkdir()
+    onnx.save(model, folder / "m.onnx", save_as_external_data=True, location="w.bin", size_threshold=0)
+    loaded = onnx.load(folder / "m.onnx", load_external_data=False)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    np.testing.assert_array_equal(convc.backend.prepare(loaded, folder=folder).run([x])[0], expected)
+    with pytest.raises(ModelError, match=r"there is no file 'w.bin' beside the model") as caught:
+        convc.backend.prepare(loaded)
+    assert caught.value.hint == "say where the model lies: prepare(model, folder=FOLDER)"
