@@ -51,7 +51,8 @@ class PrepareOptions:
         numerics: how the tensor core adds (`convc.machine.Switches`).
         refused: what becomes of a convolution that cannot be compiled: "raise" an error that names it, or run it on
             the "host".
-        host: who runs the other nodes, "reference" (`onnx.reference`) or "onnxruntime" where that can.
+        host: who runs the other nodes, one of `convc.runtime.network.host.HOSTS`: "auto" is onnxruntime where it is
+            installed, and else `onnx.reference`.
         schedule: as ``convc compile --schedule``.
         folder: of the model's file, for external data.
         fuse: let convolutions take in the BatchNormalization, activations and residuals behind them, and read what
@@ -64,7 +65,7 @@ class PrepareOptions:
     operand: str | None = None
     numerics: Literal["float32", "exact"] = "float32"
     refused: str = "raise"
-    host: str = "reference"
+    host: str = "auto"
     schedule: str = "auto"
     folder: str | Path = ""
     fuse: bool = False

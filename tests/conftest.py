@@ -16,6 +16,7 @@ import pytest
 from support import examples
 from support.rotation import Rotation
 
+from convc.runtime.network.host import default_host
 from convc.support.ptxas import Assembled, assemble
 
 os.environ.pop("COLUMNS", None)  # tables are as wide as they are, whoever starts the tests
@@ -39,6 +40,11 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.register_profile("convc", profile)
     hypothesis.settings.load_profile("convc")
     config.pluginmanager.register(Rotation(config.option.rotate, config.option.seconds))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say who ran the nodes that are no convolutions: what passes with one may not with the other."""
+    terminalreporter.write_line(f"host: {default_host()}")
 
 
 @pytest.hookimpl(wrapper=True)

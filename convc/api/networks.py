@@ -18,6 +18,7 @@ from convc.ir.network import Network
 from convc.machine import RunOptions
 from convc.runtime.network.convolutions import Convolutions
 from convc.runtime.network.executor import Graph
+from convc.runtime.network.host import default_host
 from convc.runtime.network.io import errors_in, open_model, read_feeds
 from convc.support.guessing import hint_of
 from convc.verification.network import random_inputs
@@ -30,6 +31,11 @@ def check_whole(model: object, work: WorkOptions) -> None:
         raise InputError("a whole network is run from its file or its ModelProto: a Network has convolutions alone")
     if work.jobs is not None or work.executor is not None:
         raise InputError("a whole network is run in this process: jobs and executor have no part in it")
+
+
+def host_title() -> str:
+    """Name who runs nodes that are no convolutions by default here, with the version."""
+    return default_host()
 
 
 def check_given(feeds: object) -> None:

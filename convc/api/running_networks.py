@@ -35,7 +35,7 @@ def run_model(
     model: Source,
     feeds: Feeds | InputData,
     *,
-    host: str = "reference",
+    host: str = "auto",
     read: ReadOptions | None = None,
     machine: MachineOptions | None = None,
     work: WorkOptions | None = None,
@@ -55,7 +55,7 @@ def run_network(
     model: Source,
     feeds: Feeds | InputData,
     *,
-    host: str = "reference",
+    host: str = "auto",
     read: ReadOptions | None = None,
     machine: MachineOptions | None = None,
     save: Mapping[str, str | Path] | None = None,
@@ -68,8 +68,8 @@ def run_network(
         feeds: for each input, by name, an array or the ``.npy`` file that holds it; one alone is that of the only
             input, or a ``.npz`` file that has the names. Floating-point ones are rounded to the type of the input.
             `InputData` also draws inputs at random, and writes those that are used to a file.
-        host: who runs the nodes that are no convolutions: reference, or onnxruntime, which is faster; what that one
-            does not have is run by the other.
+        host: who runs the nodes that are no convolutions: onnxruntime where it is installed and else onnx.reference
+            (auto), onnxruntime, or reference. What one does not have or is known to get wrong is run by the other.
         read: how the model is read; ``batch`` is for inputs that are drawn, and ``shapes`` must be those of the feeds.
             Where ``fuse`` is on,
             convolutions take in the BatchNormalization, activations and residuals behind them, and read what others

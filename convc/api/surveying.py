@@ -54,7 +54,7 @@ def survey(
     sample: int | None = None,
     limit: float = 300.0,
     extent: int = 64,
-    host: str = "reference",
+    host: str = "auto",
     read: ReadOptions | None = None,
     work: WorkOptions | None = None,
 ) -> SurveyReport:

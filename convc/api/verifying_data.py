@@ -51,7 +51,7 @@ def verify_data(
     feeds: Feeds | InputData,
     expected: Expected | None = None,
     *,
-    host: str = "reference",
+    host: str = "auto",
     read: ReadOptions | None = None,
     schedule: ScheduleOptions | None = None,
     machine: MachineOptions | None = None,
@@ -63,7 +63,7 @@ def verify_data(
         model: a file, or a loaded model.
         feeds: as of `run_network`: an array for each input, files, or `InputData`, which also draws them.
         expected: of the outputs.
-        host: who runs the nodes that are no convolutions: reference, or onnxruntime.
+        host: who runs the nodes that are no convolutions, as for `run_network`.
         read: how the model is read, but for ``batch``: the extents are those of the feeds.
         schedule: which schedules to consider; all of them by default.
         machine: how the machine reads the kernels.

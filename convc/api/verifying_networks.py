@@ -20,7 +20,7 @@ def verify_network(
     model: Source,
     seed: int = 0,
     *,
-    host: str = "reference",
+    host: str = "auto",
     read: ReadOptions | None = None,
     schedule: ScheduleOptions | None = None,
     machine: MachineOptions | None = None,
@@ -33,7 +33,7 @@ def verify_network(
     Args:
         model: a file, or a loaded model.
         seed: of weights and inputs; at least 0.
-        host: who runs the nodes that are no convolutions: reference, or onnxruntime, which is faster.
+        host: who runs the nodes that are no convolutions, as for `run_network`.
         read: how the model is read; ``batch`` stands for extents that the inputs leave open, 1 by default, and ``fuse``
             has no say.
         schedule: which schedules to consider; all of them by default.

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from convc import api
+from convc.api.networks import host_title
 from convc.api.options import WorkOptions
 from convc.errors import ConvcError, InputError
 from convc.report.console import console, progress_bar
@@ -56,6 +57,7 @@ def main() -> int:
         print(error, file=sys.stderr)
         return error.exit_code
     out.print(f"\n{LEGEND}", soft_wrap=True)
+    out.print(f"host         nodes of a network that are no convolutions run by {host_title()}", soft_wrap=True)
     out.print(f"\nThe model is {MODEL}, its build {BUILD}. The text of {SHOWN} is", soft_wrap=True)
     out.print(f"  {build.path}/kernels/{build.record(SHOWN).kernel}/kernel.ptx", soft_wrap=True)
     out.print("\nNext:")

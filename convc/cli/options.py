@@ -250,10 +250,10 @@ def jobs_options(command: Command) -> Command:
 
 host_option = click.option(
     "--host",
-    type=Choice(["reference", "onnxruntime"]),
-    default="reference",
+    type=Choice(["auto", "onnxruntime", "reference"]),
+    default="auto",
     show_default=True,
-    help="Who runs the nodes of a network that are no convolutions: onnx.reference, or onnxruntime (faster).",
+    help="Who runs nodes that are no convolutions: onnxruntime where it is installed (auto), or onnx.reference.",
 )
 
 counts_option = click.option("--counts", is_flag=True, help="List everything that the machine counted.")

@@ -102,7 +102,7 @@ def run_command(
                 raise click.UsageError(f"{option} is for build folders: a model runs as a whole.")
         _run_network(source, data, files, host, json_file, chosen)
         return
-    if chosen.read != ReadOptions() or host != "reference" or chosen.work.cache is False:
+    if chosen.read != ReadOptions() or host != "auto" or chosen.work.cache is False:
         raise click.UsageError(
             "--dtype, --precision, --batch, --shape, --no-fuse, --host and --no-cache are for models: "
             "a build folder has settled them."

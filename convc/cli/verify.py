@@ -155,7 +155,7 @@ def verify_command(
         others["no-fuse"] = not chosen.read.fuse
         _verify_network(_only("--reweight", models, others), drawn.reweight, host, files.json_file, shown.wide, chosen)
         return
-    if host != "reference":
+    if host != "auto":
         raise click.UsageError("--host is for whole networks: give --reweight or --input too.")
     for option, given, does in (("--layer", layer, "names a layer of"), ("--annotate", files.annotate, "copies")):
         if given is not None and len(models) > 1:

@@ -17,6 +17,7 @@ import onnx
 from onnx import NodeProto, TensorProto, TypeProto, ValueInfoProto, helper
 
 from convc.errors import ModelError
+from convc.frontend.host_limits import reference_wrong
 from convc.frontend.model_file import ONNX_DOMAINS
 from convc.frontend.node_types import NodeTypes, NotInferredError, as_data
 from convc.frontend.opset_compat import as_defined
@@ -60,7 +61,7 @@ def folded(node: NodeProto, opset: int, arrays: Sequence[np.ndarray | None]) -> 
     own.domain = ""
     given = {name: array for name, array in zip(node.input, arrays, strict=True) if array is not None}
     made = _size(own, opset, given)
-    if made is None:
+    if made is None or reference_wrong(own, opset, arrays):
         return None
     from onnx.reference import ReferenceEvaluator  # slow to load, and most models have nothing to fold
 

@@ -1,12 +1,12 @@
 """Nodes of older operator sets, where `onnx.reference` does not read them as their operator set defines them.
 
-Four things differ. `BatchNormalization` of operator sets 7 to 13 is inference where it has one output; the reference
+Five things differ. `BatchNormalization` of operator sets 7 to 13 is inference where it has one output; the reference
 mixes in the statistics of the batch (a ``momentum`` that is there by default makes it think of training). Such a node
 is read as one of operator set 15, where ``training_mode`` 0 says the same. A default that changed (the axis of
 `Softmax` was 1 and became -1) is written into the node. And `Softmax`, `LogSoftmax` and `Hardmax` looked at all axes
 from ``axis`` on as one before operator set 13: such a node becomes `Flatten`, the operator along the second axis, and
 `Reshape` back. `DequantizeLinear` of operator sets 10 to 18, which the reference does not have, is that of set 19 for
-fewer types.
+fewer types. `Resize` of operator set 10 is asymmetric and takes the pixel in front, which are attributes of the newer.
 
 Source: ONNX, "Operator Schemas" and "Changelog"; its own version converter does the same.
 """
@@ -33,6 +33,17 @@ def as_defined(node: NodeProto, opset: int) -> tuple[list[NodeProto], int]:
             return [inference], 15
     if node.op_type == "DequantizeLinear" and 10 <= opset < 19:
         return [node], 19
+    if node.op_type == "Resize" and opset == 10:
+        resized = helper.make_node(
+            node.op_type,
+            [node.input[0], "", node.input[1]],
+            node.output,
+            node.name,
+            coordinate_transformation_mode="asymmetric",
+            nearest_mode="floor",
+        )
+        resized.attribute.extend(node.attribute)
+        return [resized], 13
     node = _with_defaults(node, opset)
     if node.op_type not in _FLATTENING or opset >= _FLATTENS_BEFORE:
         return [node], opset

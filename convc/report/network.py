@@ -22,7 +22,7 @@ from convc.report.layers import (
 )
 from convc.report.output import json_text
 from convc.runtime.layer import to_standard_dtype
-from convc.runtime.network.stats import NetworkRun
+from convc.runtime.network.stats import NetworkRun, RunStats
 from convc.runtime.network.values import describe_value
 from convc.verification.records import Check, LayerReport, NetworkReport, OutputReport
 
@@ -79,7 +79,7 @@ def print_network(console: Console, report: NetworkReport, wide: bool = False) -
     beside = f"onnxruntime {version}" if version else "no onnxruntime, the float64 reference alone"
     parts = [
         f"{report.count_right} of {len(report.layers)} convolutions right: {counted(report.kernels, 'kernel')}",
-        f"{counted(report.stats.host, 'other node')} on the host",
+        f"{counted(report.stats.host, 'other node')} on the host{by_whom(report.stats)}",
         f"{report.stats.seconds:.2f} s simulated",
         f"{counted(report.replaced, 'tensor')} of random weights, seed {report.seed}",
     ]
@@ -131,6 +131,16 @@ def print_hidden(console: Console, hidden: Mapping[str, int]) -> None:
         )
 
 
+def by_whom(stats: RunStats) -> str:
+    """Say who ran the nodes of the host, and where there are two, which kinds: the end of a sentence."""
+    kinds: dict[str, list[str]] = {}
+    for kind, who in sorted(stats.evaluators.items()):
+        kinds.setdefault(who, []).append(kind)
+    if len(kinds) < 2:
+        return "".join(f" by {who}" for who in kinds)
+    return " by " + " and ".join(f"{who} ({', '.join(listed)})" for who, listed in sorted(kinds.items()))
+
+
 def print_elsewhere(console: Console, elsewhere: Mapping[str, str]) -> None:
     """Nodes that were not run by who was chosen, each reason once."""
     reasons: dict[str, list[str]] = {}
@@ -155,7 +165,7 @@ def print_network_run(console: Console, run: NetworkRun) -> None:
     with_them = counts if fused or stats.handed else ""
     console.print(
         f"{counted(len(stats.compiled), 'convolution')} from PTX{with_them}, {stats.seconds:.3f} s simulated; "
-        f"{counted(stats.host + len(stats.refused), 'node')} on the host",
+        f"{counted(stats.host + len(stats.refused), 'node')} on the host{by_whom(stats)}",
         soft_wrap=True,
     )
     for name, value in run.outputs.items():

@@ -53,7 +53,7 @@ def verify_graph(
     batch: int | Shapes | None = None,
     say: Callable[[str], None] | None = None,
     convolutions: Convolutions | None = None,
-    host: str = "reference",
+    host: str = "auto",
     progress: Progress = SILENT,
 ) -> NetworkReport:
     """Give a model random weights, run it, and compare. Quantised convolutions are integer ones and keep their weights.
@@ -85,7 +85,7 @@ def verify_graph(
     whole, silent = _whole(model, feeds, weights, shown, version)
     layers: list[LayerReport] = []
     alive: list[np.ndarray] = []
-    reference = HostNodes(model, {})
+    reference = HostNodes(model, {}, "reference")
 
     def watch(name: str, ran: ConvRun) -> None:
         node = ran.node

@@ -65,7 +65,7 @@ def verify_run(
         ConvcError: see `Graph`.
     """
     nodes = graph.model.graph.node
-    reference = HostNodes(graph.model, {})
+    reference = HostNodes(graph.model, {}, "reference")
     layers: list[LayerReport] = []
     runs: list[ConvRun] = []
 
@@ -113,7 +113,7 @@ def oracle_outputs(
         if not isinstance(answer, str):
             return answer, f"onnxruntime {version}", ""
         silent = answer
-    graph = Graph(model, folder=folder, convolutions=_OnHost(), refused="host")
+    graph = Graph(model, folder=folder, convolutions=_OnHost(), refused="host", host="reference")
     found = graph.run(feeds)
     return {name: value for name, value in found.items() if isinstance(value, np.ndarray)}, "onnx.reference", silent
 

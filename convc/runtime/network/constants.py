@@ -15,6 +15,7 @@ from onnx import GraphProto, NodeProto, TensorProto, numpy_helper
 
 from convc.errors import ModelError
 from convc.frontend.constants import Constants
+from convc.frontend.folding import is_folded
 from convc.frontend.linear_scales import is_dequantize, is_quantize
 from convc.frontend.model_file import ONNX_DOMAINS
 from convc.frontend.tensors import NUMPY_TYPES
@@ -31,7 +32,7 @@ class StartValues:
         graph: the main graph.
         folder: of the model, for external data.
         replaced: values in place of constants of the model; of the same shapes.
-        opset: operator set of the model; without it `constants_without` folds no nodes.
+        opset: operator set of the model; without it no nodes are folded.
     """
 
     def __init__(
@@ -47,9 +48,11 @@ class StartValues:
         self._folder = folder
         self._opset = opset
         self._replaced = dict(replaced or {})
-        self._constants = Constants(graph, folder, {})
+        self._constants = Constants(graph, folder, {}, opset=opset)
         self._initializers = self._constants.initializers
         self._made = {node.output[0] for node in graph.node if _makes_constants(node)}
+        if opset is not None:
+            self._made |= {name for node in graph.node if is_folded(node) for name in node.output if name}
         self._kept: dict[str, np.ndarray] = dict(self._replaced)
         unknown = set(self._kept) - set(self._initializers) - self._made
         if unknown:

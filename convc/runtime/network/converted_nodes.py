@@ -15,7 +15,12 @@ import onnx
 from onnx import NodeProto, helper, version_converter
 from onnx.reference import ReferenceEvaluator
 
-from convc.runtime.network.node_info import first_line, needed
+from convc.frontend.host_limits import reference_wrong
+from convc.runtime.network.node_info import Refusal, first_line, needed
+from convc.runtime.network.reference_node import OWN
+
+_OTHERWISE = ("Resize",)
+"""Operators that onnx's converter makes another one of."""
 
 
 class ConvertedNode:
@@ -31,31 +36,38 @@ class ConvertedNode:
         self._opset = opset
         self._key: tuple = ()
         self._evaluator: ReferenceEvaluator | None = None
-        self.opset = opset
+        self._converted_to = opset
 
-    def run(self, values: Mapping[str, Any]) -> list[Any] | str:
-        """Run the node: the outputs that have names, in their order; a sentence where it cannot be converted, or fails.
+    @property
+    def title(self) -> str:
+        """The library, and the operator set that the node was converted to."""
+        return f"onnx.reference in operator set {self._converted_to}"
 
-        Afterwards `opset` is the one that it was converted to.
+    def run(self, values: Mapping[str, Any]) -> list[Any] | Refusal:
+        """The outputs that have names, in their order; or why it cannot be converted, or fails.
 
         Args:
             values: by name, at least what `convc.runtime.network.node_info.needed` lists.
         """
         given = {name: values[name] for name in needed(self._node)}
         if not all(isinstance(value, np.ndarray) for value in given.values()):
-            return "only nodes on arrays are converted"
+            return Refusal("missing", "only nodes on arrays are converted")
+        if self._node.op_type in _OTHERWISE:
+            return Refusal("missing", "no newer operator set has the node")
         key = tuple((value.dtype, value.shape) for value in given.values())
         try:
             if self._evaluator is None or key != self._key:
                 self._key = key
                 self._evaluator = self._converted(given)
             if self._evaluator is None:
-                return "no newer operator set has the node"
+                return Refusal("missing", "no newer operator set has the node")
             with np.errstate(all="ignore"):
                 made = self._evaluator.run(None, given)
                 return list(made)
+        except MemoryError:
+            raise
         except Exception as error:  # the evaluator raises whatever its parts raise
-            return first_line(error)
+            return Refusal("fails", f"{self.title} fails: {first_line(error)}")
 
     def _converted(self, given: Mapping[str, np.ndarray]) -> ReferenceEvaluator | None:
         """The node in the next operator set that the reference can run; None where there is none."""
@@ -70,9 +82,11 @@ class ConvertedNode:
         for opset in range(self._opset + 1, onnx.defs.onnx_opset_version() + 1):
             try:
                 newer = version_converter.convert_version(model, opset)
-                evaluator = ReferenceEvaluator(newer)
+                evaluator = ReferenceEvaluator(newer, new_ops=OWN)
             except Exception:  # the extension module raises several unrelated types; the next set may do
                 continue
-            self.opset = opset
+            if any(reference_wrong(node, opset) for node in newer.graph.node):
+                continue
+            self._converted_to = opset
             return evaluator
         return None

@@ -96,7 +96,7 @@ class Graph:
         folder: Path = Path(),
         convolutions: Convolutions | None = None,
         refused: str = "raise",
-        host: str = "reference",
+        host: str = "auto",
         replaced: Mapping[str, np.ndarray] | None = None,
         fuse: bool = False,
         share_buffers: bool = True,
@@ -332,6 +332,7 @@ class Graph:
             self._built[name] = self._host.build(node, name)
         built = self._built[name]
         made = built.run(inputs)
+        self.stats.evaluators.setdefault(built.kind, built.chosen)
         if built.said:
             self.stats.elsewhere[name] = built.said
         return made

@@ -41,7 +41,7 @@ def open_model(source: Source) -> tuple[onnx.ModelProto, Path]:
 
 
 def open_graph(
-    source: Source, convolutions: Convolutions, *, refused: str = "raise", host: str = "reference", fuse: bool = False
+    source: Source, convolutions: Convolutions, *, refused: str = "raise", host: str = "auto", fuse: bool = False
 ) -> Graph:
     """A model that is ready to run; see `Graph`. Where ``fuse`` is on, its quantised convolutions are integer ones."""
     with errors_in(source):

@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
-from onnx import GraphProto, NodeProto, TensorProto, helper
+from onnx import NodeProto, TensorProto, helper
 
 from convc.errors import NodeError
+from convc.frontend.captured import needed as needed
 from convc.frontend.model_file import subgraphs
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The reason why somebody has no results for a node.
+
+    Attributes:
+        kind: "absent": it is not installed; "missing": it has no such operator; "wrong": it is known to have it wrong;
+            "fails": on these values; "differs": from what shape inference says.
+        reason: a sentence that names who it is.
+        detail: what the library said, where the sentence does not.
+    """
+
+    kind: str
+    reason: str
+    detail: str = ""
 
 
 def node_place(node: NodeProto, name: str) -> str:
@@ -20,26 +38,6 @@ def refuse_external(nodes: Iterable[NodeProto], where: str) -> None:
     """Raise `NodeError` where a tensor inside nodes lies in a file: the host would look for that in any folder."""
     if any(tensor.data_location == TensorProto.EXTERNAL for node in nodes for tensor in _tensors(node)):
         raise NodeError("external data inside a node are not read", where=where)
-
-
-def needed(node: NodeProto) -> list[str]:
-    """Names of all tensors that a node reads, those that its subgraphs take from around them included; no repeats."""
-    return list(dict.fromkeys([*filter(None, node.input), *_captured(node)]))
-
-
-def _captured(node: NodeProto) -> Iterator[str]:
-    for graph in subgraphs(node):
-        yield from free_names(graph)
-
-
-def free_names(graph: GraphProto) -> Iterator[str]:
-    """Names that a subgraph uses and does not make."""
-    made = {value.name for value in (*graph.input, *graph.initializer)}
-    made |= {tensor.values.name for tensor in graph.sparse_initializer}
-    for node in graph.node:
-        yield from (name for name in needed(node) if name not in made)
-        made |= set(node.output)
-    yield from (value.name for value in graph.output if value.name not in made)
 
 
 def element_dtype(element_type: int) -> np.dtype | None:

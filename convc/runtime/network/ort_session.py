@@ -22,10 +22,13 @@ _ERRORS = 4
 
 
 def available() -> str | None:
-    """Its version; None where it is not installed."""
+    """Its version; None where it is not installed, or cannot be loaded here."""
     if importlib.util.find_spec("onnxruntime") is None:
         return None
-    return _module().__version__
+    try:
+        return _module().__version__
+    except ImportError:
+        return None
 
 
 def run_node(node: onnx.NodeProto, opset: int, arrays: Sequence[np.ndarray | None]) -> np.ndarray | str:

@@ -19,8 +19,8 @@ class RunStats:
         refused: convolutions that ran on the host, by name, and why.
         hidden: nodes that ran on the host with convolutions inside them (`If`, `Loop`, `Scan`), by name, and how many.
         host: other nodes that ran on the host.
-        elsewhere: those of them that were not run by who was chosen (`convc.runtime.network.host.HOSTS`), by name, and
-            who ran them and why.
+        evaluators: who runs each kind of node on the host, by operator (`convc.runtime.network.host`).
+        elsewhere: nodes that were run by somebody else, by name, and who ran them and why.
         floating: quantised convolutions that ran in floating point, by name, and why (`convc.frontend.qdq_pattern`).
         seconds: wall time of the machine in all convolutions.
         fused: names of the nodes that a kernel did as well, by the name of its convolution.
@@ -34,6 +34,7 @@ class RunStats:
     refused: dict[str, str] = field(default_factory=dict)
     hidden: dict[str, int] = field(default_factory=dict)
     host: int = 0
+    evaluators: dict[str, str] = field(default_factory=dict)
     elsewhere: dict[str, str] = field(default_factory=dict)
     floating: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0

@@ -244,7 +244,7 @@ def test_the_host_may_be_onnxruntime(feature, monkeypatch):
 
 
 def test_a_host_that_is_not_known():
-    with pytest.raises(InputError, match="host must be one of reference, onnxruntime, got 'tpu'"):
+    with pytest.raises(InputError, match="host must be one of auto, onnxruntime, reference, got 'tpu'"):
         Graph(branches(), host="tpu")
 
 

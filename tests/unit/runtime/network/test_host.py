@@ -51,10 +51,10 @@ def test_operators_of_onnxruntime_alone(host, said):
 
 
 def test_what_the_reference_does_not_have_is_run_by_onnxruntime():
-    graph = Graph(scatter())
+    graph = Graph(scatter(), host="reference")
     assert graph.run({"x": X})["y"].tolist() == [[8, -2, 9, 4]]
     assert graph.stats.elsewhere == {"put": "by onnxruntime: onnx.reference has no Scatter of this operator set"}
-    graph = Graph(model(LP_POOL))
+    graph = Graph(model(LP_POOL), host="reference")
     np.testing.assert_allclose(graph.run({"x": X[None]})["y"], np.sqrt(30), rtol=1e-6)
     assert list(graph.stats.elsewhere) == ["norm"]
 
@@ -77,10 +77,19 @@ def test_a_branch_is_run_by_who_has_all_of_it(host):
     made = model(text, where=np.array([[2, 0]], np.int64), news=np.array([[9, 8]], np.float32))
     graph = Graph(made, host=host)
     assert graph.run({"x": X, "c": np.array(True)})["y"].tolist() == [[8, -2, 9, 4]]
-    assert list(graph.stats.elsewhere) == ["choice"]
+    assert list(graph.stats.elsewhere) == (["choice"] if host == "reference" else [])
 
 
 def test_what_onnxruntime_does_not_take_is_run_by_the_reference():
+    made = model("""<ir_version: 8, opset_import: ["": 7]>
+    g (float[1, 4] x) => (float[1, 4] y) { [most] y = Max (x, two) }""", two=np.array([[2]], np.float32))  # fmt: skip
+    graph = Graph(made)
+    assert graph.run({"x": X})["y"].tolist() == [[2, 2, 3, 4]]
+    assert graph.stats.evaluators == {"Max": "onnxruntime"}
+    assert graph.stats.elsewhere["most"].startswith("by onnx.reference: onnxruntime does not run it: ")
+
+
+def test_sequences_are_for_the_reference():
     made = model("""<ir_version: 8, opset_import: ["": 17]>
     g (float[1, 4] x) => (seq(float[1, 2]) s, float[1, 2] y) {
         s = SplitToSequence <axis = 1> (x, two)
@@ -88,17 +97,15 @@ def test_what_onnxruntime_does_not_take_is_run_by_the_reference():
     }""", two=np.array(2, np.int64), zero=np.array(0, np.int64))  # fmt: skip
     graph = Graph(made, host="onnxruntime")
     assert graph.run({"x": X})["y"].tolist() == [[1, -2]]
-    assert (
-        graph.stats.elsewhere["pick"]
-        == "by onnx.reference: onnxruntime is given arrays only, no sequences or optionals"
-    )
+    assert graph.stats.evaluators == {"SplitToSequence": "onnx.reference", "SequenceAt": "onnx.reference"}
+    assert graph.stats.elsewhere == {}
 
 
 def test_onnxruntime_is_not_imported_where_nobody_needs_it(monkeypatch):
     monkeypatch.setattr("convc.runtime.network.ort_session.available", lambda: pytest.fail("not asked for"))
     made = model("""<ir_version: 8, opset_import: ["": 13]>
     g (float[1, 4] x) => (float[1, 4] y) { y = Relu (x) }""")
-    assert Graph(made).run({"x": X})["y"].tolist() == [[1, 0, 3, 4]]
+    assert Graph(made, host="reference").run({"x": X})["y"].tolist() == [[1, 0, 3, 4]]
 
 
 def unknown(domain: str = "") -> onnx.ModelProto:
