@@ -5,10 +5,12 @@ By default a part of them is drawn, which the name of the set decides; `make slo
 
 from __future__ import annotations
 
+import re
 import zlib
 from functools import cache
 
 import pytest
+from msgspec import structs
 from support.option_sets import OPTION_SETS
 
 from convc.auditor.run import Audited, audit_kernel
@@ -65,6 +67,40 @@ def test_the_checkers_find_nothing(name):
     found = check_kernel(made.ptx, made.launch, buffers)
     assert [str(finding) for finding in found.findings] == []
     assert found.verdict is Verdict.clean
+
+
+GRID = r"griddepcontrol\.wait;"
+DEPENDENT = {
+    "a constant that is none": (
+        r"ld\.global\.v4\.b32 \{%res", "ld.global.nc.v4.b32 {%res", "read-only-load", "dependent-constant"
+    ),
+    "the next kernel begins too early": (
+        rf"(//@ step=begin\.await .*\n\s*\{{\s*){GRID}", r"\1griddepcontrol.wait; griddepcontrol.launch_dependents;",
+        "dependent-launch", "launch-before-allocation",
+    ),
+    "the kernel in front is not waited for": (
+        rf"(//@ step=begin\.await .*\n\s*\{{\s*){GRID}", r"\1", "dependent-access", "dependent-access"
+    ),
+}  # fmt: skip
+"""Mistakes of a kernel that overlaps others: pattern, what takes its place, the rules of audit and of check."""
+
+
+@pytest.mark.parametrize("name", DEPENDENT)
+def test_a_mistake_about_other_kernels_is_found_by_both(name):
+    pattern, wrong, audit_rule, check_rule = DEPENDENT[name]
+    made, buffers = layer("reload dependent")
+    text, count = re.subn(pattern, wrong, made.ptx)
+    assert count
+    assert audit_rule in {finding.rule for finding in audit_kernel(text, made.launch).findings}
+    assert check_rule in {finding.rule for finding in check_kernel(text, made.launch, buffers).findings}
+
+
+def test_too_many_ctas_for_their_columns_are_found_by_both():
+    made, buffers = layer("reload multicast 2x1")
+    (used,) = re.findall(r"//   (\d+): address of the tensor memory", made.ptx)
+    launch = structs.replace(made.launch, shared_bytes=int(used) + 4)
+    assert {finding.rule for finding in audit_kernel(made.ptx, launch).findings} == {"residency"}
+    assert "tensor-memory-residency" in {finding.rule for finding in check_kernel(made.ptx, launch, buffers).findings}
 
 
 def test_every_choice_is_in_some_set():
