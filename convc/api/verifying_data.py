@@ -23,7 +23,7 @@ from convc.runtime.network.io import (
     targets_of,
 )
 from convc.support.progress import Progress
-from convc.verification.own_data import oracle_outputs, verify_run
+from convc.verification.own_data import Wanted, oracle_outputs, verify_run
 from convc.verification.records import DataReport, Tolerance
 
 GIVEN = "the arrays that were given"
@@ -103,18 +103,16 @@ def verify_data(
         if wanted.outputs is not None:
             given = targets_of(graph, read_named(wanted.outputs, graph.outputs, "output"), "--expect")
         with errors_in(model):
-            outputs, oracle, silent = (
-                oracle_outputs(*open_model(model), arrays) if given is None else (given, GIVEN, "")
+            judged = (
+                oracle_outputs(*open_model(model), arrays) if given is None else Wanted(outputs=given, oracle=GIVEN)
             )
             report = verify_run(
                 graph,
                 arrays,
-                outputs,
-                oracle,
-                tolerance,
+                replace(judged, tolerance=tolerance),
                 convolutions,
-                silent=silent,
                 progress=Progress(chosen.progress),
+                remake=lambda runner: open_graph(model, runner, host=host, fuse=False),
             )
     left_open = open_inputs((*graph.inputs, *graph.optional))
     return replace(report, shapes={name: arrays[name].shape for name in left_open if name in arrays})

@@ -24,7 +24,7 @@ from convc.report.output import json_text
 from convc.runtime.layer import to_standard_dtype
 from convc.runtime.network.stats import NetworkRun, RunStats
 from convc.runtime.network.values import describe_value
-from convc.verification.records import Check, LayerReport, NetworkReport, OutputReport
+from convc.verification.records import Check, DataReport, LayerReport, NetworkReport, OutputReport
 
 NETWORK_COLUMNS: Columns = (
     ("layer", "left"),
@@ -72,7 +72,10 @@ def print_network(console: Console, report: NetworkReport, wide: bool = False) -
     print_special(console, report.stats.special)
     for output in report.outputs:
         shown = "not compared" if output.drift is None else f"drift {number(output.drift)}, {_allowed(output)}"
-        console.print(f"output {output.name}: {output.dtype} {times(output.shape)}, {shown}", soft_wrap=True)
+        console.print(
+            f"output {output.name}: {output.dtype} {times(output.shape) or 'scalar'}, {shown}", soft_wrap=True
+        )
+    print_amplification(console, report)
     if report.silent:
         console.print(f"end to end: not compared: {report.silent}", soft_wrap=True)
     version = report.onnxruntime
@@ -92,6 +95,44 @@ def print_network(console: Console, report: NetworkReport, wide: bool = False) -
     )
     if report.departs is not None:
         console.print(f"first departs: {report.departs}", soft_wrap=True)
+
+
+def print_amplification(console: Console, report: NetworkReport | DataReport) -> None:
+    """Print the word of another precision on outputs that drifted."""
+    for sentence in amplification_lines(report):
+        console.print(sentence, soft_wrap=True)
+
+
+def amplification_lines(report: NetworkReport | DataReport) -> list[str]:
+    """Sentences on what another precision says; none where nothing drifted, or a convolution is wrong."""
+    found = report.amplification
+    if found is None:
+        if report.ok or not all(layer.ok for layer in report.layers):
+            return []
+        return [
+            "all convolutions are right, so the difference is made beside them, or is rounding that the network "
+            "amplifies: there is no other precision to tell by"
+        ]
+    what = "elements that differ:" if found.counts else "a drift of"
+    own = f"{number(found.measured)} with {found.precision}"
+    numbers = f"{what} {own}, {number(found.other_measured)} with {found.other}"
+    said = [
+        f"the network amplifies the rounding of {found.precision}, no convolution is wrong: {numbers}"
+        if found.explained
+        else f"all convolutions are right, and rounding does not explain the difference: {numbers}; a node beside them "
+        "is wrong, or what is expected is"
+    ]
+    if found.node:
+        said.append(
+            f"the error grows from {found.node} on: {number(found.before)} before it, {number(found.behind)} behind it"
+        )
+    if found.agrees:
+        said.append(f"--precision {found.other} agrees")
+    elif found.explained and found.finer:
+        said.append(f"--precision {found.other} comes nearest: what is left is the rounding of float32, amplified too")
+    elif found.explained:
+        said.append(f"{found.precision} rounds about as little as float32 does, which is amplified too")
+    return said
 
 
 def print_refused(console: Console, refused: Mapping[str, str]) -> None:
@@ -219,7 +260,10 @@ def _row(layer: LayerReport) -> tuple[str, ...]:
 
 def _allowed(output: OutputReport) -> str:
     """The drift that would be expected, and whether there is more."""
-    return f"up to {number(output.allowed)} expected" + ("" if output.ok else ": DEPARTED")
+    expected = f"up to {number(output.allowed)} expected"
+    if output.amplified:
+        return f"{expected}, amplified rounding"
+    return expected if output.ok else f"{expected}: DEPARTED"
 
 
 def _print_wrong(console: Console, name: str, check: Check) -> None:

@@ -10,6 +10,7 @@ from rich.console import Console
 from convc.report.format import convolution, counted, number, times
 from convc.report.layers import Columns, first_wrong, network_verdict, print_table, special_legend
 from convc.report.network import (
+    print_amplification,
     print_elsewhere,
     print_empty,
     print_floating,
@@ -52,6 +53,7 @@ def print_data(console: Console, report: DataReport) -> None:
         console.print(f"onnxruntime was not asked: {report.silent}", soft_wrap=True)
     for output in report.outputs:
         console.print(output_line(output), soft_wrap=True)
+    print_amplification(console, report)
     layers = sum(layer.ok for layer in report.layers)
     compared = [output for output in report.outputs if output.decided_by]
     console.print(
@@ -68,6 +70,8 @@ def output_line(output: ExpectedOutput) -> str:
     if not output.decided_by:
         return f"{name}, not compared"
     verdict = "right" if output.ok else "WRONG"
+    if output.amplified:
+        verdict = "right but for amplified rounding,"
     start = f"{name}, {verdict} by {output.decided_by}: worst error {number(output.worst_error)}"
     if output.count_nan:
         start = f"{start}, {counted(output.count_nan, 'element')} NaN on both sides"

@@ -8,13 +8,16 @@ layers did: against the float64 reference, and against onnxruntime where it is i
 *drift*, the root mean square of the difference from onnxruntime's run of the whole network as a share of the root mean
 square of its result, for each convolution and each output. Rounding of operands makes independent errors of about u at
 each of the d convolutions on the way, so sqrt(d) u is to be expected, and a drift above 8 sqrt(d) u + 8 d 2^-24 is
-reported as departed. It is a criterion, not a proof; a kernel that is wrong shows in its layer first.
+reported as departed, unless another precision shows that rounding alone is amplified (`convc.verification.amplified`).
+It is a criterion, not a proof; a kernel that is wrong shows in its layer first.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -24,25 +27,21 @@ from convc.errors import ModelError
 from convc.frontend.inline import inlined
 from convc.frontend.input_shapes import Shapes, every_shape
 from convc.frontend.model_file import ONNX_DOMAINS
-from convc.ir import dtypes
 from convc.ir.problem import shape_text
-from convc.layout.block_scaled import FORMATS
-from convc.layout.split_precision import MISSING
 from convc.runtime.network import ort_session
 from convc.runtime.network.constants import StartValues
 from convc.runtime.network.convolutions import Convolutions, ConvRun
-from convc.runtime.network.executor import Graph, with_integers
+from convc.runtime.network.executor import Graph, Look, with_integers
 from convc.runtime.network.host import HostNodes
 from convc.runtime.network.node_info import element_dtype
 from convc.support.memory import require_memory
 from convc.support.progress import SILENT, Progress
+from convc.verification.amplified import examined
+from convc.verification.drift import allowed_drift, drift, unit_of
 from convc.verification.layer import check_of, layer_report
 from convc.verification.node import against_onnxruntime, against_reference
 from convc.verification.random_weights import random_weights
 from convc.verification.records import LayerReport, NetworkReport, OutputReport
-
-_HALF_STEP = 2.0**-9
-"""What rounding to 8 bits moves a number by at most, as a share of their range."""
 
 
 def verify_graph(
@@ -72,11 +71,43 @@ def verify_graph(
         ConvcError: see `Graph`.
     """
     convolutions = convolutions or Convolutions()
-    model = inlined(model)
+    drawn = _Drawn(model=inlined(model), seed=seed, folder=folder, batch=batch, host=host, progress=progress)
+    report, graph = _run_once(drawn, convolutions, None, say)
+
+    def again(precision: str | None, look: Look) -> NetworkReport:
+        """Run and compare as it is, or at another precision."""
+        runner = convolutions
+        if precision is not None:
+            runner = dataclasses.replace(convolutions, operand=None, precision=precision)
+        return _run_once(drawn, runner, look)[0]
+
+    return examined(report, graph, convolutions, again)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Drawn:
+    """What is run: arguments of `verify_graph`, with functions of the model in the place of their calls."""
+
+    model: onnx.ModelProto
+    seed: int
+    folder: Path
+    batch: int | Shapes | None
+    host: str
+    progress: Progress
+
+
+def _run_once(
+    drawn: _Drawn, convolutions: Convolutions, look: Look | None, say: Callable[[str], None] | None = None
+) -> tuple[NetworkReport, Graph]:
+    """Run a network with random weights and compare; ``look`` is told of every tensor."""
+    model = drawn.model
+    seed = drawn.seed
+    folder = drawn.folder
     weights = random_weights(model.graph, StartValues(model.graph, folder), seed)
     source = with_integers(model, folder, weights)
-    graph = Graph(source, folder=folder, convolutions=convolutions, refused="host", host=host, replaced=weights)
-    feeds = random_inputs(graph.inputs, seed, batch, say)
+    graph = Graph(source, folder=folder, convolutions=convolutions, refused="host", host=drawn.host, replaced=weights)
+    graph.look = look
+    feeds = random_inputs(graph.inputs, seed, drawn.batch, say)
     nodes = dict(zip(graph.names, graph.model.graph.node, strict=True))
     version = ort_session.available() or ""
     opset = max((entry.version for entry in model.opset_import if entry.domain in ONNX_DOMAINS), default=0)
@@ -103,9 +134,9 @@ def verify_graph(
         departed = drift(ran.run.y, whole.get(node.output[0]))
         layers.append(layer_report(ran.conv, kernel, checks, ran.run.counters, departed))
 
-    results = graph.run(feeds, watch, progress)
+    results = graph.run(feeds, watch, drawn.progress)
     allowed = allowed_drift(len(layers), unit_of(layers))
-    return NetworkReport(
+    report = NetworkReport(
         source=graph.name,
         seed=seed,
         layers=tuple(layers),
@@ -118,6 +149,7 @@ def verify_graph(
         channels=sum(each.size for each in alive),
         zero_channels=sum(int((~each).sum()) for each in alive),
     )
+    return report, graph
 
 
 def random_inputs(
@@ -155,34 +187,6 @@ def channels_alive(x: np.ndarray) -> np.ndarray:
     return (x != 0).any(axis=(0, *range(2, x.ndim)))
 
 
-def drift(got: np.ndarray, expected: np.ndarray | None) -> float | None:
-    """Root mean square of the difference as a share of that of ``expected``.
-
-    None where there is nothing to compare, infinite where shapes differ or where there is nothing but an error. Where
-    both are the same infinity, or both NaN, they agree.
-    """
-    if expected is None:
-        return None
-    if got.shape != expected.shape:
-        return math.inf
-    if not expected.size:
-        return 0.0
-    wide = expected.astype(np.float64)
-    made = got.astype(np.float64)
-    same = (made == wide) | (np.isnan(made) & np.isnan(wide))
-    apart = np.subtract(made, wide, out=np.zeros_like(wide), where=~same)
-    size = math.sqrt(float(np.mean(wide**2, where=np.isfinite(wide))) if np.isfinite(wide).any() else 0.0)
-    error = math.sqrt(float(np.mean(apart**2)))
-    if size > 0 and not math.isnan(error):
-        return error / size
-    return 0.0 if error == 0 else math.inf
-
-
-def allowed_drift(depth: int, unit: float) -> float:
-    """The drift that rounding operands to a type with this unit, ``depth`` times one after the other, may come to."""
-    return 8 * math.sqrt(depth) * unit + 8 * depth * 2.0**-24
-
-
 def _whole(
     model: onnx.ModelProto,
     feeds: Mapping[str, np.ndarray],
@@ -195,17 +199,6 @@ def _whole(
         return {}, "onnxruntime is not installed (pip install convc[onnxruntime])"
     answer = ort_session.run_model(model, feeds, weights, extra)
     return ({}, answer) if isinstance(answer, str) else (answer, "")
-
-
-def unit_of(layers: list[LayerReport]) -> float:
-    """The unit roundoff of the narrowest type that a layer multiplies or stores; half a step of 8-bit numbers."""
-    if any(layer.problem.requantised for layer in layers):
-        return _HALF_STEP
-    floats = [layer.problem for layer in layers if layer.problem.out in dtypes.OUTPUTS]
-    own = MISSING | {name: layout.unit_roundoff for name, layout in FORMATS.items()}
-    units = [own.get(problem.operand, problem.operand_dtype.unit_roundoff) for problem in floats]
-    units += [problem.out_dtype.unit_roundoff for problem in floats]
-    return max(units, default=0.0)
 
 
 def _output(name: str, value: object, expected: np.ndarray | None, allowed: float) -> OutputReport:

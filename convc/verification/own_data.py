@@ -11,13 +11,16 @@ that of `onnx.reference`. One rule decides, and the report says which:
     derived bound   the model is one convolution with nothing fused or behind it, and rounding its operands explains
                     the difference (`convc.verification.node`)
     drift           else: the root mean square of the difference, relative, within what rounding explains
-                    (`convc.verification.network`)
+                    (`convc.verification.network`); more is right where another precision shows that the network
+                    amplifies rounding (`convc.verification.amplified`)
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -28,37 +31,52 @@ from convc.frontend.onnx_reader import is_convolution
 from convc.runtime.network import ort_session
 from convc.runtime.network.constants import StartValues
 from convc.runtime.network.convolutions import Arrays, Convolutions, ConvRun, Ready
-from convc.runtime.network.executor import Graph
+from convc.runtime.network.executor import Graph, Look
 from convc.runtime.network.host import HostNodes
 from convc.runtime.network.values import Value, describe_value
 from convc.support.progress import SILENT, Progress
+from convc.verification.amplified import examined
+from convc.verification.drift import allowed_drift, drift, unit_of
 from convc.verification.layer import check_of, layer_report
-from convc.verification.network import allowed_drift, drift, unit_of
 from convc.verification.node import against_onnxruntime, against_reference
 from convc.verification.records import DataReport, ExpectedOutput, LayerReport, Tolerance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Expectations of a run.
+
+    Attributes:
+        outputs: arrays for some outputs, or all.
+        oracle: who says so, for the report.
+        tolerance: decides about the outputs, in place of the rules of the module's head.
+        silent: see `DataReport`.
+    """
+
+    outputs: Mapping[str, np.ndarray]
+    oracle: str
+    tolerance: Tolerance | None = None
+    silent: str = ""
 
 
 def verify_run(
     graph: Graph,
     feeds: Mapping[str, np.ndarray],
-    expected: Mapping[str, np.ndarray],
-    oracle: str,
-    tolerance: Tolerance | None,
+    wanted: Wanted,
     convolutions: Convolutions,
     *,
-    silent: str = "",
     progress: Progress = SILENT,
+    remake: Callable[[Convolutions], Graph] | None = None,
 ) -> DataReport:
     """Run a network and compare its convolutions with the reference and its outputs with what is expected.
 
     Args:
         graph: ready to run, with its own weights.
         feeds: an array for each input.
-        expected: arrays for some outputs, or all.
-        oracle: who says so, for the report.
-        tolerance: decides about the outputs, in place of the rules of the module's head.
+        wanted: of the outputs.
         convolutions: those of the graph.
-        silent: see `DataReport`.
+        remake: makes the graph again, with nothing fused, for other convolutions; it is asked where outputs drifted
+            (`convc.verification.amplified`).
 
     Raises:
         InputError: an output has another shape than what is expected of it.
@@ -82,26 +100,38 @@ def verify_run(
     only = dict.fromkeys(nodes[0].output, runs[0]) if alone else {}
     allowed = allowed_drift(len(layers), unit_of(layers))
     outputs = [
-        _judged(name, value, expected.get(name), tolerance, only.get(name), allowed) for name, value in results.items()
+        _judged(name, value, wanted.outputs.get(name), wanted.tolerance, only.get(name), allowed)
+        for name, value in results.items()
     ]
-    return DataReport(
+    report = DataReport(
         source=graph.name,
         layers=tuple(layers),
         kernels=len({layer.kernel for layer in layers}),
         stats=graph.stats,
         outputs=tuple(outputs),
-        oracle=oracle,
-        silent=silent,
+        oracle=wanted.oracle,
+        silent=wanted.silent,
     )
+    if remake is None:
+        return report
+
+    def again(precision: str | None, look: Look) -> DataReport:
+        """Run and compare as it is, or at another precision."""
+        runner = convolutions
+        if precision is not None:
+            runner = dataclasses.replace(convolutions, operand=None, precision=precision)
+        other = remake(runner)
+        other.look = look
+        return verify_run(other, feeds, wanted, runner, progress=progress)
+
+    return examined(report, graph, convolutions, again)
 
 
-def oracle_outputs(
-    model: onnx.ModelProto, folder: Path, feeds: Mapping[str, np.ndarray]
-) -> tuple[dict[str, np.ndarray], str, str]:
+def oracle_outputs(model: onnx.ModelProto, folder: Path, feeds: Mapping[str, np.ndarray]) -> Wanted:
     """Run the model by onnxruntime, where it is installed and takes it, or else by `onnx.reference`.
 
     Returns:
-        Outputs by name, who made them, and why that was not onnxruntime ("" where it was).
+        Outputs by name, who made them, and why that was not onnxruntime.
     """
     version = ort_session.available()
     silent = "onnxruntime is not installed (pip install 'convc[onnxruntime]')"
@@ -111,11 +141,12 @@ def oracle_outputs(
         replaced = {name: value for name in outside if isinstance(value := start.value(name), np.ndarray)}
         answer = ort_session.run_model(model, feeds, replaced, [])
         if not isinstance(answer, str):
-            return answer, f"onnxruntime {version}", ""
+            return Wanted(outputs=answer, oracle=f"onnxruntime {version}")
         silent = answer
     graph = Graph(model, folder=folder, convolutions=_OnHost(), refused="host", host="reference")
     found = graph.run(feeds)
-    return {name: value for name, value in found.items() if isinstance(value, np.ndarray)}, "onnx.reference", silent
+    arrays = {name: value for name, value in found.items() if isinstance(value, np.ndarray)}
+    return Wanted(outputs=arrays, oracle="onnx.reference", silent=silent)
 
 
 class _OnHost(Convolutions):

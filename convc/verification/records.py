@@ -180,6 +180,36 @@ class VerifyReport(ModelReport):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Amplification:
+    """The word of another precision on outputs that drifted though all convolutions are right.
+
+    Attributes:
+        precision: what was multiplied.
+        other: what was multiplied in the other run.
+        finer: whether that one rounds less.
+        agrees: all outputs of the other run are as expected.
+        measured, other_measured: drift of the worst output, in both runs; or how many elements of it are wrong.
+        counts: whether these are elements.
+        explained: rounding explains all outputs.
+        node: the first node, with its operator, behind which the two runs differ by more than rounding explains; empty
+            where there is none.
+        before, behind: by how much they differ there.
+    """
+
+    precision: str
+    other: str
+    finer: bool
+    agrees: bool
+    measured: float
+    other_measured: float
+    counts: bool
+    explained: bool
+    node: str = ""
+    before: float = 0.0
+    behind: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OutputReport:
     """One output of a network.
 
@@ -187,6 +217,7 @@ class OutputReport:
         name, dtype, shape: of the output; where it is no array, ``dtype`` says what it is.
         drift: its relative root mean square difference from onnxruntime's; None where there is no answer.
         allowed: the drift that rounding explains.
+        amplified: another precision shows that it drifted by rounding, which the network amplifies.
     """
 
     name: str
@@ -194,11 +225,12 @@ class OutputReport:
     shape: tuple[int, ...]
     drift: float | None
     allowed: float
+    amplified: bool = False
 
     @property
     def ok(self) -> bool:
-        """Not departed, as far as is known."""
-        return self.drift is None or self.drift <= self.allowed
+        """Not departed but by rounding, as far as is known."""
+        return self.drift is None or self.drift <= self.allowed or self.amplified
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -213,6 +245,7 @@ class NetworkReport(ModelReport):
         silent: why onnxruntime gave no answer for the whole network; empty where it did.
         channels: input channels of all convolutions.
         zero_channels: how many of those are zero everywhere: no wrong weight that reads them would show.
+        amplification: of outputs that drifted; None where none did, or no other precision could be asked.
     """
 
     stats: RunStats
@@ -222,6 +255,7 @@ class NetworkReport(ModelReport):
     silent: str
     channels: int = 0
     zero_channels: int = 0
+    amplification: Amplification | None = None
 
     @property
     def departs(self) -> str | None:
@@ -261,6 +295,7 @@ class ExpectedOutput:
         first: index of the first wrong element; None where there is none, or where the rule looks at all together.
         got, expected: there.
         count_nan: elements that are NaN in the result and in what is expected alike; they count as right.
+        amplified: another precision shows that it is off by rounding, which the network amplifies.
     """
 
     name: str
@@ -275,11 +310,12 @@ class ExpectedOutput:
     got: float = 0.0
     expected: float = 0.0
     count_nan: int = 0
+    amplified: bool = False
 
     @property
     def ok(self) -> bool:
-        """Nothing is wrong, as far as anything was expected."""
-        return not self.count_wrong
+        """Nothing is wrong but by rounding, as far as anything was expected."""
+        return not self.count_wrong or self.amplified
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,6 +332,7 @@ class DataReport:
         silent: why onnxruntime was not asked, or had no answer; empty where it had, or where a file says it.
         shapes: of the data for inputs whose extents the model leaves open, by name: with these as its shapes it is read
             as it ran.
+        amplification: of outputs that drifted; None where none did, or no other precision could be asked.
     """
 
     source: str
@@ -306,6 +343,7 @@ class DataReport:
     oracle: str
     silent: str = ""
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    amplification: Amplification | None = None
 
     @property
     def ok(self) -> bool:

@@ -39,6 +39,9 @@ from convc.support.progress import SILENT, Progress
 Watch = Callable[[str, ConvRun], None]
 """Called with the name of each convolution and its run, as soon as it ran."""
 
+Look = Callable[[str, Value], None]
+"""Called with the name of each tensor and its value, as soon as a step made it."""
+
 REFUSED = ("raise", "host")
 """What becomes of a convolution that convc does not compile: an error that names it, or a node of the host."""
 
@@ -83,6 +86,7 @@ class Graph:
         outputs: names of the results.
         model: what runs: the model with its functions put in the place of their calls, and its integer convolutions.
         stats: what the last run did.
+        look: told of the tensors that steps make; of a fused one only the last.
 
     Raises:
         ModelError: the graph is not in order, or has values that cannot be read.
@@ -136,6 +140,7 @@ class Graph:
             Graph, folder=folder, convolutions=self._convolutions, refused="host", host=host, fuse=False
         )
         self._watch: Watch | None = None
+        self.look: Look | None = None
         self._fuse = fuse
         self._share_buffers = share_buffers
         self._plan: _StepPlan | None = None
@@ -191,6 +196,9 @@ class Graph:
                     self._run_node(name, node, values, given, watch)
                 for done in step.inside:
                     values.pop(done, None)
+            if self.look is not None:
+                for made in values.keys() & set(step.writes):
+                    self.look(made, unpacked(values[made]))
             for done in plan.last_uses.get(index, ()):
                 values.pop(done, None)
         return {output: self._value(output, values, "the output", None) for output in self.outputs}

@@ -25,7 +25,8 @@ from convc.runtime.network.convolutions import Convolutions
 from convc.runtime.network.executor import Graph
 from convc.verification import network
 from convc.verification.compare import Comparison
-from convc.verification.network import allowed_drift, channels_alive, drift, verify_graph
+from convc.verification.drift import allowed_drift, drift
+from convc.verification.network import channels_alive, verify_graph
 from convc.verification.random_weights import random_weights
 from convc.verification.records import LayerReport
 
@@ -272,3 +273,25 @@ def test_a_batch_is_at_least_zero(tmp_path):
     onnx.save(model(), tmp_path / "m.onnx")
     with pytest.raises(InputError, match="batch must be at least 0, got -1"):
         api.verify_network(tmp_path / "m.onnx", 1, read=ReadOptions(batch=-1))
+
+
+def test_rounding_that_a_network_amplifies_is_no_error():
+    text = """<ir_version: 8, opset_import: ["": 13]>
+    g (float[1, 4, 12, 12] x) => (float[1, 8, 10, 10] y) <float[8, 4, 3, 3] w, float[1] tiny = {1e-12}> {
+        c = Conv (x, w)
+        d = Mul (c, c)
+        e = Mul (d, d)
+        f = Add (e, tiny)
+        y = Reciprocal (f)
+    }"""
+    network = onnx.parser.parse_model(text)
+    weights = np.random.default_rng(0).standard_normal((8, 4, 3, 3)).astype(np.float32)
+    network.graph.initializer.append(onnx.numpy_helper.from_array(weights, "w"))
+    report = verify_graph(network, seed=1)
+    [output] = report.outputs
+    assert output.drift > output.allowed
+    assert output.amplified
+    assert report.ok
+    assert report.amplification.node.endswith("(Reciprocal)")
+    assert "expected, amplified rounding" in said(report)
+    assert "the network amplifies the rounding of tf32, no convolution is wrong" in said(report)

@@ -18,7 +18,8 @@ from convc.runtime.network import ort_session
 from convc.runtime.network.constants import StartValues
 from convc.runtime.network.convolutions import Convolutions
 from convc.runtime.network.executor import Graph
-from convc.verification.network import allowed_drift, drift, random_inputs
+from convc.verification.drift import allowed_drift, drift
+from convc.verification.network import random_inputs
 from convc.verification.random_weights import random_weights
 
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
