@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from msgspec.structs import replace
 
 from convc import machine as simulator
 from convc.api.arguments import by_name, file_name, file_or, wrong_type
@@ -61,13 +62,14 @@ class Simulation:
         return f"<Simulation {self.entry}: {self.verdict.name}, {counted(len(self.findings), 'finding')}>"
 
 
-def simulate(
+def simulate(  # noqa: PLR0913 - each is one choice, and most are left out
     kernel: str | Path,
     launch: LaunchSpec | str | Path,
     buffers: Mapping[str, np.ndarray] | None = None,
     *,
     folder: str | Path | None = None,
     check: bool = False,
+    dependent: Sequence[str] | None = None,
     all_switches: bool = False,
     machine: MachineOptions | None = None,
     progress: Tell | None = None,
@@ -80,6 +82,8 @@ def simulate(
         buffers: contents of buffers by name, in place of what their files hold; any type of the right size.
         folder: where the launch's files are; by default beside the launch file, and without one the current folder.
         check: have every checker watch, as `convc.check` does.
+        dependent: where a kernel with ``griddepcontrol`` is checked, buffers that the kernel in front may still use, in
+            place of those that the launch names.
         all_switches: check, and run also under every other setting of every switch.
         machine: how the machine reads the kernel.
         progress: called with the entry and the share of its CTAs that are done, 0 to 1.
@@ -110,6 +114,9 @@ def simulate(
             raise wrong_type(f"buffers[{name!r}]", "an array", array)
     text, file = _text(kernel)
     spec = launch if isinstance(launch, LaunchSpec) else load_launch(Path(launch))
+    if dependent is not None:
+        spec = replace(spec, dependent=_buffers(dependent))
+        spec.check("dependent" if isinstance(launch, LaunchSpec) else str(launch))
     where = _folder(launch, folder)
     targets = save_targets(spec, where)
     for target in targets.values():
@@ -144,6 +151,16 @@ def simulate(
         seconds=result.seconds,
         saved=targets,
     )
+
+
+def _buffers(given: object) -> tuple[str, ...]:
+    """Names of buffers; `InputError` for anything else."""
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise wrong_type("dependent", "the names of buffers", given)
+    named = tuple(given)
+    if not all(isinstance(name, str) for name in named):
+        raise wrong_type("dependent", "the names of buffers", given)
+    return named
 
 
 def _text(kernel: str | Path) -> tuple[str, str]:

@@ -27,6 +27,13 @@ from convc.support.visible import visible
 @click.argument("kernel", type=path_type, metavar="KERNEL.ptx")
 @click.argument("launch", type=path_type, metavar="LAUNCH.json")
 @click.option("--check", is_flag=True, help="Look for races and hangs while it runs (see convc check).")
+@click.option(
+    "--dependent",
+    multiple=True,
+    metavar="BUFFER",
+    help="Of a kernel with griddepcontrol: a buffer that the kernel in front may still use, in place of those that "
+    "the launch file names; may be given again. Checks.",
+)
 @all_switches_option
 @switch_option
 @max_instructions_option
@@ -34,10 +41,11 @@ from convc.support.visible import visible
 @counts_option
 @report_options
 @chosen_options
-def exec_command(
+def exec_command(  # noqa: PLR0913 - each is one option
     kernel: Path,
     launch: Path,
     check: bool,
+    dependent: tuple[str, ...],
     all_switches: bool,
     counts: bool,
     json_file: Path | None,
@@ -59,10 +67,17 @@ def exec_command(
     from convc.report.output import check_reports, write_report
 
     out = console(stderr=check_reports(json_file, sarif_file))
+    check = check or all_switches or bool(dependent)
     with progress_bar() as progress:
         try:
             done = api.simulate(
-                kernel, launch, check=check, all_switches=all_switches, machine=chosen.machine, progress=progress
+                kernel,
+                launch,
+                check=check,
+                dependent=dependent or None,
+                all_switches=all_switches,
+                machine=chosen.machine,
+                progress=progress,
             )
         except MachineError as error:
             ended = (failure(error, str(kernel)),)
@@ -77,7 +92,7 @@ def exec_command(
             out.print(f"wrote {target}: buffer {name}", soft_wrap=True)
         if counts:
             print_counts(out, done.entry, done.counters)
-    if check or all_switches:
+    if check:
         print_verdict(out, done.entry, done.verdict, len(done.findings))
     print_findings(console(stderr=True), done.findings)
     write_sarif(done.findings, sarif_file)

@@ -44,7 +44,7 @@ def _place(layer: Layer, site: Site, info: DebugInfo) -> Place | None:
     if tile is not None:
         pixels, channels = info.outputs(tile, *_in_accumulator(site, info, part))
     region = site.region
-    if region is not None and (region.space, region.buffer) == ("global", "output"):
+    if region is not None and (region.space, region.buffer) == ("global", "output") and region.runs:
         pixels, channels = _in_output(layer, region)
     shown = None if pixels is None else (_pixel(layer, pixels[0]), _pixel(layer, pixels[1]))
     return Place(pixels=shown, k=channels, **info.reduction(site.step, site.nth, part))

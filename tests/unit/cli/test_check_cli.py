@@ -55,6 +55,21 @@ def test_a_kernel_of_ours_depends_on_no_open_question(convc, build):
     assert said[-1] == "not looked for: wrong results (convc verify)"
 
 
+@pytest.mark.parametrize("store", ["direct", "tma"])
+def test_a_kernel_that_does_not_wait_for_the_one_in_front_is_an_error(convc, tiny, tmp_path, store):
+    build = tmp_path / "b"
+    convc.good("compile", tiny, "-o", build, "--dependent-launch", "--schedule", "reload", "--store", store)
+    assert convc.good("check", build).splitlines()[0] == "conv: clean, nothing found"
+    (kernel,) = build.glob("kernels/*/kernel.ptx")
+    kernel.write_text(edited(kernel.read_text(), r"griddepcontrol\.wait;", ""))
+    result = convc("check", build, "--json", tmp_path / "r.json", "--sarif", tmp_path / "r.sarif")
+    assert result.exit_code == 1
+    said = " ".join(result.stdout.split())
+    assert "error[dependent-access]" in said
+    assert "reaches buffer 'activation', which the kernel in front may still use" in said
+    assert "reaches buffer 'output', which the kernel in front may still use" in said
+
+
 ELECTED = """.version 8.7
 .target sm_100a
 .address_size 64

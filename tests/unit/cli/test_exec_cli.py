@@ -175,3 +175,35 @@ def test_a_fault_ends_with_1_and_saves_nothing(convc, scale):
     assert "error[M100]" in result.stderr
     assert "buffer 'x'" in result.stderr
     assert not (scale.kernel.parent / "y.npy").exists()
+
+
+def test_what_the_kernel_in_front_may_use_is_said_with_an_option(convc, tmp_path):
+    """The launch file need not know; a name that it does not have is refused."""
+    text = """.version 8.7
+.target sm_100a
+.address_size 64
+.visible .entry k(.param .u64 x)
+{
+    .reg .b64 %a; .reg .b32 %v;
+    ld.param.u64 %a, [x];
+    ld.global.u32 %v, [%a];
+    griddepcontrol.wait;
+    ret;
+}
+"""
+    launch = {
+        "format": "convc-launch/1", "entry": "k", "grid": [1, 1, 1], "block": [32, 1, 1],
+        "buffers": {"x": {"dtype": "u32", "shape": [8], "file": "x.npy"}},
+        "params": [{"kind": "pointer", "buffer": "x"}],
+    }  # fmt: skip
+    (tmp_path / "k.ptx").write_text(text)
+    (tmp_path / "l.json").write_text(json.dumps(launch))
+    np.save(tmp_path / "x.npy", np.zeros(8, np.uint32))
+    files = tmp_path / "k.ptx", tmp_path / "l.json"
+    assert "whether it waits for them was not looked for" in " ".join(convc("exec", *files, "--check").output.split())
+    result = convc("exec", *files, "--dependent", "x")
+    assert result.exit_code == 1
+    assert "error[dependent-access]" in result.output
+    assert "dependent names buffer 'z', which the launch file does not have" in convc.refused(
+        "exec", *files, "--dependent", "z"
+    )
