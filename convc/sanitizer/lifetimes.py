@@ -39,7 +39,7 @@ class Exits:
         """Note the arrival that a commit of a peer makes, at that phase of the barrier's component."""
         _keep_last(self.arrivals, access, lanes)
 
-    def findings(self, warps: dict[tuple[int, int], WarpClocks]) -> Iterator[tuple[tuple, Finding]]:
+    def findings(self, warps: dict[tuple[int, int], WarpClocks]) -> Iterator[tuple[tuple[str | int, ...], Finding]]:
         """A finding for every visit that the CTA's warps, whose last clocks are given, have not heard of."""
         told: dict[int, ClockMessage] = {}
         for (row, _), clocks in warps.items():
@@ -66,7 +66,7 @@ class Exits:
                 )
                 site = site_of(self.cohort, access, lanes, None)
                 found = finding(Verdict.review, "exit-before-arrival", message, site)
-                yield ("arrival", access.instr.span.line), found
+                yield ("arrival", access.instr.step or access.instr.span.line), found  # one for all turns of a step
 
 
 def _keep_last(visits: dict[tuple[int, int], tuple[Access, np.ndarray]], access: Access, lanes: np.ndarray) -> None:
