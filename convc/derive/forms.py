@@ -20,7 +20,7 @@ from typing import Literal
 from convc.derive import symbols as z
 from convc.derive.kernels import Map, plain_maps, shared_maps
 from convc.derive.nests import Loop, Nest, definition
-from convc.derive.reuse import Rows, hoist, mask, shift, zeroed
+from convc.derive.reuse import Rows, hoist, mask, rows_inside, rows_masked, shift, zeroed
 from convc.derive.rewrites import (
     accumulate,
     flatten,
@@ -110,7 +110,7 @@ def stream_tiles(rows: Rows, lanes: Lanes) -> Nest:
 
 
 @functools.cache
-def shared(rows: Rows, border: Border, lanes: Lanes) -> Nest:
+def shared(rows: Rows, border: Border, lanes: Lanes, *, exchanged: bool) -> Nest:
     """Algorithm 3: one load a buffer, and a column of the filter reads it some rows on."""
     words = "one copy for all columns of the buffer, its halo behind it"
     if lanes == "overlapping":
@@ -118,7 +118,10 @@ def shared(rows: Rows, border: Border, lanes: Lanes) -> Nest:
     columns = Loop(axis=z.tap, extent=z.TAPS, words="columns of the buffer, d lanes apart")
     nest = split(stream_tiles(rows, lanes), z.s, columns, Loop(axis=z.buffer, extent=z.BUFFERS, words="buffers"), z.u)
     nest = hoist(nest, rows, words)
-    return mask(nest, rows) if border == "mask" else zeroed(nest, rows)
+    nest = mask(nest) if border == "mask" else zeroed(nest)
+    if rows != "merged":
+        return nest
+    return rows_inside(nest) if exchanged else rows_masked(nest)  # columns of an accumulator have no masks by rows
 
 
 def reload_form() -> Form:
@@ -131,14 +134,15 @@ def reload_form() -> Form:
 
 def shared_form(reading: Reading, rows: Rows, border: Border, lanes: Lanes = "contiguous") -> Form:
     """A form of a schedule that shares pixels: of ``slide``, ``stationary`` or ``shift``."""
+    exchanged = reading == "operands exchanged"
     tiles = stream_tiles(rows, lanes)
-    slide = shared(rows, border, lanes)
+    slide = shared(rows, border, lanes, exchanged=exchanged)
     chain = [
         ("Algorithm 1: the definition", definition()),
         ("Algorithm 2: reload", tiles),
         ("Algorithm 3: slide", slide),
     ]
-    if reading == "operands exchanged":
+    if exchanged:
         chain.append(("Algorithm 3: stationary", swap(slide)))
     if reading == "rows moved":
         chain.append(("Algorithm 3.b: shift", shift(slide, overlapping=lanes == "overlapping")))

@@ -17,7 +17,6 @@ padding (`mask`), or find some (`zeroed`).
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal
 
 from sympy import Expr, S, Symbol
@@ -141,7 +140,7 @@ def _line_conditions(rows: Rows) -> tuple[Condition, ...]:
     return ()
 
 
-def mask(nest: Nest, rows: Rows) -> Nest:
+def mask(nest: Nest) -> Nest:
     """Leave out lanes that need padding, where the pixel of another row may come to stand in its place."""
     name = "mask: disable the lanes that need padding and hold another row's pixel"
     load = _staged(nest, name)
@@ -152,10 +151,7 @@ def mask(nest: Nest, rows: Rows) -> Nest:
     held = place + J - z.lead
     begun = z.T * FloorDiv(window_first(place, z.lane), z.T)
     across = z.u_w * (z.lead + Mod(held, z.T)) + z.d_w * z.buffer - z.pad_w
-    masks = [Mask(axis=z.s, need=need["w"], end=z.W, held=across, held_end=z.W, since=held - begun)]
-    if rows == "merged":
-        line = z.u_h * FloorDiv(place, z.T) + z.d_h * z.r - z.pad_h
-        masks.append(Mask(axis=z.r, need=need["h"], end=z.H, held=line, held_end=z.N * z.H))
+    masks = (Mask(axis=z.s, need=need["w"], end=z.W, held=across, held_end=z.W, since=held - begun),)
     last = z.Q + z.HALO
     start = z.d_w * z.buffer
     conditions = (
@@ -168,10 +164,10 @@ def mask(nest: Nest, rows: Rows) -> Nest:
         ),
     )
     step = Step(name=name, theorems=(_left_of(), _right_of()), conditions=conditions)
-    return done(nest, step, masks=tuple(masks))
+    return done(nest, step, masks=masks)
 
 
-def zeroed(nest: Nest, rows: Rows) -> Nest:
+def zeroed(nest: Nest) -> Nest:
     """No lane need be left out: one that finds a pixel of another row needs padding, and finds some."""
     name = "zero: a lane that reads past its row finds the padding in front of the next"
     load = _staged(nest, name)
@@ -187,14 +183,6 @@ def zeroed(nest: Nest, rows: Rows) -> Nest:
         at_most(last, 2 * z.T, "no lane reads past the next row"),
     )
     theorems = (_right_of(), _found_zero())
-    if rows == "merged":
-        whole = at_most(z.N, 1, "images in one stream need lanes masked where a row leaves its image")
-        above = at_most(z.pad_h, 0)
-        under = at_most(z.u_h * (z.P - 1) + z.d_h * (z.R - 1), z.H - 1 + z.pad_h)
-        conditions += (
-            Either((replace(whole, words=""), above), whole.words),
-            Either((replace(whole, words=""), under), whole.words),
-        )
     return done(nest, Step(name=name, theorems=theorems, conditions=conditions), masks=())
 
 
@@ -207,6 +195,24 @@ def rows_masked(nest: Nest) -> Nest:
     found = Mask(axis=z.r, need=need, end=z.H, held=line, held_end=z.N * z.H)
     why = "what they need is padding, so their product is zero"
     return done(nest, Step(name=name, why=why), masks=(*nest.masks, found))
+
+
+def rows_inside(nest: Nest) -> Nest:
+    """No lane need be left out because of its row: no row of the filter leaves an image, or there is one image."""
+    name = "rows stay inside of their image, or there is one image"
+    h = z.u_h * z.p + z.d_h * z.r - z.pad_h
+    last = z.u_h * (z.P - 1) + z.d_h * (z.R - 1) - z.pad_h
+    inside = proved(
+        "every row that a filter row needs lies in the image",
+        [at_most(0, h), below(h, z.H)],
+        [below(z.p, z.P), below(z.r, z.R), at_most(z.pad_h, 0), below(last, z.H)],
+    )
+    one = at_most(z.N, 1)
+    conditions = (
+        Either((one, at_most(z.pad_h, 0)), "no row above an image, or one image"),
+        Either((one, below(last, z.H)), "no row below an image, or one image"),
+    )
+    return done(nest, Step(name=name, theorems=(inside,), conditions=conditions))
 
 
 def _left_of() -> Theorem:

@@ -20,7 +20,7 @@ from convc.derive import symbols as z
 from convc.derive.algebra import expanded
 from convc.derive.nests import SUMMED, Load, Loop, Nest, Step, put, unknown
 from convc.derive.symbols import FloorDiv, Mod
-from convc.derive.theorem import Bound, Equal, Refused, at_most, below, proved
+from convc.derive.theorem import Bound, Either, Refused, at_most, below, proved
 
 
 def done(nest: Nest, step: Step, **changes: object) -> Nest:
@@ -163,7 +163,7 @@ def tile(nest: Nest, old: Symbol, outer: Loop, inner: Loop) -> Nest:
         ],
         [below(inner.axis, by)],
     )
-    reach = at_most(extent, outer.extent * by, f"{outer.extent} tiles of {by} reach all of {extent}")
+    reach = at_most(extent, outer.extent * by, f"{outer.extent} tiles of {by} reach the last {old}")
     step = Step(name=name, theorems=(theorem,), conditions=(reach,))
     guard = () if cut.guarded else (below(number, extent),)
     return reindexed(nest, step, (old,), (outer, inner), {old: number}, guard)
@@ -214,7 +214,7 @@ def tile_windows(nest: Nest, old: Symbol, outer: Loop, inner: Loop) -> Nest:
         ],
         [inside, below(z.window, z.WINDOWS)],
     )
-    reach = at_most(extent, outer.extent * each, f"{outer.extent} tiles of {each} reach all of {extent}")
+    reach = at_most(extent, outer.extent * each, f"{outer.extent} tiles of {each} reach the last {old}")
     step = Step(name=name, theorems=(lanes, numbers), conditions=(fits, reach))
     guard = [below(Mod(inner.axis, z.WINDOW), z.USEFUL), *(() if cut.guarded else (below(at, extent),))]
     return reindexed(nest, step, (old,), (outer, inner), {old: at}, guard)
@@ -236,7 +236,7 @@ def split(nest: Nest, old: Symbol, slow: Loop, fast: Loop, cycle: Expr) -> Nest:
     )
     conditions = (
         at_most(fast.extent, cycle, f"no more than {cycle} buffers"),
-        at_most(extent, slow.extent * cycle, f"{slow.extent} columns a buffer reach all {extent}"),
+        at_most(extent, slow.extent * cycle, f"{slow.extent} columns a buffer reach the last {old}"),
     )
     step = Step(name=name, theorems=(theorem,), conditions=conditions)
     return reindexed(nest, step, (old,), (fast, slow), {old: number}, [below(number, extent)])
@@ -251,8 +251,11 @@ def one_group(nest: Nest) -> Nest:
         [(FloorDiv(number, z.GROUP_TILES * z.BN), FloorDiv(z.tile_n, z.GROUP_TILES))],
         [below(z.column, z.BN)],
     )
-    size = Equal(z.K_g, z.GROUP_TILES * z.BN, "tiles divide a group")
-    step = Step(name=name, theorems=(theorem,), conditions=(size,))
+    words = "tiles of output channels divide a group, or there is one"
+    whole = z.GROUP_TILES * z.BN
+    one = at_most(z.K, z.K_g)
+    divide = (Either((one, at_most(z.K_g, whole)), words), Either((one, at_most(whole, z.K_g)), words))
+    step = Step(name=name, theorems=(theorem,), conditions=divide)
     return done(nest, step, space={**nest.space, "group": FloorDiv(z.tile_n, z.GROUP_TILES)})
 
 

@@ -21,15 +21,10 @@ TRIES = 4000
 
 @dataclass(frozen=True, slots=True)
 class Equal:
-    """Two expressions are the same number.
-
-    Attributes:
-        words: what it is called in the schedule, where a problem can break it.
-    """
+    """Two expressions are the same number."""
 
     left: Expr
     right: Expr
-    words: str = ""
 
     def __str__(self) -> str:
         return f"{self.left} = {self.right}"
@@ -94,7 +89,7 @@ class Either:
 
 
 Statement = Equal | Bound
-Condition = Equal | Bound | Either
+Condition = Bound | Either
 """What a problem has to meet."""
 
 

@@ -139,10 +139,8 @@ class _Book:
     def condition(self, condition: Condition) -> int:
         if isinstance(condition, Either):
             either = self.bounds(condition.bounds)
-        elif isinstance(condition, Bound):
-            either = self.bounds((condition,))
         else:
-            either = [["==", self.expr(condition.left), self.expr(condition.right)]]
+            either = self.bounds((condition,))
         entry = {"text": str(condition), "words": condition.words, "either": either}
         return self.parts["conditions"].number(entry)
 

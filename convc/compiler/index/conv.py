@@ -77,18 +77,38 @@ class ConvMaps(msgspec.Struct, frozen=True, kw_only=True):
     pixel: IndexMap
     window: IndexMap
     start: IndexMap
-    walk: IndexMap
     step: IndexMap
     pack: IndexMap
-    activation: IndexMap
     operand_a: IndexMap
-    filter: IndexMap
     operand_b: IndexMap
     column: IndexMap
-    output: IndexMap
     store: IndexMap
     dropped: tuple[tuple[str, str, str], ...]
     proofs: tuple[Outcome, ...] = ()
+
+    @property
+    def activation(self) -> IndexMap:
+        """The definition, by the record of the derivation."""
+        return self._shown("activation")
+
+    @property
+    def walk(self) -> IndexMap:
+        """The walk of an im2col copy."""
+        return self._shown("walk")
+
+    @property
+    def filter(self) -> IndexMap:
+        """Taps and channels of a weight."""
+        return self._shown("filter")
+
+    @property
+    def output(self) -> IndexMap:
+        """The place of an output."""
+        return self._shown("output")
+
+    def _shown(self, name: str) -> IndexMap:
+        """A map that the kernel does not compute."""
+        return instance_of(self.problem, self.tiles).map(name)
 
     @property
     def maps(self) -> tuple[IndexMap, ...]:
@@ -196,12 +216,10 @@ def instance_of(problem: ConvProblem, tiles: Tiles) -> Instance:
 
 
 def _made(reload: Instance) -> dict[str, IndexMap]:
-    """The maps of the module's table."""
+    """The maps of the module's table that the kernel and its claims are about."""
     alone = ("tile_n",) if reload.sizes["K_g"] == reload.sizes["K"] else ()  # one group: no tile says which
-    names = ("row", "pixel", "window", "start", "walk", "step", "pack", "activation", "operand_a", "filter")
-    named = {name: reload.map(name, without=alone if name in ("pack", "operand_a") else ()) for name in names}
-    named |= {name: reload.map(name) for name in ("operand_b", "column", "output", "store")}
-    return named
+    names = ("row", "pixel", "window", "start", "step", "pack", "operand_a", "operand_b", "column", "store")
+    return {name: reload.map(name, without=alone if name in ("pack", "operand_a") else ()) for name in names}
 
 
 def activation_map(problem: ConvProblem, c_pitch: int) -> IndexMap:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -64,9 +64,18 @@ class Formula(msgspec.Struct, array_like=True, frozen=True, gc=False):
         return expression(constant, found)
 
     def number(self, sizes: Sizes) -> int:
-        """The number of a formula without axes."""
-        assert not self.terms
-        return number_of(self.constant, sizes)
+        """The number of a formula without divisions; of axes too, as if they were sizes."""
+        total = number_of(self.constant, sizes)
+        for term in self.terms:
+            assert isinstance(term.atom, str)
+            total += number_of(term.times, sizes) * sizes[term.atom]
+        return total
+
+    def names(self) -> Iterator[str]:
+        """Sizes and axes outside of divisions."""
+        for products in (self.constant, *(term.times for term in self.terms)):
+            yield from (str(name) for product in products for name in product[1:])
+        yield from (term.atom for term in self.terms if isinstance(term.atom, str))
 
     def plain(self, sizes: Sizes, axes: Mapping[str, IntExpr]) -> IntExpr:
         """The integer expression, term by term: nothing is made smaller."""
@@ -83,7 +92,7 @@ class Division(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class Bound(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """``low < high``, ``low <= high`` or ``low == high``, by the numbers of formulas."""
+    """``low < high`` or ``low <= high``, by the numbers of formulas."""
 
     sign: str
     low: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from convc.compiler.index.lower import lower
-from convc.compiler.index.maps import IndexMap, Outcome, Proof
+from convc.compiler.index.maps import Counterexample, IndexMap, Outcome, Proof
 from convc.compiler.plan.coordinates import Coordinate, coordinate
 from convc.errors import PlanError
 from convc.ir.expr import Interval, bounds
@@ -23,6 +23,16 @@ def result_of(index_map: IndexMap, result: str, name: str) -> Coordinate:
     if (low < WORD[0] or high > WORD[1]) and isinstance(index_map.prove_in({result: WORD}), Proof):
         value = (value - WORD[0]) % 2**32 + WORD[0]  # the same number, and its terms may be wider than it is
     return coordinate(name, value, f"{result} of {index_map.name}({domain})")
+
+
+def demand_conditions(schedule: str, problem: ConvProblem, outcomes: Iterable[Outcome]) -> None:
+    """Raise PlanError with the first condition of a schedule's theorems that a problem breaks, and its numbers."""
+    for outcome in outcomes:
+        if isinstance(outcome, Counterexample):
+            at = "".join(f" for {name} {value}" for name, value in outcome.point)
+            raise PlanError(
+                f"{schedule} needs {outcome.claim}{at}: {outcome.value}", where=f"convolution {problem.name!r}"
+            )
 
 
 def demand_proof(problem: ConvProblem, outcomes: Iterable[Outcome]) -> None:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from convc.compiler.index.claims import prove
-from convc.compiler.index.conv import ConvMaps
+from convc.compiler.index.conditions import conditions
+from convc.compiler.index.conv import ConvMaps, instance_of
 from convc.compiler.index.lower import lower
 from convc.compiler.index.maps import Outcome
 from convc.compiler.index.pair_rows import prove_halves
@@ -38,7 +39,7 @@ from convc.compiler.plan.result_tile import (
     room_for_results,
     staged,
 )
-from convc.compiler.plan.results import demand_proof, result_of
+from convc.compiler.plan.results import demand_conditions, demand_proof, result_of
 from convc.compiler.plan.room import Room
 from convc.compiler.plan.scale_factors import (
     factor_coordinates,
@@ -216,7 +217,9 @@ class Reload(Method):
         results = candidate.storage.results
         rows = candidate.tiled.arch.limits.warp_rows
         residual = candidate.storage.residual
-        proofs = [*prove(maps), *_prove_shared(candidate, maps, rows)]
+        met = tuple(conditions(instance_of(layout.problem, maps.tiles)))
+        demand_conditions(self.schedule.name, layout.problem, met)
+        proofs = [*met, *prove(maps), *_prove_shared(candidate, maps, rows)]
         if blocks is not None and factors is not None:
             proofs.append(prove_factors(factors, blocks, layout, tiling, pipeline))
         demand_proof(layout.problem, proofs)

@@ -14,8 +14,8 @@ from functools import lru_cache, partial
 
 from msgspec.structs import replace
 
+from convc.compiler.index.conditions import conditions
 from convc.compiler.index.geometry import Geometry, geometry_of
-from convc.compiler.index.reuse import EXCHANGED
 from convc.compiler.index.reuse_claims import OFFSET_LIMIT
 from convc.compiler.index.row_walk import BORDERS
 from convc.compiler.plan.candidate import ScheduleCandidates
@@ -33,6 +33,7 @@ from convc.compiler.plan.offer import Candidate, Offer
 from convc.compiler.plan.records import Indexing, Pipeline, Plan, Rejection, Tiling
 from convc.compiler.plan.residual_tile import copied, room_for_residual, with_residual
 from convc.compiler.plan.result_tile import number_tile, result_rows, result_tile, room_for_results, staged
+from convc.compiler.plan.results import demand_conditions
 from convc.compiler.plan.room import Room
 from convc.compiler.plan.storage import BarrierRing, Storage, TmemTile, lay_out
 from convc.compiler.plan.tiling import Depths
@@ -41,7 +42,7 @@ from convc.compiler.schedules.base import ROWS, TMA, Method, Request, Roles, Way
 from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.multicast import peers
 from convc.compiler.schedules.residual import load_residual
-from convc.compiler.schedules.sharing.indexing import coordinates_of, proved_maps, reuse_of
+from convc.compiler.schedules.sharing.indexing import coordinates_of, instance_of, proved_maps, reuse_of
 from convc.compiler.schedules.sharing.lane_masks import clear, mask_steps, masks, zero_step
 from convc.compiler.schedules.sharing.results import line_copies, not_copied, staged_results
 from convc.compiler.schedules.sharing.roles import load
@@ -207,8 +208,11 @@ class Sharing(Method):
         tiling = candidate.tiled.tiling
         if candidate.geometry is None:
             raise TypeError("a candidate of a schedule that shares activations has a geometry")
-        maps = proved_maps(layout.problem, candidate.geometry)
         transposed = self.schedule.transposed
+        shared = instance_of(candidate, self.schedule)
+        met = tuple(conditions(shared, candidate.geometry.walk))
+        demand_conditions(self.schedule.name, layout.problem, met)
+        maps = proved_maps(layout.problem, candidate.geometry)
         reuse = reuse_of(
             maps,
             self.schedule.rests_on,
@@ -220,12 +224,12 @@ class Sharing(Method):
         copies = staged_results(candidate, maps)
         return Indexing(
             coordinates=replace(
-                coordinates_of(candidate, maps, EXCHANGED if transposed else ""),
+                coordinates_of(candidate, maps, shared),
                 first_m=copies.first_m,
                 first_pixel=copies.first_pixel,
             ),
             loads=replace(wide_loads_of(layout, tiling, reuse, self.haloed), out=copies.out, residual=copies.residual),
-            derivation=tuple(map(str, (*maps.proofs, *copies.proofs))),
+            derivation=tuple(map(str, (*met, *maps.proofs, *copies.proofs))),
             row_limit=layout.problem.gemm_m if maps.pixel.guard else None,
             channel_limit=layout.k_pitch if padded else None,
             reuse=reuse,

@@ -8,7 +8,7 @@ from convc.compiler.index.formulas import Instance
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.index.lane_masks import column_mask, line_mask, masked_columns, masked_lines
 from convc.compiler.index.lower import lower, translate
-from convc.compiler.index.reuse import ReuseMaps, reuse_maps, shared_instance
+from convc.compiler.index.reuse import ADDRESSED, EXCHANGED, MOVED, ReuseMaps, reuse_maps, shared_instance
 from convc.compiler.index.reuse_claims import prove
 from convc.compiler.plan.coordinates import Coordinate, RowCoordinates, coordinate, moved
 from convc.compiler.plan.evidence import ROWS_BEFORE, Rule
@@ -16,6 +16,7 @@ from convc.compiler.plan.names import RANK
 from convc.compiler.plan.offer import Candidate
 from convc.compiler.plan.records import Plan, Reuse, Tiling
 from convc.compiler.plan.results import demand_proof, result_of
+from convc.compiler.schedules.base import Schedule
 from convc.ir.expr import And, Const, IntExpr, Select, Var, substitute
 from convc.ir.problem import ConvProblem
 
@@ -64,18 +65,18 @@ def reuse_of(
     )
 
 
-def coordinates_of(candidate: Candidate, maps: ReuseMaps, reading: str) -> RowCoordinates:
+def coordinates_of(candidate: Candidate, maps: ReuseMaps, shared: Instance) -> RowCoordinates:
     """Read what the kernel computes off the loop nest of its schedule, with the numbers of a tiling put in.
 
     Args:
         candidate: the tiling.
         maps: its proved maps.
-        reading: how lanes find their pixels; if a lane of the accumulator is an output channel, no lane is masked.
+        shared: the form of the schedule, with the numbers of the tiling. If a lane of the accumulator is an output
+            channel, no lane is masked.
     """
     layout = candidate.tiled.layout
     tiling = candidate.tiled.tiling
     problem = layout.problem
-    shared = shared_instance(problem, maps, reading, tile_sizes(candidate))
     transposed = "lane" in shared.record.maps["column"].axes
 
     def read(name: str, of: str, result: str, meaning: str) -> Coordinate:
@@ -104,6 +105,16 @@ def coordinates_of(candidate: Candidate, maps: ReuseMaps, reading: str) -> RowCo
         if line_masks
         else None,
     )
+
+
+def instance_of(candidate: Candidate, schedule: Schedule) -> Instance:
+    """The derivation of a schedule, with the numbers of a candidate."""
+    if candidate.geometry is None:
+        raise TypeError("a candidate of a schedule that shares activations has a geometry")
+    reading = MOVED if schedule.activations == "tensor memory" else ADDRESSED
+    if schedule.transposed:
+        reading = EXCHANGED
+    return shared_instance(candidate.tiled.layout.problem, candidate.geometry, reading, tile_sizes(candidate))
 
 
 def tile_sizes(candidate: Candidate) -> dict[str, int]:

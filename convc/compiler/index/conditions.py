@@ -1,0 +1,58 @@
+"""The conditions of the theorems that a kernel rests on, on the numbers of a problem.
+
+A theorem holds for all sizes that meet its conditions (`convc.derive`). Here they are looked at with numbers: a `Proof`
+where they hold, and a `Counterexample` with the numbers where one does not. Some are about a buffer of pixels, by its
+number and its halo, and are asked of each.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+
+from convc.compiler.index.formulas import Bound, Condition, Instance, derived
+from convc.compiler.index.maps import Counterexample, Outcome, Proof
+from convc.compiler.index.row_walk import RowWalk
+
+BUFFER = "buffer"
+HALO = "HALO"
+
+
+def conditions(instance: Instance, walk: RowWalk | None = None) -> Iterator[Outcome]:
+    """Every condition of a form, on the numbers of an instance.
+
+    Args:
+        instance: the form and the numbers.
+        walk: of a form whose pixels are shared: its buffers.
+    """
+    alone: list[dict[str, int]] = [{}]
+    each = alone if walk is None else [{BUFFER: n, HALO: b.halo} for n, b in enumerate(walk.buffers)]
+    for number in instance.record.conditions:
+        for about in each if of_buffers(number) else alone:
+            yield _outcome(derived().conditions[number], instance, about)
+
+
+def _outcome(condition: Condition, instance: Instance, about: Mapping[str, int]) -> Outcome:
+    """Whether a condition holds, of a buffer if it is about one."""
+    sizes = {**instance.sizes, **about}
+    formulas = derived().expressions
+    tried: list[str] = []
+    for bound in condition.either:
+        low, high = (formulas[side].number(sizes) for side in (bound.low, bound.high))
+        if _holds(bound, low, high):
+            return Proof(condition.words, f"{condition.text}: {low} {bound.sign} {high}")
+        tried.append(f"{high} {'<=' if bound.sign == '<' else '<'} {low}")
+    point = ((BUFFER, about[BUFFER]),) if BUFFER in about else ()
+    return Counterexample(condition.words, point, " and ".join(tried))
+
+
+def _holds(bound: Bound, low: int, high: int) -> bool:
+    return low < high if bound.sign == "<" else low <= high
+
+
+@functools.cache
+def of_buffers(number: int) -> bool:
+    """Whether a condition is about a buffer."""
+    condition = derived().conditions[number]
+    sides = [side for bound in condition.either for side in (bound.low, bound.high)]
+    return any(name in (BUFFER, HALO) for side in sides for name in derived().expressions[side].names())
