@@ -43,6 +43,7 @@ COMMANDS = {
     "audit": "Read kernels against the rules of the PTX manual.",
     "check": "Look for races and hangs in a build folder.",
     "compile": "An ONNX model becomes a build folder.",
+    "derive": "Derive the loops of a schedule, for all sizes.",
     "draw": "Draw layouts, descriptors, tiles, memory and time.",
     "exec": "Run any PTX kernel with a launch file.",
     "explain": "Say what a code in a message means.",

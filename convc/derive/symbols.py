@@ -18,8 +18,8 @@ from typing import Any
 
 from sympy import Expr, Integer, Symbol
 
-PRODUCT = 50
-"""Precedence of a product, for the printers of sympy: a division is written as one."""
+AS_A_SUM = 40
+"""Precedence for the printers of sympy: no brackets inside of a sum, and brackets inside of a product."""
 ATOM = 100
 
 
@@ -34,7 +34,7 @@ class Division(Expr):
     __slots__ = ()
     is_commutative = True
     is_integer = True
-    precedence = PRODUCT
+    precedence = AS_A_SUM
     sign = ""
 
     def __new__(cls, dividend: Expr | int, divisor: Expr | int) -> Division:

@@ -134,15 +134,15 @@ class Theorem:
     def proof(self) -> list[str]:
         """The steps, a line each: what the conditions make of symbols, and what both sides come to."""
         facts = self.facts
+        axes = {symbol: expr for symbol, expr in facts.items() if symbol.name in AXES}
         lines = [f"put {symbol} = {expr}" for symbol, expr in facts.items()]
         for each in self.says:
             if isinstance(each, Bound):
-                lines.append(f"{each} leaves {expanded(each.room.xreplace(facts))}, no term of which is negative")
-            elif each.left == each.right:
-                lines.append(f"{each.left}: the same expression")
-            else:
+                left = normal(normal(each.room.xreplace(axes), facts).xreplace(facts), facts)
+                lines.append(f"{each.high} less {each.low} is {left} more than needed, no term of which is negative")
+            elif each.left != each.right:
                 lines.append(f"{each.left} and {each.right} are both {normal(each.right, facts)}")
-        return lines
+        return lines or ["both sides are the same expression"]
 
 
 def proved(name: str, says: Iterable[Statement | tuple[Expr, Expr]], given: Iterable[Bound] = ()) -> Theorem:

@@ -37,8 +37,8 @@ ARROWS = {
     "draw": "ir ptx machine compiler.index compiler.plan compiler.tile explain report timing",
     "page": "ir ptx.parser compiler.compile compiler.plan compiler.tile report explain draw timing",
     "api": (
-        "ir layout support frontend compiler build runtime verification workers sanitizer auditor machine explain "
-        "timing report.console gpu draw page.records probe"
+        "derive ir layout support frontend compiler build runtime verification workers sanitizer auditor machine "
+        "explain timing report.console gpu draw page.records probe"
     ),
     "cli": "_version support report explain draw page api machine.base.switches",
     "__init__": "_version api build compiler.options gpu ir probe runtime verification workers",

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from convc.compiler.index.conditions import conditions
+from convc.compiler.index.formulas import Instance
 from convc.compiler.index.lower import lower
 from convc.compiler.index.maps import Counterexample, IndexMap, Outcome, Proof
+from convc.compiler.index.row_walk import RowWalk
 from convc.compiler.plan.coordinates import Coordinate, coordinate
 from convc.errors import PlanError
 from convc.ir.expr import Interval, bounds
@@ -25,14 +28,23 @@ def result_of(index_map: IndexMap, result: str, name: str) -> Coordinate:
     return coordinate(name, value, f"{result} of {index_map.name}({domain})")
 
 
-def demand_conditions(schedule: str, problem: ConvProblem, outcomes: Iterable[Outcome]) -> None:
-    """Raise PlanError with the first condition of a schedule's theorems that a problem breaks, and its numbers."""
-    for outcome in outcomes:
+def met_conditions(
+    schedule: str, problem: ConvProblem, instance: Instance, walk: RowWalk | None = None
+) -> tuple[Outcome, ...]:
+    """Look at the conditions of a schedule's theorems; PlanError with the first that a problem breaks, and its numbers.
+
+    Args:
+        schedule: its name. problem: for the message.
+        instance, walk: as of `convc.compiler.index.conditions.conditions`.
+    """
+    found = tuple(conditions(instance, walk))
+    for outcome in found:
         if isinstance(outcome, Counterexample):
             at = "".join(f" for {name} {value}" for name, value in outcome.point)
             raise PlanError(
                 f"{schedule} needs {outcome.claim}{at}: {outcome.value}", where=f"convolution {problem.name!r}"
             )
+    return found
 
 
 def demand_proof(problem: ConvProblem, outcomes: Iterable[Outcome]) -> None:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from convc.compiler.index.claims import prove
-from convc.compiler.index.conditions import conditions
 from convc.compiler.index.conv import ConvMaps, instance_of
 from convc.compiler.index.lower import lower
 from convc.compiler.index.maps import Outcome
@@ -39,7 +38,7 @@ from convc.compiler.plan.result_tile import (
     room_for_results,
     staged,
 )
-from convc.compiler.plan.results import demand_conditions, demand_proof, result_of
+from convc.compiler.plan.results import demand_proof, met_conditions, result_of
 from convc.compiler.plan.room import Room
 from convc.compiler.plan.scale_factors import (
     factor_coordinates,
@@ -217,8 +216,7 @@ class Reload(Method):
         results = candidate.storage.results
         rows = candidate.tiled.arch.limits.warp_rows
         residual = candidate.storage.residual
-        met = tuple(conditions(instance_of(layout.problem, maps.tiles)))
-        demand_conditions(self.schedule.name, layout.problem, met)
+        met = met_conditions(self.schedule.name, layout.problem, instance_of(layout.problem, maps.tiles))
         proofs = [*met, *prove(maps), *_prove_shared(candidate, maps, rows)]
         if blocks is not None and factors is not None:
             proofs.append(prove_factors(factors, blocks, layout, tiling, pipeline))

@@ -15,8 +15,8 @@ from convc import ScheduleOptions, api, errors
 from convc.cli.main import main
 
 VERBS = (
-    "audit", "check", "compile", "run", "verify", "inspect", "exec", "explain", "explain-descriptor", "draw", "report",
-    "survey", "time", "launch", "probe",
+    "audit", "check", "compile", "derive", "run", "verify", "inspect", "exec", "explain", "explain-descriptor", "draw",
+    "report", "survey", "time", "launch", "probe",
 )  # fmt: skip
 
 

@@ -14,7 +14,6 @@ from functools import lru_cache, partial
 
 from msgspec.structs import replace
 
-from convc.compiler.index.conditions import conditions
 from convc.compiler.index.geometry import Geometry, geometry_of
 from convc.compiler.index.reuse_claims import OFFSET_LIMIT
 from convc.compiler.index.row_walk import BORDERS
@@ -33,7 +32,7 @@ from convc.compiler.plan.offer import Candidate, Offer
 from convc.compiler.plan.records import Indexing, Pipeline, Plan, Rejection, Tiling
 from convc.compiler.plan.residual_tile import copied, room_for_residual, with_residual
 from convc.compiler.plan.result_tile import number_tile, result_rows, result_tile, room_for_results, staged
-from convc.compiler.plan.results import demand_conditions
+from convc.compiler.plan.results import met_conditions
 from convc.compiler.plan.room import Room
 from convc.compiler.plan.storage import BarrierRing, Storage, TmemTile, lay_out
 from convc.compiler.plan.tiling import Depths
@@ -210,8 +209,7 @@ class Sharing(Method):
             raise TypeError("a candidate of a schedule that shares activations has a geometry")
         transposed = self.schedule.transposed
         shared = instance_of(candidate, self.schedule)
-        met = tuple(conditions(shared, candidate.geometry.walk))
-        demand_conditions(self.schedule.name, layout.problem, met)
+        met = met_conditions(self.schedule.name, layout.problem, shared, candidate.geometry.walk)
         maps = proved_maps(layout.problem, candidate.geometry)
         reuse = reuse_of(
             maps,

@@ -9,7 +9,7 @@ from convc.compiler.index.conditions import conditions
 from convc.compiler.index.geometry import geometry_of
 from convc.compiler.index.maps import Counterexample, Proof
 from convc.compiler.index.reuse import EXCHANGED, shared_instance
-from convc.compiler.plan.results import demand_conditions
+from convc.compiler.plan.results import met_conditions
 from convc.errors import PlanError
 from convc.ir.problem import ConvProblem
 
@@ -58,7 +58,7 @@ REFUSED = {
 def test_a_condition_that_is_broken_is_refused_with_its_numbers(why):
     geometry, sizes = REFUSED[why]
     with pytest.raises(PlanError) as refused:
-        demand_conditions("slide", PROBLEM, outcomes(geometry, **sizes))
+        met_conditions("slide", PROBLEM, shared_instance(PROBLEM, geometry, "", TILE | sizes), geometry.walk)
     assert refused.value.message.startswith(f"slide needs {why}")
 
 

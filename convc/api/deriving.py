@@ -1,0 +1,63 @@
+"""The loops of a schedule from the definition of a convolution, for all sizes: what ``convc derive`` shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from convc.errors import InputError
+from convc.support.guessing import nearest
+
+READINGS = {"slide": "read further on", "stationary": "operands exchanged", "shift": "rows moved"}
+"""Schedules that share pixels, by how a lane comes to its own (`convc.derive.forms`)."""
+RELOAD = "reload"
+SCHEDULES = (RELOAD, *READINGS)
+ROWS = ("outer", "merged")
+BORDERS = ("mask", "zero")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DerivedSchedules:
+    """Derivations: `lines` for people, `latex` as a document.
+
+    Attributes:
+        names: of the forms, in order.
+        lines: the chains of algorithms, each rewrite with its theorems, their conditions and proofs.
+        latex: a document with the theorems.
+    """
+
+    names: tuple[str, ...]
+    lines: tuple[str, ...]
+    latex: str
+
+
+def derive_schedules(
+    schedule: str | None = None, *, rows: str = "outer", border: str = "mask", windows: bool = False
+) -> DerivedSchedules:
+    """Derive the loops of a schedule, or of all, from the definition of a convolution; nothing is taken from a file.
+
+    Args:
+        schedule: ``reload``, ``slide``, ``stationary`` or ``shift``; None: all, in the order of the algorithms.
+        rows: ``outer``: a stream for each output row; ``merged``: one for all.
+        border: ``mask``: lanes that need padding are left out; ``zero``: they find some.
+        windows: whether a tile is made of windows that overlap, where rows move.
+
+    Raises:
+        InputError: there is no such schedule or form.
+    """
+    for what, value, values in (("schedule", schedule, SCHEDULES), ("rows", rows, ROWS), ("border", border, BORDERS)):
+        if value is not None and value not in values:
+            near = nearest(value, values)
+            guess = "" if near is None else f"; did you mean {near!r}"
+            raise InputError(f"there is no {what} {value!r}: {', '.join(values)}{guess}")
+    # Imported here because sympy takes half a second to load.
+    from convc.derive.forms import reload_form, shared_form
+    from convc.derive.show import document, form_lines
+
+    chosen = [reload_form()] if schedule in (None, RELOAD) else []
+    for name, reading in READINGS.items():
+        if schedule in (None, name):
+            moved = "overlapping" if windows and reading == READINGS["shift"] else "contiguous"
+            chosen.append(shared_form(reading, rows, border, moved))  # pyright: ignore[reportArgumentType]
+    known: set[str] = set()
+    lines = tuple(line for form in chosen for line in form_lines(form, known=known))
+    return DerivedSchedules(names=tuple(form.name for form in chosen), lines=lines, latex=document(chosen))

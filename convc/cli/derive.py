@@ -1,0 +1,42 @@
+"""``convc derive``: the loops of a schedule from the definition of a convolution, by rewrites that are theorems."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from convc.api.deriving import BORDERS, ROWS, derive_schedules
+from convc.cli.options import target_type
+
+
+@click.command("derive")
+@click.argument("name", required=False, metavar="[SCHEDULE]")
+@click.option(
+    "--stream",
+    "rows",
+    default=ROWS[0],
+    metavar="KIND",
+    help="How output rows follow each other: outer (default), merged.",
+)
+@click.option(
+    "--padding", "border", default=BORDERS[0], metavar="WAY", help="Lanes that need padding: mask (default), zero."
+)
+@click.option("--windows", is_flag=True, help="Of shift: tiles are windows that overlap by the halo.")
+@click.option("--latex", "latex_file", type=target_type, metavar="FILE", help="Write the theorems as a LaTeX document.")
+def derive_command(name: str | None, rows: str, border: str, windows: bool, latex_file: Path | None) -> None:
+    """Derive the loops of SCHEDULE (reload, slide, stationary, shift), or of all, from the definition of a convolution.
+
+    For all sizes at once: each rewrite with its theorem, the conditions that a problem has to meet, and the proof. The
+    algorithms are numbered as in Pei Luo, "Blackwell SM_100a tensor core architecture".
+    """
+    found = derive_schedules(name, rows=rows, border=border, windows=windows)
+    if latex_file is not None:
+        from convc.report.output import write_report
+
+        write_report(latex_file, found.latex.encode())
+        if str(latex_file) == "-":
+            return
+        click.echo(f"wrote {latex_file}: the theorems of {', '.join(found.names)}")
+    else:
+        click.echo("\n".join(found.lines))

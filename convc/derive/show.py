@@ -1,0 +1,149 @@
+"""Derivations for people, for all sizes: the chain of algorithms, each rewrite with its theorems and their proofs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from sympy import Expr, latex
+
+from convc.derive.forms import SOURCE, Form
+from convc.derive.nests import PIXEL, Nest, Step
+from convc.derive.text import NestText
+from convc.derive.theorem import Bound, Either, Equal, Statement, Theorem
+
+
+def nest_text(nest: Nest) -> NestText:
+    """A nest with symbols."""
+    load = nest.load
+    pixel = nest.pixel() if load is None else load.pixel
+    return NestText(
+        loops=tuple((loop.axis.name, str(loop.extent), loop.words) for loop in nest.loops),
+        space={name: str(expr) for name, expr in nest.space.items()},
+        guard=tuple(map(str, nest.guard)),
+        accumulate="" if nest.accumulate is None else nest.accumulate.name,
+        pixel=tuple(str(pixel[name]) for name in PIXEL),
+        load=None
+        if load is None
+        else (load.inside.name, load.row.name, str(load.rows), _or_none(load.since), load.words),
+        read=_or_none(nest.read),
+        move=None if nest.move is None else (nest.move.inside.name, str(nest.move.lanes), nest.move.words),
+        masks=tuple(
+            (str(mask.need), str(mask.end), str(mask.held), str(mask.held_end), _or_none(mask.since))
+            for mask in nest.masks
+        ),
+        swapped=nest.swapped,
+    )
+
+
+def _or_none(expr: Expr | None) -> str:
+    return "" if expr is None else str(expr)
+
+
+def form_lines(form: Form, *, known: set[str]) -> Iterator[str]:
+    """The chain to a form: every algorithm, and before it the rewrites that lead there, with proofs.
+
+    Args:
+        form: which.
+        known: titles and theorems that were shown before, by their names; those shown here are added.
+    """
+    before = 0
+    for title, nest in form.algorithms:
+        steps = nest.steps[before:]
+        before = len(nest.steps)
+        told = f"{title}, {', '.join(step.name for step in steps)}"
+        if told in known:
+            continue
+        known.add(told)
+        for number, step in enumerate(steps, 1):
+            yield from step_lines(number, step, known)
+        yield ""
+        yield f"-- {title} --"
+        yield from nest_text(nest).lines()
+        yield ""
+    new = [theorem for theorem in form.theorems if theorem.name not in known]
+    if new:
+        yield "what the kernel reads off the nest, and why its instructions do what the nest says:"
+    for theorem in new:
+        known.add(theorem.name)
+        yield from theorem_lines(theorem)
+
+
+def step_lines(number: int, step: Step, known: set[str]) -> Iterator[str]:
+    """A rewrite: its theorems with proofs, as far as they are new, and what a problem has to meet."""
+    yield f"{number}. {step.name}"
+    if step.why:
+        yield f"   {step.why}"
+    for theorem in step.theorems:
+        if theorem.name in known:
+            yield f"   theorem as above: {theorem.name}"
+            continue
+        known.add(theorem.name)
+        yield from theorem_lines(theorem)
+    for condition in step.conditions:
+        yield f"   needs {condition}  ({condition.words})"
+
+
+def theorem_lines(theorem: Theorem) -> Iterator[str]:
+    """A theorem: what it says, its conditions, its proof."""
+    yield f"   theorem: {theorem.name}"
+    says = [each for each in theorem.says if not isinstance(each, Equal) or each.left != each.right]
+    yield f"     {'; '.join(map(str, says or theorem.says[:1]))}"
+    if theorem.given:
+        yield f"     given {' and '.join(map(str, theorem.given))}"
+    for line in theorem.proof():
+        yield f"     | {line}"
+
+
+# ---- LaTeX -----------------------------------------------------------------------------------------------------------
+
+PREAMBLE = r"""\documentclass{article}
+\usepackage{amsmath,amsthm}
+\newtheorem*{fact}{Theorem}
+\begin{document}
+"""
+
+
+def document(forms: Iterable[Form]) -> str:
+    """The theorems of some forms as a LaTeX document, in the order of the chain."""
+    parts = [PREAMBLE, _escaped(f"In the order of {SOURCE}.") + "\n"]
+    known: set[str] = set()
+    for form in forms:
+        before = 0
+        for title, nest in form.algorithms:
+            steps = [step for step in nest.steps[before:] if step.name not in known]
+            before = len(nest.steps)
+            if not steps:
+                continue
+            parts.append(rf"\section*{{{_escaped(title)}}}" + "\n")
+            for step in steps:
+                known.add(step.name)
+                parts.append(rf"\paragraph{{{_escaped(step.name)}}} {_escaped(step.why)}" + "\n")
+                parts += [_fact(theorem) for theorem in step.theorems]
+        parts += [_fact(theorem) for theorem in form.theorems if theorem.name not in known]
+        known |= {theorem.name for theorem in form.theorems}
+    return "\n".join([*parts, r"\end{document}", ""])
+
+
+def _fact(theorem: Theorem) -> str:
+    given = rf"For ${', '.join(map(_statement, theorem.given))}$:" if theorem.given else ""
+    says = r" \\ ".join(_statement(each) for each in theorem.says)
+    title = rf"\begin{{fact}}[{_escaped(theorem.name)}]"
+    return "\n".join([title, given, rf"\begin{{gather*}} {says} \end{{gather*}}", r"\end{fact}", ""])
+
+
+def _statement(statement: Statement | Either) -> str:
+    match statement:
+        case Equal(left, right):
+            return f"{latex(left)} = {latex(right)}"
+        case Bound(low, high, strict):
+            sign = "<" if strict else r"\le"
+            return f"{latex(low)} {sign} {latex(high)}"
+        case Either(bounds):
+            return r" \lor ".join(map(_statement, bounds))
+
+
+def _escaped(text: str) -> str:
+    """A text with what LaTeX reads otherwise."""
+    for character in "\\&%$#_{}":
+        text = text.replace(character, r"\textbackslash " if character == "\\" else f"\\{character}")
+    return text

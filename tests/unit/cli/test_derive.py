@@ -1,0 +1,64 @@
+"""``convc derive``: the chain of algorithms for all sizes, with theorems and proofs; as LaTeX; what is refused."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from convc.api.deriving import SCHEDULES, derive_schedules
+from convc.errors import InputError
+
+
+def titles(lines):
+    return [line.strip("- ") for line in lines if line.startswith("-- ")]
+
+
+def test_all_schedules_in_the_order_of_the_note():
+    found = derive_schedules()
+    assert titles(found.lines) == [
+        "Algorithm 1: the definition",
+        "Algorithm 2: reload",
+        "Algorithm 2: reload",
+        "Algorithm 3: slide",
+        "Algorithm 3: stationary",
+        "Algorithm 3.b: shift",
+    ]
+    text = "\n".join(found.lines)
+    assert "d*g*(s + u) + g*q*u - pad_w = d*g*s + g*u*(d + q) - pad_w" in text
+    assert "needs Q <= T  (period T >= Q)" in text
+    assert "A[lane, e] = A[lane + d, e]" in text
+    assert "disable-output-lane" in text
+    assert "zero-column mask" in text
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize(("rows", "border"), [("outer", "zero"), ("merged", "mask")])
+def test_every_theorem_has_a_proof(schedule, rows, border):
+    lines = derive_schedules(schedule, rows=rows, border=border, windows=True).lines
+    theorems = [number for number, line in enumerate(lines) if line.startswith("   theorem: ")]
+    assert len(theorems) > 8
+    for number in theorems:
+        after = lines[number + 1 : number + 4]
+        assert any(line.startswith("     | ") for line in after), lines[number]
+
+
+def test_a_quotient_inside_of_a_product_has_brackets():
+    text = "\n".join(derive_schedules("slide").lines)
+    assert re.search(r"\w\*\w+ // ", text) is None
+
+
+def test_the_theorems_as_latex(convc, tmp_path):
+    file = tmp_path / "slide.tex"
+    assert "wrote" in convc.good("derive", "slide", "--latex", file)
+    text = file.read_text()
+    assert text.count(r"\begin{fact}") == text.count(r"\end{fact}") > 15
+    assert r"\left\lfloor \frac{" in text
+    assert text.count("{") - text.count(r"\{") == text.count("}") - text.count(r"\}")
+
+
+def test_an_unknown_schedule_is_refused_with_a_guess():
+    with pytest.raises(InputError, match="no schedule 'slyde': reload, slide, stationary, shift; did you mean"):
+        derive_schedules("slyde")
+    with pytest.raises(InputError, match="there is no rows 'inner'"):
+        derive_schedules(rows="inner")
