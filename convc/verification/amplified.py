@@ -18,6 +18,7 @@ differs by more than is allowed.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -90,7 +91,8 @@ def _judged(report: Report, second: Report, other: str, *, finer: bool) -> Repor
         two = _measured(beside[output.name])
         coarse, fine = ((one, own), (two, its)) if finer else ((two, its), (one, own))
         least = 0.0 if coarse[0].counts else fine[1]
-        explained = fine[0].value <= max(least, SLACK * coarse[0].value * fine[1] / coarse[1])
+        seen = coarse[0].value if math.isfinite(coarse[0].value) else 0.0  # NaN and infinities say nothing of a size
+        explained = fine[0].value <= max(least, SLACK * seen * fine[1] / coarse[1])
         by_rounding = right and not output.ok and one.may_round and explained
         outputs.append(dataclasses.replace(output, amplified=by_rounding) if by_rounding else output)
     worst = max((output for output in report.outputs if not output.ok), key=lambda output: _measured(output).value)

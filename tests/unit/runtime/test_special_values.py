@@ -14,12 +14,17 @@ import convc
 from convc.build.writer import layer_of
 from convc.cli.main import main
 from convc.compiler.kernels import Kernels
+from convc.compiler.options import ScheduleOptions
+from convc.compiler.schedules.all import names
+from convc.errors import ConvcError
 from convc.ir import dtypes
 from convc.ir.epilogue import AddResidual, Clip, LeakyRelu, Relu, Sigmoid, SiLU
 from convc.ir.network import ConvNode, TensorRef
 from convc.ir.problem import ConvProblem
 from convc.layout.device_layout import device_layout, unread_products
 from convc.layout.split_precision import PASSES, activation_parts, filter_parts
+from convc.machine import RunOptions
+from convc.machine.base.switches import Switches
 from convc.runtime import layer
 from convc.runtime.layer import run_layer
 from convc.verification.bound import error_bound, expected_result
@@ -234,3 +239,26 @@ def test_a_run_says_that_it_met_them(tmp_path):
     words = ["run", tmp_path / "build", "--input", tmp_path / "x.npy", "-o", tmp_path / "y.npy"]
     result = CliRunner().invoke(main, list(map(str, words)))
     assert f"y: {said}" in result.stdout
+
+
+@pytest.mark.parametrize("target", ["sm_100a", "sm_90a"])
+def test_other_targets_schedules_and_sums(target):
+    """Dense kernels of every schedule pass them on by themselves; a layout that packs is launched again."""
+    rng = np.random.default_rng(4)
+    found = 0
+    for of in (problem(16, 16, (5, 6), (3, 3)), PACKED["depthwise"], PACKED["phases"]):
+        for schedule in names():
+            try:
+                kernel = Kernels(ScheduleOptions(schedule=schedule, target=target)).compiled(of)
+            except ConvcError:  # not every schedule has a kernel for every problem
+                continue
+            x = dtypes.quantise(of.operand_dtype, rng.standard_normal(of.x_shape).astype(np.float32))
+            w = dtypes.quantise(of.operand_dtype, rng.standard_normal(of.w_shape).astype(np.float32))
+            for place, value in zip(((0, 0, 1, 1), (0, 1, 2, 0), (1, 5, 3, 2)), VALUES, strict=True):
+                x[place] = value
+            bias = np.zeros(of.out_channels)
+            for switches in ("float32", "exact")[: 2 if schedule == "reload" else 1]:
+                run = run_layer(layer_of(of, kernel, w, bias), x, RunOptions(switches=Switches(numerics=switches)))
+                assert compare(run.y, expected_result(of, x, w, bias), error_bound(of, x, w, bias)).ok
+                found += 1
+    assert found >= 6

@@ -105,6 +105,16 @@ def test_a_node_that_is_wrong_is_wrong_at_every_precision(wave, monkeypatch):
     assert "rounding does not explain the difference" in said(report)
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_an_infinite_difference_is_not_explained(wave, bad):
+    model = network("y = Identity (c)")
+    answer = ort_session.run_model(model, {"x": wave}, {}, [])
+    answer["y"][0, 3, 2] = bad
+    report = convc.verify_data(model, wave, convc.Expected(outputs=answer))
+    assert not report.ok
+    assert not report.amplification.explained
+
+
 def test_a_tolerance_of_the_user_decides_alone(wave):
     model = network(BEHIND["logarithm"][0])
     report = convc.verify_data(model, wave, convc.Expected(atol=1e-6))
