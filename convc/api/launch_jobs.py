@@ -123,7 +123,7 @@ def _kernel_job(kernel: Path, launch: LaunchSpec | str | Path, inputs: KernelInp
     folder = Path() if isinstance(launch, LaunchSpec) else Path(launch).parent
     for name in given:
         if name not in spec.buffers:
-            known = f"--input NAME=FILE; its buffers: {', '.join(spec.buffers)}"
+            known = f"--input {next(iter(spec.buffers), 'NAME')}=FILE; its buffers: {', '.join(spec.buffers)}"
             raise LaunchError(f"buffer {name!r} is not in the launch file", where=str(kernel), hint=known)
     files = {name: Path(file).absolute() for name, file in given.items() if isinstance(file, str | Path)}
     arrays = {name: array for name, array in given.items() if isinstance(array, np.ndarray)}

@@ -181,7 +181,7 @@ def _targets(job: LaunchJob, save: Mapping[str, str | Path]) -> dict[str, Path]:
     for name, target in targets.items():
         if name not in known:
             listed = ", ".join(job.launch.buffers)
-            hint = f"-o NAME=FILE; the buffers are {listed}"
+            hint = f"-o {next(iter(job.launch.buffers), 'NAME')}=FILE; the buffers are {listed}"
             raise InputError(f"there is no buffer {name!r} to write", where=str(target), hint=hint)
         check_target(target)
     for target in (*targets.values(), *job.saves.values()):

@@ -180,7 +180,8 @@ def _pipe(outputs: Mapping[str, Any], name: str) -> None:
     """Write an output to stdout; "" is the only one."""
     if not name and len(outputs) > 1:
         listed = ", ".join(outputs)
-        raise InputError(f"the model has {len(outputs)} outputs: say which with -o NAME=-", hint=f"outputs: {listed}")
+        which = f"say which with -o {next(iter(outputs))}=-"
+        raise InputError(f"the model has {len(outputs)} outputs: {which}", hint=f"outputs: {listed}")
     found = name or next(iter(outputs))
     if found not in outputs:
         raise InputError(f"the model has no output named {name!r}", hint=hint_of(name, list(outputs), "outputs"))

@@ -17,6 +17,15 @@ NO_GEMM = {
 }
 """Why operators that are called convolutions are not compiled."""
 
+OPTIMISED = (
+    "onnxruntime's optimiser wrote it for its own kernels: give the model as it was before, or as "
+    "graph_optimization_level ORT_ENABLE_BASIC writes it"
+)
+"""Why a convolution that onnxruntime has fused or laid out anew is not compiled."""
+
+_OPTIMISERS = ("com.microsoft.nchwc", "com.ms.internal.nhwc")
+_FUSED = ("FusedConv", "NhwcConv", "NhwcFusedConv", "QLinearConv")
+
 _BLANK = str.maketrans("\t\n\r", "   ")
 """What a report would take for the end of a line or a cell; `convc.support.visible` spells all else."""
 
@@ -24,6 +33,16 @@ _BLANK = str.maketrans("\t\n\r", "   ")
 def is_convolution(node: onnx.NodeProto) -> bool:
     """Whether a node is one of `convc.ir.network.CONVOLUTIONS`; who reads it may still refuse it."""
     return node.op_type in CONVOLUTIONS and node.domain in ONNX_DOMAINS
+
+
+def is_optimised(node: onnx.NodeProto) -> bool:
+    """Whether a node is a convolution of onnxruntime's optimiser.
+
+    Source: onnxruntime, "Contrib Operators", and its transformers of layouts (NCHWc, NHWC), whose domains these are.
+    """
+    return (node.domain == "com.microsoft" and node.op_type in _FUSED) or (
+        node.domain in _OPTIMISERS and "Conv" in node.op_type
+    )
 
 
 def node_names(nodes: Sequence[onnx.NodeProto]) -> list[str]:

@@ -15,7 +15,14 @@ from onnx import GraphProto, NodeProto
 
 from convc.errors import ConvcError
 from convc.frontend.constants import Constants
-from convc.frontend.convolution_nodes import NO_GEMM, NOT_A_CONVOLUTION, is_convolution, node_names
+from convc.frontend.convolution_nodes import (
+    NO_GEMM,
+    NOT_A_CONVOLUTION,
+    OPTIMISED,
+    is_convolution,
+    is_optimised,
+    node_names,
+)
 from convc.frontend.extents import Extents
 from convc.frontend.fusion import fuse as fuse_nodes
 from convc.frontend.model_file import subgraphs
@@ -106,6 +113,8 @@ class GraphReader:
         """Why a node that is none of ONNX's convolutions is not compiled."""
         if node.op_type == "DequantizeLinear" and node.output and node.output[0] in self.real_for:
             return self.real_for[node.output[0]]
+        if is_optimised(node):
+            return OPTIMISED
         return NO_GEMM.get(node.op_type, NOT_A_CONVOLUTION)
 
     def _inside(self, place: int, node: NodeProto, name: str, around: Extents, found: Found) -> list[ConvNode]:

@@ -17,6 +17,7 @@ import onnx
 from convc.errors import ConvcError, InputError, ModelError, NodeError
 from convc.frontend.constants import Constants
 from convc.frontend.convolution_nodes import NOT_A_CONVOLUTION as NOT_A_CONVOLUTION
+from convc.frontend.convolution_nodes import OPTIMISED, is_optimised
 from convc.frontend.convolution_nodes import is_convolution as is_convolution
 from convc.frontend.convolution_nodes import node_names as node_names
 from convc.frontend.fusion import Fused
@@ -112,6 +113,10 @@ def _read(
     if not has_convolutions(model.graph):
         others = Counter(node.op_type for node in model.graph.node).most_common(5)
         listed = ", ".join(f"{count} {op_type}" for op_type, count in others)
+        fused = next((name for name, node in zip(names, model.graph.node, strict=True) if is_optimised(node)), None)
+        if fused is not None:
+            said = f"the model has no convolution of ONNX; of {fused!r}, {OPTIMISED}"
+            raise ModelError(said, hint=f"it has {listed}")
         raise ModelError("the model has no convolution", hint=f"it has {listed}")
     found = integer_convolutions(model, names, constants) if fuse else Integers(model=model, source=model)
     if found.model is not model:

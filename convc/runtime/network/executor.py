@@ -17,6 +17,7 @@ import onnx
 
 from convc.errors import ConvcError, InputError, ModelError
 from convc.frontend.constants import Constants
+from convc.frontend.convolution_nodes import OPTIMISED, is_optimised
 from convc.frontend.empty_convs import empty_result
 from convc.frontend.inline import inlined
 from convc.frontend.integer_convs import Integers, integer_convolutions
@@ -268,7 +269,10 @@ class Graph:
             made = self._bodies[name].run(inputs)
         else:
             made = self._on_host(name, node, inputs)
-            self.stats.host += 1
+            if is_optimised(node):
+                self.stats.refused[name] = OPTIMISED
+            else:
+                self.stats.host += 1
             if name in self._hidden:
                 self.stats.hidden[name] = self._hidden[name]
         values.update(zip(results, made, strict=False))

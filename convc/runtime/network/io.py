@@ -113,7 +113,7 @@ def _arrays(value: ArraySource, name: str, known: Sequence[str], what: str, acce
     def check(inner: str, header: NpyHeader) -> str | None:
         if inner and name:
             raise InputError(
-                f"a file of named arrays is given for the {what} {name!r}", where=where, hint="leave NAME= out"
+                f"a file of named arrays is given for the {what} {name!r}", where=where, hint=f"leave {name}= out"
             )
         if inner and inner not in known:
             raise InputError(f"there is no {what} named {inner!r}", where=where, hint=hint_of(inner, known, f"{what}s"))
@@ -147,7 +147,7 @@ def by_name(given: Mapping[str, Given], names: Sequence[str], what: str, option:
     """
     if "" in given and len(names) != 1:
         raise InputError(
-            f"the model has {len(names)} {what}s: say which with {option} NAME=FILE",
+            f"the model has {len(names)} {what}s: say which with {option} {names[0] if names else 'NAME'}=FILE",
             hint=f"{what}s: {', '.join(map(repr, names)) or 'none'}",
         )
     if "" in given and names[0] in given:

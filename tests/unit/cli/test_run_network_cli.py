@@ -113,7 +113,7 @@ def test_precision(convc, model, feeds, tmp_path):
     ("words", "message"),
     [
         ([], "the input 'x' is missing"),
-        (["--input", "x.npy"], "the model has 2 inputs: say which with --input NAME=FILE"),
+        (["--input", "x.npy"], "the model has 2 inputs: say which with --input x=FILE"),
         (["--input", "x=x.npy", "--input", "x=x.npy"], "--input is given twice for 'x'"),
         (["--input", "q=x.npy"], "the model has no input named 'q'"),
         (["--input", "x=absent.npy"], "there is no such file or folder"),

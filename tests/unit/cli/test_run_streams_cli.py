@@ -76,7 +76,7 @@ def test_a_layer_of_a_build(convc, build, tmp_path):
     [
         (["--input", "-", "--input", "more=-"], "can be read once"),
         (["--seed", "1", "-o", "-", "--json", "-"], "only one output or report can go to stdout"),
-        (["--seed", "1", "-o", "-"], "say which with -o NAME=-"),
+        (["--seed", "1", "-o", "-"], "say which with -o y=-"),
         (["--seed", "1", "-o", "q=-"], "no output named 'q'"),
         (["--seed", "1", "--save-inputs", "x.npy"], "2 inputs do not fit into a .npy file"),
         (["--input", "x.npz", "--save-inputs", "x.npz"], "would overwrite"),
