@@ -44,7 +44,12 @@ def check_output(output: Path | None) -> None:
 def write_picture(picture: Picture, output: Path | None) -> None:
     """Write a picture as the name of its file says, to stdout where there is none."""
     from convc.draw.png import png
+    from convc.report.console import progress_bar
     from convc.report.output import STDOUT, write_report
 
-    content = png(picture) if output is not None and output.suffix == ".png" else picture.svg().encode()
+    if output is not None and output.suffix == ".png":
+        with progress_bar() as tell:
+            content = png(picture, tell)
+    else:
+        content = picture.svg().encode()
     write_report(output or STDOUT, content)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from convc.draw.svg import MARGIN, TITLE, Picture, line, rect, text, titled
+from convc.draw.svg import MARGIN, TITLE, Picture, legend_lines, line, rect, text, titled
 from convc.report.passes import COUNT, called, opened
 from convc.timing.kernel import KernelTime
 from convc.timing.passes import SUB_CORES, Step, steps
@@ -24,17 +24,27 @@ KINDS = {"read A": "s3", "read B": "s1"}
 STRIPS = ("s0", "s6")
 """Colours of the strips of a multiplication, in turns."""
 
+LEGEND = (
+    ("port: reads A", KINDS["read A"]),
+    ("port: reads B", KINDS["read B"]),
+    ("sub-cores: a strip of 8 columns", STRIPS[0]),
+    ("the next strip", STRIPS[1]),
+    ("paler: the next MMA", f"{STRIPS[0]} faint"),
+)
+"""What a box stands for by its colour."""
+
 
 def passes_picture(kernel: KernelTime) -> Picture:
     """Draw the first MMAs of each shape of a kernel, step by step."""
     charts = [(shape, list(steps(shape, kernel.chip, COUNT))) for shape in opened(kernel)]
     end = max((step.cycle + step.cycles for _, chain in charts for step in chain), default=0.0)
     rows = (SUB_CORES + 3) * LANE
-    parts: list[str] = []
+    width = max(end * SCALE + LEFT, 520)
+    parts, top = legend_lines(MARGIN, TITLE - 4, LEGEND, width)
     for index, (shape, chain) in enumerate(charts):
-        parts += _chart(shape, chain, TITLE + index * rows, end)
+        parts += _chart(shape, chain, top + index * rows, end)
     title = f"{kernel.name}: MMAs on {kernel.chip.name}, cycle by cycle"
-    return titled(title, LEFT + end * SCALE + MARGIN, TITLE + rows * len(charts) + LANE, parts)
+    return titled(title, width + MARGIN, top + rows * len(charts) + LANE, parts)
 
 
 def _chart(shape: MmaShape, chain: list[Step], top: float, end: float) -> Iterator[str]:

@@ -20,7 +20,7 @@ WIDTH = 760
 HEIGHT = 420
 """Pixels of the plot."""
 
-LEFT = 70
+LEFT = 90
 DOT = 7
 
 
@@ -83,7 +83,7 @@ def roofline_picture(points: Sequence[RoofPoint], chip: Chip) -> Picture:
     for number, point in enumerate(points):
         parts.append(_dot(plot, point, SHADES[number % len(SHADES)], len(points) <= 12))
     title = f"roofline of {chip.name}: {len(points)} layer{'s' if len(points) > 1 else ''}"
-    return titled(title, LEFT + WIDTH + 120 + MARGIN, TITLE + HEIGHT + 50, parts)
+    return titled(title, LEFT + WIDTH + 150 + MARGIN, TITLE + HEIGHT + 50, parts)
 
 
 def _power(value: float) -> int:
@@ -120,8 +120,8 @@ class _Plot:
             y = self.y(10.0**power)
             yield line(LEFT, y, LEFT + WIDTH, y)
             yield text(LEFT - 6, y + 4, f"{10.0**power:g}", "soft end")
-        words = "across: operations a byte of operands and results; up: 10^12 operations a second"
-        yield text(LEFT + WIDTH / 2, TITLE + HEIGHT + 34, words, "mid")
+        yield text(LEFT + WIDTH / 2, TITLE + HEIGHT + 34, "FLOP/byte of operands and results, each once", "mid")
+        yield text(MARGIN, TITLE + HEIGHT / 2 + 4, "TFLOP/s")
 
 
 def _roofs(plot: _Plot, peaks: dict[int, float], slopes: dict[str, float]) -> Iterable[str]:
@@ -132,15 +132,21 @@ def _roofs(plot: _Plot, peaks: dict[int, float], slopes: dict[str, float]) -> It
         tip = f"tensor cores, {bits}-bit operands"
         parts = (
             line(plot.x(peak / max(slopes.values())), plot.y(peak), plot.x(right), plot.y(peak), "mark thick"),
-            text(LEFT + WIDTH + 6, plot.y(peak) + 4, f"{bits} bits: {peak:.0f}"),
+            text(LEFT + WIDTH + 6, plot.y(peak) + 4, f"{bits} bits: {peak:.0f} TFLOP/s"),
         )
         yield group(parts, tip, roof=f"{bits} bits", tflops=f"{peak:.6g}")
     for name, rate in slopes.items():
         first = max(10.0**plot.low_x, 10.0**plot.low_y / rate)
         last = top / rate
+        below = rate == min(slopes.values())
+        # Words stand below the lowest roof and above the others, two thirds up, where no roof crosses them.
+        point = first ** (1 / 3) * last ** (2 / 3)
+        x = plot.x(point)
+        y = plot.y(point * rate)
+        side = 8 if below else -8
         parts = (
             line(plot.x(first), plot.y(first * rate), plot.x(last), plot.y(top), "mark"),
-            text(plot.x(first) + 30, plot.y(first * rate) + 10, f"{name}: {rate:g} TB/s"),
+            text(x + side, y + (12 if below else -6), f"{name}: {rate:g} TB/s", "halo" if below else "halo end"),
         )
         yield group(parts, f"{name}: {rate:g} TB/s", roof=name, rate=f"{rate:g}")
 
@@ -149,8 +155,8 @@ def _dot(plot: _Plot, point: RoofPoint, kind: str, named: bool) -> str:
     """A layer, with its name where there are few."""
     x = plot.x(point.intensity)
     y = plot.y(point.tflops)
-    tip = f"{point.name}: {point.tflops:.3g} TFLOPS at {point.intensity:.3g} operations a byte"
+    tip = f"{point.name}: {point.tflops:.3g} TFLOP/s at {point.intensity:.3g} FLOP/byte"
     parts = [rect(x - DOT / 2, y - DOT / 2, DOT, DOT, f"{kind} box", tip)]
     if named:
-        parts.append(text(x + DOT, y + 4, point.name))
+        parts.append(text(x + DOT, y + 4, point.name, "halo"))
     return group(parts, layer=point.name, intensity=f"{point.intensity:.6g}", tflops=f"{point.tflops:.6g}")

@@ -32,6 +32,8 @@ COLOURS: Mapping[str, tuple[str, str]] = {
     "s3": ("#c0504d", "#ee7f7b"), "s4": ("#8064a2", "#b195d6"), "s5": ("#b39b1e", "#dcc64f"),
     "s6": ("#2f9c9c", "#56cccc"), "s7": ("#8b6a4a", "#c19a72"), "s8": ("#d1679f", "#f195c4"),
     "s9": ("#7a8288", "#a9b1b8"),
+    "u0": ("#1f3864", "#c6d4f0"), "u1": ("#6b0f1a", "#ffc2c7"), "u2": ("#a6d854", "#3d5c12"),
+    "u3": ("#24292f", "#d0d7de"), "u4": ("#9ecae1", "#2b5f7a"), "u5": ("#fdae6b", "#8a4b12"),
 }  # fmt: skip
 """Names of colours, each on a light page and on a dark one."""
 
@@ -61,9 +63,11 @@ STYLE = "\n".join(
         ".convc text.soft{fill:var(--soft)}",
         ".convc .mid{text-anchor:middle} .convc .end{text-anchor:end}",
         ".convc .name{font-size:15px} .convc .strong{font-weight:bold}",
+        ".convc text.halo{paint-order:stroke;stroke:var(--paper);stroke-width:4px;stroke-linejoin:round}",
         ".convc .box{stroke:var(--line)}",
         ".convc .dash{stroke-dasharray:3 2}",
         ".convc .rule{stroke:var(--line);fill:none} .convc .mark{stroke:var(--ink);fill:none}",
+        ".convc .way{stroke:var(--bad);fill:none;stroke-width:1.5}",
         ".convc .thick{stroke-width:2} .convc .faint{opacity:0.6}",
     )
 )

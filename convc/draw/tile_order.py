@@ -13,6 +13,9 @@ from convc.draw.cells import HEAD, ROW, Cells, draw_cells
 from convc.draw.svg import MARGIN, TINTS, TITLE, Picture, legend, path, text, titled
 from convc.errors import InputError
 
+LANE = 5
+"""Pixels beside the numbers of a cell, where the way runs."""
+
 MOST = 128 * 128
 """Tiles that are drawn."""
 
@@ -57,18 +60,20 @@ def tile_order_picture(order: Order, sms: int) -> Picture:
     last = int(rounds.max())
     shown = [(f"round {i}", TINTS[i]) for i in range(min(last + 1, 8))]
     top = TITLE + 34
-    left = MARGIN + table.side + table.cell / 2
-    high = top + HEAD + ROW / 2
-    points = [f"{left + table.cell * x:g} {high + ROW * y:g}" for x, y in zip(n.tolist(), m.tolist(), strict=True)]
+    cell = table.cell + 2 * LANE
+    # The way runs along the left and the lower edge of the cells: their numbers stand free.
+    left = MARGIN + table.side + LANE / 2 + 1
+    low = top + HEAD + ROW - 2
+    points = [f"{left + cell * x:g} {low + ROW * y:g}" for x, y in zip(n.tolist(), m.tolist(), strict=True)]
     parts = [
         *legend(MARGIN, TITLE - 4, shown),
         text(MARGIN, top - 4, f"tiles along M down, along N across; {sms} SMs, one CTA each", "soft"),
-        draw_cells(MARGIN, top, table),
-        path("M" + "L".join(points), "mark faint"),
+        draw_cells(MARGIN, top, table, cell),
+        path("M" + "L".join(points), "way"),
     ]
     name = f"{order.name}, {order.groups} groups" if order.groups > 1 else order.name
     title = f"tile order {name}: {tiles_m} x {tiles_n} tiles in {last + 1} round{'s' if last else ''}"
-    return titled(title, table.width() + 2 * MARGIN, top + table.height + MARGIN, parts)
+    return titled(title, table.width(cell) + 2 * MARGIN, top + table.height + MARGIN, parts)
 
 
 def _check_size(tiles_m: int, tiles_n: int) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from convc.draw.svg import MARGIN, SHADES, TITLE, Picture, group, legend_lines, line, rect, text, titled, width_of
+from convc.draw.svg import MARGIN, TITLE, Picture, group, legend_lines, line, rect, text, titled, width_of
 from convc.report.timeline import WAITS
 from convc.timing.kernel import KernelTime
 from convc.timing.timeline import Slice, Track, timeline
@@ -26,14 +26,13 @@ WORKS = "works"
 CAUSES = {
     "copy through TMA": "s3", "tensor core": "s1", "queue of the tensor core": "s4", "arrival of a warp": "s8",
     "barrier": "s7", "bulk store": "s0", "sectors of global memory": "s5", "loads of global memory": "s6",
+    "read port of shared memory": "u0", "loads of tensor memory": "u1", "loads of shared memory and parameters": "u2",
+    "result": "s9",
 }  # fmt: skip
-"""Colours of what warps wait for; the others are grey."""
+"""Colours of what warps wait for: every cause has its own."""
 
-KINDS = {
-    WORKS: "s2", "busy": "s0", "in flight": "s6", "filling": "t1", "full": "s5",
-    **{cause: CAUSES.get(cause, SHADES[-1]) for cause in WAITS},
-}  # fmt: skip
-"""Colours of states: of warps, the cause that they wait for."""
+KINDS = {WORKS: "s2", "busy": "u3", "in flight": "u4", "filling": "t1", "full": "u5", **CAUSES}
+"""Colours of states: of warps, the cause that they wait for. No two are alike."""
 
 
 @dataclass(slots=True)

@@ -34,7 +34,7 @@ ARROWS = {
     "workers": "ir verification runtime compiler machine support",
     "report": "_version auditor ir verification runtime build machine timing frontend layout support gpu probe",
     "explain": "ir ptx compiler report",
-    "draw": "ir ptx machine compiler.index compiler.plan compiler.tile explain report timing",
+    "draw": "ir ptx machine compiler.index compiler.plan compiler.tile explain report timing support",
     "page": "ir ptx.parser compiler.compile compiler.plan compiler.tile report explain draw timing",
     "api": (
         "derive ir layout support frontend compiler build runtime verification workers sanitizer auditor machine "

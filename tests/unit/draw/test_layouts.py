@@ -111,7 +111,7 @@ def test_tiles_have_their_numbers_and_a_path_leads_from_each_to_the_next(order, 
     svg = tile_order_picture(grid_order(3, 2, 4, order), 4).svg()
     assert table(svg, "grid") == numbers
     assert f"tile order {order}: 3 x 2 tiles in 2 rounds" in words(svg)
-    way = re.search(r'class="mark faint" d="M([^"]*)"', svg)[1].split("L")
+    way = re.search(r'class="way" d="M([^"]*)"', svg)[1].split("L")
     places = {number: (row, column) for row, line in enumerate(numbers) for column, number in enumerate(line)}
     x, y = (sorted({float(point.split()[axis]) for point in way}) for axis in (0, 1))
     assert [(y.index(float(b)), x.index(float(a))) for a, b in map(str.split, way)] == [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import re
 
 import pytest
 from support.drawings import marked, parsed, words
@@ -12,12 +13,15 @@ import convc
 from convc.api.drawing import time_inspected, time_schedules
 from convc.api.timing import roof_points
 from convc.draw.memory_time import memory_time_picture
+from convc.draw.passes import passes_picture
 from convc.draw.roofline import peak_tflops, roofline_picture
 from convc.draw.schedules import schedules_picture
-from convc.draw.timeline import timeline_picture
+from convc.draw.svg import COLOURS, LETTER
+from convc.draw.timeline import KINDS, timeline_picture
 from convc.errors import InputError
 from convc.explain.taken import legal_choices
 from convc.machine.memory.global_memory import GlobalMemory
+from convc.report.timeline import WAITS
 from convc.support.resources import model_folder
 from convc.timing.parameters import read_chip
 from convc.timing.rings import stages
@@ -137,3 +141,36 @@ def test_a_time_leaves_no_memory_of_the_machine_behind():
         assert not any(isinstance(each, GlobalMemory) for each in gc.get_objects())
     finally:
         gc.enable()
+
+
+def test_each_thing_has_its_own_colour_in_a_timeline():
+    assert len(set(KINDS.values())) == len(KINDS)
+    assert set(KINDS.values()) <= set(COLOURS)
+    for dark in (False, True):
+        assert len({COLOURS[kind][dark] for kind in KINDS.values()}) == len(KINDS)
+    assert set(WAITS) <= set(KINDS)
+
+
+def test_no_roof_crosses_its_words(report):
+    """The words of the lowest roof begin behind it, those of the others end in front of theirs."""
+    svg = roofline_picture(roof_points(report), report.chip).svg()
+    assert {"TFLOP/s", "FLOP/byte of operands and results, each once"} <= set(words(svg))
+    for name, ends in (("memory", False), ("L2", True)):
+        found = re.search(rf'<text class="(halo(?: end)?)" x="([\d.]+)" y="([\d.]+)">{name}: ', svg)
+        (line,) = re.findall(rf'data-roof="{name}".*?d="M([\d.]+) ([\d.]+)L([\d.]+) ([\d.]+)"', svg)
+        x, y, to_x, to_y = map(float, line)
+        at = y + (float(found[2]) - x) / (to_x - x) * (to_y - y)
+        assert (found[1] == "halo end") == ends
+        assert (float(found[3]) < at) == ends
+
+
+def test_schedules_are_no_wider_than_their_bars():
+    found = convc.inspect(TINY)
+    picture = schedules_picture(found.plan, time_schedules(found))
+    assert picture.width < 1300
+    assert max(len(each) for each in words(picture.svg())) * LETTER < picture.width
+
+
+def test_passes_say_what_their_colours_are(report):
+    shown = set(words(passes_picture(report.layers[0].kernel).svg()))
+    assert {"port: reads A", "port: reads B", "paler: the next MMA"} <= shown
