@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from onnx import NodeProto, helper
 
+from convc.frontend.model_file import ONNX_DOMAINS
+
 DOMAIN = "com.microsoft"
 
 _LIKE = {
@@ -33,6 +35,8 @@ def as_standard(node: NodeProto) -> NodeProto:
 
     One with pixels in front of channels (``channels_last``) is not: ONNX has no such pooling.
     """
+    if node.op_type == "STFT" and node.domain in ONNX_DOMAINS:
+        return _with_one_side(node)
     if node.domain != DOMAIN or len(node.output) != 1:
         return node
     given = {attribute.name: attribute for attribute in node.attribute}
@@ -47,4 +51,14 @@ def as_standard(node: NodeProto) -> NodeProto:
     kind, places = _LIKE[node.op_type]
     like = helper.make_node(kind, [node.input[place] for place in places if place < len(node.input)], node.output)
     like.attribute.extend(given[name] for name in _POOLING if kind == "AveragePool" and name in given)
+    return like
+
+
+def _with_one_side(node: NodeProto) -> NodeProto:
+    """An `STFT` that says ``onesided``: inference of onnx 1.23 takes 0 for its default, which is 1."""
+    if any(attribute.name == "onesided" for attribute in node.attribute):
+        return node
+    like = NodeProto()
+    like.CopyFrom(node)
+    like.attribute.append(helper.make_attribute("onesided", 1))
     return like
