@@ -12,7 +12,7 @@ import numpy as np
 from onnx import NodeProto
 
 from convc.errors import NodeError
-from convc.frontend.conv_node import ConvAttributes, Refuse, conv_attributes, numbers_of, read_axes
+from convc.frontend.conv_node import Refuse, conv_attributes, numbers_of, read_axes
 from convc.frontend.zero_points import multiplier_of
 from convc.support.memory import require_memory
 
@@ -36,10 +36,8 @@ def empty_result(node: NodeProto, name: str, arrays: Arrays) -> np.ndarray | Non
     if x is None or w is None or (0 not in x.shape and 0 not in w.shape[:2]):
         return None
 
-    def refuse(message: str, hint: str = "") -> NodeError:
-        return NodeError(message, where=f"node {name!r} ({node.op_type})", hint=hint)
-
-    shape = _result_shape(node, x.shape, w.shape, conv_attributes(node, refuse), refuse)
+    refuse = _refusing(node, name)
+    shape = result_shape(node, x.shape, w.shape, name)
     bias = _bias(node, arrays)
     dtype = {"QLinearConv": np.uint8, "ConvInteger": np.int32}.get(node.op_type, x.dtype)
     if scaled:
@@ -72,10 +70,19 @@ def _requantised(arrays: Arrays, bias: np.ndarray | None, channels: int) -> tupl
     return np.clip(stored, limits.min, limits.max).astype(zero.dtype), zero.dtype
 
 
-def _result_shape(
-    node: NodeProto, x: tuple[int, ...], w: tuple[int, ...], attributes: ConvAttributes, refuse: Refuse
-) -> tuple[int, ...]:
-    """(N, K, P, Q), by the formula of the operator."""
+def _refusing(node: NodeProto, name: str) -> Refuse:
+    """Makes the errors of a node."""
+
+    def refuse(message: str, hint: str = "") -> NodeError:
+        return NodeError(message, where=f"node {name!r} ({node.op_type})", hint=hint)
+
+    return refuse
+
+
+def result_shape(node: NodeProto, x: tuple[int, ...], w: tuple[int, ...], name: str = "") -> tuple[int, ...]:
+    """(N, K, P, Q) of a convolution, by the formula of its operator; `NodeError` where its numbers do not fit."""
+    refuse = _refusing(node, name)
+    attributes = conv_attributes(node, refuse)
     transposed = node.op_type == "ConvTranspose"
     axes = read_axes(attributes, w, "C, K/G" if transposed else "K, C", refuse)
     channels = w[0] if transposed else axes.groups * w[1]

@@ -14,11 +14,12 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
-from onnx import GraphProto, NodeProto, TensorProto, TypeProto, ValueInfoProto
+from onnx import GraphProto, NodeProto, TensorProto, TensorShapeProto, TypeProto, ValueInfoProto
 
 from convc.errors import ConvcError
 from convc.frontend.constants import Constants
 from convc.frontend.contrib_shapes import as_standard
+from convc.frontend.corrected_extents import CORRECTED, corrected_extents
 from convc.frontend.model_file import ONNX_DOMAINS, subgraphs
 from convc.frontend.node_types import SMALL, NodeTypes, NotInferredError, as_data, is_settled, shape_of
 from convc.frontend.open_extents import Cause, stated_type, without_placeholders
@@ -162,7 +163,24 @@ class Extents:
         names = [name for name in (*node.input, *captured) if name]
         found = {name: kind for name in names if (kind := self.type_of(name)) is not None}
         data = {name: tensor for name in node.input if (tensor := self._tensor(name)) is not None}
-        return self._nodes.infer(node, found, data)
+        made = self._nodes.infer(node, found, data)
+        if node.op_type in CORRECTED and node.domain in ONNX_DOMAINS:
+            self._correct(node, made)
+        return made
+
+    def _correct(self, node: NodeProto, made: dict[str, TypeProto]) -> None:
+        """Put other extents in the place of those that inference is known to have wrong."""
+        inputs = [self.type_of(name) if name else None for name in node.input]
+        shapes = [shape_of(kind) for kind in inputs]
+        whole = [None if shape is None or None in shape else tuple(e or 0 for e in shape) for shape in shapes]
+        values = [self.value_of(name) if name else None for name in node.input]
+        known = [value if isinstance(value, np.ndarray) else None for value in values]
+        shape = corrected_extents(node, whole, known)
+        for name in node.output if shape is not None else ():
+            if name in made:  # also the indices of a MaxPool
+                made[name].tensor_type.shape.CopyFrom(
+                    TensorShapeProto(dim=[TensorShapeProto.Dimension(dim_value=extent) for extent in shape or ()])
+                )
 
     def _stored(self, name: str) -> np.ndarray | None:
         """The value of an initializer or of an input that counts as constant, where it is small."""
