@@ -6,9 +6,11 @@ import math
 
 from convc.auditor.barriers import Mbarrier, Signal
 from convc.auditor.clocks import Clock
+from convc.auditor.layout import BUFFERS
 from convc.auditor.limits import COLUMNS, REGISTERS, certainly_resident, resident
+from convc.auditor.program import registers_in, results
 from convc.auditor.state import Cluster, Cta, Warp
-from convc.ptx import Kernel
+from convc.ptx import Instr, Kernel, Symbol
 
 FACT = -100
 """The place of what is said of the launch as a whole."""
@@ -20,7 +22,7 @@ def judge(cluster: Cluster, kernel: Kernel) -> None:
     _register_counts(cluster)
     for cta in cluster.ctas:
         _dependents(cluster, cta)
-        _read_only(cluster, cta)
+        _read_only(cluster, cta, kernel)
     stuck = [warp for warp in cluster.warps if not warp.over]
     if cluster.ledger.lost:
         return
@@ -112,22 +114,53 @@ def _dependents(cluster: Cluster, cta: Cta) -> None:
                 cluster.ledger.accuse("dependent-launch", what, said.who, held.who)
 
 
-def _read_only(cluster: Cluster, cta: Cta) -> None:
+def _read_only(cluster: Cluster, cta: Cta, kernel: Kernel) -> None:
     """Loads of what a kernel in front may still write."""
     names = cluster.layout.buffers
     waits = any(warp.grid_waited for warp in cta.warps)
     for load in cta.nc_loads:
         if not waits:
             continue
-        if cluster.in_front is None or load.buffer is None:
+        if cluster.in_front is None:
             what = "whether a kernel in front writes what this loads with .nc is not said (dependent)"
             cluster.ledger.unknown(load.who.instr, what)
-        elif names[load.buffer - 1] in cluster.in_front:
-            what = (
-                f"buffer {names[load.buffer - 1]!r} is loaded with .nc, and the kernel in front may write it while "
-                "this one runs"
-            )
+            continue
+        found = {names[load.buffer - 1]} if load.buffer is not None else _reached(cluster, kernel, load.who.instr)
+        written = found & set(cluster.in_front)
+        if written and len(found) == 1:
+            (name,) = found
+            what = f"buffer {name!r} is loaded with .nc, and the kernel in front may write it while this one runs"
             cluster.ledger.accuse("read-only-load", what, load.who)
+        elif written or not found:
+            cluster.ledger.unknown(load.who.instr, "which buffer this loads with .nc is not known")
+
+
+def _reached(cluster: Cluster, kernel: Kernel, instr: Instr) -> set[str]:
+    """The buffers whose addresses are among the numbers that the address of a load is made of."""
+    layout = cluster.layout
+    pointers = {name: layout.scalars.get((address, 8), 0) >> BUFFERS for name, address in layout.parameters.items()}
+    writers: dict[int, list[Instr]] = {}
+    for each in kernel.body:
+        for slot in results(each):
+            writers.setdefault(slot, []).append(each)
+    found: set[str] = set()
+    seen: set[int] = set()
+    waiting = list(registers_in(instr.args["a"]))
+    while waiting:
+        slot = waiting.pop()
+        if slot in seen:
+            continue
+        seen.add(slot)
+        for each in writers.get(slot, ()):
+            operand = each.args.get("a")
+            base = getattr(operand, "base", None)
+            if each.form.name == "ld" and isinstance(base, Symbol):
+                number = pointers.get(base.name, 0)
+                found |= {layout.buffers[number - 1]} if 0 < number <= len(layout.buffers) else set()
+            elif each.form.name != "ld.nc":
+                for source in each.operands[1:]:
+                    waiting += registers_in(source)
+    return found
 
 
 def _register_counts(cluster: Cluster) -> None:

@@ -14,7 +14,7 @@ from convc.auditor.tensor_shadow import Cells, TensorShadow
 from convc.ir.launch import LaunchSpec
 from convc.ptx import Instr
 
-MOST_STEPS = 4_000_000
+MOST_STEPS = 1_000_000
 """Operations that a walk of one cluster may take."""
 
 MOST_ANSWERS = 3

@@ -17,6 +17,10 @@ WAITS = -2
 """Instead of the next operation: lanes went elsewhere, or ended; lanes have to wait."""
 
 
+TURN = 1024
+"""Operations that are counted together."""
+
+
 class Walker:
     """Takes one warp through the operations of a program."""
 
@@ -54,12 +58,13 @@ class Walker:
                     self.warp.stuck[at] = (self.warp.waiting_for, operation.instr)
                     self.warp.groups[at] = self.warp.groups.get(at, 0) | lanes
                 if after < 0 or not lanes:
+                    self.warp.cta.cluster.spend(steps % TURN + 1)
                     return steps + (after != WAITS)
                 at = after
             steps += 1
-            if steps & 1023 == 0:
-                self.warp.cta.cluster.spend(1024)
-        self.warp.cta.cluster.spend(steps & 1023)
+            if steps % TURN == 0:
+                self.warp.cta.cluster.spend(TURN)
+        self.warp.cta.cluster.spend(steps % TURN)
         if at >= len(operations):
             self.warp.exit(lanes)
         else:

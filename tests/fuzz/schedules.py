@@ -16,6 +16,7 @@ from fuzz.subjects import Case
 from support.witnesses import witnesses_agree
 
 from convc.api.choices import schedule_choices
+from convc.auditor.run import audit_kernel
 from convc.compiler.options import ScheduleOptions
 from convc.errors import InputError, PlanError
 from convc.ir.epilogue import AddResidual, Relu
@@ -131,8 +132,14 @@ class Schedules:
                 return
 
     def agree(self, problem: ConvProblem, seed: int, options: ScheduleOptions) -> None:
-        """Let the witnesses agree on the kernel of these choices; an error of ours where there is none."""
-        witnesses_agree(problem, seed, unseen if seed % ASSEMBLED else assembled, options)
+        """Let the witnesses agree on the kernel of these choices; an error of ours where there is none.
+
+        The auditor has nothing to say of it, and follows all of it.
+        """
+        made = witnesses_agree(problem, seed, unseen if seed % ASSEMBLED else assembled, options).artifact
+        audited = audit_kernel(made.ptx, made.launch)
+        said = [*map(str, audited.findings), *map(str, audited.unclear)]
+        assert not said, said
 
     def smaller(self, case: Case) -> Iterator[Case]:
         """The same with less of one thing."""
