@@ -4,8 +4,8 @@ A map such as ``(tile_m, lane) -> (n, p, q) where tile_m*128 + lane < M`` says w
 tile works on. Maps compose, can be evaluated on numpy arrays, and answer questions about the values they
 take. An answer is one of three records: a `Proof` with the reason, a `Counterexample` with the point that
 breaks the claim, or `Unknown`. Nothing is guessed: bounds come from interval arithmetic (exact for affine
-expressions) and, where that is not tight enough, from trying every point of the domain if there are not too
-many.
+expressions) and, where that is not tight enough, from isl, which decides such questions exactly
+(`convc.compiler.index.presburger`).
 
 A guard is a conjunction of ``a < b`` and ``a <= b``; outside of it a map says nothing. Composing f with g
 narrows the guard to the points that g sends into the domain of f, unless that is shown to be always so.
