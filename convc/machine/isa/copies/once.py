@@ -35,27 +35,29 @@ def once(run: Run, operands: Callable[[Strand], Sequence[Value]]) -> Run:
 def _issuers(strand: Strand, operands: Sequence[Value]) -> np.ndarray | None:
     """bool (rows | 1, warps, 32): the lanes that issue; None where no two lanes of a warp ask for the same."""
     apart = [value for value in operands if isinstance(value, np.ndarray) and value.shape[2] > 1]
-    if any(_all_differ(value) for value in apart):
-        return None
     lanes = active_lanes(strand)
+    if any(_all_differ(value, lanes) for value in apart):
+        return None
     shape = np.broadcast_shapes(lanes.shape, *(value.shape for value in apart), (1, len(strand.warps), 32))
     active = np.broadcast_to(lanes, shape)
     order = LANES if strand.cohort.launch.switches.elect == "lowest" else LANES[::-1]
     if not apart:
         first = order[active[:, :, order].argmax(axis=2)]
         return active & (first[:, :, None] == LANES)
-    whole = [np.broadcast_to(value, shape) for value in apart]
-    issuing = np.zeros(shape, bool)
-    for at, lane in enumerate(order.tolist()):
-        known = np.zeros(shape[:2], bool)
-        for earlier in order[:at].tolist():
-            same = [value[:, :, earlier] == value[:, :, lane] for value in whole]
-            known |= issuing[:, :, earlier] & np.logical_and.reduce(same)
-        issuing[:, :, lane] = active[:, :, lane] & ~known
+    copying = np.flatnonzero(active.any(axis=(0, 2)))
+    before = order.argsort()[None, :] < order.argsort()[:, None]  # which lane comes before which
+    same = active[:, copying, None, :] & before
+    for value in apart:
+        own = np.broadcast_to(value, shape)[:, copying]
+        same &= own[..., None, :] == own[..., :, None]
+    issuing = active.copy()
+    issuing[:, copying] &= ~same.any(axis=3)
     return None if (issuing == active).all() else issuing
 
 
-def _all_differ(value: np.ndarray) -> bool:
-    """Whether no two lanes of a warp have the same."""
+def _all_differ(value: np.ndarray, active: np.ndarray) -> bool:
+    """Whether no two active lanes of a warp have the same."""
+    if not active.all():
+        value = np.where(active, value.astype(np.int64), -1 - LANES)  # addresses and coordinates have fewer bits
     ordered = np.sort(value, axis=2)
     return bool((ordered[:, :, 1:] != ordered[:, :, :-1]).all())
