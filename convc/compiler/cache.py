@@ -2,8 +2,10 @@
 
 Entries are bytes under a name, in one SQLite database that `diskcache` keeps: processes may read and write at the same
 time, and the oldest entries go when the folder is full. What is stored are compressed bytes and never pickles, so
-opening somebody else's cache runs nothing. A cache may always be lost: an entry or a database that is damaged costs a
-compilation, no more.
+opening somebody else's cache runs nothing. An entry holds a digest of its name and contents: entries that were changed,
+cut off or exchanged are compiled anew. The digest is no signature: who may write to the folder may write a kernel of
+his own into it, so that nobody but the user should. A cache may always be lost: an entry or a database that is damaged
+costs a compilation, no more.
 
 The environment variable ``CONVC_CACHE`` names another folder, or is ``off``.
 """
@@ -20,6 +22,7 @@ import sqlite3
 import zlib
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +74,16 @@ class _Blobs(diskcache.Disk):
         """Nothing: there are no files, whatever the database says."""
 
 
+DIGEST_BYTES = 32
+"""Bytes in front of an entry's: the SHA-256 of its name and contents."""
+
+
+def _digest(key: str, data: bytes) -> bytes:
+    """The digest of an entry, which an entry of another name does not have."""
+    name = key.encode()
+    return sha256(len(name).to_bytes(8, "little") + name + data).digest()
+
+
 class KernelCache:
     """Bytes by name in a folder.
 
@@ -94,11 +107,13 @@ class KernelCache:
             data = unpack.decompress(packed, MAX_ENTRY_BYTES)
         except zlib.error:
             return None
-        return data if unpack.eof else None
+        if not unpack.eof or data[:DIGEST_BYTES] != _digest(key, data[DIGEST_BYTES:]):
+            return None  # cut off, changed, or what somebody has put under another name
+        return data[DIGEST_BYTES:]
 
     def put(self, key: str, data: bytes) -> None:
         """Keep bytes under this name, in place of what is there."""
-        packed = zlib.compress(data, 1)
+        packed = zlib.compress(_digest(key, data) + data, 1)
         self._do(lambda cache: cache.set(key, packed))
 
     def close(self) -> None:
@@ -126,7 +141,7 @@ class KernelCache:
             return work(self._open)
         except diskcache.Timeout:
             return None
-        except (sqlite3.Error, OSError, KeyError, TypeError, ValueError) as problem:
+        except Exception as problem:
             self._broken = True
             self.close()
             _log.warning(

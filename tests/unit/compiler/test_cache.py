@@ -168,6 +168,47 @@ def test_a_damaged_entry_is_compiled_again_and_mended(cache, compiled, entry):
     assert len(compiled) == 2
 
 
+def test_entries_that_were_exchanged_are_not_found(tmp_path):
+    """Somebody has put the kernel of one name under another, whole and unchanged."""
+    cache = KernelCache(tmp_path)
+    cache.put("one", b"1" * 100)
+    cache.put("two", b"2" * 100)
+    cache.close()
+    with sqlite3.connect(next(tmp_path.glob("*.db"))) as database:
+        values = dict(database.execute("SELECT key, value FROM Cache"))
+        for name, other in (("one", "two"), ("two", "one")):
+            database.execute("UPDATE Cache SET value = ? WHERE key = ?", (values[other], name))
+    database.close()
+    assert (cache.get("one"), cache.get("two")) == (None, None)
+    cache.put("one", b"1" * 100)
+    assert cache.get("one") == b"1" * 100
+    cache.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("eviction_policy", "stranger"),
+        ("disk_stranger", 3),
+        ("sqlite_stranger", 3),
+        ("size_limit", "x"),
+        ("stranger", 1),
+    ],
+)
+def test_a_row_of_a_stranger_in_the_settings_is_no_traceback(tmp_path, name, value):
+    cache = KernelCache(tmp_path)
+    cache.put("one", b"1")
+    cache.close()
+    with sqlite3.connect(next(tmp_path.glob("*.db"))) as database:
+        database.execute("INSERT OR REPLACE INTO Settings VALUES (?, ?)", (name, value))
+    database.close()
+    again = KernelCache(tmp_path)
+    assert again.get("one") in (b"1", None)
+    again.put("two", b"2")
+    assert again.get("two") in (b"2", None)
+    again.close()
+
+
 def test_an_entry_that_unpacks_to_more_than_memory_is_damaged(cache, monkeypatch):
     cache.put("bomb", bytes(1 << 20))
     assert cache.get("bomb") == bytes(1 << 20)
