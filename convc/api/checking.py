@@ -70,6 +70,11 @@ class CheckReport:
         """Everything was checked, and nothing is wrong."""
         return self.verdict < Verdict.incomplete
 
+    @property
+    def by_the_manual(self) -> bool:
+        """Nothing is wrong, and nothing is done that the manual forbids."""
+        return self.verdict < Verdict.rule
+
     def __repr__(self) -> str:
         counts = f"{counted(len(self.kernels), 'kernel')}, {counted(len(self.findings), 'finding')}"
         return f"<CheckReport {self.source}: {self.verdict.name}, {counts}>"

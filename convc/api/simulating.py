@@ -58,6 +58,11 @@ class Simulation:
         """Nothing is wrong, as far as it was looked at."""
         return self.verdict < Verdict.incomplete
 
+    @property
+    def by_the_manual(self) -> bool:
+        """Nothing is wrong, and nothing is done that the manual forbids."""
+        return self.verdict < Verdict.rule
+
     def __repr__(self) -> str:
         return f"<Simulation {self.entry}: {self.verdict.name}, {counted(len(self.findings), 'finding')}>"
 

@@ -17,6 +17,7 @@ from convc.cli.options import (
     max_instructions_option,
     path_type,
     report_options,
+    strict_option,
     switch_option,
 )
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 @layers_option
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the input.")
 @all_switches_option
+@strict_option
 @switch_option
 @max_instructions_option
 @report_options
@@ -39,6 +41,7 @@ def check_command(
     layer: Layers,
     seed: int,
     all_switches: bool,
+    strict: bool,
     json_file: Path | None,
     sarif_file: Path | None,
     chosen: Chosen,
@@ -48,7 +51,7 @@ def check_command(
     Found are accesses of shared, tensor and global memory that no synchronisation orders (in a cluster, between its
     CTAs), CTAs that exit while a peer may still reach them, registers used before tcgen05.wait, CTAs that use bytes
     that another one stores, reads of memory never written, leaks, hangs and faults.
-    Exit code 1 when the verdict of any kernel is incomplete or error.
+    Exit code 1 when the verdict of any kernel is incomplete or error, with --strict also when it is rule.
     """
     # Imported when the command runs: its help needs no report.
     from convc.report.console import console, progress_bar
@@ -80,7 +83,7 @@ def check_command(
     write_sarif(report.findings, sarif_file)
     if json_file is not None:
         write_report(json_file, json_text(_json(report)))
-    if not report.ok:
+    if not report.ok or (strict and not report.by_the_manual):
         raise click.exceptions.Exit(1)
 
 

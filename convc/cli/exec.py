@@ -17,6 +17,7 @@ from convc.cli.options import (
     numerics_option,
     path_type,
     report_options,
+    strict_option,
     switch_option,
 )
 from convc.errors import MachineError
@@ -35,6 +36,7 @@ from convc.support.visible import visible
     "the launch file names; may be given again. Checks.",
 )
 @all_switches_option
+@strict_option
 @switch_option
 @max_instructions_option
 @numerics_option
@@ -47,6 +49,7 @@ def exec_command(  # noqa: PLR0913 - each is one option
     check: bool,
     dependent: tuple[str, ...],
     all_switches: bool,
+    strict: bool,
     counts: bool,
     json_file: Path | None,
     sarif_file: Path | None,
@@ -98,5 +101,5 @@ def exec_command(  # noqa: PLR0913 - each is one option
     write_sarif(done.findings, sarif_file)
     if json_file is not None:
         write_report(json_file, launch_json(done.counters, done.seconds, done.findings))
-    if not done.ok:
+    if not done.ok or (strict and not done.by_the_manual):
         raise click.exceptions.Exit(1)

@@ -275,6 +275,13 @@ all_switches_option = click.option(
 )
 
 
+strict_option = click.option(
+    "--strict",
+    is_flag=True,
+    help="Exit with 1 also where the manual forbids something and every run came out right (verdict rule).",
+)
+
+
 class _SwitchOption(click.Option):
     """``--switch``: its help lists the switches, which are known where the machine is loaded."""
 

@@ -1,11 +1,13 @@
 """What a checker found: small records with a verdict.
 
-A verdict is one of four words, from best to worst: ``clean`` (checked, nothing found), ``review`` (a person should
-look), ``incomplete`` (not everything was checked; never success) and ``error`` (proved wrong, with a witness).
+A verdict is one of five words, from best to worst: ``clean`` (checked, nothing found), ``review`` (a person should
+look), ``rule`` (the manual forbids it, and this run came out right), ``incomplete`` (not everything was checked; never
+success) and ``error`` (this run is wrong or undefined, with a witness).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
@@ -19,8 +21,9 @@ class Verdict(IntEnum):
 
     clean = 0
     review = 1
-    incomplete = 2
-    error = 3
+    rule = 2
+    incomplete = 3
+    error = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +139,36 @@ def merged(numbers: tuple[int, ...], unit: int = 1) -> tuple[Bounds, ...]:
 
 def _range(first: object, last: object) -> str:
     return str(first) if first == last else f"{first}..{last}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Findings that say the same of several places: of one rule, as bad, alike but for numbers and names.
+
+    Attributes:
+        example: the first of them. lines: where they are, in order.
+    """
+
+    example: Finding
+    lines: tuple[int, ...]
+
+    @property
+    def count(self) -> int:
+        """Give their number."""
+        return len(self.lines)
+
+
+_DIFFERS = re.compile(r"%[\w$]+|0x[0-9a-f]+|\d+(?:\.\.\d+)?(?:, \d+)*")
+"""What differs between the messages of findings of one cause: registers and numbers."""
+
+
+def grouped(findings: Iterable[Finding]) -> tuple[Group, ...]:
+    """Findings by their cause, in the order of the first of each."""
+    alike: dict[tuple[object, ...], list[Finding]] = {}
+    for finding in findings:
+        key = (finding.file, finding.verdict, finding.rule, _DIFFERS.sub("#", finding.message))
+        alike.setdefault(key, []).append(finding)
+    return tuple(Group(example=found[0], lines=tuple(each.line for each in found)) for found in alike.values())
 
 
 def worst(findings: Iterable[Finding]) -> Verdict:

@@ -55,6 +55,22 @@ FINDINGS = {
         "A warp whose lanes parted reaches an instruction that all of them must execute together (.aligned). Let the "
         "lanes meet before it, or keep the branch uniform."
     ),
+    "mbarrier-touched": (
+        "A load, store, atomic or copy reaches the eight bytes of an mbarrier that is alive, which is undefined "
+        "(PTX manual, mbarrier). Put it elsewhere, or end the barrier's life by mbarrier.inval first."
+    ),
+    "scope-too-narrow": (
+        "An mbarrier operation says .cta, and threads of another CTA of the cluster take part: nothing orders what "
+        "they write (PTX manual, Scope). Say .cluster, or leave the scope out, which means the same."
+    ),
+    "register-unwritten": (
+        "A register or predicate is read that nothing has written on the path by which the thread came. It holds "
+        "anything; an error where that reaches memory, an address, a branch or a descriptor."
+    ),
+    "declined-request-used": (
+        "The CTA of a clusterlaunchcontrol request is used, and the request was declined. Ask "
+        "query_cancel.is_canceled first; reading the number alone is no mistake."
+    ),
     "completion-order": (
         "The result depends on when asynchronous work is performed: a run with late or random completion gave other "
         "bytes. Something is read, or overwritten, before a wait."
@@ -157,8 +173,12 @@ FINDINGS = {
 VERDICTS = {
     "clean": "Everything was checked, and nothing was found.",
     "review": "Something a person should look at: it may be right. The exit code is 0.",
+    "rule": (
+        "The manual forbids it, and this run came out right: the hardware is known to be lenient here. The exit code "
+        "is 0, with --strict 1."
+    ),
     "incomplete": "Not everything was checked, which is never a success. The exit code is 1.",
-    "error": "It is proved wrong, and the finding is the witness. The exit code is 1.",
+    "error": "This run is wrong or undefined, and the finding is the witness. The exit code is 1.",
     "exact": "Verified on small integers: every bit agrees with the float64 reference.",
     "in bound": (
         "Verified: every element is inside the bound that is derived from the types and the length of the sum."

@@ -7,12 +7,15 @@ from pathlib import Path
 
 from rich.console import Console
 
-from convc.ir.findings import Finding, Verdict
+from convc.ir.findings import Finding, Verdict, grouped
 from convc.machine import Counters
 from convc.report.output import json_text, write_report
 from convc.report.sarif import finding_json, sarif
 from convc.runtime.layer import LayerRun, to_standard_dtype
 from convc.support.memory import human_bytes
+
+MOST_LINES = 8
+"""Lines that are listed of findings alike."""
 
 
 def print_run(console: Console, name: str, counters: Counters, seconds: float) -> None:
@@ -79,6 +82,10 @@ def layer_run_json(run: LayerRun, target: Path | None) -> bytes:
 
 
 def print_findings(console: Console, findings: Iterable[Finding]) -> None:
-    """One line per finding."""
-    for finding in findings:
-        console.print(str(finding), soft_wrap=True)
+    """One line per cause, with how many more there are of it."""
+    for group in grouped(findings):
+        more = sorted(set(group.lines[1:]))
+        lines = ", ".join(map(str, more[:MOST_LINES])) + (", ..." if len(more) > MOST_LINES else "")
+        which = f"line{'s' if len(more) > 1 else ''} {lines}"
+        behind = f"; and {group.count - 1} more like it ({which})" if group.count > 1 else ""
+        console.print(f"{group.example}{behind}", soft_wrap=True)

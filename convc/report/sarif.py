@@ -7,14 +7,17 @@ from dataclasses import fields
 from typing import Any, Literal, TypedDict
 
 from convc._version import __version__
-from convc.ir.findings import Finding, Place, Region, Site, Verdict
+from convc.ir.findings import Finding, Place, Region, Site, Verdict, grouped
 
-LEVELS = {Verdict.clean: "none", Verdict.review: "note", Verdict.incomplete: "warning", Verdict.error: "error"}
+LEVELS = {
+    Verdict.clean: "none", Verdict.review: "note", Verdict.rule: "warning", Verdict.incomplete: "warning",
+    Verdict.error: "error",
+}  # fmt: skip
 
 
 def sarif(findings: Iterable[Finding]) -> dict:
-    """One run of one tool, a result per finding."""
-    results = [_result(finding) for finding in findings]
+    """One run of one tool; findings of one cause are one result, with its number of occurrences."""
+    results = [_result(group.example) | {"occurrenceCount": group.count} for group in grouped(findings)]
     rules = [{"id": rule} for rule in sorted({result["ruleId"] for result in results})]
     driver = {"name": "convc", "version": __version__, "rules": rules}
     return {
@@ -24,7 +27,7 @@ def sarif(findings: Iterable[Finding]) -> dict:
     }
 
 
-VerdictName = Literal["clean", "review", "incomplete", "error"]
+VerdictName = Literal["clean", "review", "rule", "incomplete", "error"]
 """The name of a verdict."""
 
 
@@ -74,6 +77,8 @@ def verdict_name(verdict: Verdict) -> VerdictName:
             return "clean"
         case Verdict.review:
             return "review"
+        case Verdict.rule:
+            return "rule"
         case Verdict.incomplete:
             return "incomplete"
         case Verdict.error:

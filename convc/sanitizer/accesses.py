@@ -38,6 +38,9 @@ ONE_LANE = tuple([fixed(np.array([lane])) for lane in range(32)])
 TWO_LANES = "; they are of two lanes: put bar.warp.sync between"
 """What to do about accesses of one warp."""
 
+LENIENT = frozenset(("mma", "cp"))
+"""Operations that the tensor core is known to perform in the order in which a thread issues them."""
+
 UNFENCED = "; only a proxy fence is missing between the two"
 """What to do where the asynchronous proxy overwrites what the generic one has read."""
 
@@ -307,18 +310,23 @@ class Accesses(Order):
         forgiven = same or (weakly and not unfenced) or between_lanes == UNFENCED
         if key in self.found and (forgiven or self.found[key].verdict is Verdict.error):
             return
+        # What one thread issues to the tensor core it performs in that order, which the manual promises of some only.
+        issued = first.component == second.component and {first.kind, second.kind} <= LENIENT
         why = between_lanes
-        if same:
+        if issued:
+            why = "; the manual does not promise their order, though one thread issues both"
+        elif same:
             why = "; they may store the same"
         elif weakly:
             why = "; only a proxy fence or a tcgen05 fence is missing"
         elif first.generic and second.generic:
             why = advice(first.strength, second.strength) or why
+        bad = Verdict.rule if issued else Verdict.error
         shadow = self.shadow(space, access_set.home)
         here, lanes = shadow.entries(shadow.tables.number(access_set.by_lane()), index)
         region = region_of(access_set, here, shadow.tables.unit, self.allocated)
         self.found[key] = finding(
-            Verdict.review if forgiven else Verdict.error,
+            Verdict.review if forgiven else bad,
             rule,
             f"{second} is not ordered after {first}{why}",
             site_of(self.cohort, second, access_set.lanes[here.any(axis=1)], region),

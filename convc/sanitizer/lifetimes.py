@@ -47,7 +47,10 @@ class Exits:
         for (home, component), (access, lanes) in self.visits.items():
             if home in told and told[home].time(GENERIC, component) >= access.time:
                 continue
+            verdict = Verdict.error
             if access.home == access.row:
+                # The hardware keeps the memory of a CTA until its copies have read it; the manual does not say so.
+                verdict = Verdict.rule if access.kind == "copy" and not access.write else Verdict.error
                 rule = "exit-before-completion"
                 key = "unobserved"
                 message = f"the CTA exits although nobody has waited for the {access}"
@@ -57,7 +60,7 @@ class Exits:
                 gone = self.cohort.number(home)
                 message = f"CTA {gone} may exit before the {access}, which reaches its memory: nothing orders the two"
             site = site_of(self.cohort, access, lanes, None)
-            yield (key, access.instr.span.line), finding(Verdict.error, rule, message, site)
+            yield (key, access.instr.span.line), finding(verdict, rule, message, site)
         for (home, component), (access, lanes) in self.arrivals.items():
             if home not in told or told[home].time(GENERIC, component) < access.time:
                 message = (

@@ -17,8 +17,10 @@ from convc.machine.base.findings import failure
 from convc.machine.launch import program_of
 from convc.machine.state.grants import GRANTS
 from convc.machine.state.observer import Observer
+from convc.sanitizer.barrier_rules import BarrierRules
 from convc.sanitizer.checker import Checker
 from convc.sanitizer.cross_cluster import Writes
+from convc.sanitizer.levels import levelled
 from convc.sanitizer.racecheck import Races
 from convc.sanitizer.registers import UnwrittenRegisters
 from convc.sanitizer.warpgroups import WarpgroupRegisters
@@ -106,6 +108,8 @@ def check_kernel(
     options = dataclasses.replace(options or RunOptions(), policy="eager")
     kernel = _Kernel(text=text, launch=launch, buffers=buffers, file=file, progress=progress, options=options)
     checkers: list[Checker] = [Races(launch.in_front or ()), Warps(), WarpgroupRegisters(), Writes()]
+    if "mbarrier.init" in text:
+        checkers.append(BarrierRules())
     if UnwrittenRegisters.needed(program_of(text, file, launch.entry)):
         checkers.append(UnwrittenRegisters())
     found: list[Finding] = []
@@ -130,6 +134,7 @@ def check_kernel(
             found += _open_questions(kernel, result, options, others)
         found += result.findings
     found += _unnamed(text, launch, file)
+    found = levelled(found)
     return Checked(
         findings=tuple(sorted(found, key=lambda f: (-f.verdict, f.line, f.rule))),
         result=None if isinstance(result, Finding) else result,

@@ -12,8 +12,9 @@ track them, so that is a matter for review too.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from convc.ir.findings import Region, Verdict
+from convc.ir.findings import Region, Site, Verdict
 from convc.machine.isa.observe import watched_rows
 from convc.machine.state.flow import slots_of
 from convc.machine.state.observed import ObservedCohort, ObservedStrand
@@ -75,7 +76,7 @@ class Warps(Checker):
             message = (
                 "an aligned instruction follows a divergent branch without bar.warp.sync in between: put one before it"
             )
-            verdict = Verdict.review if instr.form.name in BARRIERS else Verdict.error
+            verdict = Verdict.review if instr.form.name in BARRIERS else Verdict.rule
             found = warp_finding(self.cohort, instr, min(warps), verdict, "aligned-after-divergence", message)
             self.found.setdefault(("aligned", instr.index), found)
 
@@ -91,7 +92,8 @@ class Warps(Checker):
                 name = strand.program.kernel.registers[first].name
                 message = f"{name} is used before tcgen05.wait::ld completes the tcgen05.ld of line {load.span.line}"
                 found = warp_finding(self.cohort, instr, warp, Verdict.review, "register-before-wait", message, region)
-                self.found.setdefault(("early", load.index), found)
+                waited = Site(file=load.span.file, line=load.span.line, step=load.step)
+                self.found.setdefault(("early", load.index), replace(found, other=waited))
                 # One report a load: its other registers would say the same.
                 self.filling[warp] = {s: other for s, other in self.filling[warp].items() if other[0] is not load}
 

@@ -95,7 +95,7 @@ CALLS = [
     ("convc-audit/1", "audit b", 0),
     ("convc-audit/1", "audit racy", 1),
     ("convc-check/1", "check b", 0),
-    ("convc-check/1", "check racy", 1),
+    ("convc-check/1", "check racy --strict", 1),
     ("convc-exec/1", "exec k/kernel.ptx k/launch.json", 0),
     ("convc-exec/1", "exec k/fault.ptx k/launch.json --check", 1),
     ("convc-probe/1", "probe", 0),

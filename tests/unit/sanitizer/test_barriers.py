@@ -40,7 +40,7 @@ SKIP: {converge}
     [
         ("barrier.cta.sync.aligned 0;", Verdict.review),
         ("barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;", Verdict.review),
-        ("movmatrix.sync.aligned.m8n8.trans.b16 %v, %v;", Verdict.error),
+        ("movmatrix.sync.aligned.m8n8.trans.b16 %v, %v;", Verdict.rule),
     ],
 )  # fmt: skip
 def test_parted_lanes_before_a_barrier_are_for_review(aligned, verdict):

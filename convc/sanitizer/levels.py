@@ -1,0 +1,40 @@
+"""Levels of findings, once all runs are known.
+
+What the manual forbids is an *error* where this run shows that it went wrong, or where it is undefined and nothing is
+known to keep it right. It is a breach of a *rule* where the hardware is known to be lenient, every run came to its end,
+and the result did not depend on when asynchronous work was performed:
+
+* an aligned instruction behind a divergent branch without bar.warp.sync (what an ``elect`` branch compiles to);
+* a CTA that exits before its last copy into global memory is known to be complete;
+* tcgen05 operations of one thread, in an order that the manual does not promise (mma, then cp);
+* a tcgen05.ld without a wait, where an instruction of the warp has used its registers since: the assembler waits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from convc.ir.findings import Finding, Verdict
+
+WENT_WRONG = frozenset(("fault", "hang", "instruction-limit", "completion-order", "grant-order"))
+"""Rules of findings that say that a run did not come out right."""
+
+
+def levelled(findings: Sequence[Finding]) -> list[Finding]:
+    """Findings with the levels that they have in the light of all."""
+    if any(finding.rule in WENT_WRONG for finding in findings):
+        return [
+            dataclasses.replace(finding, verdict=Verdict.error) if finding.verdict is Verdict.rule else finding
+            for finding in findings
+        ]
+    used = {finding.other.line for finding in findings if finding.rule == "register-before-wait" and finding.other}
+    return [
+        dataclasses.replace(finding, verdict=Verdict.rule)
+        if finding.rule == "race-tensor-memory"
+        and finding.verdict is Verdict.error
+        and finding.other is not None
+        and finding.other.line in used
+        else finding
+        for finding in findings
+    ]
