@@ -35,6 +35,7 @@ REPEATED = {
     "slide in CTA pairs", "shift chain in CTA pairs", "shift windows in CTA pairs", "tiles there and back",
     "clusters that walk and load for each other", "slide, CTAs that share tiles", "CTAs that share full tiles",
     "four CTAs that share a tile, in order", "CTAs that walk, bias in registers",
+    "clusters with many columns and few bytes",
 }  # fmt: skip
 """Kernels whose launches take the course of an earlier one: those that touch data in segments and tensor stores alone.
 """

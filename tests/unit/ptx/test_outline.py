@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from convc import ptx
@@ -65,3 +67,19 @@ def test_registers_are_limited_by_entry(monkeypatch):
 def test_an_open_string_is_an_error(text):
     with pytest.raises(PtxSyntaxError, match="this string is never closed"):
         ptx.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("statement", "why"),
+    [
+        ("tex.1d.v4.f32.s32 {%r1, %r2, %r3, %r4}, [%r1, {%r2}];", "textures and surfaces are not read"),
+        ("tld4.r.2d.v4.f32.f32 {%r1, %r2, %r3, %r4}, [%r1, {%r2, %r3}];", "textures and surfaces are not read"),
+        ("alloca.u32 %r1, 64;", r"a \.local array"),
+        ("multimem.st.relaxed.sys.global.u32 [%r1], %r2;", "several GPUs"),
+    ],
+)
+def test_what_is_left_out_is_refused_with_its_reason(statement, why):
+    text = texts().replace("mov.u32 %r0, %tid.x;", statement, 1)
+    with pytest.raises(PtxSyntaxError, match="unknown instruction") as caught:
+        ptx.parse(text)
+    assert re.search(why, caught.value.hint)
