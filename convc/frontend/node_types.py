@@ -40,7 +40,7 @@ class NodeTypes:
             loops are walked more often than their file is long.
     """
 
-    def __init__(self, opsets: Mapping[str, int], ir_version: int, budget: int = 1_000_000) -> None:
+    def __init__(self, opsets: Mapping[str, int], ir_version: int, budget: int = 300_000) -> None:
         self.opsets = dict(opsets)
         self._imports = [onnx.helper.make_opsetid(domain, version) for domain, version in self.opsets.items()]
         self._ir_version = ir_version

@@ -147,3 +147,15 @@ def test_a_condition_is_one_boolean():
     nodes[2].input[0] = "s"
     with pytest.raises(NodeError, match="a condition is one boolean, got float32"):
         Graph(model(nodes)).run({"x": X})
+
+
+def test_loops_in_loops_are_looked_into_a_bounded_number_of_times():
+    def inside(depth: int) -> onnx.GraphProto:
+        grown = node("Concat", ["a", "a"], ["next"], axis=0)
+        nodes = [node("Loop", ["three", "", "a"], ["next"], body=inside(depth - 1)) if depth else grown]
+        nodes.append(node("Identity", ["going"], ["goes"]))
+        inputs = [value("number", TensorProto.INT64, ()), value("going", TensorProto.BOOL, ()), value("a")]
+        return body("b", nodes, inputs, [value("goes", TensorProto.BOOL, ()), value("next")])
+
+    nodes = [node("Loop", ["three", "", "x"], ["y"], body=inside(20)), node("Conv", ["x", "w"], ["z"])]
+    assert len(convc.load(model(nodes)).convs) == 1
