@@ -20,6 +20,9 @@ WAITS = -2
 TURN = 1024
 """Operations that are counted together."""
 
+EFFECT = 8
+"""Operations that one with an effect counts as."""
+
 
 class Walker:
     """Takes one warp through the operations of a program."""
@@ -92,10 +95,12 @@ class Walker:
             self.warp.exit(active)
         elif kind in (LOST, SWITCH):
             return self._elsewhere(operation, active, lanes)
-        elif (operation.together and self._apart(lanes)) or (
-            operation.run is not None and operation.run(self.warp, active)
-        ):
+        elif operation.together and self._apart(lanes):
             return WAITS
+        elif operation.run is not None:
+            self.warp.cta.cluster.spend(EFFECT)
+            if operation.run(self.warp, active):
+                return WAITS
         return PARTED if self.warp.lost else at + 1
 
     def _elsewhere(self, operation: Operation, active: int, lanes: int) -> int:
