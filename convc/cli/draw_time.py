@@ -16,6 +16,7 @@ from convc.api.options import ChipOptions
 from convc.cli.contradictions import MODEL_OPTIONS, refuse_given
 from convc.cli.draw_layer import layer_of_model
 from convc.cli.draw_output import check_output, output_option, write_picture
+from convc.cli.files import chip_file
 from convc.cli.options import (
     Chosen,
     Layers,
@@ -44,6 +45,7 @@ def chip_options(command: Command) -> Command:
     )(command)
     return click.option(
         "--chip",
+        callback=chip_file,
         metavar="NAME|FILE.toml",
         help="Whose parameters: b200, b300 or h200; by default the chip that the kernels are for.",
     )(command)

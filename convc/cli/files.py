@@ -45,6 +45,13 @@ def note_file(ctx: click.Context, path: Path, written: bool, needed: bool = True
         check_apart(target, before)
 
 
+def chip_file(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """A callback of ``--chip NAME|FILE.toml``: a file is remembered as one that is read."""
+    if value is not None and value.endswith(".toml"):
+        note_file(ctx, Path(value), written=False)
+    return value
+
+
 def check_there() -> None:
     """`InputError` where a file that the current call reads is not there: before anything is loaded for the work."""
     for file in click.get_current_context().meta.get(NEEDED, ()):

@@ -161,7 +161,8 @@ def inspect_command(model: Path | None, layer: str | None, example: bool, view: 
         _list(model, view, chosen)
         return
     # Imported when the command runs: its help needs neither compiler nor report.
-    from convc.report.console import console
+    from convc.explain.summary import LABEL
+    from convc.report.console import console, print_prose
     from convc.report.output import check_reports
 
     out = console(stderr=check_reports(view.svg, view.json_file))
@@ -169,7 +170,8 @@ def inspect_command(model: Path | None, layer: str | None, example: bool, view: 
     with paged(out, view.pager and not view.alone):
         _show(out, found, view)
     if view.alone:
-        out.print(f"the rest: --full, or --only with some of {', '.join((*SECTION_NAMES, *VIEWS))}", soft_wrap=True)
+        rest = f"the rest     --full, or --only with some of {', '.join((*SECTION_NAMES, *VIEWS))}"
+        print_prose(out, [rest], hang=LABEL)
         print_next(out, "inspect", model, found.node.name, chosen, "--full")
 
 

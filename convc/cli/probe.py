@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from convc.cli.contradictions import refuse_given
+from convc.cli.files import chip_file
 from convc.cli.options import json_option, path_type, target_type
 from convc.cli.streams import DASH
 
@@ -27,6 +28,7 @@ from convc.cli.streams import DASH
 )
 @click.option(
     "--chip",
+    callback=chip_file,
     default="b200",
     show_default=True,
     metavar="NAME|FILE.toml",

@@ -12,6 +12,7 @@ import click
 from convc import api
 from convc.api.options import ChipOptions
 from convc.cli.contradictions import MODEL_OPTIONS, check_order, refuse_given
+from convc.cli.files import chip_file
 from convc.cli.options import (
     Chosen,
     Layers,
@@ -70,6 +71,7 @@ class Shown:
 @layers_option
 @click.option(
     "--chip",
+    callback=chip_file,
     metavar="NAME|FILE.toml",
     help="Whose parameters to use: b200, b300 or h200; by default the chip that the kernels are for.",
 )

@@ -22,6 +22,8 @@ CALLS = (
     "time nope.ptx nope.json", "exec nope.ptx nope.json", "launch nope", "launch nope.ptx nope.json",
     "draw lanes nope.onnx", "draw timeline nope.onnx", "draw roofline nope.onnx", "draw schedules nope.onnx",
     "draw memory-time nope.onnx", "report nope.onnx -o x.html", "probe --apply nope.json",
+    "time m.onnx --chip nope.toml",
+    "probe --chip nope.toml", "draw timeline m.onnx --chip nope.toml",
 )  # fmt: skip
 
 SCRIPT = f"""
@@ -36,6 +38,7 @@ print(*sorted({{"numpy", "onnx", "islpy", "msgspec", "rich"}} & set(sys.modules)
 
 
 def test_no_command_loads_a_library_for_a_file_that_is_not_there(tmp_path):
+    (tmp_path / "m.onnx").touch()
     environment = {**os.environ, "PYTHONPATH": str(Path(package.__file__).parents[1])}
     said = subprocess.run([sys.executable, "-c", SCRIPT], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert (said.returncode, said.stdout) == (0, "\n"), said.stderr
