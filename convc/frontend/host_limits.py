@@ -176,7 +176,7 @@ def _roi_align(use: _Use) -> str:
 
 
 def _max_unpool(use: _Use) -> str:
-    return "with an output shape it counts places in the smaller one" if use.has(2) else ""
+    return "with an output shape it counts places in the larger one" if use.has(2) else ""
 
 
 _DEFAULTS = {
@@ -230,7 +230,6 @@ _REFERENCE: Mapping[str, Callable[[_Use], str]] = {
     "LRN": _always("it normalises as many channels as there are images"),
     "LSTM": _recurrent,
     "MaxPool": _max_pool,
-    "MaxUnpool": _max_unpool,
     "ReduceLogSumExp": _log_sum_exp,
     "Resize": _resize,
     "RNN": _recurrent,
@@ -241,5 +240,6 @@ _ONNXRUNTIME: Mapping[str, Callable[[_Use], str]] = {
     "AveragePool": _dilated_same,
     "LpPool": _dilated_same,
     "MaxPool": _dilated_same,
+    "MaxUnpool": _max_unpool,
     "Resize": _copied,
 }

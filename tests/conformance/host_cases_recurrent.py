@@ -76,6 +76,7 @@ def _signals() -> Iterator[HostCase]:
         yield case("DFT", what, data, None, np.array(1, "i8"), opsets=(20, 99), **corner)
         yield case("DFT", f"{what} length", data, np.array(12, "i8"), np.array(1, "i8"), opsets=(20, 99), **corner)
     yield case("DFT", "longer", x, np.array(20, "i8"), axis=1, opsets=(17, 19))
+    yield case("STFT", "default", normal(2, 32, 1), np.array(4, "i8"), normal(8))
     for one in (0, 1):
         yield case("STFT", f"window {one}", normal(2, 32, 1), np.array(4, "i8"), normal(8), None, onesided=one)
         yield case("STFT", f"length {one}", normal(2, 32, 1), np.array(4, "i8"), None, np.array(8, "i8"), onesided=one)

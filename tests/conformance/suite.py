@@ -32,6 +32,9 @@ NOT_RUN = {
     r"^test_if_opt_": "onnx.reference gives the sequence in one more list than the test expects",
     r"^test_loop16_seq_none_": "the comparison in the onnx package fails on arrays without extents",
     r"^test_range_.*_delta_expanded_": "onnx.reference gives the expanded Range one extent too many",
+    r"^test_.*_fp16_expanded": "onnxruntime rounds half precision after other steps, by more than the tests allow",
+    r"^test_resize_downsample_scales_(cubic|linear)_align_corners":
+        "expects places that are mapped by extents which are not rounded; onnxruntime and PyTorch round them first",
     r"^test_(bvlc_alexnet|densenet121|inception_v1|inception_v2|resnet50|shufflenet|squeezenet|vgg19|zfnet512)_cpu$":
         "whole networks: run with weights that mean something in test_light_networks.py (`make slow`)",
 }  # fmt: skip

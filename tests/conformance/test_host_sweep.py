@@ -30,7 +30,7 @@ NEWEST = onnx.defs.onnx_opset_version()
 PARTS = (elements_cases, images_cases, recurrent_cases, tensors_cases, windows_cases)
 CASES = list(in_each_opset([each for part in PARTS for each in part()], NEWEST))
 OPERATORS = sorted({each.op for each in CASES})
-EVERY = 24
+EVERY = 48
 """One in so many cases is run by default."""
 
 OTHER = {
@@ -118,7 +118,7 @@ def test_some_corners():
 
 
 def test_some_draws():
-    assert problems(drawn_cases(7, 40, NEWEST)) == []
+    assert problems(drawn_cases(7, 20, NEWEST)) == []
 
 
 @pytest.mark.slow

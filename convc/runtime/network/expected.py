@@ -38,7 +38,7 @@ def expected_types(
         values: by name, at least what `convc.runtime.network.node_info.needed` lists.
         functions: of the model.
     """
-    known = as_standard(node)
+    known = _one_sided(as_standard(node))
     try:
         types = {name: _type(value) for name, value in values.items()}
     except (ValueError, TypeError):  # a sequence, or elements that ONNX has no type for
@@ -96,6 +96,16 @@ def _type(value: Any) -> TypeProto:
     if not isinstance(value, np.ndarray):
         raise TypeError("no array")
     return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
+
+
+def _one_sided(node: NodeProto) -> NodeProto:
+    """The node with the default of STFT's ``onesided``, 1, which inference takes for 0."""
+    if node.op_type != "STFT" or any(attribute.name == "onesided" for attribute in node.attribute):
+        return node
+    explicit = NodeProto()
+    explicit.CopyFrom(node)
+    explicit.attribute.append(helper.make_attribute("onesided", 1))
+    return explicit
 
 
 def _starting_inside(
