@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from convc.explain.tiles import Tiles
     from convc.report.console import Console
 
-VIEWS = ("nests", "lanes")
+VIEWS = ("derivation", "nests", "lanes")
 """Sections that are only printed where they are asked for: by ``--only``, or by options of their own."""
 
 
@@ -45,6 +45,7 @@ class View:
     only: tuple[str, ...] | None
     full: bool
     pager: bool
+    derivation: bool
     nests: bool
     tile: int | None
     row: int | None
@@ -68,7 +69,7 @@ class View:
     @property
     def alone(self) -> bool:
         """Whether nothing is asked for but the layer itself."""
-        return not (self.full or self.only is not None or self.of_tile or self.json_file is not None)
+        return not (self.full or self.only is not None or self.of_tile or self.derivation or self.json_file is not None)
 
 
 def _sections(ctx: click.Context, param: click.Parameter, given: str | None) -> tuple[str, ...] | None:
@@ -97,6 +98,7 @@ def _sections(ctx: click.Context, param: click.Parameter, given: str | None) -> 
 )
 @click.option("--full", is_flag=True, help="The whole page of a layer, through a pager on a terminal.")
 @click.option("--no-pager", "pager", is_flag=True, flag_value=False, default=True, help="Print long pages at once.")
+@click.option("--derivation", is_flag=True, help="Derive the kernel by theorems, with the layer's numbers.")
 @click.option("--nests", is_flag=True, help="Derive the loops from the definition, rewrite by rewrite.")
 @click.option(
     "--lanes",
@@ -136,16 +138,28 @@ def inspect_command(model: Path | None, layer: str | None, example: bool, view: 
     Without --layer: a row for each layer. With it: a summary, which says which kernel was chosen, why, and how long it
     takes. With --full also the sections: schedules, plan, loops, index maps, memory, steps, and the PTX.
 
-    With --nests, --lanes, --svg or --json, only what these ask for.
+    With --derivation, --nests, --lanes, --svg or --json, only what these ask for.
     """
     if view.only is not None:
         asked = view.tile if "lanes" not in view.only or view.tile is not None else 0
-        view = dataclasses.replace(view, nests=view.nests or "nests" in view.only, tile=asked)
+        view = dataclasses.replace(
+            view,
+            derivation=view.derivation or "derivation" in view.only,
+            nests=view.nests or "nests" in view.only,
+            tile=asked,
+        )
     if view.row is not None and not view.of_tile and not (example and view.json_file):
         raise click.UsageError("--filter-row is for lanes: give --lanes or --svg too.")
     if view.full and view.only is not None:
         raise click.UsageError("--full shows all sections: leave --only out.")
-    listed = layer is None and not view.of_tile and not view.full and view.only is None and not example
+    listed = (
+        layer is None
+        and not view.of_tile
+        and not view.derivation
+        and not view.full
+        and view.only is None
+        and not example
+    )
     if view.wide and not listed:
         raise click.UsageError("--wide is for the list of all layers: leave it out.")
     if example:
@@ -203,13 +217,17 @@ def _list(model: Path, view: View, chosen: Chosen) -> None:
 
 def _show(out: Console, found: Inspection, view: View) -> None:
     """Everything that is asked for of a layer."""
+    from convc.explain.derived import derivation_of
     from convc.explain.inspect import inspection_json, print_inspection, print_summary
+    from convc.report.console import print_part
     from convc.report.output import write_report
 
     if view.alone:
         print_summary(out, found.compiled, found.about)
     elif view.sections is None or view.sections:
         print_inspection(out, found.compiled, found.about, view.sections)
+    if view.derivation:
+        print_part(out, "derivation", tuple(derivation_of(found.plan)))
     if view.of_tile:
         _print_view(out, found.tiles, view)
     elif view.json_file is not None:

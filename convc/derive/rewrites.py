@@ -236,6 +236,7 @@ def split(nest: Nest, old: Symbol, slow: Loop, fast: Loop, cycle: Expr) -> Nest:
     )
     conditions = (
         at_most(fast.extent, cycle, f"no more than {cycle} buffers"),
+        Either((at_most(cycle, fast.extent), at_most(extent, fast.extent)), f"a buffer for each {old} mod {cycle}"),
         at_most(extent, slow.extent * cycle, f"{slow.extent} columns a buffer reach the last {old}"),
     )
     step = Step(name=name, theorems=(theorem,), conditions=conditions)
@@ -254,7 +255,12 @@ def one_group(nest: Nest) -> Nest:
     words = "tiles of output channels divide a group, or there is one"
     whole = z.GROUP_TILES * z.BN
     one = at_most(z.K, z.K_g)
-    divide = (Either((one, at_most(z.K_g, whole)), words), Either((one, at_most(whole, z.K_g)), words))
+    all_of_it = at_most(z.TILES_N, z.GROUP_TILES)
+    divide = tuple(
+        Either((first, then), words)
+        for first in (one, all_of_it)
+        for then in (at_most(z.K_g, whole), at_most(whole, z.K_g))
+    )
     step = Step(name=name, theorems=(theorem,), conditions=divide)
     return done(nest, step, space={**nest.space, "group": FloorDiv(z.tile_n, z.GROUP_TILES)})
 

@@ -33,7 +33,7 @@ ARROWS = {
     "verification": "ir runtime build compiler.kernels layout frontend machine support",
     "workers": "ir verification runtime compiler machine support",
     "report": "_version auditor ir verification runtime build machine timing frontend layout support gpu probe",
-    "explain": "ir ptx compiler report",
+    "explain": "derive.text ir ptx compiler report",
     "draw": "ir ptx machine compiler.index compiler.plan compiler.tile explain report timing support",
     "page": "ir ptx.parser compiler.compile compiler.plan compiler.tile report explain draw timing",
     "api": (

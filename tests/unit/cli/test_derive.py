@@ -62,3 +62,9 @@ def test_an_unknown_schedule_is_refused_with_a_guess():
         derive_schedules("slyde")
     with pytest.raises(InputError, match="there is no rows 'inner'"):
         derive_schedules(rows="inner")
+
+
+def test_a_layer_with_its_numbers(convc):
+    said = convc.good("inspect", "models/tiny_conv.onnx", "--layer", "conv", "--schedule", "slide", "--derivation")
+    assert "-- Algorithm 3: slide --" in said
+    assert "theorem: output q needs for column s + u what output q + d needs for column s" in said

@@ -14,11 +14,12 @@ from convc.compiler.plan.coordinates import Coordinate, RowCoordinates, coordina
 from convc.compiler.plan.evidence import ROWS_BEFORE, Rule
 from convc.compiler.plan.names import RANK
 from convc.compiler.plan.offer import Candidate
-from convc.compiler.plan.records import Plan, Reuse, Tiling
+from convc.compiler.plan.records import Pipeline, Plan, Reuse, Tiling
 from convc.compiler.plan.results import demand_proof, result_of
 from convc.compiler.schedules.base import Schedule
 from convc.ir.expr import And, Const, IntExpr, Select, Var, substitute
 from convc.ir.problem import ConvProblem
+from convc.layout.device_layout import DeviceLayout
 
 
 def proved_maps(problem: ConvProblem, geometry: Geometry) -> ReuseMaps:
@@ -111,22 +112,28 @@ def instance_of(candidate: Candidate, schedule: Schedule) -> Instance:
     """The derivation of a schedule, with the numbers of a candidate."""
     if candidate.geometry is None:
         raise TypeError("a candidate of a schedule that shares activations has a geometry")
+    tiled = candidate.tiled
+    return form_instance(tiled.layout, tiled.tiling, candidate.pipeline, candidate.geometry, schedule)
+
+
+def form_instance(
+    layout: DeviceLayout, tiling: Tiling, pipeline: Pipeline, geometry: Geometry, schedule: Schedule
+) -> Instance:
+    """The derivation of a schedule, with the numbers of a problem, of its cut and of its tiles."""
     reading = MOVED if schedule.activations == "tensor memory" else ADDRESSED
     if schedule.transposed:
         reading = EXCHANGED
-    return shared_instance(candidate.tiled.layout.problem, candidate.geometry, reading, tile_sizes(candidate))
+    return shared_instance(layout.problem, geometry, reading, _tile_sizes(layout, tiling, pipeline))
 
 
-def tile_sizes(candidate: Candidate) -> dict[str, int]:
+def _tile_sizes(layout: DeviceLayout, tiling: Tiling, pipeline: Pipeline) -> dict[str, int]:
     """The numbers of a tile's channels, by the names of their sizes in `convc.derive.symbols`."""
-    layout = candidate.tiled.layout
-    tiling = candidate.tiled.tiling
     groups = layout.problem.groups
     tiles = -(-layout.problem.out_channels // tiling.block_n)
     return {
         "BN": tiling.block_n,
-        "BK": candidate.pipeline.channels,
-        "BLOCKS": candidate.pipeline.blocks,
+        "BK": pipeline.channels,
+        "BLOCKS": pipeline.blocks,
         "TILES_N": tiles,
         "GROUP_TILES": max(1, tiles // groups),
         "C_PITCH": layout.c_pitch,

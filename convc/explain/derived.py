@@ -1,0 +1,167 @@
+"""The derivation of a layer's kernel: the chain of `convc.derive`, with the numbers of the layer put in.
+
+The nests are those that the kernel's coordinates are read off (`convc.compiler.index.formulas`), so that what is shown
+is what runs. Sizes in the names of rewrites are numbers too; theorems stay as they were shown, for all sizes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from convc.compiler.index.algebra import simplify
+from convc.compiler.index.conditions import conditions
+from convc.compiler.index.conv import instance_of as plain_instance
+from convc.compiler.index.formulas import Bound, Instance, derived
+from convc.compiler.index.linear import Expr, Integer, Symbol
+from convc.compiler.index.lower import translate
+from convc.compiler.index.maps import Counterexample
+from convc.compiler.plan.records import Plan
+from convc.compiler.plan.tap_maps import tap_maps
+from convc.compiler.schedules.all import schedule_of
+from convc.compiler.schedules.sharing.indexing import form_instance
+from convc.derive.text import NestText
+
+SOURCE = 'algorithms as in Pei Luo, "Blackwell SM_100a tensor core architecture"'
+
+
+class _Load(msgspec.Struct, frozen=True):
+    inside: str
+    row: str
+    rows: int
+    pixel: list[tuple[str, int]]
+    since: int | None
+    words: str
+
+
+class _Move(msgspec.Struct, frozen=True):
+    inside: str
+    lanes: int
+    words: str
+
+
+class _Mask(msgspec.Struct, frozen=True):
+    axis: str
+    need: int
+    end: int
+    held: int
+    held_end: int
+    since: int | None
+
+
+class _Nest(msgspec.Struct, frozen=True):
+    loops: list[tuple[str, int, str]]
+    space: list[tuple[str, int]]
+    guard: list[Bound]
+    accumulate: str | None
+    load: _Load | None
+    read: int | None
+    move: _Move | None
+    masks: list[_Mask]
+    swapped: bool
+
+
+class _Step(msgspec.Struct, frozen=True):
+    name: str
+    why: str
+    theorems: list[int]
+    conditions: list[int]
+
+
+class _Theorem(msgspec.Struct, frozen=True):
+    name: str
+    says: list[str]
+    given: list[str]
+
+
+def plan_instance(plan: Plan) -> Instance:
+    """The derivation that a plan's kernel was read off, with its numbers."""
+    if plan.reuse is None:
+        maps = tap_maps(plan.layout, plan.tiling, plan.pipeline.channels, plan.launch.tiles[0])
+        return plain_instance(plan.problem, maps.tiles)
+    schedule = schedule_of(plan.schedule)
+    return form_instance(plan.layout, plan.tiling, plan.pipeline, plan.reuse, schedule)
+
+
+def derivation_of(plan: Plan) -> Iterator[str]:
+    """The chain of algorithms to a plan's kernel, each with the rewrites that lead there, theorems and numbers."""
+    instance = plan_instance(plan)
+    nests = msgspec.json.decode(derived().nests, type=list[_Nest])
+    steps = msgspec.json.decode(derived().steps, type=list[_Step])
+    theorems = msgspec.json.decode(derived().theorems, type=list[_Theorem])
+    walk = None if plan.reuse is None else plan.reuse.walk
+    met = {outcome.claim: outcome for outcome in conditions(instance, walk)}
+    yield SOURCE
+    for title, nest, taken in instance.record.algorithms:
+        for place, number in enumerate(taken, 1):
+            step = steps[number]
+            yield f"{place}. {_spelt(step.name, instance)}"
+            yield from (f"   theorem: {theorems[each].name}" for each in step.theorems)
+            yield from (f"   {step.why}" for _ in range(1 if step.why else 0))
+            for words in dict.fromkeys(derived().conditions[each].words for each in step.conditions):
+                outcome = met[words]
+                sign = "BROKEN" if isinstance(outcome, Counterexample) else "met"
+                text = outcome.value if isinstance(outcome, Counterexample) else getattr(outcome, "how", "")
+                yield f"   {sign}: {words} [{text}]"
+        yield ""
+        yield f"-- {title} --"
+        yield from _text(nests[nest], instance).lines()
+        yield ""
+    yield "read off the last nest:"
+    for number in instance.record.theorems:
+        yield f"   theorem: {theorems[number].name}"
+
+
+def _spelt(text: str, instance: Instance) -> str:
+    """A text with numbers in place of sizes."""
+
+    def number(found: re.Match[str]) -> str:
+        name = found[0]
+        return str(instance.sizes[name]) if name in instance.sizes else name
+
+    return re.sub(r"\b[A-Za-z_]+\b", number, text)
+
+
+def _text(nest: _Nest, instance: Instance) -> NestText:
+    """A nest with numbers."""
+    formulas = derived().expressions
+    extents = {axis: formulas[extent].number(instance.sizes) for axis, extent, _ in nest.loops}
+    ranges = {axis: (0, max(1, extent) - 1) for axis, extent in extents.items()}
+    if nest.load is not None:
+        ranges[nest.load.row] = (0, formulas[nest.load.rows].number(instance.sizes) - 1)
+    symbols: dict[str, Expr] = {axis: Integer(0) if high == 0 else Symbol(axis) for axis, (_, high) in ranges.items()}
+
+    def text(formula: int | None) -> str:
+        if formula is None:
+            return ""
+        return str(translate(simplify(formulas[formula].at(instance.sizes, symbols), ranges)))
+
+    def bound(each: Bound) -> str:
+        return f"{text(each.low)} {each.sign} {text(each.high)}"
+
+    load = nest.load
+    pixel = dict(load.pixel) if load is not None else {}
+    return NestText(
+        loops=tuple((axis, str(extents[axis]), _spelt(words, instance)) for axis, _, words in nest.loops),
+        space={name: text(formula) for name, formula in nest.space},
+        guard=tuple(map(bound, nest.guard)),
+        accumulate=nest.accumulate or "",
+        pixel=tuple(text(pixel[name]) for name in "nhwc") if load is not None else _plain(instance),
+        load=None if load is None else (load.inside, load.row, text(load.rows), text(load.since), load.words),
+        read=text(nest.read),
+        move=None if nest.move is None else (nest.move.inside, text(nest.move.lanes), nest.move.words),
+        masks=tuple(
+            (text(one.need), text(one.end), text(one.held), text(one.held_end), text(one.since)) for one in nest.masks
+        ),
+        swapped=nest.swapped,
+    )
+
+
+def _plain(instance: Instance) -> tuple[str, ...]:
+    """The pixel of the definition."""
+    sizes = instance.sizes
+    h = Symbol("p") * sizes["u_h"] + Symbol("r") * sizes["d_h"] - sizes["pad_h"]
+    w = Symbol("q") * (sizes["g"] * sizes["u"]) + Symbol("s") * (sizes["g"] * sizes["d"]) - sizes["pad_w"]
+    return "n", str(translate(h)), str(translate(w)), "c" if sizes["K"] == sizes["K_g"] else "c of the group of k"
