@@ -1,0 +1,56 @@
+"""What a model is given to run on: element types, text included, and inputs of a convolution that are left out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from convc.errors import InputError, NodeError
+from convc.runtime.network.convolutions import Convolutions
+from convc.runtime.network.feeds import check_feeds
+
+WORDS = ["one", "two"]
+
+
+def fed(element: int, value: object) -> np.ndarray:
+    return check_feeds([helper.make_tensor_value_info("x", element, [2])], (), {"x": value})["x"]
+
+
+@pytest.mark.parametrize("kind", [object, "U", "S"])
+def test_text_may_be_held_in_any_way(kind):
+    assert fed(TensorProto.STRING, np.array(WORDS, kind)).astype("U").tolist() == WORDS
+
+
+@pytest.mark.parametrize(
+    ("element", "value", "message"),
+    [
+        (TensorProto.STRING, np.zeros(2, np.float32), "got float32"),
+        (TensorProto.FLOAT, np.array(WORDS), "expected an array of float32, got str"),
+        (TensorProto.FLOAT, np.array(WORDS, object), "expected an array of float32, got object"),
+        (TensorProto.FLOAT, np.zeros(2, np.int32), "expected an array of float32, got int32"),
+    ],
+)
+def test_text_takes_no_place_of_numbers_nor_they_of_it(element, value, message):
+    with pytest.raises(InputError, match=message):
+        fed(element, value)
+
+
+def convolution(*names: str, **attributes: object):
+    return helper.make_node("Conv", list(names), ["y"], name="c", **attributes)
+
+
+X = np.ones((1, 4, 5, 5), np.float32)
+W = np.ones((8, 4, 3, 3), np.float32)
+
+
+def test_a_bias_that_is_left_out_is_none():
+    conv, layer = Convolutions().prepare(convolution("x", "w", ""), "c", (X, W, None))
+    assert conv.bias is None
+    assert not layer.bias.any()
+
+
+@pytest.mark.parametrize("arrays", [([X], W), (X, W, [np.zeros(8, np.float32)])])
+def test_a_sequence_is_no_input_of_a_convolution(arrays):
+    with pytest.raises(NodeError, match="the inputs of a convolution must be tensors"):
+        Convolutions().prepare(convolution("x", "w", "b"), "c", arrays)
