@@ -15,6 +15,7 @@ from convc.frontend.model_file import ONNX_DOMAINS
 DOMAIN = "com.microsoft"
 
 _LIKE = {
+    "FusedConv": ("Conv", (0, 1, 2)),
     "QLinearAdd": ("Add", (0, 3)),
     "QLinearMul": ("Mul", (0, 3)),
     "QLinearLeakyRelu": ("Identity", (0,)),
@@ -27,6 +28,7 @@ _LIKE = {
 }
 """The standard operator, and which of the inputs it gets."""
 
+_CONVOLVING = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
 _POOLING = ("auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides")
 
 
@@ -50,7 +52,8 @@ def as_standard(node: NodeProto) -> NodeProto:
         return node
     kind, places = _LIKE[node.op_type]
     like = helper.make_node(kind, [node.input[place] for place in places if place < len(node.input)], node.output)
-    like.attribute.extend(given[name] for name in _POOLING if kind == "AveragePool" and name in given)
+    taken = {"AveragePool": _POOLING, "Conv": _CONVOLVING}.get(kind, ())
+    like.attribute.extend(given[name] for name in taken if name in given)
     return like
 
 

@@ -59,7 +59,6 @@ def test_what_is_left_of_standard_convolutions_is_compiled():
     made.graph.node[0].CopyFrom(first)
     del made.graph.node[1]
     del made.graph.output[0].type.tensor_type.shape.dim[:]
-    made.graph.value_info.append(helper.make_tensor_value_info("r", 1, (1, 16, 4, 4)))
     made.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", 1, (1, 16, 2, 2)))
     network = convc.load(made)
     assert [conv.name for conv in network.convs] == ["second"]
