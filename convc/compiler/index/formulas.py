@@ -77,11 +77,6 @@ class Formula(msgspec.Struct, array_like=True, frozen=True, gc=False):
             yield from (str(name) for product in products for name in product[1:])
         yield from (term.atom for term in self.terms if isinstance(term.atom, str))
 
-    def plain(self, sizes: Sizes, axes: Mapping[str, IntExpr]) -> IntExpr:
-        """The integer expression, term by term: nothing is made smaller."""
-        parts = [intexpr.mul(_plain_atom(x.atom, sizes, axes), number_of(x.times, sizes)) for x in self.terms]
-        return intexpr.add(*parts, number_of(self.constant, sizes))
-
 
 class Division(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A quotient (``//``), or a remainder (``%``)."""
@@ -144,20 +139,18 @@ class Instance(msgspec.Struct, frozen=True):
         form: its name.
         sizes: the numbers that stand for sizes.
         axes: the loops by their names.
+        known: formulas that were made before: maps have many of theirs in common.
     """
 
     form: str
     sizes: Sizes
     axes: Mapping[str, Axis]
+    known: dict[tuple[int, tuple[str, ...], bool], Expr] = msgspec.field(default_factory=dict)
 
     @property
     def record(self) -> FormRecord:
         """What was derived."""
         return derived().forms[self.form]
-
-    def expr(self, formula: int) -> Expr:
-        """A formula with numbers, as it is."""
-        return derived().expressions[formula].at(self.sizes, {name: axis.symbol for name, axis in self.axes.items()})
 
     def map(self, name: str, *, called: str = "", without: tuple[str, ...] = (), small: bool = True) -> IndexMap:
         """An index map.
@@ -177,8 +170,11 @@ class Instance(msgspec.Struct, frozen=True):
         formulas = derived().expressions
 
         def made(formula: int) -> Expr:
-            expr = formulas[formula].at(self.sizes, symbols)
-            return simplify(expr, ranges) if small else expr
+            key = formula, without, small
+            if key not in self.known:
+                expr = formulas[formula].at(self.sizes, symbols)
+                self.known[key] = simplify(expr, ranges) if small else expr
+            return self.known[key]
 
         return IndexMap(
             name=called or name,
@@ -224,13 +220,6 @@ def _atom(atom: str | Division, sizes: Sizes, axes: Mapping[str, Expr]) -> Expr:
         return axes[atom]
     made = FloorDiv if atom.sign == "//" else Mod
     return made(atom.dividend.at(sizes, axes), number_of(atom.divisor, sizes))
-
-
-def _plain_atom(atom: str | Division, sizes: Sizes, axes: Mapping[str, IntExpr]) -> IntExpr:
-    if isinstance(atom, str):
-        return axes[atom]
-    made = intexpr.floor_div if atom.sign == "//" else intexpr.mod
-    return made(atom.dividend.plain(sizes, axes), number_of(atom.divisor, sizes))
 
 
 @functools.cache
