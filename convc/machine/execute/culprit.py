@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from copy import copy
 
 import numpy as np
 
@@ -82,10 +83,19 @@ def _alone(strand: Strand, run: Run, fault: MachineFault, part: np.ndarray) -> M
     """What threads raise that execute without the others; None where that is not the fault."""
     if not part.any():
         return None
+    rows = np.asarray(part.any(axis=(1, 2)))
+    warps = np.asarray(part.any(axis=(0, 2)))
+    own = copy(strand)  # without the others: an instruction that waits may part from them, or look at all warps
+    own.regs = strand.regs.copy()
+    own.running = []
+    if not rows.all():
+        own.split_rows(rows)
+    if not warps.all():
+        own.split_warps(warps)
     try:
-        strand.only(part, run)
-    except MachineFault as own:
-        return own if NUMBERS.sub("#", own.message) == NUMBERS.sub("#", fault.message) else None
+        own.only(part[np.ix_(rows, warps)], run)
+    except MachineFault as met:
+        return met if NUMBERS.sub("#", met.message) == NUMBERS.sub("#", fault.message) else None
     except MachineError:
         return None
     return None
