@@ -141,3 +141,39 @@ def test_variables_of_the_module_are_looked_at_too():
     text = kernel("st.global.u32 [total], %c;").replace(SHARED, SHARED + ".global .align 4 .u32 total;\n")
     found = only_error(run(text))
     assert found.message.startswith("more than one CTA stores to buffer 'total' at byte 0")
+
+
+@pytest.mark.parametrize(
+    ("thread", "offset", "cluster", "who"),
+    [
+        (0, 2048, 1, (0, 3)),
+        (37, 2056, 1, (0, 3)),
+        (63, 4088, 2, (1, 2)),
+    ],
+)
+def test_the_place_of_two_stores_that_meet(thread, offset, cluster, who):
+    """One thread of two CTAs stores to the same two words; all others have two of their own."""
+    pick = [
+        f"setp.eq.u32 %p, %c, {cta}; setp.eq.and.u32 %p, %t, {thread}, %p; @%p mov.u32 %n, {offset};" for cta in who
+    ]
+    text = kernel(
+        "mad.lo.u32 %n, %c, 64, %t; shl.b32 %n, %n, 3;", *pick, "cvt.u64.u32 %b, %n; add.u64 %b, %b, %p_out;",
+        "st.global.v2.u32 [%b], {%t, %t};",
+    )  # fmt: skip
+    found = only_error(run(text, threads=64, cluster=cluster))
+    line = line_of(text, "st.global")
+    assert (found.warp, found.lanes) == (thread // 32, (thread % 32,))
+    assert (found.line, found.other.line) == (line, line)
+    assert {found.cta, found.other.cta} == set(who)
+    assert found.region.runs == ((offset, offset),)
+    assert f"more than one CTA stores to buffer 'out' at byte {offset}: " in found.message
+
+
+@pytest.mark.parametrize("offset", [0, 4, 1020])
+def test_the_place_of_a_load_of_what_is_stored(offset):
+    one = f"setp.eq.u32 %p, %c, 2; setp.eq.and.u32 %p, %t, 9, %p; @%p st.global.u32 [%p_out+{offset}], %t;"
+    other = f"setp.eq.u32 %p, %c, 1; setp.eq.and.u32 %p, %t, 5, %p; @%p ld.global.u32 %v, [%p_out+{offset}];"
+    found = only_error(run(kernel(other, one)))
+    assert (found.cta, found.other.cta) == (1, 2)
+    assert found.region.runs == ((offset, offset),)
+    assert f"CTA 1 reads buffer 'out' at byte {offset}, which CTA 2 writes" in found.message

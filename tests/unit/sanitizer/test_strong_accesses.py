@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from check_kernels import check, errors, only_error, rules
+from check_kernels import check, errors, line_of, only_error, rules
 from support.kernels import module
 
 from convc.ir.findings import Verdict
@@ -169,3 +169,14 @@ def test_an_ordinary_load_beside_an_atomic_says_what_to_do():
     assert found.message.endswith("(ld.relaxed, st.relaxed or volatile), or order the two by a barrier")
     strong = check(module(body.replace("ld.global", "ld.relaxed.gpu.global")), threads=64)
     assert strong.findings == ()
+
+
+@pytest.mark.parametrize("space", ["shared", "global"])
+def test_a_weak_store_makes_an_end_of_a_release(space):
+    """Who acquires what a weak store wrote has heard nothing: the words race, besides the flag."""
+    send = ORDERED["release, acquire"][0] + " st.{space}.u32 {flag}, 2;"
+    receive = "LOOP: ld.acquire.gpu.{space}.u32 %v, {flag}; setp.ne.u32 %p, %v, 2; @%p bra LOOP;"
+    text = handover(send, receive, space)
+    found = [f for f in errors(check(text, threads=64)) if f.line == line_of(text, "ld.shared.u32 %w")]
+    assert len(found) == 1
+    assert "is not ordered after write by warp 0 (st" in found[0].message

@@ -1,0 +1,103 @@
+"""Products of one accumulator that wait are multiplied as one, where one gather can read their operands."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from convc.machine.lazy import deferral
+from convc.machine.lazy.deferral import Deferral
+from convc.machine.lazy.evaluate import Kind, Step
+from convc.machine.lazy.widen import Rooms
+
+HALF, BYTES = Kind("f16", "f16"), Kind("e4m3", "e4m3")
+A, B, OTHER = object(), object(), object()
+KEY = 64, 32
+FIRST, SECOND = np.array([0, 1]), np.array([2, 3])
+
+
+def step(a: object = A, b: object = B) -> Step:
+    left, right = (SimpleNamespace(regions=[SimpleNamespace(loader=loader)]) for loader in (a, b))
+    return Step(left, right, None)
+
+
+@pytest.fixture
+def performed(monkeypatch):
+    """(columns, whether what is there counts, steps) of each product, as they are performed."""
+    done = []
+
+    def products_of(key, waiting, ctas):
+        note = (key, waiting.accumulate, list(waiting.steps))
+        return SimpleNamespace(perform=lambda tensor, rooms: done.append(note))
+
+    monkeypatch.setattr(deferral, "products_of", products_of)
+    return done
+
+
+def waits() -> Deferral:
+    return Deferral(SimpleNamespace(), SimpleNamespace(ctas=4), (Rooms(), Rooms()))
+
+
+def test_steps_that_go_on_adding_join(performed):
+    work, steps = waits(), [step() for _ in range(5)]
+    for at, one in enumerate(steps):
+        work._add(KEY, one, HALF, at > 0, FIRST)
+    assert performed == []
+    work.settle(95, 1)
+    assert performed == [(KEY, False, steps)]
+    assert work.waiting == {}
+
+
+@pytest.mark.parametrize(
+    ("second", "kind", "rows"),
+    [
+        (step(a=OTHER), HALF, FIRST),
+        (step(b=OTHER), HALF, FIRST),
+        (step(), BYTES, FIRST),
+        (step(), HALF, SECOND),
+        (step(), HALF, None),
+    ],
+)
+def test_steps_of_other_tensors_types_or_ctas_are_added_after_those_before(second, kind, rows, performed):
+    work, first = waits(), step()
+    work._add(KEY, first, HALF, True, FIRST)
+    work._add(KEY, second, kind, True, rows)
+    assert performed == [(KEY, True, [first])]
+    work.settle(0, 512)
+    assert performed[1:] == [(KEY, True, [second])]
+
+
+@pytest.mark.parametrize(
+    ("rows", "kept"),
+    [
+        (FIRST, False),
+        (None, False),
+        (SECOND, True),
+    ],
+)
+def test_an_accumulator_that_is_written_anew_forgets_what_waited(rows, kept, performed):
+    """Not where other CTAs begin anew: theirs is another accumulator."""
+    work, first, second = waits(), step(), step()
+    work._add(KEY, first, HALF, False, FIRST)
+    work._add(KEY, second, HALF, False, rows)
+    work.settle(*KEY)
+    assert [steps for _, _, steps in performed] == [[first], [second]][not kept :]
+
+
+@pytest.mark.parametrize(("column", "touched"), [(0, False), (32, False), (33, True), (95, True), (96, False)])
+def test_only_what_reaches_into_the_columns_is_performed(column, touched, performed):
+    work = waits()
+    work._add(KEY, step(), HALF, False, None)
+    work.settle(column, 32)
+    assert bool(performed) == touched
+    assert bool(work.waiting) != touched
+
+
+def test_another_accumulator_in_some_of_the_columns_comes_after(performed):
+    work, first, second = waits(), step(), step()
+    work._add(KEY, first, HALF, False, None)
+    work._add((80, 32), second, HALF, False, None)
+    assert [steps for _, _, steps in performed] == [[first]]
+    assert list(work.waiting) == [(80, 32)]
