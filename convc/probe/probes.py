@@ -98,6 +98,7 @@ class RuleProbe(Probe):
         variants: of a rule without a switch: what the kernel that stands for each reading has otherwise, as (piece of
             the text, what replaces it); the first is the machine's, and has nothing.
         mixed: a reading that is proved where some launches answer so; others need all of them. "": one launch.
+        numerics: how the machine adds to find the answer of each setting of a switch.
     """
 
     kernel: Callable[[str], ProbeKernel]
@@ -105,6 +106,7 @@ class RuleProbe(Probe):
     rule: str = ""
     variants: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict[str, tuple[tuple[str, str], ...]])
     mixed: str = ""
+    numerics: str = "float32"
 
     @property
     def settles(self) -> tuple[str, ...]:
@@ -130,7 +132,8 @@ class RuleProbe(Probe):
         kernel = self.kernel(target)
         if self.switch:
             return {
-                setting: _machine(kernel, parse_switches((f"{self.switch}={setting}",))) for setting in self.settings
+                setting: _machine(kernel, parse_switches((f"{self.switch}={setting}",), numerics=self.numerics))
+                for setting in self.settings
             }
         answers: dict[str, bytes] = {}
         for setting, changes in self.variants.items():

@@ -73,16 +73,19 @@ def mma(
     kind: str = "f16",
     mods: str = "",
     middle: str = "",
-    tail: str = "",
+    last: str = "%no",
 ) -> str:
-    """A tcgen05.mma that clears D at column ``d``; A is ``%a``, or the column of ``[8]``; B is ``%b``."""
+    """A tcgen05.mma to D at column ``d``; A is ``%a``, or the column of ``[8]``; B is ``%b``.
+
+    It clears D, unless ``last`` is ``%yes``.
+    """
     left = a
     lines = [f"    mov.b32 %id, {word};", f"    add.u32 %x, %c, {d};"]
     if a.startswith("["):
         lines.append(f"    add.u32 %y, %c, {a[1:-1]};")
         left = "[%y]"
     operation = f"tcgen05.mma{form}.cta_group::1.kind::{kind}{mods}"
-    lines.append(f"    {operation} [%x], {left}, %b, %id{middle}, %no{tail};\n")
+    lines.append(f"    {operation} [%x], {left}, %b, %id{middle}, {last};\n")
     return "\n".join(lines)
 
 
@@ -153,7 +156,7 @@ def _zero_mask(target: str) -> ProbeKernel:
     )
     image = np.concatenate([k_major(numbers(9, 72, 16)), k_major(numbers(10, 32, 16))])
     body = plain("%b", 0, 72) + plain("%a", 72 * 32, 32) + f"    mov.b64 %zm, {encode_zero_mask(mask)};\n"
-    return tensor_kernel(body + mma("%a", f16_word(32, 64, 8), form=".ws", tail=", %zm"), image)
+    return tensor_kernel(body + mma("%a", f16_word(32, 64, 8), form=".ws", last="%no, %zm"), image)
 
 
 def _scale_id(target: str) -> ProbeKernel:
@@ -174,6 +177,26 @@ def _scale_id(target: str) -> ProbeKernel:
     product = mma("%a", word, kind="mxf8f6f4", mods=".block_scale", middle=", [%k], [%i]")
     # %k is the address of this thread's lane, which is needed again
     return tensor_kernel(f"{body}{product}    mov.b32 %k, %c;", image, cells)
+
+
+def _e2m1_exponent(target: str) -> ProbeKernel:
+    """Products of 0.5 with 0.5, 1, 1.5 and -0.5, to which numbers a little beyond -0.125 are added.
+
+    Their last bit is inside of the window of 25 bits where 0.5 counts with the exponent of its value, else below it.
+    """
+    a = np.zeros((128, 32), np.uint8)
+    b = np.zeros((16, 32), np.uint8)
+    a[:, 0] = 1  # 0.5; bytes 0 to 7 of 16 have 16 elements
+    b[:, 0] = np.tile(np.array([1, 2, 3, 9], np.uint8), 4)  # 0.5, 1, 1.5, -0.5
+    image = np.concatenate([k_major(b), k_major(a)])
+    last = np.arange(1, 129, dtype=np.uint32)[:, None] % 8 | np.uint32(0xBE000000)
+    cells = np.zeros((128, COLUMNS), np.uint32)
+    cells[:, D:] = last
+    word = encode_instruction(
+        InstructionDescriptor(kind="f8f6f4", d_type="f32", a_type="e2m1", b_type="e2m1", m=128, n=16)
+    )
+    body = plain("%b", 0, 16) + plain("%a", 16 * 32, 128)
+    return tensor_kernel(body + mma("%a", word, kind="f8f6f4", last="%yes"), image, cells)
 
 
 def _ashift_then_cp(target: str) -> ProbeKernel:
@@ -317,6 +340,14 @@ TENSOR: tuple[RuleProbe, ...] = (
         targets=BLACKWELL,
         switch="scale_id",
         kernel=_scale_id,
+    ),
+    RuleProbe(
+        name="e2m1_exponent",
+        question="With which exponent is a subnormal e2m1 number, 0.5, aligned in a sum?",
+        targets=BLACKWELL,
+        switch="e2m1_exponent",
+        kernel=_e2m1_exponent,
+        numerics="exact",
     ),
     RuleProbe(
         name="row_start",

@@ -36,6 +36,8 @@ class Switches:
         pair_mask: whose lanes words 0 to 3 of the eight mask words of a pair are: ``even`` or ``odd``.
         zero_mask: whether the zero-column mask of tcgen05.mma.ws counts columns ``after`` or ``before`` its shift.
         scale_id: whether the scale id is that of the instruction ``descriptor``, or bits 31..30 of the ``address``.
+        e2m1_exponent: the exponent that a subnormal e2m1 number (0.5) counts with in an exact sum of kinds f8f6f4 and
+            mxf8f6f4: that of its ``value``, or the smallest of its ``format``. No effect with numerics float32.
         placement: which free run of columns tcgen05.alloc takes: the ``first`` or the ``last``.
         ftz_sum: whether sums of f32_ftz and tf32_ftz elements ``flush`` or ``keep`` subnormal results.
         elect: the lane that elect.sync elects among the active ones: the ``lowest`` or the ``highest``.
@@ -58,6 +60,7 @@ class Switches:
     pair_mask: Literal["even", "odd"] = "even"
     zero_mask: Literal["after", "before"] = "after"
     scale_id: Literal["descriptor", "address"] = "descriptor"
+    e2m1_exponent: Literal["value", "format"] = "value"
     placement: Literal["first", "last"] = "first"
     ftz_sum: Literal["flush", "keep"] = "flush"
     elect: Literal["lowest", "highest"] = "lowest"

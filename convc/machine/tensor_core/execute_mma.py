@@ -185,6 +185,7 @@ class Product:
         b = self._joined(b)
         addend = self._addend(old) if self.first.accumulate else np.zeros(old.shape, np.float32)
         out = np.empty(old.shape, np.uint32)
+        tiny = self.path.switches.e2m1_exponent
         for bank in range(shape.banks):
             lanes = slice(bank * shape.rows, (bank + 1) * shape.rows)
             part = slice(bank * shape.columns, (bank + 1) * shape.columns)
@@ -192,16 +193,16 @@ class Product:
             right = b[:, part]
             c = addend[:, lanes]
             if factors is None:
-                x = numerics.terms(left, desc.a_type)
-                y = numerics.terms(right, desc.b_type)
+                x = numerics.terms(left, desc.a_type, tiny)
+                y = numerics.terms(right, desc.b_type, tiny)
                 out[:, lanes] = numerics.fused(x, y, c, shape.d_type)
                 continue
             scale_type = shape.block_scaled.scale_type
             of_a = factors[0]
             of_b = factors[1][:, part]
             if shape.kind == "mxf8f6f4":
-                x = numerics.scale(numerics.terms(left, desc.a_type), of_a, scale_type)
-                y = numerics.scale(numerics.terms(right, desc.b_type), of_b, scale_type)
+                x = numerics.scale(numerics.terms(left, desc.a_type, tiny), of_a, scale_type)
+                y = numerics.scale(numerics.terms(right, desc.b_type, tiny), of_b, scale_type)
                 out[:, lanes] = numerics.fused(x, y, c, shape.d_type)
             else:
                 out[:, lanes] = numerics.fused_groups(left, right, of_a, of_b, scale_type, c)

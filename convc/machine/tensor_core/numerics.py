@@ -4,7 +4,8 @@ For every element of D, the K products of the instruction and the addend c are a
 kinds and mxf8f6f4):
 
 1. products are exact; the exponent of a product is the sum of its factors' exponents, its significand is not
-   normalised; a subnormal counts with its format's smallest exponent, a zero with -126;
+   normalised; a subnormal counts with its format's smallest exponent (e2m1: the switch ``e2m1_exponent``), a zero with
+   -126;
 2. every term is cut, towards zero, to 25 fractional bits below the largest exponent of all terms;
 3. the integers are added exactly, and the sum is rounded once: towards zero to f32, to nearest even to f16.
 
@@ -16,7 +17,8 @@ infinities propagate, and a sum of 2^128 and more becomes infinite.
 
 Sources: microsoft/MMA-Sim (arXiv 2511.10909), compared bit for bit with Blackwell; Khattak and Mikaitis (arXiv
 2512.07004) agree except for sums of tiny terms only. Neither tested .ws and CTA pairs: assumed equal. Smallest
-exponent of 6-bit formats: assumed to be the format's own.
+exponent of 6-bit formats: assumed to be the format's own. Words that a B200 gave and sf-tensor/tcgen05 published are in
+tests/recordings/words_b200.json. Its model and MMA-Sim differ in one thing, the exponent of a subnormal e2m1 number.
 """
 
 from __future__ import annotations
@@ -36,7 +38,10 @@ MIN_EXPONENT = {
     "f32": -126, "f16": -14, "bf16": -126, "tf32": -126, "e4m3": -6, "e5m2": -14, "e2m3": 0, "e3m2": -2,
     "e2m1": -126, "ue8m0": -127, "ue4m3": -6,
 }  # fmt: skip
-"""Exponent of a subnormal, by format. MMA-Sim holds e2m1 in float32, which makes its smallest value normal."""
+"""Exponent of a subnormal, by format. e2m1: the switch ``e2m1_exponent``."""
+
+E2M1_FORMAT_EXPONENT = 0
+"""Exponent of 0.5 in e2m1 where its format's smallest counts. By value it is -1, as the number is normal in float32."""
 
 ZERO_EXPONENT = -126
 NAN_BITS = {"f32": 0x7FFFFFFF, "f16": 0x7FFF}
@@ -52,11 +57,12 @@ class Terms:
     exponent: np.ndarray
 
 
-def terms(values: np.ndarray, element: str) -> Terms:
-    """Terms of an array of numbers in a format."""
+def terms(values: np.ndarray, element: str, e2m1_exponent: str = "value") -> Terms:
+    """Terms of an array of numbers in a format; ``e2m1_exponent``: the switch."""
     value = np.asarray(values, np.float64)
     exponent = np.frexp(value)[1].astype(np.int64) - 1
-    exponent = np.maximum(exponent, MIN_EXPONENT[element])
+    by_format = element == "e2m1" and e2m1_exponent == "format"
+    exponent = np.maximum(exponent, E2M1_FORMAT_EXPONENT if by_format else MIN_EXPONENT[element])
     return Terms(value, np.where(value == 0, ZERO_EXPONENT, exponent))
 
 

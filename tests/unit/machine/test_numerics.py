@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import tensor_kernels
-from sum_oracle import expected, exponent, joined, rounded
+from sum_oracle import SMALLEST, expected, exponent, joined, rounded
 from tensor_kernels import BASE, k_major, mma_text, run_tensor
 
 from convc.machine import RunOptions
@@ -182,6 +182,41 @@ def test_mxf8f6f4_adds_the_exponents_of_its_factors():
 
 
 E2M1 = [0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6]
+
+
+@pytest.mark.parametrize(("setting", "word"), [("value", 0x3DFFFFFE), ("format", 0x3E000000)])
+@pytest.mark.parametrize("kind", ["f8f6f4", "mxf8f6f4"])
+def test_a_subnormal_of_e2m1_is_aligned_by_its_value_or_by_its_format(kind, setting, word, read_as, monkeypatch):
+    """0.5 * 0.5 - 0.125 * (1 + 2^-23): the last bit of the addend is cut off or not. Other rows are random."""
+    read_as(e2m1_exponent=setting)
+    monkeypatch.setitem(SMALLEST, "e2m1", -1 if setting == "value" else 0)
+    a, b = (RNG.choice([0, 1, 2, 9], (rows, 32), p=[0.9, 0.05, 0.02, 0.03]) for rows in (128, N))
+    a[0], b[0] = np.arange(32) == 5, np.arange(32) == 5
+    c = (-0.125 * (1 + RNG.integers(1, 1 << 20, (128, N)) * 2.0**-23)).astype(np.float32)
+    c[0, 0] = np.uint32(0xBE000001).view(np.float32)
+    padded = [np.zeros((len(x), 2, 16), np.uint8) for x in (b, a)]
+    for data, x in zip(padded, (b, a), strict=True):
+        data[..., :8] = (x[:, 0::2] | x[:, 1::2] << 4).reshape(len(x), 2, 8)
+    image = np.concatenate([k_major(data.reshape(-1, 32)) for data in padded])
+    sa, sb = (np.full((rows, 1), 127, np.uint8) for rows in (128, N))
+    cells = np.concatenate([scale_cells(sa, sb), c.view(np.uint32)], axis=1)
+    common = {"kind": kind, "a_type": "e2m1", "b_type": "e2m1", "m": 128, "n": N}
+    if kind == "f8f6f4":
+        text = mma_text(
+            str(plain(128, 32 * N)),
+            plain(N),
+            encode_instruction(InstructionDescriptor(d_type="f32", **common)),
+            d=16,
+            kind=kind,
+            add=True,
+        )
+    else:
+        text = scaled_text(kind, "", encode_block_scaled(BlockScaledDescriptor(scale_type="ue8m0", **common)), 32 * N)
+    got, _ = run_tensor(text, image=image, cells=cells, shown=16 + N)
+    out = np.ascontiguousarray(got[:, 16:])
+    assert out[0, 0] == word
+    want = expected(np.array(E2M1)[a], np.array(E2M1)[b], c, ("e2m1", "e2m1"), "f32")
+    assert np.array_equal(out.view(np.float32).astype(np.float64), want)
 
 
 @pytest.mark.parametrize(("scale", "size", "count"), [("ue4m3", ".scale_vec::4X", 4), ("ue8m0", ".scale_vec::2X", 2)])

@@ -132,6 +132,11 @@ def test_a_b200_gave_the_same_words():
     assert different() == set()
 
 
+def test_no_word_settles_the_exponent_of_a_subnormal_e2m1(read_as):
+    read_as(e2m1_exponent="format")
+    assert different() == set()
+
+
 def test_words_that_need_the_exact_sum(monkeypatch):
     """Finite ones: those where the order or the rounding of a plain float32 sum shows."""
     monkeypatch.setattr(tensor_kernels, "OPTIONS", RunOptions())

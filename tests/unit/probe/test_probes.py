@@ -10,6 +10,7 @@ import pytest
 
 from convc.errors import InputError
 from convc.machine import RunOptions, run
+from convc.machine.base.switches import Switches
 from convc.probe.all import PROBES
 from convc.probe.clocks import COUNTS, ROUNDS
 from convc.probe.kernel import OUT, ProbeKernel, probe_text
@@ -31,7 +32,8 @@ def test_each_outcome_is_told_apart_and_the_first_is_the_machines(name, target):
     kernels = probe.kernels(target)
     readings = probe.readings(target)
     assert len(set(readings.values())) == len(readings) == len(probe.settings) > 1
-    plain = run(kernels[0].text, kernels[0].launch, kernels[0].buffers).buffers[OUT].tobytes()
+    options = RunOptions(switches=Switches(numerics=probe.numerics))
+    plain = run(kernels[0].text, kernels[0].launch, kernels[0].buffers, options=options).buffers[OUT].tobytes()
     assert readings[probe.settings[0]] == plain
     assert all(len(data) == kernels[0].out_bytes <= 1 << 15 for data in readings.values())
     for setting, data in readings.items():
