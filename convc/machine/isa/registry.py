@@ -19,7 +19,7 @@ OPS: dict[str, Builder] = {}
 NO_RESULT: set[str] = set()
 """Forms whose first operand is read although it is written as a plain register."""
 
-_SPARSE = "sparse A (2:4) is not modelled: the layout of its metadata has no public test"
+_SPARSE = "sparse A (2:4) and its metadata are not modelled"
 
 REFUSED: dict[str, str] = {
     "mma.sp": _SPARSE,
