@@ -32,7 +32,7 @@ def layer_of(
         kernel: compiled for that problem; `convc.compiler.kernels.kernel_of` takes it from a `Compiled`.
         weight: float32 (K, C, R, S).
         bias: float32 (K,), or None.
-        multiplier: float32 (K,) of a requantised problem, else None.
+        multiplier: float32 (K,) of a problem whose sums are multiplied, else None.
     """
     layout = device_layout(problem, kernel.columns)
     filters, sums = pack_weights(layout, weight, bias, multiplier)

@@ -9,7 +9,8 @@ of the graph:
     Add (or Sum) of a tensor of the same shape and type         the residual, once
 
 Weights and bias are scaled in float64 and rounded once, to the operand type and to float32, where that type holds them
-as well as it holds those of the model (`convc.frontend.scaled_weights`). What does not fit any of these ends the chain
+as well as it holds those of the model (`convc.frontend.scaled_weights`); elsewhere the weights stay as they are, and
+the epilogue multiplies sums by a float32 number per channel. What does not fit any of these ends the chain
 and stays a node of its own: fusing never refuses a model.
 
 Two convolutions whose results are added both could take the sum in; the later one does, since the other result is there
@@ -29,7 +30,7 @@ from convc.errors import ProblemError
 from convc.frontend.constants import Constants
 from convc.frontend.fusible_nodes import activation_step, scale_and_shift
 from convc.frontend.graph_view import GraphView
-from convc.frontend.scaled_weights import may_scale, scaled_weights
+from convc.frontend.scaled_weights import may_multiply, may_scale, scaled_weights
 from convc.frontend.shapes import UNKNOWN, ValueType
 from convc.frontend.tensors import type_name
 from convc.ir import dtypes
@@ -75,7 +76,10 @@ def fuse(
 
 @dataclass(slots=True)
 class _Chain:
-    """What a convolution has become so far: y = epilogue(conv(x, w) * scale + shift); ``given``: w, not yet rounded."""
+    """What a convolution has become so far: y = epilogue(conv(x, w) * scale + shift).
+
+    ``given``: w, not yet rounded; ``multiplied``: whether the epilogue does the scale, and not the weights.
+    """
 
     conv: ConvNode
     given: np.ndarray
@@ -86,6 +90,7 @@ class _Chain:
     epilogue: list[EpilogueStep] = field(default_factory=list)
     residual: TensorRef | None = None
     linear: bool = False
+    multiplied: bool = False
 
     def take(self, node: NodeProto, *indices: int) -> None:
         """Go on behind a node."""
@@ -129,8 +134,10 @@ def _step(view: GraphView, chain: _Chain) -> bool:
         with np.errstate(all="ignore"):
             scale = chain.scale * scale
             shift = chain.shift * linear[0] + shift
-        if not may_scale(chain.conv.problem, chain.given, scale, shift):
+        folded = may_scale(chain.conv.problem, chain.given, scale, shift)
+        if not folded and not may_multiply(chain.conv.problem, scale, shift):
             return False
+        chain.multiplied = not folded
         chain.scale = scale
         chain.shift = shift
         chain.linear = True
@@ -184,12 +191,16 @@ def _finished(view: GraphView, chain: _Chain) -> ConvNode:
         return conv
     weight = conv.weight
     bias = conv.bias
+    multiplier = dtypes.quantise(dtypes.F32, chain.scale) if chain.multiplied else None
     if chain.linear:
         with np.errstate(all="ignore"):
-            weight = dtypes.quantise(conv.problem.operand_dtype, scaled_weights(conv.problem, chain.given, chain.scale))
             bias = dtypes.quantise(dtypes.F32, chain.shift)
+            if multiplier is None:
+                scaled = scaled_weights(conv.problem, chain.given, chain.scale)
+                weight = dtypes.quantise(conv.problem.operand_dtype, scaled)
+    changes = {"bias": bias is not None, "multiplier": chain.multiplied, "epilogue": tuple(chain.epilogue)}
     try:
-        problem = dataclasses.replace(conv.problem, bias=bias is not None, epilogue=tuple(chain.epilogue))
+        problem = dataclasses.replace(conv.problem, **changes)
     except ProblemError:
         return conv
     output = TensorRef(name=chain.tensor, dtype=problem.out, shape=problem.y_shape)
@@ -198,6 +209,7 @@ def _finished(view: GraphView, chain: _Chain) -> ConvNode:
         problem=problem,
         weight=weight,
         bias=bias,
+        multiplier=multiplier,
         output=output,
         residual=chain.residual,
         fused=tuple(view.names[i] for i in chain.indices),

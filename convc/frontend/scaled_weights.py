@@ -10,6 +10,8 @@ Folding is fine where the first is at most twice the second and, with what float
 `convc.verification` has it, n u per unit of sum |w x|, that more: for |x| of one size,
 
     sum of e <= 2 * sum of e' + n u * sum of |w|,     n = 1.25 L + 2,  u = 2^-23,  L products.
+
+Elsewhere weights stay as the model has them, and the epilogue multiplies sums (`ConvProblem.multiplier`).
 """
 
 from __future__ import annotations
@@ -45,6 +47,15 @@ def may_scale(problem: ConvProblem, weight: np.ndarray, scale: np.ndarray, shift
         size = _by_channel(problem, np.where(finite, np.abs(folded), 0.0))
     n = problem.gemm_k * 2.0 ** (FLOAT32.bits - FLOAT32.fraction) + problem.gemm_k + 2
     return bool((lost <= MORE * own + n * 2.0**-FLOAT32.bits * size).all())
+
+
+def may_multiply(problem: ConvProblem, scale: np.ndarray, shift: np.ndarray) -> bool:
+    """Whether the epilogue may scale sums instead: float32 holds scale and shift (float64, (K,)), to full precision."""
+    if problem.operand in dtypes.SCALED_OPERANDS:
+        return False
+    size = np.abs(scale)
+    held = (size == 0) | ((size >= dtypes.F32.min_normal) & (size <= dtypes.F32.max_finite))
+    return bool(held.all() and np.isfinite(dtypes.quantise(dtypes.F32, shift)).all())
 
 
 def scaled_weights(problem: ConvProblem, weight: np.ndarray, scale: np.ndarray) -> np.ndarray:

@@ -40,7 +40,7 @@ class ConvNode:
         input: the activations (N, C, H, W).
         weight: float32 (K, C, R, S), values already rounded to the filters' type.
         bias: float32 (K,), or None; whole numbers in float64 where the sums are s32.
-        multiplier: float32 (K,) of a requantised problem, else None.
+        multiplier: float32 (K,) where sums are requantised or have `ConvProblem.multiplier`, else None.
         output: the result (N, K, P, Q), of type ``problem.out``: that of the last node fused.
         residual: the tensor that the epilogue adds, where it adds one.
         fused: names of the nodes that the kernel does as well, in the order of the chain; the executor of a graph must

@@ -57,6 +57,7 @@ class ConvProblem:
         bias: whether a number per output channel, of the type of the sums, is added before that rounding.
         out_zero_point: of an `out` of 8 bits: the stored number that stands for 0. Such a convolution is *requantised*:
             it stores saturate(round(float32(sum) * multiplier[k]) + out_zero_point) with a multiplier per channel.
+        multiplier: of float sums: whether each is multiplied by a float32 number per output channel, before the bias.
         epilogue: what else is done to the sum, in order, after the bias and before that rounding.
         pad_value: what x is outside its extent; other than 0 with activations of whole numbers only.
         filter_parts: of s8 filters: how many such parts each weight is the sum of, where 8 bits do not hold it.
@@ -86,6 +87,7 @@ class ConvProblem:
     epilogue: tuple[EpilogueStep, ...] = ()
     pad_value: int = 0
     filter_parts: int = 1
+    multiplier: bool = False
 
     def __post_init__(self) -> None:
         self._check_types()
@@ -105,6 +107,9 @@ class ConvProblem:
         self._check_element_types()
         if self.epilogue and self.operand_dtype.integer:
             raise self._error("sums of whole numbers have no epilogue but their requantisation")
+        if self.multiplier and (self.operand_dtype.integer or self.operand in dtypes.SCALED_OPERANDS):
+            why = "sums of whole numbers have one by their out" if self.operand_dtype.integer else "blocks have scales"
+            raise self._error(f"multiplier of {self.operand} must be False: {why}")
         try:
             object.__setattr__(self, "epilogue", check_epilogue(self.epilogue))
         except ProblemError as problem:
@@ -243,6 +248,8 @@ class ConvProblem:
             parts.append(f"pad {_same_or_all(self.pad_lo + self.pad_hi)}")
         if self.groups > 1:
             parts.append(f"{self.groups} groups")
+        if self.multiplier:
+            parts.append("scale per channel")
         if self.bias:
             parts.append("bias")
         if self.epilogue:

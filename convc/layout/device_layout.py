@@ -243,7 +243,7 @@ def _stored(operand: str) -> str:
 
 def has_multipliers(problem: ConvProblem) -> bool:
     """Whether sums are multiplied by a number per output channel."""
-    return problem.requantised or _tensor_scale(problem)
+    return problem.requantised or problem.multiplier or _tensor_scale(problem)
 
 
 def _tensor_scale(problem: ConvProblem) -> bool:

@@ -122,7 +122,7 @@ def pack_bias(layout: DeviceLayout, bias: np.ndarray | None, multiplier: np.ndar
     scaled = has_multipliers(layout.problem)
     if (multiplier is not None) != scaled:
         needs = "needs a multiplier per channel" if scaled else "takes no multipliers"
-        raise InputError(f"a result of {layout.problem.out} {needs}", where=f"convolution {layout.model.name!r}")
+        raise InputError(f"a convolution of {layout.model.types} {needs}", where=f"convolution {layout.model.name!r}")
     if multiplier is not None:
         _expect_shape(layout, multiplier, (channels,), "multiplier")
         multiplier = multiplier if layout.forward is None else ordinary_bias(layout.forward, layout.model, multiplier)

@@ -180,12 +180,14 @@ class Special:
         nan = found["nan"] | (found["above"] & found["below"])
         place = np.nonzero(nan | found["above"] | found["below"])
         sums = np.where(nan[place], np.nan, np.where(found["above"][place], np.inf, -np.inf))
-        bias = self.given["bias"].reshape(-1, self.layout.bias.shape[-1])[0]
+        numbers = self.given["bias"].reshape(-1, self.layout.bias.shape[-1])
         residual = None
         if "residual" in self.given:
             residual = dtypes.decode(self._out, self.given["residual"][place])
         with np.errstate(invalid="ignore"):
-            sums += bias[place[-1]]
+            if self.layout.problem.multiplier:
+                sums *= numbers[1, place[-1]]
+            sums += numbers[0, place[-1]]
         made = y.copy()
         made[place] = dtypes.encode(self._out, after_epilogue(self.layout.problem.epilogue, sums, residual))
         return made, launches

@@ -39,6 +39,10 @@ channels of a tap lie side by side: I is at most C/32 + 2 for each tap, and L at
 **Bias** is one more float32 addition: n grows by 1. One unit more pays for the float64 arithmetic of the
 oracle and of this bound, whose gamma(L) has u = 2^-53. In all n = 1.25*L + 2, or L + I + 2 units of 2^-13.
 
+**Multipliers.** A sum that is multiplied by a number m before the bias is rounded once more: with g the relative
+part of the bound above, an error of g * S becomes (g (1 + u) + u) * S |m|, u = 2^-23, to which the magnitude of the
+bias is added as before. What is lost below float32's normals is multiplied as well, and the product loses once more.
+
 **Parts.** float32 operands that are multiplied in parts have a sum of L products of parts for each pass, whose
 magnitudes are a little larger; what the passes leave out is relative to each product. `convc.layout.split_precision`
 derives both.
@@ -93,6 +97,7 @@ def error_bound(
     b: np.ndarray | None,
     residual: np.ndarray | None = None,
     sums: Sums = FLOAT32,
+    multiplier: np.ndarray | None = None,
 ) -> np.ndarray | None:
     """Largest difference between the exact result and a right one, before rounding to the result type.
 
@@ -100,6 +105,7 @@ def error_bound(
         x, w, b: operands as the kernel gets them: x (N, C, H, W), w (K, C, R, S), b (K,) or None.
         residual: (N, K, P, Q) where the epilogue adds one.
         sums: how products are added (`convc.ir.sums.sums_of`).
+        multiplier: (K,) where the problem has `ConvProblem.multiplier`.
 
     Returns:
         float64 (N, K, P, Q); infinite where float32 sums may overflow. None: every bit must agree.
@@ -118,15 +124,49 @@ def error_bound(
         x, w = as_multiplied(problem, x, w)
     else:
         raised = (_at_least(x, floors[0]), _at_least(w, floors[1]))
-    magnitude = reference.conv_sums(problem, *raised, None if b is None else np.abs(b))
+    sizes = None if b is None else np.abs(b)
     relative = gamma * GROWTH + MISSING[problem.operand] if split else gamma
-    bound = relative * magnitude + 3 * n * (1 + gamma) * dtypes.F32.min_subnormal
-    bound[~(magnitude + bound <= dtypes.F32.max_finite)] = np.inf  # also where it is NaN
+    lost = 3 * n * (1 + gamma) * dtypes.F32.min_subnormal
+    if multiplier is None:
+        bound = _within_float32(reference.conv_sums(problem, *raised, sizes), relative, lost)
+    else:
+        bound = _scaled(problem, raised, sizes, np.abs(np.asarray(multiplier, np.float64)), (relative, lost))
     if not problem.epilogue:
         return bound
-    exact = reference.conv_sums(problem, x, w, b)
+    exact = reference.scaled_sums(problem, x, w, b, multiplier)
     bound[~np.isfinite(exact)] = 0.0  # nothing rounds an infinity
     return through_epilogue(problem, exact, bound, residual)
+
+
+def _within_float32(magnitude: np.ndarray, relative: float, lost: float | np.ndarray) -> np.ndarray:
+    """The bound of sums whose terms have this magnitude; infinite where float32 may overflow."""
+    bound = relative * magnitude + lost
+    bound[~(magnitude + bound <= dtypes.F32.max_finite)] = np.inf  # also where it is NaN
+    return bound
+
+
+def _scaled(
+    problem: ConvProblem,
+    raised: tuple[np.ndarray, np.ndarray],
+    bias: np.ndarray | None,
+    multiplier: np.ndarray,
+    errors: tuple[float, float],
+) -> np.ndarray:
+    """The bound of sums that are multiplied before the bias: see "Multipliers" above.
+
+    Args:
+        raised: magnitudes of the operands.
+        bias, multiplier: magnitudes (K,).
+        errors: the relative part of the bound of sums, and what is lost below float32's normals.
+    """
+    relative, lost = errors
+    sums = reference.conv_sums(problem, *raised)
+    scale = multiplier.reshape(-1, *(1,) * problem.rank)
+    with np.errstate(invalid="ignore", over="ignore"):
+        magnitude = sums * scale + (0 if bias is None else bias.reshape(scale.shape))
+        bound = _within_float32(magnitude, relative * (1 + UNIT) + UNIT, lost * (scale * (1 + UNIT) + 1))
+    bound[np.isinf(_within_float32(sums, relative, lost))] = np.inf
+    return bound
 
 
 def expected_result(problem: ConvProblem, x: np.ndarray, w: np.ndarray, *others: np.ndarray | None) -> np.ndarray:

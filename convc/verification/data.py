@@ -81,20 +81,28 @@ def normal_data(problem: ConvProblem, seed: int, w: np.ndarray | None = None, b:
     return x, w, b
 
 
-def multipliers(problem: ConvProblem, seed: int) -> np.ndarray | None:
-    """Multipliers (K,) float32 of a requantised problem, None of others.
+def multipliers(problem: ConvProblem, seed: int, *, integer: bool = True) -> np.ndarray | None:
+    """Multipliers (K,) float32 of a problem whose sums have them, None of others.
 
-    They spread the sums that normal data give over the range of the result, each channel a little differently; one in
-    eight is a power of two, which makes ties.
+    Those of a requantised problem spread the sums that normal data give over the range of the result, each channel a
+    little differently; one in eight is a power of two, which makes ties. Those of float sums have either sign, and are
+    1 or 2 on integer data, which stay whole; normal ones on others.
     """
+    rng = np.random.default_rng((seed, 1))
+    if problem.multiplier:
+        if integer:
+            return rng.choice(np.array([-2, -1, 1, _LARGEST_MULTIPLIER], np.float32), problem.out_channels)
+        return rng.standard_normal(problem.out_channels, dtype=np.float32)
     if not problem.requantised:
         return None
-    rng = np.random.default_rng((seed, 1))
     typical = math.sqrt(problem.gemm_k) * _SPREAD**2
     scale = (64 / typical * rng.uniform(0.5, 2, problem.out_channels)).astype(np.float32)
     scale[::8] = np.exp2(np.rint(np.log2(scale[::8])))
     return scale
 
+
+_LARGEST_MULTIPLIER = 2
+"""Of float sums on integer data."""
 
 _SPREAD = 25.0
 """Standard deviation of quantised activations and weights in normal data."""
@@ -160,8 +168,9 @@ def _require_arrays(problem: ConvProblem) -> None:
 
 
 def _largest_sum(problem: ConvProblem) -> int:
-    """The largest whole number that a sum may reach."""
-    return min((1 << 24) - 1, int(problem.out_dtype.max_finite))
+    """The largest whole number that a sum may reach, so that it can still be multiplied."""
+    largest = min((1 << 24) - 1, int(problem.out_dtype.max_finite))
+    return largest // _LARGEST_MULTIPLIER if problem.multiplier else largest
 
 
 def _integer_ranges(problem: ConvProblem, seed: int) -> tuple[int, int]:

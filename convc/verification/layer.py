@@ -141,10 +141,10 @@ def _judged(mode: Mode, layer: Layer, data: LayerData, run: LayerRun) -> Check:
 def bound_of(mode: Mode, problem: ConvProblem, data: LayerData, sums: Sums) -> np.ndarray | None:
     """Bound what a right result may be off by; None: it must agree bit for bit."""
     if mode == "normal":
-        return error_bound(problem, data.x, data.weight, data.bias, data.residual, sums)
+        return error_bound(problem, data.x, data.weight, data.bias, data.residual, sums, data.multiplier)
     if exact_on_integers(problem.epilogue):
         return None
-    exact = reference.conv_sums(problem, data.x, data.weight, data.bias)
+    exact = reference.scaled_sums(problem, data.x, data.weight, data.bias, data.multiplier)
     return through_epilogue(problem, exact, np.zeros_like(exact), data.residual)
 
 
@@ -251,7 +251,7 @@ class LayerData:
 
 def drawn_for(mode: Mode, conv: ConvNode, seed: int) -> Drawn | None:
     """Choose an infinity or NaN for normal data; None for other data, and where the weights of the model have some."""
-    own = (conv.weight, conv.bias)
+    own = (conv.weight, conv.bias, conv.multiplier)
     if mode == "integer" or not all(array is None or np.isfinite(array).all() for array in own):
         return None
     return draw_special(conv.problem, seed)
@@ -269,7 +269,7 @@ def data_of(mode: Mode, conv: ConvNode, seed: int) -> LayerData:
         x[drawn.place] = drawn.value
     multiplier = conv.multiplier
     if integer or multiplier is None:
-        multiplier = multipliers(conv.problem, seed)
+        multiplier = multipliers(conv.problem, seed, integer=integer)
     return LayerData(
         x=x,
         weight=weight,

@@ -44,8 +44,9 @@ def against_reference(ran: ConvRun, host: Callable[[], np.ndarray]) -> Compariso
     problem = ran.conv.problem
     operands = _operands(ran)
     added = None if ran.residual is None else dtypes.quantise(problem.out_dtype, ran.residual)
-    expected = expected_result(problem, *operands, None, added)
-    return compare(ran.run.y, expected, error_bound(problem, *operands, added, ran.run.sums))
+    scale = ran.conv.multiplier
+    expected = expected_result(problem, *operands, scale, added)
+    return compare(ran.run.y, expected, error_bound(problem, *operands, added, ran.run.sums, scale))
 
 
 def against_onnxruntime(ran: ConvRun, answer: np.ndarray) -> Comparison | None:
@@ -61,7 +62,7 @@ def against_onnxruntime(ran: ConvRun, answer: np.ndarray) -> Comparison | None:
     if problem.operand_dtype.min_exponent > model_type.min_exponent or problem.operand in dtypes.SCALED_OPERANDS:
         return None
     _, gamma = sum_gamma(problem, ran.run.sums)
-    bound = error_bound(problem, *_operands(ran), sums=ran.run.sums)
+    bound = error_bound(problem, *_operands(ran), sums=ran.run.sums, multiplier=ran.conv.multiplier)
     assert bound is not None, "only sums of integers have none"
     unit = problem.operand_dtype.unit_roundoff
     magnitude = bound / gamma / (1 - unit) ** 2  # not less than S: operands were rounded

@@ -42,13 +42,32 @@ def conv_problem(
 
     Args:
         x, w, bias: (N, C, H, W), (K, C, R, S), and (K,) or None.
-        multiplier: (K,) of a requantised problem, None of others.
+        multiplier: (K,) of a problem that is requantised or has `ConvProblem.multiplier`, None of others.
         residual: (N, K, P, Q) where the epilogue adds one, None elsewhere.
     """
-    sums = conv_sums(problem, x, w, bias)
-    if multiplier is not None:
+    if problem.requantised and multiplier is not None:
+        sums = conv_sums(problem, x, w, bias)
         return requantise(sums, multiplier, problem.out_zero_point, problem.out_dtype)
-    return epilogue(problem, sums, residual)
+    return epilogue(problem, scaled_sums(problem, x, w, bias, multiplier), residual)
+
+
+def scaled_sums(
+    problem: ConvProblem,
+    x: np.ndarray,
+    w: np.ndarray,
+    bias: np.ndarray | None = None,
+    multiplier: np.ndarray | None = None,
+) -> np.ndarray:
+    """`conv_sums`, multiplied by a number per output channel before the bias where there are multipliers (K,)."""
+    if problem.multiplier != (multiplier is not None):
+        expected = "multipliers" if problem.multiplier else "no multipliers"
+        raise ValueError(f"expected {expected} of convolution {problem.name!r}")
+    if multiplier is None:
+        return conv_sums(problem, x, w, bias)
+    channels = (-1, *(1,) * problem.rank)
+    with np.errstate(invalid="ignore", over="ignore"):
+        sums = conv_sums(problem, x, w) * np.asarray(multiplier, np.float64).reshape(channels)
+        return sums if bias is None else sums + np.asarray(bias, np.float64).reshape(channels)
 
 
 def conv_sums(problem: ConvProblem, x: np.ndarray, w: np.ndarray, bias: np.ndarray | None = None) -> np.ndarray:

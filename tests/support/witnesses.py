@@ -48,7 +48,7 @@ def witnesses_agree(
     expected = expected_result(problem, x, w, b, multiplier, residual)
     allowed = None
     if not exact_on_integers(problem.epilogue):
-        sums = reference.conv_sums(problem, x, w, b)
+        sums = reference.scaled_sums(problem, x, w, b, multiplier)
         allowed = through_epilogue(problem, sums, np.zeros_like(sums), residual)
     machine = compare(run.y, expected, allowed)
     assert machine.ok, machine
@@ -66,9 +66,10 @@ def witnesses_agree(
 
     x, w, b = normal_data(problem, seed)
     residual = residual_data(problem, seed, integer=False)
+    multiplier = multipliers(problem, seed, integer=False)
     run = run_layer(layer_of(problem, kernel, w, b, multiplier), x, residual=residual)
     assert run.verdict is Verdict.clean
     expected = expected_result(problem, x, w, b, multiplier, residual)
-    bounded = compare(run.y, expected, error_bound(problem, x, w, b, residual))
+    bounded = compare(run.y, expected, error_bound(problem, x, w, b, residual, multiplier=multiplier))
     assert bounded.ok, bounded
     return compiled

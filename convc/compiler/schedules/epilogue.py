@@ -42,47 +42,47 @@ from convc.compiler.tile.steps.epilogue import (
     PixelStore,
     Requantise,
     RequantiseLane,
+    ScaleLane,
+    ScaleSums,
     StageNumbers,
 )
 from convc.compiler.tile.steps.staged import AddSlabResidual, LineStore, ResultStore, StageRow, StoreWait, TileStore
 from convc.ir.epilogue import AddResidual, Clip, EpilogueStep, LeakyRelu, Relu, Sigmoid, SiLU
 from convc.ir.expr import Const, Var, substitute
+from convc.layout.device_layout import has_tensor_scale
 
 PER_WORD = {8: "four", 16: "two"}
 """How many values of so many bits are packed into a word."""
 
 
-def row_epilogue(plan: Plan, before: tuple[Step, ...] = (), scaled: tuple[Step, ...] = ()) -> tuple[Step, ...]:
+def row_epilogue(plan: Plan, before: tuple[Step, ...] = ()) -> tuple[Step, ...]:
     """Every lane carries one row of the accumulator, some columns at a time.
 
-    Args:
-        before: what the role does until the accumulator is complete.
-        scaled: steps on the sums before the bias is added.
+    `before`: what the role does until the accumulator is complete.
     """
     core = core_of(plan.arch)
     pixel = compute(plan.indexing.coordinates.m, "epilogue", pixel_bits(plan))
     if plan.storage.results is None:
         columns = core.columns(plan)
-        stores = direct_stores(plan, scaled, core.read(columns), columns, core.chunks(plan))
+        stores = direct_stores(plan, core.read(columns), columns, core.chunks(plan))
         return (*core.lane(), pixel, *before, *core.accumulated(), stores)
     first_m = plan.indexing.coordinates.first_m
     first = () if first_m is None else (compute(first_m, "epilogue"),)
     pixels = (pixel, *first) if first_m is None or read_by_threads(plan) else first
     steps = (*core.lane(), *pixels, *(hold_numbers(plan) if holds_numbers(plan) else stage_numbers(plan)), *before)
-    return (*steps, *core.accumulated(), *core.vacated(plan), *tensor_stores(plan, scaled))
+    return (*steps, *core.accumulated(), *core.vacated(plan), *tensor_stores(plan))
 
 
-def direct_stores(plan: Plan, scaled: tuple[Step, ...], read: tuple[Step, ...], columns: int, chunks: int) -> Loop:
+def direct_stores(plan: Plan, read: tuple[Step, ...], columns: int, chunks: int) -> Loop:
     """Every lane writes its row to global memory.
 
     Args:
-        scaled: steps on the sums before the bias is added.
         read: steps that set the first column of a chunk, and bring its sums.
         columns, chunks: of a chunk, and how many chunks there are.
     """
     write = row_store(plan, columns)
     place = compute(plan.indexing.coordinates.out_byte, "epilogue", 64)
-    values = chunk_values(plan, read, write, scaled)
+    values = chunk_values(plan, read, write)
     return Loop(
         id="epilogue.chunks",
         note=f"{columns} columns at a time",
@@ -93,7 +93,7 @@ def direct_stores(plan: Plan, scaled: tuple[Step, ...], read: tuple[Step, ...], 
     )
 
 
-def tensor_stores(plan: Plan, scaled: tuple[Step, ...]) -> tuple[Step, ...]:
+def tensor_stores(plan: Plan) -> tuple[Step, ...]:
     """Every lane writes its row to shared memory, and copies carry slabs of columns to global memory."""
     core = core_of(plan.arch)
     tile = plan.storage.smem_tile(C)
@@ -121,7 +121,7 @@ def tensor_stores(plan: Plan, scaled: tuple[Step, ...]) -> tuple[Step, ...]:
     within = column.expr if looped else substitute(column.expr, {"chunk": Const(0)})
     read = (replace(column, expr=first + within), *loads)
     copied = None if plan.storage.residual is None else add_slab(stage)
-    body = (*chunk_values(plan, read, row_store(plan, columns), scaled, copied), stage)
+    body = (*chunk_values(plan, read, row_store(plan, columns), copied), stage)
     if looped:
         note = f"{columns} columns at a time"
         chunk = number("chunk")
@@ -207,7 +207,6 @@ def chunk_values(
     plan: Plan,
     read: tuple[Step, ...],
     write: GlobalStore,
-    scaled: tuple[Step, ...],
     slab: AddSlabResidual | None = None,
 ) -> tuple[Step, ...]:
     """The steps from the accumulator to packed values.
@@ -216,7 +215,6 @@ def chunk_values(
         plan: of the kernel.
         read: steps of which the first sets the first column of the chunk, and the others read it.
         write: which of the lane's values are stored, and where.
-        scaled: steps on the sums before the bias is added.
         slab: the step that adds a residual, where copies have brought it.
     """
     coordinates = plan.indexing.coordinates
@@ -236,7 +234,7 @@ def chunk_values(
         read[0],
         *((channel,) if needed else ()),
         *read[1:],
-        *scaled,
+        *scale_sums(plan, write.columns),
         bias,
         *requantise(plan, write.columns),
         *((place,) if reads else ()),  # a residual is read where y is stored
@@ -260,6 +258,32 @@ def row_store(plan: Plan, columns: int) -> GlobalStore:
         channel=coordinates.k.name,
         channel_limit=plan.indexing.channel_limit,
     )
+
+
+def scale_sums(plan: Plan, columns: int) -> tuple[ScaleSums, ...]:
+    """The step that multiplies float sums by a number per channel, or by the scales of whole tensors.
+
+    The multipliers lie behind the bias.
+    """
+    if not (plan.problem.multiplier or has_tensor_scale(plan.layout)):
+        return ()
+    note = "one multiplier a channel" if plan.problem.multiplier else "the scales of both tensors"
+    return (ScaleSums(id="epilogue.scale", note=note, buffer=BIAS, columns=columns, **staged(plan, 1)),)
+
+
+def scale_lanes(plan: Plan, columns: int) -> tuple[ScaleLane, ...]:
+    """The step that multiplies float sums where a lane has a channel."""
+    if not plan.problem.multiplier:
+        return ()
+    step = ScaleLane(
+        id="epilogue.scale",
+        note="one multiplier a channel",
+        buffer=BIAS,
+        columns=columns,
+        first=plan.layout.bias.shape[-1],
+        channel=plan.indexing.coordinates.k.name,
+    )
+    return (step,)
 
 
 def requantise(plan: Plan, columns: int) -> tuple[Requantise, ...]:

@@ -262,8 +262,7 @@ class Reload(Method):
         """A fresh activation tile and a fresh filter tile for every tap and channel block."""
         coordinates = tap_coordinates(plan)
         carry = scaled.carry_factors(plan, coordinates)
-        sums = scaled.scale_sums(plan, core_of(plan.arch).columns(plan))
-        epilogue = row_epilogue(plan, carry, sums)
+        epilogue = row_epilogue(plan, carry)
         return Roles(load=_load(plan, coordinates), multiply=_multiply(plan), epilogue=epilogue)
 
 

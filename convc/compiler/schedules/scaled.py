@@ -21,14 +21,11 @@ from convc.compiler.plan.scale_factors import (
     columns_of,
     step_factors,
 )
-from convc.compiler.schedules.epilogue import staged
-from convc.compiler.schedules.skeleton import BIAS, MAP_SCALES_A, MAP_SCALES_B, compute, number
+from convc.compiler.schedules.skeleton import MAP_SCALES_A, MAP_SCALES_B, compute, number
 from convc.compiler.tile.steps.base import Advance, Arrive, Compute, ExpectBytes, Loop, RingWait, Step
-from convc.compiler.tile.steps.epilogue import ScaleSums
 from convc.compiler.tile.steps.operands import CarryFactors, MmaScaled, TmaLoad
 from convc.ir.expr import Var
 from convc.layout.block_scaled import BlockFormat
-from convc.layout.device_layout import has_tensor_scale
 
 
 def load_factors(plan: Plan, coordinates: TapCoordinates) -> tuple[Step, ...]:
@@ -132,17 +129,3 @@ def multiply_scaled(plan: Plan, blocks: BlockFormat, counter: NewNumber) -> MmaS
         spacing_b=columns_of(tiling.block_n),
         each=step_factors(blocks, tiling, plan.arch).each,
     )
-
-
-def scale_sums(plan: Plan, columns: int) -> tuple[ScaleSums, ...]:
-    """The step that multiplies sums by the scales of whole tensors; the multipliers lie behind the bias."""
-    if not has_tensor_scale(plan.layout):
-        return ()
-    step = ScaleSums(
-        id="epilogue.scale",
-        note="the scales of both tensors",
-        buffer=BIAS,
-        columns=columns,
-        **staged(plan, 1),
-    )
-    return (step,)

@@ -177,7 +177,7 @@ def _add(plan: Plan) -> tuple[Step, ...]:
     column = Compute(id="epilogue.column", note="first column of the chunk", dst=number("column"), expr=place)
     read = (column, add, *(told if chunks == 1 else ()))
     pixel = compute(plan.indexing.coordinates.m, "epilogue", pixel_bits(plan))
-    stores = direct_stores(plan, (), read, columns, chunks)
+    stores = direct_stores(plan, read, columns, chunks)
     lane = core_of(plan.arch).lane()
     if plan.arch.limits.row_lanes > 1:  # sums in shared memory need not be read by who had them in registers
         lane = (Compute(id="epilogue.lane", note="one row of the tile", dst=number("lane"), expr=Var("thread")),)

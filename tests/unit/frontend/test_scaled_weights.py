@@ -7,10 +7,14 @@ import onnx
 import pytest
 
 import convc
-from convc.frontend.scaled_weights import may_scale, scaled_weights
+from convc.compiler.compile import compile_problem
+from convc.compiler.kernels import kernel_of
+from convc.frontend.scaled_weights import may_multiply, may_scale, scaled_weights
 from convc.ir.problem import ConvProblem
 from convc.runtime.network.convolutions import Convolutions
 from convc.runtime.network.executor import Graph
+from convc.verification.layer import check_layer
+from convc.verification.sampled_layer import check_sampled
 
 RANDOM = np.random.default_rng(3)
 
@@ -58,9 +62,11 @@ def test_a_scale_that_a_type_holds(operand, scale, good, transposed, groups):
     assert set(place) == {5}
 
 
-@pytest.mark.parametrize(("factors", "fused"), [((0.5, 0.25), 2), ((1e-6, 2.0), 0), ((0.5, 1e-7), 1)])
-def test_what_is_not_folded_stays_a_node(factors, fused):
-    """The result is that of the unfused network; the activation behind a node that stays is not taken in either."""
+@pytest.mark.parametrize(
+    ("factors", "multiplied"), [((0.5, 0.25), False), ((1e-6, 2.0), True), ((0.5, 1e-7), True), ((1e-6, 6e4), False)]
+)
+def test_what_is_not_folded_is_a_scale_of_the_epilogue(factors, multiplied):
+    """The result is that of the unfused network; the activation behind is taken in."""
     text = """<ir_version: 8, opset_import: ["": 17]>
     g (float16[1, 16, 6, 6] x) => (float16[1, 8, 4, 4] y) <float16[8, 16, 3, 3] w, float16[8, 1, 1] s, float16[1] t> {
         c = Conv (x, w)
@@ -80,9 +86,41 @@ def test_what_is_not_folded_stays_a_node(factors, fused):
         taken = graph.stats.fused.get("c", ())
     np.testing.assert_allclose(*results, rtol=0.01, atol=1e-3 * np.abs(results[1]).max())
     [conv] = convc.load(model).convs
-    assert len([name for name in conv.fused if name in ("d", "e")]) == fused
-    assert ("y" in conv.fused) == (fused == 2)
-    assert taken == ()
+    assert (conv.fused, conv.problem.multiplier, taken) == (("d", "e", "y"), multiplied, ())
+    if multiplied:
+        np.testing.assert_allclose(conv.multiplier, np.prod(np.float16(factors).astype(np.float64)), rtol=1e-6)
+        assert np.array_equal(conv.weight, arrays["w"].astype(np.float16))
+
+
+def test_a_scale_that_float32_does_not_hold_stays_a_node():
+    problem = of()
+    scale = np.full(8, 1e-20)
+    for value in (0.0, -1e-30, 1e30):
+        scale[3] = value
+        assert may_multiply(problem, scale, np.zeros(8))
+    assert not may_multiply(problem, scale, np.full(8, 1e39))
+    for value in (1e-40, 1e39, np.inf, np.nan):
+        scale[3] = value
+        assert not may_multiply(problem, scale, np.zeros(8))
+    assert not may_multiply(of("mxfp8"), np.ones(8), np.zeros(8))
+
+
+def test_a_layer_with_a_scale_is_verified_as_a_whole_and_by_a_sample():
+    text = """<ir_version: 8, opset_import: ["": 17]>
+    g (float16[1, 16, 6, 6] x) => (float16[1, 8, 4, 4] y) <float16[8, 16, 3, 3] w, float16[8, 1, 1] s> {
+        c = Conv (x, w)
+        d = Mul (c, s)
+        y = Relu (d)
+    }"""
+    model = onnx.parser.parse_model(text)
+    arrays = {"w": RANDOM.standard_normal((8, 16, 3, 3)) * 0.05, "s": np.linspace(1e-5, -2e-5, 8).reshape(8, 1, 1)}
+    for name, array in arrays.items():
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(array, np.float16), name))
+    [conv] = convc.load(model).convs
+    assert conv.problem.multiplier
+    kernel = kernel_of(compile_problem(conv.problem))
+    assert check_layer(conv, kernel).ok
+    assert check_sampled(conv, kernel, 2).ok
 
 
 def test_a_variance_of_zero_is_quiet():

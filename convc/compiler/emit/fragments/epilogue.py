@@ -28,6 +28,7 @@ from convc.compiler.tile.steps.epilogue import (
     PixelStore,
     Requantise,
     RequantiseLane,
+    ScaleLane,
     ScaleSums,
     StageNumbers,
     TmemLoad,
@@ -125,6 +126,11 @@ def _(step: AddLaneBias, context: RoleContext) -> Names:
 @fragment.register
 def _(step: ScaleSums, context: RoleContext) -> Names:
     return _numbers(step, context)
+
+
+@fragment.register
+def _(step: ScaleLane, context: RoleContext) -> Names:
+    return {"buffer": step.buffer, "channel": step.channel, "values": _values(step), "offset": 4 * step.first}
 
 
 @fragment.register

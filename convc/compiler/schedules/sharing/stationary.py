@@ -26,7 +26,7 @@ from convc.compiler.plan.tiling import Depths
 from convc.compiler.plan.work import SECTOR_BYTES, CtaWork
 from convc.compiler.schedules.base import Request, Ways
 from convc.compiler.schedules.cores.all import core_of
-from convc.compiler.schedules.epilogue import epilogue_steps, requantise_lanes
+from convc.compiler.schedules.epilogue import epilogue_steps, requantise_lanes, scale_lanes
 from convc.compiler.schedules.sharing.base import Sharing
 from convc.compiler.schedules.sharing.buffers import SharedTile
 from convc.compiler.schedules.sharing.indexing import row_coordinates, shared
@@ -266,6 +266,7 @@ def _store(plan: Plan) -> tuple[Step, ...]:
     body = (
         Compute(id="epilogue.column", note="first pixel of the chunk", dst=column, expr=Var("chunk") * CHUNK),
         TmemLoad(id="epilogue.read", note="one channel a lane", acc=ACC, first=column, columns=CHUNK),
+        *scale_lanes(plan, CHUNK),
         bias,
         *requantise_lanes(plan, CHUNK),
         *(compute(coordinates.m, "epilogue", bits, dst=row, lane=Var(column) + Const(i)) for i, row in enumerate(rows)),

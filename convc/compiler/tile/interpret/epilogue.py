@@ -28,6 +28,7 @@ from convc.compiler.tile.steps.epilogue import (
     Requantise,
     RequantiseLane,
     RowAccess,
+    ScaleLane,
     ScaleSums,
     StageNumbers,
     TmemLoad,
@@ -86,6 +87,11 @@ def _(step: AddLaneBias, role: RoleState) -> None:
 @perform.register
 def _(step: ScaleSums, role: RoleState) -> None:
     role.values = role.values * _numbers(step, role)
+
+
+@perform.register
+def _(step: ScaleLane, role: RoleState) -> None:
+    role.values = role.values * role.cta.buffer_of(step.buffer)[step.first + role.each(step.channel)[:, None]]
 
 
 @perform.register

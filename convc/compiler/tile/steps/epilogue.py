@@ -165,6 +165,22 @@ class ScaleSums(ChannelStep, frozen=True, kw_only=True):
         return f"times {self.source}"
 
 
+class ScaleLane(ValueStep, frozen=True, kw_only=True):
+    """values = values * multiplier of the lane's channel, float32: `ScaleSums` where each column is a pixel.
+
+    Attributes:
+        buffer, first: the multipliers start at number `first` of the buffer.
+        channel: number of the lane's channel.
+    """
+
+    buffer: PointerName
+    first: int
+    channel: Number
+
+    def describe(self) -> str:
+        return f"times {self.buffer}[{self.channel} + {self.first}]"
+
+
 class Requantise(ChannelStep, frozen=True, kw_only=True):
     """Scale sums to 8 bits: round(float32(values) * multiplier[channel + column]) + zero_point, saturated to s32.
 
