@@ -290,7 +290,7 @@ def test_transposed_8_bit_b_needs_a_wider_step_of_n():
     ],
 )  # fmt: skip
 def test_sparse_operands_are_refused_by_name(line, name):
-    with pytest.raises(UnmodelledError, match=f"no {name}: sparse A .* is not modelled"):
+    with pytest.raises(UnmodelledError, match=f"no {name}: sparse A .* are not modelled"):
         run_tensor(line)
 
 
