@@ -203,6 +203,19 @@ def test_a_map_of_shared_activations_that_is_off_is_refuted(name, result, merged
     assert any(isinstance(outcome, Counterexample) for outcome in reuse_claims.prove(broken))
 
 
+@pytest.mark.parametrize("merged", [False, True])
+@pytest.mark.parametrize(("s", "q"), [(0, 0), (2, 6)])
+def test_a_lane_that_holds_a_pixel_where_it_needs_padding_is_refuted(s, q, merged):
+    maps = cut_maps(PLAIN, merged=merged, border="zero")
+    tap = next(tap for buffer in maps.walk.buffers for tap in buffer.taps if tap.s == s)
+    assert isinstance(reuse_claims.prove_border(maps, tap), Proof)
+    held = changed(maps.held, w=maps.held["w"] + 1)
+    outcome = reuse_claims.prove_border(replace(maps, held=held), tap)
+    assert isinstance(outcome, Counterexample)
+    assert outcome.claim.endswith("and the lane holds padding")
+    assert outcome.point == (("q", q),)
+
+
 def test_a_map_that_is_off_at_one_lane_of_many_is_refuted_there():
     wide = replace(PLAIN, in_extent=(40000, 40000))
     maps = cut_maps(wide, merged=True, border="mask")

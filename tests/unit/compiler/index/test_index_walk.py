@@ -14,8 +14,9 @@ from support.records import replace
 from convc.compiler.index.conv import conv_maps
 from convc.compiler.index.maps import Counterexample, Proof
 from convc.compiler.index.symbols import Axis
-from convc.compiler.index.walk import Im2colBox, im2col_box, prove_walk, walk_digits
+from convc.compiler.index.walk import Im2colBox, _walk_cases, im2col_box, prove_walk, walk_digits
 from convc.errors import ProblemError
+from convc.ir.expr import Const, Var, evaluate
 from convc.ir.problem import ConvProblem
 
 sides = st.integers(1, 12)
@@ -235,3 +236,23 @@ def test_walks_between_positions_are_decided_too(problem, block_m, errors):
         assert isinstance(outcome, Proof)
     else:
         assert outcome.point == (("tile_m", expected[0]), ("lane", expected[1]))
+
+
+@pytest.mark.parametrize(
+    "box",
+    [
+        Im2colBox(size=(7, 5), lower=(-1, -1), upper=(0, 1), stride=(3, 2)),
+        Im2colBox(size=(4, 9), lower=(0, -2), upper=(1, -1), stride=(2, 4)),
+        Im2colBox(size=(5, 4), lower=(1, 0), upper=(0, 0), stride=(1, 3)),
+    ],
+)
+def test_a_walk_from_between_positions_is_followed_to_later_images(box):
+    """From every coordinate inside the box: just one case holds at each step, and it says where the walk is."""
+    starts = itertools.product(*(range(low, last + 1) for low, last in zip(box.lower, box.last, strict=True)))
+    for w, h in starts:
+        begin = {"w": Const(w), "h": Const(h), "n": Const(2)}
+        cases = _walk_cases(box, begin, Axis("tile_m", 1), 1, Var("j"))
+        for j, here in enumerate(follow_walk(box, (w, h, 2), 3 * box.positions[0] * box.positions[1])):
+            point = {"j": j}
+            holding = [place for conditions, place in cases if all(evaluate(each, point) for each in conditions)]
+            assert [tuple(evaluate(axis, point) for axis in place) for place in holding] == [here]
