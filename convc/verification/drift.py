@@ -19,8 +19,8 @@ _HALF_STEP = 2.0**-9
 """What rounding to 8 bits moves a number by at most, as a share of their range."""
 
 
-def drift(got: np.ndarray, expected: np.ndarray | None) -> float | None:
-    """Root mean square of the difference as a share of that of ``expected``.
+def drift(got: np.ndarray, expected: np.ndarray | None, least: float = 0.0) -> float | None:
+    """Root mean square of the difference as a share of that of ``expected``, or of ``least`` where that is more.
 
     None where there is nothing to compare, infinite where shapes differ or where there is nothing but an error. Where
     both are the same infinity, or both NaN, they agree.
@@ -36,6 +36,7 @@ def drift(got: np.ndarray, expected: np.ndarray | None) -> float | None:
     same = (made == wide) | (np.isnan(made) & np.isnan(wide))
     apart = np.subtract(made, wide, out=np.zeros_like(wide), where=~same)
     size = math.sqrt(float(np.mean(wide**2, where=np.isfinite(wide))) if np.isfinite(wide).any() else 0.0)
+    size = max(size, least)
     error = math.sqrt(float(np.mean(apart**2)))
     if size > 0 and not math.isnan(error):
         return error / size
@@ -43,8 +44,11 @@ def drift(got: np.ndarray, expected: np.ndarray | None) -> float | None:
 
 
 def allowed_drift(depth: int, unit: float) -> float:
-    """The drift that rounding operands to a type with this unit, ``depth`` times one after the other, may come to."""
-    return 8 * math.sqrt(depth) * unit + 8 * depth * 2.0**-24
+    """The drift that rounding operands to a type with this unit, ``depth`` times one after the other, may come to.
+
+    Nodes beside the convolutions round to float32, in a network without any too.
+    """
+    return 8 * math.sqrt(depth) * unit + 8 * max(1, depth) * 2.0**-24
 
 
 def unit_of(layers: Sequence[LayerReport]) -> float:

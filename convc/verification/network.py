@@ -37,7 +37,8 @@ from convc.runtime.network.node_info import element_dtype
 from convc.support.memory import require_memory
 from convc.support.progress import SILENT, Progress
 from convc.verification.amplified import examined
-from convc.verification.drift import allowed_drift, drift, unit_of
+from convc.verification.bounded import Allowed, allowed_of, bounded_outputs
+from convc.verification.drift import drift
 from convc.verification.layer import check_of, layer_report
 from convc.verification.node import against_onnxruntime, against_reference
 from convc.verification.random_weights import random_weights
@@ -135,7 +136,7 @@ def _run_once(
         layers.append(layer_report(ran.conv, kernel, checks, ran.run.counters, departed))
 
     results = graph.run(feeds, watch, drawn.progress)
-    allowed = allowed_drift(len(layers), unit_of(layers))
+    bounded = bounded_outputs(graph.model.graph.node)
     report = NetworkReport(
         source=graph.name,
         seed=seed,
@@ -143,7 +144,9 @@ def _run_once(
         kernels=len(convolutions.kernels),
         stats=graph.stats,
         replaced=len(weights),
-        outputs=tuple(_output(name, value, whole.get(name), allowed) for name, value in results.items()),
+        outputs=tuple(
+            _output(name, value, whole.get(name), allowed_of(name, layers, bounded)) for name, value in results.items()
+        ),
         onnxruntime=version,
         silent=silent,
         channels=sum(each.size for each in alive),
@@ -201,15 +204,15 @@ def _whole(
     return ({}, answer) if isinstance(answer, str) else (answer, "")
 
 
-def _output(name: str, value: object, expected: np.ndarray | None, allowed: float) -> OutputReport:
+def _output(name: str, value: object, expected: np.ndarray | None, allowed: Allowed) -> OutputReport:
     """The report on one output of the network."""
     if not isinstance(value, np.ndarray):
-        return OutputReport(name=name, dtype=type(value).__name__, shape=(), drift=None, allowed=allowed)
+        return OutputReport(name=name, dtype=type(value).__name__, shape=(), drift=None, allowed=allowed.drift)
     numeric = value.dtype.kind in "fV"
     return OutputReport(
         name=name,
         dtype=value.dtype.name,
         shape=value.shape,
-        drift=drift(value, expected) if numeric else None,
-        allowed=allowed,
+        drift=drift(value, expected, allowed.least) if numeric else None,
+        allowed=allowed.drift,
     )

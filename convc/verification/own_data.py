@@ -36,7 +36,8 @@ from convc.runtime.network.host import HostNodes
 from convc.runtime.network.values import Value, describe_value
 from convc.support.progress import SILENT, Progress
 from convc.verification.amplified import examined
-from convc.verification.drift import allowed_drift, drift, unit_of
+from convc.verification.bounded import Allowed, allowed_of, bounded_outputs
+from convc.verification.drift import drift
 from convc.verification.layer import check_of, layer_report
 from convc.verification.node import against_onnxruntime, against_reference
 from convc.verification.records import DataReport, ExpectedOutput, LayerReport, Tolerance
@@ -98,9 +99,16 @@ def verify_run(
     results = graph.run(feeds, watch, progress)
     alone = len(runs) == len(nodes) == 1 and is_convolution(nodes[0])  # and not one inside a loop
     only = dict.fromkeys(nodes[0].output, runs[0]) if alone else {}
-    allowed = allowed_drift(len(layers), unit_of(layers))
+    bounded = bounded_outputs(nodes)
     outputs = [
-        _judged(name, value, wanted.outputs.get(name), wanted.tolerance, only.get(name), allowed)
+        _judged(
+            name,
+            value,
+            wanted.outputs.get(name),
+            wanted.tolerance,
+            only.get(name),
+            allowed_of(name, layers, bounded),
+        )
         for name, value in results.items()
     ]
     report = DataReport(
@@ -162,7 +170,7 @@ def _judged(
     expected: np.ndarray | None,
     tolerance: Tolerance | None,
     only: ConvRun | None,
-    allowed: float,
+    allowed: Allowed,
 ) -> ExpectedOutput:
     """The report on one output."""
     if not isinstance(value, np.ndarray):
@@ -196,16 +204,16 @@ def _judged(
                 count_nan=bounded.count_nan,
             )
     error = _errors(value, expected)
-    far = drift(value, expected)
+    far = drift(value, expected, allowed.least)
     assert far is not None, "something is expected"
     return ExpectedOutput(
         name=name,
         dtype=value.dtype.name,
         shape=value.shape,
         decided_by="drift",
-        count_wrong=int(not far <= allowed),
+        count_wrong=int(not far <= allowed.drift),
         worst_error=float(error.max(initial=0.0)),
-        limit=allowed,
+        limit=allowed.drift,
         measured=far,
         count_nan=_both_nan(value, expected),
     )
