@@ -81,8 +81,26 @@ DEPENDENT = {
     "the kernel in front is not waited for": (
         rf"(//@ step=begin\.await .*\n\s*\{{\s*){GRID}", r"\1", "dependent-access", "dependent-access"
     ),
+    "activations are copied ahead of the wait": (
+        rf"(?s)(//@ step=begin\.await .*?){GRID}(.*?)(//@ step=load\.b )", r"\1\2griddepcontrol.wait;\n\3",
+        "dependent-access", "dependent-access",
+    ),
 }  # fmt: skip
 """Mistakes of a kernel that overlaps others: pattern, what takes its place, the rules of audit and of check."""
+
+
+def test_a_wait_behind_the_filters_alone_is_as_good():
+    """Weights are not among what the kernel in front may use, so they may be copied while it runs."""
+    made, buffers = layer("reload dependent")
+    whole = re.search(r"//@ step=load\.a .*?(?=//@ step=load\.b )", made.ptx, re.DOTALL)
+    assert whole
+    text = made.ptx.replace(whole[0], "")
+    text, count = re.subn(rf"(//@ step=begin\.await .*\n\s*\{{\s*){GRID}", r"\1", text)
+    assert count == 1
+    text, count = re.subn(r"(?=//@ step=load\.next )", lambda _: f"griddepcontrol.wait;\n{whole[0]}", text)
+    assert count == 1
+    assert audit_kernel(text, made.launch).findings == ()
+    assert check_kernel(text, made.launch, buffers).findings == ()
 
 
 @pytest.mark.parametrize("name", DEPENDENT)

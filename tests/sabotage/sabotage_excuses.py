@@ -119,6 +119,7 @@ EXCUSES = (
     ),
     Excuse(r"^0 [+-]1 in \d+: cvt\.pack\.sat\.[us]8\.s32", "the next two values push its two bytes out of the word"),
     Excuse(r" \+8 in \d+: mov\.b32 %shape, ", "so few products of 8 bits never reach the ends of s32", r"kind::i8"),
+    Excuse(r" @early\.", "other filters or biases are brought to L2 early, and no result depends on what L2 holds"),
     # Kernels that share activations.
     Excuse(r"0 \+1 in \d+: setp\.eq\.u32 %one, %own, 0; @(masks|epilogue)", "another lane writes the word"),
     Excuse(

@@ -33,7 +33,7 @@ from convc.compiler.tile.steps.base import (
     TmemDealloc,
 )
 from convc.compiler.tile.steps.epilogue import ReadAcc
-from convc.compiler.tile.steps.operands import Multiply
+from convc.compiler.tile.steps.operands import Multiply, PrefetchNumbers, PrefetchTiles
 from convc.compiler.tile.steps.split import ClusterWait
 from convc.compiler.tile.uses import Kind, uses
 from convc.compiler.tile.verify_masks import MASK_CHECKS
@@ -45,6 +45,8 @@ from convc.compiler.tile.verify_registers import REGISTER_CHECKS
 from convc.compiler.tile.verify_rings import RING_CHECKS
 from convc.compiler.tile.verify_split import SPLIT_CHECKS
 from convc.errors import PlanError
+from convc.ir.launch import Param, PointerParam, TensorMapParam
+from convc.ir.tensormap import TensorMap
 
 
 def verify(program: TileProgram) -> None:
@@ -262,6 +264,22 @@ def grids(program: TileProgram) -> Iterator[str]:
             yield "warps let the kernel behind begin, and have not met the one that gets tensor memory"
 
 
+def early_tiles(program: TileProgram) -> Iterator[str]:
+    """Prefetches in the set-up name no buffer that the kernel in front may still write."""
+    params: dict[str, Param] = dict(zip(program.params, program.launch.params, strict=True))
+    for role in program.setup:
+        for step in walk(role.steps):
+            if not isinstance(step, PrefetchTiles | PrefetchNumbers):
+                continue
+            for name in (name for kind, name in uses(step) if kind in (MapName, PointerName)):
+                match params[name]:
+                    case TensorMapParam(map=TensorMap(buffer=buffer)) | PointerParam(buffer=buffer):
+                        if buffer in (program.launch.in_front or ()):
+                            yield f"{step.id} asks for {buffer}, which the kernel in front may still write"
+                    case _:
+                        pass
+
+
 CHECKS = (
     *RING_CHECKS,
     *PERSISTENT_CHECKS,
@@ -278,6 +296,7 @@ CHECKS = (
     acts,
     starts,
     grids,
+    early_tiles,
 )
 
 

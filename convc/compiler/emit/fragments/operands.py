@@ -27,6 +27,8 @@ from convc.compiler.tile.steps.operands import (
     MmaStationary,
     MmaTensor,
     Multiply,
+    PrefetchNumbers,
+    PrefetchTiles,
     TensorCopy,
     TmaLoad,
     TmaWideLoad,
@@ -53,6 +55,17 @@ ID_SHIFT = 30
 """Where an address has the byte of a cell in which its factors start."""
 WS_SHIFTS = (0, 8, 16, 32)
 """Column shifts that a descriptor of tcgen05.mma.ws can allow for (PTX manual, instruction descriptor)."""
+
+
+@fragment.register
+def _(step: PrefetchTiles, context: RoleContext) -> Names:
+    return {"tiles": [(name, len(at), braces(f"%{number}" for number in at)) for name, at in step.tiles]}
+
+
+@fragment.register
+def _(step: PrefetchNumbers, context: RoleContext) -> Names:
+    starts = [WORD_BYTES * row * step.pitch for row in range(step.rows)]
+    return {"buffer": step.buffer, "channel": step.channel, "starts": starts, "bytes": WORD_BYTES * step.columns}
 
 
 @fragment.register

@@ -22,6 +22,7 @@ from convc.compiler.plan.storage import SHARERS, BarrierRing
 from convc.compiler.plan.work import row_chunk
 from convc.compiler.schedules.base import Roles
 from convc.compiler.schedules.cores.base import TensorCore
+from convc.compiler.schedules.early import early
 from convc.compiler.schedules.skeleton import enter, load_role, number, one_warp, start_of, warps_role
 from convc.compiler.tile.program import Role
 from convc.compiler.tile.steps.base import (
@@ -100,7 +101,7 @@ class Tcgen05(TensorCore):
                 met = (warps_role("met", MMA_WARP - 1, "the other CTA is ready", (wait,)),)
             else:
                 start = (ClusterWait(id="start.met", note=note), *start)
-        alloc = one_warp("alloc", MMA_WARP, "get tensor memory", get)
+        alloc = one_warp("alloc", MMA_WARP, "get tensor memory", (*early(plan, roles.load), *get))
         loads = one_warp("begin", LOAD_WARP, "go on as soon as there are barriers", begin)
         others = warps_role("start", MMA_WARP, "all others begin together", start)
         before = tuple(replace(role, leads=plan.tiling.ctas > 1) for role in roles.before)

@@ -34,7 +34,7 @@ from convc.compiler.tile.steps.base import (
     WaitMmas,
     WarpCommit,
 )
-from convc.compiler.tile.steps.operands import MakePolicy
+from convc.compiler.tile.steps.operands import MakePolicy, PrefetchNumbers, PrefetchTiles
 from convc.ir.expr import evaluate
 
 
@@ -51,6 +51,8 @@ def perform(step: Step, role: RoleState) -> None:
 
 @perform.register(
     PrefetchMaps
+    | PrefetchTiles
+    | PrefetchNumbers
     | AwaitGrid
     | ReleaseGrid
     | InitRings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from convc.compiler.plan.names import MapName, NewNumber, Number, Priority, RingName, SmemName, TmemName
+from convc.compiler.plan.names import MapName, NewNumber, Number, PointerName, Priority, RingName, SmemName, TmemName
 from convc.compiler.tile.steps.base import Step
 from convc.ir.element_types import ELEMENT_TYPES
 from convc.ir.tensormap import TensorMap
@@ -24,6 +24,37 @@ class MakePolicy(Step, frozen=True, kw_only=True):
 
     def describe(self) -> str:
         return f"{self.dst} = policy {self.priority} of L2"
+
+
+class PrefetchTiles(Step, frozen=True, kw_only=True):
+    """Have boxes of tensor maps brought to L2, by one lane of the warp; changes nothing.
+
+    `tiles`: the map of each, and its start coordinates, innermost dimension first.
+    """
+
+    tiles: tuple[tuple[MapName, tuple[Number, ...]], ...]
+
+    def describe(self) -> str:
+        tiles = (f"{source}[{', '.join(coords)}]" for source, coords in self.tiles)
+        return f"prefetch {', '.join(tiles)} to L2"
+
+
+class PrefetchNumbers(Step, frozen=True, kw_only=True):
+    """Have numbers of channels, from `channel` on, brought to L2, by one lane of the warp; changes nothing.
+
+    Attributes:
+        buffer: with a row of 32-bit numbers for each use, `pitch` numbers behind each other.
+        columns: channels; the bytes are whole pieces of 16.
+    """
+
+    buffer: PointerName
+    channel: Number
+    columns: int
+    rows: int
+    pitch: int
+
+    def describe(self) -> str:
+        return f"prefetch {self.columns} numbers of {self.buffer} from {self.channel} to L2"
 
 
 class TensorCopy(Step, frozen=True, kw_only=True):

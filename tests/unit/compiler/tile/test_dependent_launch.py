@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import pytest
 from msgspec.structs import replace
@@ -11,10 +12,13 @@ from test_verify_program import rewrite, without
 
 from convc.compiler.compile import compile_problem
 from convc.compiler.options import ScheduleOptions
-from convc.compiler.tile.steps.base import ReleaseGrid
+from convc.compiler.schedules.skeleton import MAP_A
+from convc.compiler.tile.steps.base import Compute, ReleaseGrid
+from convc.compiler.tile.steps.operands import PrefetchTiles
 from convc.compiler.tile.verify import contradictions
 from convc.gpu.plan import plan_launch
 from convc.ir.epilogue import AddResidual
+from convc.ir.expr import evaluate
 from convc.ir.problem import ConvProblem
 
 PROBLEM = ConvProblem(in_channels=16, out_channels=24, in_extent=(6, 9), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1))
@@ -63,6 +67,51 @@ def test_a_warp_that_knows_of_no_tensor_memory_lets_nobody_begin():
     setup = tuple(replace(role, steps=(*role.steps, late)) if role.name == "begin" else role for role in program.setup)
     assert contradictions(replace(program, setup=setup)) == (
         "warps let the kernel behind begin, and have not met the one that gets tensor memory",
+    )
+
+
+EARLY = r"@%one cp\.async\.bulk\.prefetch\.tensor\.\d+d\.L2\.global\.tile \[%(\w+), "
+
+
+@pytest.mark.parametrize("schedule", ["reload", "slide", "stationary"])
+@pytest.mark.parametrize("persistent", ["on", "off"])
+def test_filters_of_the_first_stages_are_asked_for_ahead_of_the_wait(schedule, persistent):
+    options = dataclasses.replace(DEPENDENT, schedule=schedule, persistent=persistent, pairs="off")
+    compiled = compile_problem(PROBLEM, options=options)
+    text = compiled.artifact.ptx
+    asked = re.findall(EARLY, text)
+    assert set(asked) == {"map_b"}
+    assert len(asked) == min(compiled.plan.tiling.b_stages, 9)
+    assert text.count("cp.async.bulk.prefetch.L2.global") == 1
+    assert text.rindex("cp.async.bulk.prefetch") < text.index("griddepcontrol.wait;")
+    assert text.rindex("cp.async.bulk.prefetch") < text.index("tcgen05.alloc")
+    plain = dataclasses.replace(options, dependent_launch=False)
+    assert "prefetch.L2" not in compile_problem(PROBLEM, options=plain).artifact.ptx
+
+
+def test_tiles_that_are_asked_for_are_those_that_are_copied_first():
+    """Coordinates that the interpreter works out for the role that loads, tile by tile."""
+    program = compile_problem(PROBLEM, options=dataclasses.replace(DEPENDENT, schedule="reload", pairs="off")).program
+    early = [step for role in program.setup for step in role.steps if step.id.startswith("early.")]
+    known = {step.dst: step.expr for step in early if isinstance(step, Compute)}
+    (tiles,) = (step.tiles for step in early if isinstance(step, PrefetchTiles))
+    asked = [tuple(evaluate(known[name], {"tile_n": 1, "tile_m": 0}) for name in coords) for _, coords in tiles]
+    width = compile_problem(PROBLEM, options=DEPENDENT).plan.tiling.block_n
+    assert asked == [(0, tap, width) for tap in range(len(asked))]
+
+
+def test_what_the_kernel_in_front_writes_is_not_asked_for():
+    program = compile_problem(PROBLEM, options=dataclasses.replace(DEPENDENT, schedule="reload")).program
+    assert any(isinstance(step, PrefetchTiles) for role in program.setup for step in role.steps)
+
+    def other(step):
+        if not isinstance(step, PrefetchTiles):
+            return step
+        return replace(step, tiles=tuple((MAP_A, coords) for _, coords in step.tiles[:1]))
+
+    setup = tuple(replace(role, steps=tuple(map(other, role.steps))) for role in program.setup)
+    assert contradictions(replace(program, setup=setup)) == (
+        "early.tiles asks for activation, which the kernel in front may still write",
     )
 
 
