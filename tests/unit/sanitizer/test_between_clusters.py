@@ -152,16 +152,20 @@ def test_variables_of_the_module_are_looked_at_too():
     ],
 )
 def test_the_place_of_two_stores_that_meet(thread, offset, cluster, who):
-    """One thread of two CTAs stores to the same two words; all others have two of their own."""
+    """One thread of two CTAs stores to the same two words; all others have two of their own.
+
+    The single word before that makes the checker look at words, of which each thread then stores two.
+    """
     pick = [
         f"setp.eq.u32 %p, %c, {cta}; setp.eq.and.u32 %p, %t, {thread}, %p; @%p mov.u32 %n, {offset};" for cta in who
     ]
     text = kernel(
+        "setp.eq.u32 %p, %c, 0; setp.eq.and.u32 %p, %t, 0, %p; @%p st.global.u32 [%p_out], 0;",
         "mad.lo.u32 %n, %c, 64, %t; shl.b32 %n, %n, 3;", *pick, "cvt.u64.u32 %b, %n; add.u64 %b, %b, %p_out;",
         "st.global.v2.u32 [%b], {%t, %t};",
     )  # fmt: skip
     found = only_error(run(text, threads=64, cluster=cluster))
-    line = line_of(text, "st.global")
+    line = line_of(text, "st.global.v2")
     assert (found.warp, found.lanes) == (thread // 32, (thread % 32,))
     assert (found.line, found.other.line) == (line, line)
     assert {found.cta, found.other.cta} == set(who)
