@@ -23,6 +23,7 @@ from convc.sanitizer.cross_cluster import Writes
 from convc.sanitizer.levels import levelled
 from convc.sanitizer.racecheck import Races
 from convc.sanitizer.registers import UnwrittenRegisters
+from convc.sanitizer.unheard import unheard
 from convc.sanitizer.warpgroups import WarpgroupRegisters
 from convc.sanitizer.warps import Warps
 
@@ -110,7 +111,8 @@ def check_kernel(
     checkers: list[Checker] = [Races(launch.in_front or ()), Warps(), WarpgroupRegisters(), Writes()]
     if "mbarrier.init" in text:
         checkers.append(BarrierRules())
-    if UnwrittenRegisters.needed(program_of(text, file, launch.entry)):
+    program = program_of(text, file, launch.entry)
+    if UnwrittenRegisters.needed(program):
         checkers.append(UnwrittenRegisters())
     found: list[Finding] = []
     result = kernel.attempt(options, ObserverList(checkers))
@@ -134,6 +136,7 @@ def check_kernel(
             found += _open_questions(kernel, result, options, others)
         found += result.findings
     found += _unnamed(text, launch, file)
+    found += unheard(program, file)
     found = levelled(found)
     return Checked(
         findings=tuple(sorted(found, key=lambda f: (-f.verdict, f.line, f.rule))),
