@@ -71,7 +71,7 @@ RULES: dict[str, Rule] = {
          "which this one waits for."),
         ("read-only-load", "PTX 9.7.9.9 ld.global.nc",
          "What is loaded with .nc is not written while the kernel runs, by no kernel in front either."),
-        ("dependent-access", "PTX 9.7.13.13 griddepcontrol",
+        ("dependent-copy", "PTX 9.7.13.13 griddepcontrol",
          "What a kernel in front may still use is copied behind griddepcontrol.wait, one's own or that of a thread "
          "that one has heard from."),
         ("bulk-groups", "PTX 9.7.9.25.6 bulk async-groups",
@@ -88,7 +88,7 @@ RULES: dict[str, Rule] = {
 ORDER = frozenset(
     {
         "phase-parity", "barrier-init", "copy-arrival", "memory-reuse", "proxy-fence", "tcgen05-order", "tcgen05-fence",
-        "tcgen05-wait", "pair-rendezvous", "producer-tail", "dependent-launch", "dependent-access", "no-end",
+        "tcgen05-wait", "pair-rendezvous", "producer-tail", "dependent-launch", "dependent-copy", "no-end",
     }
 )  # fmt: skip
 """Rules about the order in which threads do something."""

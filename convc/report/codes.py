@@ -31,6 +31,44 @@ FINDINGS = {
         "Cells of tensor memory are read that nobody wrote. The first MMA of an accumulator must not accumulate "
         "(enable-input-d false), operands and scale factors must be copied there first."
     ),
+    "pair-allocation": (
+        "A warp gets or gives back tensor memory of a CTA pair, and nothing says that the other CTA runs; or the two "
+        "CTAs do so by different warps, or keep the address at different places. Let the warp wait at the cluster "
+        "barrier (barrier.cluster.wait) first, and do the same in both CTAs."
+    ),
+    "proxy-fence-missing": (
+        "Ordinary loads have read shared memory that a copy then overwrites, and no proxy fence stands between the "
+        "two. Put fence.proxy.async.shared::cta before the arrival that lets the copy begin."
+    ),
+    "exit-before-arrival": (
+        "A CTA may exit before a commit of a peer arrives at its mbarrier, whose shared memory ends with the CTA. Let "
+        "the warp that loads wait for the last phase of each stage before it exits."
+    ),
+    "tensor-memory-residency": (
+        "CTAs of a cluster keep columns of tensor memory until their peers have some, and an SM takes more such CTAs "
+        "than it has columns for: clusters may wait for each other in a circle. Ask for so much shared memory that "
+        "CTAs times columns is at most 512."
+    ),
+    "launch-before-allocation": (
+        "The kernel behind may begin before a CTA has its tensor memory, take the columns, and wait for this kernel. "
+        "Put griddepcontrol.launch_dependents behind the barrier that follows tcgen05.alloc."
+    ),
+    "dependent-access": (
+        "A buffer that the kernel in front may still use is reached before griddepcontrol.wait. Put the wait before "
+        "the access, or take the buffer out of 'dependent' in the launch file."
+    ),
+    "dependent-constant": (
+        "A buffer that the kernel in front writes is read by ld.global.nc, which is for what nobody writes while the "
+        "kernel runs. Use ld.global."
+    ),
+    "dependent-unnamed": (
+        "The text has griddepcontrol, and the launch file does not say which buffers the kernel in front may use: "
+        "accesses before griddepcontrol.wait were not looked for. Name them in 'dependent', or give --dependent."
+    ),
+    "wait-answer-unread": (
+        "No instruction reads the predicate of an mbarrier.try_wait or test_wait, which may return before the phase is "
+        "over. Repeat it until the predicate is true."
+    ),
     "register-before-wait": (
         "A register is used before the tcgen05.wait::ld of the tcgen05.ld that fills it. Put the wait between the two."
     ),

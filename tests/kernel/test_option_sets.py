@@ -79,11 +79,11 @@ DEPENDENT = {
         "dependent-launch", "launch-before-allocation",
     ),
     "the kernel in front is not waited for": (
-        rf"(//@ step=begin\.await .*\n\s*\{{\s*){GRID}", r"\1", "dependent-access", "dependent-access"
+        rf"(//@ step=begin\.await .*\n\s*\{{\s*){GRID}", r"\1", "dependent-copy", "dependent-access"
     ),
     "activations are copied ahead of the wait": (
         rf"(?s)(//@ step=begin\.await .*?){GRID}(.*?)(//@ step=load\.b )", r"\1\2griddepcontrol.wait;\n\3",
-        "dependent-access", "dependent-access",
+        "dependent-copy", "dependent-access",
     ),
 }  # fmt: skip
 """Mistakes of a kernel that overlaps others: pattern, what takes its place, the rules of audit and of check."""

@@ -100,10 +100,10 @@ def _in_front(warp: Warp, instr: Instr, tmap: TensorMap) -> None:
     cluster = warp.cta.cluster
     if tmap.buffer not in (cluster.in_front or ()):
         return
-    cluster.ledger.look("dependent-access", instr.index)
+    cluster.ledger.look("dependent-copy", instr.index)
     if not warp.knows("waited", 0):
         what = f"buffer {tmap.buffer!r} is copied, and the kernel in front may still use it: nothing says that it ended"
-        cluster.ledger.accuse("dependent-access", what, warp.doer(instr))
+        cluster.ledger.accuse("dependent-copy", what, warp.doer(instr))
 
 
 @effect("cp.async.bulk.tensor.load")

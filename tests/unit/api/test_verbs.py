@@ -222,7 +222,7 @@ def test_a_kernel_that_fails_is_a_fault_or_where_checkers_watch_a_finding():
 
 def test_an_inspection_prints_what_the_command_prints():
     found = convc.inspect(TINY, "conv", schedule=ScheduleOptions(schedule="reload"))
-    said = CliRunner().invoke(main, ["inspect", str(TINY), "--layer", "conv", "--schedule", "reload"]).stdout
+    said = CliRunner().invoke(main, ["inspect", str(TINY), "--layer", "conv", "--schedule", "reload", "--full"]).stdout
     assert str(found) == said
     assert found.text in said or found.launch.entry in said
     assert found.problem.kernel == (3, 3)

@@ -24,6 +24,7 @@ def with_json() -> set[str]:
 
 
 CALLS = [
+    ("audit", "no", "I100"),
     ("check", "no", "I100"),
     ("compile", "no.onnx -o new", "I100"),
     ("compile", "- -o new", "O100"),
@@ -35,6 +36,7 @@ CALLS = [
     ("probe", "--apply no.json", "I100"),
     ("run", "no --input x.npy -o y.npy", "I100"),
     ("run", "no.onnx --input x.npy -o y.npy", "I100"),
+    ("survey", "no", "I100"),
     ("time", "no.onnx", "I100"),
     ("time", "-", "O100"),
     ("verify", "no.onnx", "I100"),

@@ -76,7 +76,7 @@ def test_a_build_knows_what_was_fused(convc, block, tmp_path):
 
 
 def test_inspect_names_the_nodes_and_the_steps(convc, block):
-    said = convc.good("inspect", block, "--layer", "conv2")
+    said = convc.good("inspect", block, "--layer", "conv2", "--full")
     assert "fused        bn2, add, relu" in said
     assert "epilogue.apply_1" in said
     assert "max with 0" in said
