@@ -9,6 +9,9 @@ from convc.support.guessing import nearest
 
 READINGS = {"slide": "read further on", "stationary": "operands exchanged", "shift": "rows moved"}
 """Schedules that share pixels, by how a lane comes to its own (`convc.derive.forms`)."""
+MOVING = READINGS["shift"]
+"""The way that has rows of lanes moved, contiguous ones or overlapping windows."""
+
 RELOAD = "reload"
 SCHEDULES = (RELOAD, *READINGS)
 ROWS = ("outer", "merged")
@@ -56,7 +59,7 @@ def derive_schedules(
     chosen = [reload_form()] if schedule in (None, RELOAD) else []
     for name, reading in READINGS.items():
         if schedule in (None, name):
-            moved = "overlapping" if windows and reading == READINGS["shift"] else "contiguous"
+            moved = "overlapping" if windows and reading == MOVING else "contiguous"
             chosen.append(shared_form(reading, rows, border, moved))  # pyright: ignore[reportArgumentType]
     known: set[str] = set()
     lines = tuple(line for form in chosen for line in form_lines(form, known=known))

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -163,8 +164,11 @@ def test_choices_that_cannot_be_had_together_go_until_there_is_a_kernel(monkeypa
         )
         if len(tried) < 3:
             raise InputError("refused")
+        return SimpleNamespace(artifact=SimpleNamespace(ptx="", launch=None))
 
+    clean = SimpleNamespace(findings=(), unclear=())
     monkeypatch.setattr(schedules, "witnesses_agree", witnesses)
+    monkeypatch.setattr(schedules, "audit_kernel", lambda ptx, launch: clean)
     case = SUBJECTS["schedules"].case(generator(1, 0))
     SUBJECTS["schedules"].check(case | {"options": {"store": "tma", "pairs": "on", "split_k": "2"}})
     assert tried == [{"store": "tma", "pairs": "on", "split_k": "2"}, {"store": "tma", "pairs": "on"}, {"store": "tma"}]

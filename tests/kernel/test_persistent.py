@@ -172,7 +172,7 @@ def test_the_planner_takes_what_it_finds_faster_and_says_why():
     [
         ({"persistent": "off", "ctas": 2}, InputError, "needs persistent on; persistent is off"),
         ({"ctas": 2}, InputError, "needs persistent on; persistent is auto"),
-        ({"persistent": "on", "ctas": 0}, InputError, "ctas must be at least 1, got 0"),
+        ({"persistent": "on", "ctas": 0}, InputError, "ctas must be in 1..2147483647, as many as a grid has, got 0"),
         (
             {"persistent": "on", "schedule": "slide", "border": "mask", "work": "fetched"},
             PlanError,

@@ -462,6 +462,9 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "stationary, residual past the edges": partial(
         conv, in_channels=128, out_channels=160, in_extent=(3, 61), epilogue=(AddResidual(),), **THIN
     ),
+    "stationary, scaled": partial(
+        conv, in_channels=128, out_channels=160, in_extent=(3, 61), multiplier=True, **THIN
+    ),
     "demo conv1": partial(demo, "conv1", tiles=3),
     "demo layer1.0.conv2": partial(demo, "layer1.0.conv2"),
     "demo layer1.0.conv3": partial(demo, "layer1.0.conv3"),

@@ -62,7 +62,7 @@ class RuntimeNode:
         if wrong:
             return Refusal("wrong", f"onnxruntime gets {self._node.op_type} wrong: {wrong}")
         types = {name: (value.dtype, value.shape) for name, value in given.items()}
-        if types != self._types:
+        if self._session is None or types != self._types:  # a node without inputs has no types
             self._types = types
             self._session = self._open(given)
         if isinstance(self._session, str):
