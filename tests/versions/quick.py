@@ -83,7 +83,7 @@ def every_command(name: str, command: Callable[..., str]) -> None:
     command("compile", model, "-o", name)
     for layer in layers:
         assert "clean" in command("check", name, "--layer", layer)
-    assert "tcgen05.mma" in command("inspect", model, "--layer", layers[0])
+    assert "tcgen05.mma" in command("inspect", model, "--layer", layers[0], "--full")
     np.save(f"{name}.npy", np.ones(SHAPES[name], np.float32))
     command("run", name, "--layer", layers[0], "--input", f"{name}.npy", "-o", f"{name}.y.npy")
     command("run", model, "--input", f"{name}.npy", "-o", f"{name}.z.npy")
