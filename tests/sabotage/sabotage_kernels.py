@@ -437,6 +437,12 @@ SLOW: dict[str, Callable[[], Subject]] = {
             schedule="slide", border="mask", rows="merged", filters="apart", pairs="on", persistent="off",
         ),
     ),
+    "slide in CTA pairs that walk, masks": partial(
+        conv, in_channels=64, out_channels=32, block_n=32, stages=4, batch=7, in_extent=(7, 12),
+        options=ScheduleOptions(
+            schedule="slide", border="mask", rows="merged", pairs="on", persistent="on", ctas=2,
+        ),
+    ),
     "golden slide_together_f16": partial(golden, "slide_together_f16"),
     "shift chain": partial(sharing, "shift", "chain", rows="merged"),
     "shift ashift": partial(sharing, "shift", "ashift"),

@@ -23,3 +23,11 @@ MISTAKES = {
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_the_mistake_of_a_pair_is_noticed(mistake):
     assert caught(NAME, with_mistake(NAME, *MISTAKES[mistake]))
+
+
+@pytest.mark.parametrize("which", ["first", "next"])
+def test_masks_of_the_second_cta_alone_are_noticed(which):
+    """The first one multiplies for both, and reads a table that nobody has filled, or that of the tile before."""
+    name = "slide in CTA pairs that walk, masks"
+    other = with_mistake(name, inside(rf"epilogue\.masks_{which}") + r"setp\.ne(?=\.u32 %second)", r"\1setp.eq")
+    assert caught(name, other)

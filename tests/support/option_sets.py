@@ -178,6 +178,9 @@ OPTION_SETS: dict[str, OptionSet] = {
     "slide split": _set(_shared(in_channels=144), SLIDE | {"split_k": "2", "pairs": "off"}),
     "slide multicast 2x1": _set(_shared(out_channels=96), SLIDE | {"multicast": "2x1", "pairs": "off"}),
     "slide pairs walk": _set(_shared(epilogue=ENDING), SLIDE | {"pairs": "on", "persistent": "on", "ctas": 2}),
+    "slide pairs walk mask": _set(
+        _shared(), SLIDE | {"pairs": "on", "border": "mask", "rows": "merged", "persistent": "on", "ctas": 2}
+    ),
     # shift
     "chain": _set(_shared(), CHAIN | ALONE | {"border": "zero", "rows": "outer", "store": "direct"}),
     "chain mask": _set(

@@ -190,12 +190,18 @@ def _given_back(plan: Plan, steps: tuple[Step, ...]) -> tuple[Step, ...]:
 def _masks(plan: Plan, fill: Callable[[str, str], tuple[Step, ...]], tile: IntExpr, which: str) -> tuple[Step, ...]:
     """Fill the table of a tile's lane masks, and say that it is there, and that the half of the accumulator is free.
 
-    The tile before the one that is carried away had both: it has been waited for, and carried away.
+    The tile before the one that is carried away had both: it has been waited for, and carried away. Both CTAs of a pair
+    say so, and the first one alone, which multiplies for both, has a table to fill.
     """
     steps = fill("epilogue", which)
+    filled = (*asked_for(place_steps(plan, "epilogue", tile, which), steps), *steps)
+    if plan.tiling.ctas > 1:
+        note = "the other CTA multiplies nothing"
+        var = number(f"filled{which}")
+        id = f"epilogue.masks{which}"
+        filled = (Loop(id=id, note=note, var=var, count=1, body=filled, written_out=True, leads=True),)
     return (
-        *asked_for(place_steps(plan, "epilogue", tile, which), steps),
-        *steps,
+        *filled,
         Release(id=f"epilogue.release{which}", note="its masks are there, and its half is free", ring=DRAINED),
         Advance(id=f"epilogue.other_masks{which}", note="the other table of masks", stages=HALVES, state=MASKS),
     )

@@ -6,9 +6,19 @@ from collections.abc import Callable, Iterator
 
 from convc.compiler.plan.storage import SHARERS
 from convc.compiler.tile.program import TileProgram, executions, walk
-from convc.compiler.tile.steps.base import ClusterSync, Commit, RingWait, TmemAlloc, TmemDealloc
-from convc.compiler.tile.steps.lanes import ClearAcc, LoadMask
+from convc.compiler.tile.steps.base import (
+    Advance,
+    ClusterSync,
+    Commit,
+    Loop,
+    RingWait,
+    Signal,
+    TmemAlloc,
+    TmemDealloc,
+)
+from convc.compiler.tile.steps.lanes import ClearAcc, LoadMask, MaskWord
 from convc.compiler.tile.steps.operands import Multiply
+from convc.compiler.tile.steps.persistent import RoleSync
 from convc.compiler.tile.steps.split import ClusterArrive, ClusterWait
 
 
@@ -101,10 +111,27 @@ def lanes_of_both(program: TileProgram) -> Iterator[str]:
             yield f"{masked[0]} masks lanes of {program.pair} CTAs, and masks of CTAs {sorted(read)} are read"
 
 
+def first_alone(program: TileProgram) -> Iterator[str]:
+    """Steps of the first CTA of a pair alone signal nothing that both have to, and masks are made in no other."""
+    for role in program.all_roles:
+        loops = [step for step in walk(role.steps) if isinstance(step, Loop) and step.leads]
+        for loop in loops:
+            if program.pair == 1:
+                yield f"{loop.id} is the first CTA's alone, and there are no pairs"
+            for step in walk(loop.body):
+                if isinstance(step, Signal | RingWait | Advance | RoleSync):
+                    yield f"{step.id} is the first CTA's alone, and the others of role {role.name} are to do it as well"
+        led = {step.id for loop in loops for step in walk(loop.body)}
+        for step in walk(role.steps) if program.pair > 1 and not role.leads else ():
+            if isinstance(step, MaskWord) and step.id not in led:
+                yield f"{step.id} fills a table in both CTAs of a pair, and the first one multiplies for both"
+
+
 CLUSTER_CHECKS: tuple[Callable[[TileProgram], Iterator[str]], ...] = (
     clusters_meet,
     pairs_allocate,
     last_signals_come,
     pairs_share,
     lanes_of_both,
+    first_alone,
 )

@@ -208,6 +208,8 @@ def _(step: Loop, context: RoleContext) -> Names:
         "count": step.count - step.count % step.copies,
         "label": f"{label_of(step)}_next",
         "counted": not all_written(step),
+        "leads": step.leads,
+        "end": f"{label_of(step)}_end",
     }
 
 

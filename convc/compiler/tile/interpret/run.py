@@ -108,8 +108,8 @@ def _go(role: RoleState, steps: tuple[Step, ...]) -> Iterator[None]:
     """Do the steps; yields while the role has to wait."""
     for step in steps:
         match step:
-            case Loop(var=var, count=count, body=body):
-                for number in range(count):
+            case Loop(var=var, count=count, body=body, leads=leads):
+                for number in range(0 if leads and role.integer(RANK) else count):
                     role.numbers[var] = number
                     yield from _go(role, body)
             case Strided(var=var, first=first, stride=stride, limit=limit, body=body):

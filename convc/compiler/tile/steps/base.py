@@ -179,14 +179,17 @@ class Loop(Repeat, frozen=True, kw_only=True):
     `written_out`: the text has the body as often, since its steps name registers by `var`.
     `copies`: how often the text has the body for one jump back, so that the stages that it uses are known in each; what
     is left of `count` follows behind.
+    `leads`: of a pair of CTAs the first one does it alone.
     """
 
     written_out: bool = False
     copies: int = 1
+    leads: bool = False
 
     def describe(self) -> str:
         copies = f", {self.copies} a turn" if self.copies > 1 else ""
-        return f"for {self.var} in 0..{self.count - 1}{', written out' if self.written_out else copies}:"
+        first = ", in the first CTA" if self.leads else ""
+        return f"for {self.var} in 0..{self.count - 1}{', written out' if self.written_out else copies}{first}:"
 
 
 class Strided(Repeat, frozen=True, kw_only=True):

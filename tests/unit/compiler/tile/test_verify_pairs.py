@@ -7,10 +7,12 @@ from support.records import replace
 from unit.compiler.tile.test_verify_program import at, rewrite, without
 
 from convc.compiler.options import ScheduleOptions
+from convc.compiler.plan.names import DRAINED
 from convc.compiler.schedules.planner import plan
 from convc.compiler.schedules.program import build
-from convc.compiler.tile.steps.base import CtaSync, Step
+from convc.compiler.tile.steps.base import CtaSync, Loop, Step
 from convc.compiler.tile.steps.lanes import LoadMask
+from convc.compiler.tile.steps.persistent import Release
 from convc.compiler.tile.verify import contradictions
 from convc.ir.problem import ConvProblem
 from convc.layout.device_layout import device_layout
@@ -82,6 +84,50 @@ def test_masks_and_cleared_sums_of_one_cta_alone_are_found():
     assert found == ("the CTAs of a pair do not meet behind clear.zero, and one multiplies into the sums of both",)
     own = rewrite(MASKED, lambda step: () if isinstance(step, LoadMask) and step.rank else (step,))
     assert any("masks lanes of 2 CTAs, and masks of CTAs [0] are read" in sentence for sentence in contradictions(own))
+
+
+WALKING = build(
+    plan(
+        device_layout(replace(PROBLEM, batch=3, pad_lo=(1, 1), pad_hi=(1, 1))),
+        options=ScheduleOptions(schedule="slide", border="mask", rows="merged", pairs="on", persistent="on", ctas=2),
+        block_n=96,
+        stages=3,
+    )
+)
+
+
+def test_masks_that_both_ctas_make_are_found():
+    """The first one multiplies for both, also where the epilogue makes those of the next tile."""
+    assert contradictions(WALKING) == ()
+    both = tuple(replace(role, leads=False) for role in MASKED.setup)
+    (found,) = {sentence.split(" ", 1)[1] for sentence in contradictions(replace(MASKED, setup=both))}
+    assert found == "fills a table in both CTAs of a pair, and the first one multiplies for both"
+    found = contradictions(rewrite(WALKING, lambda step: (replace(step, leads=False),) if is_led(step) else (step,)))
+    assert {sentence.split(" ", 1)[0] for sentence in found} == {
+        f"epilogue.{tap}_{which}{rank}_word" for tap in "sr" for which in ("first", "next") for rank in ("", "_1")
+    }
+
+
+def test_what_both_ctas_have_to_do_is_not_done_by_the_first_alone():
+    def signals(step: Step) -> tuple[Step, ...]:
+        if not is_led(step):
+            return (step,)
+        release = Release(id=f"{step.id}_told", note="its masks are there", ring=DRAINED)
+        return (replace(step, body=(*step.body, release)),)
+
+    found = contradictions(rewrite(WALKING, signals))
+    alone = "epilogue.masks_next_told is the first CTA's alone, and the others of role epilogue are to do it as well"
+    assert alone in found
+    alone = rewrite(without_pairs(), lambda step: (replace(step, leads=True),) if step.id == "load.rows" else (step,))
+    assert "load.rows is the first CTA's alone, and there are no pairs" in contradictions(alone)
+
+
+def is_led(step: Step) -> bool:
+    return isinstance(step, Loop) and step.leads
+
+
+def without_pairs():
+    return build(plan(device_layout(PROBLEM), options=ScheduleOptions(schedule="reload"), block_n=96, stages=3))
 
 
 def test_bytes_of_one_cta_alone_are_found():
