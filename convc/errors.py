@@ -87,6 +87,16 @@ class PlanError(ConvcError):
     code = "C200"
 
 
+class DerivationError(ConvcError):
+    """A number in a kernel does not mean what its theorem says, or the derivation itself is refused: convc is wrong.
+
+    No kernel is written. The message has the theorem and the numbers, which a report of the mistake should quote.
+    """
+
+    code = "D100"
+    exit_code = 1
+
+
 class TileError(ConvcError):
     """A tile program did what no kernel may do: it hangs, copies from outside a box, or writes an element twice."""
 

@@ -48,7 +48,7 @@ ARROWS = {
 """What the files of a room may import besides errors and their own room: rooms, or modules and what lies below them."""
 
 INNER = {
-    "compiler.index": "",
+    "compiler.index": "cache",
     "compiler.plan": "index",
     "compiler.tile": "plan.names plan.storage",
     "compiler.emit": "plan.storage tile",

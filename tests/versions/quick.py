@@ -21,6 +21,7 @@ from click.testing import CliRunner
 
 import convc
 from convc.cli.main import main
+from convc.derive import write
 from convc.support.resources import model_folder
 
 SHAPES = {"tiny_conv": (1, 16, 12, 12), "tiny_bf16": (2, 8, 10, 9), "tiny_two_convs": (1, 3, 16, 16)}
@@ -101,6 +102,11 @@ def other_commands() -> None:
     assert "no such" in script("verify", "absent.onnx", expect=2).lower()
 
 
+def same_derivation() -> None:
+    """What this sympy derives is what convc carries."""
+    assert write.text() == write.FILE.read_text(encoding="utf-8"), "another derivation with this sympy"
+
+
 def every_verb() -> None:
     """The verbs in Python, on a network of two layers."""
     model = model_folder() / "tiny_two_convs.onnx"
@@ -126,8 +132,9 @@ def run_all() -> None:
             every_command(name, command)
         other_commands()
         every_verb()
+        same_derivation()
         os.chdir("/")
-    versions = " ".join(f"{each} {version(each)}" for each in ("numpy", "onnx", "islpy", "click", "msgspec"))
+    versions = " ".join(f"{each} {version(each)}" for each in ("numpy", "onnx", "islpy", "sympy", "click", "msgspec"))
     print(f"right: convc {convc.__version__} from {Path(convc.__file__).parent}, {versions}")
 
 

@@ -5,14 +5,15 @@ what a problem has to meet, loop nests. A formula is a sum of terms, each a numb
 With numbers in place of sizes it is an index expression (`convc.compiler.index.linear`), as small as the ranges of its
 axes make it.
 
-The file names the digest of the folder that it was derived by. Where that has changed, everything is derived anew.
+The file names the digest of the folder that it was derived by. Where that has changed, everything is derived anew
+(`convc.compiler.index.rederived`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
-import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -36,8 +37,6 @@ Products = list[list[int | str]]
 """A number of sizes: a sum of products, each a number and names."""
 
 GRID = ("tile_m", "window")
-
-_log = logging.getLogger(__name__)
 
 
 class Term(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -224,15 +223,20 @@ def _atom(atom: str | Division, sizes: Sizes, axes: Mapping[str, Expr]) -> Expr:
 
 @functools.cache
 def derived() -> Derived:
-    """The record: the one that came with convc, or, where `convc.derive` was changed since, a new one."""
-    found = msgspec.json.decode(FILE.read_bytes(), type=Derived)
-    digest = digest_of(SOURCES)
-    if found.digest == digest:
-        return found
-    _log.warning("convc/derive has changed since %s was written: deriving anew", FILE.name)
-    from convc.derive.write import text
+    """The record: the one that came with convc, or, where `convc.derive` is not what it was derived by, a new one.
 
-    return msgspec.json.decode(text(), type=Derived)
+    Raises:
+        DerivationError: `convc.derive` was changed, and what it derives is refused.
+    """
+    digest = digest_of(SOURCES)
+    with contextlib.suppress(OSError, msgspec.MsgspecError):
+        found = msgspec.json.decode(FILE.read_bytes(), type=Derived)
+        if found.digest == digest:
+            return found
+    # Imported here because a record that is as it was released needs no cache.
+    from convc.compiler.index.rederived import rederived
+
+    return msgspec.json.decode(rederived(digest), type=Derived)
 
 
 def digest_of(folder: Path) -> str:

@@ -1,8 +1,6 @@
-"""What is kept of the derivation is what a fresh one gives, and a changed one is noticed."""
+"""What is kept of the derivation is what a fresh one gives."""
 
 from __future__ import annotations
-
-import logging
 
 from convc.compiler.index import formulas
 from convc.derive import write
@@ -15,16 +13,6 @@ def test_the_record_is_that_of_a_fresh_derivation():
 
 def test_the_digest_is_that_of_the_sources():
     assert formulas.digest_of(formulas.SOURCES) == write.digest() == formulas.derived().digest
-
-
-def test_a_changed_derivation_is_done_anew(monkeypatch, caplog):
-    monkeypatch.setattr(formulas, "digest_of", lambda folder: "another")
-    formulas.derived.cache_clear()
-    with caplog.at_level(logging.WARNING):
-        found = formulas.derived()
-    formulas.derived.cache_clear()
-    assert "has changed since derived.json was written: deriving anew" in caplog.text
-    assert found.forms == formulas.derived().forms
 
 
 def test_an_expression_as_data():
