@@ -10,6 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+SHOWN = 160
+"""Characters of a line that are shown where it is longer, as one with a mangled name is."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
@@ -32,11 +35,17 @@ class Span:
         return f"{self.file}:{self.line}:{self.column}"
 
     def caret(self) -> str:
-        """The source line with carets under the marked characters."""
+        """The source line with carets under the marked characters; of a long line what is around these."""
         number = str(self.line)
         gutter = " " * len(number)
-        lead = "".join("\t" if ch == "\t" else " " for ch in self.text[: self.column - 1])
-        return f"{gutter} |\n{number} | {self.text}\n{gutter} | {lead}{'^' * max(1, self.length)}"
+        marked = self.column - 1
+        first = 0 if len(self.text) <= SHOWN else max(0, min(marked - SHOWN // 4, len(self.text) - SHOWN))
+        text = self.text[first : first + SHOWN]
+        before = "..." if first else ""
+        behind = "..." if first + SHOWN < len(self.text) else ""
+        lead = " " * len(before) + "".join("\t" if ch == "\t" else " " for ch in self.text[first:marked])
+        carets = "^" * max(1, min(self.length, first + len(text) - marked))
+        return f"{gutter} |\n{number} | {before}{text}{behind}\n{gutter} | {lead}{carets}"
 
 
 class ConvcError(Exception):

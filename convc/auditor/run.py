@@ -60,7 +60,7 @@ def audit_kernel(text: str, launch: LaunchSpec | None = None, file: str = "kerne
         PtxSyntaxError: the text is none.
         LaunchError: the launch does not fit the text. InputError: the text has no kernel, or several and no launch.
     """
-    module = ptx.parse(text, file)
+    module = ptx.parse(text, file, None if launch is None else launch.entry)
     kernel = _kernel(module, launch, file)
     block, shape = _extents(kernel, launch, file)
     ledger = Ledger(file)
@@ -91,8 +91,8 @@ def _kernel(module: Module, launch: LaunchSpec | None, file: str) -> Kernel:
     if launch is not None:
         kernel = module.kernel(launch.entry)
         if kernel is None:
-            names = ", ".join(each.name for each in module.kernels) or "none"
-            raise LaunchError(f"there is no kernel {launch.entry!r}", where=file, hint=f"kernels are: {names}")
+            what = f"there is no kernel {launch.entry!r}"
+            raise LaunchError(what, where=file, hint=f"kernels are: {module.listed()}")
         if len(launch.params) != len(kernel.params):
             what = f"the kernel has {len(kernel.params)} parameters, the launch gives {len(launch.params)}"
             raise LaunchError(what, where=file)
@@ -101,8 +101,8 @@ def _kernel(module: Module, launch: LaunchSpec | None, file: str) -> Kernel:
         return module.kernels[0]
     if not module.kernels:
         raise InputError("the text has no kernel (.entry)", where=file)
-    names = ", ".join(each.name for each in module.kernels)
-    raise InputError(f"the text has {len(module.kernels)} kernels: {names}", where=file, hint="give a launch file")
+    what = f"the text has {len(module.kernels)} kernels: {module.listed()}"
+    raise InputError(what, where=file, hint="give a launch file")
 
 
 def _publishes(instr: Instr) -> bool:

@@ -94,7 +94,7 @@ def _total(layers: int, kernels: int) -> str:
 
 def _json(report: CheckReport) -> CheckJson:
     """A report as JSON."""
-    from convc.report.sarif import finding_json, verdict_name
+    from convc.report.sarif import finding_json, groups_json, verdict_name
 
     kernels: list[CheckedKernel] = [
         {
@@ -103,6 +103,7 @@ def _json(report: CheckReport) -> CheckJson:
             "file": kernel.file,
             "verdict": verdict_name(kernel.verdict),
             "findings": [finding_json(finding) for finding in kernel.findings],
+            "groups": groups_json(kernel.findings),
         }
         for kernel in report.kernels
     ]
@@ -115,4 +116,5 @@ def _json(report: CheckReport) -> CheckJson:
         "all_switches": report.all_switches,
         "kernels": kernels,
         "findings": [finding for kernel in kernels for finding in kernel["findings"]],
+        "groups": [group for kernel in kernels for group in kernel["groups"]],
     }

@@ -108,8 +108,8 @@ def _decoded(text: str, file: str, entry: str) -> DecodedKernel:
         for kernel in module.kernels:
             if kernel.name == entry:
                 return decode(module, kernel)
-    names = ", ".join(k.name for k in module.kernels) or "none"
-    raise LaunchError(f"the launch file asks for entry {entry!r}, which {file} does not have", hint=f"entries: {names}")
+    message = f"the launch file asks for entry {entry!r}, which {file} does not have"
+    raise LaunchError(message, hint=f"entries: {module.listed()}")
 
 
 def program_of(text: str, file: str, entry: str) -> DecodedKernel:

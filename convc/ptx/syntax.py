@@ -330,6 +330,10 @@ class Kernel:
     declared_only: bool = False
 
 
+LISTED = 8
+"""Entries that a message names."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Module:
     """One PTX file.
@@ -352,3 +356,9 @@ class Module:
     def kernel(self, name: str) -> Kernel | None:
         """The entry with that name, or None."""
         return next((kernel for kernel in self.kernels if kernel.name == name), None)
+
+    def listed(self) -> str:
+        """Names of the entries as a hint has them: the first few, and how many more there are."""
+        names = [kernel.name for kernel in self.kernels]
+        more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+        return f"{', '.join(names[:LISTED]) or 'none'}{more}"

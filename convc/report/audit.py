@@ -10,7 +10,7 @@ from rich.console import Console
 from convc.auditor.ledger import Looked, NotUnderstood
 from convc.auditor.rules import RULES
 from convc.ir.findings import Finding, Verdict
-from convc.report.sarif import FindingJson, VerdictName, finding_json, verdict_name
+from convc.report.sarif import FindingJson, GroupJson, VerdictName, finding_json, groups_json, verdict_name
 from convc.support.counted import counted
 
 
@@ -40,6 +40,7 @@ class AuditedKernelJson(TypedDict):
     file: str
     verdict: VerdictName
     findings: list[FindingJson]
+    groups: list[GroupJson]
     looked: list[LookedJson]
     not_understood: list[UnclearJson]
 
@@ -64,12 +65,14 @@ def kernel_json(
     unclear: Iterable[NotUnderstood],
 ) -> AuditedKernelJson:
     """One kernel as JSON."""
+    told = tuple(findings)
     return {
         "name": name,
         "layers": list(layers),
         "file": file,
         "verdict": verdict_name(verdict),
-        "findings": [finding_json(finding) for finding in findings],
+        "findings": [finding_json(finding) for finding in told],
+        "groups": groups_json(told),
         "looked": [
             {"rule": each.rule, "source": RULES[each.rule].source, "places": each.places, "times": each.times}
             for each in looked

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from rich.console import Console
 
 from convc.machine import Counters
+from convc.support.short_names import with_short_names
 
 TABLES = {
     "TMA loads of": "tma_loads", "TMA stores to": "tma_stores",
@@ -16,7 +17,7 @@ TABLES = {
 
 def print_counts(console: Console, name: str, counters: Counters) -> None:
     """A heading, and one line per count."""
-    console.print(f"\ncounts of {name}:", soft_wrap=True)
+    console.print(f"\ncounts of {with_short_names(name)}:", soft_wrap=True)
     lines = [(label, text) for label, amount, text in _lines(counters) if amount]
     width = max((len(label) for label, _ in lines), default=0)
     for label, text in lines:

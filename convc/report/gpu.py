@@ -12,6 +12,7 @@ from convc.gpu.perform import Timing
 from convc.gpu.result import BufferComparison, Launched
 from convc.report.output import json_text
 from convc.support.files import to_npy_dtype
+from convc.support.short_names import with_short_names
 
 
 class LaunchedBuffer(TypedDict):
@@ -49,7 +50,7 @@ class LaunchedJson(TypedDict):
 
 def print_launched(console: Console, done: Launched) -> None:
     """Print where a kernel ran, a digest of each buffer, times and the comparison, as far as there are any."""
-    lines = [f"{done.entry} on {done.device.name} ({done.device.arch}, CUDA {done.device.cuda})"]
+    lines = [f"{with_short_names(done.entry)} on {done.device.name} ({done.device.arch}, CUDA {done.device.cuda})"]
     for name, array in done.buffers.items():
         lines.append(f"{name}: {array.dtype.name} {list(array.shape)}, digest {digest(array)}")
     lines += [f"wrote {file}: {f'buffer {name}' if name else 'the result'}" for name, file in done.saved.items()]

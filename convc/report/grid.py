@@ -8,7 +8,6 @@ fit they are printed in full.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -17,12 +16,10 @@ from rich.cells import cell_len, chop_cells
 from rich.console import Console, JustifyMethod
 
 from convc.report.console import table_width
+from convc.support.short_names import LONGEST_NAME, short_names
 
 GAP = 2
 """Spaces between columns."""
-
-LONGEST_NAME = 64
-"""Characters of a name that a table has at most, unless two names would then be one."""
 
 SHORTENED = f"a * stands for the middle of a name longer than {LONGEST_NAME} characters, and --layer takes it so"
 
@@ -61,23 +58,6 @@ def print_grid(console: Console, columns: Sequence[Column], rows: Iterable[Row],
         console.print(line, style=style, soft_wrap=True)
     if short != kept:
         console.print(SHORTENED, soft_wrap=True)
-
-
-def short_names(names: Sequence[str]) -> list[str]:
-    """Names with a ``*`` in place of their middle where they are long: no two that differ become the same."""
-    kept = {name: name if len(name) <= LONGEST_NAME else "" for name in names}
-    length = LONGEST_NAME
-    while "" in kept.values():
-        made = {name: name if len(name) <= length else _cut(name, length) for name, short in kept.items() if not short}
-        counts = Counter((*kept.values(), *made.values()))
-        kept |= {name: short for name, short in made.items() if counts[short] == 1 or short == name}
-        length *= 2
-    return [kept[name] for name in names]
-
-
-def _cut(name: str, length: int) -> str:
-    """A name of so many characters: its start, a star, and its end."""
-    return f"{name[: length // 2 - 1]}*{name[-length // 2 :]}"
 
 
 def _with_short_names(columns: Sequence[Column], rows: Sequence[Row]) -> list[Row]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -10,9 +11,10 @@ from rich.console import Console
 from convc.ir.findings import Finding, Verdict, grouped
 from convc.machine import Counters
 from convc.report.output import json_text, write_report
-from convc.report.sarif import finding_json, sarif
+from convc.report.sarif import finding_json, groups_json, sarif
 from convc.runtime.layer import LayerRun, to_standard_dtype
 from convc.support.memory import human_bytes
+from convc.support.short_names import with_short_names
 
 MOST_LINES = 8
 """Lines that are listed of findings alike."""
@@ -23,7 +25,7 @@ def print_run(console: Console, name: str, counters: Counters, seconds: float) -
     of_warps = f"{counters.warp_mma} MMA instructions of warps, " if counters.warp_mma else ""
     of_threads = "" if of_warps and not counters.mma else f"{counters.mma} MMA instructions, "
     console.print(
-        f"{name}: {counters.ctas} CTAs, {counters.instructions} instructions, {of_threads}{of_warps}"
+        f"{with_short_names(name)}: {counters.ctas} CTAs, {counters.instructions} instructions, {of_threads}{of_warps}"
         f"{human_bytes(counters.bytes_moved)} moved, {seconds:.3f} s simulated"
     )
 
@@ -40,7 +42,7 @@ def print_layer_run(console: Console, run: LayerRun, file: Path) -> None:
 def print_verdict(console: Console, name: str, verdict: Verdict, count: int) -> None:
     """One line with the verdict on a kernel."""
     found = {0: "nothing found", 1: "1 finding"}.get(count, f"{count} findings")
-    console.print(f"{name}: {verdict.name}, {found}")
+    console.print(f"{with_short_names(name)}: {verdict.name}, {found}")
 
 
 def print_scope(console: Console, seed: int, all_switches: bool) -> None:
@@ -62,8 +64,14 @@ def write_sarif(findings: Iterable[Finding], file: Path | None) -> None:
 
 def launch_json(counters: Counters | None, seconds: float | None, findings: Iterable[Finding]) -> bytes:
     """A launch as JSON: its findings, and what the machine counted; None where the kernel did not come to an end."""
-    found = [finding_json(finding) for finding in findings]
-    record = {"format": "convc-exec/1", "seconds": seconds, "counters": counters, "findings": found}
+    told = tuple(findings)
+    record = {
+        "format": "convc-exec/1",
+        "seconds": seconds,
+        "counters": counters,
+        "findings": [finding_json(finding) for finding in told],
+        "groups": groups_json(told),
+    }
     return json_text(record)
 
 
@@ -77,6 +85,7 @@ def layer_run_json(run: LayerRun, target: Path | None) -> bytes:
         "seconds": run.seconds,
         "counters": run.counters,
         "findings": [finding_json(finding) for finding in run.findings],
+        "groups": groups_json(run.findings),
     }
     return json_text(record)
 
@@ -88,4 +97,5 @@ def print_findings(console: Console, findings: Iterable[Finding]) -> None:
         lines = ", ".join(map(str, more[:MOST_LINES])) + (", ..." if len(more) > MOST_LINES else "")
         which = f"line{'s' if len(more) > 1 else ''} {lines}"
         behind = f"; and {group.count - 1} more like it ({which})" if group.count > 1 else ""
-        console.print(f"{group.example}{behind}", soft_wrap=True)
+        example = dataclasses.replace(group.example, message=with_short_names(group.example.message))
+        console.print(f"{example}{behind}", soft_wrap=True)

@@ -7,7 +7,7 @@ from dataclasses import fields
 from typing import Any, Literal, TypedDict
 
 from convc._version import __version__
-from convc.ir.findings import Finding, Place, Region, Site, Verdict, grouped
+from convc.ir.findings import Finding, Group, Place, Region, Site, Verdict, grouped
 
 LEVELS = {
     Verdict.clean: "none", Verdict.review: "note", Verdict.rule: "warning", Verdict.incomplete: "warning",
@@ -17,7 +17,7 @@ LEVELS = {
 
 def sarif(findings: Iterable[Finding]) -> dict:
     """One run of one tool; findings of one cause are one result, with its number of occurrences."""
-    results = [_result(group.example) | {"occurrenceCount": group.count} for group in grouped(findings)]
+    results = [_result(group) for group in grouped(findings)]
     rules = [{"id": rule} for rule in sorted({result["ruleId"] for result in results})]
     driver = {"name": "convc", "version": __version__, "rules": rules}
     return {
@@ -57,6 +57,33 @@ class FindingJson(SiteJson):
     rule: str
     message: str
     other: SiteJson | None
+
+
+class GroupJson(TypedDict):
+    """Findings of one cause: how many there are, the lines of all, and one of them.
+
+    Findings have one cause where file, verdict and rule are the same, and the messages but for numbers and registers.
+    """
+
+    verdict: VerdictName
+    rule: str
+    count: int
+    lines: list[int]
+    example: FindingJson
+
+
+def groups_json(findings: Iterable[Finding]) -> list[GroupJson]:
+    """Findings by cause, as the text and SARIF have them."""
+    return [
+        {
+            "verdict": verdict_name(group.example.verdict),
+            "rule": group.example.rule,
+            "count": group.count,
+            "lines": list(group.lines),
+            "example": finding_json(group.example),
+        }
+        for group in grouped(findings)
+    ]
 
 
 def finding_json(finding: Finding) -> FindingJson:
@@ -108,8 +135,9 @@ def _known(record: Region | Place | None) -> dict | None:
     return {field.name: value for field in fields(record) if (value := getattr(record, field.name)) not in (None, ())}
 
 
-def _result(finding: Finding) -> dict:
-    """A finding as a SARIF result."""
+def _result(group: Group) -> dict:
+    """Findings of one cause as a SARIF result."""
+    finding = group.example
     known = finding_json(finding)
     names = ("step", "cta", "warp", "lanes", "execution", "memory", "place", "coordinates")
     result: dict = {
@@ -117,7 +145,10 @@ def _result(finding: Finding) -> dict:
         "level": LEVELS[finding.verdict],
         "message": {"text": finding.message},
         "properties": {name: known[name] for name in names if known[name] not in (None, [])},
+        "occurrenceCount": group.count,
     }
+    if group.count > 1:
+        result["properties"]["lines"] = list(group.lines)
     if finding.line:
         result["locations"] = [_location(finding)]
     if finding.other is not None and finding.other.line:

@@ -24,7 +24,7 @@ from convc.report.audit import AuditJson
 from convc.report.failure import ErrorJson
 from convc.report.gpu import LaunchedJson
 from convc.report.probe import ProbeJson, SettledJson
-from convc.report.sarif import FindingJson, VerdictName
+from convc.report.sarif import FindingJson, GroupJson, VerdictName
 from convc.runtime.network.stats import RunStats
 from convc.verification.records import (
     DataReport,
@@ -47,6 +47,7 @@ class CheckedKernel(TypedDict):
     file: str
     verdict: VerdictName
     findings: list[FindingJson]
+    groups: list[GroupJson]
 
 
 class CheckJson(TypedDict):
@@ -60,6 +61,7 @@ class CheckJson(TypedDict):
     all_switches: bool
     kernels: list[CheckedKernel]
     findings: list[FindingJson]
+    groups: list[GroupJson]
 
 
 class ExecJson(TypedDict):
@@ -69,6 +71,7 @@ class ExecJson(TypedDict):
     seconds: float | None
     counters: Counters | None
     findings: list[FindingJson]
+    groups: list[GroupJson]
 
 
 class WrittenArray(TypedDict):
@@ -88,6 +91,7 @@ class RunJson(TypedDict):
     seconds: float
     counters: Counters
     findings: list[FindingJson]
+    groups: list[GroupJson]
 
 
 class NetworkOutput(TypedDict):

@@ -9,6 +9,7 @@ from rich.console import Console
 from convc.report.console import print_heading
 from convc.report.grid import Column, print_grid
 from convc.report.grid import Row as GridRow
+from convc.support.short_names import with_short_names
 from convc.timing.assembler import Assembly
 from convc.timing.attribution import StepTime, by_step
 from convc.timing.kernel import Dependence, KernelTime, gaps, spread, waits_of_all
@@ -93,7 +94,7 @@ def print_kernel(console: Console, row: Row) -> None:
     rests = kernel.dependences()
     range_us = kernel.microseconds * spread(rests)
     chosen = "".join(f", {key}={setting}" for key, setting in kernel.chip.choices.items())
-    console.print(f"{name}{f' ({schedule})' if schedule else ''} on {kernel.chip.name}{chosen}")
+    console.print(f"{with_short_names(name)}{f' ({schedule})' if schedule else ''} on {kernel.chip.name}{chosen}")
     console.print(
         f"{kernel.cycles:.0f} cycles, {kernel.microseconds:.2f} us at {kernel.chip['chip.clock']:g} GHz "
         f"(+- {range_us:.2f} us by the ranges of the parameters)"

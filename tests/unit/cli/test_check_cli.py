@@ -188,3 +188,71 @@ def test_the_json_of_a_kernel_that_hangs_has_the_hang_and_no_counts(convc, tmp_p
     assert [each["ruleId"] for each in results] == ["hang"]
     assert report["counters"] is None
     assert {finding["rule"] for finding in report["findings"]} == {"hang"}
+
+
+MANGLED = "_ZN7cutlass13device_kernel" + "INS_4gemm6kernel13GemmUniversalI" * 12 + "EEvNT_6ParamsE"
+
+
+@pytest.fixture
+def mangled(tmp_path):
+    """A kernel with a long name and findings of two causes: registers that nobody wrote, stored by two CTAs."""
+    kernel = tmp_path / "k.ptx"
+    kernel.write_text(
+        f".version 8.7\n.target sm_100a\n.address_size 64\n.visible .entry {MANGLED}(.param .u64 {MANGLED}_param_0)\n"
+        f"{{\n.reg .b64 %a; .reg .b32 %v<4>;\nld.param.u64 %a, [{MANGLED}_param_0];\n"
+        "st.global.u32 [%a], %v0;\nst.global.u32 [%a+4], %v1;\nst.global.u32 [%a+8], %v2;\n"
+        "mov.u32 %v3, %ctaid.x;\nst.global.u32 [%a+12], %v3;\nret;\n}\n"
+    )
+    launch = {"format": "convc-launch/1", "entry": MANGLED, "grid": [2, 1, 1], "block": [1, 1, 1]}
+    launch |= {"buffers": {"out": {"dtype": "u32", "shape": [4]}}, "params": [{"kind": "pointer", "buffer": "out"}]}
+    file = tmp_path / "launch.json"
+    file.write_text(json.dumps(launch))
+    return kernel, file
+
+
+def test_text_json_and_sarif_have_the_same_groups(convc, mangled, tmp_path):
+    as_json, as_sarif = tmp_path / "found.json", tmp_path / "found.sarif"
+    result = convc("exec", *mangled, "--check", "--json", as_json, "--sarif", as_sarif)
+    assert result.exit_code == 1
+    report = json.loads(as_json.read_text())
+    groups = report["groups"]
+    assert sum(group["count"] for group in groups) == len(report["findings"])
+    assert [(g["rule"], g["verdict"], g["count"], g["lines"]) for g in groups] == [
+        ("race-global-memory", "error", 4, [8, 9, 10, 12]),
+        ("register-unwritten", "error", 3, [8, 9, 10]),
+    ]  # fmt: skip
+    assert all(group["example"] in report["findings"] for group in groups)
+    results = json.loads(as_sarif.read_text())["runs"][0]["results"]
+    assert [(r["ruleId"], r["occurrenceCount"]) for r in results] == [(g["rule"], g["count"]) for g in groups]
+    assert [r["properties"]["lines"] for r in results] == [g["lines"] for g in groups]
+    said = [line for line in result.stderr.splitlines() if "error[" in line or "review[" in line]
+    assert len(said) == len(groups)
+    assert said[0].endswith("; and 3 more like it (lines 9, 10, 12)")
+
+
+@pytest.mark.parametrize("words", [("exec", "--check", "--counts"), ("audit",)], ids=" ".join)
+def test_long_names_are_shortened_where_people_read_them(convc, mangled, words):
+    result = convc(words[0], *mangled, *words[1:])
+    assert MANGLED not in result.output
+    assert f"{MANGLED[:31]}*{MANGLED[-32:]}: " in result.output
+
+
+def test_a_long_line_is_shown_around_the_mistake(convc, mangled):
+    kernel, launch = mangled
+    kernel.write_text(kernel.read_text().replace("(.param .u64", "(.param .u65"))
+    said = convc.refused("exec", kernel, launch).splitlines()
+    shown, marked = said[3:5]
+    assert shown.startswith("4 | ...")
+    assert len(shown) < 180
+    assert shown[marked.index("^") :].startswith(".u65")
+
+
+def test_of_many_entries_the_first_are_named(convc, mangled):
+    kernel, launch = mangled
+    kernel.write_text(kernel.read_text() + "".join(f".visible .entry k{n}()\n{{\nret;\n}}\n" for n in range(40)))
+    assert "k6 and 33 more" in convc.refused("audit", kernel)
+    launch.write_text(launch.read_text().replace(MANGLED, "other"))
+    for command in ("exec", "audit"):
+        said = convc.refused(command, kernel, launch)
+        assert f"{MANGLED}, k0, " in said
+        assert "k6 and 33 more" in said

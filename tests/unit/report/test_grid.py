@@ -9,8 +9,9 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from convc.report.grid import LONGEST_NAME, SHORTENED, Column, Row, grid_lines, print_grid, short_names
+from convc.report.grid import SHORTENED, Column, Row, grid_lines, print_grid
 from convc.report.verify import LAYER_COLUMNS, SHOWN
+from convc.support.short_names import LONGEST_NAME, short_names
 
 COLUMNS = (
     Column("layer", name=True),
