@@ -1,0 +1,177 @@
+"""The mutation tool: it finds what weak tests leave, kills what they see, and leaves the checkout as it is."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from mutate.mutants import Source
+from mutate.reach import Reaching, lines_then
+from mutate.trial import rounds
+
+TESTS = Path(__file__).parents[1]
+TEXT = '''"""A module of 1 + 1."""
+
+from __future__ import annotations
+
+
+def clamped(x: int = 3, *, most: "1 < 2" = 10) -> int:
+    """At most 4."""
+    if x < 0 or x is None:
+        raise ValueError(f"{x + 1}")
+    note(most, x, loud=True)
+    return min(x, most)
+'''
+DRAWN = {
+    "constant": {"3 -> 4", "10 -> 11", "0 -> 1", "True -> False"},
+    "condition": {"x < 0 or x is None -> (True)", "x < 0 or x is None -> (False)"},
+    "operator": {"x < 0 -> (x <= 0)", "x is None -> (x is not None)", "x < 0 or x is None -> (x < 0 and x is None)"},
+    "argument": {
+        "note(most, x, loud=True) -> (note(x, most, loud=True))", "note(most, x, loud=True) -> (note(most, x))",
+        "min(x, most) -> (min(most, x))",
+    },
+    "call": {'raise ValueError(f"{x + 1}") -> pass', "note(most, x, loud=True) -> pass", "min -> max"},
+}  # fmt: skip
+
+
+def test_mutants_of_a_text():
+    mutants = Source(path="m.py", text=TEXT).mutants
+    found = {kind: {m.name.partition(": ")[2] for m in mutants if m.kind == kind} for kind in DRAWN}
+    assert found == DRAWN
+    for mutant in mutants:
+        ast.parse(mutant.text(TEXT))
+        assert mutant.line == mutant.statement
+
+
+@pytest.mark.parametrize("path", ["convc/errors.py", "convc/ir/findings.py"])
+def test_mutants_of_a_real_file_can_be_read(path):
+    text = (TESTS.parent / path).read_text(encoding="utf-8")
+    for mutant in Source(path=path, text=text).mutants[::7]:
+        assert ast.unparse(ast.parse(mutant.text(text))) != ast.unparse(ast.parse(text))
+
+
+def test_lines_of_a_text_that_has_changed_are_found_in_the_old_one():
+    then = "a\nb\nc\nd\n"
+    now = "new\na\nb\nc2\nd\n"
+    assert lines_then(then, now, (1, 2, 3, 4, 5)) == (1, 1, 2, 2, 4)
+    assert lines_then(then, then, (4,)) == (4,)
+
+
+def test_the_room_comes_first_and_the_rest_in_a_round_of_its_own():
+    def tests(file: str, *seconds: float) -> list[Reaching]:
+        return [Reaching(name=f"{file}::t{i}", seconds=s) for i, s in enumerate(seconds)]
+
+    reached = {
+        file: tests(file, *seconds)
+        for file, seconds in {
+            "tests/kernel/test_a.py": (0.1,),
+            "tests/unit/ptx/test_b.py": (6.0, 0.5),
+            "tests/unit/ptx/test_c.py": (3.0,),
+            "tests/docs/test_d.py": (50.0,),
+        }.items()
+    }
+    first, second = rounds("convc/ptx/lexer.py", reached, 20)
+    assert [test.name for test in second] == ["tests/unit/ptx/test_b.py::t0", "tests/kernel/test_a.py::t0"]
+    assert sum(test.seconds for test in (*first, *second)) <= 20
+    assert {test.file for test in first} == {"tests/unit/ptx/test_b.py", "tests/unit/ptx/test_c.py"}
+
+
+ROOM = '''"""A room."""
+
+LIMIT = 3
+
+
+def counted(n):
+    found = 0
+    while found < n:
+        found += 1
+    return found
+
+
+def limited(n):
+    if n > LIMIT:
+        return LIMIT
+    return n
+
+
+def nobody():
+    return -LIMIT
+'''
+ROOM_TESTS = """from convc.room import counted, limited
+
+
+def test_counted():
+    assert counted(2) == 2
+
+
+def test_limited():
+    assert limited(1) == 1
+
+
+def test_broken():
+    assert False
+"""
+SCRIPT = """import sys
+from pathlib import Path
+from mutate import campaign, copies
+
+campaign.SLACK_S = 2
+copies.IMPORTED = ("_pytest.assertion.rewrite", "pytest", "coverage")
+copies.prepare()
+root = Path(sys.argv[1])
+made = campaign.Campaign(root=root, folder=root / "build", source="convc", tests="tests")
+made.trace()
+print(made.summary(made.judge(made.drawn(0, 99), root / "build" / "seed-0.jsonl")))
+"""
+
+
+def test_a_campaign_on_a_small_checkout(tmp_path):
+    root = tmp_path / "checkout"
+    files = {"convc/room.py": ROOM, "tests/unit/room/test_room.py": ROOM_TESTS, ".gitignore": "build\n"}
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    subprocess.run(["git", "init", "-q", str(root)], check=True)
+
+    said = run(root)
+    assert "map: 1 of 1 test files are traced" in said
+    journal = root / "build" / "seed-0.jsonl"
+    verdicts = {v["name"].partition("room.py:")[2]: v for v in map(json.loads, journal.read_text().splitlines())}
+    assert {name: v["said"] for name, v in verdicts.items()} == {
+        "3: 3 -> 4": "survived",
+        "7: 0 -> 1": "survived",
+        "8: found < n -> (found <= n)": "killed",
+        "8: found < n -> (False)": "killed",
+        "9: found += 1 -> pass": "late",
+        "9: 1 -> 2": "survived",
+        "14: n > LIMIT -> (n >= LIMIT)": "survived",
+        "14: n > LIMIT -> (True)": "killed",
+        "14: n > LIMIT -> (False)": "survived",
+        "20: -LIMIT -> (LIMIT)": "unreached",
+    }
+    assert verdicts["14: n > LIMIT -> (True)"]["by"] == "tests/unit/room/test_room.py::test_limited"
+    assert verdicts["14: n > LIMIT -> (False)"]["by"] == "1 of 1 tests"
+    assert "+    if (False):" in verdicts["14: n > LIMIT -> (False)"]["diff"]
+    assert {name: (root / name).read_text() for name in files} == files
+
+    strong = ROOM_TESTS.replace("limited(1) == 1", "(limited(1), limited(9)) == (1, 3)")
+    (root / "tests/unit/room/test_room.py").write_text(strong)
+    count = len(journal.read_text().splitlines())
+    again = run(root)
+    assert "14: n > LIMIT -> (False)" not in again
+    assert "14: n > LIMIT -> (n >= LIMIT)" in again
+    tried = [json.loads(line)["said"] for line in journal.read_text().splitlines()[count:]]
+    assert sorted(tried) == ["killed"] * 2 + ["survived"] * 3 + ["unreached"]
+
+
+def run(root: Path) -> str:
+    path = {**os.environ, "PYTHONPATH": str(TESTS), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(root)], env=path, capture_output=True, text=True, check=True, timeout=300
+    )
+    return done.stdout
