@@ -18,6 +18,9 @@ ROWS = ("outer", "merged")
 BORDERS = ("mask", "zero")
 
 
+AFTERWARDS = "what a kernel of any schedule may do besides, each by itself:"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DerivedSchedules:
     """Derivations: `lines` for people, `latex` as a document.
@@ -53,8 +56,9 @@ def derive_schedules(
             guess = "" if near is None else f"; did you mean {near!r}"
             raise InputError(f"there is no {what} {value!r}: {', '.join(values)}{guess}")
     # Imported here because sympy takes half a second to load.
+    from convc.derive.changes import changes
     from convc.derive.forms import reload_form, shared_form
-    from convc.derive.show import document, form_lines
+    from convc.derive.show import change_lines, document, form_lines
 
     chosen = [reload_form()] if schedule in (None, RELOAD) else []
     for name, reading in READINGS.items():
@@ -62,5 +66,7 @@ def derive_schedules(
             moved = "overlapping" if windows and reading == MOVING else "contiguous"
             chosen.append(shared_form(reading, rows, border, moved))  # pyright: ignore[reportArgumentType]
     known: set[str] = set()
-    lines = tuple(line for form in chosen for line in form_lines(form, known=known))
-    return DerivedSchedules(names=tuple(form.name for form in chosen), lines=lines, latex=document(chosen))
+    lines = [line for form in chosen for line in form_lines(form, known=known)]
+    lines += [AFTERWARDS, *(line for change in changes() for line in change_lines(change, known=known))]
+    latex = document(chosen, changes())
+    return DerivedSchedules(names=tuple(form.name for form in chosen), lines=tuple(lines), latex=latex)

@@ -106,6 +106,31 @@ class Mask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A number where `key` is below `limit`; where it is not, the next case says it, and the last has no key."""
+
+    value: Expr
+    key: Expr | None = None
+    limit: Expr = S.Zero
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Let:
+    """A number in the place of a loop's, worked out inside of another loop (`convc.derive.reindex`).
+
+    Attributes:
+        inside: the loop.
+        axis: the number.
+        cases: what it is. found: where it is found, if no formula says it.
+    """
+
+    inside: Symbol
+    axis: Symbol
+    cases: tuple[Case, ...] = ()
+    found: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """A rewrite that was done: its name with what it was told, why it is right, and what a problem has to meet."""
 
@@ -128,6 +153,8 @@ class Nest:
         move: how the rows of the tile move.
         masks: lanes that are left out.
         swapped: whether the pixels are the columns of the accumulator.
+        lets: numbers that are worked out from those of loops.
+        added: a loop whose iterations have sums of their own, which are added up; None: there is none.
         steps: the rewrites so far.
     """
 
@@ -140,6 +167,8 @@ class Nest:
     move: Move | None = None
     masks: tuple[Mask, ...] = ()
     swapped: bool = False
+    lets: tuple[Let, ...] = ()
+    added: Symbol | None = None
     steps: tuple[Step, ...] = field(default=(), compare=False)
 
     @property
@@ -166,7 +195,8 @@ class Nest:
 
     def known(self, inside: Symbol) -> set[Symbol]:
         """The axes whose numbers are known inside of a loop, before the loops further in."""
-        return set(self.axes[: self.axes.index(inside) + 1])
+        around = set(self.axes[: self.axes.index(inside) + 1])
+        return around | {let.axis for let in self.lets if let.inside in around}
 
     def pixel(self) -> dict[str, Expr]:
         """The pixel that an iteration reads, by the definition."""

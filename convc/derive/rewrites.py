@@ -38,16 +38,16 @@ def interchange(nest: Nest, order: Sequence[Symbol]) -> Nest:
     if sorted(order, key=str) != sorted(nest.axes, key=str):
         raise Refused(name, f"the loops are {', '.join(map(str, nest.axes))}")
     after = replace(nest, loops=tuple(nest.loop(axis, name) for axis in order))
-    for what, inside in _statements(nest):
+    for what, inside in statements(nest):
         moved = after.known(inside) ^ nest.known(inside)
         if moved:
             raise Refused(name, f"the {what} inside {inside} enters or leaves {', '.join(sorted(map(str, moved)))}")
-    why = "no statement enters or leaves a loop" if _statements(nest) else "a sum may be taken in any order"
+    why = "no statement enters or leaves a loop" if statements(nest) else "a sum may be taken in any order"
     return done(after, Step(name=name, why=why))
 
 
-def _statements(nest: Nest) -> list[tuple[str, Symbol]]:
-    """What stands inside of a loop, and of which."""
+def statements(nest: Nest) -> list[tuple[str, Symbol]]:
+    """List the statements of a nest, each with the loop that it stands inside of."""
     found = [("sum", nest.accumulate)] if nest.accumulate is not None else []
     return found + [(type(each).__name__.lower(), each.inside) for each in (nest.load, nest.move) if each is not None]
 
@@ -66,7 +66,7 @@ def reindexed(
     first = nest.axes.index(old[0])
     if nest.axes[first : first + len(old)] != tuple(old):
         raise Refused(step.name, f"{', '.join(map(str, old))} are no neighbours in {', '.join(map(str, nest.axes))}")
-    for what, around in _statements(nest):
+    for what, around in statements(nest):
         if around in old[:-1]:
             raise Refused(step.name, f"a {what} stands inside of {around}, which is counted with others")
     if nest.masks:

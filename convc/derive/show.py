@@ -8,7 +8,8 @@ from sympy import Expr, latex
 
 from convc.derive.forms import SOURCE, Form
 from convc.derive.nests import PIXEL, Nest, Step
-from convc.derive.text import NestText
+from convc.derive.reindex import Reindexed, let_lines
+from convc.derive.text import NestText, indented
 from convc.derive.theorem import Bound, Either, Equal, Statement, Theorem
 
 
@@ -32,6 +33,8 @@ def nest_text(nest: Nest) -> NestText:
             for mask in nest.masks
         ),
         swapped=nest.swapped,
+        lets=tuple(let_lines(nest.lets)),
+        added=_or_none(nest.added),
     )
 
 
@@ -66,6 +69,20 @@ def form_lines(form: Form, *, known: set[str]) -> Iterator[str]:
     for theorem in new:
         known.add(theorem.name)
         yield from theorem_lines(theorem)
+
+
+def change_lines(change: Reindexed, *, known: set[str]) -> Iterator[str]:
+    """A change of loops that any schedule may have: its theorems, and the loops that come in place of others."""
+    yield from step_lines(1, change.step, known)
+    yield ""
+    yield f"-- {change.title}: in place of the loops over {', '.join(map(str, change.old))} --"
+    lets = list(let_lines(change.lets))
+    for depth, loop in enumerate(change.loops):
+        yield indented(depth, f"for {loop.axis} in 0..{loop.extent} - 1:  # {loop.words}")
+        yield from (indented(depth + 1, line) for inside, line in lets if inside == loop.axis.name)
+    for each in change.guard:
+        yield indented(len(change.loops), f"where {each}")
+    yield ""
 
 
 def step_lines(number: int, step: Step, known: set[str]) -> Iterator[str]:
@@ -103,8 +120,8 @@ PREAMBLE = r"""\documentclass{article}
 """
 
 
-def document(forms: Iterable[Form]) -> str:
-    """The theorems of some forms as a LaTeX document, in the order of the chain."""
+def document(forms: Iterable[Form], changes: Iterable[Reindexed] = ()) -> str:
+    """The theorems of some forms, and of changes of loops, as a LaTeX document, in the order of the chain."""
     parts = [PREAMBLE, _escaped(f"In the order of {SOURCE}.") + "\n"]
     known: set[str] = set()
     for form in forms:
@@ -114,14 +131,20 @@ def document(forms: Iterable[Form]) -> str:
             before = len(nest.steps)
             if not steps:
                 continue
-            parts.append(rf"\section*{{{_escaped(title)}}}" + "\n")
-            for step in steps:
-                known.add(step.name)
-                parts.append(rf"\paragraph{{{_escaped(step.name)}}} {_escaped(step.why)}" + "\n")
-                parts += [_fact(theorem) for theorem in step.theorems]
+            parts += _section(title, steps)
+            known |= {step.name for step in steps}
         parts += [_fact(theorem) for theorem in form.theorems if theorem.name not in known]
         known |= {theorem.name for theorem in form.theorems}
+    for change in changes:
+        parts += _section(change.title, [change.step])
     return "\n".join([*parts, r"\end{document}", ""])
+
+
+def _section(title: str, steps: Iterable[Step]) -> Iterator[str]:
+    yield rf"\section*{{{_escaped(title)}}}" + "\n"
+    for step in steps:
+        yield rf"\paragraph{{{_escaped(step.name)}}} {_escaped(step.why)}" + "\n"
+        yield from map(_fact, step.theorems)
 
 
 def _fact(theorem: Theorem) -> str:

@@ -128,8 +128,15 @@ HALO = size("HALO", least=0)
 PIECE = size("PIECE")
 """Filter rows that a CTA of a cluster brings."""
 
+# Tiles that are counted: together by CTAs that multiply as one, and in groups of rows of two heights.
+UNITS, TOGETHER, HIGH, FEW, LOW = sizes("UNITS TOGETHER HIGH FEW LOW")
+MANY = size("MANY", least=0)
+ENTRY = size("ENTRY")
+"""Places along M that an entry of a table has room for."""
+
 # Loops.
 n, p, q, k, c, r, s = axes("n p q k c r s")
 m, t, tile_m, lane, tile_n, column = axes("m t tile_m lane tile_n column")
 block, e, buffer, tap, row, window = axes("block e buffer tap row window")
 tile, rank = axes("tile rank")
+unit, group, turn, entry = axes("unit group turn entry")

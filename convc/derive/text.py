@@ -5,6 +5,7 @@ A loop or a statement a line; behind a loop what is known about it. Nothing here
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -23,6 +24,8 @@ class NestText:
         move: (loop, lanes, words); None: rows stay.
         masks: (what a lane needs, its end, what it holds, its end, since), of each axis of the filter.
         swapped: whether weights are the first operand.
+        lets: (loop, line) of numbers that are worked out inside of loops.
+        added: the loop whose sums are added up; "" where none is.
     """
 
     loops: tuple[tuple[str, str, str], ...]
@@ -35,6 +38,8 @@ class NestText:
     move: tuple[str, str, str] | None
     masks: tuple[tuple[str, str, str, str, str], ...]
     swapped: bool
+    lets: tuple[tuple[str, str], ...] = ()
+    added: str = ""
 
     def lines(self) -> list[str]:
         """The nest, indented."""
@@ -45,6 +50,7 @@ class NestText:
         after: list[str] = []
         for depth, ((axis, _, words), head) in enumerate(zip(self.loops, heads, strict=True), 1):
             lines.append(f"{head:<{width}}  # {words}" if words else head)
+            lines += [indented(depth, line) for inside, line in self.lets if inside == axis]
             if axis == self.accumulate:
                 lines.append(indented(depth, "acc[lane, column] = 0"))
                 after.insert(0, indented(depth, self._stored()))
@@ -60,7 +66,8 @@ class NestText:
         """The store of the sums: conditions on outputs are about it alone."""
         where = " and ".join(self.guard)
         output = ", ".join(self.space[axis] for axis in "npqk")
-        return f"y[{output}] = acc[lane, column]" + (f"  where {where}" if where else "")
+        found = f"the sum of acc[lane, column] of every {self.added}, 0 first" if self.added else "acc[lane, column]"
+        return f"y[{output}] = {found}" + (f"  where {where}" if where else "")
 
     def _loaded(self, load: tuple[str, str, str, str, str]) -> list[str]:
         _, row, rows, since, words = load
@@ -85,6 +92,14 @@ class NestText:
             lines.append(f"leave the lane out unless 0 <= {need} < {end},  # {how}")
             lines.append(f"  where {found}")
         return [*lines, f"acc[lane, column] += {product}"]
+
+
+def let_text(axis: str, cases: Sequence[tuple[object, object, object]], found: str) -> str:
+    """A number by cases (value, key, limit): the first whose key is below its limit; the last has no key."""
+    if not cases:
+        return f"{axis} = {found}"
+    *some, (last, _, _) = cases
+    return f"{axis} = " + "".join(f"{value} if {key} < {limit} else " for value, key, limit in some) + str(last)
 
 
 def indented(depth: int, line: str) -> str:

@@ -20,9 +20,11 @@ from typing import Any
 from sympy import Add, Expr, Mul, Pow, S, Symbol
 
 from convc.derive.algebra import expanded
+from convc.derive.changes import changes
 from convc.derive.forms import Form, forms
 from convc.derive.kernels import Map
-from convc.derive.nests import Load, Mask, Move, Nest, Place, Step
+from convc.derive.nests import Let, Load, Loop, Mask, Move, Nest, Place, Step
+from convc.derive.reindex import Reindexed
 from convc.derive.symbols import AXES, Division, FloorDiv
 from convc.derive.theorem import Bound, Condition, Either, Theorem
 
@@ -32,7 +34,25 @@ FOLDER = Path(__file__).parent
 FILE = FOLDER.parent / "compiler" / "index" / "derived.json"
 
 NESTED = (
-    *("p", "tile", "tile_m", "n", "m", "t", "image", "y", "row", "begun", "tile_n", "rank", "k", "r", "s", "block"),
+    *(
+        "p",
+        "entry",
+        "tile",
+        "tile_m",
+        "n",
+        "m",
+        "t",
+        "image",
+        "y",
+        "row",
+        "begun",
+        "tile_n",
+        "rank",
+        "k",
+        "r",
+        "s",
+        "block",
+    ),
     *("window", "buffer", "tap", "q", "x", "lane", "column", "c", "e"),
 )
 """Axes in the order in which a sum has them: the outermost loop first."""
@@ -51,16 +71,18 @@ def record() -> dict[str, Any]:
     """Everything that is derived, anew."""
     book = _Book()
     entries = {form.name: book.form(form) for form in forms()}
+    changed = {change.name: book.change(change) for change in changes()}
     parts = {name: part.entries for name, part in book.parts.items()}
-    return {"format": FORMAT, "digest": digest(), "forms": entries, **parts}
+    return {"format": FORMAT, "digest": digest(), "forms": entries, "changes": changed, **parts}
 
 
 def text() -> str:
     """The record as it is written: a line for each entry."""
     found = record()
     lines = [f'"format": {json.dumps(FORMAT)}', f'"digest": {json.dumps(found["digest"])}']
-    parts = [f"{json.dumps(name)}: {_json(form)}" for name, form in found["forms"].items()]
-    lines.append('"forms": {\n' + ",\n".join(parts) + "\n}")
+    for kind in ("forms", "changes"):
+        parts = [f"{json.dumps(name)}: {_json(entry)}" for name, entry in found[kind].items()]
+        lines.append(f'"{kind}": {{\n' + ",\n".join(parts) + "\n}")
     for name in PARTS:
         lines.append(f'"{name}": [\n' + ",\n".join(map(_json, found[name])) + "\n]")
     return "{\n" + ",\n".join(lines) + "\n}\n"
@@ -106,12 +128,36 @@ class _Book:
             "conditions": [self.condition(each) for each in form.nest.conditions],
         }
 
+    def change(self, change: Reindexed) -> dict[str, Any]:
+        return {
+            "title": change.title,
+            "step": self.step(change.step),
+            "old": [axis.name for axis in change.old],
+            "loops": self.loops(change.loops),
+            "lets": [self.let(each) for each in change.lets],
+            "guard": self.bounds(change.guard),
+            "inside": {old.name: new.name for old, new in change.inside.items()},
+            "added": None if change.added is None else change.added.name,
+            "maps": {name: self.map(found) for name, found in change.maps.items()},
+            "conditions": [self.condition(each) for each in change.step.conditions],
+        }
+
+    def loops(self, loops: Iterable[Loop]) -> list[Any]:
+        return [[loop.axis.name, self.expr(loop.extent), loop.words] for loop in loops]
+
+    def let(self, let: Let) -> list[Any]:
+        cases = [
+            [self.expr(case.value), self.expr(case.key), None if case.key is None else products(case.limit)]
+            for case in let.cases
+        ]
+        return [let.inside.name, let.axis.name, cases, let.found]
+
     def map(self, found: Map) -> list[Any]:
         return [[axis.name for axis in found.axes], self.place(found.results), self.bounds(found.guard)]
 
     def nest(self, nest: Nest) -> int:
         entry = {
-            "loops": [[loop.axis.name, self.expr(loop.extent), loop.words] for loop in nest.loops],
+            "loops": self.loops(nest.loops),
             "space": self.place(nest.space),
             "guard": self.bounds(nest.guard),
             "accumulate": None if nest.accumulate is None else nest.accumulate.name,

@@ -7,22 +7,24 @@ is what runs. Sizes in the names of rewrites are numbers too; theorems stay as t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
+from msgspec.structs import replace
 
 from convc.compiler.index.algebra import simplify
 from convc.compiler.index.conditions import conditions
 from convc.compiler.index.conv import instance_of as plain_instance
-from convc.compiler.index.formulas import Bound, Instance, derived
+from convc.compiler.index.formulas import Bound, ChangeRecord, Instance, LetRecord, derived, number_of
 from convc.compiler.index.linear import Expr, Integer, Symbol
 from convc.compiler.index.lower import translate
-from convc.compiler.index.maps import Counterexample
+from convc.compiler.index.maps import Counterexample, Outcome
 from convc.compiler.plan.records import Plan
 from convc.compiler.plan.tap_maps import tap_maps
 from convc.compiler.schedules.all import schedule_of
+from convc.compiler.schedules.changes import changes_of
 from convc.compiler.schedules.sharing.indexing import form_instance
-from convc.derive.text import NestText
+from convc.derive.text import NestText, let_text
 
 SOURCE = 'algorithms as in Pei Luo, "Blackwell SM_100a tensor core architecture"'
 
@@ -51,7 +53,9 @@ class _Mask(msgspec.Struct, frozen=True):
     since: int | None
 
 
-class _Nest(msgspec.Struct, frozen=True):
+class NestRecord(msgspec.Struct, frozen=True):
+    """A nest as `convc.derive.write` writes it."""
+
     loops: list[tuple[str, int, str]]
     space: list[tuple[str, int]]
     guard: list[Bound]
@@ -61,6 +65,8 @@ class _Nest(msgspec.Struct, frozen=True):
     move: _Move | None
     masks: list[_Mask]
     swapped: bool
+    lets: list[LetRecord] = []
+    added: str | None = None
 
 
 class _Step(msgspec.Struct, frozen=True):
@@ -88,30 +94,67 @@ def plan_instance(plan: Plan) -> Instance:
 def derivation_of(plan: Plan) -> Iterator[str]:
     """The chain of algorithms to a plan's kernel, each with the rewrites that lead there, theorems and numbers."""
     instance = plan_instance(plan)
-    nests = msgspec.json.decode(derived().nests, type=list[_Nest])
+    nests = msgspec.json.decode(derived().nests, type=list[NestRecord])
     steps = msgspec.json.decode(derived().steps, type=list[_Step])
     theorems = msgspec.json.decode(derived().theorems, type=list[_Theorem])
     walk = None if plan.reuse is None else plan.reuse.walk
     met = {outcome.claim: outcome for outcome in conditions(instance, walk)}
     yield SOURCE
+    last = nests[0]
     for title, nest, taken in instance.record.algorithms:
         for place, number in enumerate(taken, 1):
-            step = steps[number]
-            yield f"{place}. {_spelt(step.name, instance)}"
-            yield from (f"   theorem: {theorems[each].name}" for each in step.theorems)
-            yield from (f"   {step.why}" for _ in range(1 if step.why else 0))
-            for words in dict.fromkeys(derived().conditions[each].words for each in step.conditions):
-                outcome = met[words]
-                sign = "BROKEN" if isinstance(outcome, Counterexample) else "met"
-                text = outcome.value if isinstance(outcome, Counterexample) else getattr(outcome, "how", "")
-                yield f"   {sign}: {words} [{text}]"
+            yield from _step(place, steps[number], theorems, instance, met)
         yield ""
         yield f"-- {title} --"
-        yield from _text(nests[nest], instance).lines()
+        last = nests[nest]
+        yield from _text(last, instance).lines()
+        yield ""
+    for place, change in enumerate(changes_of(plan), 1):
+        instance = Instance(instance.form, {**instance.sizes, **change.sizes}, instance.axes)
+        made = {outcome.claim: outcome for outcome in conditions(change)}
+        yield from _step(place, steps[change.record.step], theorems, instance, made)
+        last = changed(last, change.record)
+        yield ""
+        yield f"-- {change.record.title} --"
+        yield from _text(last, instance).lines()
         yield ""
     yield "read off the last nest:"
     for number in instance.record.theorems:
         yield f"   theorem: {theorems[number].name}"
+
+
+def _step(
+    place: int, step: _Step, theorems: list[_Theorem], instance: Instance, met: Mapping[str, Outcome]
+) -> Iterator[str]:
+    """A rewrite: its theorems, and what the numbers of the layer make of its conditions."""
+    yield f"{place}. {_spelt(step.name, instance)}"
+    yield from (f"   theorem: {theorems[each].name}" for each in step.theorems)
+    yield from (f"   {step.why}" for _ in range(1 if step.why else 0))
+    for words in dict.fromkeys(derived().conditions[each].words for each in step.conditions):
+        outcome = met[words]
+        sign = "BROKEN" if isinstance(outcome, Counterexample) else "met"
+        text = outcome.value if isinstance(outcome, Counterexample) else getattr(outcome, "how", "")
+        yield f"   {sign}: {words} [{text}]"
+
+
+def changed(nest: NestRecord, change: ChangeRecord) -> NestRecord:
+    """A nest whose loops are counted in another way, as `convc.derive.reindex` does it."""
+    axes = [axis for axis, _, _ in nest.loops]
+    first = axes.index(change.old[0])
+
+    def within(around: str) -> str:
+        return change.inside.get(around, around)
+
+    return replace(
+        nest,
+        loops=[*nest.loops[:first], *change.loops, *nest.loops[first + len(change.old) :]],
+        lets=[*nest.lets, *change.lets],
+        guard=[*nest.guard, *change.guard],
+        accumulate=change.added or (nest.accumulate and within(nest.accumulate)),
+        added=change.added or nest.added,
+        load=nest.load and replace(nest.load, inside=within(nest.load.inside)),
+        move=nest.move and replace(nest.move, inside=within(nest.move.inside)),
+    )
 
 
 def _spelt(text: str, instance: Instance) -> str:
@@ -124,22 +167,35 @@ def _spelt(text: str, instance: Instance) -> str:
     return re.sub(r"\b[A-Za-z_]+\b", number, text)
 
 
-def _text(nest: _Nest, instance: Instance) -> NestText:
+def _text(nest: NestRecord, instance: Instance) -> NestText:
     """A nest with numbers."""
     formulas = derived().expressions
     extents = {axis: formulas[extent].number(instance.sizes) for axis, extent, _ in nest.loops}
     ranges = {axis: (0, max(1, extent) - 1) for axis, extent in extents.items()}
     if nest.load is not None:
         ranges[nest.load.row] = (0, formulas[nest.load.rows].number(instance.sizes) - 1)
-    symbols: dict[str, Expr] = {axis: Integer(0) if high == 0 else Symbol(axis) for axis, (_, high) in ranges.items()}
+    lets = [let.axis for let in nest.lets]
+    symbols: dict[str, Expr] = {axis: Symbol(axis) for axis in lets}
+    symbols |= {axis: Integer(0) if high == 0 else Symbol(axis) for axis, (_, high) in ranges.items()}
+    known = {Symbol(axis) for axis in ranges}
+
+    known = {Symbol(axis) for axis in ranges}
 
     def text(formula: int | None) -> str:
         if formula is None:
             return ""
-        return str(translate(simplify(formulas[formula].at(instance.sizes, symbols), ranges)))
+        made = formulas[formula].at(instance.sizes, symbols)
+        return str(translate(simplify(made, ranges) if made.free_symbols <= known else made))
 
     def bound(each: Bound) -> str:
         return f"{text(each.low)} {each.sign} {text(each.high)}"
+
+    def cases(let: LetRecord) -> Iterator[tuple[str, str, int]]:
+        """The cases of a let, without those that no number belongs to."""
+        for case in let.cases:
+            limit = number_of(case.limit or [], instance.sizes)
+            if case.key is None or limit > 0:
+                yield text(case.value), text(case.key), limit
 
     load = nest.load
     pixel = dict(load.pixel) if load is not None else {}
@@ -156,6 +212,8 @@ def _text(nest: _Nest, instance: Instance) -> NestText:
             (text(one.need), text(one.end), text(one.held), text(one.held_end), text(one.since)) for one in nest.masks
         ),
         swapped=nest.swapped,
+        lets=tuple((let.inside, let_text(let.axis, list(cases(let)), let.found)) for let in nest.lets),
+        added=nest.added or "",
     )
 
 

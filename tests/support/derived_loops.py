@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from convc.compiler.index.formulas import Instance, derived, number_of
+from convc.compiler.index.formulas import Change, Instance, derived, number_of
+from convc.explain.derived import NestRecord, changed
 from convc.ir.problem import ConvProblem
 
 
@@ -31,7 +32,9 @@ class Ran:
         y: the sums that it makes.
     """
 
-    def __init__(self, problem: ConvProblem, instance: Instance, nest: dict, x: np.ndarray, w: np.ndarray) -> None:
+    def __init__(
+        self, problem: ConvProblem, instance: Instance, nest: dict, x: np.ndarray, w: np.ndarray, looked_up=None
+    ) -> None:
         self.sizes = instance.sizes
         self.formulas = derived().expressions
         extents = [self.number(extent) for _, extent, _ in nest["loops"]]
@@ -39,6 +42,9 @@ class Ran:
         grid = np.meshgrid(*(np.arange(extent) for extent in extents), indexing="ij", sparse=True)
         self.points = dict(zip(names, grid, strict=True))
         shape = tuple(extents)
+        for inside, axis, cases, found in nest.get("lets", ()):
+            assert inside in names
+            self.points[axis] = looked_up[found][self.points["unit"]] if found else self.let(cases)
         space = {name: self.at(formula) for name, formula in nest["space"]}
         real = np.ones(shape, bool)
         for sign, low, high in nest["guard"]:
@@ -55,6 +61,14 @@ class Ran:
         n, p, q = (np.broadcast_to(space[name], shape)[real] for name in "npq")
         self.y = np.zeros((problem.batch, *problem.out_extent, problem.out_channels), np.int64)
         np.add.at(self.y, (n, p, q, k), values[real] * w[k, r, s, c])
+
+    def let(self, cases):
+        """A number that is worked out: the first case whose key is below its limit."""
+        *some, (last, _, _) = cases
+        found = self.at(last)
+        for case, key, limit in reversed(some):
+            found = np.where(self.at(key) < number_of(limit, self.sizes), self.at(case), found)
+        return found
 
     def number(self, formula):
         return int(value(self.formulas[formula], self.sizes, {}))
@@ -83,6 +97,23 @@ class Ran:
             inside = inside & (place[name] >= 0) & (place[name] < end)
         at = tuple(np.broadcast_to(np.where(inside, place[name], 0), shape) for name in "nhwc")
         return np.where(np.broadcast_to(inside, shape), x[at], 0)
+
+
+def changed_computes(problem: ConvProblem, instance: Instance, change: Change, looked_up=None) -> bool:
+    """Whether the last nest of a form, its loops changed, makes the sums of the definition."""
+    drawn = np.random.default_rng(1)
+    x = drawn.integers(1, 90, (problem.batch, *problem.in_extent, problem.in_channels))
+    w = drawn.integers(1, 90, (problem.out_channels, *problem.kernel, problem.group_channels))
+    nests = msgspec.json.decode(derived().nests)
+    last = msgspec.convert(nests[instance.record.algorithms[-1][1]], NestRecord)
+    nest = msgspec.to_builtins(changed(last, change.record))
+    nest["lets"] = [msgspec.to_builtins(each) for each in nest["lets"]]
+    sizes = Instance(instance.form, {**instance.sizes, **change.sizes}, instance.axes)
+    wanted = Ran(problem, instance, nests[0], x, w).y
+    try:
+        return np.array_equal(wanted, Ran(problem, sizes, nest, x, w, looked_up).y)
+    except IndexError:  # an iteration that is about no output or no weight
+        return False
 
 
 def computes(problem: ConvProblem, instance: Instance, right: Instance | None = None) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping
 
-from convc.compiler.index.formulas import Bound, Condition, Instance, derived
+from convc.compiler.index.formulas import Bound, Change, Condition, Instance, derived
 from convc.compiler.index.maps import Counterexample, Outcome, Proof
 from convc.compiler.index.row_walk import RowWalk
 
@@ -18,8 +18,8 @@ BUFFER = "buffer"
 HALO = "HALO"
 
 
-def conditions(instance: Instance, walk: RowWalk | None = None) -> Iterator[Outcome]:
-    """Every condition of a form, on the numbers of an instance.
+def conditions(instance: Instance | Change, walk: RowWalk | None = None) -> Iterator[Outcome]:
+    """Every condition of a form, or of a change, on the numbers of an instance.
 
     Args:
         instance: the form and the numbers.
@@ -27,12 +27,12 @@ def conditions(instance: Instance, walk: RowWalk | None = None) -> Iterator[Outc
     """
     alone: list[dict[str, int]] = [{}]
     each = alone if walk is None else [{BUFFER: n, HALO: b.halo} for n, b in enumerate(walk.buffers)]
-    for number in instance.record.conditions:
+    for number in instance.conditions:
         for about in each if of_buffers(number) else alone:
             yield _outcome(derived().conditions[number], instance, about)
 
 
-def _outcome(condition: Condition, instance: Instance, about: Mapping[str, int]) -> Outcome:
+def _outcome(condition: Condition, instance: Instance | Change, about: Mapping[str, int]) -> Outcome:
     """Whether a condition holds, of a buffer if it is about one."""
     sizes = {**instance.sizes, **about}
     formulas = derived().expressions

@@ -118,12 +118,49 @@ class FormRecord(msgspec.Struct, frozen=True):
     conditions: list[int]
 
 
+class CaseRecord(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A number, by a formula, where the formula `key` is below a limit; the last case has no key."""
+
+    value: int
+    key: int | None
+    limit: Products | None
+
+
+class LetRecord(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A number that the kernel works out inside of a loop, or finds there, in the place of another loop's."""
+
+    inside: str
+    axis: str
+    cases: list[CaseRecord]
+    found: str
+
+
+class ChangeRecord(msgspec.Struct, frozen=True):
+    """Loops that are counted in another way: what `convc.derive.reindex` has of it."""
+
+    title: str
+    step: int
+    old: list[str]
+    loops: list[tuple[str, int, str]]
+    lets: list[LetRecord]
+    guard: list[Bound]
+    inside: dict[str, str]
+    added: str | None
+    maps: dict[str, MapRecord]
+    conditions: list[int]
+
+    def let(self, axis: str) -> LetRecord:
+        """The let of an axis."""
+        return next(each for each in self.lets if each.axis == axis)
+
+
 class Derived(msgspec.Struct, frozen=True):
     """The whole record; what entries of `steps`, `theorems` and `nests` are is up to who shows them."""
 
     format: str
     digest: str
     forms: dict[str, FormRecord]
+    changes: dict[str, ChangeRecord]
     expressions: list[Formula]
     conditions: list[Condition]
     theorems: msgspec.Raw
@@ -150,6 +187,11 @@ class Instance(msgspec.Struct, frozen=True):
     def record(self) -> FormRecord:
         """What was derived."""
         return derived().forms[self.form]
+
+    @property
+    def conditions(self) -> list[int]:
+        """The numbers of the conditions that the sizes have to meet."""
+        return self.record.conditions
 
     def map(self, name: str, *, called: str = "", without: tuple[str, ...] = (), small: bool = True) -> IndexMap:
         """An index map.
@@ -201,6 +243,61 @@ class Instance(msgspec.Struct, frozen=True):
                 atom = simplify(atom, ranges)
             parts.append(intexpr.mul(translate(atom), number_of(term.times, self.sizes)))
         return intexpr.add(*parts, number_of(formula.constant, self.sizes))
+
+
+class Change(msgspec.Struct, frozen=True):
+    """A change of loops with the numbers of a problem.
+
+    Attributes:
+        name: by which it was derived.
+        sizes: the numbers that stand for sizes.
+    """
+
+    name: str
+    sizes: Sizes
+
+    @property
+    def record(self) -> ChangeRecord:
+        """The change for all sizes."""
+        return derived().changes[self.name]
+
+    @property
+    def conditions(self) -> list[int]:
+        """The numbers of the conditions that the sizes have to meet."""
+        return self.record.conditions
+
+    def extent(self, axis: str) -> int:
+        """Count the iterations of a loop."""
+        formula = next(extent for name, extent, _ in self.record.loops if name == axis)
+        return derived().expressions[formula].number(self.sizes)
+
+    def at(self, formula: int) -> Expr:
+        """A formula with numbers; what it reads stays a symbol."""
+        return derived().expressions[formula].at(self.sizes, _Symbols())
+
+    def value(self, name: str, result: str) -> IntExpr:
+        """A result of a map, as a tile program computes it."""
+        return translate(self.at(dict(self.record.maps[name].results)[result]))
+
+    def let(self, axis: str) -> IntExpr:
+        """A let, as a tile program computes it: cases that no number belongs to are left out."""
+        *some, last = self.record.let(axis).cases
+        found = translate(self.at(last.value))
+        for case in reversed(some):
+            assert case.key is not None
+            assert case.limit is not None
+            limit = number_of(case.limit, self.sizes)
+            value = translate(self.at(case.value))
+            if limit > 0 and value != found:
+                found = intexpr.Select(intexpr.Less(translate(self.at(case.key)), intexpr.Const(limit)), value, found)
+        return found
+
+
+class _Symbols(dict[str, Expr]):
+    """Every axis as the symbol of its name."""
+
+    def __missing__(self, name: str) -> Expr:
+        return Symbol(name)
 
 
 def number_of(products: Products, sizes: Sizes) -> int:

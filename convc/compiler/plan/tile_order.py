@@ -26,10 +26,6 @@ GAIN = 0.95
 ALIKE = 1.02
 """Orders that move so many times as much as the best are as good: the simplest of them is taken."""
 
-MOST_TILES = 1 << 17
-"""Tiles of a grid for which another order is looked for: an order is proved by the places of all of them, which takes a
-tenth of a second for as many, and 12 seconds and 1.6 GB for 20000 x 20000 pixels with 512 channels."""
-
 LOOKED_AT = 8192
 """Tiles of a grid that the model looks at; of more, some are taken together."""
 
@@ -95,8 +91,6 @@ def choose_order(
     why = ""
     if size.all <= size.l2:
         why = f"tiles along M first: L2 holds all {size.all} bytes, so every order reads each once"
-    elif entries > MOST_TILES:
-        why = f"tiles along M first: no other order is looked for among more than {MOST_TILES} tiles"
     if asked is None and why:
         return msgspec.structs.replace(along_m, why=why)
     able = ORDERS if entries <= MOST_ENTRIES else BY_ARITHMETIC

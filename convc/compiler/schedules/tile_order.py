@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from convc.compiler.index.order_names import ORDERS, ROWS, OrderName
+from convc.compiler.index.tile_order import order_of, unit_of
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.cost import estimate
 from convc.compiler.plan.moved import launch_bytes
@@ -24,7 +25,7 @@ from convc.compiler.tile.steps.base import Compute, Step
 from convc.compiler.tile.steps.order import LookUp
 from convc.compiler.tile.uses import reads
 from convc.errors import PlanError
-from convc.ir.expr import IntExpr, Var, floor_div, from_json, substitute
+from convc.ir.expr import IntExpr, Var, from_json, substitute
 from convc.ir.tile_order import ENTRY, TILE
 
 CTA = Number("cta")
@@ -65,16 +66,14 @@ def place_steps(plan: Plan, role: str, tile: IntExpr, which: str = "") -> tuple[
     """
     places = plan.launch.order.places
     rows, columns = plan.launch.tiles
-    if places is None:
-        found = tile % rows, floor_div(tile, rows)
-    else:
-        looked_up = {TILE: tile, ENTRY: Var(number(f"{ENTRY}{which}"))}
-        found = tuple(substitute(from_json(expr), looked_up) for expr in (places.m, places.n))
+    formulas = places or order_of(ROWS, plan.launch.tiles).places
+    looked_up = {TILE: tile, ENTRY: Var(number(f"{ENTRY}{which}"))}
+    found = tuple(substitute(from_json(expr), looked_up) for expr in (formulas.m, formulas.n))
     looked: tuple[Step, ...] = ()
     if places is not None and places.table:
         unit = number(f"unit{which}")
         entry = number(f"{ENTRY}{which}")
-        each = floor_div(tile, places.together)
+        each = substitute(unit_of(places.together), {TILE: tile})
         looked = (
             Compute(id=f"{role}.unit{which}", note="tiles with one entry", dst=unit, expr=each),
             LookUp(id=f"{role}.entry{which}", note="the place of these tiles", dst=entry, index=unit),

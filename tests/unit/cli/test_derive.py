@@ -7,6 +7,7 @@ import re
 import pytest
 
 from convc.api.deriving import SCHEDULES, derive_schedules
+from convc.derive.changes import changes
 from convc.errors import InputError
 
 
@@ -23,6 +24,7 @@ def test_all_schedules_in_the_order_of_the_note():
         "Algorithm 3: slide",
         "Algorithm 3: stationary",
         "Algorithm 3.b: shift",
+        *(f"{each.title}: in place of the loops over {', '.join(map(str, each.old))}" for each in changes()),
     ]
     text = "\n".join(found.lines)
     assert "d*g*(s + u) + g*q*u - pad_w = d*g*s + g*u*(d + q) - pad_w" in text

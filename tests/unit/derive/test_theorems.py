@@ -8,6 +8,7 @@ import pytest
 
 from convc.derive import symbols as z
 from convc.derive.algebra import expanded, normal
+from convc.derive.changes import changes
 from convc.derive.forms import forms
 from convc.derive.symbols import FloorDiv, Mod
 from convc.derive.theorem import Refused, at_most, below, facts_of, proved, value
@@ -17,6 +18,9 @@ def theorems():
     found = {}
     for form in forms():
         for theorem in (*form.nest.theorems, *form.theorems):
+            found.setdefault((theorem.name, theorem.says), theorem)
+    for change in changes():
+        for theorem in change.step.theorems:
             found.setdefault((theorem.name, theorem.says), theorem)
     return list(found.values())
 

@@ -1,33 +1,30 @@
-"""The choice of an order of tiles: which grids are looked at, and what is said of those that are not."""
+"""The choice of an order of tiles among those that a large grid may have."""
 
 from __future__ import annotations
 
-import convc.compiler.plan.tile_order as chosen
-from convc.compiler.index.order_names import COLUMNS
+import pytest
+
+from convc.compiler.index.order_names import COLUMNS, GROUPED, OrderName
 from convc.compiler.index.traffic import Bytes
-from convc.compiler.plan.tile_order import MOST_TILES, choose_order
+from convc.compiler.plan.tile_order import choose_order
 
 L2 = 1 << 20
+TILES = 1 << 18
 
 
 def bytes_of(tiles: int) -> Bytes:
     """Buffers that L2 does not hold."""
-    return Bytes(activation=tiles * L2, filter=L2, residual=0, output=tiles, l2=L2)
+    return Bytes(activation=tiles * L2, filter=L2, residual=0, output=tiles, l2=1024 * L2)
 
 
-def test_no_order_is_looked_for_among_more_tiles_than_can_be_computed_in_no_time(monkeypatch):
-    looked = []
-    look = chosen._looked_at
-    monkeypatch.setattr(chosen, "_looked_at", lambda *args: looked.append(args) or look(*args))
-    order = choose_order((MOST_TILES, 4), 1, 148, bytes_of(MOST_TILES), None)
-    assert order.places is None
-    assert f"more than {MOST_TILES} tiles" in order.why
-    assert not looked
-    choose_order((MOST_TILES >> 9, 4), 1, 148, bytes_of(MOST_TILES >> 9), None)
-    assert looked
+def test_an_order_of_a_grid_of_any_size_is_looked_for_and_proved():
+    order = choose_order((TILES, 4), 1, 148, bytes_of(TILES), None)
+    assert order.name != "rows"
+    assert "visits each of 262144 x 4 tiles once" in order.proof
 
 
-def test_an_order_that_is_asked_for_is_made_whatever_the_number_of_tiles():
-    order = choose_order((MOST_TILES + 1, 1 + 1), 1, 148, bytes_of(MOST_TILES), COLUMNS)
-    assert order.name == COLUMNS
+@pytest.mark.parametrize("name", [COLUMNS, GROUPED])
+def test_an_order_that_is_asked_for_is_made(name: OrderName):
+    order = choose_order((TILES + 1, 2), 1, 148, bytes_of(TILES), name)
+    assert order.name == name
     assert order.proof

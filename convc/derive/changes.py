@@ -1,0 +1,13 @@
+"""The changes of its loops that a kernel of any schedule may have, besides what its schedule does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from convc.derive.orders import orders
+from convc.derive.reindex import Reindexed
+
+
+def changes() -> Iterator[Reindexed]:
+    """All of them."""
+    yield from orders()
