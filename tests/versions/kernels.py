@@ -4,9 +4,11 @@
     python -m tests.versions.kernels --drawn 1000 > before.txt        in the other checkout, with its own .venv
     diff before.txt after.txt
 
-or, with the other checkout's folder, all at once:
+or, with the other checkout's folder, both at once:
 
     python -m tests.versions.kernels --drawn 1000 --against ../other
+
+which runs the other with the Python of its own .venv, or with this one where it has none.
 
 A line has the name of a problem and a digest of its text and launch, or the error that refuses it. The problems are
 those of the golden kernels, the layers of ResNet-50 and as many drawn ones as are asked for, with drawn choices.
@@ -70,24 +72,40 @@ def lines(count: int, seed: int) -> Iterator[str]:
         yield kernel_line(f"drawn {name}", problem, options=options)
 
 
+def lines_of(checkout: Path, count: int, seed: int) -> Iterator[str]:
+    """The lines of another checkout, as it writes them."""
+    if not (checkout / "convc").is_dir():
+        raise SystemExit(f"{checkout} is no checkout of convc: it has no folder convc")
+    own = checkout.resolve() / ".venv/bin/python"
+    command = [str(own) if own.exists() else sys.executable, __file__, "--drawn", str(count), "--seed", str(seed)]
+    with subprocess.Popen(command, cwd=checkout, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        for line in other.stdout:
+            yield line.rstrip("\n")
+    if other.returncode:
+        raise SystemExit(f"{' '.join(command)} failed in {checkout}: exit {other.returncode}")
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Print a line for every kernel; or compare with another checkout, 1 where one differs."""
     parser = argparse.ArgumentParser(prog="python -m tests.versions.kernels", description=__doc__.splitlines()[0])
     parser.add_argument("--drawn", type=int, default=100, metavar="N", help="drawn problems")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--against", type=Path, metavar="FOLDER", help="another checkout, with its .venv")
+    parser.add_argument("--against", type=Path, metavar="FOLDER", help="another checkout")
     given = parser.parse_args(arguments)
     mine = lines(given.drawn, given.seed)
     if given.against is None:
         for line in mine:
             print(line, flush=True)
         return 0
-    command = [".venv/bin/python", __file__, "--drawn", str(given.drawn), "--seed", str(given.seed)]
-    other = subprocess.run(command, cwd=given.against, capture_output=True, text=True, check=True)
-    wrong = [(one, two) for one, two in zip(other.stdout.splitlines(), mine, strict=True) if one != two]
-    for one, two in wrong:
-        print(f"there: {one}\nhere:  {two}")
-    print(f"{len(wrong)} kernels differ")
+    here = 0
+    wrong = 0
+    for one, two in zip(lines_of(given.against, given.drawn, given.seed), mine, strict=True):
+        here += 1
+        if one != two:
+            wrong += 1
+            print(f"there: {one}\nhere:  {two}", flush=True)
+    print(f"{wrong} of {here} kernels differ")
     return 1 if wrong else 0
 
 
