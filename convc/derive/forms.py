@@ -19,6 +19,7 @@ from typing import Literal
 
 from convc.derive import symbols as z
 from convc.derive.kernels import Map, plain_maps, shared_maps
+from convc.derive.mainloop import MainloopMaps, plain_mainloop, shared_mainloop
 from convc.derive.nests import Loop, Nest, definition
 from convc.derive.reuse import Rows, hoist, mask, rows_inside, rows_masked, shift, zeroed
 from convc.derive.rewrites import (
@@ -127,7 +128,7 @@ def shared(rows: Rows, border: Border, lanes: Lanes, *, exchanged: bool) -> Nest
 def reload_form() -> Form:
     """The schedule `reload`."""
     nest = reload()
-    maps, theorems = plain_maps(nest)
+    maps, theorems = _joined(plain_maps(nest), plain_mainloop(nest))
     chain = (("Algorithm 1: the definition", definition()), ("Algorithm 2: reload", nest))
     return Form(name="reload", algorithms=chain, maps=maps, theorems=theorems)
 
@@ -146,8 +147,15 @@ def shared_form(reading: Reading, rows: Rows, border: Border, lanes: Lanes = "co
         chain.append(("Algorithm 3: stationary", swap(slide)))
     if reading == "rows moved":
         chain.append(("Algorithm 3.b: shift", shift(slide, overlapping=lanes == "overlapping")))
-    maps, theorems = shared_maps(chain[-1][1], rows)
+    nest = chain[-1][1]
+    maps, theorems = _joined(shared_maps(nest, rows), shared_mainloop(nest, overlapping=lanes == "overlapping"))
     return Form(name=form_name(reading, rows, border, lanes), algorithms=tuple(chain), maps=maps, theorems=theorems)
+
+
+def _joined(*parts: MainloopMaps) -> MainloopMaps:
+    """Maps and theorems of several parts of a kernel."""
+    maps = {name: found for some, _ in parts for name, found in some.items()}
+    return maps, tuple(theorem for _, some in parts for theorem in some)
 
 
 def form_name(reading: str, rows: str, border: str, lanes: str) -> str:

@@ -34,26 +34,8 @@ FOLDER = Path(__file__).parent
 FILE = FOLDER.parent / "compiler" / "index" / "derived.json"
 
 NESTED = (
-    *(
-        "p",
-        "entry",
-        "tile",
-        "tile_m",
-        "n",
-        "m",
-        "t",
-        "image",
-        "y",
-        "row",
-        "begun",
-        "tile_n",
-        "rank",
-        "k",
-        "r",
-        "s",
-        "block",
-    ),
-    *("window", "buffer", "tap", "q", "x", "lane", "column", "c", "e"),
+    *("p", "entry", "tile", "tile_m", "n", "m", "t", "image", "y", "row", "begun", "tile_n", "rank", "k", "round"),
+    *("r", "s", "block", "window", "buffer", "tap", "q", "x", "lane", "column", "c", "e"),
 )
 """Axes in the order in which a sum has them: the outermost loop first."""
 

@@ -14,59 +14,16 @@ from msgspec.structs import replace
 
 from convc.compiler.index.algebra import simplify
 from convc.compiler.index.conditions import conditions
-from convc.compiler.index.conv import instance_of as plain_instance
-from convc.compiler.index.formulas import Bound, ChangeRecord, Instance, LetRecord, derived, number_of
+from convc.compiler.index.formulas import Bound, ChangeRecord, Instance, LetRecord, NestRecord, derived, number_of
 from convc.compiler.index.linear import Expr, Integer, Symbol
 from convc.compiler.index.lower import translate
 from convc.compiler.index.maps import Counterexample, Outcome
 from convc.compiler.plan.records import Plan
-from convc.compiler.plan.tap_maps import tap_maps
-from convc.compiler.schedules.all import schedule_of
 from convc.compiler.schedules.changes import changes_of
-from convc.compiler.schedules.sharing.indexing import form_instance
+from convc.compiler.schedules.nesting import nest_of
 from convc.derive.text import NestText, let_text
 
 SOURCE = 'algorithms as in Pei Luo, "Blackwell SM_100a tensor core architecture"'
-
-
-class _Load(msgspec.Struct, frozen=True):
-    inside: str
-    row: str
-    rows: int
-    pixel: list[tuple[str, int]]
-    since: int | None
-    words: str
-
-
-class _Move(msgspec.Struct, frozen=True):
-    inside: str
-    lanes: int
-    words: str
-
-
-class _Mask(msgspec.Struct, frozen=True):
-    axis: str
-    need: int
-    end: int
-    held: int
-    held_end: int
-    since: int | None
-
-
-class NestRecord(msgspec.Struct, frozen=True):
-    """A nest as `convc.derive.write` writes it."""
-
-    loops: list[tuple[str, int, str]]
-    space: list[tuple[str, int]]
-    guard: list[Bound]
-    accumulate: str | None
-    load: _Load | None
-    read: int | None
-    move: _Move | None
-    masks: list[_Mask]
-    swapped: bool
-    lets: list[LetRecord] = []
-    added: str | None = None
 
 
 class _Step(msgspec.Struct, frozen=True):
@@ -82,19 +39,10 @@ class _Theorem(msgspec.Struct, frozen=True):
     given: list[str]
 
 
-def plan_instance(plan: Plan) -> Instance:
-    """The derivation that a plan's kernel was read off, with its numbers."""
-    if plan.reuse is None:
-        maps = tap_maps(plan.layout, plan.tiling, plan.pipeline.channels, plan.launch.tiles[0])
-        return plain_instance(plan.problem, maps.tiles)
-    schedule = schedule_of(plan.schedule)
-    return form_instance(plan.layout, plan.tiling, plan.pipeline, plan.reuse, schedule)
-
-
 def derivation_of(plan: Plan) -> Iterator[str]:
     """The chain of algorithms to a plan's kernel, each with the rewrites that lead there, theorems and numbers."""
-    instance = plan_instance(plan)
-    nests = msgspec.json.decode(derived().nests, type=list[NestRecord])
+    instance = nest_of(plan).instance
+    nests = derived().nests
     steps = msgspec.json.decode(derived().steps, type=list[_Step])
     theorems = msgspec.json.decode(derived().theorems, type=list[_Theorem])
     walk = None if plan.reuse is None else plan.reuse.walk

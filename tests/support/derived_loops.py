@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from convc.compiler.index.formulas import Change, Instance, derived, number_of
-from convc.explain.derived import NestRecord, changed
+from convc.explain.derived import changed
 from convc.ir.problem import ConvProblem
 
 
@@ -104,9 +104,8 @@ def changed_computes(problem: ConvProblem, instance: Instance, change: Change, l
     drawn = np.random.default_rng(1)
     x = drawn.integers(1, 90, (problem.batch, *problem.in_extent, problem.in_channels))
     w = drawn.integers(1, 90, (problem.out_channels, *problem.kernel, problem.group_channels))
-    nests = msgspec.json.decode(derived().nests)
-    last = msgspec.convert(nests[instance.record.algorithms[-1][1]], NestRecord)
-    nest = msgspec.to_builtins(changed(last, change.record))
+    nests = msgspec.to_builtins(derived().nests)
+    nest = msgspec.to_builtins(changed(derived().nests[instance.record.algorithms[-1][1]], change.record))
     nest["lets"] = [msgspec.to_builtins(each) for each in nest["lets"]]
     sizes = Instance(instance.form, {**instance.sizes, **change.sizes}, instance.axes)
     wanted = Ran(problem, instance, nests[0], x, w).y
@@ -121,7 +120,7 @@ def computes(problem: ConvProblem, instance: Instance, right: Instance | None = 
     drawn = np.random.default_rng(1)
     x = drawn.integers(1, 90, (problem.batch, *problem.in_extent, problem.in_channels))
     w = drawn.integers(1, 90, (problem.out_channels, *problem.kernel, problem.group_channels))
-    nests = msgspec.json.decode(derived().nests)
+    nests = msgspec.to_builtins(derived().nests)
     definition, *chain = (nests[number] for _, number, _ in instance.record.algorithms)
     wanted = Ran(problem, right or instance, definition, x, w).y
     try:

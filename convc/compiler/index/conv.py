@@ -23,6 +23,8 @@ the tiles along K divide a group: tile_n says which one (``pack``).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from convc.compiler.index.formulas import Instance
@@ -32,6 +34,9 @@ from convc.compiler.index.symbols import Axis
 from convc.compiler.index.walk import Im2colBox, im2col_box
 from convc.errors import PlanError
 from convc.ir.problem import ConvProblem
+
+RELOAD = "reload"
+"""The form of the derivation (`convc.derive.forms`)."""
 
 
 class Tiles(msgspec.Struct, frozen=True, kw_only=True):
@@ -156,15 +161,14 @@ def conv_maps(
         PlanError: for another number of spatial axes, or sizes that do not fit the problem.
     """
     _check(problem, block_m, block_n, channels_per_step, c_pitch, k_pitch)
-    tiles = Tiles(
+    tiles = tiles_of(
+        problem,
         block_m=block_m,
         block_n=block_n,
         channels_per_step=channels_per_step,
         c_pitch=c_pitch,
         k_pitch=k_pitch,
-        m_tiles=m_tiles or -(-problem.gemm_m // block_m),
-        n_tiles=-(-problem.out_channels // block_n),
-        blocks=-(-c_pitch // channels_per_step),
+        m_tiles=m_tiles,
     )
     derived = {name: simplify_guards(made) for name, made in _made(instance_of(problem, tiles)).items()}
     dropped: dict[tuple[str, str], list[str]] = {}
@@ -181,8 +185,31 @@ def conv_maps(
     )
 
 
-def instance_of(problem: ConvProblem, tiles: Tiles) -> Instance:
-    """The derivation of `reload` with the numbers of a problem and of its tiles."""
+def tiles_of(
+    problem: ConvProblem,
+    *,
+    block_m: int,
+    block_n: int,
+    channels_per_step: int,
+    c_pitch: int,
+    k_pitch: int,
+    m_tiles: int | None = None,
+) -> Tiles:
+    """The tiles of a problem; arguments as of `conv_maps`."""
+    return Tiles(
+        block_m=block_m,
+        block_n=block_n,
+        channels_per_step=channels_per_step,
+        c_pitch=c_pitch,
+        k_pitch=k_pitch,
+        m_tiles=m_tiles or -(-problem.gemm_m // block_m),
+        n_tiles=-(-problem.out_channels // block_n),
+        blocks=-(-c_pitch // channels_per_step),
+    )
+
+
+def instance_of(problem: ConvProblem, tiles: Tiles, tiling: Mapping[str, int] | None = None) -> Instance:
+    """The derivation of `reload` with the numbers of a problem and of its tiles; `tiling`: further ones."""
     sizes = problem_sizes(problem) | {
         "BM": tiles.block_m,
         "BN": tiles.block_n,
@@ -193,6 +220,7 @@ def instance_of(problem: ConvProblem, tiles: Tiles) -> Instance:
         "GROUP_TILES": max(1, tiles.n_tiles // problem.groups),
         "C_PITCH": tiles.c_pitch,
         "K_PITCH": tiles.k_pitch,
+        **(tiling or {}),
     }
     extents = {
         "tile_m": tiles.m_tiles,
@@ -212,7 +240,7 @@ def instance_of(problem: ConvProblem, tiles: Tiles) -> Instance:
         "y": sizes["P"],
         "x": sizes["Q"],
     }
-    return Instance("reload", sizes, {name: Axis(name, extent) for name, extent in extents.items()})
+    return Instance(RELOAD, sizes, {name: Axis(name, extent) for name, extent in extents.items()})
 
 
 def _made(reload: Instance) -> dict[str, IndexMap]:

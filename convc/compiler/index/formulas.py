@@ -101,6 +101,52 @@ class MapRecord(msgspec.Struct, array_like=True, frozen=True):
     guard: list[Bound]
 
 
+class LoadRecord(msgspec.Struct, frozen=True):
+    """The pixels that come to the rows of a tile before each iteration of a loop."""
+
+    inside: str
+    row: str
+    rows: int
+    pixel: list[tuple[str, int]]
+    since: int | None
+    words: str
+
+
+class MoveRecord(msgspec.Struct, frozen=True):
+    """How rows move behind each iteration of a loop but the last."""
+
+    inside: str
+    lanes: int
+    words: str
+
+
+class MaskRecord(msgspec.Struct, frozen=True):
+    """The lanes that are left out: they need padding, and hold none."""
+
+    axis: str
+    need: int
+    end: int
+    held: int
+    held_end: int
+    since: int | None
+
+
+class NestRecord(msgspec.Struct, frozen=True):
+    """A loop nest (`convc.derive.nests.Nest`), its expressions by their numbers."""
+
+    loops: list[tuple[str, int, str]]
+    space: list[tuple[str, int]]
+    guard: list[Bound]
+    accumulate: str | None
+    load: LoadRecord | None
+    read: int | None
+    move: MoveRecord | None
+    masks: list[MaskRecord]
+    swapped: bool
+    lets: list[LetRecord] = []
+    added: str | None = None
+
+
 class Condition(msgspec.Struct, frozen=True):
     """A condition that a problem has to meet: one of some bounds; for people as text and in words."""
 
@@ -155,7 +201,7 @@ class ChangeRecord(msgspec.Struct, frozen=True):
 
 
 class Derived(msgspec.Struct, frozen=True):
-    """The whole record; what entries of `steps`, `theorems` and `nests` are is up to who shows them."""
+    """The whole record; what entries of `steps` and `theorems` are is up to who shows them."""
 
     format: str
     digest: str
@@ -165,7 +211,7 @@ class Derived(msgspec.Struct, frozen=True):
     conditions: list[Condition]
     theorems: msgspec.Raw
     steps: msgspec.Raw
-    nests: msgspec.Raw
+    nests: list[NestRecord]
 
 
 class Instance(msgspec.Struct, frozen=True):

@@ -86,12 +86,12 @@ def form_of(geometry: Geometry, reading: str = "") -> str:
 
 
 def shared_instance(
-    problem: ConvProblem, geometry: Geometry, reading: str = "", tiling: Mapping[str, int] | None = None
+    problem: ConvProblem, geometry: Geometry, form: str = "", tiling: Mapping[str, int] | None = None
 ) -> Instance:
     """The derivation of a schedule that shares activations, with the numbers of a problem and of its cut.
 
     Args:
-        reading: how lanes find their pixels; by default in a way that such a cut allows.
+        form: of the schedule; by default one that can cut the output so.
         tiling: the numbers of a tile's channels, for what depends on them.
     """
     walk = geometry.walk
@@ -125,4 +125,4 @@ def shared_instance(
         "tap": sizes["TAPS"],
     }
     axes = {name: Axis(name, extent) for name, extent in extents.items()}
-    return Instance(form_of(geometry, reading), sizes | dict(tiling or {}), axes)
+    return Instance(form or form_of(geometry), sizes | dict(tiling or {}), axes)

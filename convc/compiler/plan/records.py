@@ -292,6 +292,7 @@ class Indexing(msgspec.Struct, frozen=True, kw_only=True):
         coordinates: index arithmetic that the kernel does.
         loads: the tensor maps.
         derivation: the index maps behind both and what was proved about them, one line each.
+        form: the form of a schedule whose loop nest the kernel is, as `convc.derive.forms` names it.
         row_limit: output pixels below this number are written; None: every tile is full, no test is needed.
         channel_limit: the same for channels, padding of the output row included.
         reuse: how activations are shared; None: every filter tap loads its own tile.
@@ -300,6 +301,7 @@ class Indexing(msgspec.Struct, frozen=True, kw_only=True):
     coordinates: Coordinates
     loads: Loads
     derivation: tuple[str, ...]
+    form: str
     row_limit: int | None
     channel_limit: int | None
     reuse: Reuse | None = None

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from convc.compiler.index.claims import prove
-from convc.compiler.index.conv import ConvMaps, instance_of
+from convc.compiler.index.conv import RELOAD, ConvMaps, instance_of
+from convc.compiler.index.kernel_nest import KernelNest
 from convc.compiler.index.lower import lower
 from convc.compiler.index.maps import Outcome
 from convc.compiler.index.pair_rows import prove_halves
@@ -64,15 +65,13 @@ from convc.compiler.schedules.base import TMA, Method, Request, Roles, Ways, way
 from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.epilogue import row_epilogue
 from convc.compiler.schedules.multicast import part_of, parts_loaded, peers, place_of
+from convc.compiler.schedules.nesting import in_loops, levels, nest_of
 from convc.compiler.schedules.residual import load_residual
 from convc.compiler.schedules.skeleton import (
     MAP_A,
     MAP_B,
     TURN,
-    about,
-    block_channels,
     channels_of,
-    compute,
     number,
     shares_blocks,
 )
@@ -254,6 +253,7 @@ class Reload(Method):
                 residual=None if residual is None else residual_map(layout, tiling),
             ),
             derivation=(*map(str, proofs), *_dropped(maps)),
+            form=RELOAD,
             row_limit=layout.problem.gemm_m if maps.row.guard else None,
             channel_limit=layout.k_pitch if maps.column.guard else None,
         )
@@ -261,9 +261,10 @@ class Reload(Method):
     def roles(self, plan: Plan) -> Roles:
         """A fresh activation tile and a fresh filter tile for every tap and channel block."""
         coordinates = tap_coordinates(plan)
-        carry = scaled.carry_factors(plan, coordinates)
+        nest = nest_of(plan)
+        carry = scaled.carry_factors(plan, nest, coordinates)
         epilogue = row_epilogue(plan, carry)
-        return Roles(load=_load(plan, coordinates), multiply=_multiply(plan), epilogue=epilogue)
+        return Roles(load=_load(plan, nest, coordinates), multiply=_multiply(plan, nest), epilogue=epilogue)
 
 
 def tap_coordinates(plan: Plan) -> TapCoordinates:
@@ -304,18 +305,16 @@ def _dropped(maps: ConvMaps) -> tuple[str, ...]:
     return tuple(f"{name}: no test of {condition} is needed ({reason})" for name, condition, reason in maps.dropped)
 
 
-def _load(plan: Plan, coordinates: TapCoordinates) -> tuple[Step, ...]:
-    """Copy an activation tile and a filter tile for every filter tap and channel block."""
-    rows, columns = plan.pipeline.taps
+def _load(plan: Plan, nest: KernelNest, coordinates: TapCoordinates) -> tuple[Step, ...]:
+    """Copy an activation tile and a filter tile in every iteration of the mainloop."""
     start = coordinates.start_w, coordinates.start_h, coordinates.start_n
     stage = (
-        *block_channels(coordinates),
         RingWait(id="load.wait", note="until the stage is free", ring=EMPTY, starts_open=True),
         ExpectBytes(
             id="load.expect",
             note="both tiles of the stage",
             ring=FULL,
-            bytes=plan.tiling.ctas * (plan.storage.smem_tile(A).bytes + plan.storage.smem_tile(B).bytes),
+            bytes=plan.tiling.ctas * (nest.number("bytes", "a") + nest.number("bytes", "b")),
         ),
         TmaLoad(
             id="load.a",
@@ -339,28 +338,22 @@ def _load(plan: Plan, coordinates: TapCoordinates) -> tuple[Step, ...]:
         *scaled.load_factors(plan, coordinates),
         Advance(id="load.next", note="next stage", stages=plan.tiling.b_stages),
     )
-    s = number("s")
-    blocks = Loop(
-        id="load.blocks",
-        note="channel blocks",
-        var=number("block"),
-        count=plan.pipeline.blocks,
-        body=about(Var(s), *stage),
+    made = levels(
+        nest,
+        "load",
+        *((each, "start", axis) for each, axis in zip(start, "whn", strict=True)),
+        (coordinates.first_k, "first_k", "k"),
+        (coordinates.off_h, "step", "off_h"),
+        (coordinates.off_w, "step", "off_w"),
+        (coordinates.tap, "step", "tap"),
+        (coordinates.c, "step", "c"),
+        (coordinates.pack_c, "pack", "c"),
     )
-    column = (compute(coordinates.off_w, "load"), compute(coordinates.tap, "load"), blocks)
-    row = (
-        compute(coordinates.off_h, "load"),
-        Loop(id="load.columns", note="filter columns", var=s, count=columns, body=about(Var(s), *column)),
-    )
-    return (
-        *parts_loaded(plan),
-        *(compute(each, "load") for each in (*start, coordinates.first_k)),
-        Loop(id="load.rows", note="filter rows", var=number("r"), count=rows, body=row),
-        *load_residual(plan),
-    )
+    loops = in_loops("load", nest.mainloop, made, stage)
+    return (*parts_loaded(plan), *made[""], *loops, *load_residual(plan))
 
 
-def _multiply(plan: Plan) -> tuple[Step, ...]:
+def _multiply(plan: Plan, nest: KernelNest) -> tuple[Step, ...]:
     """Multiply stage after stage until the accumulator is complete."""
     k_step = number("k_step")
     first = k_step if plan.launch.parts == 1 or shares_blocks(plan) else TURN
@@ -393,6 +386,6 @@ def _multiply(plan: Plan) -> tuple[Step, ...]:
     )
     return (
         *peers(plan),
-        Loop(id="mma.k", note="every stage that is loaded", var=k_step, count=plan.pipeline.steps, body=body),
+        Loop(id="mma.k", note="every stage that is loaded", var=k_step, count=nest.turns, body=body),
         *core.complete(),
     )

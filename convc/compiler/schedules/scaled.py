@@ -7,6 +7,7 @@ mma    waits for these too
 
 from __future__ import annotations
 
+from convc.compiler.index.kernel_nest import KernelNest
 from convc.compiler.plan.coordinates import TapCoordinates
 from convc.compiler.plan.names import ACC, A, B, NewNumber
 from convc.compiler.plan.records import Plan
@@ -63,7 +64,7 @@ def load_factors(plan: Plan, coordinates: TapCoordinates) -> tuple[Step, ...]:
     )
 
 
-def carry_factors(plan: Plan, coordinates: TapCoordinates) -> tuple[Step, ...]:
+def carry_factors(plan: Plan, nest: KernelNest, coordinates: TapCoordinates) -> tuple[Step, ...]:
     """Carry factors to tensor memory while the accumulator grows."""
     factors = coordinates.factors
     blocks = plan.layout.blocks
@@ -98,7 +99,7 @@ def carry_factors(plan: Plan, coordinates: TapCoordinates) -> tuple[Step, ...]:
     stages = "every stage that is loaded"
     return (
         Compute(id="epilogue.own_row", note="row of each group", dst=own_row, expr=Var("thread") % GROUP),
-        Loop(id="epilogue.carry", note=stages, var=number("k_step"), count=plan.pipeline.steps, body=body),
+        Loop(id="epilogue.carry", note=stages, var=number("k_step"), count=nest.turns, body=body),
     )
 
 

@@ -116,12 +116,6 @@ def channels_of(coordinates: Coordinates) -> Coordinate:
     return coordinates.c if coordinates.pack_c is None else coordinates.pack_c
 
 
-def block_channels(coordinates: Coordinates) -> tuple[Compute, ...]:
-    """The steps that compute a block's first channel, of the filter and of the activations."""
-    filters = compute(coordinates.c, "load")
-    return (filters,) if coordinates.pack_c is None else (filters, compute(coordinates.pack_c, "load"))
-
-
 def start_of(plan: Plan, warp: int) -> tuple[Role, ...]:
     """The roles of a warp that fetch the tensor maps and make the barriers ready, by its lanes or by one of them.
 

@@ -12,7 +12,7 @@ from convc.compiler.index.conv import Tiles, instance_of
 from convc.compiler.index.formulas import Instance
 from convc.compiler.index.geometry import geometry_of
 from convc.compiler.index.maps import Proof
-from convc.compiler.index.reuse import ADDRESSED, EXCHANGED, MOVED, shared_instance
+from convc.compiler.index.reuse import ADDRESSED, EXCHANGED, MOVED, form_of, shared_instance
 from convc.errors import PlanError, ProblemError
 from convc.ir.problem import ConvProblem
 
@@ -72,7 +72,7 @@ def shared_form(problem, drawn):
         lanes=64 if windowed else 8,
         windowed=windowed,
     )
-    return shared_instance(problem, geometry, reading, channels(problem)), geometry.walk
+    return shared_instance(problem, geometry, form_of(geometry, reading), channels(problem)), geometry.walk
 
 
 def drawn_form(seed):

@@ -228,6 +228,7 @@ class Sharing(Method):
             ),
             loads=replace(wide_loads_of(layout, tiling, reuse, self.haloed), out=copies.out, residual=copies.residual),
             derivation=tuple(map(str, (*met, *maps.proofs, *copies.proofs))),
+            form=shared.form,
             row_limit=layout.problem.gemm_m if maps.pixel.guard else None,
             channel_limit=layout.k_pitch if padded else None,
             reuse=reuse,

@@ -1,4 +1,4 @@
-"""A buffer of the walk as the roles see it: one activation tile, and the filter columns that share it."""
+"""A buffer of pixels as the roles see it: one activation tile, and the filter columns that share it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from convc.compiler.index.row_walk import Buffer
+from convc.compiler.index.kernel_nest import KernelNest
 from convc.compiler.plan.names import NewNumber
 from convc.compiler.plan.records import Plan
 from convc.compiler.schedules.sharing.indexing import shared
@@ -16,22 +16,24 @@ from convc.ir.expr import Const, IntExpr, Var
 
 
 class SharedTile(msgspec.Struct, frozen=True, kw_only=True):
-    """One activation tile of the K loop.
+    """One activation tile of the mainloop.
 
     Attributes:
         plan: the plan.
-        index: number of its buffer.
-        buffer: offset, and the filter columns.
+        nest: the loops of its kernel, in this buffer.
+        index: number of the buffer.
+        several: whether there are others.
     """
 
     plan: Plan
+    nest: KernelNest
     index: int
-    buffer: Buffer
+    several: bool
 
     @property
     def mark(self) -> str:
         """The end of the names of the buffer's steps and numbers, where there are several buffers."""
-        return f"_{self.index}" if len(shared(self.plan).walk.buffers) > 1 else ""
+        return f"_{self.index}" if self.several else ""
 
     @property
     def name(self) -> str:
@@ -44,6 +46,11 @@ class SharedTile(msgspec.Struct, frozen=True, kw_only=True):
         return number(f"i{self.mark}")
 
     @property
+    def taps(self) -> int:
+        """The number of its filter columns."""
+        return self.nest.count("tap")
+
+    @property
     def with_filters(self) -> bool:
         """Whether the filter tiles of all its columns are in its stage."""
         return self.plan.tiling.b_columns > 1
@@ -54,21 +61,31 @@ class SharedTile(msgspec.Struct, frozen=True, kw_only=True):
         return activation_ring(self.plan.tiling)
 
     @property
+    def halo(self) -> int:
+        """Pixels behind those of the tile."""
+        return self.nest.number("halo", "rows")
+
+    @property
+    def offset(self) -> int:
+        """Pixels that its copy begins further on."""
+        return self.nest.number("offset", "w")
+
+    @property
     def only_column(self) -> IntExpr | None:
         """The filter column that the tile is for; None where it is for several."""
-        return Const(self.buffer.taps[0].s) if len(self.buffer.taps) == 1 else None
+        return self.column(Const(0)) if self.taps == 1 else None
 
     def turn(self, position: IntExpr) -> IntExpr:
-        """Index of the filter column that comes at a position: the one that writes every lane comes first."""
-        first = shared(self.plan).first
-        return (position + first) % len(self.buffer.taps) if first else position
+        """The column of the buffer that comes at a position: the one that writes every lane comes first."""
+        return Const(0) if self.taps == 1 else self.nest.value("turn", "tap", position=position)
 
     def column(self, position: IntExpr) -> IntExpr:
-        """The filter column that comes at a position: the columns of a buffer are evenly spaced."""
-        taps = self.buffer.taps
-        first = taps[0].s
-        stride = taps[1].s - first if len(taps) > 1 else 0
-        return self.turn(position) * stride + first
+        """The filter column that comes at a position."""
+        return self.nest.value("s", "s", tap=self.turn(position))
+
+    def further_on(self, position: IntExpr) -> IntExpr:
+        """Rows from those that the buffer's first column reads to those of the column at a position."""
+        return self.nest.value("read", "row", tap=self.turn(position))
 
     def counter(self, position: IntExpr, which: str = "") -> NewNumber | None:
         """The number that is 0 at the first multiplication; None where another tile is first, or all was cleared."""
@@ -77,18 +94,18 @@ class SharedTile(msgspec.Struct, frozen=True, kw_only=True):
 
     def step_number(self, position: IntExpr) -> IntExpr:
         """Number of a multiplication with the tile, counted through all filter rows and channel blocks."""
-        return self.round * len(self.buffer.taps) + position
+        return self.nest.value("step", "number", round=self.round, position=position)
 
     @property
     def round(self) -> IntExpr:
         """Number of a filter row and channel block, of those that the CTA has."""
-        parts = self.plan.launch.parts
-        if parts > 1 and not shares_blocks(self.plan):
+        if self.plan.launch.parts > 1 and not shares_blocks(self.plan):
             return Var(TURN)
-        return Var("r") * (self.plan.pipeline.blocks // parts) + Var("block") // parts
+        return self.nest.value("round", "number")
 
 
-def shared_tiles(plan: Plan) -> Iterator[SharedTile]:
-    """The activation tiles of a filter row and channel block."""
-    for index, buffer in enumerate(shared(plan).walk.buffers):
-        yield SharedTile(plan=plan, index=index, buffer=buffer)
+def shared_tiles(plan: Plan, nest: KernelNest) -> Iterator[SharedTile]:
+    """The activation tiles in an iteration of the loops around the buffers."""
+    buffers = tuple(nest.buffers())
+    for index, one in enumerate(buffers):
+        yield SharedTile(plan=plan, nest=one, index=index, several=len(buffers) > 1)

@@ -8,18 +8,18 @@ from convc.compiler.index.formulas import Instance
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.index.lane_masks import column_mask, line_mask, masked_columns, masked_lines
 from convc.compiler.index.lower import lower, translate
-from convc.compiler.index.reuse import ADDRESSED, EXCHANGED, MOVED, ReuseMaps, reuse_maps, shared_instance
+from convc.compiler.index.reuse import ADDRESSED, EXCHANGED, MOVED, ReuseMaps, form_of, reuse_maps, shared_instance
 from convc.compiler.index.reuse_claims import prove
 from convc.compiler.plan.coordinates import Coordinate, RowCoordinates, coordinate, moved
 from convc.compiler.plan.evidence import ROWS_BEFORE, Rule
 from convc.compiler.plan.names import RANK
 from convc.compiler.plan.offer import Candidate
-from convc.compiler.plan.records import Pipeline, Plan, Reuse, Tiling
+from convc.compiler.plan.records import Plan, Reuse, Tiling
 from convc.compiler.plan.results import demand_proof, result_of
 from convc.compiler.schedules.base import Schedule
+from convc.compiler.schedules.nesting import tile_numbers
 from convc.ir.expr import And, Const, IntExpr, Select, Var, substitute
 from convc.ir.problem import ConvProblem
-from convc.layout.device_layout import DeviceLayout
 
 
 def proved_maps(problem: ConvProblem, geometry: Geometry) -> ReuseMaps:
@@ -113,34 +113,10 @@ def instance_of(candidate: Candidate, schedule: Schedule) -> Instance:
     if candidate.geometry is None:
         raise TypeError("a candidate of a schedule that shares activations has a geometry")
     tiled = candidate.tiled
-    return form_instance(tiled.layout, tiled.tiling, candidate.pipeline, candidate.geometry, schedule)
-
-
-def form_instance(
-    layout: DeviceLayout, tiling: Tiling, pipeline: Pipeline, geometry: Geometry, schedule: Schedule
-) -> Instance:
-    """The derivation of a schedule, with the numbers of a problem, of its cut and of its tiles."""
+    numbers = tile_numbers(tiled.layout, tiled.tiling, candidate.pipeline)
     reading = MOVED if schedule.activations == "tensor memory" else ADDRESSED
-    if schedule.transposed:
-        reading = EXCHANGED
-    return shared_instance(layout.problem, geometry, reading, _tile_sizes(layout, tiling, pipeline))
-
-
-def _tile_sizes(layout: DeviceLayout, tiling: Tiling, pipeline: Pipeline) -> dict[str, int]:
-    """The numbers of a tile's channels, by the names of their sizes in `convc.derive.symbols`."""
-    groups = layout.problem.groups
-    tiles = -(-layout.problem.out_channels // tiling.block_n)
-    return {
-        "BN": tiling.block_n,
-        "BK": pipeline.channels,
-        "BLOCKS": pipeline.blocks,
-        "TILES_N": tiles,
-        "GROUP_TILES": max(1, tiles // groups),
-        "C_PITCH": layout.c_pitch,
-        "K_PITCH": layout.k_pitch,
-        "ELEMENT": layout.problem.out_dtype.bytes,
-        "PIECE": tiling.b_piece,
-    }
+    form = form_of(candidate.geometry, EXCHANGED if schedule.transposed else reading)
+    return shared_instance(tiled.layout.problem, candidate.geometry, form, numbers)
 
 
 def _first_filter(shared: Instance, tiling: Tiling) -> Coordinate:

@@ -7,29 +7,27 @@ from collections.abc import Callable, Iterable, Iterator
 from convc.compiler.plan.names import NewNumber
 from convc.compiler.plan.records import Plan
 from convc.compiler.schedules.cores.all import core_of
+from convc.compiler.schedules.nesting import in_loops, nest_of
 from convc.compiler.schedules.sharing.buffers import SharedTile, shared_tiles
 from convc.compiler.schedules.sharing.indexing import row_coordinates
 from convc.compiler.schedules.sharing.storage import EMPTY_B, FULL_B
 from convc.compiler.schedules.skeleton import about, number
-from convc.compiler.tile.steps.base import Advance, Compute, Loop, RingWait, Step
+from convc.compiler.tile.steps.base import Advance, Compute, RingWait, Step
 from convc.compiler.tile.steps.lanes import JoinMask, LoadMask
 from convc.ir.expr import IntExpr, Var
 
 
 def k_loop(plan: Plan, multiply: Callable[[SharedTile], Iterable[Step]]) -> tuple[Step, ...]:
     """Multiply each activation tile with the filter tiles of its columns; the last commit completes the accumulator."""
+    nest = nest_of(plan)
     body: list[Step] = []
-    for tile in shared_tiles(plan):
+    for tile in shared_tiles(plan, nest):
         note = "until the activations have landed"
         wait = RingWait(id=f"mma.wait_a{tile.mark}", note=note, ring=tile.ring.full, starts_open=False)
         body += about(tile.only_column, wait)
         body += multiply(tile)
-    blocks = Loop(
-        id="mma.blocks", note="channel blocks", var=number("block"), count=plan.pipeline.blocks, body=tuple(body)
-    )
-    row = (*_line_masks(plan), blocks)
-    rows = Loop(id="mma.rows", note="filter rows", var=number("r"), count=plan.pipeline.taps[0], body=row)
-    return (rows, *core_of(plan.arch).complete())
+    loops = in_loops("mma", nest.around, {"r": tuple(_line_masks(plan))}, tuple(body))
+    return (*loops, *core_of(plan.arch).complete())
 
 
 def before_tap(tile: SharedTile, position: IntExpr, which: str = "") -> Iterator[Step]:

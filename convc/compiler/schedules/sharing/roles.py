@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from convc.compiler.plan.coordinates import Coordinate
+from convc.compiler.plan.coordinates import Coordinate, RowCoordinates
 from convc.compiler.plan.names import A, B, Number
 from convc.compiler.plan.records import Plan
 from convc.compiler.schedules.multicast import Part, part_of, parts_loaded
+from convc.compiler.schedules.nesting import in_loops, levels, nest_of
 from convc.compiler.schedules.sharing.buffers import SharedTile, shared_tiles
 from convc.compiler.schedules.sharing.indexing import row_coordinates, shared
 from convc.compiler.schedules.sharing.storage import EMPTY_B, FULL_B
@@ -19,45 +20,48 @@ from convc.compiler.schedules.skeleton import (
     MAP_A,
     MAP_B,
     about,
-    block_channels,
     channels_of,
     compute,
     number,
 )
 from convc.compiler.tile.steps.base import Advance, Compute, ExpectBytes, Loop, RingWait, Step
-from convc.compiler.tile.steps.operands import TensorCopy, TmaLoad, TmaWideLoad
+from convc.compiler.tile.steps.operands import TmaLoad, TmaWideLoad
 from convc.ir.expr import Const, Var
 
 
 def load(plan: Plan) -> tuple[Step, ...]:
     """Copy an activation tile for every buffer, and a filter tile for each of its filter columns."""
     coordinates = row_coordinates(plan)
-    windowed = shared(plan).windowed
-    starts: tuple[Coordinate | None, ...] = ()
-    per_row: tuple[Coordinate | None, ...] = ()
-    if shared(plan).stream.boxed:
-        starts = coordinates.start_w, coordinates.start_h, coordinates.start_n
-        per_row = (coordinates.off_h,)
-    elif not windowed:
-        starts = coordinates.start_w, coordinates.start_n
-        per_row = coordinates.start_h, coordinates.start_row
-    body: list[Step] = [*block_channels(coordinates)]
-    for tile in shared_tiles(plan):
+    nest = nest_of(plan)
+    starts = () if shared(plan).windowed else _read(coordinates)
+    made = levels(
+        nest,
+        "load",
+        *starts,
+        (coordinates.first_k, "first_k", "k"),
+        (coordinates.c, "c", "c"),
+        (coordinates.pack_c, "pack", "c"),
+    )
+    body: list[Step] = []
+    for tile in shared_tiles(plan, nest):
         body += about(tile.only_column, *_load_tile(tile))
         if not tile.with_filters:
             body.append(_load_filters(tile))
-    blocks = Loop(
-        id="load.blocks", note="channel blocks", var=number("block"), count=plan.pipeline.blocks, body=tuple(body)
-    )
-    rows = Loop(
-        id="load.rows",
-        note="filter rows",
-        var=number("r"),
-        count=plan.pipeline.taps[0],
-        body=(*(compute(each, "load") for each in per_row if each is not None), blocks),
-    )
-    begin = (compute(each, "load") for each in (*starts, coordinates.first_k) if each is not None)
-    return (*parts_loaded(plan), *begin, rows)
+    return (*parts_loaded(plan), *made[""], *in_loops("load", nest.around, made, tuple(body)))
+
+
+def _read(coordinates: RowCoordinates) -> Iterator[tuple[Coordinate | None, str, str]]:
+    """Where copies begin, with the maps and results that say so."""
+    yield coordinates.start_w, "start", "w"
+    if coordinates.start_row is not None:
+        yield coordinates.start_row, "copy", "row"
+        return
+    yield coordinates.start_h, "copy", "h"
+    if coordinates.off_h is None:
+        yield coordinates.start_n, "start", "row"
+    else:
+        yield coordinates.start_n, "copy", "n"
+        yield coordinates.off_h, "copy", "off_h"
 
 
 def _load_tile(tile: SharedTile) -> Iterator[Step]:
@@ -70,27 +74,19 @@ def _load_tile(tile: SharedTile) -> Iterator[Step]:
         yield from first
     else:
         copy = _windows(tile) if sharing.windowed else _whole(tile)
-    one = copy.body[-1] if isinstance(copy, Loop) else copy
-    copies = copy.count if isinstance(copy, Loop) else 1
-    assert isinstance(one, TensorCopy)
     yield RingWait(id=f"load.wait_a{mark}", note="until the stage is free", ring=tile.ring.empty, starts_open=True)
-    filters = len(tile.buffer.taps) * filter_tile_bytes(plan) if tile.with_filters else 0
+    filters = tile.taps * tile.nest.number("bytes", "b") if tile.with_filters else 0
     yield ExpectBytes(
         id=f"load.expect_a{mark}",
         note="the tile and its halo, and its filter tiles" if filters else "the tile and its halo",
         ring=tile.ring.full,
-        bytes=plan.tiling.ctas * (copies * one.bytes_through(plan.indexing.loads.a) + filters),
+        bytes=plan.tiling.ctas * (tile.nest.number("bytes", "a") + filters),
     )
     yield copy
     if tile.with_filters:
         yield _load_filters(tile)
     stages = plan.tiling.a_stages
     yield Advance(id=f"load.next_a{mark}", note="next activation stage", stages=stages, state=tile.ring.state)
-
-
-def filter_tile_bytes(plan: Plan) -> int:
-    """Bytes of a CTA's part of the filter tile of one filter column."""
-    return plan.tiling.b_rows * plan.tiling.row_bytes
 
 
 def _load_filters(tile: SharedTile) -> Loop:
@@ -115,9 +111,8 @@ def _load_filters(tile: SharedTile) -> Loop:
         coords=(coordinates.c.name, tap, coordinates.first_k.name),
         **(Part(ctas=None, at=at, bringers=1) if tile.with_filters else part_of(plan, B)),
     )
-    bytes_each = filter_tile_bytes(plan)
-    expected = plan.tiling.ctas * bytes_each
-    place = Var(tile.position) * bytes_each
+    expected = plan.tiling.ctas * tile.nest.number("bytes", "b")
+    place = tile.nest.value("filters", "byte", position=Var(tile.position))
     inside = (*tap_steps, Compute(id=f"load.at_b{mark}", note="one filter tile a column", dst=at, expr=place), copy)
     alone = (
         *tap_steps,
@@ -130,7 +125,7 @@ def _load_filters(tile: SharedTile) -> Loop:
         id=f"load.columns{mark}",
         note=f"filter columns of {tile.name}",
         var=tile.position,
-        count=len(tile.buffer.taps),
+        count=tile.taps,
         body=about(column, *(inside if tile.with_filters else alone)),
         written_out=tile.with_filters,
     )
@@ -152,8 +147,8 @@ def _whole(tile: SharedTile) -> TmaWideLoad:
         tile=A,
         ring=tile.ring.full,
         coords=(channels_of(row_coordinates(tile.plan)).name, *(each.name for each in _starts(tile.plan))),
-        halo=tile.buffer.halo,
-        offset=tile.buffer.offset,
+        halo=tile.halo,
+        offset=tile.offset,
         halo_each_window=tile.plan.indexing.loads.a.mode == "im2col_w128",
     )
 
@@ -164,7 +159,7 @@ def _boxed(tile: SharedTile) -> tuple[Step, ...]:
     assert coordinates.off_h is not None
     off_w = number(f"off_w{tile.mark}")
     return (
-        Compute(id=f"load.off_w{tile.mark}", note=f"offset of {tile.name}", dst=off_w, expr=Const(tile.buffer.offset)),
+        Compute(id=f"load.off_w{tile.mark}", note=f"offset of {tile.name}", dst=off_w, expr=Const(tile.offset)),
         TmaLoad(
             id=f"load.a{tile.mark}",
             note="pixels of one image row after the other",
@@ -184,10 +179,10 @@ def _windows(tile: SharedTile) -> Loop:
     window = number(f"window{mark}")
     starts = tuple((each, Number(f"{each.name}{mark}")) for each in _starts(plan))
     at = number(f"at{mark}")
-    lane_bytes = 32 * plan.tiling.row_bytes
+    place = tile.nest.value("window_at", "byte", window=Var(window))
     body = (
         *(compute(each, "load", dst=name, window=Var(window)) for each, name in starts),
-        Compute(id=f"load.at{mark}", note="32 lanes a window", dst=at, expr=Var(window) * lane_bytes),
+        Compute(id=f"load.at{mark}", note="32 lanes a window", dst=at, expr=place),
         TmaWideLoad(
             id=f"load.a{mark}",
             note="windows overlap by the halo",
@@ -196,7 +191,7 @@ def _windows(tile: SharedTile) -> Loop:
             ring=tile.ring.full,
             coords=(channels_of(row_coordinates(plan)).name, *(name for _, name in starts)),
             halo=0,
-            offset=tile.buffer.offset,
+            offset=tile.offset,
             at=at,
         ),
     )

@@ -181,7 +181,7 @@ class Shift(Sharing):
         yield from about(tile.only_column, fill)
         if self.windows:
             yield from release_tile(tile)
-        last = len(tile.buffer.taps) - 1
+        last = tile.taps - 1
         if last:
             position = Var(tile.position)
             body = (*self._tap(tile, position, moves=True), *self._move(tile))
@@ -227,12 +227,12 @@ class Shift(Sharing):
             return
         mark = tile.mark
         atoms = tile.plan.pipeline.atoms
-        buffer = tile.buffer
+        apart = tile.nest.number("moved", "rows", tap=1)
         halo = number(f"halo{mark}")
-        used = Var(tile.position) * buffer.step
+        used = tile.nest.value("moved", "rows", tap=Var(tile.position))
         yield Compute(id=f"mma.halo{mark}", note="halo rows used so far", dst=halo, expr=used)
-        for move in range(buffer.step):
-            turn = f"_{move}{mark}" if buffer.step > 1 else mark
+        for move in range(apart):
+            turn = f"_{move}{mark}" if apart > 1 else mark
             if self.ashift or move:
                 yield from self._settle(turn)
             if not self.ashift:

@@ -109,7 +109,10 @@ def _multiply(tile: SharedTile) -> Iterator[Step]:
     counter = tile.counter(position)
     filters = number(f"b_row{mark}")
     place = Compute(
-        id=f"mma.b_row{mark}", note="one filter tile a column", dst=filters, expr=position * plan.tiling.b_rows
+        id=f"mma.b_row{mark}",
+        note="one filter tile a column",
+        dst=filters,
+        expr=tile.nest.value("filters", "row", position=position),
     )
     body = (
         *before_tap(tile, position),
@@ -117,7 +120,7 @@ def _multiply(tile: SharedTile) -> Iterator[Step]:
             id=f"mma.row{mark}",
             note="lanes from the first column of the buffer",
             dst=row,
-            expr=tile.turn(position) * tile.buffer.step,
+            expr=tile.further_on(position),
         ),
         *((place,) if inside else ()),
         core_of(plan.arch).product(
@@ -142,7 +145,7 @@ def _multiply(tile: SharedTile) -> Iterator[Step]:
         id=f"mma.columns{mark}",
         note=f"filter columns of {tile.name}",
         var=tile.position,
-        count=len(tile.buffer.taps),
+        count=tile.taps,
         body=about(tile.column(position), *body),
         written_out=inside,
     )

@@ -161,8 +161,8 @@ def _no_zero_mask(geometry: Geometry) -> str | None:
 
 def _multiply(tile: SharedTile) -> Iterator[Step]:
     """One activation tile with the weights of all its filter columns."""
-    for place, tap in enumerate(tile.buffer.taps):
-        yield from about(Const(tap.s), *_tap(tile, tap, place))
+    for place, tap in enumerate(shared(tile.plan).walk.buffers[tile.index].taps):
+        yield from about(tile.column(Const(place)), *_tap(tile, tap, place))
     yield from release_tile(tile)
 
 
@@ -170,14 +170,13 @@ def _tap(tile: SharedTile, tap: Tap, place: int) -> Iterator[Step]:
     """One filter column."""
     plan = tile.plan
     name = f"s{tap.s}"
-    zeroing = _zeroing(plan, tap)
+    zeroing = _zeroing(tile, tap)
     if zeroing is not None:
         yield zeroing
     counter: NewNumber | None = None
     if tile.index == place == 0:
         counter = number("k_step")
-        rounds = Var("r") * plan.pipeline.blocks + Var("block")
-        yield Compute(id="mma.k_step", note="0 in the first step of the tile", dst=counter, expr=rounds)
+        yield Compute(id="mma.k_step", note="0 in the first step of the tile", dst=counter, expr=tile.round)
     yield wait_for_filter(f"_{name}")
     yield MmaStationary(
         id=f"mma.multiply_{name}",
@@ -190,12 +189,12 @@ def _tap(tile: SharedTile, tap: Tap, place: int) -> Iterator[Step]:
         n=plan.tiling.block_m,
         atoms=plan.pipeline.atoms,
         counter=counter,
-        shift=tap.lanes,
+        shift=tile.nest.number("read", "row", tap=place),
         reach=largest_halo(shared(plan)),
         runs=None if zeroing is None else _runs(plan, tap),
         entered=None if zeroing is None else zeroing.dst,
         filter_operand=plan.problem.filter_operand,
-        collector=_collector(place, len(tile.buffer.taps)),
+        collector=_collector(place, tile.taps),
     )
     yield from release_filter(plan, f"_{name}")
 
@@ -213,18 +212,18 @@ def _runs(plan: Plan, tap: Tap) -> tuple[int, int]:
     return ALL_ZEROED if zeroed == period else (zeroed, period - zeroed)
 
 
-def _zeroing(plan: Plan, tap: Tap) -> Compute | None:
+def _zeroing(tile: SharedTile, tap: Tap) -> Compute | None:
     """The step that computes where in the pattern of zeroed columns a tile begins; None where none is zeroed."""
-    walk = shared(plan).walk
-    first, zeroed = _zeroed(plan, tap)
+    walk = shared(tile.plan).walk
+    first, zeroed = _zeroed(tile.plan, tap)
     if not zeroed:
         return None
-    q = (Var("start_w") + walk.problem.pad) // walk.problem.stride
+    entered = tile.nest.sized(PADDED=first).value("entered", "place")
     return Compute(
         id=f"mma.entered_s{tap.s}",
         note=f"padding begins at column {first} of every {walk.period}",
         dst=number(f"entered_s{tap.s}"),
-        expr=Const(0) if zeroed == walk.period else (q + (walk.period - first)) % walk.period,
+        expr=Const(0) if zeroed == walk.period else entered,
     )
 
 

@@ -8,7 +8,7 @@ from support.records import replace
 from convc.compiler.index.conditions import conditions
 from convc.compiler.index.geometry import geometry_of
 from convc.compiler.index.maps import Counterexample, Proof
-from convc.compiler.index.reuse import EXCHANGED, shared_instance
+from convc.compiler.index.reuse import EXCHANGED, form_of, shared_instance
 from convc.compiler.plan.results import met_conditions
 from convc.errors import PlanError
 from convc.ir.problem import ConvProblem
@@ -23,7 +23,11 @@ TILE = {
 
 
 def outcomes(geometry, problem=PROBLEM, reading="", **sizes):
-    return list(conditions(shared_instance(problem, geometry, reading, TILE | sizes), geometry.walk))
+    return list(
+        conditions(
+            shared_instance(problem, geometry, reading and form_of(geometry, reading), TILE | sizes), geometry.walk
+        )
+    )
 
 
 @pytest.mark.parametrize("border", ["mask", "zero"])
