@@ -57,7 +57,7 @@ KERNELS: Mapping[str, tuple[ConvProblem, ScheduleOptions]] = {
     "depthwise": (DEPTHWISE, ONE_TILE),
     "depthwise_auto": (DEPTHWISE, ScheduleOptions()),
 }
-"""Kernels of N = 64, but for depthwise ones (16) and pairs (256); those that walk make two tiles and more each."""
+"""Kernels of N = 64, but for depthwise ones (16) and pairs (256); persistent ones make two tiles and more each."""
 
 
 def measure(selection: str) -> dict[str, float]:

@@ -31,7 +31,7 @@ CHOICES: tuple[tuple[str, str | None, str], ...] = (
     (
         "work",
         "static",
-        "CTAs that walk take tiles by their number, or ask for those whose CTAs have not begun (fetched).",
+        "Persistent CTAs take tiles by their number, or ask for those whose CTAs have not begun (fetched).",
     ),
     (
         "pairs",

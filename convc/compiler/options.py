@@ -27,8 +27,8 @@ class ScheduleOptions:
         pairs: whether the tensor cores of two CTAs multiply as one, each with half of the filter tile: on, off, or
             auto, where that is faster by the estimate.
         ctas: how many CTAs walk, with persistent on; by default as many as the target has SMs.
-        work: how CTAs that walk go on, with persistent on: static, by their number, or fetched, where they ask for
-            tiles whose CTAs have not begun (``clusterlaunchcontrol``).
+        work: how persistent CTAs get their next tile, with persistent on: static, by their number, or fetched, where
+            they ask for tiles whose CTAs have not begun (``clusterlaunchcontrol``).
         filters: whether short filter tiles come in the stages of the activations that they meet (together), or every
             filter tile has a stage of its own (apart).
         residual_load: how a residual arrives: direct, read by the threads that add it, or tma, brought by tensor copies

@@ -57,7 +57,7 @@ class DebugInfo(msgspec.Struct, frozen=True, kw_only=True):
         taps, blocks, block_channels: filter extent (R, S), channel blocks, and channels of a block.
         in_channels: channels of the convolution.
         steps: the scope of every step, by its id.
-        tiles: along M and along N, where CTAs have the numbers of their tiles: those that walk begin at their own and
+        tiles: along M and along N, where CTAs have the numbers of their tiles: persistent ones begin at their own and
             go on by the number of CTAs; None: each CTA has the tile of its place in the grid.
         places: of the tiles by their numbers; None: along M first.
         parts: CTAs that share a tile, along the third axis of the grid.

@@ -1,4 +1,4 @@
-"""Loops that ptxas unrolls: innermost, with few turns whose number the text says; and those that walk over tiles."""
+"""Loops that ptxas unrolls: innermost, with few turns whose number the text says; tile loops of persistent CTAs."""
 
 from __future__ import annotations
 

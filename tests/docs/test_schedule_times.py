@@ -39,17 +39,17 @@ def third(channels: int, extent: int):
 
 SAID = {
     "the first 3x3 layer of 64 channels of ResNet-50 at batch 32 takes {us} us with them, and {us} with direct stores "
-    "(`slide`, CTAs that walk). With a box the layer of 256 channels takes {us} us instead of {us}.": [
+    "(`slide`, persistent CTAs). With a box the layer of 256 channels takes {us} us instead of {us}.": [
         (STEM, TMA), (STEM, DIRECT), (WIDE, TMA), (WIDE, DIRECT),
     ],
-    "the 3x3 layer of 512 channels of ResNet-50 takes {us} us at batch 256 by `slide` with masks, CTA pairs that walk "
+    "the 3x3 layer of 512 channels of ResNet-50 takes {us} us at batch 256 by `slide` with masks, persistent CTA pairs "
     "and `--store tma` (`reload`: {us}), and {us} with a CTA for each tile.": [
         (third(512, 7), MASKED | WALKING_PAIRS), (third(512, 7), {"schedule": "reload"} | WALKING_PAIRS),
         (third(512, 7), MASKED | {"pairs": "on", "persistent": "off"}),
     ],
     "the first 3x3 layer of 64 channels of ResNet-50 at batch 32 takes {cycles} cycles with a CTA for each tile, and "
-    "{cycles} with CTAs that walk; the 1x1 layer from 64 to 256 channels {cycles} and {cycles}, the one from 256 to 64 "
-    "channels at batch 256 {cycles} and {cycles}.": [
+    "{cycles} with persistent CTAs; the 1x1 layer from 64 to 256 channels {cycles} and {cycles}, the one from 256 to "
+    "64 channels at batch 256 {cycles} and {cycles}.": [
         (STEM, ALONE), (STEM, WALKS), (square(64, 256, 56, batch=32), ALONE), (square(64, 256, 56, batch=32), WALKS),
         (square(256, 64, 56, batch=256), ALONE), (square(256, 64, 56, batch=256), WALKS),
     ],
@@ -57,7 +57,7 @@ SAID = {
     "their number, the 3x3 layer {cycles} and {cycles},": [
         (NARROW, FETCHED), (NARROW, WALKS), (STEM, FETCHED), (STEM, WALKS),
     ],
-    "a product of 4096 x 4096 x 4096 takes {us} us with pairs that walk over tiles, {us} without either, {us} where "
+    "a product of 4096 x 4096 x 4096 takes {us} us with persistent pairs, {us} without either, {us} where "
     "CTAs walk alone. What `auto` takes for the first 3x3 layers of ResNet-50 at batch 256 takes {us} us instead of "
     "{us} without pairs (128 channels), {us} instead of {us} (256) and {us} instead of {us} (512).": [
         (PRODUCT, WALKING_PAIRS), (PRODUCT, ALONE), (PRODUCT, WALKS),

@@ -36,7 +36,7 @@ NEEDS = {"work": ("persistent", "on"), "shift": ("schedule", "shift"), "filters"
 """What a choice is refused without, and comes before it, unless that is drawn otherwise."""
 
 CTAS = (None, None, 1, 2, 3)
-"""CTAs that walk, where any do; None: one an SM, each of which has one tile of so few."""
+"""Persistent CTAs, where any do; None: one an SM, each of which has one tile of so few."""
 
 
 class Schedules:

@@ -107,7 +107,7 @@ def test_a_tile_twice_or_never_is_found(before, after, said):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"persistent": "auto"}, "work fetched is how CTAs that walk go on, which needs persistent on"),
+        ({"persistent": "auto"}, "work fetched is how persistent CTAs get their next tile, which needs persistent on"),
         ({"ctas": 2}, "work fetched has a CTA for each tile in the grid, .* leave ctas out"),
         ({"pairs": "on"}, "work fetched asks for one CTA at a time, and pairs on needs two: ask for one of them"),
         ({"target": "sm_90a"}, "work fetched needs two accumulators in tensor memory, and sm_90a has none"),

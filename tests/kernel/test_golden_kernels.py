@@ -109,7 +109,7 @@ def _pointwise(name: str, *, batch: int, channels: tuple[int, int]) -> ConvProbl
 
 
 PAIRED = _pointwise("pair_f16", batch=7, channels=(64, 96))
-"""Pairs of CTAs that walk: five tiles of pixels and an empty one, three a CTA."""
+"""Pairs of persistent CTAs: five tiles of pixels and an empty one, three a CTA."""
 
 LOADED = replace(_pointwise("multicast_f16", batch=5, channels=(128, 80)), kernel=(1, 2))
 """Clusters of 2 x 2 that load for each other: three tiles of pixels and an empty one, four steps through two stages."""

@@ -1,4 +1,4 @@
-"""CTAs that walk over tiles of the output (``--persistent on``): right, or refused."""
+"""Persistent CTAs (``--persistent on``): right, or refused."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ AT_ONCE: dict[str, set[str]] = {
     "stationary, residual past the edges": {"zero-column mask"},
     "slide, lines by tensor copies": ELSEWHERE,  # copies of the last turn are made by some CTAs only, at once
     "shift windows, lines by tensor copies": ELSEWHERE | {"B is no tile of a tensor"},
-    "slide, CTAs that walk over masked tiles": {"some CTAs only, and A in tensor memory or a lane mask"},
+    "slide, persistent CTAs over masked tiles": {"some CTAs only, and A in tensor memory or a lane mask"},
     "CTAs that share tiles": {"copies of other CTAs"},  # one has a step more
     "a CTA pair": {"lane mask, and D is written anew"},
     "weight stationary": {"zero-column mask"},

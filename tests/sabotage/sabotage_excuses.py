@@ -239,7 +239,7 @@ EXCUSES = (
         "a CTA of one tile fills each stage of the residual once",
         r"\A(?!(?s:.*) tiles each)(?s:.*)barriers empty_r",
     ),
-    # CTAs that walk over tiles.
+    # Persistent CTAs.
     Excuse(
         r" \+8 in .*mbarrier\.try_wait.* @epilogue\.wait$",
         "it waits for the tile behind this one too: slower, and as safe; where there is none it would hang",

@@ -247,7 +247,7 @@ KERNELS: dict[str, Callable[[], Subject]] = {
             schedule="reload", store="direct", persistent="off", multicast="2x2", target="sm_90a"
         ),
     ),
-    "hopper clusters that walk": partial(
+    "hopper, persistent clusters": partial(
         conv, in_channels=128, out_channels=80, block_n=48, batch=5, stages=3, kernel=(1, 2), **UNPADDED,
         options=ScheduleOptions(
             schedule="reload", store="direct", persistent="on", ctas=2, multicast="2x1", target="sm_90a"
@@ -291,7 +291,7 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "golden fetched_f16": partial(golden, "fetched_f16"),
     "golden pair_f16": partial(golden, "pair_f16"),
     "golden multicast_f16": partial(golden, "multicast_f16"),
-    "clusters that walk and load for each other": partial(
+    "persistent clusters with multicast": partial(
         conv, in_channels=64, out_channels=80, block_n=48, batch=3, stages=3, kernel=(1, 3), **UNPADDED,
         options=ScheduleOptions(schedule="reload", store="tma", persistent="on", ctas=2, pairs="off", multicast="2x1"),
     ),
@@ -299,11 +299,11 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "golden split_k_f16": partial(golden, "split_k_f16"),
     "golden hopper_split_k_f16": partial(golden, "hopper_split_k_f16"),
     "golden tile_order_f16": partial(golden, "tile_order_f16"),
-    "tiles in groups, CTAs that walk": partial(
+    "tiles in groups, persistent CTAs": partial(
         conv, in_channels=64, out_channels=80, block_n=48, batch=3,
         options=ScheduleOptions(schedule="reload", persistent="on", ctas=3, tile_order="grouped"),
     ),
-    "tiles there and back": partial(
+    "serpentine tiles": partial(
         conv, in_channels=128, out_channels=96, block_n=32, batch=3,
         options=ScheduleOptions(schedule="reload", tile_order="boustrophedon", split_k="off"),
     ),
@@ -311,11 +311,11 @@ SLOW: dict[str, Callable[[], Subject]] = {
         conv, in_channels=64, out_channels=96, block_n=32, batch=3,
         options=ScheduleOptions(schedule="reload", tile_order="hilbert", split_k="off", cache_hints="on"),
     ),
-    "CTAs that walk over tiles": partial(
+    "persistent CTAs": partial(
         conv, in_channels=64, out_channels=80, block_n=48, batch=3,
         options=ScheduleOptions(schedule="reload", store="tma", persistent="on", ctas=3, dependent_launch=True),
     ),
-    "CTAs that walk, bias in registers": partial(
+    "persistent CTAs, bias in registers": partial(
         conv, in_channels=64, out_channels=128, block_n=128, batch=8, in_extent=(12, 13), kernel=(1, 1), **UNPADDED,
         options=ScheduleOptions(schedule="reload", store="tma", persistent="on", ctas=2, pairs="off"),
     ),
@@ -352,7 +352,7 @@ SLOW: dict[str, Callable[[], Subject]] = {
         **UNPADDED, options=ScheduleOptions(schedule="reload", split_k="2"),
     ),
     "four CTAs that share a tile, in order": inexact,
-    "slide, CTAs that walk over masked tiles": partial(
+    "slide, persistent CTAs over masked tiles": partial(
         conv, in_channels=96, out_channels=32, block_n=16, batch=7, in_extent=(7, 12),
         options=ScheduleOptions(
             schedule="slide", filters="apart", border="mask", rows="merged", persistent="on", ctas=3, pairs="off"

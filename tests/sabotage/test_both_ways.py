@@ -32,7 +32,7 @@ REPEATED = {
     "golden joined_columns_f16", "golden stem_7x7_bf16", "demo conv1", "demo layer1.0.conv2", "demo layer2.1.conv2",
     "demo layer3.1.conv2", "demo layer4.1.conv2", "bf16 to f32, wide tiles", "rows of 64 bytes",
     "golden tensor_store_f16", "results by tensor copies", "demo layer1.0.conv3",
-    "slide in CTA pairs", "shift chain in CTA pairs", "shift windows in CTA pairs", "tiles there and back",
+    "slide in CTA pairs", "shift chain in CTA pairs", "shift windows in CTA pairs", "serpentine tiles",
     "slide, CTAs that share tiles", "CTAs that share full tiles", "four CTAs that share a tile, in order",
     "clusters with many columns and few bytes",
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Mistakes of CTAs that walk over tiles are noticed: a tile made twice or never, a half that is reused too early."""
+"""Mistakes of persistent CTAs are noticed: a tile made twice or never, a half that is reused too early."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ AGAIN = inside(r"epilogue\.again") + r"(?<=\{)"
 PASS = r"\1setp.eq.u32 %passed, 0, 0;"
 
 WALK, FETCH, ORDER = "golden persistent_f16", "golden fetched_f16", "golden tile_order_f16"
-MASKS = "slide, CTAs that walk over masked tiles"
-HELD = "CTAs that walk, bias in registers"
+MASKS = "slide, persistent CTAs over masked tiles"
+HELD = "persistent CTAs, bias in registers"
 MISTAKES = {
     "tiles are visited twice": (WALK, STEP, r"\g<1>1;"),
     "half of the tiles are never visited": (WALK, STEP, r"\g<1>4;"),

@@ -26,7 +26,7 @@ class TileGrid(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         layout, arch: the problem and the target.
         grid: tiles of output pixels and of output channels.
-        ctas: CTAs that walk over the tiles; None: each tile has its own.
+        ctas: persistent CTAs; None: each tile has its own.
         parts: CTAs that share the K loop of a tile.
         moved: bytes that memory moves, where the order of tiles is chosen; None: as `memory_bytes` expects it.
         size: what the launch reads and writes, where somebody has counted it.

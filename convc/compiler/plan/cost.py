@@ -57,8 +57,8 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         around: cycles of a CTA outside its K loop, its epilogue left out.
         own, stores: cycles of its epilogue: instructions of its threads, and the way to global memory.
         pieces: in how many pieces the epilogue does both in turn.
-        walkers: CTAs that walk over tiles, of which there are `ctas`; None: each tile has its own.
-        one_by_one: whether those multiply no tile before the one before has been carried away.
+        walkers: persistent CTAs, of which there are `ctas`; None: each tile has its own.
+        one_by_one: whether those multiply no tile before the one before has been stored by the epilogue.
         blocked: cycles of it that shared memory lets it wait where MMAs run beside all of it (`terms.blocked_cycles`).
         leaving: cycles of the last copy of results, behind which the next tile's epilogue may begin.
         behind: cycles of the way to global memory that no instruction goes beside (`terms.StoreTimes`).
@@ -130,7 +130,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return ROUNDED * max(self.around + loop + self.epilogue_cycles(1), self.least)
 
     def walk_cycles(self, walkers: int, latency: float) -> float:
-        """Cycles of CTAs that walk over tiles: the epilogue of each but the last runs behind the next K loop.
+        """Cycles of persistent CTAs: the epilogue of each but the last runs behind the next K loop.
 
         Where the accumulator lies in registers only copies do.
         Tiles follow each other without a gap, so that what limits each but the first is its slowest supplier, or the

@@ -80,7 +80,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @property
     def launched(self) -> tuple[int, int, int]:
-        """The grid: one CTA for each tile, or those that walk over them."""
+        """The grid: one CTA for each tile, or persistent CTAs."""
         if self.tiled.ctas is None:
             return (*self.tiled.grid, self.tiled.parts)
         return (math.prod(self.tiled.grid) if self.offer.fetched else self.tiled.ctas, 1, 1)
@@ -199,7 +199,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, weak
         return self.rows, -(-self.layout.problem.out_channels // tiling.block_n)
 
     def _walkers(self, grid: tuple[int, int], together: int) -> int | None:
-        """CTAs that walk over so many tiles at a time; None: each tile has its own."""
+        """How many persistent CTAs; None: each tile has its own."""
         if self.most_ctas is None:
             return None
         tiles = math.prod(grid)

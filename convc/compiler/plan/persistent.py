@@ -1,6 +1,6 @@
 """Persistent CTAs: at most one for each SM, which walks over tiles of the output.
 
-The accumulator has two halves. While one is carried away, the next tile is multiplied into the other, and the tile
+The accumulator has two halves. While one is stored, the next tile is multiplied into the other, and the tile
 after that is loaded: of all epilogues only the last one is waited for. Halves are stages of a ring like those of
 operand tiles: ``done`` says that one is complete, ``drained`` that it has been read. What the epilogue keeps in shared
 memory needs a place of its own, since the operand tiles are in use all the time. A ring may have more stages than a
@@ -8,7 +8,7 @@ tile has steps: the loads of the next tiles run ahead. Each tile has masks of it
 them: the warps that carry a tile away fill that of the next one before.
 
 Where the accumulator lies in registers of the warps that carry it away, there is one: the loads of the next tiles run
-ahead while it is carried away.
+ahead while it is stored.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ MOST_HELD = 128
 """Numbers of the epilogue that a thread keeps in registers, of which it has 255 (``ptxas -v`` spills none of them)."""
 
 HALVES = 2
-"""Accumulators of a CTA: one is multiplied into, one is carried away."""
+"""Accumulators of a CTA: one is multiplied into, one is stored."""
 
 STATE = "acc"
 """The state of a role that says which of them it is at."""
@@ -68,7 +68,7 @@ def persistent(
     *,
     fetched: bool = False,
 ) -> ScheduleCandidates:
-    """Offer the tilings to CTAs that walk over tiles, as far as these can be.
+    """Offer the tilings to persistent CTAs, as far as these can be.
 
     Args:
         candidates: of a schedule, one tile a CTA.
@@ -83,7 +83,7 @@ def persistent(
 
 
 def _walking(offer: Offer, most: int, stages: int | None, fetched: bool) -> Offer | Rejection:
-    """An offer with the storage of CTAs that walk over tiles."""
+    """An offer with the storage of persistent CTAs."""
     if offer.layout.blocks is not None:
         reason = f"{offer.layout.blocks.name} has scale factors, which the warps carry that would carry results"
         return Rejection(rule="persistent", reason=reason)

@@ -78,7 +78,7 @@ class Loads(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """The grid: (tiles along M, tiles along N, CTAs that share a tile), or (CTAs, 1, 1) that walk over tiles.
+    """The grid: (tiles along M, tiles along N, CTAs that share a tile), or (persistent CTAs, 1, 1).
 
     Where tiles are made in another order than along M first, the grid is (tiles, 1, CTAs that share a tile).
 
@@ -131,7 +131,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     Attributes:
         ctas, busy_sms: CTAs of the launch, and SMs that have one in a full round.
         beside: CTAs on an SM at a time.
-        waves: rounds of CTAs over the SMs, or of CTAs that walk over tiles over those.
+        waves: rounds of CTAs over the SMs, or of tiles over persistent CTAs.
         last_wave_fill: part of the places on SMs that the last round takes, 0 to 1.
         useful: part of the multiplications that belong to the convolution, 0 to 1; the rest is padding of the tiles.
         model_share: the same of the model's convolution, before groups were joined or pixels filled up; None where

@@ -135,7 +135,7 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True):
         rings: barrier rings.
         mask_offset: where the table of lane masks starts, 16 bytes a mask; None: there is none.
         masks: entries of that table.
-        mask_tables: how many such tables there are, one behind the other: CTAs that walk over tiles fill that of the
+        mask_tables: how many such tables there are, one behind the other: persistent CTAs fill that of the
             next one while that of this one is read.
         results: the tile of results on their way to global memory, one stage for each slab of columns; it lies over the
             operand tiles, which have all been multiplied by then, or behind them, where the CTA goes on to another tile

@@ -251,7 +251,8 @@ def _check_work(options: ScheduleOptions) -> None:
         return
     if options.persistent != "on":
         raise InputError(
-            f"work fetched is how CTAs that walk go on, which needs persistent on; persistent is {options.persistent}"
+            "work fetched is how persistent CTAs get their next tile, which needs persistent on; "
+            f"persistent is {options.persistent}"
         )
     if options.ctas is not None:
         raise InputError(

@@ -52,7 +52,7 @@ FETCHED = "fetched"
 REGISTERS = ("auto", "on", "off")
 """Whether warps that load hand registers over to those that multiply."""
 WORK = ("static", FETCHED)
-"""Whether CTAs that walk take tiles by their number, or ask for those whose CTAs have not begun."""
+"""Whether persistent CTAs take tiles by their number, or ask for those whose CTAs have not begun."""
 
 CACHE_HINTS = ("off", "on", "auto")
 """Whether copies have cache hints: none, wherever there is something to say, or where L2 does not hold the launch."""
@@ -261,7 +261,7 @@ class Schedule:
         return found
 
     def _launched(self, found: ScheduleCandidates, arch: Arch, request: Request) -> ScheduleCandidates:
-        """The candidates offered to CTAs that walk over tiles, or that share them."""
+        """The candidates offered to persistent CTAs, or that share them."""
         # Imported here for the same reason.
         if request.persistent:
             from convc.compiler.plan.persistent import persistent

@@ -115,7 +115,7 @@ def _in_form(request: Request, form: Form) -> Request:
 
 
 def _makes_sense(made: TileGrid) -> bool:
-    """Whether there is more than one tile for a CTA that walks, and for CTAs that share a tile an SM for each."""
+    """Whether there is more than one tile for a persistent CTA, and for CTAs that share a tile an SM for each."""
     tiles = math.prod(made.grid)
     walks = made.ctas is not None and made.ctas >= tiles
     return not walks and (made.parts == 1 or tiles * made.parts <= made.arch.rates.sms)
@@ -175,7 +175,7 @@ def _walking(pick: Pick, survey: Survey) -> Pick:
     tiles = math.prod(best.tiled.grid)
     if tiles <= arch.rates.sms:
         return pick.because(walk=f"{tiles} tiles are no more than the {arch.rates.sms} SMs: each has a CTA of its own")
-    # Elsewhere the schedule stays: on an H200 nobody has measured which of two that walk estimates choose rightly.
+    # Elsewhere the schedule stays: on an H200 nobody has measured whether estimates choose rightly between two.
     others = survey.legal if arch.tensor_core == "tcgen05" else ()
     own = _walks(pick.schedule, pick, survey)
     walking = [(pick.schedule, own)]
@@ -211,7 +211,7 @@ def _walks(one: ScheduleCandidates, pick: Pick, survey: Survey) -> ScheduleCandi
     if form in survey.refused:
         return survey.refused[form]
     width = tiling.block_n if own and one.picked is not None else survey.request.block_n
-    # Asked anew, since CTAs that walk may need another cut of the output: they have no lane masks.
+    # Asked anew, since persistent CTAs may need another cut of the output: they have no lane masks.
     request = dataclasses.replace(survey.request, persistent=True, block_n=width)
     walking = survey.offered(schedule_of(one.schedule), tiled, request)
     return walking if walking.possible else walking.rejected[0].reason

@@ -40,7 +40,7 @@ from convc.ir.expr import IntExpr, Var
 
 
 def walking(plan: Plan, roles: Roles) -> Roles:
-    """The roles of a schedule, for CTAs that walk over tiles."""
+    """The roles of a schedule, for persistent CTAs."""
     if not roles.epilogue:
         load = (_tiles(plan, "load", roles.load),)
         return dataclasses.replace(roles, load=load, multiply=_multiply_and_store(plan, roles.multiply))
@@ -100,7 +100,7 @@ def _take(role: str) -> tuple[Step, ...]:
 def _multiply(roles: Roles) -> tuple[Step, ...]:
     """Wait for a half that nobody reads any more, fill it, and go on to the other."""
     masked = roles.masks is not None
-    note = "until this half has been carried away" + (", and masks are there" if masked else "")
+    note = "until this half has been stored by the epilogue" + (", and masks are there" if masked else "")
     free = RingWait(id="mma.drained", note=note, ring=DRAINED, starts_open=not masked)
     other = Advance(id="mma.other", note="the other half", stages=HALVES, state=STATE)
     table = Advance(id="mma.other_masks", note="the other table of masks", stages=HALVES, state=MASKS)
@@ -190,8 +190,8 @@ def _given_back(plan: Plan, steps: tuple[Step, ...]) -> tuple[Step, ...]:
 def _masks(plan: Plan, fill: Callable[[str, str], tuple[Step, ...]], tile: IntExpr, which: str) -> tuple[Step, ...]:
     """Fill the table of a tile's lane masks, and say that it is there, and that the half of the accumulator is free.
 
-    The tile before the one that is carried away had both: it has been waited for, and carried away. Both CTAs of a pair
-    say so, and the first one alone, which multiplies for both, has a table to fill.
+    The tile before the one that is stored had both: it has been waited for, and stored. Both CTAs of a pair say so, and
+    the first one alone, which multiplies for both, has a table to fill.
     """
     steps = fill("epilogue", which)
     filled = (*asked_for(place_steps(plan, "epilogue", tile, which), steps), *steps)

@@ -1,7 +1,7 @@
 """From a kernel whose CTAs lie as their tiles do to one whose tiles are made in another order.
 
 CTAs lie in one row, and each knows the number of its tile; every role that asks for the place of that tile works it out
-first. CTAs that walk over tiles do so in their loops.
+first. Persistent CTAs do so in their loops.
 """
 
 from __future__ import annotations

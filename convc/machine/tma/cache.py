@@ -52,7 +52,7 @@ class Walk:
     Attributes:
         at: int32 (outer, copies, rows) positions, offsets not added.
         base: int64 (copies, rows) chunk number of each row's position.
-        ctas: CTAs that walk.
+        ctas: persistent CTAs.
         members: which of the copies each CTA takes, or None where CTA i takes copy i (or all take the only
             one).
         indices: by layout class: (smallest base, index (copies, chunks) minus that).

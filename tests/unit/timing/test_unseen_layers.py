@@ -19,7 +19,7 @@ H200 = read_chip("h200")
 PAGE = (Path(convc.__file__).parent / "docs" / "timing.md").read_text("utf-8")
 LINES = {
     False: "H200, layers of other networks, a CTA for each tile",
-    True: "H200, layers of other networks, CTAs that walk over tiles",
+    True: "H200, layers of other networks, persistent CTAs",
 }
 """By whether CTAs walk."""
 

@@ -32,7 +32,7 @@ FORMS = {
     "residual": Request(store="tma", residual_load="tma"),
     "walking": Request(persistent=True),
     "fetched": Request(persistent=True, fetched=True),
-    "pairs that walk": Request(pairs=True, persistent=True),
+    "persistent pairs": Request(pairs=True, persistent=True),
     "loaded together": Request(multicast=(2, 1)),
     "shared": Request(parts=2),
 }
