@@ -1,6 +1,6 @@
 """The critical path of a replay, back from the last event along what let each begin or end when it did.
 
-Every cycle of the path has a step and a cause. Causes are a unit that works, its latency, a warp's own instructions, a
+Every cycle of the path has a step and a cause. Causes are a unit that works, its latency, a warp's issue, a
 value that is not there yet, or a barrier.
 """
 
@@ -33,7 +33,7 @@ class Part:
 
     Attributes:
         step: whose instruction it is; where the text has no steps, its line.
-        cause: what took them: a unit or its latency, ``own instructions``, ``queue of the tensor core``, ``wake-up``,
+        cause: what took them: a unit or its latency, ``issue``, ``queue of the tensor core``, ``wake-up``,
             ``result`` (of an instruction before), ``loads`` of a memory, ``barrier``, or ``entry``.
         cycles: how many.
     """
@@ -90,7 +90,7 @@ def reasons(event: Event, cycles: float) -> Iterable[tuple[str, float]]:
     else:
         busy = min(cycles, event.busy)
         yield "read port of shared memory" if event.unit == "shared memory" else "sectors of global memory", busy
-        yield "own instructions", cycles - busy
+        yield "issue", cycles - busy
 
 
 def place_of(event: Event) -> str:

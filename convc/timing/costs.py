@@ -1,4 +1,4 @@
-"""Cycles of a warp's own instructions, by class: until the next one issues, and until others can read the result.
+"""Issue cycles of a warp, by class: until the next one issues, and until others can read the result.
 
 What ptxas makes of a text is not known here: these are costs of classes, taken from loops whose assembly was measured.
 """

@@ -179,7 +179,7 @@ def wait_cause(event: Event, events: Sequence[Event]) -> str:
     if event.end == event.start or (event.edge == "program" and not event.busy):
         return ""
     longest = max(reasons(event, event.end - event.start), key=lambda pair: pair[1])[0]
-    return "" if longest == "own instructions" else longest
+    return "" if longest == "issue" else longest
 
 
 def _named(warps: Warps) -> Iterator[tuple[int, str, list[Slice]]]:

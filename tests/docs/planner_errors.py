@@ -1,7 +1,7 @@
 """``python -m tests.docs.planner_errors --write``: the planner's model against the engine, in ``convc/docs/timing.md``.
 
 Every legal schedule of a layer is planned and timed with its narrowest and its widest tiles. The constants in
-`convc.compiler.plan.own_instructions` are fitted to every other layer of ResNet-50 at batch 1; other groups set none.
+`convc.compiler.plan.issue_cycles` are fitted to every other layer of ResNet-50 at batch 1; other groups set none.
 """
 
 from __future__ import annotations

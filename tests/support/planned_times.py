@@ -12,7 +12,7 @@ from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan import terms
 from convc.compiler.plan.constraints import TiledProblem
 from convc.compiler.plan.cost import pace_of
-from convc.compiler.plan.own_instructions import load_issue_cycles, multiply_issue_cycles
+from convc.compiler.plan.issue_cycles import load_issue_cycles, multiply_issue_cycles
 from convc.compiler.plan.requests import row_cycles
 from convc.compiler.schedules.all import SCHEDULES
 from convc.compiler.schedules.base import Request, Schedule
@@ -51,7 +51,7 @@ class Compared:
 
 
 class Unhindered(Replay):
-    """A replay in which no wait blocks: what a thread's own instructions take."""
+    """A replay in which no wait blocks: what a thread's issue takes."""
 
     def _needed(self, item: Item) -> object | None:
         return None if item.waits is not None else super()._needed(item)

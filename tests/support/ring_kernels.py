@@ -28,7 +28,7 @@ ALONE_BYTES = 120 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """Cycles of the kernel's own instructions, which its trace takes as given.
+    """Issue cycles of the kernel, which its trace takes as given.
 
     Attributes:
         prologue: from a CTA's entry to its first wait for a free stage.

@@ -21,8 +21,8 @@ import msgspec
 
 from convc.compiler.plan import terms
 from convc.compiler.plan.constraints import TiledProblem, TileGrid
+from convc.compiler.plan.issue_cycles import MASK, MMA, load_issue_cycles, multiply_issue_cycles
 from convc.compiler.plan.moved import launch_bytes, memory_bytes
-from convc.compiler.plan.own_instructions import MASK, MMA, load_issue_cycles, multiply_issue_cycles
 from convc.compiler.plan.records import Estimate
 from convc.compiler.plan.requests import row_cycles
 from convc.compiler.plan.residency import beside

@@ -1,7 +1,7 @@
 """The terms of a plan's time: each unit's cycles for one CTA, in closed form.
 
 Every function is one term, in cycles of the SM clock, of one CTA that has an SM for itself; the rates are those of
-`convc.ir.arch.Rates`, the cycles of the threads' own instructions those of `convc.compiler.plan.own_instructions`.
+`convc.ir.arch.Rates`, the issue cycles of the threads those of `convc.compiler.plan.issue_cycles`.
 What several CTAs and SMs share is in `convc.compiler.plan.cost`.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from convc.compiler.plan.own_instructions import (
+from convc.compiler.plan.issue_cycles import (
     BLOCKED,
     CHUNK,
     EXIT,

@@ -91,7 +91,7 @@ class CtaWork(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         masked: masks that are read in front of multiplications.
         chunks: pieces in which each thread of the epilogue reads the accumulator.
         stores: store instructions of each thread of the epilogue.
-        store_own: cycles of a thread's own instructions for each of them.
+        store_own: issue cycles of a thread for each of them.
         store_cycles: cycles of the SM's way to global memory for one of all threads.
         residual_bytes: what tensor copies bring of a residual; 0: threads read it, if there is one.
         parts: CTAs that share the K loop of the tile, and exchange sums (`convc.compiler.plan.split`).

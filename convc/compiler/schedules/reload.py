@@ -24,10 +24,10 @@ from convc.compiler.plan.candidate import ScheduleCandidates
 from convc.compiler.plan.candidates import tilings
 from convc.compiler.plan.constraints import TILING_RULES, check_problem
 from convc.compiler.plan.coordinates import Coordinate, TapCoordinates, coordinate, moved
+from convc.compiler.plan.issue_cycles import ROW_STORE
 from convc.compiler.plan.loads import loads_of
 from convc.compiler.plan.names import ACC, A, B, RingName
 from convc.compiler.plan.offer import Candidate, Offer
-from convc.compiler.plan.own_instructions import ROW_STORE
 from convc.compiler.plan.records import Indexing, Pipeline, Plan, Rejection, Tiling
 from convc.compiler.plan.residual_tile import copied, residual_map, room_for_residual, with_residual
 from convc.compiler.plan.result_tile import (

@@ -1,6 +1,6 @@
 """Whole launches of ring kernels on an H200: one CTA, a wave of them, CTAs beside each other, and many waves.
 
-The cycles of the kernel's own instructions come from the rows of batch 1 with at most 25 CTAs, all else from the chip's
+The issue cycles of the kernel come from the rows of batch 1 with at most 25 CTAs, all else from the chip's
 file, whose numbers are those of probes and counters. The rules of shares were chosen with all rows in sight.
 """
 

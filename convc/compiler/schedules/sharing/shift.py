@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.plan.candidates import atoms_of
+from convc.compiler.plan.issue_cycles import ROW_STORE
 from convc.compiler.plan.names import ACC, A, B, RingName
-from convc.compiler.plan.own_instructions import ROW_STORE
 from convc.compiler.plan.records import Pipeline, Plan, Tiling
 from convc.compiler.plan.storage import BarrierRing, TmemTile
 from convc.compiler.plan.work import STORE_BYTES, CtaWork, row_chunk, row_store_cycles

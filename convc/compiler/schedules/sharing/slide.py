@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from convc.compiler.index.geometry import Geometry
+from convc.compiler.plan.issue_cycles import ROW_STORE
 from convc.compiler.plan.names import ACC, A, B
-from convc.compiler.plan.own_instructions import ROW_STORE
 from convc.compiler.plan.records import Pipeline, Plan, Tiling
 from convc.compiler.plan.storage import TmemTile
 from convc.compiler.plan.tiling import Depths

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.index.row_walk import Tap, padding_run
 from convc.compiler.plan.constraints import TILING_RULES, TiledProblem, TilingRule
+from convc.compiler.plan.issue_cycles import PIXEL_DIVISION, PIXEL_RESIDUAL, PIXEL_STORE, PIXEL_TEST
 from convc.compiler.plan.names import ACC, A, B, NewNumber, Number
-from convc.compiler.plan.own_instructions import PIXEL_DIVISION, PIXEL_RESIDUAL, PIXEL_STORE, PIXEL_TEST
 from convc.compiler.plan.records import Pipeline, Plan, Tiling
 from convc.compiler.plan.residency import bytes_alone
 from convc.compiler.plan.room import Room
@@ -139,7 +139,7 @@ class Stationary(Sharing):
 
 
 def _store_own(layout: DeviceLayout, geometry: Geometry) -> float:
-    """Cycles of a thread's own instructions for a pixel that it stores, as far as the tiles decide them."""
+    """Issue cycles of a thread for a pixel that it stores, as far as the tiles decide them."""
     own = PIXEL_STORE
     if geometry.stream.streams > 1 or geometry.all_tiles * geometry.tile.outputs > layout.problem.gemm_m:
         own += PIXEL_TEST

@@ -17,7 +17,7 @@ from convc.compiler.plan import constraints
 from convc.compiler.plan.candidates import WIDTHS, tilings
 from convc.compiler.plan.choice import SLACK, choose
 from convc.compiler.plan.constraints import TiledProblem, check_problem, check_tiling
-from convc.compiler.plan.own_instructions import LOAD_STAGE_UNROLLED, MMA, MULTIPLY_STAGE
+from convc.compiler.plan.issue_cycles import LOAD_STAGE_UNROLLED, MMA, MULTIPLY_STAGE
 from convc.compiler.plan.records import Tiling, to_json
 from convc.compiler.plan.storage import Storage
 from convc.compiler.schedules.all import RELOAD

@@ -10,7 +10,7 @@ from support.examples import some
 from support.schedules import only
 
 from convc.compiler.options import ScheduleOptions
-from convc.compiler.plan.own_instructions import LINE_COPY
+from convc.compiler.plan.issue_cycles import LINE_COPY
 from convc.compiler.plan.records import Plan
 from convc.compiler.plan.result_tile import LINES
 from convc.compiler.plan.terms import epilogue_own_cycles

@@ -1,4 +1,4 @@
-"""Cycles of the threads' own instructions in a kernel: what copies, multiplications and stores take to be issued.
+"""Issue cycles of the threads of a kernel: what copies, multiplications and stores take.
 
 A plan is priced before its kernel is written, so these are not counted in its text: they are sums over the
 instructions of a step, fitted to what the timing engine (`convc.timing`) makes of kernels of all schedules: of every
