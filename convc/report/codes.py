@@ -53,6 +53,10 @@ FINDINGS = {
         "The kernel behind may begin before a CTA has its tensor memory, take the columns, and wait for this kernel. "
         "Put griddepcontrol.launch_dependents behind the barrier that follows tcgen05.alloc."
     ),
+    "swizzle-mismatch": (
+        "The descriptor of a matrix names another swizzle than the tensor maps of the copies that wrote its bytes, so "
+        "that they change places. Give both the same, unless the data in global memory are laid out for that."
+    ),
     "dependent-access": (
         "A buffer that the kernel in front may still use is reached before griddepcontrol.wait. Put the wait before "
         "the access, or take the buffer out of 'dependent' in the launch file."

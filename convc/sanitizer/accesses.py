@@ -12,6 +12,7 @@ from convc.ir.findings import Verdict
 from convc.machine.base.values import fixed
 from convc.machine.state.observed import ObservedCohort
 from convc.machine.state.observer import LaneAccess
+from convc.machine.tensor_core.footprints import Operand
 from convc.machine.tensor_core.tensor_memory import COLUMNS, LANES
 from convc.ptx import Instr
 from convc.sanitizer.alike import alike, warps_alike
@@ -24,6 +25,7 @@ from convc.sanitizer.parts import Cuts, Parts
 from convc.sanitizer.shadow import Access, AccessSet, Shadow, Sparse
 from convc.sanitizer.sites import COLLECTIVE, finding, region_of, site_of
 from convc.sanitizer.strength import Strength, advice, apart
+from convc.sanitizer.swizzles import disordered, mismatch
 from convc.sanitizer.tcgen05_order import Pipeline, Stream
 
 ORDINARY = ("st", "atom", "cp.async", "st.async", "red.async")
@@ -40,6 +42,9 @@ TWO_LANES = "; they are of two lanes: put bar.warp.sync between"
 
 LENIENT = frozenset(("mma", "cp"))
 """Operations that the tensor core is known to perform in the order in which a thread issues them."""
+
+DISORDERED = "; its descriptor has another swizzle"
+"""What is to say of a copy that has brought a matrix in another order."""
 
 UNFENCED = "; only a proxy fence is missing between the two"
 """What to do where the asynchronous proxy overwrites what the generic one has read."""
@@ -63,6 +68,8 @@ class AccessFields(TypedDict, total=False):
     after: Mapping[Stream, int]
     strength: Strength | None
     nth: int
+    swizzle: str | None
+    operands: tuple[Operand, ...]
 
 
 class Accesses(Order):
@@ -204,7 +211,12 @@ class Accesses(Order):
         """Report what an access races with; the shadow of the memory that it is in."""
         shadow = self.shadow(access_set.space, access_set.home)
         for index, why in self._races(shadow, access_set, access, clocks):
-            self._report(access_set, index, access, clocks, why)
+            copy = self.log[index]
+            operand = disordered(shadow, self.log, access, copy) if why == DISORDERED else None
+            if operand is not None:
+                self.report(mismatch(self.cohort, access, copy, operand))
+            else:
+                self._report(access_set, index, access, clocks, why)
         return shadow
 
     def _races(
@@ -238,6 +250,8 @@ class Accesses(Order):
                 yield index, TWO_LANES
             elif space == "shared" and _unfenced(first, access, clocks):
                 yield index, UNFENCED
+            elif access.operands and disordered(shadow, self.log, access, first) is not None:
+                yield index, DISORDERED
 
     def written_in_order(
         self, space: str, home: int, places: np.ndarray, lanes: np.ndarray, access: Access, clocks: WarpClocks

@@ -269,6 +269,7 @@ class Races(TensorRaces):
                 lane=lane,
                 home=home,
                 strength=strength if write else None,
+                swizzle=transfer.swizzle if write else None,
             )
 
         if transfer.reads.size:
@@ -307,6 +308,7 @@ class Races(TensorRaces):
                 lane=int(access.lanes[0]),
                 nth=self.nth(instr, row, warp),
                 stream=("wgmma", None),
+                operands=access.operands,
             )
             self.access("shared", row, access.places, access.lanes, entry, clocks)
 

@@ -14,6 +14,7 @@ from types import MappingProxyType
 import msgspec
 import numpy as np
 
+from convc.machine.tensor_core.footprints import Operand
 from convc.ptx import Instr
 from convc.sanitizer.strength import Strength
 from convc.sanitizer.tcgen05_order import Stream
@@ -55,6 +56,7 @@ class Access(msgspec.Struct, kw_only=True):
         home: CTA whose memory it is; in global memory, the CTA that made it.
         stream, after: of a tensor operation, see `convc.sanitizer.tcgen05_order`; else None and empty.
         strength: where it is strong.
+        swizzle: of a tensor copy, that of its tensor map. operands: the matrices that a tensor operation reads.
         instr: the instruction; nth: how often this warp had made this access with it before.
     """
 
@@ -73,6 +75,8 @@ class Access(msgspec.Struct, kw_only=True):
     after: Mapping[Stream, int] = NOTHING
     strength: Strength | None = None
     nth: int = 0
+    swizzle: str | None = None
+    operands: tuple[Operand, ...] = ()
 
     def __str__(self) -> str:
         step = f", step {self.instr.step}" if self.instr.step else ""

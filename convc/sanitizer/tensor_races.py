@@ -43,6 +43,7 @@ class TensorRaces(Accesses):
                 "lane": lane,
                 "nth": self.nth(instr, row, warp, lane),
                 "stream": stream,
+                "operands": operation.operands,
                 "after": self.pipeline(work).issue(stream, time),
             }
             for home in (row & ~1, row | 1) if operation.pair else (row,):

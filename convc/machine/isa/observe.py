@@ -111,11 +111,12 @@ def notify_copy(
     reads: np.ndarray = NOTHING,
     writes: np.ndarray = NOTHING,
     memory: GlobalRange | None = None,
+    swizzle: str | None = None,
 ) -> None:
     """Tell the observer of a copy that the CTAs of a group issue: to a target, or (None) into global memory."""
     observer = strand.cohort.observer
     if observer is not None:
-        observer.copy(strand, instr, _transfer(strand, group, target, reads, writes, memory))
+        observer.copy(strand, instr, _transfer(strand, group, target, reads, writes, memory, swizzle))
 
 
 def notify_copies(
@@ -139,6 +140,7 @@ def _transfer(
     reads: np.ndarray,
     writes: np.ndarray,
     memory: GlobalRange | None,
+    swizzle: str | None = None,
 ) -> Transfer:
     """A copy as observers are told of it."""
     cohort = strand.cohort
@@ -158,4 +160,5 @@ def _transfer(
         signals=signals,
         barrier=None if target is None else target.barrier,
         memory=memory,
+        swizzle=swizzle,
     )

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from convc.machine.state.observed import ObservedCohort, ObservedStrand
+from convc.machine.tensor_core.footprints import Operand
 from convc.machine.tensor_core.mma import Accumulator, Mma
 from convc.ptx import Instr
 
@@ -37,6 +38,7 @@ class LaneAccess:
         home: the CTA whose memory it is.
         lanes: (n,) the lanes.
         places: (n, m) what each of them accesses.
+        operands: the same by matrices, where these are what a wgmma reads.
     """
 
     row: int
@@ -44,6 +46,7 @@ class LaneAccess:
     home: int
     lanes: np.ndarray
     places: Places
+    operands: tuple[Operand, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +77,7 @@ class Transfer:
         signals: (n, m) for each destination the CTA whose barrier is signalled.
         barrier: the shared address of that barrier; None: the copy completes in the thread's bulk group.
         memory: its other end, where that is global memory.
+        swizzle: the order in which a tensor copy writes shared memory, by the name that its tensor map has for it.
     """
 
     rows: np.ndarray
@@ -84,6 +88,7 @@ class Transfer:
     signals: np.ndarray
     barrier: int | None
     memory: GlobalRange | None
+    swizzle: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +99,8 @@ class Operation:
         kind: ``mma``, ``cp`` or ``shift``.
         rows: the CTAs that issue it. pair: it works on both CTAs of each one's pair.
         thread: warp number and lane.
-        shared: shared memory read; reads, writes: tensor memory; in each CTA that takes part.
+        shared: shared memory read; operands: the same by matrices; reads, writes: tensor memory; in each CTA that takes
+            part.
         target: of an mma, its accumulator and shape; else None.
         mma: the mma itself, with its descriptors; else None.
     """
@@ -104,6 +110,7 @@ class Operation:
     pair: bool
     thread: tuple[int, int]
     shared: Places
+    operands: tuple[Operand, ...]
     reads: Places
     writes: Places
     target: Accumulator | None

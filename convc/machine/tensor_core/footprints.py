@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,12 +17,31 @@ from convc.machine.tensor_core.shapes import Shape
 from convc.machine.tensor_core.smem_layout import chunk_offsets
 from convc.machine.tensor_core.tensor_memory import LANES, TensorMemory
 from convc.machine.tensor_core.zero_columns import zero_columns
-from convc.ptx.descriptors import decode_shared
-
-Footprint = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Shared bytes read, tensor-memory cells read, cells written (flat numbers, lane * 512 + column), in each CTA."""
+from convc.ptx.descriptors import SharedDescriptor, decode_shared
 
 NOTHING = fixed(np.empty(0, np.int64))
+
+
+class Operand(NamedTuple):
+    """A matrix in shared memory, by its name, its descriptor, and the byte addresses of what is read of it."""
+
+    name: str
+    descriptor: SharedDescriptor
+    places: np.ndarray
+
+
+class Footprint(NamedTuple):
+    """The memory that an operation touches, in each CTA.
+
+    Attributes:
+        shared: byte addresses of shared memory that are read; operands: the same by matrices.
+        reads, writes: cells of tensor memory (flat numbers, lane * 512 + column).
+    """
+
+    shared: np.ndarray
+    operands: tuple[Operand, ...]
+    reads: np.ndarray
+    writes: np.ndarray
 
 
 def footprint(item: Mma | Copy | Shift, switches: Switches) -> Footprint:
@@ -40,9 +60,11 @@ def footprint(item: Mma | Copy | Shift, switches: Switches) -> Footprint:
 def _copy(copy: Copy, refresh_lane: str) -> Footprint:
     """The footprint of a tcgen05.cp."""
     lanes, width = copy_places(copy, refresh_lane)
-    index = chunk_offsets(decode_shared(copy.descriptor), lanes.shape[1], 4 * width).reshape(-1)
+    descriptor = decode_shared(copy.descriptor)
+    index = chunk_offsets(descriptor, lanes.shape[1], 4 * width).reshape(-1)
     writes = TensorMemory.places(lanes.reshape(-1), copy.taddr & 0xFFFF, width)
-    return fixed(fetch.places(index, 16)), NOTHING, fixed(writes)
+    shared = fixed(fetch.places(index, 16))
+    return Footprint(shared, (Operand("the source", descriptor, shared),), NOTHING, fixed(writes))
 
 
 @lru_cache(maxsize=256)
@@ -51,7 +73,7 @@ def _shift(taddr: int, extent: str) -> Footprint:
     to = (32 * shift_parts(taddr, extent)[:, None] + np.arange(31)).reshape(-1)
     column = taddr & 0xFFFF
     reads = fixed(TensorMemory.places(to + 1, column, SHIFT_COLUMNS))
-    return NOTHING, reads, fixed(TensorMemory.places(to, column, SHIFT_COLUMNS))
+    return Footprint(NOTHING, (), reads, fixed(TensorMemory.places(to, column, SHIFT_COLUMNS)))
 
 
 def _mma(mma: Mma) -> Footprint:
@@ -64,17 +86,18 @@ def _mma(mma: Mma) -> Footprint:
     read = written  # the very array, of which observers can see that it is
     if not mma.accumulate or mma.a_in_tensor or factors:
         read = _cells_read(shape, mma.d if mma.accumulate else None, mma.a if mma.a_in_tensor else None, factors)
-    return _operands(shape, None if mma.a_in_tensor else mma.a, mma.b, skip), read, written
+    return Footprint(*_operands(shape, None if mma.a_in_tensor else mma.a, mma.b, skip), read, written)
 
 
 @lru_cache(maxsize=256)
-def _operands(shape: Shape, a: int | None, b: int, skip: int) -> np.ndarray:
-    """Shared bytes of the operands of these descriptors."""
+def _operands(shape: Shape, a: int | None, b: int, skip: int) -> tuple[np.ndarray, tuple[Operand, ...]]:
+    """Shared bytes of the operands of these descriptors, of both and of each."""
     desc = shape.desc
-    parts = [_operand(shape, b, shape.b_rows, desc.b_type, desc.transpose_b, skip)]
+    operands = [Operand("B", decode_shared(b), _operand(shape, b, shape.b_rows, desc.b_type, desc.transpose_b, skip))]
     if a is not None:
-        parts.append(_operand(shape, a, shape.rows, desc.a_type, desc.transpose_a, 0))
-    return fixed(np.concatenate(parts))
+        places = _operand(shape, a, shape.rows, desc.a_type, desc.transpose_a, 0)
+        operands.append(Operand("A", decode_shared(a), places))
+    return fixed(np.concatenate([operand.places for operand in operands])), tuple(operands)
 
 
 @lru_cache(maxsize=64)

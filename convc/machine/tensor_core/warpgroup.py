@@ -30,6 +30,7 @@ from convc.machine.memory.global_memory import CHUNK
 from convc.machine.memory.shared_memory import SharedMemory
 from convc.machine.tensor_core import fetch, formats, numerics
 from convc.machine.tensor_core.fetch import SPAN
+from convc.machine.tensor_core.footprints import Operand
 from convc.machine.tensor_core.smem_layout import chunk_offsets, element_offsets
 from convc.ptx import Instr
 from convc.ptx.descriptors import decode_warpgroup
@@ -155,6 +156,10 @@ class Matrix:
         if self.mn_major:
             return (index[:, :, None] + np.arange(formats.storage(self.element).itemsize)).reshape(-1)
         return fetch.places(index.reshape(-1), 16)
+
+    def operand(self) -> Operand:
+        """The operand as observers are told of it."""
+        return Operand(self.name, decode_warpgroup(self.words[0]), self.places())
 
     def fetch(self, shared: SharedMemory) -> Fetch:
         """Make what reads the operand."""

@@ -117,6 +117,9 @@ MISTAKES = {
     "fixed bits are 0": _layout("0x40000040"),
     "the swizzle is another": _layout("0x80004040"),
     "the swizzle is none": _layout("0x60004040"),
+    "the swizzle of a warpgroup is another": Mistake(
+        "hopper_f16", "0x40000040", "0x80000040", ("matrix-descriptor",)
+    ),
     "the matrix leaves shared memory": _layout("0x40007040"),
     "a mask leaves the cluster": Mistake(
         "multicast_f16", r"mul\.lo\.s32 %ctas_a, %t0, 5", "mul.lo.s32 %ctas_a, %t0, 17", ("cluster-mask",)

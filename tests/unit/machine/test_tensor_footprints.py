@@ -57,14 +57,14 @@ def two_chunks(start: int, rows: int) -> set[int]:
 
 @pytest.mark.parametrize("accumulate", [False, True])
 def test_operands_in_shared_memory(accumulate):
-    shared, reads, writes = footprint(mma(accumulate=accumulate), Switches())
+    shared, _, reads, writes = footprint(mma(accumulate=accumulate), Switches())
     assert set(shared.tolist()) == two_chunks(BASE, N) | two_chunks(BASE + 4096, 128)
     assert cells(writes) == block(range(128), range(100, 100 + N))
     assert cells(reads) == (cells(writes) if accumulate else set())
 
 
 def test_a_shifted_operand_in_tensor_memory_is_read_and_written():
-    shared, reads, writes = footprint(mma(in_tensor=True, ashift=True), Switches())
+    shared, _, reads, writes = footprint(mma(in_tensor=True, ashift=True), Switches())
     assert set(shared.tolist()) == two_chunks(BASE, N)
     assert cells(reads) == block(range(128), range(40, 48))
     assert cells(writes) == block(range(128), [*range(40, 48), *range(100, 100 + N)])
@@ -72,10 +72,10 @@ def test_a_shifted_operand_in_tensor_memory_is_read_and_written():
 
 def test_weight_stationary_and_pair_shapes():
     mask = encode_zero_mask(ZeroColumnMask(shift=8))
-    shared, _, writes = footprint(mma(ws=True, m=32, zero=mask), Switches())
+    shared, _, _, writes = footprint(mma(ws=True, m=32, zero=mask), Switches())
     assert set(shared.tolist()) == two_chunks(BASE + 8 * 16, N) | two_chunks(BASE + 4096, 32)
     assert cells(writes) == block(range(128), range(100, 116))
-    shared, _, writes = footprint(mma(pair=True), Switches())
+    shared, _, _, writes = footprint(mma(pair=True), Switches())
     assert set(shared.tolist()) == two_chunks(BASE, N // 2) | two_chunks(BASE + 4096, 64)
     assert cells(writes) == block(range(128), range(100, 132))
 
@@ -86,18 +86,18 @@ def test_scale_factors_are_read():
     )
     one = mma()
     shape = shape_of(word, "mxf4", False, False, False)
-    _, reads, _ = footprint(Mma(shape, 100, one.a, one.b, False, None, None, sfa=4 | 1 << 30, sfb=8), Switches())
+    _, _, reads, _ = footprint(Mma(shape, 100, one.a, one.b, False, None, None, sfa=4 | 1 << 30, sfb=8), Switches())
     assert cells(reads) == block(range(128), [4, 5, 6, 7, 8, 9])
 
 
 def test_copies_and_shifts():
     desc = encode_shared(SharedDescriptor(start=BASE, lbo=16, sbo=64, swizzle="none"))
-    shared, reads, writes = footprint(Copy("32x128b", "warpx4", None, 12, desc, None, None), Switches())
+    shared, _, reads, writes = footprint(Copy("32x128b", "warpx4", None, 12, desc, None, None), Switches())
     assert set(shared.tolist()) == {BASE + 64 * (r // 8) + 16 * (r % 8) + i for r in range(32) for i in range(16)}
     assert not reads.size
     assert cells(writes) == block(range(128), range(12, 16))
-    _, reads, writes = footprint(Shift(24 | 32 << 16, None, None), Switches(shift_extent="window"))
+    _, _, reads, writes = footprint(Shift(24 | 32 << 16, None, None), Switches(shift_extent="window"))
     assert cells(reads) == block(range(33, 64), range(24, 32))
     assert cells(writes) == block(range(32, 63), range(24, 32))
-    _, _, writes = footprint(Shift(24, None, None), Switches())
+    _, _, _, writes = footprint(Shift(24, None, None), Switches())
     assert len(writes) == 4 * 31 * 8

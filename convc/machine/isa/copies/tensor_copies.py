@@ -217,7 +217,9 @@ def _tell(
     """Tell the observer of a copy."""
     if strand.cohort.observer is not None:
         memory = tensor_reach(box.loader, box.name, "ld", box.coords, box.offsets, box.mode, target.repeat)
-        notify_copy(strand, instr, group, target, writes=places(target.address, result.written), memory=memory)
+        writes = places(target.address, result.written)
+        swizzle = box.loader.tmap.swizzle
+        notify_copy(strand, instr, group, target, writes=writes, memory=memory, swizzle=swizzle)
 
 
 @op("cp.async.bulk.prefetch.tensor", "cp.async.bulk.prefetch", result=False)

@@ -20,7 +20,7 @@ from convc.machine.state.observer import Operation
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
 from convc.machine.tensor_core.copy_shift import Copy, Shift
-from convc.machine.tensor_core.footprints import NOTHING
+from convc.machine.tensor_core.footprints import NOTHING, Footprint
 from convc.machine.tensor_core.mma import Accumulator, LaneMask, Mma
 from convc.machine.tensor_core.shapes import shape_of
 from convc.ptx import Address, Instr
@@ -29,6 +29,10 @@ Rows = tuple[int, ...] | None
 
 MASKS = 64
 """Sets of disabled lanes that are kept: a loop comes to the same ones again and again."""
+
+
+UNTOLD = Footprint(NOTHING, (), NOTHING, NOTHING)
+"""Of an operation whose observer asks for no places."""
 
 
 def issues(
@@ -74,17 +78,18 @@ def notify_operation(
     cohort = strand.cohort
     if cohort.observer is None:
         return
-    shared = reads = writes = NOTHING
+    touched = UNTOLD
     if not isinstance(item, Mma) or "mma" in cohort.observer.wants:
-        shared, reads, writes = cohort.core.footprint(item)
+        touched = cohort.core.footprint(item)
     operation = Operation(
         kind=kind,
         rows=range(cohort.ctas) if issuers is None else issuers,
         pair=pair,
         thread=(int(strand.warps[thread[0]]), thread[1]),
-        shared=shared,
-        reads=reads,
-        writes=writes,
+        shared=touched.shared,
+        operands=touched.operands,
+        reads=touched.reads,
+        writes=touched.writes,
         target=target,
         mma=item if isinstance(item, Mma) else None,
     )

@@ -24,6 +24,7 @@ from convc.machine.state.observer import LaneAccess, Observer
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
 from convc.machine.state.warpgroups import WARPS, WarpgroupMultiply
+from convc.machine.tensor_core.footprints import Operand
 from convc.machine.tensor_core.warpgroup import ROWS, WarpgroupShape
 from convc.ptx import Instr
 
@@ -132,11 +133,12 @@ def _notify(strand: Strand, instr: Instr, observer: Observer, issued: WarpgroupM
         here = active[at if len(active) > 1 else 0]
         for group in np.unique(strand.warps[here] // WARPS).tolist():
             positions = np.flatnonzero(here & (strand.warps // WARPS == group))
-            places = NOTHING
+            operands: tuple[Operand, ...] = ()
             if "mma" in observer.wants:
-                places = np.concatenate([matrix.places() for matrix in _read(strand, issued, at, positions)])
+                operands = tuple(matrix.operand() for matrix in _read(strand, issued, at, positions))
+            places = np.concatenate([operand.places for operand in operands]) if operands else NOTHING
             warp = int(strand.warps[positions[0]])
-            accesses.append(LaneAccess(row, warp, row, lane, places[None]))
+            accesses.append(LaneAccess(row, warp, row, lane, places[None], operands))
     observer.warpgroup_multiply(strand, instr, accesses)
 
 
