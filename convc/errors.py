@@ -185,16 +185,18 @@ class MachineError(ConvcError):
 class MachineFault(MachineError):
     """The kernel did what the hardware answers with a fault: a bad address, a misaligned copy, a wrong operand.
 
-    ``row`` is the CTA that did it, as its row in the cohort, where who raises the fault knows.
+    ``row`` is the CTA that did it, as its row in the cohort, where who raises the fault knows (`of`).
     """
 
     code = "M100"
     exit_code = 1
     row: int | None = None
 
-    def of(self, row: int) -> MachineFault:
-        """Note that it was that CTA."""
+    def of(self, row: int, warp: int | None = None, lanes: tuple[int, ...] = ()) -> MachineFault:
+        """Note that it was that CTA, and which warp and lanes of it."""
         self.row = row
+        self.warp = warp
+        self.lanes = lanes
         return self
 
 

@@ -46,10 +46,13 @@ def execute(
     shared_bytes: int = 0,
     maps: tuple[TensorMap, ...] = (),
     pointers: tuple[str, ...] = ("out",),
+    cluster: tuple[int, int, int] = (1, 1, 1),
     **options,
 ) -> RunResult:
     """Run a module from `module` on numpy arrays."""
     specs = {name: BufferSpec(dtype=NAMES[str(a.dtype)], shape=a.shape) for name, a in buffers.items()}
     params = tuple(TensorMapParam(map=m) for m in maps) + tuple(PointerParam(buffer=p) for p in pointers)
-    launch = LaunchSpec(entry="k", grid=grid, block=block, shared_bytes=shared_bytes, buffers=specs, params=params)
+    launch = LaunchSpec(
+        entry="k", grid=grid, block=block, cluster=cluster, shared_bytes=shared_bytes, buffers=specs, params=params
+    )
     return run(text, launch, buffers, **options)

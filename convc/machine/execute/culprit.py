@@ -5,7 +5,7 @@ launch has ended that way, the instruction is tried again in single CTAs, then i
 in its lanes: whoever meets the same fault alone did it. Nothing is left to disturb, as the launch is over.
 
 A fault that depends on what others did before (too many arrivals at an mbarrier, say) has another cause when it is
-tried again. Who raises such a fault says itself whose it is (`MachineFault.row`), or stays silent.
+tried again. Then it is somebody of those that executed: where these are of one CTA, or of one warp, it is said.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from convc.errors import MachineError, MachineFault
 from convc.machine.base.findings import Who
 from convc.machine.isa.threads import active_lanes, thread_shape
 from convc.machine.state.strand import Strand
+from convc.ptx import Guard
 
 Run = Callable[[Strand], int | None]
 
@@ -59,6 +60,31 @@ def find(strand: Strand, run: Run, fault: MachineFault, name: str) -> tuple[Mach
         lanes = [lane for lane, _ in guilty]
         fault = guilty[0][1]
     return fault, Who(row=who.row, warp=int(strand.warps[warp]), lanes=tuple(lanes))
+
+
+def suspects(
+    strand: Strand, guard: Guard | None, fault: MachineFault
+) -> tuple[int | None, int | None, tuple[int, ...]]:
+    """Say what those that executed have in common: the row of their CTA, their warp, their lanes of it.
+
+    Where several CTAs executed it is one of these that the fault itself names (`MachineFault.of`), if any.
+    """
+    if fault.warp is not None:
+        return fault.row, fault.warp, fault.lanes
+    predicate = np.True_ if guard is None else np.asarray(strand.regs[guard.slot]).astype(bool) != guard.negate
+    executed = np.broadcast_to(active_lanes(strand) & predicate, thread_shape(strand))
+    rows = strand.cohort.rows_or_all(strand.rows)
+    found = np.flatnonzero(executed.any(axis=(1, 2)))
+    if len(found) != 1:
+        found = found[rows[found] == (-1 if fault.row is None else fault.row)]
+    if len(found) != 1:
+        return None, None, ()
+    row = int(found[0])
+    warps = np.flatnonzero(executed[row].any(axis=1))
+    if len(warps) != 1:
+        return int(rows[row]), None, ()
+    lanes = np.flatnonzero(executed[row, warps[0]])
+    return int(rows[row]), int(strand.warps[warps[0]]), tuple(lanes.tolist())
 
 
 def _part(active: np.ndarray, at: tuple[int, ...]) -> np.ndarray:

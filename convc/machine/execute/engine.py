@@ -21,6 +21,7 @@ from convc.machine.state.launch import Launch
 from convc.machine.state.observer import Observer
 from convc.machine.state.pending_registers import finish
 from convc.machine.state.strand import DONE, Strand
+from convc.ptx import Instr
 
 TURN = 1 << 16
 """Instructions after which a strand lets others run at its next backward jump, and is watched for spinning."""
@@ -218,30 +219,35 @@ def _run(strand: Strand, ops: list[Run]) -> bool:
 def _locate(error: ConvcError, strand: Strand, pc: int) -> None:
     """Say where an error happened: instruction, and CTA, warp and lanes as far as they are known."""
     body = strand.program.kernel.body
-    span = body[pc].span if pc < len(body) else None
-    error.span = error.span or span
-    if isinstance(error, MachineError):
+    instr = body[pc] if pc < len(body) else None
+    error.span = error.span or (None if instr is None else instr.span)
+    if isinstance(error, MachineFault):
+        error.step = None if instr is None else instr.step
+        _accuse(error, strand, instr)
+    elif isinstance(error, MachineError):
         _site(error, strand, pc)
-        found = None
-        if isinstance(error, MachineFault) and span is not None and error.span is span:  # not of work put off before
-            found = culprit.find(strand, strand.program.ops[pc], error, body[pc].form.name)
-        if found is not None:
-            fault, who = found
-            error.message = fault.message
-            error.cta = strand.cohort.number(who.row)
-            error.warp = who.warp
-            error.lanes = who.lanes
-            error.where = error.where or _place(error)
-        else:
-            row = error.row if isinstance(error, MachineFault) else None
-            if row is not None and row in strand.cohort.rows_or_all(strand.rows):
-                error.cta = strand.cohort.number(row)
-            elif strand.row_count > 1:  # any of them may be the one
-                error.cta = None
-            if error.cta is None or len(strand.warps) > 1:
-                error.warp = None
-                error.lanes = ()
     error.where = error.where or _describe(strand)
+
+
+def _accuse(fault: MachineFault, strand: Strand, instr: Instr | None) -> None:
+    """Say which CTA, warp and lanes made a fault, as far as it is certain."""
+    found = None
+    row: int | None = None
+    own = instr is not None and fault.span is instr.span  # else of work put off before
+    if instr is not None and own:
+        found = culprit.find(strand, strand.program.ops[instr.index], fault, instr.form.name)
+    if found is not None:
+        fault.message = found[0].message
+        row = found[1].row
+        fault.warp = found[1].warp
+        fault.lanes = found[1].lanes
+    else:
+        row, fault.warp, fault.lanes = culprit.suspects(
+            strand, instr.guard if instr is not None and own else None, fault
+        )
+    fault.cta = None if row is None else strand.cohort.number(row)
+    if fault.cta is not None:
+        fault.where = fault.where or _place(fault)
 
 
 def _place(error: MachineError) -> str:

@@ -66,8 +66,10 @@ def per_warp(strand: Strand, value: Value, what: str) -> int | np.ndarray:
     else:
         full, mask = np.broadcast_arrays(value, active_lanes(strand))
         shared = np.take_along_axis(full, mask.argmax(axis=2)[:, :, None], axis=2)
-        if ((full != shared) & mask).any():
-            raise MachineFault(f"{what} must be the same in all lanes of a warp")
+        apart = (full != shared) & mask
+        if apart.any():
+            who = first_active_warp(strand, apart)
+            raise MachineFault(f"{what} must be the same in all lanes of a warp").of(who.row, who.warp, who.lanes)
         shared = shared[:, :, 0]
     table = shared if shared.dtype == np.uint64 else shared.astype(np.int64)
     return int(table.flat[0]) if (table == table.flat[0]).all() else table
