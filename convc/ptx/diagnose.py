@@ -33,11 +33,8 @@ Diagnosis = tuple[int, str, str]
 
 
 TEXTURES = "textures and surfaces are not read: their filters and formats are not public; ld.global.nc is"
-STACK = "there is no stack that grows at run time; a .local array of a size that is known is one of local memory"
 NOT_HERE = {
     **{(name,): TEXTURES for name in ("tex", "tld4", "txq", "suld", "sust", "sured", "suq")},
-    **{(name,): STACK for name in ("alloca", "stacksave", "stackrestore")},
-    ("multimem",): "multimem is of objects that several GPUs share; the machine is one GPU, where ld, st and red do it",
     ("mma", "block_scale"): "mma with .block_scale is of sm_120a only; sm_100a has tcgen05.mma with .block_scale",
 }
 """Opcodes, and modifiers of one, that belong to other targets or are left out, with what to do."""

@@ -15,6 +15,7 @@ from convc.sanitizer.clocks import ClockMessage, WarpClocks
 
 SCOPES = ("cta", "cluster", "gpu", "sys")
 FORMS = ("ld", "ld.mmio", "st", "st.mmio", "atom", "atom.cas", "red", "red.async")
+SHARED_BY_GPUS = ("multimem.ld_reduce", "multimem.st", "multimem.red")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,13 @@ def strength_of(instr: Instr) -> Strength | None:
 
 @lru_cache(maxsize=1024)
 def _strength(form: str, mods: tuple[str, ...]) -> Strength | None:
-    """The strength by the name of a form and its modifiers; one that names no order is weak, unless it is atomic."""
+    """The strength by the name of a form and its modifiers; one that names no order is weak, unless it is atomic.
+
+    Of multimem those that name no order are relaxed, of the whole system (PTX manual, multimem).
+    """
+    if form in SHARED_BY_GPUS:
+        scope = next((mod for mod in mods if mod in SCOPES), "sys")
+        return None if "weak" in mods else Strength(scope, "acquire" in mods, "release" in mods)
     atomic = form.startswith(("atom", "red"))
     if form not in FORMS or not (atomic or {"relaxed", "acquire", "release", "volatile"} & set(mods)):
         return None

@@ -16,6 +16,7 @@ from functools import lru_cache
 from convc.errors import UnmodelledError
 from convc.machine.execute.functions import fitting
 from convc.machine.execute.renaming import Renaming, aim
+from convc.machine.execute.stack import STACK_FORMS, Stack, Step, form
 from convc.machine.isa.operands import expect
 from convc.machine.state.variables import function_address
 from convc.ptx import (
@@ -54,21 +55,18 @@ REWRITTEN = {
     "call": "the body is copied in",
     "call.indirect": "a chain of comparisons, each with a body",
     "brx.idx": "a chain of comparisons and branches",
+    **dict.fromkeys(STACK_FORMS, "moves of a pointer into a local variable"),
 }
 """Forms that are gone before decoding, and what stands in their place."""
 
 
-def _form(name: str) -> Form:
-    return Form(name=name, opcode=name, pattern=name, section="", ptx=(1, 0), target="sm_50")
-
-
-MOV = _form("mov")
-SETP = _form("setp")
-BRA = _form("bra")
-TRAP = _form("trap")
-LOAD = _form("ld")
-STORE = _form("st")
-DROPPED = _form("dropped.printf")
+MOV = form("mov")
+SETP = form("setp")
+BRA = form("bra")
+TRAP = form("trap")
+LOAD = form("ld")
+STORE = form("st")
+DROPPED = form("dropped.printf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +106,14 @@ class _Inliner:
         self.shared = {variable.name: variable for variable in kernel.shared}
         self.dynamic = kernel.extern_shared
         self.copies = 0
+        self.stack: Stack | None = None
 
     def run(self) -> Kernel:
         """The kernel with all copies."""
+        if any(_on_stack(function) for function in (self.kernel, *self.module.functions)) and self.kernel.body:
+            self.stack = Stack(self.registers)
+            self.local.append(self.stack.variable)
+            self._step(self.kernel.body[0], self.stack.begin())
         self._copy(self.kernel, Renaming(0, {}), 0)
         return replace(
             self.kernel,
@@ -127,6 +130,9 @@ class _Inliner:
         starts: list[int] = []
         jumps: list[int] = []
         returns: list[int] = []
+        frame = self.stack.enter() if self.stack is not None and depth and _on_stack(function) else None
+        if frame is not None:
+            self._step(function.body[0], frame[0])
         for instr in function.body:
             starts.append(len(self.body))
             moved = renaming.instr(instr)
@@ -136,6 +142,8 @@ class _Inliner:
                 self._call_through_pointer(moved, depth)
             elif instr.form.name == "brx.idx":
                 jumps += self._choose(moved)
+            elif instr.form.name in STACK_FORMS:
+                self._move_stack(moved)
             elif instr.form.name == "ret" and depth > 0:
                 returns.append(len(self.body))
                 self._add(moved, BRA, (Label("return", -1),))
@@ -148,6 +156,21 @@ class _Inliner:
             self.body[index] = aim(self.body[index], lambda target: starts[target])
         for index in returns:
             self.body[index] = aim(self.body[index], lambda _: starts[-1])
+        if frame is not None:
+            self._step(function.body[0], frame[1])
+
+    def _move_stack(self, instr: Instr) -> None:
+        """Append what stands for stacksave, stackrestore or alloca."""
+        assert self.stack is not None  # the function that has the instruction asked for it
+        skip = self._skip_unless(instr)
+        for step in self.stack.steps(instr):
+            self._step(instr, step)
+        self._end_skip(skip)
+
+    def _step(self, like: Instr, step: Step) -> None:
+        """Append an instruction without the guard of the one that it stands for."""
+        bare = replace(like, guard=None)
+        self._add(bare, form(step.form), step.operands, step.mods, guard=step.guard)
 
     def _choose(self, brx: Instr) -> list[int]:
         """brx.idx as a chain of comparisons; returns where its branches are. An index past the end is a trap."""
@@ -356,6 +379,11 @@ def _nameless(
 ) -> Callable[[Sequence[Operand]], dict[str, Operand | None]]:
     """The `Instr.named` of instructions that the text does not have: no names."""
     return lambda _: {}
+
+
+def _on_stack(function: Kernel) -> bool:
+    """Whether a function moves the stack itself."""
+    return any(instr.form.name in STACK_FORMS for instr in function.body)
 
 
 def _arguments(operands: tuple[Operand, ...]) -> tuple[Operand, ...]:

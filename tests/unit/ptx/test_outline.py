@@ -74,8 +74,7 @@ def test_an_open_string_is_an_error(text):
     [
         ("tex.1d.v4.f32.s32 {%r1, %r2, %r3, %r4}, [%r1, {%r2}];", "textures and surfaces are not read"),
         ("tld4.r.2d.v4.f32.f32 {%r1, %r2, %r3, %r4}, [%r1, {%r2, %r3}];", "textures and surfaces are not read"),
-        ("alloca.u32 %r1, 64;", r"a \.local array"),
-        ("multimem.st.relaxed.sys.global.u32 [%r1], %r2;", "several GPUs"),
+        ("suld.b.1d.b32.trap %r1, [%r1, {%r2}];", "textures and surfaces are not read"),
     ],
 )
 def test_what_is_left_out_is_refused_with_its_reason(statement, why):

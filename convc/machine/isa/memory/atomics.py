@@ -191,4 +191,4 @@ class Atomic:
 
 
 op("atom", "atom.cas")(Atomic)
-op("red", result=False)(Atomic)
+op("red", "multimem.red", result=False)(Atomic)

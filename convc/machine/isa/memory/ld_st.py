@@ -15,7 +15,12 @@ SPACES = ("param", "shared", "global", "local", "const")
 
 
 def space_of(instr: Instr) -> str | None:
-    """State space of an access: param, shared, cluster (shared::cluster), global, local, const; None for generic."""
+    """State space of an access: param, shared, cluster (shared::cluster), global, local, const; None for generic.
+
+    What several GPUs share (multimem) is in global memory, and one GPU has one copy of it.
+    """
+    if instr.form.opcode == "multimem":
+        return "global"
     for mod in instr.mods:
         space, _, part = mod.partition("::")
         if space in SPACES:
@@ -23,11 +28,11 @@ def space_of(instr: Instr) -> str | None:
     return None
 
 
-@op("ld", "ld.nc", "ld.mmio")
+@op("ld", "ld.nc", "ld.mmio", "multimem.ld_reduce")
 def load(instr: Instr, table: SlotTable) -> Run:
     """ld{.vec}.type d, [a]; a register that is wider than the type is extended (PTX manual, 9.4.1).
 
-    Caching, ordering and policies change nothing: every access is performed in order.
+    Caching, ordering and policies change nothing: every access is performed in order. The sum of one copy is that copy.
     """
     space = space_of(instr)
     bits = width(type_of(instr))
@@ -46,7 +51,7 @@ def load(instr: Instr, table: SlotTable) -> Run:
     return run
 
 
-@op("st", "st.mmio", result=False)
+@op("st", "st.mmio", "multimem.st", result=False)
 def store(instr: Instr, table: SlotTable) -> Run:
     """st{.vec}.type [a], b."""
     space = space_of(instr)
