@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from convc.explain.tiles import Tiles
     from convc.report.console import Console
 
-VIEWS = ("derivation", "nests", "lanes")
+VIEWS = ("derivation", "lanes")
 """Sections that are only printed where they are asked for: by ``--only``, or by options of their own."""
 
 
@@ -46,7 +46,6 @@ class View:
     full: bool
     pager: bool
     derivation: bool
-    nests: bool
     tile: int | None
     row: int | None
     all_lanes: bool
@@ -56,8 +55,8 @@ class View:
 
     @property
     def of_tile(self) -> bool:
-        """Whether the tiles are asked for."""
-        return self.nests or self.tile is not None or self.svg is not None
+        """Whether a tile is asked for."""
+        return self.tile is not None or self.svg is not None
 
     @property
     def sections(self) -> tuple[str, ...] | None:
@@ -98,8 +97,11 @@ def _sections(ctx: click.Context, param: click.Parameter, given: str | None) -> 
 )
 @click.option("--full", is_flag=True, help="The whole page of a layer, through a pager on a terminal.")
 @click.option("--no-pager", "pager", is_flag=True, flag_value=False, default=True, help="Print long pages at once.")
-@click.option("--derivation", is_flag=True, help="Derive the kernel by theorems, with the layer's numbers.")
-@click.option("--nests", is_flag=True, help="Derive the loops from the definition, rewrite by rewrite.")
+@click.option(
+    "--derivation",
+    is_flag=True,
+    help="Show Algorithms 1 to 3.b with the layer's numbers: theorems, conditions, loops, and which is taken.",
+)
 @click.option(
     "--lanes",
     "tile",
@@ -138,16 +140,11 @@ def inspect_command(model: Path | None, layer: str | None, example: bool, view: 
     Without --layer: a row for each layer. With it: a summary, which says which kernel was chosen, why, and how long it
     takes. With --full also the sections: schedules, plan, loops, index maps, memory, steps, and the PTX.
 
-    With --derivation, --nests, --lanes, --svg or --json, only what these ask for.
+    With --derivation, --lanes, --svg or --json, only what these ask for.
     """
     if view.only is not None:
         asked = view.tile if "lanes" not in view.only or view.tile is not None else 0
-        view = dataclasses.replace(
-            view,
-            derivation=view.derivation or "derivation" in view.only,
-            nests=view.nests or "nests" in view.only,
-            tile=asked,
-        )
+        view = dataclasses.replace(view, derivation=view.derivation or "derivation" in view.only, tile=asked)
     if view.row is not None and not view.of_tile and not (example and view.json_file):
         raise click.UsageError("--filter-row is for lanes: give --lanes or --svg too.")
     if view.full and view.only is not None:
@@ -217,9 +214,8 @@ def _list(model: Path, view: View, chosen: Chosen) -> None:
 
 def _show(out: Console, found: Inspection, view: View) -> None:
     """Everything that is asked for of a layer."""
-    from convc.explain.derived import derivation_of
     from convc.explain.inspect import inspection_json, print_inspection, print_summary
-    from convc.report.console import print_part
+    from convc.explain.tiles import print_derivation
     from convc.report.output import write_report
 
     if view.alone:
@@ -227,7 +223,7 @@ def _show(out: Console, found: Inspection, view: View) -> None:
     elif view.sections is None or view.sections:
         print_inspection(out, found.compiled, found.about, view.sections)
     if view.derivation:
-        print_part(out, "derivation", tuple(derivation_of(found.plan)))
+        print_derivation(out, found.tiles)
     if view.of_tile:
         _print_view(out, found.tiles, view)
     elif view.json_file is not None:
@@ -238,13 +234,16 @@ def _show(out: Console, found: Inspection, view: View) -> None:
 def _show_example(view: View) -> None:
     """The worked example, or what is asked for of its tiles."""
     from convc.explain.example import example_tiles, print_example
+    from convc.explain.tiles import print_derivation
     from convc.report.console import console
     from convc.report.output import check_reports
 
     out = console(stderr=check_reports(view.svg, view.json_file))
+    if view.derivation:
+        print_derivation(out, example_tiles())
     if view.of_tile or view.json_file is not None:
         _print_view(out, example_tiles(), view, typical=False)
-    else:
+    elif not view.derivation:
         print_example(out, view.all_lanes)
 
 
@@ -252,13 +251,9 @@ def _print_view(out: Console, tiles: Tiles, view: View, typical: bool = True) ->
     """Everything that is asked for of a tile: one inside the image, or the first, where no tile is named."""
     from convc.draw.lanes import lanes_picture
     from convc.explain.lane_tables import lanes_json
-    from convc.explain.tiles import print_derivation, print_tile
+    from convc.explain.tiles import print_tile
     from convc.report.output import write_report
 
-    if view.nests:
-        print_derivation(out, tiles)
-    if view.tile is None and view.svg is None and view.json_file is None:
-        return
     inside = view.tile is None and typical
     table = tiles.typical(view.row) if inside else tiles.lanes(view.tile or 0, view.row)
     if view.tile is not None:

@@ -29,6 +29,7 @@ from convc.derive.theorem import Bound, Condition, Refused, Theorem
 
 SPACE = tuple("npqkcrs")
 """What an iteration is about: output pixel and channel, and the term of its sum."""
+OUTPUT = tuple("npqk")
 SUMMED = tuple("crs")
 PIXEL = tuple("nhwc")
 

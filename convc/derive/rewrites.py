@@ -313,6 +313,9 @@ def swap(nest: Nest) -> Nest:
         space=put(nest.space, turn),
         guard=tuple(replace(x, low=turned(x.low), high=turned(x.high)) for x in nest.guard),
         read=turned(nest.read),
-        masks=tuple(replace(x, need=turned(x.need), held=turned(x.held)) for x in nest.masks),
+        masks=tuple(
+            replace(x, need=turned(x.need), held=turned(x.held), since=None if x.since is None else turned(x.since))
+            for x in nest.masks
+        ),
         swapped=not nest.swapped,
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from sympy import Expr, latex
 
 from convc.derive.forms import SOURCE, Form
-from convc.derive.nests import PIXEL, Nest, Step
+from convc.derive.nests import OUTPUT, PIXEL, Nest, Step
 from convc.derive.reindex import Reindexed, let_lines
 from convc.derive.text import NestText, indented
 from convc.derive.theorem import Bound, Either, Equal, Statement, Theorem
@@ -20,7 +20,8 @@ def nest_text(nest: Nest) -> NestText:
     return NestText(
         loops=tuple((loop.axis.name, str(loop.extent), loop.words) for loop in nest.loops),
         space={name: str(expr) for name, expr in nest.space.items()},
-        guard=tuple(map(str, nest.guard)),
+        guard=tuple(str(each) for each in nest.guard if not _of_sum(nest, each)),
+        summed=tuple(str(each) for each in nest.guard if _of_sum(nest, each)),
         accumulate="" if nest.accumulate is None else nest.accumulate.name,
         pixel=tuple(str(pixel[name]) for name in PIXEL),
         load=None
@@ -36,6 +37,12 @@ def nest_text(nest: Nest) -> NestText:
         lets=tuple(let_lines(nest.lets)),
         added=_or_none(nest.added),
     )
+
+
+def _of_sum(nest: Nest, condition: Bound) -> bool:
+    """Whether a condition leaves out terms of a sum, not outputs."""
+    outputs = {symbol for axis in OUTPUT for symbol in nest.space[axis].free_symbols}
+    return bool((condition.low.free_symbols | condition.high.free_symbols) & set(nest.axes) - outputs)
 
 
 def _or_none(expr: Expr | None) -> str:

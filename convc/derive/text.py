@@ -9,6 +9,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 
+@dataclass(frozen=True, slots=True)
+class NestLine:
+    """A line of a nest.
+
+    Attributes:
+        words: the line, indented.
+        does: ``clear``, ``load``, ``move``, ``multiply`` or ``store``; of a loop ``loop-`` and the axis that it counts;
+            "" for a condition.
+    """
+
+    words: str
+    does: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NestText:
     """The parts of a nest.
@@ -16,7 +30,8 @@ class NestText:
     Attributes:
         loops: (axis, extent, words), outermost first.
         space: n, p, q, k, c, r, s and group of an iteration.
-        guard: conditions without which there is no iteration.
+        guard: conditions without which there is no output.
+        summed: conditions without which there is no term of the sum.
         accumulate: the loop inside which sums are kept; "" where each product goes to its output.
         pixel: n, h, w, c that are read where there is no tile; else those of a row of the tile.
         load: (loop, row, how many, since, words) of the tile; None: there is none.
@@ -26,11 +41,13 @@ class NestText:
         swapped: whether weights are the first operand.
         lets: (loop, line) of numbers that are worked out inside of loops.
         added: the loop whose sums are added up; "" where none is.
+        bias: what is added to a sum before it is stored. then: what is done with that.
     """
 
     loops: tuple[tuple[str, str, str], ...]
     space: dict[str, str]
     guard: tuple[str, ...]
+    summed: tuple[str, ...]
     accumulate: str
     pixel: tuple[str, ...]
     load: tuple[str, str, str, str, str] | None
@@ -40,34 +57,41 @@ class NestText:
     swapped: bool
     lets: tuple[tuple[str, str], ...] = ()
     added: str = ""
+    bias: str = ""
+    then: str = ""
 
     def lines(self) -> list[str]:
         """The nest, indented."""
+        return [line.words for line in self.marked()]
+
+    def marked(self) -> list[NestLine]:
+        """The lines of the nest, each with what it does."""
         loops = enumerate(self.loops)
         heads = [indented(depth, f"for {axis} in 0..{_last(extent)}:") for depth, (axis, extent, _) in loops]
         width = max(map(len, heads))
-        lines: list[str] = []
-        after: list[str] = []
+        lines: list[NestLine] = []
+        after: list[NestLine] = []  # behind the loops further in: the innermost loop's first
         for depth, ((axis, _, words), head) in enumerate(zip(self.loops, heads, strict=True), 1):
-            lines.append(f"{head:<{width}}  # {words}" if words else head)
-            lines += [indented(depth, line) for inside, line in self.lets if inside == axis]
+            lines.append(NestLine(f"{head:<{width}}  # {words}" if words else head, f"loop-{axis}"))
+            lines += [NestLine(indented(depth, line)) for inside, line in self.lets if inside == axis]
             if axis == self.accumulate:
-                lines.append(indented(depth, "acc[lane, column] = 0"))
-                after.insert(0, indented(depth, self._stored()))
+                lines.append(NestLine(indented(depth, "acc[lane, column] = 0"), "clear"))
+                after.insert(0, NestLine(indented(depth, self._stored()), "store"))
             if self.load is not None and axis == self.load[0]:
-                lines += [indented(depth, line) for line in self._loaded(self.load)]
+                lines += [NestLine(indented(depth, line), "load") for line in self._loaded(self.load)]
             if self.move is not None and axis == self.move[0]:
                 _, lanes, how = self.move
-                after.insert(0, indented(depth, f"A[lane, e] = A[lane + {lanes}, e]  # {how}"))
-        inner = [indented(len(heads), line) for line in self._multiplied()]
-        return [*lines, *inner, *after]
+                after.insert(0, NestLine(indented(depth, f"A[lane, e] = A[lane + {lanes}, e]  # {how}"), "move"))
+        *conditions, multiply = (indented(len(heads), line) for line in self._multiplied())
+        return [*lines, *map(NestLine, conditions), NestLine(multiply, "multiply"), *after]
 
     def _stored(self) -> str:
         """The store of the sums: conditions on outputs are about it alone."""
-        where = " and ".join(self.guard)
         output = ", ".join(self.space[axis] for axis in "npqk")
         found = f"the sum of acc[lane, column] of every {self.added}, 0 first" if self.added else "acc[lane, column]"
-        return f"y[{output}] = {found}" + (f"  where {where}" if where else "")
+        bias = f" + {self.bias}" if self.bias else ""
+        then = f"  # then {self.then}" if self.then else ""
+        return f"y[{output}] = {found}{bias}{_where(self.guard)}{then}"
 
     def _loaded(self, load: tuple[str, str, str, str, str]) -> list[str]:
         _, row, rows, since, words = load
@@ -81,17 +105,19 @@ class NestText:
         x = f"A[{self.read}, e]" if self.load else f"x[{', '.join(self.pixel)}]"
         product = f"{weight} * {x}" if self.swapped else f"{x} * {weight}"
         if not self.accumulate:
-            where = " and ".join(self.guard)
             output = ", ".join(self.space[axis] for axis in "npqk")
-            line = f"y[{output}] += {product}"
-            return [f"if {where}:", f"  {line}"] if where else [line]
+            return [f"y[{output}] += {product}{_where((*self.guard, *self.summed))}"]
         lines: list[str] = []
         for need, end, held, held_end, since in self.masks:
             found = f"0 <= {held} < {held_end}" + (f" and 0 <= {since}" if since else "")
             how = "zero-column mask" if self.swapped else "disable-output-lane"
-            lines.append(f"leave the lane out unless 0 <= {need} < {end},  # {how}")
-            lines.append(f"  where {found}")
-        return [*lines, f"acc[lane, column] += {product}"]
+            lines.append(f"if {found}:  # the lane holds a pixel")
+            lines.append(f"  leave the lane out unless 0 <= {need} < {end}  # {how}")
+        return [*lines, f"acc[lane, column] += {product}{_where(self.summed)}"]
+
+
+def _where(conditions: tuple[str, ...]) -> str:
+    return f"  where {' and '.join(conditions)}" if conditions else ""
 
 
 def let_text(axis: str, cases: Sequence[tuple[object, object, object]], found: str) -> str:

@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from convc.compiler.index.row_stream import WINDOW
 from convc.draw.svg import LETTER, MARGIN, TINTS, TITLE, Picture, cross, group, line, rect, text, titled
 from convc.explain.lane_tables import heading
-from convc.explain.lanes import Cell, Lane, LaneTable
-from convc.explain.shared_rows import Pixel, SharedRow
+from convc.explain.lanes import Cell, Lane, LaneTable, Pixel, SharedRow
 from convc.report.format import convolution
 
 # Lengths are in pixels.

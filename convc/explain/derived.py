@@ -1,29 +1,31 @@
-"""The derivation of a layer's kernel: the chain of `convc.derive`, with the numbers of the layer put in.
+"""Algorithms, rewrites and loop nests that `convc.derive` has derived, with the numbers of a layer put in.
 
-The nests are those that the kernel's coordinates are read off (`convc.compiler.index.formulas`), so that what is shown
+The nests are those that a kernel's coordinates are read off (`convc.compiler.index.formulas`), so that what is shown
 is what runs. Sizes in the names of rewrites are numbers too; theorems stay as they were shown, for all sizes.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Mapping
 
 import msgspec
+import numpy as np
 from msgspec.structs import replace
 
 from convc.compiler.index.algebra import simplify
 from convc.compiler.index.conditions import conditions
-from convc.compiler.index.formulas import Bound, ChangeRecord, Instance, LetRecord, NestRecord, derived, number_of
-from convc.compiler.index.linear import Expr, Integer, Symbol
+from convc.compiler.index.formulas import Change, ChangeRecord, Instance, LetRecord, NestRecord, derived, number_of
+from convc.compiler.index.linear import Expr, Guard, Integer, Symbol
 from convc.compiler.index.lower import translate
-from convc.compiler.index.maps import Counterexample, Outcome
-from convc.compiler.plan.records import Plan
-from convc.compiler.schedules.changes import changes_of
-from convc.compiler.schedules.nesting import nest_of
+from convc.compiler.index.maps import IndexMap, Outcome, guard_text, simplify_guards
+from convc.compiler.index.row_walk import RowWalk
+from convc.compiler.index.symbols import Axis
 from convc.derive.text import NestText, let_text
-
-SOURCE = 'algorithms as in Pei Luo, "Blackwell SM_100a tensor core architecture"'
+from convc.ir import expr as intexpr
+from convc.ir.epilogue import describe
+from convc.ir.problem import ConvProblem
 
 
 class _Step(msgspec.Struct, frozen=True):
@@ -39,56 +41,62 @@ class _Theorem(msgspec.Struct, frozen=True):
     given: list[str]
 
 
-def derivation_of(plan: Plan) -> Iterator[str]:
-    """The chain of algorithms to a plan's kernel, each with the rewrites that lead there, theorems and numbers."""
-    instance = nest_of(plan).instance
-    nests = derived().nests
-    steps = msgspec.json.decode(derived().steps, type=list[_Step])
-    theorems = msgspec.json.decode(derived().theorems, type=list[_Theorem])
-    walk = None if plan.reuse is None else plan.reuse.walk
+class Rewrite(msgspec.Struct, frozen=True):
+    """A rewrite: why it is right, the theorems that it rests on, and what a problem has to meet, with numbers."""
+
+    name: str
+    why: str
+    theorems: tuple[str, ...]
+    conditions: tuple[Outcome, ...]
+
+
+class Algorithm(msgspec.Struct, frozen=True):
+    """A nest with numbers under the title of its algorithm, and the rewrites that made it from the one before."""
+
+    title: str
+    rewrites: tuple[Rewrite, ...]
+    nest: FilledNest
+
+
+@functools.cache
+def _record() -> tuple[list[_Step], list[_Theorem]]:
+    """The parts of the record that are for people alone."""
+    found = derived()
+    return (
+        msgspec.json.decode(found.steps, type=list[_Step]),
+        msgspec.json.decode(found.theorems, type=list[_Theorem]),
+    )
+
+
+def algorithms(instance: Instance, walk: RowWalk | None = None) -> tuple[Algorithm, ...]:
+    """The chain to a form, the definition first; walk: of a form whose pixels are shared."""
     met = {outcome.claim: outcome for outcome in conditions(instance, walk)}
-    yield SOURCE
-    last = nests[0]
-    for title, nest, taken in instance.record.algorithms:
-        for place, number in enumerate(taken, 1):
-            yield from _step(place, steps[number], theorems, instance, met)
-        yield ""
-        yield f"-- {title} --"
-        last = nests[nest]
-        yield from _text(last, instance).lines()
-        yield ""
-    for place, change in enumerate(changes_of(plan), 1):
-        instance = Instance(instance.form, {**instance.sizes, **change.sizes}, instance.axes)
-        made = {outcome.claim: outcome for outcome in conditions(change)}
-        yield from _step(place, steps[change.record.step], theorems, instance, made)
-        last = changed(last, change.record)
-        yield ""
-        yield f"-- {change.record.title} --"
-        yield from _text(last, instance).lines()
-        yield ""
-    yield "read off the last nest:"
-    for number in instance.record.theorems:
-        yield f"   theorem: {theorems[number].name}"
+    nests = derived().nests
+    return tuple(
+        Algorithm(title, tuple(_rewrite(step, instance, met) for step in taken), FilledNest(instance, nests[nest]))
+        for title, nest, taken in instance.record.algorithms
+    )
 
 
-def _step(
-    place: int, step: _Step, theorems: list[_Theorem], instance: Instance, met: Mapping[str, Outcome]
-) -> Iterator[str]:
-    """A rewrite: its theorems, and what the numbers of the layer make of its conditions."""
-    yield f"{place}. {_spelt(step.name, instance)}"
-    yield from (f"   theorem: {theorems[each].name}" for each in step.theorems)
-    yield from (f"   {step.why}" for _ in range(1 if step.why else 0))
-    for words in dict.fromkeys(derived().conditions[each].words for each in step.conditions):
-        outcome = met[words]
-        sign = "BROKEN" if isinstance(outcome, Counterexample) else "met"
-        text = outcome.value if isinstance(outcome, Counterexample) else getattr(outcome, "how", "")
-        yield f"   {sign}: {words} [{text}]"
+def changed_by(algorithm: Algorithm, change: Change) -> Algorithm:
+    """The algorithm with its loops counted in another way (`convc.derive.reindex`)."""
+    before = algorithm.nest
+    instance = replace(before.instance, sizes={**before.instance.sizes, **change.sizes})
+    met = {outcome.claim: outcome for outcome in conditions(change)}
+    nest = FilledNest(instance, _changed(before.record, change.record), before.extents)
+    return Algorithm(change.record.title, (_rewrite(change.record.step, instance, met),), nest)
 
 
-def changed(nest: NestRecord, change: ChangeRecord) -> NestRecord:
-    """A nest whose loops are counted in another way, as `convc.derive.reindex` does it."""
-    axes = [axis for axis, _, _ in nest.loops]
-    first = axes.index(change.old[0])
+def _rewrite(number: int, instance: Instance, met: Mapping[str, Outcome]) -> Rewrite:
+    steps, theorems = _record()
+    step = steps[number]
+    words = dict.fromkeys(derived().conditions[each].words for each in step.conditions)
+    names = tuple(theorems[each].name for each in step.theorems)
+    return Rewrite(spelt(step.name, instance), step.why, names, tuple(met[each] for each in words))
+
+
+def _changed(nest: NestRecord, change: ChangeRecord) -> NestRecord:
+    first = [axis for axis, _, _ in nest.loops].index(change.old[0])
 
     def within(around: str) -> str:
         return change.inside.get(around, around)
@@ -105,7 +113,18 @@ def changed(nest: NestRecord, change: ChangeRecord) -> NestRecord:
     )
 
 
-def _spelt(text: str, instance: Instance) -> str:
+def kernel_nest(instance: Instance) -> FilledNest:
+    """The last nest of a form, from whose expressions the numbers of the kernel are read."""
+    _, nest, _ = instance.record.algorithms[-1]
+    return FilledNest(instance, derived().nests[nest])
+
+
+def kernel_theorems(instance: Instance) -> Iterator[str]:
+    """The theorems by which the kernel's numbers are those of its last nest."""
+    yield from (_record()[1][number].name for number in instance.record.theorems)
+
+
+def spelt(text: str, instance: Instance) -> str:
     """A text with numbers in place of sizes."""
 
     def number(found: re.Match[str]) -> str:
@@ -115,59 +134,99 @@ def _spelt(text: str, instance: Instance) -> str:
     return re.sub(r"\b[A-Za-z_]+\b", number, text)
 
 
-def _text(nest: NestRecord, instance: Instance) -> NestText:
-    """A nest with numbers."""
-    formulas = derived().expressions
-    extents = {axis: formulas[extent].number(instance.sizes) for axis, extent, _ in nest.loops}
-    ranges = {axis: (0, max(1, extent) - 1) for axis, extent in extents.items()}
-    if nest.load is not None:
-        ranges[nest.load.row] = (0, formulas[nest.load.rows].number(instance.sizes) - 1)
-    lets = [let.axis for let in nest.lets]
-    symbols: dict[str, Expr] = {axis: Symbol(axis) for axis in lets}
-    symbols |= {axis: Integer(0) if high == 0 else Symbol(axis) for axis, (_, high) in ranges.items()}
-    known = {Symbol(axis) for axis in ranges}
+ANY = 1 << 31
+"""More values than a number on the way to another one has."""
 
-    known = {Symbol(axis) for axis in ranges}
 
-    def text(formula: int | None) -> str:
-        if formula is None:
-            return ""
-        made = formulas[formula].at(instance.sizes, symbols)
-        return str(translate(simplify(made, ranges) if made.free_symbols <= known else made))
+class FilledNest:
+    """A derived nest with numbers, which can be read and evaluated.
 
-    def bound(each: Bound) -> str:
-        return f"{text(each.low)} {each.sign} {text(each.high)}"
+    Attributes:
+        record: the nest, whose formulas are numbers of entries.
+        extents: iterations of each loop, outermost first; rows of the tile, by the axis that counts them; and how many
+            values lets have that stand for loops that were there before.
+    """
 
-    def cases(let: LetRecord) -> Iterator[tuple[str, str, int]]:
+    def __init__(self, instance: Instance, record: NestRecord, before: Mapping[str, int] | None = None) -> None:
+        self.record = record
+        self.instance = instance
+        self.extents = {axis: self._size(extent) for axis, extent, _ in record.loops}
+        if record.load is not None:
+            self.extents.setdefault(record.load.row, self._size(record.load.rows))
+        for let in record.lets:
+            self.extents.setdefault(let.axis, (before or {}).get(let.axis, ANY))
+
+    def _size(self, formula: int) -> int:
+        return derived().expressions[formula].number(self.instance.sizes)
+
+    @property
+    def _domain(self) -> tuple[Axis, ...]:
+        return tuple(Axis(axis, max(1, extent)) for axis, extent in self.extents.items())
+
+    def expr(self, formula: int) -> Expr:
+        """A formula, as small as the extents make it."""
+        axes = self._domain
+        symbols: dict[str, Expr] = {one.name: Integer(0) if one.extent == 1 else Symbol(one.name) for one in axes}
+        made = derived().expressions[formula].at(self.instance.sizes, symbols)
+        return simplify(made, {axis.name: axis.range for axis in axes})
+
+    def value(self, formula: int, points: Mapping[str, int | np.ndarray]) -> np.ndarray:
+        """A formula at some points; axes that are not named are at 0."""
+        at = dict.fromkeys(self.extents, 0) | dict(points)
+        return np.asarray(intexpr.evaluate(translate(self.expr(formula)), at))
+
+    @functools.cached_property
+    def guards(self) -> tuple[Guard, ...]:
+        """The conditions that the extents do not make true."""
+        found = tuple(Guard(self.expr(one.low), self.expr(one.high), one.sign == "<") for one in self.record.guard)
+        return simplify_guards(IndexMap(name="space", domain=self._domain, results=(), guard=found)).map.guard
+
+    def text(self, problem: ConvProblem | None = None) -> NestText:
+        """The nest for people; problem: whose bias and epilogue are shown too."""
+        record = self.record
+        load = record.load
+        pixel = dict(load.pixel) if load is not None else {}
+        outputs = {symbol for name, one in record.space if name in "npqk" for symbol in self.expr(one).free_symbols}
+        about = [(each, each.free_symbols <= outputs) for each in self.guards]
+        written = self._text
+        space = {name: written(formula) for name, formula in record.space}
+        loops = ((axis, words) for axis, _, words in record.loops)
+        sides = ((one.need, one.end, one.held, one.held_end, one.since) for one in record.masks)
+        move = record.move
+        return NestText(
+            loops=tuple((axis, str(self.extents[axis]), spelt(words, self.instance)) for axis, words in loops),
+            space=space,
+            guard=tuple(guard_text(each) for each, stored in about if stored),
+            summed=tuple(guard_text(each) for each, stored in about if not stored),
+            accumulate=record.accumulate or "",
+            pixel=tuple(written(pixel[name]) for name in "nhwc") if load is not None else self._plain(),
+            load=None if load is None else (load.inside, load.row, written(load.rows), written(load.since), load.words),
+            read=written(record.read),
+            move=None if move is None else (move.inside, written(move.lanes), move.words),
+            masks=tuple(
+                (written(need), written(end), written(held), written(held_end), written(since))
+                for need, end, held, held_end, since in sides
+            ),
+            swapped=record.swapped,
+            lets=tuple((let.inside, let_text(let.axis, list(self._cases(let)), let.found)) for let in record.lets),
+            added=record.added or "",
+            bias="" if problem is None else f"bias[{space['k']}]",
+            then="" if problem is None else describe(problem.epilogue),
+        )
+
+    def _cases(self, let: LetRecord) -> Iterator[tuple[str, str, int]]:
         """The cases of a let, without those that no number belongs to."""
         for case in let.cases:
-            limit = number_of(case.limit or [], instance.sizes)
+            limit = number_of(case.limit or [], self.instance.sizes)
             if case.key is None or limit > 0:
-                yield text(case.value), text(case.key), limit
+                yield self._text(case.value), self._text(case.key), limit
 
-    load = nest.load
-    pixel = dict(load.pixel) if load is not None else {}
-    return NestText(
-        loops=tuple((axis, str(extents[axis]), _spelt(words, instance)) for axis, _, words in nest.loops),
-        space={name: text(formula) for name, formula in nest.space},
-        guard=tuple(map(bound, nest.guard)),
-        accumulate=nest.accumulate or "",
-        pixel=tuple(text(pixel[name]) for name in "nhwc") if load is not None else _plain(instance),
-        load=None if load is None else (load.inside, load.row, text(load.rows), text(load.since), load.words),
-        read=text(nest.read),
-        move=None if nest.move is None else (nest.move.inside, text(nest.move.lanes), nest.move.words),
-        masks=tuple(
-            (text(one.need), text(one.end), text(one.held), text(one.held_end), text(one.since)) for one in nest.masks
-        ),
-        swapped=nest.swapped,
-        lets=tuple((let.inside, let_text(let.axis, list(cases(let)), let.found)) for let in nest.lets),
-        added=nest.added or "",
-    )
+    def _text(self, formula: int | None) -> str:
+        return "" if formula is None else str(translate(self.expr(formula)))
 
-
-def _plain(instance: Instance) -> tuple[str, ...]:
-    """The pixel of the definition."""
-    sizes = instance.sizes
-    h = Symbol("p") * sizes["u_h"] + Symbol("r") * sizes["d_h"] - sizes["pad_h"]
-    w = Symbol("q") * (sizes["g"] * sizes["u"]) + Symbol("s") * (sizes["g"] * sizes["d"]) - sizes["pad_w"]
-    return "n", str(translate(h)), str(translate(w)), "c" if sizes["K"] == sizes["K_g"] else "c of the group of k"
+    def _plain(self) -> tuple[str, ...]:
+        """The pixel of the definition."""
+        sizes = self.instance.sizes
+        h = Symbol("p") * sizes["u_h"] + Symbol("r") * sizes["d_h"] - sizes["pad_h"]
+        w = Symbol("q") * (sizes["g"] * sizes["u"]) + Symbol("s") * (sizes["g"] * sizes["d"]) - sizes["pad_w"]
+        return "n", str(translate(h)), str(translate(w)), "c" if sizes["K"] == sizes["K_g"] else "c of the group of k"

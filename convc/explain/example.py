@@ -11,17 +11,18 @@ from functools import cache
 from rich.console import Console
 
 from convc.compiler.index.geometry import geometry_of
-from convc.compiler.index.reuse import ReuseMaps, reuse_maps
+from convc.compiler.index.reuse import ReuseMaps, reuse_maps, shared_instance
 from convc.compiler.index.show import map_lines
 from convc.compiler.schedules.all import CHAIN, STATIONARY
-from convc.explain.algorithms import MmaTile
-from convc.explain.derivation import derive
-from convc.explain.show_nests import derivation_lines
+from convc.compiler.schedules.base import Schedule
+from convc.compiler.schedules.sharing.indexing import schedule_form
+from convc.explain.chain import Stage, stages_of
 from convc.explain.tiles import Tiles, print_derivation, print_tile, reuse_tiles
 from convc.ir.problem import ConvProblem
 from convc.report.console import print_part
 
-MMA = MmaTile(columns=4, channels=4)
+CHANNELS = {"BN": 4, "BK": 4, "BLOCKS": 2, "TILES_N": 2, "GROUP_TILES": 2, "C_PITCH": 8, "K_PITCH": 8}
+"""Tiles of 4 of the 8 output channels, and of 4 of the 8 input channels."""
 
 PROBLEM = ConvProblem(
     name="example",
@@ -43,15 +44,24 @@ def example_maps() -> ReuseMaps:
 @cache
 def example_tiles() -> Tiles:
     """The tiles of the example on the schedule `shift`; tile 0 begins at (n, p, q) = (0, 0, 0)."""
-    return reuse_tiles(example_maps(), CHAIN, MMA)
+    return reuse_tiles(example_maps(), CHAIN, example_stages)
+
+
+def example_stages() -> tuple[Stage, ...]:
+    """Algorithms 1 to 3.b of the example: on the way to 3.b lie all but the other order of operands."""
+    *before, last = _stages(CHAIN)
+    return *before, _stages(STATIONARY)[-1], last
+
+
+def _stages(schedule: Schedule) -> tuple[Stage, ...]:
+    maps = example_maps()
+    return stages_of(shared_instance(PROBLEM, maps, schedule_form(maps, schedule), CHANNELS), maps.walk)
 
 
 def print_example(console: Console, every: bool) -> None:
     """From the definition to the lanes of the first tile; `every`: leave no lane out."""
-    maps = example_maps()
     tiles = example_tiles()
     print_part(console, "problem", [PROBLEM.describe()])
     print_derivation(console, tiles)
-    print_part(console, "the other order of operands", derivation_lines(derive(maps, STATIONARY, MMA), since=3))
-    print_part(console, "index maps", [line for index_map in maps.maps for line in map_lines(index_map)])
+    print_part(console, "index maps", [line for index_map in example_maps().maps for line in map_lines(index_map)])
     print_tile(console, tiles, tiles.lanes(0), every)

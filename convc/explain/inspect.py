@@ -29,7 +29,7 @@ from convc.explain.estimate import estimate_lines, order_lines
 from convc.explain.schedules import print_choices
 from convc.explain.sharing import sharing_lines
 from convc.explain.summary import LABEL, summary_lines
-from convc.explain.tiles import plan_maps, plan_tiles
+from convc.explain.tiles import kernel_nest, plan_maps
 from convc.explain.why import why_lines
 from convc.ir.planned import read_planned
 from convc.report.console import print_heading, print_prose
@@ -269,7 +269,7 @@ def _row(table: Table, memory: str, first: int, end: int, what: str) -> None:
 SECTIONS: dict[str, tuple[str, Show]] = {
     "schedules": ("schedules", _show_choices),
     "plan": ("plan", _prose(_plan)),
-    "loops": ("loop nest", _lines(lambda plan: plan_tiles(plan).loops())),
+    "loops": ("loop nest", _lines(lambda plan: kernel_nest(plan).lines())),
     "maps": ("index maps", _prose(_maps_lines)),
     "memory": ("memory of one CTA", _show_memory),
     "steps": ("roles and steps", _show_steps),

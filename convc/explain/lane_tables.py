@@ -19,8 +19,7 @@ from rich.table import Table
 
 from convc.compiler.index.maps import Outcome
 from convc.compiler.index.row_stream import WINDOW
-from convc.explain.lanes import BufferLanes, Cell, Lane, LaneTable
-from convc.explain.shared_rows import Pixel, SharedRow
+from convc.explain.lanes import BufferLanes, Cell, Lane, LaneTable, Pixel, SharedRow
 from convc.report.output import json_text
 from convc.report.schemas import record_type
 

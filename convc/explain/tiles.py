@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 
 import msgspec
 from msgspec.structs import replace
@@ -13,17 +12,15 @@ from convc.compiler.index import claims, reuse_claims
 from convc.compiler.index.conv import ConvMaps
 from convc.compiler.index.maps import Outcome
 from convc.compiler.index.reuse import ReuseMaps, reuse_maps
-from convc.compiler.index.show import loop_nest
 from convc.compiler.plan.records import Plan
 from convc.compiler.plan.tap_maps import tap_maps
 from convc.compiler.schedules.all import schedule_of
 from convc.compiler.schedules.base import Schedule
+from convc.derive.text import NestText
 from convc.errors import InputError
-from convc.explain.algorithms import MmaTile
-from convc.explain.derivation import Derivation, derive, derive_reload
+from convc.explain.chain import Stage, chain_lines, kernel_loops, plan_stages
 from convc.explain.lane_tables import print_claims, print_lanes, print_masks, print_rows
 from convc.explain.lanes import LaneTable, lane_table, reload_table, why_masked
-from convc.explain.show_nests import derivation_lines, nest_lines
 from convc.report.console import print_heading, print_part
 
 LOOKED_AT = 8
@@ -37,8 +34,8 @@ class Tiles(msgspec.Struct, frozen=True, kw_only=True):
         count: how many there are.
         rows: filter rows.
         table: the lanes of one of them, at a filter row or where None is given at the first that meets an image.
-        loops: the loops around one multiply-add, as text.
-        derivation: how they came about.
+        nest: the loops of the kernel.
+        stages: how they came about: the algorithms from the definition on.
         claims: what was proved about the index maps.
         cases: why lanes are masked.
     """
@@ -46,8 +43,8 @@ class Tiles(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     rows: int
     table: Callable[[int, int | None], LaneTable]
-    loops: Callable[[], list[str]]
-    derivation: Callable[[], Derivation]
+    nest: Callable[[], NestText]
+    stages: Callable[[], tuple[Stage, ...]]
     claims: tuple[Outcome, ...]
     cases: tuple[Outcome, ...]
 
@@ -77,15 +74,14 @@ class Tiles(msgspec.Struct, frozen=True, kw_only=True):
         return best
 
 
-def reuse_tiles(maps: ReuseMaps, schedule: Schedule, mma: MmaTile) -> Tiles:
-    """The tiles of a schedule whose filter columns share their activations."""
-    derived = cache(lambda: derive(maps, schedule, mma))  # a second or two, and a page shows it twice
+def reuse_tiles(maps: ReuseMaps, schedule: Schedule, stages: Callable[[], tuple[Stage, ...]]) -> Tiles:
+    """The tiles of a schedule whose filter columns share their activations, with its algorithms."""
     return Tiles(
         count=maps.all_tiles,
         rows=maps.problem.kernel[0],
         table=lambda tile, row: lane_table(maps, schedule, tile, row),
-        loops=lambda: nest_lines(derived().algorithms[-1].nest),
-        derivation=derived,
+        nest=lambda: stages()[-1].algorithm.nest.text(),
+        stages=stages,
         claims=maps.proofs or reuse_claims.prove(maps),
         cases=why_masked(maps),
     )
@@ -94,18 +90,24 @@ def reuse_tiles(maps: ReuseMaps, schedule: Schedule, mma: MmaTile) -> Tiles:
 def plan_tiles(plan: Plan) -> Tiles:
     """The tiles of a plan."""
     if plan.reuse is not None:
-        mma = MmaTile(columns=plan.tiling.block_n, channels=plan.pipeline.channels)
-        return reuse_tiles(reuse_maps(plan.problem, plan.reuse), schedule_of(plan.schedule), mma)
+        maps = reuse_maps(plan.problem, plan.reuse)
+        tiles = reuse_tiles(maps, schedule_of(plan.schedule), lambda: plan_stages(plan))
+        return replace(tiles, nest=lambda: kernel_nest(plan))
     maps = plan_maps(plan)
     return Tiles(
         count=maps.tiles.m_tiles,
         rows=maps.problem.kernel[0],
         table=lambda tile, row: reload_table(maps, tile, row),
-        loops=lambda: loop_nest(maps, own_ctas=plan.launch.grid[:2] == plan.launch.tiles),
-        derivation=lambda: derive_reload(maps),
+        nest=lambda: kernel_nest(plan),
+        stages=lambda: plan_stages(plan),
         claims=maps.proofs,
         cases=(),
     )
+
+
+def kernel_nest(plan: Plan) -> NestText:
+    """The loops of a plan's kernel, with its bias and its epilogue."""
+    return kernel_loops(plan).text(plan.problem)
 
 
 def plan_maps(plan: Plan) -> ConvMaps:
@@ -116,7 +118,7 @@ def plan_maps(plan: Plan) -> ConvMaps:
 
 def print_derivation(console: Console, tiles: Tiles) -> None:
     """Print how the loops came about."""
-    print_part(console, "derivation", derivation_lines(tiles.derivation()))
+    print_part(console, "derivation", list(chain_lines(tiles.stages())))
 
 
 def print_tile(console: Console, tiles: Tiles, table: LaneTable, every: bool) -> None:

@@ -15,7 +15,7 @@ def example_html() -> bytes:
         "example.html.j2",
         title="The worked example: a 3x3 filter on images of 9x9 pixels",
         problem=PROBLEM.describe(),
-        example=tile_parts(tiles, tiles.derivation()),
+        example=tile_parts(tiles),
         picture=lanes_picture(tiles.lanes(0)).svg(style=False),
         printed=page_text(lambda console: print_example(console, True)),
     )

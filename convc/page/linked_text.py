@@ -52,7 +52,7 @@ class StepLine:
         lines: lines of the PTX that have instructions of the step.
         first: where the first run of these begins; 0 where there is none.
         cycles: of the critical path that lie in the step.
-        kinds: of the lines of the nest that it does, as `convc.explain.show_nests.NestLine` has them.
+        kinds: of the lines of the nest that it does, as `convc.derive.text.NestLine` has them.
     """
 
     step: str

@@ -26,8 +26,7 @@ from convc.draw.schedules import schedules_picture
 from convc.draw.svg import STYLE, Picture, clean
 from convc.draw.timeline import timeline_picture
 from convc.errors import ToolError
-from convc.explain.derivation import Derivation
-from convc.explain.show_nests import derivation_lines, marked_lines
+from convc.explain.chain import chain_lines
 from convc.explain.summary import summary_lines
 from convc.explain.tiles import Tiles, plan_tiles
 from convc.explain.why import two_times, why_lines
@@ -118,12 +117,12 @@ def filled(template: str, **values: object) -> bytes:
     return _environment().get_template(template).render(style=style, script=script, **values).encode()
 
 
-def tile_parts(tiles: Tiles, derivation: Derivation) -> dict[str, Any]:
+def tile_parts(tiles: Tiles) -> dict[str, Any]:
     """The lanes of a tile and its loop nests, as ``parts.html.j2`` shows them."""
     lanes = lane_data(tiles)
     rows, columns = lanes["kernel"]
     return {
-        "nests": "\n".join(derivation_lines(derivation)),
+        "nests": "\n".join(chain_lines(tiles.stages())),
         "claims": [str(each) for each in tiles.claims],
         "cases": [str(each) for each in tiles.cases],
         "rows": rows,
@@ -196,7 +195,6 @@ def _kernel(report: PageContents, place: int, pictures: _Pictures) -> dict[str, 
     plan = kernel.compiled.plan
     launch = kernel.compiled.artifact.launch
     tiles = plan_tiles(plan)
-    derivation = tiles.derivation()
     line_turns, turns = turns_of(kernel.time.trace)
     text = text_lines(kernel.text, line_turns)
     code = kernel.time.assembly.code if kernel.time.assembly else ()
@@ -209,7 +207,7 @@ def _kernel(report: PageContents, place: int, pictures: _Pictures) -> dict[str, 
         "answer": _answer(kernel),
         "summary": [(line[:LABEL].strip(), clean(line[LABEL:])) for line in _summary(kernel, fused)],
         "schedules": _svg(schedules_picture(plan, kernel.schedules)),
-        **tile_parts(tiles, derivation),
+        **tile_parts(tiles),
         "memory": _svg(memory_picture(plan)),
         "memory_time": _svg(memory_time_picture(kernel.time, kernel.compiled.program)) if few else "",
         "layouts": pictures.told(layouts(plan, kernel.text, launch, 16 if few else 8)),
@@ -221,7 +219,7 @@ def _kernel(report: PageContents, place: int, pictures: _Pictures) -> dict[str, 
         "timeline": _svg(timeline_picture(kernel.time)),
         "steps": step_lines(kernel.compiled.program, text, kernel.time.parts),
         "runs": text_runs(text),
-        "nest": marked_lines(derivation.algorithms[-1].nest),
+        "nest": tiles.nest().marked(),
         "sass": sass_runs(code, text, turns),
     }
 

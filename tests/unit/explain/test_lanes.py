@@ -1,4 +1,4 @@
-"""Lane tables, made by following copies and moves, against the index maps and against tables worked out by hand."""
+"""Lane tables, made from the nest, against copies that are followed, index maps, and tables worked out by hand."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cut_maps import cut_maps
 from support.examples import some
+from support.followed_copies import held_rows, shared_rows
 
 from convc.compiler.index.conv import conv_maps
+from convc.compiler.index.lane_masks import tile_mask, words
 from convc.compiler.index.maps import Counterexample
 from convc.compiler.index.reuse import ReuseMaps
 from convc.compiler.options import ScheduleOptions
@@ -73,6 +75,13 @@ def test_a_lane_holds_what_it_needs_or_adds_nothing(
         return
     tile_m = data.draw(st.integers(0, maps.stream.streams * maps.tiles - 1))
     r = data.draw(st.integers(0, kernel[0] - 1))
+    table = lane_table(maps, schedule, tile_m, r)
+    moves = schedule is CHAIN
+    for found, buffer in zip(table.buffers, maps.walk.buffers, strict=True):
+        assert found.rows == shared_rows(maps, moves, tile_m, r, buffer)
+        held = [[lane.cells[tap].row for lane in found.lanes] for tap in range(len(found.taps))]
+        assert held == list(held_rows(maps, moves, buffer))
+    assert table.masks == tuple((y, x, words(tile_mask(maps, tile_m, y, x))) for y, x in np.ndindex(*kernel))
     columns = maps.column.evaluate({"tile_m": tile_m, "lane": np.arange(lanes)[:, None], "s": np.arange(kernel[1])})
     held, passed = (np.broadcast_to(columns[name], (lanes, kernel[1])) for name in ("held", "passed"))
     for s, lane, cell in cells(maps, schedule, tile_m, r):

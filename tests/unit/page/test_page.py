@@ -22,8 +22,6 @@ from convc.api.paging import page_report
 from convc.cli.main import main
 from convc.draw.issued import issued_mmas
 from convc.explain.example import example_tiles
-from convc.explain.nests import Accumulate, Load, Move
-from convc.explain.show_nests import marked_lines, nest_lines
 from convc.explain.tiles import plan_tiles
 from convc.ir.launch import TensorMapParam
 from convc.page.lane_data import STATES, lane_data
@@ -206,17 +204,15 @@ def test_steps_and_lines_of_the_text_meet(report):
 
 
 def test_lines_of_a_nest_have_the_statements_of_its_body():
-    for algorithm in example_tiles().derivation().algorithms:
-        nest = algorithm.nest
-        lines = marked_lines(nest)
-        body = {type(each) for each in nest.body}
+    for stage in example_tiles().stages():
+        nest = stage.algorithm.nest.text()
+        lines = nest.marked()
         kinds = Counter(line.does for line in lines)
-        assert [line.words for line in lines] == nest_lines(nest)
-        assert {line.does for line in lines} >= {f"loop-{axis.name}" for axis in nest.loops}
+        assert {line.does for line in lines} >= {f"loop-{axis}" for axis, _, _ in nest.loops}
         assert kinds["multiply"] == 1
-        assert kinds["clear"] == kinds["store"] == (Accumulate in body)
-        assert bool(kinds["load"]) == (Load in body)
-        assert bool(kinds["move"]) == (Move in body)
+        assert kinds["clear"] == kinds["store"] == (nest.accumulate != "")
+        assert bool(kinds["load"]) == (nest.load is not None)
+        assert bool(kinds["move"]) == (nest.move is not None)
 
 
 def test_every_statement_of_the_nest_is_done_by_steps(report):

@@ -114,9 +114,15 @@ def instance_of(candidate: Candidate, schedule: Schedule) -> Instance:
         raise TypeError("a candidate of a schedule that shares activations has a geometry")
     tiled = candidate.tiled
     numbers = tile_numbers(tiled.layout, tiled.tiling, candidate.pipeline)
+    return shared_instance(
+        tiled.layout.problem, candidate.geometry, schedule_form(candidate.geometry, schedule), numbers
+    )
+
+
+def schedule_form(geometry: Geometry, schedule: Schedule) -> str:
+    """Name the form of a schedule that cuts the output so (`convc.derive.forms`)."""
     reading = MOVED if schedule.activations == "tensor memory" else ADDRESSED
-    form = form_of(candidate.geometry, EXCHANGED if schedule.transposed else reading)
-    return shared_instance(tiled.layout.problem, candidate.geometry, form, numbers)
+    return form_of(geometry, EXCHANGED if schedule.transposed else reading)
 
 
 def _first_filter(shared: Instance, tiling: Tiling) -> Coordinate:
