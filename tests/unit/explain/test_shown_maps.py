@@ -34,7 +34,9 @@ def test_what_is_shown_is_what_the_kernel_computes(options, tiles):
         paper = io.StringIO()
         SECTIONS[name][1](Console(file=paper, width=1 << 19, markup=False, highlight=False), compiled, "")
         said[name] = paper.getvalue().splitlines()
-    assert said["loops"][0].startswith(f"for tile_m in 0..{tiles - 1}:")
+    walks = "persistent" in options
+    first = f"for tile in 0..{tiles * plan.launch.tiles[1] - 1}:" if walks else f"for tile_m in 0..{tiles - 1}:"
+    assert said["loops"][0].startswith(first)
     assert f"row(tile_m < {tiles}, lane < 128) -> m" in said["maps"]
     maps = plan_maps(plan)
     coordinates = {each.name: each.value for each in in_order(plan.indexing.coordinates)}
