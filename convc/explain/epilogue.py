@@ -15,46 +15,46 @@ from convc.compiler.schedules.base import TMA, Ways
 from convc.compiler.schedules.epilogue import holds_numbers
 from convc.compiler.schedules.sharing.results import not_copied
 
-HELD = "what is added to each channel stays in registers, as all tiles of a CTA have the same channels"
+HELD = "bias and scale stay in registers, as all tiles of a CTA have the same channels"
 
 
 def around_lines(plan: Plan) -> Iterator[str]:
-    """Say how a residual arrives, if there is one, and how results leave."""
+    """Say how a residual is loaded, if there is one, and how results are stored."""
     if plan.problem.residual:
         yield residual_line(plan)
     yield store_line(plan)
 
 
 def residual_line(plan: Plan) -> str:
-    """Say how a residual arrives, and why: what the epilogue would take the other way, or what forbids that."""
+    """Say how a residual is loaded, and why: what the epilogue would take otherwise, or what forbids that."""
     took = f"about {plan.estimate.epilogue_cycles:.0f} cycles of a CTA"
     if plan.storage.residual is not None:
         read = estimate(_tiled(plan), replace(plan.work, residual_bytes=0)).epilogue_cycles
-        how = "through tensor copies while the K loop runs"
-        return f"the residual arrives {how}: the epilogue takes {took}, where its threads read it {read:.0f}"
-    reason = "that was asked for, or is no slower"
+        how = "by tensor copies during the mainloop"
+        return f"the residual is loaded {how}: the epilogue takes {took}, and {read:.0f} if its threads read it"
+    reason = "as requested, or because it is no slower"
     if plan.storage.results is None:
-        reason = "copies bring it to where results are staged, and none are"
-    return f"the residual is read by the threads that add it: {reason}"
+        reason = "tensor copies would bring it to the staging buffer of the results, and there is none"
+    return f"the residual is read by the threads of the epilogue: {reason}"
 
 
 def store_line(plan: Plan) -> str:
-    """Say how results leave, and why: what the epilogue of a CTA would take the other way, or what forbids that."""
+    """Say how results are stored, and why: what the epilogue would take otherwise, or what forbids that."""
     tiled = _tiled(plan)
     results = plan.storage.results
     if results is not None:
         direct = estimate(tiled, replace(plan.work, slabs=0, residual_bytes=0)).epilogue_cycles
-        took = f"about {plan.estimate.epilogue_cycles:.0f} cycles of a CTA, from registers {direct:.0f}"
+        took = f"about {plan.estimate.epilogue_cycles:.0f} cycles of a CTA, and {direct:.0f} by stores from registers"
         held = f"; {HELD}" if holds_numbers(plan) else ""
-        return f"results leave through shared memory and tensor copies: the epilogue takes {took}{held}"
+        return f"results are stored through SMEM by tensor copies: the epilogue takes {took}{held}"
     if TMA not in schedule_of(plan.schedule).stores:
-        reason = f"tensor copies want lanes that are output pixels, which {plan.schedule.title} has not"
+        reason = f"tensor copies need output pixels as lanes, and {plan.schedule.title} has channels as lanes"
     elif plan.reuse is not None:
         reason = not_copied(plan.reuse, plan.layout, plan.arch, Ways(store=TMA))
     else:
         reason = result_pixels(plan.layout, plan.arch)
-    reason = reason or result_rows(tiled) or "that was asked for, or is no slower"
-    return f"results leave from registers: {reason}"
+    reason = reason or result_rows(tiled) or "as requested, or because it is no slower"
+    return f"results are stored from registers: {reason}"
 
 
 def _tiled(plan: Plan) -> TiledProblem:

@@ -60,7 +60,7 @@ def estimate_lines(plan: Plan) -> Iterator[str]:
         f"{cost.epilogue_cycles:.0f}."
     )
     yield f"All CTAs together read {cost.traffic_bytes} bytes through L2."
-    yield f"The K loop waits for {cost.bottleneck}; the launch takes about {cost.cycles:.0f} cycles."
+    yield f"The mainloop is bound by {cost.bottleneck}; the launch takes about {cost.cycles:.0f} cycles."
 
 
 def order_lines(launch: Launch) -> Iterator[str]:

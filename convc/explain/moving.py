@@ -32,27 +32,25 @@ def verdict_on_moving(still: ScheduleSummary, moved: ScheduleSummary, chosen: Sc
         moved = chosen
     slide = still.schedule.title
     shift = moved.schedule.title
-    reads = f"{moved.read_cycles:.0f} cycles of reading shared memory instead of {still.read_cycles:.0f}"
-    if still.cycles >= slack(assumed_of(still), assumed_of(moved)) * moved.cycles:
-        return f"{shift} pays: about {moved.cycles:.0f} cycles instead of {slide}'s {still.cycles:.0f}, for {reads}"
     times = f"about {moved.cycles:.0f} cycles, {slide} {still.cycles:.0f}"
+    saved = f"it saves {still.read_cycles - moved.read_cycles:.0f} cycles of SMEM reads"
+    if still.cycles >= slack(assumed_of(still), assumed_of(moved)) * moved.cycles:
+        return f"{shift} is faster ({times}): {saved}"
     if moved is chosen:
-        gain = "it moves fewer bytes" if moved.traffic_bytes < still.traffic_bytes else "nothing speaks against it"
-        return f"moving rows in tensor memory gains less time than estimates can tell ({times}); {gain}"
+        gain = "it moves fewer bytes" if moved.traffic_bytes < still.traffic_bytes else "no criterion prefers the other"
+        return f"{shift} and {slide} differ by less than the error of the estimate ({times}); {gain}"
     if still.cycles >= SLACK * moved.cycles:
         gained = still.cycles / moved.cycles - 1
         return (
-            f"{shift} is not worth it here ({times}): {slide} takes {gained:.0%} more, and assumed rules of the "
-            f"hardware are taken for granted from {ASSUMED_SLACK - 1:.0%} on"
+            f"{shift} is not taken ({times}): it is {gained:.0%} faster, but it assumes hardware rules that nobody "
+            f"recorded, and must be {ASSUMED_SLACK - 1:.0%} faster"
         )
-    start = f"{shift} is not worth it here ({times}): {reads} "
+    start = f"{shift} is {'slower' if moved.cycles > still.cycles else 'not faster'} here ({times}): {saved}"
     spent = " and ".join(_spent_on_moving(still, moved))
+    adds = f"it adds {spent}" if spent else ""
     if still.bottleneck != "shared memory":
-        more = f", and costs {spent}" if spent else ""
-        return f"{start}gains nothing, since {slide} waits for {still.bottleneck}{more}"
-    if spent:
-        return f"{start}is paid for by {spent}"
-    return f"{start}is less than the estimates may be off"
+        return ", ".join(filter(None, (start, f"but the mainloop of {slide} is bound by {still.bottleneck}", adds)))
+    return f"{start}, but {adds or 'that is less than the error of the estimate'}"
 
 
 def _spent_on_moving(still: ScheduleSummary, moved: ScheduleSummary) -> Iterator[str]:
@@ -60,9 +58,9 @@ def _spent_on_moving(still: ScheduleSummary, moved: ScheduleSummary) -> Iterator
     multiplied = moved.mma_cycles - still.mma_cycles
     issued = moved.multiply_cycles - still.multiply_cycles
     if multiplied > 0:
-        yield f"{multiplied:.0f} more of the tensor core, to copy and to move rows"
+        yield f"{multiplied:.0f} cycles of tensor-core time (copies, shifts)"
     if issued > 0:
-        yield f"{issued:.0f} more of the thread that issues it"
+        yield f"{issued:.0f} cycles of issue"
 
 
 def _best(legal: Sequence[ScheduleSummary], activations: str) -> ScheduleSummary | None:

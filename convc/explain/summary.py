@@ -1,4 +1,4 @@
-"""The answer first: which layer this is, which schedule it got, why, and what its launch should take."""
+"""The summary of a layer: its convolution, schedule and launch, why these, and the estimated time."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def summary_lines(
     grid = " x ".join(map(str, launch.grid[:2]))
     yield f"kernel       {compiled.problem.name}: {grid} CTAs of {launch.threads} threads"
     yield f"schedule     {title_of(taken_choice(plan))}: {plan.tiling}"
-    yield f"time         {time_line(plan, engine)}; the K loop waits for {cost.bottleneck}"
-    yield f"moved        {human_bytes(cost.traffic_bytes)} through L2, by all CTAs together"
+    yield f"time         {time_line(plan, engine)}; the mainloop is bound by {cost.bottleneck}"
+    yield f"traffic      {human_bytes(cost.traffic_bytes)} from L2 to SMEM, all CTAs"
     assumed = [rule for rule in plan.reuse.rests_on if rule.evidence == "assumed"] if plan.reuse else []
     for rule in assumed:
         yield f"assumed      {rule}"

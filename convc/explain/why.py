@@ -21,7 +21,7 @@ def why_lines(plan: Plan) -> Iterator[str]:
     """Say why the kernel was taken, and the layout: the rules of the choice, with the numbers of what was chosen."""
     yield from _column_line(plan)
     for choice in (choice for choice in plan.choices if choice.fell):
-        yield f"{choice.schedule.title} was the one to take, until {choice.fell} failed: {choice.reason}"
+        yield f"{choice.schedule.title} was chosen first, but {choice.fell} failed: {choice.reason}"
     if plan.timed:
         yield from _decided(plan.timed)
     else:
@@ -32,9 +32,9 @@ def why_lines(plan: Plan) -> Iterator[str]:
 def two_times(plan: Plan, engine: float) -> str:
     """The sentence of a report that shows both times of a kernel: the engine's, and that by which it was chosen."""
     if plan.timed:
-        by = "the engine chose among the best by that estimate"
+        by = "the engine chose among the candidates that are best by that estimate"
     else:
-        by = "the planner compares schedules by that, and chose by it"
+        by = "the planner compares schedules by its estimate"
     return (
         f"the timing engine replays the kernel's trace: {engine:.0f} cycles; the planner's estimate is "
         f"{plan.estimate.cycles:.0f} ({plan.estimate.cycles / engine - 1:+.0%}): {by}"
@@ -44,7 +44,7 @@ def two_times(plan: Plan, engine: float) -> str:
 def _estimated(plan: Plan, taken: ScheduleSummary, legal: Sequence[ScheduleSummary]) -> Iterator[str]:
     """The planner's choice: among the schedules, or of another launch than each of them has by itself."""
     if len(legal) == 1:
-        asked = "the one that was asked for" if len(plan.choices) == 1 else "the only one that is possible here"
+        asked = "the requested schedule" if len(plan.choices) == 1 else "the only legal schedule here"
         yield f"{legal[0].schedule.title} is {asked}"
     if taken not in legal:
         yield from _launched(plan, taken, legal[0])
@@ -87,16 +87,16 @@ def _column_line(plan: Plan) -> Iterator[str]:
     if len(ways) < 2:
         return
     words = {
-        "off": "as taps",
-        "overlap": "as channels of rows that overlap",
-        "host": "as channels that the host writes",
+        "off": "as filter taps",
+        "overlap": "folded into K, by a tensor map whose rows overlap",
+        "host": "folded into K, by the host's layout",
     }
     others = "; ".join(f"{words[way]}: {text}" for way, text in ways.items() if way != taken)
     fastest = min(each.cycles for each in plan.columns if not each.reason)
     near = (
         ""
         if ways[taken] == f"about {fastest:.0f} cycles"
-        else ", as near as estimates can tell, with the smallest buffer"
+        else ", equal within the error of the estimate, with the smallest buffer"
     )
     yield f"filter columns {words[taken]}: {ways[taken]}{near}; {others}"
 
@@ -110,20 +110,20 @@ def _compared(legal: Sequence[ScheduleSummary], chosen: ScheduleSummary) -> Iter
         other = legal[1]
         more = other.cycles / fastest.cycles - 1
         yield (
-            f"{title_of(chosen)} is clearly the fastest: about {chosen.cycles:.0f} cycles; {title_of(other)} takes "
+            f"{title_of(chosen)} is the fastest: about {chosen.cycles:.0f} cycles; {title_of(other)} takes "
             f"{other.cycles:.0f} ({more:.0%} more)"
         )
         return
     told = f"within {SLACK - 1:.0%} of the fastest ({title_of(fastest)}, about {fastest.cycles:.0f} cycles)"
     if rules and any(not assumed_of(choice) for choice in near):
-        told += f", which rests on assumed rules, or within {ASSUMED_SLACK - 1:.0%} and on none"
-    yield f"{told}, which is as near as estimates can tell: {titles_of(near)}"
+        told += f", which assumes unrecorded hardware rules, or within {ASSUMED_SLACK - 1:.0%} without any"
+    yield f"{told}, the error of the estimate: {titles_of(near)}"
     least = min(map(assumed_of, near))
     resting = [choice for choice in near if assumed_of(choice) == least]
     trusted = [choice for choice in resting if choice.cycles <= SLACK * min(each.cycles for each in resting)]
     if len(resting) < len(near):
-        on = "no assumed rule" if least == 0 else f"only {least} assumed rules"
-        yield f"of these {_rest(len(resting))} on {on} of the hardware: {titles_of(resting)}"
+        rules = "no hardware rule that is not recorded" if least == 0 else f"only {least} unrecorded hardware rules"
+        yield f"of these, {titles_of(resting)} {'assumes' if len(resting) == 1 else 'assume'} {rules}"
     if len(trusted) < len(resting):
         yield f"of these {'is' if len(trusted) == 1 else 'are'} within {SLACK - 1:.0%}: {titles_of(trusted)}"
     if len(trusted) > 1:
@@ -131,12 +131,12 @@ def _compared(legal: Sequence[ScheduleSummary], chosen: ScheduleSummary) -> Iter
             f"{titles_of(list(group))} {human_bytes(moved)}"
             for moved, group in groupby(sorted(trusted, key=_traffic), key=_traffic)
         )
-        yield f"bytes moved decide: {bytes_of}"
+        yield f"chosen by bytes moved through L2: {bytes_of}"
         same = [choice for choice in trusted if choice.traffic_bytes == chosen.traffic_bytes]
         if len({choice.cycles for choice in same}) > 1:
-            yield f"where they are the same, the time: {title_of(chosen)}, about {chosen.cycles:.0f} cycles"
+            yield f"of those with equal traffic, the fastest: {title_of(chosen)}, about {chosen.cycles:.0f} cycles"
         elif len(same) > 1:
-            yield f"where time is the same, too, the simplest: {title_of(chosen)}"
+            yield f"of those with equal traffic and time, the simplest: {title_of(chosen)}"
 
 
 def _decided(timed: Sequence[TimedCandidate]) -> Iterator[str]:
@@ -145,13 +145,13 @@ def _decided(timed: Sequence[TimedCandidate]) -> Iterator[str]:
     taken = next(one for one in timed if one.taken)
     preferred = next(one for one in timed if one.preferred)
     if len(timed) == 1:
-        yield f"no estimate is near that of {timed_title(taken)}"
+        yield f"no other estimate is within the error of that of {timed_title(taken)}"
         return
     yield f"the timing engine decided among the {len(timed)} candidates that are estimated best: {timed_title(taken)}"
     if taken is not fastest:
         yield (
-            f"{timed_title(fastest)} rests on assumed rules of the hardware, which are taken for granted from "
-            f"{ASSUMED_SLACK - 1:.0%} on"
+            f"{timed_title(fastest)} assumes hardware rules that nobody recorded, and must be "
+            f"{ASSUMED_SLACK - 1:.0%} faster to be taken"
         )
     if preferred is taken:
         yield "the estimates alone would take the same"
@@ -166,11 +166,6 @@ def timed_title(one: TimedCandidate) -> str:
     parts = f", split K {one.parts}" if one.parts > 1 else ""
     times = f"{one.cycles:.0f} cycles by the engine, {one.estimated:.0f} estimated"
     return f"{one.schedule.title}, {one.tiling}{store}{walk}{parts} ({times})"
-
-
-def _rest(count: int) -> str:
-    """The verb for so many subjects."""
-    return "rests" if count == 1 else "rest"
 
 
 def _traffic(choice: ScheduleSummary) -> int:

@@ -137,13 +137,13 @@ def test_the_planner_takes_what_it_finds_faster_and_says_why(monkeypatch):
     layer = device_layout(ConvProblem(in_channels=4096, out_channels=4096, in_extent=(64, 64), kernel=(1, 1)))
     alone = plan(layer, options=loading("auto"), block_n=256)
     assert alone.launch.cluster == (1, 1, 1)
-    assert alone.launch.why.multicast.startswith("each CTA loads for itself: ")
+    assert alone.launch.why.multicast.startswith("no multicast: ")
     assert not plan(layer, options=loading("off"), block_n=256).launch.why.multicast
     monkeypatch.setattr("convc.compiler.schedules.loading.SLACK", 1.0)
     shared = plan(layer, options=loading("auto"), block_n=256)
     assert shared.estimate.cycles < alone.estimate.cycles
     assert shared.tiling.multicast != (1, 1)
-    assert shared.launch.why.multicast.startswith("each loads its part of ")
+    assert shared.launch.why.multicast.startswith("multicast of ")
 
 
 @pytest.mark.parametrize(
@@ -153,9 +153,9 @@ def test_the_planner_takes_what_it_finds_faster_and_says_why(monkeypatch):
         ({"pairs": "on"}, "gives each CTA of a cluster whole filter tiles, and pairs on halves them"),
         ({"split_k": "2"}, "is for clusters of several tiles, and split_k 2 for those of one"),
         ({"persistent": "on"}, "has several tiles of channels in a cluster, and persistent on walks"),
-        ({"schedule": "stationary"}, "schedule stationary has no form whose CTAs load for each other"),
-        ({"schedule": "slide"}, "an activation tile with its halo comes in one copy"),
-        ({"schedule": "slide", "shape": "2x1", "filters": "together"}, "come in one piece: keep them apart"),
+        ({"schedule": "stationary"}, "schedule stationary does not support multicast"),
+        ({"schedule": "slide"}, "an activation tile with its halo is one copy"),
+        ({"schedule": "slide", "shape": "2x1", "filters": "together"}, "are one copy each: multicast needs"),
     ],
 )
 def test_what_cannot_be_is_refused(options, words):
@@ -167,8 +167,8 @@ def test_what_cannot_be_is_refused(options, words):
     ("change", "block_n", "words"),
     [
         ({}, 96, "1 tile of channels: clusters of 2 x 2 take multiples of 2"),
-        ({"groups": 2}, 48, "with groups, tiles of channels beside each other may read other activations"),
-        ({"operand": "mxfp8"}, 48, "has scale factors, whose stages warps give back as well"),
+        ({"groups": 2}, 48, "with groups, neighbouring tiles of channels may read other activations"),
+        ({"operand": "mxfp8"}, 48, "has scale factors, whose stages warps release too: no multicast"),
     ],
 )
 def test_problems_that_do_not_divide_are_refused(change, block_n, words):

@@ -115,14 +115,14 @@ def test_the_planner_takes_what_it_finds_faster_and_says_why():
     assert many.launch.cluster == (2, 1, 1)
     assert many.launch.why.pairs.startswith("CTA pairs: ")
     few = plan(device_layout(SMALL), options=ScheduleOptions(schedule="reload"))
-    assert few.launch.why.pairs.startswith("each CTA multiplies by itself: ")
+    assert few.launch.why.pairs.startswith("1-CTA MMA: ")
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"target": "sm_90a"}, "CTA pairs are those of tcgen05, and sm_90a has wgmma"),
-        ({"schedule": "stationary"}, "schedule stationary has no form for CTA pairs"),
+        ({"target": "sm_90a"}, "CTA pairs need tcgen05, and sm_90a has wgmma"),
+        ({"schedule": "stationary"}, "schedule stationary does not support CTA pairs"),
     ],
 )
 def test_what_cannot_be_is_refused(options, words):

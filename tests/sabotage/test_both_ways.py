@@ -33,7 +33,7 @@ REPEATED = {
     "demo layer3.1.conv2", "demo layer4.1.conv2", "bf16 to f32, wide tiles", "rows of 64 bytes",
     "golden tensor_store_f16", "results by tensor copies", "demo layer1.0.conv3",
     "slide in CTA pairs", "shift chain in CTA pairs", "shift windows in CTA pairs", "serpentine tiles",
-    "slide, CTAs that share tiles", "CTAs that share full tiles", "four CTAs that share a tile, in order",
+    "slide, CTAs that share tiles", "CTAs that share full tiles", "four split-K CTAs, in order",
     "clusters with many columns and few bytes",
 }  # fmt: skip
 """Kernels whose launches take the course of an earlier one: those that touch data in segments and tensor stores alone.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 from sabotage_caught import caught, inside, with_mistake
 
-NAME = "four CTAs that share a tile, in order"
+NAME = "four split-K CTAs, in order"
 PART = r"mapa\.shared::cluster\.u32 %peer, %at, {};"
 ADD = "mapa.shared::cluster.u32 %peer, %at, {};"
 SUMMED = inside(r"{}\.wait") + r"barrier\.cluster\.wait\.acquire\.aligned;"

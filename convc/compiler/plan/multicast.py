@@ -30,7 +30,7 @@ def multicast(candidates: ScheduleCandidates, shape: tuple[int, int], *, able: b
         able: whether the schedule's tiles can come in parts.
     """
     if not able:
-        reason = f"schedule {candidates.schedule.title} has no form whose CTAs load for each other"
+        reason = f"schedule {candidates.schedule.title} does not support multicast"
         return replace(candidates, parts=(Rejection(rule="multicast", reason=reason),))
     parts = (_sharing(part, shape) if isinstance(part, Offer) else part for part in candidates.parts)
     return replace(candidates, parts=tuple(parts))
@@ -41,15 +41,15 @@ def _sharing(offer: Offer, shape: tuple[int, int]) -> Offer | Rejection:
     reason = None
     apart = tuple(each for each in offer.depths if each.first.b_columns == 1)
     if offer.layout.blocks is not None:
-        reason = f"{offer.layout.blocks.name} has scale factors, whose stages warps give back as well"
+        reason = f"{offer.layout.blocks.name} has scale factors, whose stages warps release too: no multicast"
     elif shape[1] > 1 and offer.layout.problem.groups > 1:
-        reason = "with groups, tiles of channels beside each other may read other activations"
+        reason = "with groups, neighbouring tiles of channels may read other activations"
     elif shape[1] > 1 and offer.geometry is not None:
-        reason = "an activation tile with its halo comes in one copy: CTAs can share filter tiles alone (2x1)"
+        reason = "an activation tile with its halo is one copy: only filter tiles can be multicast (2x1)"
     elif not apart:
-        reason = "filter tiles in the stages of the activations that they meet come in one piece: keep them apart"
+        reason = "filter tiles in the stages of the activations are one copy each: multicast needs filters apart"
     elif apart[0].first.ctas > 1:
-        reason = "the CTAs of a pair have halves of filter tiles, and those that load for each other whole ones"
+        reason = "a CTA of a pair loads half of a filter tile, and multicast needs whole ones"
     if reason is not None:
         return Rejection(rule="multicast", reason=reason)
 

@@ -31,9 +31,9 @@ def paired(candidates: ScheduleCandidates, arch: Arch, *, able: bool) -> Schedul
     """
     reason = None
     if arch.tensor_core != "tcgen05":
-        reason = f"CTA pairs are those of tcgen05, and {arch.name} has {arch.tensor_core}"
+        reason = f"CTA pairs need tcgen05, and {arch.name} has {arch.tensor_core}"
     elif not able:
-        reason = f"schedule {candidates.schedule.title} has no form for CTA pairs"
+        reason = f"schedule {candidates.schedule.title} does not support CTA pairs"
     if reason is not None:
         return replace(candidates, parts=(Rejection(rule="pairs", reason=reason),))
     return replace(
@@ -44,7 +44,7 @@ def paired(candidates: ScheduleCandidates, arch: Arch, *, able: bool) -> Schedul
 def _paired(offer: Offer) -> Offer | Rejection:
     """An offer whose tiles of pixels are made two at a time; of an odd number, one more is empty."""
     if offer.layout.blocks is not None:
-        reason = f"{offer.layout.blocks.name} has scale factors, which a pair would need a layout of their own for"
+        reason = f"{offer.layout.blocks.name} has scale factors, for which CTA pairs need another layout"
         return Rejection(rule="pairs", reason=reason)
 
     def storage(tiling: Tiling) -> Storage:

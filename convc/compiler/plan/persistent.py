@@ -85,11 +85,11 @@ def persistent(
 def _walking(offer: Offer, most: int, stages: int | None, fetched: bool) -> Offer | Rejection:
     """An offer with the storage of persistent CTAs."""
     if offer.layout.blocks is not None:
-        reason = f"{offer.layout.blocks.name} has scale factors, which the warps carry that would carry results"
+        reason = f"{offer.layout.blocks.name} has scale factors, which the epilogue's warps copy: no persistent CTAs"
         return Rejection(rule="persistent", reason=reason)
 
     if offer.depths and offer.first.multicast[1] > 1:
-        reason = "clusters of several tiles of channels do not walk along the pixels as one"
+        reason = "clusters with several tiles of channels do not support persistent CTAs"
         return Rejection(rule="persistent", reason=reason)
 
     def storage(tiling: Tiling) -> Storage:

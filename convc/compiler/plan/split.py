@@ -38,7 +38,7 @@ def split(candidates: ScheduleCandidates, parts: int, *, able: bool) -> Schedule
         able: whether several CTAs can share the schedule's K loop.
     """
     if not able:
-        reason = f"schedule {candidates.schedule.title} has one CTA for the whole K loop of a tile"
+        reason = f"schedule {candidates.schedule.title} does not support split-K"
         return replace(candidates, parts=(Rejection(rule="split", reason=reason),))
     shared = (_shared(part, parts) if isinstance(part, Offer) else part for part in candidates.parts)
     return replace(candidates, parts=tuple(shared))
@@ -47,15 +47,15 @@ def split(candidates: ScheduleCandidates, parts: int, *, able: bool) -> Schedule
 def _shared(offer: Offer, parts: int) -> Offer | Rejection:
     """An offer with room for sums."""
     if offer.layout.blocks is not None:
-        reason = f"{offer.layout.blocks.name} has scale factors, which the warps carry that would carry sums"
+        reason = f"{offer.layout.blocks.name} has scale factors, which the epilogue's warps copy: no split-K"
         return Rejection(rule="split", reason=reason)
 
     if offer.first.multicast != (1, 1):
-        reason = "clusters that load for each other have several tiles, and those that share a K loop have one"
+        reason = "multicast clusters have several tiles, and a split-K cluster has one"
         return Rejection(rule="split", reason=reason)
 
     if offer.room(offer.first).results:
-        reason = "store tma has one CTA for the whole row of a tile, and CTAs that share it store some columns each"
+        reason = "store tma writes whole rows of a tile from one CTA, and each split-K CTA stores some columns"
         return Rejection(rule="split", reason=reason)
 
     pixels = offer.layout.problem.gemm_m

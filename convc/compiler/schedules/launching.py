@@ -25,7 +25,7 @@ from convc.compiler.schedules.all import schedule_of
 from convc.compiler.schedules.base import PARTS_OF, Known, Request, Schedule
 from convc.support.memory import human_bytes
 
-CLUSTERS = "each tile has a cluster of its own"
+CLUSTERS = "one cluster per tile"
 """The reason why CTAs that share a tile do not walk."""
 
 
@@ -174,7 +174,7 @@ def _walking(pick: Pick, survey: Survey) -> Pick:
         return pick.because(walk=f"persistent CTAs are switched {asked if request.persistent else 'off'}")
     tiles = math.prod(best.tiled.grid)
     if tiles <= arch.rates.sms:
-        return pick.because(walk=f"{tiles} tiles are no more than the {arch.rates.sms} SMs: each has a CTA of its own")
+        return pick.because(walk=f"{tiles} tiles are no more than the {arch.rates.sms} SMs: one CTA per tile")
     # Elsewhere the schedule stays: on an H200 nobody has measured whether estimates choose rightly between two.
     others = survey.legal if arch.tensor_core == "tcgen05" else ()
     own = _walks(pick.schedule, pick, survey)
@@ -185,20 +185,20 @@ def _walking(pick: Pick, survey: Survey) -> Pick:
         if one is not pick.schedule and assumed(one) <= assumed(pick.schedule)
     ]
     possible = [(one, walks.best) for one, walks in walking if isinstance(walks, ScheduleCandidates)]
-    turned_down = f"a CTA for each tile: {own}"
+    turned_down = f"one CTA per tile: {own}"
     if not possible:
         return pick.because(walk=turned_down)
     # As among schedules: of those that are about as fast, the one that moves fewest bytes.
     schedule, fastest = possible[choose([candidate for _, candidate in possible])]
     other = "" if schedule is pick.schedule else f" of {schedule.schedule.title}"
     over = math.prod(fastest.tiled.grid)
-    both = f"{fastest.cycles:.0f} cycles where {fastest.cost.ctas} CTAs{other} walk over {over} tiles"
-    alone = f"{best.cycles:.0f} with a CTA for each"
+    both = f"{fastest.cycles:.0f} cycles where {fastest.cost.ctas} persistent CTAs{other} take {over} tiles"
+    alone = f"{best.cycles:.0f} with one CTA per tile"
     # An estimate that is off by less must not make a kernel slower. Where the accumulator lies in registers none got so
     # by more than 1 percent, of 11 layers of ResNet-50 at batch 32 and a product on an H200.
     slack = SLACK if arch.limits.tmem_columns else 1.0
     if slack * fastest.cycles > best.cycles:
-        return pick.because(walk=turned_down if isinstance(own, str) else f"a CTA for each tile: {both}, {alone}")
+        return pick.because(walk=turned_down if isinstance(own, str) else f"one CTA per tile: {both}, {alone}")
     return replace(pick, schedule=schedule, best=fastest).because(walk=f"persistent: {both}, {alone}")
 
 
@@ -232,15 +232,15 @@ def _pairing(pick: Pick, survey: Survey) -> Pick:
     both = f"{pairs.cycles:.0f} cycles for {schedule.schedule.title} with {pairs.tiled.tiling}"
     alone = f"{best.cycles:.0f} for {pick.schedule.schedule.title} with {best.tiled.tiling}"
     if not _worth_pairing(pairs, best):
-        return pick.because(pairs=f"each CTA multiplies by itself: {alone}, {both}")
+        return pick.because(pairs=f"1-CTA MMA: {alone}, {both}")
     near = ""
     if SLACK * pairs.cycles > best.cycles:
         moved = f"{human_bytes(pairs.traffic_bytes)} for {human_bytes(best.traffic_bytes)}"
-        near = f", as near as estimates can tell; pairs move fewer bytes: {moved}"
+        near = f", equal within the error of the estimate; pairs move fewer bytes: {moved}"
     taken = replace(pick, schedule=schedule, best=pairs).because(pairs=f"CTA pairs: {both}, {alone}{near}")
     if request.persistent is not None:
         return taken
-    each = f"a CTA for each of {math.prod(pairs.tiled.grid)} tiles"
+    each = f"one CTA for each of {math.prod(pairs.tiled.grid)} tiles"
     return taken.because(walk=each if pairs.tiled.ctas is None else _walkers(pairs))
 
 
@@ -313,18 +313,18 @@ def _sharing(pick: Pick, survey: Survey) -> Pick:
     if request.parts is not None:
         if request.parts == 1:
             return pick.because(split="split K is switched off")
-        return pick.because(split=f"{request.parts} CTAs share a tile, as asked: {_busy(best)}")
+        return pick.because(split=f"{request.parts} split-K CTAs per tile, as requested: {_busy(best)}")
     if request.pairs or request.multicast not in (None, (1, 1)):
-        return pick.because(split="one CTA has all of K: the clusters that are asked for have other work")
+        return pick.because(split="no split-K: the requested clusters have another use")
     if best.tiled.ctas is not None:
-        return pick.because(split="one CTA has all of K: it walks over tiles")
+        return pick.because(split="no split-K: its CTAs are persistent")
     able = [one for one in survey.legal if schedule_of(one.schedule).splits and assumed(one) <= assumed(chosen)]
     if not able:
-        return pick.because(split="one CTA has all of K: of the schedules that are possible none shares it")
+        return pick.because(split="no split-K: no legal schedule supports it")
     tiles = {one.schedule: _fewest_tiles(one) for one in able}
     fewest = min(tiles.values())
     if 2 * fewest > sms:
-        return pick.because(split=f"{fewest} tiles or more leave no two of {sms} SMs for each: one CTA has all of K")
+        return pick.because(split=f"{fewest} tiles or more leave fewer than two of {sms} SMs for each: no split-K")
     offers = [
         survey.offered(schedule_of(one.schedule), best.tiled, dataclasses.replace(request, parts=parts))
         for one in able
@@ -333,17 +333,17 @@ def _sharing(pick: Pick, survey: Survey) -> Pick:
         if Form(one.schedule, False, False, parts) not in survey.refused
     ]
     if not offers:
-        return pick.because(split="one CTA has all of K: no kernel with more could be written down")
+        return pick.because(split="no split-K: no kernel with it could be written")
     fitting = _fitting(offers)
     if not fitting and not any(one.possible for one in offers):
-        return pick.because(split=f"one CTA has all of K: {offers[0].rejected[0].reason}")
+        return pick.because(split=f"no split-K: {offers[0].rejected[0].reason}")
     if not fitting:
-        return pick.because(split=f"one CTA has all of K: {sms} SMs are too few for the clusters of all tiles")
+        return pick.because(split=f"no split-K: {sms} SMs are too few for the clusters of all tiles")
     # As among schedules: of those that are about as fast, the one that moves fewest bytes.
     shared, found = fitting[choose([candidate for _, candidate in fitting])]
     parts = found.tiled.parts
-    both = f"{found.cycles:.0f} cycles where {parts} CTAs share a tile, {best.cycles:.0f} with one for each"
+    both = f"{found.cycles:.0f} cycles with {parts} split-K CTAs per tile, {best.cycles:.0f} with one"
     if SLACK * found.cycles > best.cycles:  # an estimate that is off by less must not make a kernel slower
-        return pick.because(split=f"one CTA has all of K: {both}")
+        return pick.because(split=f"no split-K: {both}")
     taken = replace(pick, schedule=shared, best=found)
     return taken.because(walk=CLUSTERS, pairs="", split=f"split K: {both}; {_busy(found)}")

@@ -21,7 +21,7 @@ def loading(pick: Pick, survey: Survey) -> Pick:
         asked = tiled.tiling.multicast
         if asked == (1, 1):
             return pick
-        return pick.because(multicast=f"each loads its part of {_shared_tiles(asked)}, as asked")
+        return pick.because(multicast=f"multicast of {_shared_tiles(asked)}, as requested")
     chosen = pick.schedule.schedule
     schedule = schedule_of(chosen)
     if tiled.parts > 1 or tiled.tiling.ctas > 1 or not schedule.multicasts:
@@ -35,11 +35,11 @@ def loading(pick: Pick, survey: Survey) -> Pick:
     found = min((one.best for one in offers if one.possible), key=lambda best: best.cycles, default=None)
     if found is None:
         return pick
-    cycles = f"{found.cycles:.0f} cycles where CTAs load for each other, {pick.best.cycles:.0f} where none does"
+    cycles = f"{found.cycles:.0f} cycles with multicast, {pick.best.cycles:.0f} without"
     if SLACK * found.cycles > pick.best.cycles:  # off by less, an estimate must not make a kernel slower
-        return pick.because(multicast=f"each CTA loads for itself: {cycles}")
+        return pick.because(multicast=f"no multicast: {cycles}")
     taken = replace(pick, best=found)
-    return taken.because(multicast=f"each loads its part of {_shared_tiles(found.tiled.tiling.multicast)}: {cycles}")
+    return taken.because(multicast=f"multicast of {_shared_tiles(found.tiled.tiling.multicast)}: {cycles}")
 
 
 def _shared_tiles(shape: tuple[int, int]) -> str:

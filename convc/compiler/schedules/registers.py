@@ -30,7 +30,7 @@ def handed_over(best: Candidate, asked: bool | None) -> tuple[tuple[int, int] | 
     if tiled.parts > 1:
         return None, "an even share: after all warps have met to add sums, ptxas allows for the fewest that any has"
     if asked is not None:
-        return (counts, f"{moved}, as asked") if asked else (None, "handing over is switched off")
+        return (counts, f"{moved}, as asked") if asked else (None, "register reallocation is switched off")
     share = registers.share(32 * core_of(tiled.arch).warps(tiled.tiling.block_m))
     sums = tiled.arch.limits.mma_m * tiled.tiling.block_n // LANES
     if best.storage.results is not None:

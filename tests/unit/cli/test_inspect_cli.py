@@ -251,7 +251,7 @@ def test_the_summary_says_why(parts):
         "schedule     reload",
         "us at 1.85 GHz",
         "why  ",
-        "results leave through shared memory",
+        "results are stored through SMEM",
     ):
         assert words in said
 

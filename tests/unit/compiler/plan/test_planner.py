@@ -184,7 +184,7 @@ def test_the_estimate_says_where_its_numbers_come_from():
     text = " ".join(estimate_lines(made))
     assert "8 CTAs (8 x 1) on 148 SMs: 1 wave, the last one 5% full." in text
     assert "Tensor core: 36 MMAs of 128 x 128, 64 cycles each: 2304." in text
-    assert "The K loop waits for copy latency" in text
+    assert "The mainloop is bound by copy latency" in text
 
 
 def test_block_n_and_stages_can_be_fixed():
