@@ -35,7 +35,7 @@ def parse(text: str, file: str = "kernel.ptx", entry: str | None = None) -> Modu
     Args:
         text: the source.
         file: its name, for messages.
-        entry: the kernel that is wanted: of the others the head alone is read, and their bodies are empty. None: all.
+        entry: the kernel that is wanted: of the others the names are read, and their bodies are empty. None: all.
 
     Raises:
         PtxSyntaxError: the text is not well formed, names something undeclared, or uses an instruction that is not

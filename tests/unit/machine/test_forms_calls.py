@@ -166,6 +166,16 @@ def test_special_registers_without_a_value_are_refused():
     assert run_calls("", "mov.u32 %d, %lanemask_lt;")[:3] == [0, 1, 3]
 
 
+@pytest.mark.parametrize(("move", "value"), [
+    ("mov.u32 %d, %gridid;", 0),
+    ("mov.u64 %t, %gridid; cvt.u32.u64 %d, %t;", 0),
+    ("mov.u32 %d, %smid;", 0),
+    ("mov.u32 %d, %nsmid;", 1),
+])  # fmt: skip
+def test_one_grid_runs_on_one_multiprocessor(move, value):
+    assert run_calls("", f".reg .b64 %t; {move}") == [value] * 64
+
+
 METHODS = """
 .func (.param .b32 out) plus(.param .b32 a, .param .b32 b)
 { .reg .b32 %x, %y; ld.param.b32 %x, [a]; ld.param.b32 %y, [b]; add.u32 %x, %x, %y; st.param.b32 [out], %x; ret; }

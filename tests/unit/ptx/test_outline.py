@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 
 from convc import ptx
 from convc.errors import PtxSyntaxError
+from convc.ptx.lexer import Tokens
 from convc.ptx.outline import without_other_bodies
 
 HEAD = ".version 8.8\n.target sm_100a\n.address_size 64\n"
@@ -82,3 +84,28 @@ def test_what_is_left_out_is_refused_with_its_reason(statement, why):
     with pytest.raises(PtxSyntaxError, match="unknown instruction") as caught:
         ptx.parse(text)
     assert re.search(why, caught.value.hint)
+
+
+@pytest.mark.parametrize("brace", ["// }", "// {", '.pragma "}";', ""])
+def test_of_other_entries_the_names_are_left(brace):
+    text = texts().replace("mov.u32 %r0, %tid.x; // {", f"mov.u32 %r0, %tid.x; {brace}")
+    words = [word for word in Tokens(without_other_bodies(text, "k1"), "k.ptx").texts if word]
+    alone = [word for word in Tokens(HEAD + BODY.replace("NAME", "k1").replace("COUNT", "8"), "k.ptx").texts if word]
+    assert len(words) == len(alone) + 10 + (3 if "pragma" in brace else 0)
+    assert words[-5:] == [".visible", ".entry", "k2", "{", "}"]
+
+
+def test_a_text_as_long_as_those_of_cutlass_is_read_within_a_second(monkeypatch):
+    """3,000 lines that were never met before, no two of which are alike."""
+    monkeypatch.setattr("convc.ptx.lexer._remembered", {})
+    lines = [f"    mad.lo.s32 %r{n}, %r{n * 7 % 3000}, {n + 1}, %r{n * 11 % 3000};" for n in range(1500)]
+    lines += [
+        f"    ld.shared::cta.v4.u32 {{%r{n}, %r{n + 1}, %r{n + 2}, %r{n + 3}}}, [%r{n}+{16 * n}];" for n in range(1500)
+    ]
+    text = HEAD + BODY.replace("NAME", "k0").replace("COUNT", "3100").replace(
+        "    ret;", "\n".join([*lines, "    ret;"])
+    )
+    started = time.process_time()
+    (kernel,) = ptx.parse(text).kernels
+    assert time.process_time() - started < 1  # a tenth of that where nothing else runs
+    assert len(kernel.body) > 3000
