@@ -328,7 +328,7 @@ class Accesses(Order):
         issued = first.component == second.component and {first.kind, second.kind} <= LENIENT
         why = between_lanes
         if issued:
-            why = "; the manual does not promise their order, though one thread issues both"
+            why = "; one thread issues both"
         elif same:
             why = "; they may store the same"
         elif weakly:

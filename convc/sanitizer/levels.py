@@ -17,6 +17,16 @@ from collections.abc import Sequence
 
 from convc.ir.findings import Finding, Verdict
 
+SENTENCES = {
+    "aligned-after-divergence": "PTX manual, .aligned: all threads of the warp must execute the same instruction",
+    "exit-before-completion": "PTX manual, cp.async.bulk.wait_group: a copy has read its source when its group is "
+    "complete, and not before",
+}
+"""What the manual says, by the rule that is broken; that of tensor memory depends on who is early."""
+
+LOADED = "PTX manual, tcgen05.wait: a tcgen05.ld is complete behind tcgen05.wait::ld of its thread"
+ISSUED = "PTX manual, tcgen05 pipelined instructions: an mma and a cp of one thread are not among the pairs in order"
+
 WENT_WRONG = frozenset(("fault", "hang", "instruction-limit", "completion-order", "grant-order"))
 """Rules of findings that say that a run did not come out right."""
 
@@ -29,12 +39,15 @@ def levelled(findings: Sequence[Finding]) -> list[Finding]:
             for finding in findings
         ]
     used = {finding.other.line for finding in findings if finding.rule == "register-before-wait" and finding.other}
-    return [
-        dataclasses.replace(finding, verdict=Verdict.rule)
-        if finding.rule == "race-tensor-memory"
-        and finding.verdict is Verdict.error
-        and finding.other is not None
-        and finding.other.line in used
-        else finding
-        for finding in findings
-    ]
+    return [_in_words(finding, used) for finding in findings]
+
+
+def _in_words(finding: Finding, used: set[int]) -> Finding:
+    """A breach of a rule with the sentence that it breaks; ``used``: lines of loads whose registers were used since."""
+    loaded = finding.rule == "race-tensor-memory" and finding.other is not None and finding.other.line in used
+    if finding.verdict is Verdict.error and loaded:
+        finding = dataclasses.replace(finding, verdict=Verdict.rule)
+    if finding.verdict is not Verdict.rule:
+        return finding
+    sentence = LOADED if loaded else SENTENCES.get(finding.rule, ISSUED)
+    return dataclasses.replace(finding, message=f"{finding.message}; {sentence}")

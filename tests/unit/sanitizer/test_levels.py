@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from check_kernels import check
 from click.testing import CliRunner
+from situations import wait
+from situations_tensor import AFTER, COPY, DONE, MULTIPLY, mma, tensor
 from support.kernels import module
 
 from convc.cli.main import main
@@ -55,13 +57,24 @@ def test_a_load_of_which_nobody_has_heard():
     assert of(LOAD.replace("USE", "").replace("WAIT", "")) == {"race-tensor-memory": Verdict.error}
 
 
+def test_a_product_and_then_a_copy_of_one_thread():
+    """The copy overwrites the columns that the product has just written."""
+    wrong = tensor(mma() + COPY.replace("%e", "%d") + DONE)
+    right = tensor(MULTIPLY + DONE + COPY.replace("%e", "%d").replace("[%b+0]", "[%b+8]") + wait(1) + AFTER)
+    (found,) = check(wrong, threads=32).findings
+    assert (found.rule, found.verdict) == ("race-tensor-memory", Verdict.rule)
+    assert "; one thread issues both; PTX manual, tcgen05 pipelined instructions: " in found.message
+    assert check(right, threads=32).findings == ()
+
+
 def one(rule: str, verdict: Verdict = Verdict.rule, line: int = 1, message: str = "m") -> Finding:
     return Finding(verdict=verdict, rule=rule, message=message, line=line, file="k.ptx")
 
 
 def test_where_a_run_went_wrong_they_are_errors():
     breach = one("aligned-after-divergence")
-    assert levelled([breach]) == [breach]
+    (kept,) = levelled([breach])
+    assert (kept.verdict, kept.message.startswith("m; PTX manual, .aligned: ")) == (Verdict.rule, True)
     wrong = levelled([breach, one("completion-order", Verdict.error)])
     assert [finding.verdict for finding in wrong] == [Verdict.error, Verdict.error]
 
