@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from convc.derive.orders import orders
+from convc.derive.parts import shares
 from convc.derive.reindex import Reindexed
+from convc.derive.walks import walks
 
 
 def changes() -> Iterator[Reindexed]:
     """All of them."""
+    yield from shares()
     yield from orders()
+    yield from walks()

@@ -84,7 +84,7 @@ def reindexed(nest: Nest, change: Reindexed) -> Nest:
         nest,
         change.step,
         loops=(*nest.loops[:first], *change.loops, *nest.loops[first + len(change.old) :]),
-        lets=(*nest.lets, *change.lets),
+        lets=(*change.lets, *(replace(let, inside=within(let.inside)) for let in nest.lets)),
         guard=(*nest.guard, *change.guard),
         accumulate=accumulate,
         added=change.added if change.added is not None else nest.added,

@@ -33,10 +33,9 @@ PARTS = ("expressions", "conditions", "theorems", "steps", "nests")
 FOLDER = Path(__file__).parent
 FILE = FOLDER.parent / "compiler" / "index" / "derived.json"
 
-NESTED = (
-    *("p", "entry", "tile", "tile_m", "n", "m", "t", "image", "y", "row", "begun", "tile_n", "rank", "k", "round"),
-    *("r", "s", "block", "window", "buffer", "tap", "q", "x", "lane", "column", "c", "e"),
-)
+_ORDER = """p part cta turn step entry tile tile_m n m t image y row begun tile_n rank k round r s block
+chunk window buffer tap q x lane column c e"""
+NESTED = _ORDER.split()
 """Axes in the order in which a sum has them: the outermost loop first."""
 
 

@@ -15,8 +15,9 @@ import numpy as np
 from msgspec.structs import replace
 
 from convc.compiler.index.algebra import simplify
+from convc.compiler.index.changes import Change
 from convc.compiler.index.conditions import conditions
-from convc.compiler.index.formulas import Change, ChangeRecord, Instance, LetRecord, NestRecord, derived, number_of
+from convc.compiler.index.formulas import ChangeRecord, Instance, LetRecord, NestRecord, derived, number_of
 from convc.compiler.index.linear import Expr, Guard, Integer, Symbol
 from convc.compiler.index.lower import translate
 from convc.compiler.index.maps import IndexMap, Outcome, guard_text, simplify_guards
@@ -104,7 +105,7 @@ def _changed(nest: NestRecord, change: ChangeRecord) -> NestRecord:
     return replace(
         nest,
         loops=[*nest.loops[:first], *change.loops, *nest.loops[first + len(change.old) :]],
-        lets=[*nest.lets, *change.lets],
+        lets=[*change.lets, *(replace(let, inside=within(let.inside)) for let in nest.lets)],
         guard=[*nest.guard, *change.guard],
         accumulate=change.added or (nest.accumulate and within(nest.accumulate)),
         added=change.added or nest.added,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from convc.compiler.index.formulas import Change, Instance, derived, number_of
+from convc.compiler.index.changes import Change
+from convc.compiler.index.formulas import Instance, derived, number_of
 from convc.explain.derived import changed
 from convc.ir.problem import ConvProblem
 
@@ -99,18 +100,24 @@ class Ran:
         return np.where(np.broadcast_to(inside, shape), x[at], 0)
 
 
-def changed_computes(problem: ConvProblem, instance: Instance, change: Change, looked_up=None) -> bool:
+def changed_computes(problem: ConvProblem, instance: Instance, *changes: Change, looked_up=None) -> bool:
     """Whether the last nest of a form, its loops changed, makes the sums of the definition."""
     drawn = np.random.default_rng(1)
     x = drawn.integers(1, 90, (problem.batch, *problem.in_extent, problem.in_channels))
     w = drawn.integers(1, 90, (problem.out_channels, *problem.kernel, problem.group_channels))
-    nests = msgspec.to_builtins(derived().nests)
-    nest = msgspec.to_builtins(changed(derived().nests[instance.record.algorithms[-1][1]], change.record))
-    nest["lets"] = [msgspec.to_builtins(each) for each in nest["lets"]]
-    sizes = Instance(instance.form, {**instance.sizes, **change.sizes}, instance.axes)
-    wanted = Ran(problem, instance, nests[0], x, w).y
+    nests = derived().nests
+    last = nests[instance.record.algorithms[-1][1]]
+    sizes = dict(instance.sizes)
+    for change in changes:
+        last = changed(last, change.record)
+        sizes |= change.sizes
+    nest = msgspec.to_builtins(last)
+    definition = msgspec.to_builtins(nests[0])
+    wanted = Ran(problem, instance, definition, x, w).y
     try:
-        return np.array_equal(wanted, Ran(problem, sizes, nest, x, w, looked_up).y)
+        return np.array_equal(
+            wanted, Ran(problem, Instance(instance.form, sizes, instance.axes), nest, x, w, looked_up).y
+        )
     except IndexError:  # an iteration that is about no output or no weight
         return False
 

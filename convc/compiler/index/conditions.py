@@ -10,7 +10,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping
 
-from convc.compiler.index.formulas import Bound, Change, Condition, Instance, derived
+from convc.compiler.index.changes import Change
+from convc.compiler.index.formulas import Bound, Condition, Instance, derived
 from convc.compiler.index.maps import Counterexample, Outcome, Proof
 from convc.compiler.index.row_walk import RowWalk
 

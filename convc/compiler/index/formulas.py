@@ -62,6 +62,11 @@ class Formula(msgspec.Struct, array_like=True, frozen=True, gc=False):
                 constant += _atom(term.atom, sizes, axes).put_into(found, times)
         return expression(constant, found)
 
+    def lowered(self, sizes: Sizes) -> IntExpr:
+        """The integer expression with numbers in place of sizes: terms in the order of loops, axes as variables."""
+        terms = (intexpr.mul(_lowered(term.atom, sizes), number_of(term.times, sizes)) for term in self.terms)
+        return intexpr.add(*terms, number_of(self.constant, sizes))
+
     def number(self, sizes: Sizes) -> int:
         """The number of a formula without divisions; of axes too, as if they were sizes."""
         total = number_of(self.constant, sizes)
@@ -291,61 +296,6 @@ class Instance(msgspec.Struct, frozen=True):
         return intexpr.add(*parts, number_of(formula.constant, self.sizes))
 
 
-class Change(msgspec.Struct, frozen=True):
-    """A change of loops with the numbers of a problem.
-
-    Attributes:
-        name: by which it was derived.
-        sizes: the numbers that stand for sizes.
-    """
-
-    name: str
-    sizes: Sizes
-
-    @property
-    def record(self) -> ChangeRecord:
-        """The change for all sizes."""
-        return derived().changes[self.name]
-
-    @property
-    def conditions(self) -> list[int]:
-        """The numbers of the conditions that the sizes have to meet."""
-        return self.record.conditions
-
-    def extent(self, axis: str) -> int:
-        """Count the iterations of a loop."""
-        formula = next(extent for name, extent, _ in self.record.loops if name == axis)
-        return derived().expressions[formula].number(self.sizes)
-
-    def at(self, formula: int) -> Expr:
-        """A formula with numbers; what it reads stays a symbol."""
-        return derived().expressions[formula].at(self.sizes, _Symbols())
-
-    def value(self, name: str, result: str) -> IntExpr:
-        """A result of a map, as a tile program computes it."""
-        return translate(self.at(dict(self.record.maps[name].results)[result]))
-
-    def let(self, axis: str) -> IntExpr:
-        """A let, as a tile program computes it: cases that no number belongs to are left out."""
-        *some, last = self.record.let(axis).cases
-        found = translate(self.at(last.value))
-        for case in reversed(some):
-            assert case.key is not None
-            assert case.limit is not None
-            limit = number_of(case.limit, self.sizes)
-            value = translate(self.at(case.value))
-            if limit > 0 and value != found:
-                found = intexpr.Select(intexpr.Less(translate(self.at(case.key)), intexpr.Const(limit)), value, found)
-        return found
-
-
-class _Symbols(dict[str, Expr]):
-    """Every axis as the symbol of its name."""
-
-    def __missing__(self, name: str) -> Expr:
-        return Symbol(name)
-
-
 def number_of(products: Products, sizes: Sizes) -> int:
     """A number of sizes."""
     total = 0
@@ -362,6 +312,13 @@ def _atom(atom: str | Division, sizes: Sizes, axes: Mapping[str, Expr]) -> Expr:
         return axes[atom]
     made = FloorDiv if atom.sign == "//" else Mod
     return made(atom.dividend.at(sizes, axes), number_of(atom.divisor, sizes))
+
+
+def _lowered(atom: str | Division, sizes: Sizes) -> IntExpr:
+    if isinstance(atom, str):
+        return intexpr.Var(atom)
+    made = intexpr.floor_div if atom.sign == "//" else intexpr.mod
+    return made(atom.dividend.lowered(sizes), number_of(atom.divisor, sizes))
 
 
 @functools.cache

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import msgspec
 
+from convc.compiler.index.changes import Change
 from convc.compiler.index.conditions import conditions
-from convc.compiler.index.formulas import Change
 from convc.compiler.index.hilbert import hilbert
 from convc.compiler.index.maps import Counterexample, Outcome, Proof
 from convc.compiler.index.order_names import HILBERT, OrderName

@@ -24,6 +24,10 @@ from convc.compiler.plan.result_tile import number_tile
 from convc.compiler.plan.room import Room
 from convc.compiler.plan.storage import SUM_BYTES, SmemTile, Storage, lay_out
 from convc.compiler.plan.work import STORE_BYTES, CtaWork
+from convc.ir.dtypes import DType
+
+MOST_SUMS = 128
+"""Registers of a thread that hold sums at a time: of some columns, those of all parts."""
 
 QUAD = STORE_BYTES // SUM_BYTES
 """Columns that a thread writes to shared memory, or reads there, at once."""
@@ -107,6 +111,14 @@ def shared_units(pipeline: Pipeline, *, rows: bool) -> int:
         rows: whether the columns of a filter row share activations, and so stay together.
     """
     return (pipeline.taps[0] if rows else math.prod(pipeline.taps)) * pipeline.blocks
+
+
+def summed_columns(tiling: Tiling, parts: int, dtype: DType) -> tuple[int, int]:
+    """Columns that a thread adds at a time, and how often: of the part of a tile's columns that a CTA adds."""
+    own = tiling.block_n // parts
+    least = max(STORE_BYTES // dtype.bytes, QUAD)
+    columns = next(width for width in range(own, 0, -least) if own % width == 0 and width * parts <= MOST_SUMS)
+    return columns, own // columns
 
 
 def part_of(work: CtaWork, units: int, parts: int, rows: int) -> CtaWork:

@@ -4,14 +4,53 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from convc.compiler.index.formulas import Change
+from convc.compiler.index.changes import Change
 from convc.compiler.index.tile_order import order_of
 from convc.compiler.plan.records import Plan
+from convc.compiler.plan.split import shared_units, summed_columns
+from convc.compiler.schedules.skeleton import shares_blocks
 
 
 def changes_of(plan: Plan) -> Iterator[Change]:
     """Every change, in the order in which they are made."""
+    if plan.launch.parts > 1:
+        yield split_of(plan)
     order = plan.launch.order
     if order.places is not None or plan.launch.persistent:
         together = plan.tiling.ctas if order.places is not None else 1
         yield order_of(order.name, plan.launch.tiles, together=together, groups=order.groups).change
+    if plan.launch.persistent:
+        yield walk_of(plan)
+
+
+def walk_of(plan: Plan) -> Change:
+    """CTAs that make several tiles each."""
+    rows, columns = plan.launch.tiles
+    ctas = plan.launch.grid[0]
+    tiles = {"TILES_M": rows, "TILES_N": columns, "GRID": rows * columns}
+    if plan.launch.fetched:
+        return Change("fetch", tiles)
+    return Change("walk", {**tiles, "CTAS": ctas, "TURNS": -(-rows * columns // ctas)})
+
+
+def split_of(plan: Plan) -> Change:
+    """CTAs that share the K loop of a tile."""
+    parts = plan.launch.parts
+    rows, columns = plan.pipeline.taps
+    blocks = plan.pipeline.blocks
+    whole = shares_blocks(plan)
+    units = blocks if whole else shared_units(plan.pipeline, rows=plan.reuse is not None)
+    some, chunks = summed_columns(plan.tiling, parts, plan.problem.out_dtype)
+    sizes = {
+        "R": rows,
+        "S": columns,
+        "BLOCKS": blocks,
+        "PARTS": parts,
+        "TURNS": -(-units // parts),
+        "BN": plan.tiling.block_n,
+        "OWN": some * chunks,
+        "SOME": some,
+        "CHUNKS": chunks,
+    }
+    axes = "r, s, block" if plan.reuse is None else "r, block"
+    return Change(f"split K by {'blocks' if whole else 'steps'} {axes}", sizes)

@@ -17,6 +17,7 @@ from convc.compiler.plan.persistent import AHEAD, ASKED, HALVES, STATE
 from convc.compiler.plan.records import Plan
 from convc.compiler.plan.storage import ANSWER_BYTES, MASKS
 from convc.compiler.schedules.base import Roles
+from convc.compiler.schedules.changes import walk_of
 from convc.compiler.schedules.skeleton import EPILOGUE_THREADS, number
 from convc.compiler.schedules.tile_order import CTA, asked_for, place_steps
 from convc.compiler.tile.program import walk
@@ -36,7 +37,8 @@ from convc.compiler.tile.steps.persistent import (
 )
 from convc.compiler.tile.steps.staged import StoreWait
 from convc.ir.debug_info import WALK
-from convc.ir.expr import IntExpr, Var
+from convc.ir.expr import IntExpr, Var, substitute
+from convc.ir.tile_order import TILE
 
 
 def walking(plan: Plan, roles: Roles) -> Roles:
@@ -54,15 +56,15 @@ def walking(plan: Plan, roles: Roles) -> Roles:
 
 def _tiles(plan: Plan, role: str, steps: tuple[Step, ...]) -> TileLoop | FetchLoop:
     """The walk of a role, which works out where a tile is as far as its steps ask for that."""
-    rows, columns = plan.launch.tiles
-    ctas = plan.launch.grid[0]
+    derived = walk_of(plan)
+    count = derived.extent("turn")
     found = asked_for(place_steps(plan, role, Var(WALK)), steps)
     if plan.launch.fetched:
         return FetchLoop(
             id=f"{role}.tiles",
             note="the CTA's own, and others while there are any",
             var=number(WALK),
-            count=rows * columns,
+            count=count,
             body=(*found, *(_ask() if role == "load" else ()), *steps, *_take(role)),
             first=CTA,
         )
@@ -70,11 +72,11 @@ def _tiles(plan: Plan, role: str, steps: tuple[Step, ...]) -> TileLoop | FetchLo
         id=f"{role}.tiles",
         note="from the CTA's own number on",
         var=number(WALK),
-        count=-(-rows * columns // ctas),
+        count=count,
         body=(*found, *steps),
         first=CTA,
-        stride=ctas,
-        limit=rows * columns,
+        stride=derived.number("tile", "stride"),
+        limit=derived.number("tile", "limit"),
     )
 
 
@@ -144,8 +146,8 @@ def _epilogue(plan: Plan, roles: Roles) -> tuple[Step, ...]:
     once = _numbers(steps, HoldNumbers)
     body: list[Step] = []
     if roles.masks is not None:
-        rows, columns = plan.launch.tiles
-        following = (Var(WALK) + plan.launch.grid[0]) % (rows * columns)  # behind the last tile anything will do
+        # Behind the last tile anything will do.
+        following = substitute(walk_of(plan).value("following", "tile"), {TILE: Var(WALK)})
         body += _masks(plan, roles.masks, following, "_next")
     for step in steps:
         if step in last or step in once:

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from convc.compiler.plan.names import PART, SUMS, NewNumber, Number
 from convc.compiler.plan.records import Plan
-from convc.compiler.plan.split import QUAD
-from convc.compiler.plan.work import STORE_BYTES
+from convc.compiler.plan.split import summed_columns
 from convc.compiler.schedules.base import Roles
+from convc.compiler.schedules.changes import split_of
 from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.epilogue import direct_stores, stage_numbers
 from convc.compiler.schedules.skeleton import TURN, compute, number, pixel_bits, shares_blocks, warps_role
@@ -27,8 +27,8 @@ from convc.compiler.tile.steps.split import AddSums, ClusterArrive, ClusterWait,
 from convc.compiler.tile.uses import reads
 from convc.ir.expr import Var
 
-MOST_SUMS = 128
-"""Registers of a thread that hold sums at a time: of some columns, those of all parts."""
+STEP = "step"
+"""Counts the steps of a tile, through the loops of its K loop."""
 
 
 def sharing_k(plan: Plan, roles: Roles) -> Roles:
@@ -48,28 +48,25 @@ def _shared(plan: Plan, role: str, step: Step) -> Step:
     if shares_blocks(plan):
         return _own_blocks(plan, role, step)
     nest, body = _nest(step)
-    units = math.prod(count for _, count in nest)
-    parts = plan.launch.parts
-    counted = Var("step")
+    derived = split_of(plan)
     made: list[Compute] = []
-    inner = units
-    for position, (name, count) in enumerate(nest):
-        inner //= count
-        value = counted // inner % count if position else counted // inner
+    for name, _ in nest:
+        value = Var(STEP) if len(nest) == 1 else derived.let(name)  # one loop counts the steps themselves
         made.append(Compute(id=f"{role}.{name}", note="of the CTA's part", dst=number(name), expr=value))
-    made.append(Compute(id=f"{role}.before", note="steps before this one", dst=TURN, expr=counted // parts))
+    before = derived.value("turn", "turn")
+    made.append(Compute(id=f"{role}.before", note="steps before this one", dst=TURN, expr=before))
     asked = {name for each in walk(body) for name in reads(each)}
     own = (*(each for each in made if each.dst in asked), *body)
-    return _share_loop(plan, role, number("step"), nest, own)
+    return _share_loop(plan, role, number(STEP), nest, own)
 
 
 def _own_blocks(plan: Plan, role: str, loop: Loop) -> Loop | ShareLoop:
     """A K loop with the channel blocks of the CTA's part alone: as many in every filter tap."""
-    parts = plan.launch.parts
     if loop.var == "block":
         return _share_loop(plan, role, loop.var, ((loop.var, loop.count),), loop.body)
     if loop.var == "k_step":
-        return replace(loop, count=loop.count // parts)
+        derived = split_of(plan)
+        return replace(loop, count=math.prod(derived.extent(axis) for axis in ("r", "s", "turn")))
     body = (_own_blocks(plan, role, step) if isinstance(step, Loop) else step for step in loop.body)
     return replace(loop, body=tuple(body))
 
@@ -78,17 +75,16 @@ def _share_loop(
     plan: Plan, role: str, var: NewNumber, nest: tuple[tuple[str, int], ...], body: tuple[Step, ...]
 ) -> ShareLoop:
     """The loop over every n-th step, of n CTAs, from the number of the CTA on."""
-    parts = plan.launch.parts
-    units = math.prod(count for _, count in nest)
+    derived = split_of(plan)
     return ShareLoop(
         id=f"{role}.share",
         note="the steps of this CTA's part",
         var=var,
-        count=-(-units // parts),
+        count=derived.extent("turn"),
         body=body,
         first=PART,
-        stride=parts,
-        limit=units,
+        stride=derived.number("counted", "stride"),
+        limit=derived.number("counted", "limit"),
         nest=nest,
     )
 
@@ -156,11 +152,8 @@ def _add(plan: Plan) -> tuple[Step, ...]:
     Where one chunk is all, the others are told as soon as it has been read.
     """
     parts = plan.launch.parts
-    own = plan.tiling.block_n // parts
-    least = max(STORE_BYTES // plan.problem.out_dtype.bytes, QUAD)
-    columns = next(width for width in range(own, 0, -least) if own % width == 0 and width * parts <= MOST_SUMS)
-    chunks = own // columns
-    place = Var(PART) * own + Var("chunk") * columns
+    columns, chunks = summed_columns(plan.tiling, parts, plan.problem.out_dtype)
+    place = split_of(plan).value("column", "column")
     add = AddSums(
         id="epilogue.add",
         note="always in this order",

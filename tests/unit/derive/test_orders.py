@@ -104,7 +104,7 @@ def test_the_loops_with_numbers_make_the_sums_of_the_definition(name, seed):
     tiles = (sizes["TILES"] if "merged" in instance.form else sizes["TILES_M"], sizes["TILES_N"])
     order = order_of(name, tiles, groups=drawn.randint(1, tiles[0]))
     packed = {"table[unit]": np.array([m + (n << 16) for m, n in order.table], np.int64)} if name == HILBERT else None
-    assert changed_computes(problem, instance, order.change, packed), instance.form
+    assert changed_computes(problem, instance, order.change, looked_up=packed), instance.form
     wrong = replace(order.change, sizes={**order.change.sizes, "UNITS": order.change.sizes["UNITS"] + 1})
     if name in ("rows", "boustrophedon") and tiles[1] > 1:
-        assert not changed_computes(problem, instance, wrong, packed), instance.form
+        assert not changed_computes(problem, instance, wrong, looked_up=packed), instance.form

@@ -1,0 +1,70 @@
+"""Changes of a kernel's loops that `convc.derive.changes` has derived, with the numbers of a problem put in."""
+
+from __future__ import annotations
+
+import msgspec
+
+from convc.compiler.index.formulas import ChangeRecord, Sizes, derived, number_of
+from convc.compiler.index.linear import Expr, Symbol
+from convc.compiler.index.lower import translate
+from convc.ir import expr as intexpr
+from convc.ir.expr import IntExpr
+
+
+class Change(msgspec.Struct, frozen=True):
+    """A change of loops with the numbers of a problem.
+
+    Attributes:
+        name: by which it was derived.
+        sizes: the numbers that stand for sizes.
+    """
+
+    name: str
+    sizes: Sizes
+
+    @property
+    def record(self) -> ChangeRecord:
+        """The change for all sizes."""
+        return derived().changes[self.name]
+
+    @property
+    def conditions(self) -> list[int]:
+        """The numbers of the conditions that the sizes have to meet."""
+        return self.record.conditions
+
+    def extent(self, axis: str) -> int:
+        """Count the iterations of a loop."""
+        formula = next(extent for name, extent, _ in self.record.loops if name == axis)
+        return derived().expressions[formula].number(self.sizes)
+
+    def at(self, formula: int) -> Expr:
+        """A formula with numbers; what it reads stays a symbol."""
+        return derived().expressions[formula].at(self.sizes, _Symbols())
+
+    def number(self, name: str, result: str) -> int:
+        """A result of a map that depends on sizes alone."""
+        return derived().expressions[dict(self.record.maps[name].results)[result]].number(self.sizes)
+
+    def value(self, name: str, result: str) -> IntExpr:
+        """A result of a map as a tile program computes it: terms in the order of loops."""
+        return derived().expressions[dict(self.record.maps[name].results)[result]].lowered(self.sizes)
+
+    def let(self, axis: str) -> IntExpr:
+        """A let, as a tile program computes it: cases that no number belongs to are left out."""
+        *some, last = self.record.let(axis).cases
+        found = translate(self.at(last.value))
+        for case in reversed(some):
+            assert case.key is not None
+            assert case.limit is not None
+            limit = number_of(case.limit, self.sizes)
+            value = translate(self.at(case.value))
+            if limit > 0 and value != found:
+                found = intexpr.Select(intexpr.Less(translate(self.at(case.key)), intexpr.Const(limit)), value, found)
+        return found
+
+
+class _Symbols(dict[str, Expr]):
+    """Every axis as the symbol of its name."""
+
+    def __missing__(self, name: str) -> Expr:
+        return Symbol(name)
