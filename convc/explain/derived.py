@@ -15,9 +15,9 @@ import numpy as np
 from msgspec.structs import replace
 
 from convc.compiler.index.algebra import simplify
-from convc.compiler.index.changes import Change
+from convc.compiler.index.changes import Change, changed
 from convc.compiler.index.conditions import conditions
-from convc.compiler.index.formulas import ChangeRecord, Instance, LetRecord, NestRecord, derived, number_of
+from convc.compiler.index.formulas import Instance, LetRecord, NestRecord, derived, number_of
 from convc.compiler.index.linear import Expr, Guard, Integer, Symbol
 from convc.compiler.index.lower import translate
 from convc.compiler.index.maps import IndexMap, Outcome, guard_text, simplify_guards
@@ -84,7 +84,7 @@ def changed_by(algorithm: Algorithm, change: Change) -> Algorithm:
     before = algorithm.nest
     instance = replace(before.instance, sizes={**before.instance.sizes, **change.sizes})
     met = {outcome.claim: outcome for outcome in conditions(change)}
-    nest = FilledNest(instance, _changed(before.record, change.record), before.extents)
+    nest = FilledNest(instance, changed(before.record, change.record), before.extents)
     return Algorithm(change.record.title, (_rewrite(change.record.step, instance, met),), nest)
 
 
@@ -94,24 +94,6 @@ def _rewrite(number: int, instance: Instance, met: Mapping[str, Outcome]) -> Rew
     words = dict.fromkeys(derived().conditions[each].words for each in step.conditions)
     names = tuple(theorems[each].name for each in step.theorems)
     return Rewrite(spelt(step.name, instance), step.why, names, tuple(met[each] for each in words))
-
-
-def _changed(nest: NestRecord, change: ChangeRecord) -> NestRecord:
-    first = [axis for axis, _, _ in nest.loops].index(change.old[0])
-
-    def within(around: str) -> str:
-        return change.inside.get(around, around)
-
-    return replace(
-        nest,
-        loops=[*nest.loops[:first], *change.loops, *nest.loops[first + len(change.old) :]],
-        lets=[*change.lets, *(replace(let, inside=within(let.inside)) for let in nest.lets)],
-        guard=[*nest.guard, *change.guard],
-        accumulate=change.added or (nest.accumulate and within(nest.accumulate)),
-        added=change.added or nest.added,
-        load=nest.load and replace(nest.load, inside=within(nest.load.inside)),
-        move=nest.move and replace(nest.move, inside=within(nest.move.inside)),
-    )
 
 
 def kernel_nest(instance: Instance) -> FilledNest:

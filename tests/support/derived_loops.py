@@ -5,9 +5,8 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from convc.compiler.index.changes import Change
+from convc.compiler.index.changes import Change, changed
 from convc.compiler.index.formulas import Instance, derived, number_of
-from convc.explain.derived import changed
 from convc.ir.problem import ConvProblem
 
 

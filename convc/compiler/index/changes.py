@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import replace
 
-from convc.compiler.index.formulas import ChangeRecord, Sizes, derived, number_of
+from convc.compiler.index.formulas import ChangeRecord, NestRecord, Sizes, derived, number_of
 from convc.compiler.index.linear import Expr, Symbol
 from convc.compiler.index.lower import translate
 from convc.ir import expr as intexpr
@@ -68,3 +69,22 @@ class _Symbols(dict[str, Expr]):
 
     def __missing__(self, name: str) -> Expr:
         return Symbol(name)
+
+
+def changed(nest: NestRecord, change: ChangeRecord) -> NestRecord:
+    """The nest with its loops counted in another way, as `convc.derive.reindex` does it."""
+    first = [axis for axis, _, _ in nest.loops].index(change.old[0])
+
+    def within(around: str) -> str:
+        return change.inside.get(around, around)
+
+    return replace(
+        nest,
+        loops=[*nest.loops[:first], *change.loops, *nest.loops[first + len(change.old) :]],
+        lets=[*change.lets, *(replace(let, inside=within(let.inside)) for let in nest.lets)],
+        guard=[*nest.guard, *change.guard],
+        accumulate=change.added or (nest.accumulate and within(nest.accumulate)),
+        added=change.added or nest.added,
+        load=nest.load and replace(nest.load, inside=within(nest.load.inside)),
+        move=nest.move and replace(nest.move, inside=within(nest.move.inside)),
+    )
