@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from convc.compiler.index.conv import ConvMaps
-from convc.compiler.index.maps import IndexMap, Outcome, prove_equal
+from convc.compiler.index.maps import IndexMap
 from convc.compiler.index.symbols import Axis
 
 
@@ -13,15 +13,3 @@ def first_filter(maps: ConvMaps, ctas: int) -> IndexMap:
     rank = Axis("rank", ctas)
     first = maps.column["k"].xreplace({column.symbol: rank.symbol * (maps.tiles.block_n // ctas)})
     return IndexMap(name="first_filter", domain=(tile_n, rank), results=(("k", first),))
-
-
-def prove_halves(maps: ConvMaps, ctas: int) -> Outcome:
-    """Whether the rows that the CTAs of a group bring, one after the other, are the columns of the tile."""
-    each = maps.tiles.block_n // ctas
-    claim = f"row i of CTA r of {ctas} is column {each}*r + i of the tile"
-    tile_n, column = maps.column.domain
-    rank = Axis("rank", ctas)
-    row = Axis("row", each)
-    place = rank.symbol * each + row.symbol
-    brought = first_filter(maps, ctas)["k"] + row.symbol
-    return prove_equal(claim, brought, maps.column["k"].xreplace({column.symbol: place}), (tile_n, rank, row))

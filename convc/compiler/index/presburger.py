@@ -3,9 +3,10 @@
 Axes with extents, sums, products with constants, and division and remainder by constants: statements about these are
 statements of Presburger arithmetic, which is decidable, and the library isl decides them (S. Verdoolaege, *isl: An
 Integer Set Library for the Polyhedral Model*, ICMS 2010). It reasons about the extents as numbers, so that a claim
-about an image of 40000x40000 pixels takes as long as one about 56x56. Every question here is one of three:
+about an image of 40000x40000 pixels takes as long as one about 56x56. Every question here is one of four:
 
     find     the least point of a box at which conditions hold
+    apart    the first of some pairs of numbers that are not the same everywhere
     clash    two points that have the same results
     missed   a point whose results no other point has
 
@@ -22,13 +23,16 @@ from typing import TypeVar
 import islpy as isl
 
 from convc.errors import PlanError
-from convc.ir.expr import Add, And, Const, FloorDiv, Interval, IntExpr, Less, Mod, Mul, Var
+from convc.ir.expr import Add, And, Const, FloorDiv, Interval, IntExpr, Less, Mod, Mul, Select, Var, bounds
 
 OPERATIONS = 1_000_000
 """Steps that isl may take for one question (about a second); those about real kernels take less than a tenth."""
 
 Ranges = Mapping[str, Interval]
 Point = dict[str, int]
+
+Piecewise = isl.Aff | isl.PwAff
+"""An expression as a function: one formula for all points, or several of them, each for its own."""
 
 T = TypeVar("T")
 
@@ -57,6 +61,33 @@ def find(ranges: Ranges, conditions: Sequence[IntExpr], either: Sequence[IntExpr
 def differ(ranges: Ranges, conditions: Sequence[IntExpr], a: IntExpr, b: IntExpr) -> Point | None:
     """The least point at which all conditions hold and two expressions are different numbers; or None."""
     return find(ranges, conditions, (Less(a, b), Less(b, a)))
+
+
+def apart(ranges: Ranges, pairs: Sequence[tuple[IntExpr, IntExpr]]) -> tuple[int, Point] | None:
+    """The first pair whose expressions are different numbers somewhere: its place, and the least such point; or None.
+
+    Args:
+        ranges: as of `find`.
+        pairs: expressions; `convc.ir.expr.Select` may stand at the top of one, and in its branches.
+
+    Raises:
+        ValueError, PlanError: as of `find`.
+    """
+
+    def answer() -> tuple[int, Point] | None:
+        box = _Box(isl.Context(), ranges)
+        for number, (a, b) in enumerate(pairs):
+            if not box.alike(a, b):
+                found = box.points.intersect(_pieces(box.piecewise(a)).ne_set(_pieces(box.piecewise(b))))
+                if not found.is_empty():
+                    return number, box.read(found.lexmin())
+        return None
+
+    return _bounded(answer)
+
+
+def _pieces(a: Piecewise) -> isl.PwAff:
+    return isl.PwAff.from_aff(a) if isinstance(a, isl.Aff) else a
 
 
 def clash(ranges: Ranges, conditions: Sequence[IntExpr], results: Sequence[IntExpr]) -> tuple[Point, Point] | None:
@@ -110,6 +141,15 @@ def missed(
         return box.least(sought.subtract_range(found).domain())
 
     return _bounded(answer)
+
+
+def _conditions(condition: IntExpr) -> tuple[Less, ...]:
+    """The comparisons of a condition."""
+    if isinstance(condition, Less):
+        return (condition,)
+    if not isinstance(condition, And):
+        raise ValueError(f"{condition} is not a condition")
+    return tuple(found for each in condition.args for found in _conditions(each))
 
 
 def _bounded(answer: Callable[[], T]) -> T:
@@ -184,6 +224,51 @@ class _Box:
                 return self.value(a).mod_val(self._number(b))
             case _:
                 raise ValueError(f"{expr} is not quasi-affine in {', '.join(self.axes)}")
+
+    def alike(self, a: IntExpr, b: IntExpr) -> bool:
+        """Whether two expressions are shown to be the same number, part by part.
+
+        To compare them whole, with all conditions that they select by, is exact and takes a hundred times as long.
+        """
+        a, b = self._selected(a), self._selected(b)
+        if a == b:
+            return True
+        if isinstance(a, Select) and isinstance(b, Select):
+            return self._hold_alike(a.cond, b.cond) and self.alike(a.a, b.a) and self.alike(a.b, b.b)
+        if isinstance(a, Select) or isinstance(b, Select):
+            return False
+        return self.points.intersect(self.value(a).ne_set(self.value(b))).is_empty()
+
+    def _selected(self, expr: IntExpr) -> IntExpr:
+        """An expression without conditions that the extents of the axes make true."""
+        if not isinstance(expr, Select):
+            return expr
+        left = tuple(each for each in _conditions(expr.cond) if not self._always(each))
+        return Select(And(left), expr.a, expr.b) if left else self._selected(expr.a)
+
+    def _always(self, condition: Less) -> bool:
+        return bounds(condition.a, self.ranges)[1] < bounds(condition.b, self.ranges)[0]
+
+    def _hold_alike(self, a: IntExpr, b: IntExpr) -> bool:
+        """Whether two conditions are shown to hold at the same points: comparison by comparison."""
+        ones, others = (
+            [each for each in _conditions(one) if each not in _conditions(two)] for one, two in ((a, b), (b, a))
+        )
+        if len(ones) == len(others):
+            return all(self.alike(x.a, y.a) and self.alike(x.b, y.b) for x, y in zip(ones, others, strict=True))
+        return self._implies(a, others) and self._implies(b, ones)
+
+    def _implies(self, condition: IntExpr, others: Sequence[Less]) -> bool:
+        """Whether some comparisons hold wherever a condition does."""
+        held = self.where((condition,))
+        return all(held.intersect(self.value(x.a).ge_set(self.value(x.b))).is_empty() for x in others)
+
+    def piecewise(self, expr: IntExpr) -> Piecewise:
+        """An expression that may select among others, as a function."""
+        if not isinstance(expr, Select):
+            return self.value(expr)
+        held = self.holds(expr.cond).indicator_function()
+        return held.cond(_pieces(self.piecewise(expr.a)), _pieces(self.piecewise(expr.b)))
 
     def function(self, results: Sequence[IntExpr]) -> isl.Map:
         """The results as a function of all points, inside and outside of the box."""

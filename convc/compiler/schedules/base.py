@@ -274,8 +274,15 @@ class Schedule:
         return found
 
     def indexing(self, candidate: Candidate) -> Indexing:
-        """Derive and prove the index maps of a candidate, as `Method.indexing` says."""
-        return self.method(self).indexing(candidate)
+        """Derive and prove the index maps of a candidate, as `Method.indexing` says, and validate its numbers.
+
+        Raises:
+            DerivationError: a number is not what its theorem says.
+        """
+        # Imported here because the help of a command reads records of schedules, and needs no planner.
+        from convc.compiler.plan.validation import validated
+
+        return validated(candidate, self.method(self).indexing(candidate), transposed=self.transposed)
 
     def roles(self, plan: Plan) -> Roles:
         """Write the kernel down, as `Method.roles` says."""

@@ -12,13 +12,11 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from convc.compiler.index.claims import prove
+from convc.compiler.index.claims import prove_limits
 from convc.compiler.index.conv import RELOAD, ConvMaps, instance_of
 from convc.compiler.index.kernel_nest import KernelNest
 from convc.compiler.index.lower import lower
 from convc.compiler.index.maps import Outcome
-from convc.compiler.index.pair_rows import prove_halves
-from convc.compiler.index.shared_tiles import pieces_of, prove_pieces
 from convc.compiler.index.warp_rows import first_row, prove_rows, prove_tile
 from convc.compiler.plan.candidate import ScheduleCandidates
 from convc.compiler.plan.candidates import tilings
@@ -50,6 +48,7 @@ from convc.compiler.plan.scale_factors import (
 )
 from convc.compiler.plan.storage import BarrierRing, Storage, TmemTile, aligned_stage, lay_out, tile_ring
 from convc.compiler.plan.tap_maps import filter_start_of, start_of, tap_maps
+from convc.compiler.plan.validation import check_candidate
 from convc.compiler.plan.work import (
     FACTOR_ROW_BYTES,
     STORE_BYTES,
@@ -205,7 +204,7 @@ class Reload(Method):
         )
 
     def indexing(self, candidate: Candidate) -> Indexing:
-        """Derive the maps of a tiling, and prove that one im2col copy visits exactly the pixels of a tile."""
+        """Derive the maps of a tiling; what is left to prove are limits of the hardware, and rows that copies take."""
         layout = candidate.tiled.layout
         tiling = candidate.tiled.tiling
         pipeline = candidate.pipeline
@@ -215,8 +214,10 @@ class Reload(Method):
         results = candidate.storage.results
         rows = candidate.tiled.arch.limits.warp_rows
         residual = candidate.storage.residual
-        met = met_conditions(self.schedule.name, layout.problem, instance_of(layout.problem, maps.tiles))
-        proofs = [*met, *prove(maps), *_prove_shared(candidate, maps, rows)]
+        derived = instance_of(layout.problem, maps.tiles)
+        check_candidate(candidate, derived.sizes)
+        met = met_conditions(self.schedule.name, layout.problem, derived)
+        proofs = [*met, *prove_limits(maps), *_prove_rows(candidate, maps, rows)]
         if blocks is not None and factors is not None:
             proofs.append(prove_factors(factors, blocks, layout, tiling, pipeline))
         demand_proof(layout.problem, proofs)
@@ -284,18 +285,10 @@ def _starts(maps: ConvMaps, tiling: Tiling) -> dict[str, Coordinate]:
     return {f"start_{axis}": moved(result_of(start, axis, f"start_{axis}"), **where) for axis in "whn"}
 
 
-def _prove_shared(candidate: Candidate, maps: ConvMaps, rows: int) -> Iterator[Outcome]:
-    """Whether the rows of a warp and of a residual's tile, and the parts that CTAs bring, lie as copies take them."""
+def _prove_rows(candidate: Candidate, maps: ConvMaps, rows: int) -> Iterator[Outcome]:
+    """Whether the rows of a warp, and those of a residual's tile, lie as copies take them."""
     if candidate.storage.results is not None:
         yield prove_rows(maps, rows)
-    tiling = candidate.tiled.tiling
-    pixels, channels = tiling.multicast
-    if tiling.ctas * pixels > 1:
-        yield prove_halves(maps, tiling.ctas * pixels)
-    if channels > 1:
-        parts = pieces_of(maps, channels)
-        yield prove_pieces(maps, parts)
-        yield from prove(parts)
     if candidate.storage.residual is not None:
         yield prove_tile(maps)
 

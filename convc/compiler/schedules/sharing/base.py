@@ -36,6 +36,7 @@ from convc.compiler.plan.results import met_conditions
 from convc.compiler.plan.room import Room
 from convc.compiler.plan.storage import BarrierRing, Storage, TmemTile, lay_out
 from convc.compiler.plan.tiling import Depths
+from convc.compiler.plan.validation import check_candidate
 from convc.compiler.plan.work import CtaWork
 from convc.compiler.schedules.base import ROWS, TMA, Method, Request, Roles, Ways, ways_of
 from convc.compiler.schedules.cores.all import core_of
@@ -209,6 +210,7 @@ class Sharing(Method):
             raise TypeError("a candidate of a schedule that shares activations has a geometry")
         transposed = self.schedule.transposed
         shared = instance_of(candidate, self.schedule)
+        check_candidate(candidate, shared.sizes)
         met = met_conditions(self.schedule.name, layout.problem, shared, candidate.geometry.walk)
         maps = proved_maps(layout.problem, candidate.geometry)
         reuse = reuse_of(

@@ -9,7 +9,7 @@ from convc.compiler.index.geometry import Geometry
 from convc.compiler.index.lane_masks import column_mask, line_mask, masked_columns, masked_lines
 from convc.compiler.index.lower import lower, translate
 from convc.compiler.index.reuse import ADDRESSED, EXCHANGED, MOVED, ReuseMaps, form_of, reuse_maps, shared_instance
-from convc.compiler.index.reuse_claims import prove
+from convc.compiler.index.reuse_claims import prove_limits
 from convc.compiler.plan.coordinates import Coordinate, RowCoordinates, coordinate, moved
 from convc.compiler.plan.evidence import ROWS_BEFORE, Rule
 from convc.compiler.plan.names import RANK
@@ -26,10 +26,10 @@ def proved_maps(problem: ConvProblem, geometry: Geometry) -> ReuseMaps:
     """The maps of a problem that is cut into tiles.
 
     Raises:
-        PlanError: a claim that the kernel relies on is not proved.
+        PlanError: a limit of the hardware is passed.
     """
     maps = reuse_maps(problem, geometry)
-    proofs = prove(maps)
+    proofs = prove_limits(maps)
     demand_proof(problem, proofs)
     return replace(maps, proofs=proofs)
 
