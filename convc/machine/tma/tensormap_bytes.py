@@ -3,7 +3,8 @@
 NVIDIA does not publish what the 128 bytes of its tensor maps mean. The encoding here is **ours**, also of the maps that
 a launch file describes, which a kernel may copy out of parameter space and edit: little endian, with a magic word and
 every field at a fixed place, so that a map can be edited by tensormap.replace, copied around as plain bytes, and
-understood when a tensor copy uses it. A kernel that looks into the bytes would see different ones on a GPU.
+understood when a tensor copy uses it. A kernel that looks into the bytes would see different ones on a GPU. Bytes of
+the driver, which a launch file may give, are understood too (`driver_maps`).
 
 128 zero bytes are a blank map: tile mode, rank 1, every extent 1 (sizes are kept minus one). Kernels start from zeros
 and then replace every field, as Triton does. Fields: PTX manual, "tensormap.replace".
@@ -19,6 +20,7 @@ import numpy as np
 from convc.errors import MachineFault
 from convc.ir.tensormap import TensorMap
 from convc.machine.memory.global_memory import Buffer, GlobalMemory
+from convc.machine.tma.driver_maps import decode_driver_map
 
 SIZE = 128
 MAGIC = 0x3150614D54434E43
@@ -124,11 +126,7 @@ def encode(tmap: TensorMap, address: int) -> bytes:
 def decode(raw: bytes) -> tuple[TensorMap, int]:
     """The map (without buffer and offset) and the global address that 128 bytes hold; faults where they hold none."""
     if any(raw) and struct.unpack_from("<Q", raw)[0] != MAGIC:
-        raise MachineFault(
-            "these 128 bytes are no tensor map that this machine made",
-            hint="maps can be made by tensormap.replace from 128 zero bytes, or come as parameters of the launch file; "
-            "the driver's encoding is not public",
-        )
+        return decode_driver_map(raw)
     record = np.frombuffer(raw, RECORD)[0]
     mode = MODES[record["mode"]]
     rank = int(record["rank"]) + 1
@@ -175,12 +173,8 @@ def replace(raw: np.ndarray, field: str, index: int, value: int | np.ndarray) ->
     """
     record = raw.view(RECORD)[:, 0]
     used = raw.any(axis=1)
-    if (record["magic"][used] != MAGIC).any():
-        raise MachineFault(
-            "tensormap.replace: these 128 bytes are no tensor map that this machine made, and not all zero",
-            hint="zero the 128 bytes first, or copy those of a map that the launch file describes; the encoding of the "
-            "driver is not public",
-        )
+    for at in (used & (record["magic"] != MAGIC)).nonzero()[0].tolist():  # of the driver: from here on ours
+        raw[at] = np.frombuffer(encode(*decode_driver_map(raw[at].tobytes())), np.uint8)
     value = np.asarray(value).astype(np.int64)
     limit = LIMITS.get(field)
     if limit is not None and ((value < 0) | (value >= limit)).any():
