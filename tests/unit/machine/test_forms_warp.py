@@ -164,6 +164,14 @@ def test_votes_and_matches(values, mask):
     assert [d[i] for i in part] == [ones(j for j in part if x[j] == x[i]) for i in part]
 
 
+@pytest.mark.parametrize(("mode", "answers"), [("all", (0, 0, 1)), ("any", (0, 1, 1)), ("uni", (1, 0, 1))])
+def test_each_warp_votes_by_itself(mode, answers):
+    x = np.repeat(np.array([0, 0, 1], np.uint32), 32)
+    x[40] = 1
+    _, q = run_lanes(f"setp.ne.u32 %r, %x, 0; vote.sync.{mode}.pred %q, %r, -1;\n", x)
+    assert q == [answer for answer in answers for _ in range(32)]
+
+
 def s32(v):
     return v - (1 << 32) if v >> 31 else v
 

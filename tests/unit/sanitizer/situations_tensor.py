@@ -93,6 +93,8 @@ PRODUCTS = (
        tensor(MULTIPLY + HEAR + OTHER.replace("%e", "%d") + wait(2), DONE + ld() + SAY)),
     of("another warp reads behind the arrival of its own warp", TENSOR_RACE,
        tensor(MULTIPLY + SAY + DONE, HEAR + ld() + wait(0)), tensor(MULTIPLY + DONE + SAY, HEAR + ld())),
+    of("a warp reads behind the arrival of the warp that multiplies", TENSOR_RACE,
+       tensor(HEAR + ld() + wait(0), MULTIPLY + SAY + DONE), tensor(HEAR + ld(), MULTIPLY + DONE + SAY)),
     of("columns are given back before the product is waited for", TENSOR_RACE,
        tensor(MULTIPLY), tensor(MULTIPLY + DONE)),
 )  # fmt: skip

@@ -129,3 +129,8 @@ def test_ctas_that_give_columns_back_before_they_meet_wait_for_nobody():
 def test_a_pair_gets_its_columns_at_once():
     text = pair().replace("], 32;", "], 512;").replace("%d, 32;", "%d, 512;")
     assert rules(run(text)) == set()
+
+
+def test_ctas_of_a_cluster_that_allocate_alone_keep_the_address_where_they_like():
+    apart = "mad.lo.u32 %slot, %rank, 16, %s; " + MEET
+    assert "pair-allocation" not in rules(run(pair(apart).replace("cta_group::2", "cta_group::1")))

@@ -56,7 +56,7 @@ def test_a_wait_that_is_missing_is_a_race_with_the_peer():
     )
     assert (found.cta, found.warp, found.lanes, found.line) == (0, 0, tuple(range(32)), load)
     assert (found.other.cta, found.other.warp, found.other.lanes, found.other.line) == (1, 0, (0,), store)
-    assert found.region.runs == ((1024, 1027),)
+    assert (found.region.buffer, found.region.runs) == (None, ((1024, 1027),))
 
 
 def test_an_arrival_before_the_store_does_not_order_it():

@@ -104,3 +104,13 @@ def test_only_what_is_alike_is_done_in_one_go(monkeypatch, change, joined):
     went, findings = both(monkeypatch, kernel(change, STORE, "PAST: bar.sync 0;", READ), ())
     assert sum(went) == joined
     assert "race-shared-memory" not in {finding.rule for finding in findings}
+
+
+def test_what_another_warp_has_read_in_one_of_them_is_kept(monkeypatch):
+    """In CTA 1 the first warp has read what the second one then reads in all, and overwrites."""
+    second = "setp.lt.u32 %skip, %t, 32; @%skip bra PAST; {} PAST: bar.warp.sync 0xffffffff;"
+    first = f"setp.lt.and.u32 %skip, %t, 32, %first; @!%skip bra OVER; {READ} OVER: bar.warp.sync 0xffffffff;"
+    again = second.format("ld.shared.u32 %v, [%own]; st.shared.u32 [%own], %t;")
+    went, findings = both(monkeypatch, kernel(STORE, "bar.sync 0;", first, again), ())
+    assert True in went
+    assert {(finding.rule, finding.cta) for finding in findings} == {("race-shared-memory", 1)}
