@@ -194,11 +194,21 @@ EXCUSES = (
         r"\* \d+x1\d\dx3x1 ",
         same=False,
     ),
+    Excuse(
+        r"@%wrap .* @mma\.next_b_s[01]$",
+        "three stages for three columns: the ring goes round behind the last column alone",
+        r"Schedule stationary(?s:.*)tile b, [^\n]* 3 stages",
+    ),
     Excuse(r"(1 \+1|2 -1|0 \+1) in .*%stage_tmem.* @mma\.next_tmem", "one tile in tensor memory does as well as two"),
     Excuse(r"0 [+-]1 in \d+: mov\.b32 %stage_order, 0;", "a ring of one barrier has no use for a stage"),
     Excuse(r"1 [+-]1 in \d+: (setp\.lt|sub)\.u32 %\w+, %entered_s0, 1", "no tile begins one column behind padding"),
     Excuse(r" -4 in .*ld\.shared\.b32 %tmem", "the word before is a mask of no lanes: 0, where tensor memory begins"),
     Excuse(r" \+1 in \d+: mov\.b32 %shape, 0x48", "the sparsity selector is not read where A is dense"),
+    Excuse(
+        r"in \d+: selp\.b32 %high, 0x020c0081, 0x020c0080, %in_padding;",
+        "no tile begins in the padding of this column",
+        r"shared: 9x72x4x14 ",
+    ),
     Excuse(r" [+-]1073741824 in \d+: mov\.b32 %shape, 0x[04]8", "the columns shift by less than they may"),
     Excuse(r" [+-]1 in \d+: mov\.b32 %low, 0;", "without padding there is no pattern to enter late"),
     Excuse(r" \+(256|65536) in \d+: mov\.b32 %high, 0x0[012]000000;", "without padding there are no runs"),
@@ -212,12 +222,29 @@ EXCUSES = (
     Excuse(r"^1 -1 in \d+: setp\.lt\.u32 %more, %(\w+), 1;", "a loop is left behind its first trip all the same"),
     Excuse(r"mul\.lo\.s32 %column, %(chunk), ", "the only chunk begins at column 0, whatever its width", ONE_TRIP),
     Excuse(r"mul\.lo\.s32 %c, %(block), \d+; @load\.c", "the only block is number 0, whatever its width", ONE_TRIP),
-    Excuse(r"%(slab), \d+(?:, \S+)?; @epilogue\.(?:column|stage|store|slab_k)$", "the only slab is number 0", ONE_TRIP),
-    Excuse(r"%column, 4, %smem; @epilogue\.bias$", "the only slab begins at column 0", ONE_TRIP.format("slab")),
+    Excuse(
+        r"%(slab), \d+(?:, \S+)?; @(?:load\.slab_k|epilogue\.(?:column|stage|store|slab_k))$",
+        "the only slab is number 0",
+        ONE_TRIP,
+    ),
+    Excuse(
+        r"%column, 4, %smem; @epilogue\.(?:bias|scale)$", "the only slab begins at column 0", ONE_TRIP.format("slab")
+    ),
     Excuse(r"%column, \d+, %smem; @epilogue\.sums$", "the only chunk begins at column 0", ONE_TRIP.format("chunk")),
     Excuse(
         r"mad\.lo\.u32 %(bar|to|word), %stage, ", "the only stage is number 0, whatever it is multiplied by", ONE_STAGE
     ),
+    Excuse(
+        r"@%wrap (?:mov|xor)\.b32 %(?:stage|phase)\w*, .* @load\.end_empty(?:_[abr])?$",
+        "behind the last stage nobody waits",
+        same=False,
+    ),
+    Excuse(
+        r"(?:mad\.lo\.s32 %t0, %t2, 3, %t1|rem\.s32 %t7, %t6, 20); @(?:load|epilogue)\.tile_m$",
+        "the first group, and the first of those that are cut short, are number 0",
+        r"pointwise: 7x320x9x9",
+    ),
+    Excuse(r"xor\.b32 %phase, %phase, 1; @load\.end_empty$", "the only stage was waited for last", ONE_STAGE),
     Excuse(r"@(load\.wait|load\.next|mma\.release|mma\.next)$", "after one step nobody comes round the ring", ONE_STEP),
     Excuse(
         r"^\d+ \+1 in \d+: (?:@%mine )?mbarrier\.init\S* \[%\w+\+(\d+)\]",
@@ -258,6 +285,13 @@ EXCUSES = (
         r"lane masks of 16 bytes, 2 times",
     ),
     Excuse(r"%phase_masks, .* @(epilogue\.other_masks\w+)?$", "the role that signals does not ask for the phase"),
+    Excuse(r"mov\.b32 %filled_(first|next), 0; @epilogue\.masks", "a block of one trip is not counted"),
+    Excuse(
+        r"(without|[+-]8 in) .*mbarrier\.try_wait.* @mma\.drained$",
+        "residuals of the tile before came before these operands, and their places were free when all before was added",
+        r"at most \d tiles each(?s:.*)barriers empty_r",
+        same=False,
+    ),
     Excuse(r"mov\.b32 %before, 0;", "there is one first tile, and nobody asks for its number"),
     Excuse(r"^4 [+-]1 in .* %tile_k, 4; @epilogue\.numbers$", "the only tile of channels begins at number 0", HELD),
     Excuse(

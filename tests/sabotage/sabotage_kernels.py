@@ -19,6 +19,7 @@ import ml_dtypes
 import msgspec
 import numpy as np
 import sabotage_tensor
+from support.option_sets import OPTION_SETS
 from support.schedules import RELOAD_ONLY
 
 from convc.compiler.compile import compile_problem
@@ -38,6 +39,7 @@ NUMPY = {
 }  # fmt: skip
 MULTIPLIERS = (2**-5, 2**-6, 3 * 2**-8, 2**-7)
 """By which a requantised kernel multiplies sums of some thousand, so that few results saturate."""
+SCALED = ("mxfp8", "mxfp4", "nvfp4")
 RESULTS = ("output", "out", "y")
 """Buffers that a kernel writes."""
 
@@ -86,14 +88,18 @@ def conv(
     """A kernel as the compiler makes it; 3 x 3 taps over 12 x 12 pixels where ``shape`` does not say otherwise."""
     shape = {"in_extent": (12, 12), "kernel": (3, 3), "pad_lo": (1, 1), "pad_hi": (1, 1)} | shape
     problem = ConvProblem(operand=operand, out=out, **shape)
-    artifact = compile_problem(problem, options=options, block_n=block_n, stages=stages).artifact
-    return Subject(text=artifact.ptx, launch=artifact.launch)
+    return unscaled(problem, options=options, block_n=block_n, stages=stages)
 
 
-def scaled(operand: str, out: str, *, block_n: int | None = None, stages: int, **shape) -> Subject:
-    """A kernel of block-scaled operands, on numbers whose sums are exact; bytes at random would mostly be NaN."""
+def blocks(operand: str, out: str, *, block_n: int | None = None, stages: int, **shape) -> Subject:
+    """A kernel of block-scaled operands, with a bias."""
     problem = ConvProblem(operand=operand, out=out, bias=True, **shape)
-    compiled = compile_problem(problem, options=RELOAD_ONLY, block_n=block_n, stages=stages)
+    return scaled(problem, options=RELOAD_ONLY, block_n=block_n, stages=stages)
+
+
+def scaled(problem: ConvProblem, **options) -> Subject:
+    """A kernel of block-scaled operands, on numbers whose sums are exact; bytes at random would mostly be NaN."""
+    compiled = compile_problem(problem, **options)
     x, w, b = integer_data(problem, 7)
     filters, bias = pack_weights(compiled.layout, w, b)
     if bias.ndim == 2:
@@ -104,6 +110,22 @@ def scaled(operand: str, out: str, *, block_n: int | None = None, stages: int, *
         "bias": scaled_bias(compiled.layout, bias, x),
     }
     return Subject(text=compiled.artifact.ptx, launch=compiled.artifact.launch, inputs=inputs)
+
+
+def chosen(name: str) -> Subject:
+    """A kernel of `OPTION_SETS` whose loops come round its rings: two stages where the set leaves them open."""
+    drawn = OPTION_SETS[name]
+    problem = drawn.problem
+    if problem.name == "pointwise":
+        problem = dataclasses.replace(problem, in_channels=problem.in_channels * 5 // 2)
+    make = partial(scaled, problem) if problem.operand in SCALED else partial(unscaled, problem)
+    return make(options=drawn.options, block_n=drawn.block_n, stages=drawn.stages or 2)
+
+
+def unscaled(problem: ConvProblem, **options) -> Subject:
+    """A kernel as the compiler makes it."""
+    artifact = compile_problem(problem, **options).artifact
+    return Subject(text=artifact.ptx, launch=artifact.launch)
 
 
 def inexact() -> Subject:
@@ -238,7 +260,7 @@ KERNELS: dict[str, Callable[[], Subject]] = {
         out_zero_point=100, **UNPADDED,
     ),
     "nvfp4, scaled": partial(
-        scaled, "nvfp4", "f32", in_channels=320, out_channels=96, in_extent=(9, 17), kernel=(1, 2), stages=3,
+        blocks, "nvfp4", "f32", in_channels=320, out_channels=96, in_extent=(9, 17), kernel=(1, 2), stages=3,
         block_n=48,
     ),
     "hopper clusters that load for each other": partial(
@@ -264,15 +286,15 @@ THIN = {
 
 SLOW: dict[str, Callable[[], Subject]] = {
     "mxfp8, groups": partial(
-        scaled, "mxfp8", "f32", in_channels=1344, out_channels=128, groups=2, in_extent=(9, 16), kernel=(2, 1),
+        blocks, "mxfp8", "f32", in_channels=1344, out_channels=128, groups=2, in_extent=(9, 16), kernel=(2, 1),
         stages=2, block_n=32,
     ),
     "mxfp8, one MMA a stage": partial(
-        scaled, "mxfp8", "f32", in_channels=32, out_channels=64, in_extent=(12, 14), kernel=(3, 3), stages=3,
+        blocks, "mxfp8", "f32", in_channels=32, out_channels=64, in_extent=(12, 14), kernel=(3, 3), stages=3,
         block_n=32,
     ),
     "mxfp4, scaled": partial(
-        scaled, "mxfp4", "bf16", in_channels=700, out_channels=64, in_extent=(12, 12), kernel=(3, 1), stages=2,
+        blocks, "mxfp4", "bf16", in_channels=700, out_channels=64, in_extent=(12, 12), kernel=(3, 1), stages=2,
         pad_lo=(1, 0), pad_hi=(1, 0), block_n=32,
     ),
     "golden pointwise_f16": partial(golden, "pointwise_f16"),
@@ -367,7 +389,7 @@ SLOW: dict[str, Callable[[], Subject]] = {
         **UNPADDED, options=ScheduleOptions(schedule="slide", split_k="2"),
     ),
     "golden scaled_nvfp4": partial(
-        scaled, "nvfp4", "bf16", batch=2, in_channels=288, out_channels=88, in_extent=(9, 9), kernel=(3, 3),
+        blocks, "nvfp4", "bf16", batch=2, in_channels=288, out_channels=88, in_extent=(9, 9), kernel=(3, 3),
         pad_lo=(1, 1), pad_hi=(1, 1), block_n=48, stages=3, name="scaled_nvfp4",
     ),
     "wgmma": partial(
@@ -489,6 +511,9 @@ SLOW: dict[str, Callable[[], Subject]] = {
 
 ALL = KERNELS | SLOW
 
+CHOSEN: dict[str, Callable[[], Subject]] = {f"chosen: {name}": partial(chosen, name) for name in OPTION_SETS}
+"""Every schedule, and every option with each other one that it goes with: changes of these are drawn."""
+
 FILLED: dict[str, list[dict[str, Any]]] = {}
 """Template -> the names that it was filled with, once for each time, when kernels were made."""
 
@@ -500,6 +525,6 @@ def _rendered(template: str, names: dict[str, Any], real: Callable[..., str] = e
 
 @cache
 def subject(name: str) -> Subject:
-    """A kernel of `ALL`, made once for all tests; what its templates are filled with goes to `FILLED`."""
+    """A kernel of `ALL` or `CHOSEN`, made once for all tests; what its templates are filled with goes to `FILLED`."""
     with mock.patch.object(emit_kernel, "render", _rendered):
-        return ALL[name]()
+        return (ALL | CHOSEN)[name]()

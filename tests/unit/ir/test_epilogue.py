@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import msgspec
 import numpy as np
@@ -96,6 +97,23 @@ def test_words():
     epilogue = (AddResidual(), LeakyRelu(0.25), Clip(0.0, 6.0), Clip(high=1.0), SiLU())
     assert describe(epilogue) == "residual, leaky_relu(0.25), clip(0..6), clip(..1), silu"
     assert describe(epilogue) in dataclasses.replace(POINT, epilogue=epilogue).describe()
+
+
+@pytest.mark.parametrize(
+    ("step", "want"),
+    [
+        (Relu(), [0, 0, 2]),
+        (LeakyRelu(0.25), [-0.75, 0, 2]),
+        (Clip(-1.0, 1.5), [-1, 0, 1.5]),
+        (Clip(low=-1.0), [-1, 0, 2]),
+        (Sigmoid(), [1 / (1 + math.e**3), 0.5, 1 / (1 + math.e**-2)]),
+        (SiLU(), [-3 / (1 + math.e**3), 0, 2 / (1 + math.e**-2)]),
+        (AddResidual(), [-2, 2, 5]),
+    ],
+)
+def test_steps_are_what_they_are_called(step, want):
+    y, residual = np.array([-3.0, 0.0, 2.0]), np.array([1.0, 2.0, 3.0])
+    np.testing.assert_allclose(epilogue_step(step, y, residual), want, rtol=1e-15)
 
 
 def in_float32(step: EpilogueStep, y: np.ndarray, residual: np.ndarray) -> np.ndarray:

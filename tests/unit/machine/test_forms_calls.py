@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 import numpy as np
 import pytest
 from support.kernels import execute, module
@@ -160,10 +162,16 @@ def test_clocks_advance():
     assert run_calls("", body) == [1] * 64
 
 
+@pytest.mark.parametrize("name", ["eq", "lt", "le", "gt", "ge"])
+def test_masks_of_lanes(name):
+    compare = getattr(operator, name)
+    want = [sum(1 << other for other in range(32) if compare(other, lane)) for lane in range(32)]
+    assert run_calls("", f"mov.u32 %d, %lanemask_{name};") == 2 * want
+
+
 def test_special_registers_without_a_value_are_refused():
     with pytest.raises(UnmodelledError, match="the machine has no special register %envreg3"):
         run_calls("", "mov.b32 %d, %envreg3;")
-    assert run_calls("", "mov.u32 %d, %lanemask_lt;")[:3] == [0, 1, 3]
 
 
 @pytest.mark.parametrize(("move", "value"), [

@@ -77,5 +77,6 @@ def test_the_file_says_the_same():
     ],
 )
 def test_structures_that_do_not_fit(param, message):
-    with pytest.raises(LaunchError, match=message):
+    with pytest.raises(LaunchError, match=message) as refused:
         run(launch(**param))
+    assert bool(refused.value.where) == ("24 bytes" not in message and "takes 8" not in message)
