@@ -102,8 +102,13 @@ FINDINGS = {
         "(PTX manual, mbarrier). Put it elsewhere, or end the barrier's life by mbarrier.inval first."
     ),
     "scope-too-narrow": (
-        "An mbarrier operation says .cta, and threads of another CTA of the cluster take part: nothing orders what "
-        "they write (PTX manual, Scope). Say .cluster, or leave the scope out, which means the same."
+        "An mbarrier operation, atomic, fence or access with an order says .cta, or .cluster, and a thread of another "
+        "CTA, or of another cluster, takes part: nothing orders the two (PTX manual, Scope). Say .cluster in a "
+        "cluster, .gpu between clusters; mbarrier operations without a scope mean .cluster."
+    ),
+    "proxy-fence-wrong": (
+        "A proxy fence stands between an ordinary access and an asynchronous one, and is for another proxy or state "
+        "space. Copies and the tensor core need fence.proxy.async, of .shared::cta or .global where it names one."
     ),
     "register-unwritten": (
         "A register or predicate is read that nothing has written on the path by which the thread came. It holds "

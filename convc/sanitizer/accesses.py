@@ -17,19 +17,17 @@ from convc.machine.tensor_core.tensor_memory import COLUMNS, LANES
 from convc.ptx import Instr
 from convc.sanitizer.alike import alike, warps_alike
 from convc.sanitizer.allocations import Allocations
-from convc.sanitizer.clocks import GENERIC, GLOBAL, SHARED, TENSOR, WEAK, AsyncStream, WarpClocks
+from convc.sanitizer.causes import TWO_LANES, UNFENCED, cause_of
+from convc.sanitizer.clocks import GENERIC, GLOBAL, SHARED, TENSOR, AsyncStream, WarpClocks
 from convc.sanitizer.grids import FRONT, Grids
 from convc.sanitizer.happens_before import Home, Order
 from convc.sanitizer.lifetimes import Exits
 from convc.sanitizer.parts import Cuts, Parts
 from convc.sanitizer.shadow import Access, AccessSet, Shadow, Sparse
 from convc.sanitizer.sites import COLLECTIVE, finding, region_of, site_of
-from convc.sanitizer.strength import Strength, advice, apart
+from convc.sanitizer.strength import Strength, apart
 from convc.sanitizer.swizzles import disordered, mismatch
 from convc.sanitizer.tcgen05_order import Pipeline, Stream
-
-ORDINARY = ("st", "atom", "cp.async", "st.async", "red.async")
-"""Kinds of ordinary writes: data, which an engine may not see without a proxy fence."""
 
 FENCED = {"shared": SHARED, "global": GLOBAL}
 """The views of what the asynchronous proxy sees of each memory."""
@@ -37,17 +35,8 @@ FENCED = {"shared": SHARED, "global": GLOBAL}
 ONE_LANE = tuple([fixed(np.array([lane])) for lane in range(32)])
 """Each lane alone, as the lanes of an access."""
 
-TWO_LANES = "; they are of two lanes: put bar.warp.sync between"
-"""What to do about accesses of one warp."""
-
-LENIENT = frozenset(("mma", "cp"))
-"""Operations that the tensor core is known to perform in the order in which a thread issues them."""
-
 DISORDERED = "; its descriptor has another swizzle"
 """What is to say of a copy that has brought a matrix in another order."""
-
-UNFENCED = "; only a proxy fence is missing between the two"
-"""What to do where the asynchronous proxy overwrites what the generic one has read."""
 
 
 Entry = Callable[[LaneAccess], tuple[Access, WarpClocks]]
@@ -306,43 +295,23 @@ class Accesses(Order):
         key = ("start", access.instr.span.line)
         self.found.setdefault(key, finding(Verdict.error, "peer-not-started", message, site))
 
-    def _report(
-        self, access_set: AccessSet, index: int, second: Access, clocks: WarpClocks, between_lanes: str = ""
-    ) -> None:
+    def _report(self, access_set: AccessSet, index: int, second: Access, clocks: WarpClocks, known: str = "") -> None:
         """An error, or a matter for review where ordinary synchronisation orders the two or they are the same store."""
         first = self.log[index]
         space = access_set.space
         lines = (first.instr.span.line, second.instr.span.line)
-        key = (space, *lines, first.write, second.write)
-        rule = f"race-{space}-memory"
-        if between_lanes == UNFENCED:
-            key = ("unfenced", *lines)
-            rule = "proxy-fence-missing"
-        weakly = not between_lanes and clocks.time(WEAK, first.component) >= first.time
-        same = lines[0] == lines[1] and first.kind == second.kind == "st"
-        unfenced = space != "tensor" and first.kind in ORDINARY and not second.generic
-        forgiven = same or (weakly and not unfenced) or between_lanes == UNFENCED
-        if key in self.found and (forgiven or self.found[key].verdict is Verdict.error):
+        key = ("unfenced", *lines) if known == UNFENCED else (space, *lines, first.write, second.write)
+        cause = cause_of(space, first, second, clocks, known, self.locations, self.fences.values())
+        before = self.found.get(key)
+        if before is not None and (cause.verdict is Verdict.review or before.verdict is Verdict.error):
             return
-        # What one thread issues to the tensor core it performs in that order, which the manual promises of some only.
-        issued = first.component == second.component and {first.kind, second.kind} <= LENIENT
-        why = between_lanes
-        if issued:
-            why = "; one thread issues both"
-        elif same:
-            why = "; they may store the same"
-        elif weakly:
-            why = "; only a proxy fence or a tcgen05 fence is missing"
-        elif first.generic and second.generic:
-            why = advice(first.strength, second.strength) or why
-        bad = Verdict.rule if issued else Verdict.error
         shadow = self.shadow(space, access_set.home)
         here, lanes = shadow.entries(shadow.tables.number(access_set.by_lane()), index)
         region = region_of(access_set, here, shadow.tables.unit, self.allocated)
         self.found[key] = finding(
-            Verdict.review if forgiven else bad,
-            rule,
-            f"{second} is not ordered after {first}{why}",
+            cause.verdict,
+            cause.rule,
+            f"{second} is not ordered after {first}{cause.why}",
             site_of(self.cohort, second, access_set.lanes[here.any(axis=1)], region),
             site_of(self.cohort, first, lanes, region),
         )

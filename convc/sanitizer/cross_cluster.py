@@ -3,13 +3,15 @@
 Clusters run in no particular order, so two that store to one place race, and so do one that stores and one that loads
 (PTX manual, "Memory Consistency Model"). The check remembers for every piece of a buffer who wrote there, and two
 readers of different clusters. Atomics and reductions are no stores; strong accesses do not race with each other. In a
-kernel with strong accesses a lock or a flag may order the others, so a person has to look. Inside one cluster,
-`convc.sanitizer.racecheck` follows what is ordered.
+kernel with strong accesses a lock or a flag may order the others, so a person has to look, unless what releases or
+acquires has a scope that cannot (`convc.sanitizer.releases`). Strong accesses of two clusters that meet need scopes of
+the GPU. Inside one cluster, `convc.sanitizer.racecheck` follows what is ordered.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -19,6 +21,7 @@ from convc.machine.state.observed import ObservedCohort, ObservedStrand
 from convc.machine.state.observer import GlobalRange, Places, Transfer
 from convc.ptx import Instr
 from convc.sanitizer.checker import Checker
+from convc.sanitizer.releases import Order, Releases, order_of
 from convc.sanitizer.shadow import Sparse
 from convc.sanitizer.sites import finding
 from convc.sanitizer.strength import advice, strength_of
@@ -37,16 +40,44 @@ class Writes(Checker):
         super().__init__()
         self.buffers: dict[str, Sparse] = {}
         self.loads: list[tuple[Instr, np.ndarray, GlobalRange]] = []
+        self.releases: Releases | None = None
+        self.order: dict[int, Order] = {}
 
     def begin(self, cohort: ObservedCohort) -> None:
         """Go on with another cohort; who wrote where is kept."""
         self.cohort = cohort
         self.body = cohort.launch.program.kernel.body
-        self.strong = np.array([strength_of(instr) is not None for instr in self.body])
+        strengths = [strength_of(instr) for instr in self.body]
+        self.strong = np.array([strength is not None for strength in strengths])
+        self.widest = np.array([strength is not None and strength.widest for strength in strengths])
         spaces = [str(instr.slots.get("space")) for instr in self.body]
         outside = np.array([not name.startswith("shared") for name in spaces])
         # Strong accesses outside of shared memory may be a lock or a flag, which orders what this does not follow.
         self.orders = bool((self.strong & outside).any())
+        self.narrow = bool((self.strong & outside & ~self.widest).any())
+        if self.releases is None:
+            launch = cohort.launch
+            self.releases = Releases(math.prod(launch.grid) // math.prod(launch.cluster))
+            self.order = {instr.index: order for instr in self.body if (order := order_of(instr)) is not None}
+
+    def fence(self, strand: ObservedStrand, instr: Instr) -> None:
+        """A fence of whole CTAs, so far as this matters here."""
+        if self.orders and instr.index in self.order:
+            self._order(instr, self._numbers(strand))
+
+    def _order(self, instr: Instr, cta: np.ndarray) -> None:
+        """CTAs release, or acquire."""
+        assert self.releases is not None, "a cohort has begun"
+        self.releases.order(instr, self.order[instr.index], np.unique(self._cluster(cta)))
+
+    def _numbers(self, strand: ObservedStrand) -> np.ndarray:
+        """Numbers of the CTAs of a strand."""
+        return self.cohort.place.number if strand.rows is None else self.cohort.place.number[strand.rows]
+
+    def _note(self, instr: Instr, cta: np.ndarray) -> None:
+        """CTAs access global memory in a kernel that may have locks or flags."""
+        if self.orders and self.releases is not None:
+            self.releases.access(instr, np.unique(self._cluster(cta)))
 
     def global_access(
         self,
@@ -59,24 +90,29 @@ class Writes(Checker):
         mask: Places | None,
     ) -> None:
         """Note loads and stores of all CTAs."""
-        if kind == "atom":
+        if self.orders:
+            if instr.index in self.order:
+                self._order(instr, self._numbers(strand))
+            self._note(instr, self._numbers(strand))
+        if kind == "atom" and not self.narrow:
             return
         offset = np.asarray(offset)
         rows = np.arange(self.cohort.ctas) if strand.rows is None else strand.rows
         warps = np.asarray(strand.warps)[:, None]
         lanes = np.arange(32)
-        if kind != "st" and mask is None and (not offset.ndim or offset.shape[0] == 1):
+        if kind == "ld" and mask is None and (not offset.ndim or offset.shape[0] == 1):
             rows = rows[[0, -1]]  # all load the same: two stand for them
         shape = (len(rows), len(warps), 32)
         active = np.broadcast_to(np.True_ if mask is None else mask, shape)
         starts = np.broadcast_to(offset, shape)[active].astype(np.int64)
         cta = np.broadcast_to(self.cohort.place.number[rows][:, None, None], shape)[active]
-        if kind != "st":
+        if kind not in ("st", "atom"):
             self._load(instr, buffer, starts, size, cta)
             return
         warp = np.broadcast_to(warps, shape)[active]
         lane = np.broadcast_to(lanes, shape)[active]
-        self._store(instr, buffer, starts, size, cta, lambda i: (int(warp[i]), int(lane[i])))
+        store = self._store if kind == "st" else self._update
+        store(instr, buffer, starts, size, cta, lambda i: (int(warp[i]), int(lane[i])))
 
     def copy(self, strand: ObservedStrand, instr: Instr, transfer: Transfer) -> None:
         """Note what copies store; what they load is looked at in the end, for buffers that somebody writes."""
@@ -84,6 +120,7 @@ class Writes(Checker):
         cta = self.cohort.place.number[transfer.rows]
         if memory is None or memory.kind == "atom":
             return
+        self._note(instr, cta)
         if memory.kind == "ld":
             self.loads.append((instr, cta, memory))
             return
@@ -106,10 +143,10 @@ class Writes(Checker):
                     self._load(instr, memory.buffer, starts, size, who)
         self.loads.clear()
         for buffer, tables in self.buffers.items():
-            if "writer" in tables.lines:
+            for writer in ("writer", "updater"):
                 for reader in ("reader", "another"):
-                    if reader in tables.lines:  # most buffers that a kernel writes are not read
-                        self._compare(buffer, tables, reader)
+                    if {writer, reader} <= tables.lines.keys():  # most buffers that a kernel writes are not read
+                        self._compare(buffer, tables, reader, writer)
         return super().findings()
 
     # ---- tables --------------------------------------------------------------------------------------------------
@@ -172,12 +209,51 @@ class Writes(Checker):
         before = np.where(collided, writer[places], before)
         by = np.where(collided, instr.index, by)
         clash = (before >= 0) & (self._cluster(before) != self._cluster(who))
-        clash &= ~(self.strong[instr.index] & self.strong[by])
+        clash &= ~(self.widest[instr.index] & self.widest[by])
+        self._meet(clash, instr, buffer, (offsets, who, before, by), lambda at: thread(at * len(starts) // len(who)))
+
+    def _meet(
+        self,
+        clash: np.ndarray,
+        instr: Instr,
+        buffer: str,
+        places: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
+        thread: Callable[[int], tuple[int, int]],
+    ) -> None:
+        """Report the first clash of an instruction with what was at places before; these are where, who, whom, what."""
+        offsets, who, before, by = places
         if clash.any():
             at = int(clash.argmax())
             one = (instr, int(who[at]))
             other = (self.body[int(by[at])], int(before[at]))
-            self._report(buffer, int(offsets[at]), one, other, thread(at * len(starts) // len(who)))
+            self._report(buffer, int(offsets[at]), one, other, thread(at))
+
+    def _update(
+        self,
+        instr: Instr,
+        buffer: str,
+        starts: np.ndarray,
+        size: int,
+        cta: np.ndarray,
+        thread: Callable[[int], tuple[int, int]],
+    ) -> None:
+        """An atomic in a kernel where some have a narrow scope meets other strong accesses, each as wide as it is."""
+        tables, places, offsets, who = self._find(buffer, starts, size, cta)
+        for names in (("writer", "writer line"), ("updater", "updater line")):
+            last, line = tables.both(*names)
+            before = last[places]
+            by = line[places]
+            if names[0] == "updater":
+                last[places] = who
+                line[places] = instr.index
+                collided = last[places] != who
+                before = np.where(collided, last[places], before)
+                by = np.where(collided, instr.index, by)
+            clash = (before >= 0) & (self._cluster(before) != self._cluster(who)) & self.strong[by]
+            clash &= ~(self.widest[instr.index] & self.widest[by])
+            self._meet(
+                clash, instr, buffer, (offsets, who, before, by), lambda at: thread(at * len(starts) // len(who))
+            )
 
     def _load(self, instr: Instr, buffer: str, starts: np.ndarray, size: int, cta: np.ndarray) -> None:
         """Become a reader, the first or one of another cluster."""
@@ -194,15 +270,17 @@ class Writes(Checker):
         other_reader[places[other]] = who[other]
         other_line[places[other]] = instr.index
 
-    def _compare(self, buffer: str, tables: Sparse, name: str) -> None:
-        """Report readers of what another cluster writes."""
+    def _compare(self, buffer: str, tables: Sparse, name: str, by: str) -> None:
+        """Report readers of what another cluster writes, or (``updater``) changes by atomics of other scopes."""
         for start, part in tables.known():
             reader = tables.get(name)[part]
-            writer = tables.get("writer")[part]
+            writer = tables.get(by)[part]
             loads = tables.get(f"{name} line")[part]
-            stores = tables.get("writer line")[part]
+            stores = tables.get(f"{by} line")[part]
             clash = (reader >= 0) & (writer >= 0) & (self._cluster(reader) != self._cluster(writer))
-            clash &= ~(self.strong[loads] & self.strong[stores])
+            clash &= ~(self.widest[loads] & self.widest[stores])
+            if by == "updater":
+                clash &= self.strong[loads]
             for load in np.unique(loads[clash]).tolist():
                 at = int((clash & (loads == load)).argmax())
                 one = (self.body[load], int(reader[at]))
@@ -221,16 +299,30 @@ class Writes(Checker):
             message = f"more than one CTA stores to {where}: CTA {cta} and CTA {by} (line {store.span.line})"
         else:
             message = f"CTA {cta} reads {where}, which CTA {by} writes (line {store.span.line})"
-        if self.orders:
+        rule = "race-global-memory"
+        verdict = Verdict.error
+        narrow = self._narrow(one, other)
+        if self.strong[instr.index] and self.strong[store.index]:
+            rule = "scope-too-narrow"
+            message += ": their scopes do not hold threads of other clusters, .gpu does"
+        elif narrow is not None:
+            rule = "scope-too-narrow"
+            message += f": the {narrow.form.name} of line {narrow.span.line} does not reach other clusters, .gpu does"
+        elif self.orders:
+            verdict = Verdict.review
             message += ": a lock or a flag must order the two, which is not followed between clusters; look for it"
+            message += advice(strength_of(instr), strength_of(store))
         else:
-            message += ": nothing orders the two"
-        message += advice(strength_of(instr), strength_of(store))
+            message += f": nothing orders the two{advice(strength_of(instr), strength_of(store))}"
         region = Region(space="global", buffer=buffer, runs=((offset, offset),))
-        verdict = Verdict.review if self.orders else Verdict.error
-        self.found[key] = finding(
-            verdict, "race-global-memory", message, _site(one, region, thread), _site(other, region, None)
-        )
+        self.found[key] = finding(verdict, rule, message, _site(one, region, thread), _site(other, region, None))
+
+    def _narrow(self, one: Executed, other: Executed) -> Instr | None:
+        """What would order two accesses of different clusters if its scope were wider."""
+        if not self.orders or self.releases is None:
+            return None
+        clusters = self._cluster(np.array([one[1], other[1]])).tolist()
+        return self.releases.too_narrow((one[0], clusters[0]), (other[0], clusters[1]))
 
 
 def _alone(before: np.ndarray, who: np.ndarray, now: np.ndarray) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -41,6 +42,26 @@ Home = tuple[int, int]
 """A barrier: row of its CTA, and its shared address there."""
 
 
+class ProxyFence(NamedTuple):
+    """A proxy fence that a warp has executed: when that was, and what the warp knew."""
+
+    instr: Instr
+    component: int
+    time: int
+    known: ClockMessage
+
+    @classmethod
+    def executed(cls, instr: Instr, clocks: WarpClocks) -> ProxyFence:
+        """The fence that a warp with these clocks executes now."""
+        known = ClockMessage()
+        known.add(clocks)
+        return cls(instr, clocks.component, clocks.now, known)
+
+    def between(self, component: int, time: int, clocks: WarpClocks) -> bool:
+        """Whether it came behind what a component did at a time, and ahead of what a warp with these clocks does."""
+        return self.known.time(GENERIC, component) >= time and clocks.time(GENERIC, self.component) >= self.time
+
+
 @dataclass(slots=True)
 class Barrier:
     """An mbarrier: the copies that signal it (their time is the phase they count in), and what its phases pass on."""
@@ -54,6 +75,7 @@ class Order(Checker):
     """The clocks of everybody; ``met`` are (component, peer) of warps that know that a peer has started.
 
     ``closed`` counts the groups of wgmma that a warp has committed: the times of what its warpgroup multiplies.
+    ``fences`` are the proxy fences that warps have executed, the last time of each instruction.
 
     Subclasses override `touch`.
     """
@@ -69,6 +91,7 @@ class Order(Checker):
         self.locations = Locations()
         self.closed: dict[tuple[int, int], int] = {}
         self.met: set[tuple[int, int]] = set()
+        self.fences: dict[tuple[int, int, int], ProxyFence] = {}
 
     def touch(
         self, instr: Instr, row: int, thread: tuple[int, int], barrier: Home, work: AsyncStream | None = None
@@ -300,6 +323,9 @@ class Order(Checker):
                     clocks.publish()
                 case "fence.proxy" | "fence.proxy.restrict":
                     self._proxy(clocks, instr.slots.get("proxykind") or "async")
+                    self.fences[row, warp, instr.index] = ProxyFence.executed(instr, clocks)
+                case "fence.proxy.tensormap":
+                    self.fences[row, warp, instr.index] = ProxyFence.executed(instr, clocks)
                 case "fence.mbarrier_init":
                     inits = self.stream("init", row, warp)
                     made = ClockMessage()
@@ -308,7 +334,10 @@ class Order(Checker):
                     clocks.release((False, True), made)
                 case "fence" | "fence.sync_restrict":
                     slots = instr.slots
-                    clocks.fence(slots.get("sem") or "both", slots.get("scope") or _chosen(instr, "level"))
+                    scope = slots.get("scope") or _chosen(instr, "level")
+                    if scope == "cta" and clocks.pending.get(True):
+                        self.locations.narrow(row)
+                    clocks.fence(slots.get("sem") or "both", scope)
 
     @staticmethod
     def _proxy(clocks: WarpClocks, kind: str) -> None:

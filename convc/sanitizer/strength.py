@@ -36,6 +36,11 @@ class Strength:
         """Whether it reaches other CTAs of the cluster."""
         return self.scope != "cta"
 
+    @property
+    def widest(self) -> bool:
+        """Whether it reaches other clusters."""
+        return self.scope in ("gpu", "sys")
+
 
 RELAXED = Strength("gpu", False, False)
 """What the asynchronous reductions into global memory are (PTX manual, cp.reduce.async.bulk)."""
@@ -84,20 +89,36 @@ def advice(first: Strength | None, second: Strength | None) -> str:
 
 
 class Locations:
-    """Messages of the latest writes of single locations, by the CTA that released them and whether others may hear."""
+    """Messages of the latest writes of single locations, by the CTA that released them and whether others may hear.
+
+    Attributes:
+        seen: (CTA, CTA), the second of which has read where the first had released. unheard: those of them where one of
+            the two did so for its own threads alone.
+    """
 
     def __init__(self) -> None:
         self.held: dict[Location, dict[tuple[int, bool], ClockMessage]] = {}
+        self.unheard: set[tuple[int, int]] = set()
+        self.seen: set[tuple[int, int]] = set()
 
     def read(self, place: Location, row: int, clocks: WarpClocks, strength: Strength) -> None:
         """A strong read: hear now, or behind the next acquire fence."""
-        for (source, wide), message in self.held.get(place, {}).items():
-            if source != row and not (wide and strength.wide):
-                continue
+        held = self.held.get(place, {})
+        for (source, wide), message in held.items():
+            if source != row:
+                self.seen.add((source, row))
+                if not strength.wide or (source, True) not in held:
+                    self.unheard.add((source, row))
+                if not (wide and strength.wide):
+                    continue
             if strength.acquire:
                 clocks.add(message)
             else:
                 clocks.pending.setdefault(source != row, ClockMessage()).add(message)
+
+    def narrow(self, row: int) -> None:
+        """A CTA has a fence for its own threads alone, behind what it has read of others."""
+        self.unheard |= {pair for pair in self.seen if pair[1] == row}
 
     def write(self, place: Location, row: int, clocks: WarpClocks, strength: Strength | None, update: bool) -> None:
         """A write; an atomic ``update`` passes on what was held there."""

@@ -205,8 +205,9 @@ def test_atomics_on_one_counter_do_not_race():
 
 def test_an_atomic_of_cta_scope_does_not_reach_the_peer():
     found = only_error(run(pair(COUNTER.format(meet=MEET).replace("relaxed.cluster", "relaxed.cta"), MEET)))
-    assert found.rule == "race-shared-memory"
+    assert found.rule == "scope-too-narrow"
     assert found.message.count("(atom, line") == 2
+    assert found.message.endswith("their scopes do not hold each other's thread, .cluster or .gpu does")
     assert {found.cta, found.other.cta} == {0, 1}
 
 

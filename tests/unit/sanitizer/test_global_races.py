@@ -85,9 +85,13 @@ def test_a_copy_sees_ordinary_stores_behind_a_proxy_fence(load):
         text = loading(load, fence)
         found = only_error(run(text, threads=32))
         store = line_of(text, "st.global")
+        why = "only a proxy fence or a tcgen05 fence is missing"
+        if "proxy" in fence:
+            why = f"the fence.proxy.async.shared::cta of line {store + 1} is for another proxy or state space"
+        assert found.rule == ("proxy-fence-wrong" if "proxy" in fence else "race-global-memory")
         assert found.message == (
             f"read by a copy of warp 0 (copy, line {line_of(text, 'cp.async.bulk')}) is not ordered after write by "
-            f"warp 0 (st, line {store}); only a proxy fence or a tcgen05 fence is missing"
+            f"warp 0 (st, line {store}); {why}"
         )
         assert (found.lanes, found.other.lanes) == ((0,), tuple(range(32)))
 

@@ -65,8 +65,22 @@ def test_a_fence_before_the_read_comes_too_early():
     assert rules(check(ring(access=f"{FENCE} {ACCESS}"), threads=64)) == {"proxy-fence-missing"}
 
 
-def test_a_fence_of_global_memory_is_none():
-    assert rules(check(ring(before_arrival="fence.proxy.async.global;"), threads=64)) == {"proxy-fence-missing"}
+@pytest.mark.parametrize("where", ["before_arrival", "before_copy"])
+@pytest.mark.parametrize(
+    "fence", ["fence.proxy.async.global;", "fence.proxy.alias;", "fence.proxy.tensormap::generic.release.gpu;"]
+)
+def test_a_fence_of_another_proxy_is_named(fence, where):
+    text = ring(**{where: fence})
+    (found,) = check(text, threads=64).findings
+    assert (found.rule, found.verdict) == ("proxy-fence-wrong", Verdict.review)
+    assert f"of line {line_of(text, fence)} is for another proxy or state space" in found.message
+    assert rules(check(ring(**{where: f"{fence} fence.proxy.async;"}), threads=64)) == set()
+
+
+def test_a_fence_that_is_for_something_else_is_not_blamed():
+    """It stands before the read, and makes the buffer's start known to copies."""
+    text = ring(access=f"fence.proxy.async.global; {ACCESS}")
+    assert rules(check(text, threads=64)) == {"proxy-fence-missing"}
 
 
 def test_what_the_asynchronous_proxy_reads_needs_none():
