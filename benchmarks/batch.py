@@ -38,7 +38,7 @@ def measure(selection: str) -> dict[str, float]:
 
 
 def _times(kernels: Kernels, problem: ConvProblem, batch: int) -> tuple[float, float]:
-    """Processor seconds of the machine, and of numpy for as many images."""
+    """Processor seconds of the simulator, and of numpy for as many images."""
     launch = launch_of(kernels, dataclasses.replace(problem, batch=batch))
     data = rival_data(problem)
     times = in_turns(

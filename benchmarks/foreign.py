@@ -1,4 +1,4 @@
-"""Kernels of another compiler on the machine: Triton's matmul by tensor maps, its attention and its softmax.
+"""Kernels of another compiler on the simulator: Triton's matmul by tensor maps, its attention and its softmax.
 
 ``matmul_times_sgemm`` is the matmul of 1024 x 1024 float16 matrices to numpy's float32 product of that size, in
 processor time, from PTX text to result. Attention and softmax are small: one run is mostly interpretation, so that

@@ -1,4 +1,4 @@
-"""ResNet-50's convolutions on the machine, and the same layers in numpy and onnxruntime.
+"""ResNet-50's convolutions on the simulator, and the same layers in numpy and onnxruntime.
 
 One process measures all three, on one thread each:
 
@@ -7,7 +7,7 @@ One process measures all three, on one thread each:
     onnxruntime   its float32 Conv, one thread
 
 Rates and ratios are taken from processor time, which other work on the computer hardly changes; ``seconds`` is
-what a user waits. The peak memory is that of the process up to the end of the machine's part.
+what a user waits. The peak memory is that of the process up to the end of the simulator's part.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def main(selection: str) -> None:
 def simulate(problems: tuple[ConvProblem, ...]) -> tuple[float, float, float]:
     """Seconds to run all layers from text to result, seconds of processor time for that, and the slowest layer's."""
     kernels, times, cpu = Kernels(), [], 0.0
-    execute = machine.run  # imports the machine, as numpy is imported before its time begins
+    execute = machine.run  # imports the simulator, as numpy is imported before its time begins
     for problem in problems:
         compiled = kernels.compiled(problem)
         x, w, b = normal_data(problem, seed=0)

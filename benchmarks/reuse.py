@@ -1,13 +1,13 @@
 """What the schedules save of a convolution's traffic: ``python -m benchmarks.reuse [--full]``.
 
 Every filter tap reads nearly the same activations. How often these pass through TMA and out of shared memory is up to
-the schedule; here every number is one that the machine counted (`convc.machine.Counters`), set beside that of
+the schedule; here every number is one that the simulator counted (`convc.machine.Counters`), set beside that of
 ``reload``, which loads them anew for every tap:
 
     activation  bytes that TMA brings into shared memory
     B/MMA       bytes of shared memory that the tensor core reads, tcgen05.cp included, for each tcgen05.mma
     waste       lanes of accumulators that hold no output pixel
-    CPU         processor time of the machine
+    CPU         processor time of the simulator
 """
 
 from __future__ import annotations

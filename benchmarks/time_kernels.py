@@ -1,4 +1,4 @@
-"""What `convc time` costs, as ratios of processor time to plain runs of the same kernels on the machine.
+"""What `convc time` costs, as ratios of processor time to plain runs of the same kernels on the simulator.
 
 ``recording_times_plain`` and ``trace_times_plain`` are of the first 3x3 layer of ResNet-50, of 25 CTAs: its trace
 alone, and its time with the file for Perfetto; ``answer_times_plain``: its time, the file, and the numbers that the

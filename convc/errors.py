@@ -125,7 +125,7 @@ class PtxSyntaxError(ConvcError):
 
 
 class UnmodelledError(ConvcError):
-    """The PTX text is well formed, but the machine has no semantics for one of its instructions, so nothing is run."""
+    """The PTX text is well formed; the simulator has no semantics for one of its instructions, so nothing is run."""
 
     code = "P200"
 

@@ -14,7 +14,7 @@
     audit            auditing             read kernels against the rules of the PTX manual, without running them
     check            checking             look for races, hangs and uses of unwritten memory in a build
     simulate         simulating           run any PTX kernel with a launch file
-    launch           launching            launch a kernel on a real GPU, and compare it with the machine
+    launch           launching            launch a kernel on a real GPU, and compare it with the simulator
     write_host_      launching            the same launch as a program in C++
     program
     assumptions,     probing              what is assumed of the hardware, and what small kernels on a GPU say to it

@@ -97,7 +97,7 @@ def check(
         layer: check the kernel of this one alone: a name or a pattern, or several.
         seed: of the input; at least 0.
         all_switches: run also under every other setting of every switch, and find what the result depends on.
-        machine: how the machine reads the kernels.
+        machine: how the simulator reads the kernels.
         watch: called with what was found in each kernel, as soon as it is checked.
         progress: called with what is being done and the share of the whole that is done, 0 to 1.
 

@@ -1,4 +1,4 @@
-"""Arguments of the verbs about builds and the machine, in the form that the rooms behind them take."""
+"""Arguments of the verbs about builds and the simulator, in the form that the rooms behind them take."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def opened(build: BuildSource) -> Build:
 
 
 def run_options(machine: MachineOptions | None, numerics: str = "float32") -> RunOptions:
-    """The machine's own options; ``numerics`` are those of the verb, where the caller left them open.
+    """The simulator's own options; ``numerics`` are those of the verb, where the caller left them open.
 
     Raises:
         InputError, LaunchError: a switch or a setting that there is not.

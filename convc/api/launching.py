@@ -49,7 +49,7 @@ def launch(
         inputs: what its buffers hold before.
         save: .npy files to write buffers to, by name; of a layer the result is called "".
         gpu: whether to compare and to time.
-        machine: how the machine reads the kernel that is compared; its sums are exact by default, those of the GPU.
+        machine: how the simulator reads the kernel that is compared; its sums are exact by default, those of the GPU.
         driver: of the GPU; None: NVIDIA's, through `cuda-bindings`.
         progress: called with what is being done and the share of it that is done, 0 to 1.
 
@@ -60,7 +60,7 @@ def launch(
         GpuError: there is no GPU or driver, or it refuses the kernel.
         GpuFault: the kernel faults, hangs or writes behind a buffer on the GPU.
         InputError, LaunchError, BuildError: a file is missing, or the launch does not fit the kernel or the buffers.
-        PtxSyntaxError, UnmodelledError, MachineFault, DeadlockError: the machine cannot run what is compared.
+        PtxSyntaxError, UnmodelledError, MachineFault, DeadlockError: the simulator cannot run what is compared.
 
     Example, which needs a GPU:
         >>> build = convc.compile("tiny_conv.onnx", "build")
@@ -76,7 +76,7 @@ def launch(
         require_bindings()  # before anything is asked of the caller: without them no file will do
     job = launch_job(kernel, launch, given)
     if chosen.compare and not job.text:
-        raise InputError("the machine runs PTX, this is machine code", where=job.file, hint="compare with the .ptx")
+        raise InputError("the simulator runs PTX, this is machine code", where=job.file, hint="compare with the .ptx")
     targets = job.saves | _targets(job, save or {})
     options = run_options(machine, numerics="exact")
     plan = plan_launch(job.launch, job.text)

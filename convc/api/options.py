@@ -44,7 +44,7 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineOptions:
-    """Options of running a kernel on the machine.
+    """Options of running a kernel on the simulator.
 
     Attributes:
         numerics: how the tensor core adds: ``float32``, which is fast, or ``exact``, one truncated sum for each
@@ -88,9 +88,9 @@ class GpuOptions:
     """Options of a launch on a GPU.
 
     Attributes:
-        compare: run the same text on the machine, and compare every buffer.
-        atol, rtol: what a floating-point element may differ from the machine's: ``atol + rtol * |expected|``; with both
-            0 every byte must agree.
+        compare: run the same text on the simulator, and compare every buffer.
+        atol, rtol: what a floating-point element may differ from the simulator's: ``atol + rtol * |expected|``; with
+            both 0 every byte must agree.
         repeat: launches to time, after the first one, whose results are kept.
         timeout: seconds to wait for a launch.
     """

@@ -36,7 +36,7 @@ class ProbeRun:
 
 
 def assumptions(chip: str = "b200") -> Assumptions:
-    """List all that the machine and the model of a chip assume, and the probes that settle it; no GPU is needed.
+    """List all that the simulator and the model of a chip assume, and the probes that settle it; no GPU is needed.
 
     Args:
         chip: whose parameters are listed.

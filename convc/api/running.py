@@ -52,7 +52,7 @@ def run_layer(
     machine: MachineOptions | None = None,
     progress: Tell | None = None,
 ) -> LayerRun:
-    """Run one layer of a build, and keep what the machine noticed and counted.
+    """Run one layer of a build, and keep what the simulator noticed and counted.
 
     Args:
         build: a folder, or an open build.
@@ -62,11 +62,11 @@ def run_layer(
         residual: (N, K, P, Q) or its file, where the layer's epilogue adds one.
         save: ``.npy`` file to write the result to, or ``.npz``, where it is ``y``; bfloat16 as float32. Nothing is
             written where ``ok`` is not.
-        machine: how the machine reads the kernel.
+        machine: how the simulator reads the kernel.
         progress: called with what is being done and the share of it that is done, 0 to 1.
 
     Returns:
-        The result (N, K, P, Q) as ``y``, with findings and counters; ``ok`` where the machine found nothing wrong.
+        The result (N, K, P, Q) as ``y``, with findings and counters; ``ok`` where the simulator found nothing wrong.
 
     Raises:
         InputError: there is no such layer, or several and no name; or x or the residual does not fit it.

@@ -75,7 +75,7 @@ def run_network(
             convolutions take in the BatchNormalization, activations and residuals behind them, and read what others
             wrote without repacking where they can; weights with a folded BatchNormalization are rounded once more than
             without. Quantised convolutions become integer ones, where `convc.frontend.qdq_pattern` recognises them.
-        machine: how the machine reads the kernels.
+        machine: how the simulator reads the kernels.
         save: ``.npy`` files to write outputs to, by name; "" is the only output, or, if it is a ``.npz``, all of them.
         work: where kernels are kept and who is told; the network is run in this process.
 

@@ -33,8 +33,8 @@ class Simulation:
     Attributes:
         entry: name of the kernel.
         buffers: every buffer after the launch, with the type and shape of the launch file.
-        findings: what the machine noticed, and the checkers where they watched, worst first.
-        counters: what the machine counted.
+        findings: what the simulator noticed, and the checkers where they watched, worst first.
+        counters: what the simulator counted.
         seconds: wall time of the simulation.
         saved: files that were written, by buffer.
 
@@ -79,7 +79,7 @@ def simulate(  # noqa: PLR0913 - each is one choice, and most are left out
     machine: MachineOptions | None = None,
     progress: Tell | None = None,
 ) -> Simulation:
-    """Run any PTX kernel on the machine, which knows nothing of convolutions.
+    """Run any PTX kernel on the simulator, which knows nothing of convolutions.
 
     Args:
         kernel: the text, or its file; a text has more than one line.
@@ -90,7 +90,7 @@ def simulate(  # noqa: PLR0913 - each is one choice, and most are left out
         dependent: where a kernel with ``griddepcontrol`` is checked, buffers that the kernel in front may still use, in
             place of those that the launch names.
         all_switches: check, and run also under every other setting of every switch.
-        machine: how the machine reads the kernel.
+        machine: how the simulator reads the kernel.
         progress: called with the entry and the share of its CTAs that are done, 0 to 1.
 
     Returns:
@@ -99,7 +99,7 @@ def simulate(  # noqa: PLR0913 - each is one choice, and most are left out
 
     Raises:
         InputError, LaunchError: a file is missing, or the launch does not fit the kernel or the buffers.
-        PtxSyntaxError, UnmodelledError: the machine does not take the text.
+        PtxSyntaxError, UnmodelledError: the simulator does not take the text.
         MachineFault, DeadlockError: the kernel fails, and nobody checks.
 
     Example:

@@ -37,7 +37,7 @@ def verify(  # noqa: PLR0913 - each is one choice, and most are left out
             compare what these write; None: all of them. For layers that are too large to be run as a whole.
         read: how the model is read.
         schedule: which schedules to consider; all of them by default.
-        machine: how the machine reads the kernels.
+        machine: how the simulator reads the kernels.
         work: where layers are verified, and kernels kept.
 
     Returns:

@@ -66,7 +66,7 @@ def verify_data(
         host: who runs the nodes that are no convolutions, as for `run_network`.
         read: how the model is read, but for ``batch``: the extents are those of the feeds.
         schedule: which schedules to consider; all of them by default.
-        machine: how the machine reads the kernels.
+        machine: how the simulator reads the kernels.
         work: where kernels are kept and who is told; the network is run in this process.
 
     Returns:

@@ -37,7 +37,7 @@ def verify_network(
         read: how the model is read; ``batch`` stands for extents that the inputs leave open, 1 by default, and ``fuse``
             has no say.
         schedule: which schedules to consider; all of them by default.
-        machine: how the machine reads the kernels.
+        machine: how the simulator reads the kernels.
         work: where kernels are kept and who is told; the network is run in this process.
 
     Returns:

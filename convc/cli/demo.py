@@ -1,7 +1,7 @@
 """``python -m convc.cli.demo``: six layers of ResNet-50, from an ONNX file to verified PTX.
 
 The layers are the four distinct 3x3 stages, a 1x1 and the strided 7x7 stem, at batch 1 with random float16
-weights. Each is compiled, its text is run on the machine and compared with a float64 reference. The model and its
+weights. Each is compiled, its text is run on the simulator and compared with a float64 reference. The model and its
 build stay in ``build/demo``, to read and to try the commands on that are printed at the end.
 """
 

@@ -27,7 +27,7 @@ def draw_command() -> None:
     """Draw a picture as SVG, in colours for light and dark pages.
 
     Every picture is drawn from what convc itself goes by: the plan, the tiles as copies fill them, the addresses that
-    the machine's tensor core reads, the trace of the timing model.
+    the simulator's tensor core reads, the trace of the timing model.
     """
 
 

@@ -114,7 +114,7 @@ def memory_command(model: Path, layer: str | None, output: Path | None, chosen: 
 def operands_command(
     model: Path, layer: str | None, number: int, most: int, output: Path | None, chosen: Chosen
 ) -> None:
-    """Draw an MMA as mma-layout does, at the addresses that the layer's first CTA issues it with on the machine."""
+    """Draw an MMA as mma-layout does, at the addresses that the layer's first CTA issues it with on the simulator."""
     from convc.draw.issued import issued_mmas
     from convc.draw.mma import cropped, issued_layout, mma_picture
 

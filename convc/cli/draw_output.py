@@ -32,7 +32,7 @@ output_option = click.option(
 
 def check_output(output: Path | None) -> None:
     """Raise where the picture cannot be written, before it is made."""
-    # Imported when a command runs: its help needs neither numpy nor the machine.
+    # Imported when a command runs: its help needs neither numpy nor the simulator.
     from convc.draw.png import require_png
     from convc.report.output import check_reports
 

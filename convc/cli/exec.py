@@ -55,11 +55,11 @@ def exec_command(  # noqa: PLR0913 - each is one option
     sarif_file: Path | None,
     chosen: Chosen,
 ) -> None:
-    """Run any PTX kernel on the machine, as LAUNCH.json says.
+    """Run any PTX kernel on the simulator, as LAUNCH.json says.
 
     The launch file gives grid, block, dynamic shared memory, parameters and buffers. A buffer's "file" is
     read before the launch, its "save" is written after it; both are .npy files, relative to the launch file.
-    The JSON has the findings, a fault or a hang among them, and everything that the machine counted.
+    The JSON has the findings, a fault or a hang among them, and everything that the simulator counted.
     """
     check_order(kernel, launch)
     # Imported when the command runs: its help needs no report.

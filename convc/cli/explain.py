@@ -58,7 +58,7 @@ HEADINGS = {
 
 def codes() -> dict[str, Code]:
     """Every name that a command prints in a message, by that name."""
-    # Imported here because the planner and the machine are large, and an error code is explained without them.
+    # Imported here because the planner and the simulator are large, and an error code is explained without them.
     from convc.api.rules import rejection_rules
     from convc.machine.base.switches import explained
 
@@ -70,7 +70,7 @@ def codes() -> dict[str, Code]:
 
 
 def _light() -> dict[str, Code]:
-    """The codes that are known without the machine and the planner."""
+    """The codes that are known without the simulator and the planner."""
     kinds = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, ConvcError)]
     own = (kind for kind in kinds if "code" in vars(kind) and kind is not ConvcError)
     found = [

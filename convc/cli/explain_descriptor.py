@@ -29,7 +29,7 @@ def explain_descriptor_command(ctx: click.Context, word: str, name: str | None, 
 
     A descriptor is a number, 0x8100010. A tensor map is the 256 hexadecimal digits of its bytes by address.
     """
-    # Imported when the command runs: its help needs neither numpy nor the machine.
+    # Imported when the command runs: its help needs neither numpy nor the simulator.
     from convc.draw.fields import explain_word
 
     found = explain_word(word, name, kind)

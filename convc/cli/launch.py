@@ -50,9 +50,9 @@ class Given:
 @click.option("--residual", type=path_type, metavar="R.npy", help="What the epilogue of a layer adds.")
 @layer_option
 @click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Draw what no file fills at random.")
-@click.option("--compare", is_flag=True, help="Run the same text on the machine, and compare every buffer.")
+@click.option("--compare", is_flag=True, help="Run the same text on the simulator, and compare every buffer.")
 @click.option("--atol", type=float, default=0.0, metavar="X", help="What floating-point elements may differ by ...")
-@click.option("--rtol", type=float, default=0.0, metavar="X", help="... and as a share of the machine's.")
+@click.option("--rtol", type=float, default=0.0, metavar="X", help="... and as a share of the simulator's.")
 @click.option("--time", "repeat", type=int, default=0, metavar="N", help="Time so many launches more.")
 @click.option(
     "--timeout", type=float, default=60.0, show_default=True, metavar="SECONDS", help="How long to wait for a launch."
@@ -71,10 +71,10 @@ def launch_command(
     """Launch a kernel on the first GPU of this machine: a layer of the build folder DIR, or any with a launch file.
 
     NVIDIA's driver compiles the text, or takes machine code (.cubin), encodes the tensor maps and launches. A digest of
-    every buffer is printed. With --compare the machine runs the same text on the same contents: every byte must agree,
-    or lie within --atol and --rtol. Buffers without contents start as bytes 0xFF on both.
+    every buffer is printed. With --compare the simulator runs the same text on the same contents: every byte must
+    agree, or lie within --atol and --rtol. Buffers without contents start as bytes 0xFF on both.
     """
-    # Imported when the command runs: its help needs neither the machine nor the driver.
+    # Imported when the command runs: its help needs neither the simulator nor the driver.
     from convc.api.launching import Hang, KernelInputs, write_host_program
     from convc.report.console import console, progress_bar
     from convc.report.gpu import launched_json, print_launched

@@ -49,7 +49,7 @@ COMMANDS = {
     "explain": "Say what a code in a message means.",
     "explain-descriptor": "Say what each field of a descriptor means.",
     "inspect": "List the layers; show how one is compiled, and why.",
-    "launch": "Launch a kernel on a GPU, beside the machine.",
+    "launch": "Launch a kernel on a GPU, beside the simulator.",
     "probe": "List what is assumed, and settle it on a GPU.",
     "report": "Write a page about layers for a browser.",
     "run": "Run a layer of a build folder, or a whole model.",

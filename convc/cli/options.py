@@ -256,7 +256,7 @@ host_option = click.option(
     help="Who runs nodes that are no convolutions: onnxruntime where it is installed (auto), or onnx.reference.",
 )
 
-counts_option = click.option("--counts", is_flag=True, help="List everything that the machine counted.")
+counts_option = click.option("--counts", is_flag=True, help="List everything that the simulator counted.")
 
 wide_option = click.option("--wide", is_flag=True, help="All columns of the table, each layer in one line.")
 
@@ -283,11 +283,11 @@ strict_option = click.option(
 
 
 class _SwitchOption(click.Option):
-    """``--switch``: its help lists the switches, which are known where the machine is loaded."""
+    """``--switch``: its help lists the switches, which are known where the simulator is loaded."""
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         """The option and its help, with the switches and their settings."""
-        # Imported when the help is asked for: every command has options, and few of them need the machine.
+        # Imported when the help is asked for: every command has options, and few of them need the simulator.
         from convc.machine.base.switches import CHOICES, OPEN
 
         listed = ", ".join(f"{name}={'|'.join(CHOICES[name])}" for name in OPEN)

@@ -38,13 +38,13 @@ from convc.cli.streams import DASH
 def probe_command(
     names: tuple[str, ...], runs: bool, answers: Path | None, target: Path | None, chip: str, json_file: Path | None
 ) -> None:
-    """List what the machine and the model of a chip assume, and the probes that settle it.
+    """List what the simulator and the model of a chip assume, and the probes that settle it.
 
     With --run these small kernels are run, all or those that are named, on whatever GPU is there; -o writes one file
     that anybody can send in. --apply says what such a file settles, as options of the other commands, and -o then
     writes what it measured, for `convc time --chip FILE.toml`.
     """
-    # Imported when the command runs: its help needs neither the machine nor the driver.
+    # Imported when the command runs: its help needs neither the simulator nor the driver.
     from convc import api
     from convc.report.console import console, progress_bar
     from convc.report.output import check_reports, write_report

@@ -78,9 +78,9 @@ def run_command(
     json_file: Path | None,
     chosen: Chosen,
 ) -> None:
-    """Run a layer of the build folder DIR, or all of MODEL.onnx, on the machine.
+    """Run a layer of the build folder DIR, or all of MODEL.onnx, on the simulator.
 
-    A layer runs on the kernel's text as it is in the folder. Of a model, convolutions run on the machine and other
+    A layer runs on the kernel's text as it is in the folder. Of a model, convolutions run on the simulator and other
     nodes on the host.
 
     Inputs may be float16, float32 or float64 and are rounded to the type of the kernel, or of the model's input.

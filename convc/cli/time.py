@@ -130,7 +130,7 @@ def time_command(
 ) -> None:
     """Estimate how long kernels take on a chip that need not be there, and say what they wait for.
 
-    The machine executes one cluster of the grid; its trace is replayed on a model of the chip whose numbers are
+    The simulator executes one cluster of the grid; its trace is replayed on a model of the chip whose numbers are
     measured or published (convc/timing/chips). One kernel is shown with its critical path and the numbers that the
     answer rests on, several with a line each.
     """

@@ -116,7 +116,7 @@ def verify_command(
     own: OwnData,
     chosen: Chosen,
 ) -> None:
-    """Compile every convolution of MODEL, run the text on the machine, and compare with a float64 reference.
+    """Compile every convolution of MODEL, run the text on the simulator, and compare with a float64 reference.
 
     Twice: on small integers, where every bit must agree, and on normal data with the model's weights, where
     every element must stay inside a derived bound. Exit code 1 when any element is wrong. Of several models each gets

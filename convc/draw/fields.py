@@ -1,7 +1,7 @@
 """Descriptors field by field: name, bits, value, and what the value means.
 
 The places of the fields are the tables that `convc.ptx.descriptors` packs and unpacks words with, and of a tensor map
-the record of the machine (`convc.machine.tma.tensormap_bytes`; the encoding of NVIDIA's driver is not public).
+the record of the simulator (`convc.machine.tma.tensormap_bytes`; the encoding of NVIDIA's driver is not public).
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class ExplainedDescriptor:
     def title(self) -> str:
         """Its kind and its value."""
         if self.name == "tensormap":
-            return "tensor map of 128 bytes (the machine's own encoding)"
+            return "tensor map of 128 bytes (the simulator's own encoding)"
         of = f" of kind::{self.kind}" if self.kind else ""
         return f"{self.name} descriptor {self.word:#0{self.size // 4 + 2}x}{of}"
 
@@ -202,7 +202,7 @@ def explain_zero_mask(word: int) -> ExplainedDescriptor:
 
 
 def explain_tensormap(raw: bytes) -> ExplainedDescriptor:
-    """Explain the 128 bytes of a tensor map of the machine."""
+    """Explain the 128 bytes of a tensor map of the simulator."""
     places: dict[str, tuple[int, int]] = {}
     meanings: dict[str, Meaning] = {}
     record = tensormap_bytes.RECORD
@@ -217,7 +217,7 @@ def explain_tensormap(raw: bytes) -> ExplainedDescriptor:
 
 
 def explain_map(tensor_map: TensorMap) -> ExplainedDescriptor:
-    """Explain a tensor map of a launch file, as the machine would encode it at address 0."""
+    """Explain a tensor map of a launch file, as the simulator would encode it at address 0."""
     return explain_tensormap(tensormap_bytes.encode(tensor_map, 0))
 
 

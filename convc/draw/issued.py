@@ -1,4 +1,4 @@
-"""The MMAs that a kernel issues, as the machine sees them: with the descriptors and addresses in its registers."""
+"""The MMAs that a kernel issues, as the simulator sees them: with the descriptors and addresses in its registers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Collector(Observer):
 def issued_mmas(
     text: str, launch: LaunchSpec, buffers: Mapping[str, np.ndarray] | None = None, file: str = "kernel.ptx"
 ) -> list[Mma]:
-    """Run the first cluster of a launch on the machine, and list the MMAs of its first CTA.
+    """Run the first cluster of a launch on the simulator, and list the MMAs of its first CTA.
 
     Args:
         text: PTX.
@@ -41,7 +41,7 @@ def issued_mmas(
         file: what the text is called in messages.
 
     Raises:
-        ConvcError: the machine does not take the kernel, or it fails.
+        ConvcError: the simulator does not take the kernel, or it fails.
     """
     contents = {name: np.zeros(spec.shape, ARRAY_TYPES[spec.dtype]) for name, spec in launch.buffers.items()}
     collector = _Collector()

@@ -2,7 +2,7 @@
 
 A stands to the left of D, B above it with k running down, so that a row of A and a column of B meet at their element of
 D. A cell of A or B is a byte offset in shared memory, a cell of D the lane and the column of tensor memory. Addresses
-are those that the machine's tensor core reads (`convc.machine.tensor_core.smem_layout`), lanes and columns those that
+are those that the simulator's tensor core reads (`convc.machine.tensor_core.smem_layout`), lanes and columns those that
 it writes (`convc.machine.tensor_core.shapes`).
 """
 
@@ -109,7 +109,7 @@ def mma_layout(
 
 
 def issued_layout(mma: Mma) -> MmaLayout:
-    """Find where the elements of an MMA lie that the machine has seen issued (`convc.draw.issued`).
+    """Find where the elements of an MMA lie that the simulator has seen issued (`convc.draw.issued`).
 
     A tensor-memory operand is shown in its first bank; columns of B are those that a zero-column mask shifts to.
     """

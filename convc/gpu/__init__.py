@@ -11,5 +11,5 @@
     result        what a launch gave, and how it compares with other buffers
     host_program  the same launch as a stand-alone program in C++
 
-Nothing here knows of convolutions, or runs the machine: that is the business of the verb (`convc.api`).
+Nothing here knows of convolutions, or runs the simulator: that is the business of the verb (`convc.api`).
 """

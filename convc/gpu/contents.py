@@ -18,7 +18,7 @@ from convc.ir.dtypes import ARRAY_TYPES
 from convc.ir.launch import BufferSpec, LaunchSpec
 
 POISON = 0xFF
-"""The byte that a buffer without contents is full of, on the machine too."""
+"""The byte that a buffer without contents is full of, on the simulator too."""
 
 VALUES = 7
 GAMMA = 0x9E3779B97F4A7C15

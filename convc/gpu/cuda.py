@@ -258,7 +258,7 @@ class CudaDriver:
         if known in FAULTS:
             raise GpuFault(
                 f"the kernel faulted on the GPU: {FAULTS[known]} ({known}, {int(error)}, seen by {call})",
-                hint="`convc exec KERNEL.ptx LAUNCH.json --check` says where, if the machine finds it too",
+                hint="`convc exec KERNEL.ptx LAUNCH.json --check` says where, if the simulator finds it too",
             )
         raise GpuError(f"the driver refused {call}: {known} ({int(error)})", hint=HINTS.get(known, ""))
 

@@ -1,4 +1,4 @@
-"""Results of a launch on a GPU, beside those of the machine: byte for byte, or as near as is allowed."""
+"""Results of a launch on a GPU, beside those of the simulator: byte for byte, or as near as is allowed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from convc.gpu.perform import Timing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BufferComparison:
-    """A buffer of the GPU beside the machine's.
+    """A buffer of the GPU beside the simulator's.
 
     Attributes:
         buffer: its name.
@@ -23,7 +23,7 @@ class BufferComparison:
         wrong: elements that differ by more than is allowed.
         worst: largest difference of numbers; None where nothing differs, or it is no number.
         first: index of the first wrong element, or else of the first that differs; None where none does.
-        got, expected: that element on the GPU and on the machine, as text.
+        got, expected: that element on the GPU and on the simulator, as text.
     """
 
     buffer: str
@@ -47,7 +47,7 @@ class Launched:
         y: the result (N, K, P, Q), of a layer of a build.
         maps: the tensor maps that the kernel was given, 128 bytes each.
         timing: where launches were timed.
-        comparison: with the machine, buffer by buffer, where that was asked for.
+        comparison: with the simulator, buffer by buffer, where that was asked for.
         saved: files that were written, by buffer.
     """
 
@@ -72,7 +72,7 @@ class Launched:
 def compare_buffers(
     name: str, got: np.ndarray, expected: np.ndarray, atol: float = 0.0, rtol: float = 0.0
 ) -> BufferComparison:
-    """Compare a buffer with the machine's, of the same type and shape.
+    """Compare a buffer with the simulator's, of the same type and shape.
 
     Elements with the same bytes agree, NaN too. Of a floating-point type others agree where they differ by at most
     atol + rtol * |expected|, or are both NaN, if one of atol and rtol is not 0.

@@ -1,4 +1,4 @@
-"""The machine that kernels are planned for, as numbers.
+"""The hardware that kernels are planned for, as numbers.
 
 A plan never asks "is this Blackwell?": it asks this record, and so does the layout of the buffers. Limits are the ones
 that the PTX manual and the CUDA driver documentation state for ``sm_100a``; rates are published measurements on a B200
@@ -17,7 +17,7 @@ TensorCoreName = Literal["tcgen05", "wgmma"]
 class Limits:
     """What the hardware refuses to go past: the one place where the compile side has these numbers.
 
-    Layout, plan, index maps and launch files read them here. The machine (`convc.machine`) and the encoder's rules
+    Layout, plan, index maps and launch files read them here. The simulator (`convc.machine`) and the encoder's rules
     (`convc.ir.tensormap.check`) have their own on purpose: they judge what was planned, and a wrong number here must
     not be wrong there as well.
 

@@ -37,7 +37,7 @@ def sums_of(ptx: str, operand: str, numerics: str = "exact") -> Sums:
     Args:
         ptx: its text, of which only the directive ``.target`` is read.
         operand: type of its operands.
-        numerics: of the machine (``float32`` adds in float32 whatever the target), ``exact`` for a GPU.
+        numerics: of the simulator (``float32`` adds in float32 whatever the target), ``exact`` for a GPU.
     """
     exact = numerics == "exact" and operand in ("e4m3", "e5m2")
     return HOPPER_FP8 if exact and target_of(ptx) == "sm_90a" else FLOAT32

@@ -2,7 +2,7 @@
 
 On a GPU a tensor map is 128 opaque bytes made by the driver (``cuTensorMapEncodeTiled``,
 ``cuTensorMapEncodeIm2col``, ``cuTensorMapEncodeIm2colWide``). convc carries the *description* instead: the
-launch file holds it in readable form, the machine reads it, and a launcher for real hardware can encode it.
+launch file holds it in readable form, the simulator reads it, and a launcher for real hardware can encode it.
 
 Dimension 0 is the innermost (contiguous) one, as in the driver's interface. `check` refuses what the driver's
 encoders refuse, so that a map which convc accepts can be encoded for real hardware.

@@ -1,4 +1,4 @@
-"""The machine: a numpy model of an sm_100a streaming multiprocessor that executes PTX text.
+"""The simulator: a numpy model of an sm_100a streaming multiprocessor that executes PTX text.
 
 It knows nothing of convolutions, plans or templates: a kernel text and a launch file are all it sees. See
 docs/fidelity.md for what each modelled rule rests on.

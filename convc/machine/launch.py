@@ -1,6 +1,6 @@
 """Run a kernel: text and launch file in, buffers out.
 
-This is the door of the machine. It parses (or takes) the text, refuses what it has no semantics for, places the
+This is the door of the simulator. It parses (or takes) the text, refuses what it has no semantics for, places the
 buffers, and runs the grid in cohorts of CTAs.
 """
 
@@ -44,7 +44,7 @@ class RunResult:
 
     Attributes:
         buffers: every buffer after the launch, with the dtype and shape of the launch file.
-        findings: what the machine noticed (reads of unwritten memory, leaks), worst first.
+        findings: what the simulator noticed (reads of unwritten memory, leaks), worst first.
         counters: what the launch did.
         seconds: wall time of the simulation, parsing included.
     """
@@ -324,7 +324,7 @@ def cohort_size(decoded: DecodedKernel, launch: LaunchSpec, options: RunOptions)
             raise LaunchError(
                 f"the {launch.ctas} CTAs of the grid meet (the kernel reads %envreg), and take "
                 f"{launch.ctas * per_cta} bytes together",
-                hint=f"the machine runs {options.cohort_bytes} bytes of CTAs at once: launch fewer, or allow more",
+                hint=f"the simulator runs {options.cohort_bytes} bytes of CTAs at once: launch fewer, or allow more",
             )
         return launch.ctas
     return max(1, min(options.cohort, options.cohort_bytes // per_cta) // size) * size

@@ -33,7 +33,7 @@ def layouts(plan: Plan, text: str, launch: LaunchSpec, most: int) -> Iterator[To
 
 
 def tensor_maps(launch: LaunchSpec) -> Iterator[Told]:
-    """The tensor maps of a launch, which copies use, as the machine has them; addresses are not known before it."""
+    """The tensor maps of a launch, which copies use, as the simulator has them; addresses are not known before it."""
     for number, param in enumerate(launch.params):
         if isinstance(param, TensorMapParam):
             said = f"parameter {number} of the kernel, a tensor map over {param.map.buffer}"
@@ -51,7 +51,7 @@ def _swizzles(plan: Plan) -> Iterator[Told]:
 
 
 def _mmas(text: str, launch: LaunchSpec, most: int) -> Iterator[Told]:
-    """The first MMA of each layout that the first CTA issues on the machine."""
+    """The first MMA of each layout that the first CTA issues on the simulator."""
     seen: set[object] = set()
     for number, mma in enumerate(issued_mmas(text, launch)):
         form = (mma.shape, mma.a_in_tensor, mma.a >> 32, mma.b >> 32)

@@ -1,4 +1,4 @@
-"""Probes: small kernels that settle on a GPU what the machine and the model of a chip have to assume.
+"""Probes: small kernels that settle on a GPU what the simulator and the model of a chip have to assume.
 
     module      what it does
     kernel      a probe's kernel: a frame (frames/*.ptx) with a few instructions in its middle
@@ -13,6 +13,6 @@
     record      the file that comes from a GPU: written, and read as what a stranger sent
     settled     such a file as settings of switches and as parameters of a chip
 
-A probe of a rule knows beforehand how each outcome looks, since the machine runs it under every reading. An answer that
-is none of these is unknown, and settles nothing.
+A probe of a rule knows beforehand how each outcome looks, since the simulator runs it under every reading. An answer
+that is none of these is unknown, and settles nothing.
 """

@@ -1,4 +1,4 @@
-"""All that the machine and the model of a chip assume, each with the probe that settles it."""
+"""All that the simulator and the model of a chip assume, each with the probe that settles it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNSURE = ("inferred", "assumed")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssumedSwitch:
-    """A switch of the machine.
+    """A switch of the simulator.
 
     Attributes:
         name: as ``--switch`` takes it.
@@ -35,11 +35,11 @@ class AssumedSwitch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssumedRule:
-    """A rule of the machine without a switch, that a probe asks for.
+    """A rule of the simulator without a switch, that a probe asks for.
 
     Attributes:
         text: the rule.
-        settings: the readings, the machine's first.
+        settings: the readings, the simulator's first.
         probe: name of the probe that settles it.
     """
 

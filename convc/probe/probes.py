@@ -1,6 +1,6 @@
 """Kinds of probes: one that asks which reading of a rule the hardware has, and one that asks for numbers of a chip.
 
-A probe of a rule knows an answer of each reading before any GPU is asked: the machine runs its kernel under every
+A probe of a rule knows an answer of each reading before any GPU is asked: the simulator runs its kernel under every
 setting of the switch, all others at their defaults, or runs a variant of the kernel that does what another reading
 would. A probe of a chip is a kernel that reads the clock, and a formula.
 """
@@ -92,13 +92,13 @@ class RuleProbe(Probe):
     """A question for the reading of a rule that the hardware has.
 
     Attributes:
-        switch: of the machine; "" where the machine has one reading only.
+        switch: of the simulator; "" where the simulator has one reading only.
         rule: what is asked, of a rule without a switch.
         kernel: for a target.
         variants: of a rule without a switch: what the kernel that stands for each reading has otherwise, as (piece of
-            the text, what replaces it); the first is the machine's, and has nothing.
+            the text, what replaces it); the first is the simulator's, and has nothing.
         mixed: a reading that is proved where some launches answer so; others need all of them. "": one launch.
-        numerics: how the machine adds to find the answer of each setting of a switch.
+        numerics: how the simulator adds to find the answer of each setting of a switch.
     """
 
     kernel: Callable[[str], ProbeKernel]
@@ -115,7 +115,7 @@ class RuleProbe(Probe):
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """All readings, the machine's own first."""
+        """All readings, the simulator's own first."""
         return CHOICES[self.switch] if self.switch else tuple(self.variants)
 
     @property
@@ -128,7 +128,7 @@ class RuleProbe(Probe):
         return (self.kernel(target),) * (SHOTS if self.mixed else 1)
 
     def readings(self, target: str) -> dict[str, bytes]:
-        """The answer of each reading, found on the machine."""
+        """The answer of each reading, found on the simulator."""
         kernel = self.kernel(target)
         if self.switch:
             return {
@@ -189,7 +189,7 @@ class ClockProbe(Probe):
 
 
 def _machine(kernel: ProbeKernel, switches: Switches) -> bytes:
-    """What the machine leaves in `OUT`."""
+    """What the simulator leaves in `OUT`."""
     options = RunOptions(switches=switches)
     return run(kernel.text, kernel.launch, kernel.buffers, options=options).buffers[OUT].tobytes()
 

@@ -1,4 +1,4 @@
-"""Answers of a GPU as settings of the machine's switches, and as a file of a chip's parameters."""
+"""Answers of a GPU as settings of the simulator's switches, and as a file of a chip's parameters."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Settled:
 
     @property
     def switch_options(self) -> tuple[str, ...]:
-        """The options of a command line that set the machine so, without those that are its defaults."""
+        """The options of a command line that set the simulator so, without those that are its defaults."""
         changed = {name: setting for name, setting in self.switches.items() if getattr(DEFAULTS, name) != setting}
         return tuple(f"--switch {name}={setting}" for name, setting in changed.items())
 

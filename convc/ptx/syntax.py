@@ -196,7 +196,7 @@ class Form:
     """One row of the grammar: an instruction with its modifiers and operands.
 
     Attributes:
-        name: what the machine calls it, e.g. ``int.add``. Several rows may spell one form.
+        name: what the simulator calls it, e.g. ``int.add``. Several rows may spell one form.
         opcode: the word before the first dot, e.g. ``add``.
         pattern: the row, in the manual's notation.
         section: where the PTX manual describes it.

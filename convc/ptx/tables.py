@@ -1,6 +1,6 @@
 """The grammar as data: what one row of `forms/*.txt` says.
 
-A row is an instruction of the PTX manual, in the manual's own notation, with the name that the machine knows it by:
+A row is an instruction of the PTX manual, in the manual's own notation, with the name that the simulator knows it by:
 
     ## 9.7.13.15.16 Parallel Synchronization and Communication: mbarrier.try_wait; PTX 7.8, sm_90
     mbarrier.try_wait.parity: mbarrier.try_wait.parity{.sem.scope}{.space}.b64 p, [addr], parity {, hint}
@@ -109,7 +109,7 @@ class Row:
 
     @cached_property
     def form(self) -> Form:
-        """The row as the machine sees it."""
+        """The row as the simulator sees it."""
         section, _, since = self._block.section.partition("; ")
         version, target, only = _since(since)
         return Form(

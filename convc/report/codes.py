@@ -236,7 +236,7 @@ VERDICTS = {
     ),
     "sampled": "Only some CTAs were run (--sample), and what is said behind it is known of these alone.",
     "stopped": "The kernel came to no end: it faults, hangs or goes on (M100, M200, M300). The exit code is 1.",
-    "findings": ("The elements are right, but the machine noticed something wrong while it ran. The exit code is 1."),
+    "findings": ("The elements are right, but the simulator noticed something wrong while it ran. The exit code is 1."),
     "stray writes": (
         "The elements of a sample are right, but its CTAs wrote outside of their tiles. The exit code is 1."
     ),

@@ -35,7 +35,7 @@ class ErrorJson(TypedDict):
 
 
 def failure_json(error: ConvcError) -> bytes:
-    """An error as JSON, with a finding where the machine met it."""
+    """An error as JSON, with a finding where the simulator met it."""
     return error_json(error.message, exit_code=error.exit_code, error=error)
 
 

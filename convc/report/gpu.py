@@ -1,4 +1,4 @@
-"""Reports on launches on a GPU: what it left, how long it took, and whether the machine says the same."""
+"""Reports on launches on a GPU: what it left, how long it took, and whether the simulator says the same."""
 
 from __future__ import annotations
 
@@ -71,14 +71,14 @@ def _time_line(timing: Timing) -> str:
 
 
 def _comparison_line(each: BufferComparison) -> str:
-    """How a buffer compares with the machine's, in one line."""
+    """How a buffer compares with the simulator's, in one line."""
     if not each.differ:
-        return f"{each.buffer}: as on the machine, byte for byte ({each.count} elements)"
+        return f"{each.buffer}: as on the simulator, byte for byte ({each.count} elements)"
     worst = "" if each.worst is None else f" by up to {each.worst:.3g}"
     said = f"{each.wrong} by more than is allowed: WRONG" if each.wrong else "all as near as is allowed"
     return (
-        f"{each.buffer}: {each.differ} of {each.count} elements differ from the machine{worst}, {said}; "
-        f"{list(each.first or ())} is {each.got} on the GPU, {each.expected} on the machine"
+        f"{each.buffer}: {each.differ} of {each.count} elements differ from the simulator{worst}, {said}; "
+        f"{list(each.first or ())} is {each.got} on the GPU, {each.expected} on the simulator"
     )
 
 

@@ -1,4 +1,4 @@
-"""Reports on launches: what one did and what the machine noticed, in a few lines."""
+"""Reports on launches: what one did and what the simulator noticed, in a few lines."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def write_sarif(findings: Iterable[Finding], file: Path | None) -> None:
 
 
 def launch_json(counters: Counters | None, seconds: float | None, findings: Iterable[Finding]) -> bytes:
-    """A launch as JSON: its findings, and what the machine counted; None where the kernel did not come to an end."""
+    """A launch as JSON: its findings, and what the simulator counted; None where the kernel did not come to an end."""
     told = tuple(findings)
     record = {
         "format": "convc-exec/1",

@@ -83,7 +83,7 @@ class WrittenArray(TypedDict):
 
 
 class RunJson(TypedDict):
-    """A run of a layer by ``convc run``; no output where the machine found something wrong."""
+    """A run of a layer by ``convc run``; no output where the simulator found something wrong."""
 
     format: Literal["convc-run/1"]
     layer: str

@@ -53,7 +53,8 @@ LAYER_COLUMNS: Columns = (
 )
 """``activation`` and ``filter``: what TMA puts into shared memory of each; ``B/MMA``: bytes of shared memory that the
 tensor core reads for each MMA; ``masked``: lanes of D that its instructions did not write. ``worst error`` and ``of
-bound`` are of the normal data, both of the element nearest to its bound; ``seconds``: the machine's, for one launch."""
+bound`` are of the normal data, both of the element nearest to its bound; ``seconds``: the simulator's, for one
+launch."""
 
 SHOWN = ("layer", "convolution", "schedule", "cycles", "us", "of peak", "verdict")
 """The columns that are printed unless all are asked for."""

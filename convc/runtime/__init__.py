@@ -1,1 +1,1 @@
-"""Running what was compiled: host repacking around one launch of the machine."""
+"""Running what was compiled: host repacking around one launch of the simulator."""

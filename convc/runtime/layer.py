@@ -2,8 +2,8 @@
 
 A kernel reads and writes packed buffers (`convc.layout.device_layout`). Around its launch the host turns activations
 (N, C, H, W) into the kernel's layout (and the residual, where the epilogue adds one), adds the packed weights, and
-turns the output back into (N, K, P, Q). What happens in between is the machine's business: it gets the text, the launch
-file and the buffers, and no word on what they mean.
+turns the output back into (N, K, P, Q). What happens in between is the simulator's business: it gets the text, the
+launch file and the buffers, and no word on what they mean.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class LayerRun:
     Attributes:
         name: of the layer.
         y: (N, K, P, Q) in the storage type of the layer's output (see `convc.ir.dtypes`).
-        findings: what the machine noticed, worst first.
+        findings: what the simulator noticed, worst first.
         counters: what the kernel did.
-        seconds: wall time of the machine, without packing.
+        seconds: wall time of the simulator, without packing.
         sums: how its products were added.
         special: what was not finite among the operands, and what was done for it; empty where nothing had to be.
     """
@@ -70,7 +70,7 @@ class LayerRun:
 
     @property
     def ok(self) -> bool:
-        """The machine found nothing that makes the result doubtful."""
+        """The simulator found nothing that makes the result doubtful."""
         return self.verdict < Verdict.incomplete
 
     def __repr__(self) -> str:
@@ -89,7 +89,7 @@ def run_layer(
     Args:
         layer: kernel, launch and weights.
         x: (N, C, H, W), a floating-point type, rounded to the operand type; or of the operand type.
-        options: for the machine.
+        options: for the simulator.
         progress: called with (CTAs done, CTAs in all).
         residual: (N, K, P, Q), a floating-point type, rounded to the output type; where the epilogue adds one.
 

@@ -24,7 +24,7 @@ def attach_source(layer: Layer, finding: Finding, info: DebugInfo | None) -> Fin
 
     Args:
         layer: whose kernel it is about.
-        finding: of a checker or of the machine.
+        finding: of a checker or of the simulator.
         info: what the steps of that kernel cover; without it there are no places.
     """
     if info is None:

@@ -133,7 +133,7 @@ class Accesses(Order):
     ) -> None:
         """Lanes (n,) access places (n, m) of a CTA's memory, or a lane flat ones.
 
-        What reaches outside the storage is left out: the machine faults on it.
+        What reaches outside the storage is left out: the simulator faults on it.
         """
         access_set = self.within(space, home, places, lanes)
         if access_set is not None:

@@ -2,8 +2,8 @@
 
 Two accesses of one place, at least one a write, race unless one happened before the other. Only what the PTX manual
 promises orders them: program order of a thread, what `convc.sanitizer.happens_before` follows, and the pairs of tcgen05
-instructions that the tensor core keeps in order. The machine performs everything in some order; that order is no excuse
-here.
+instructions that the tensor core keeps in order. The simulator performs everything in some order; that order is no
+excuse here.
 
 Clusters of a launch do the same things, so the first one of every cohort stands for all. What different clusters do to
 global memory is the matter of `convc.sanitizer.cross_cluster`.

@@ -70,7 +70,7 @@ class Checked:
     """The verdict on one launch.
 
     Attributes:
-        findings: of the machine and of all checkers, worst first.
+        findings: of the simulator and of all checkers, worst first.
         result: what the launch left behind; None where the kernel did not come to an end.
     """
 

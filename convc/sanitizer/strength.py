@@ -2,7 +2,7 @@
 
 Two strong accesses whose scopes include each other do not race. A release at a location and an acquire that observes
 it order what comes before the one and after the other; so does a fence before a relaxed write, and one behind a relaxed
-read. What a read observes is the last write that the machine performed; atomics in between pass a release on.
+read. What a read observes is the last write that the simulator performed; atomics in between pass a release on.
 """
 
 from __future__ import annotations

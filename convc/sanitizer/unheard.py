@@ -1,7 +1,7 @@
 """Waits for an mbarrier whose answer nobody looks at.
 
 ``mbarrier.test_wait`` and ``.try_wait`` may return before the phase is over, and say so in a predicate (PTX manual,
-"mbarrier.test_wait, mbarrier.try_wait"). Those of the machine return when it is, so that no run shows a missing loop:
+"mbarrier.test_wait, mbarrier.try_wait"). Those of the simulator return when it is, so that no run shows a missing loop:
 this is read off the text.
 """
 

@@ -20,7 +20,7 @@ _PLAIN_BYTES = 1000
 
 
 def require_memory(size: int, what: str) -> None:
-    """Raise `LimitError` when ``size`` bytes for ``what`` are more than the machine has free now.
+    """Raise `LimitError` when ``size`` bytes for ``what`` are more than the simulator has free now.
 
     On a system that does not tell how much is free, nothing is refused.
     """

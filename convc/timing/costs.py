@@ -51,7 +51,7 @@ def holds(item: Item, chip: Chip, jumps: bool) -> float:
 
 
 def slots(item: Item, chip: Chip) -> float:
-    """Cycles for which the other warps of its quarter of the SM cannot issue: of the machine's instructions one."""
+    """Cycles for which the other warps of its quarter of the SM cannot issue: of the simulator's instructions one."""
     if item.sass is not None:
         return 1.0
     if item.cycles is not None or _is_free(item):

@@ -1,4 +1,4 @@
-"""A kernel's time: one cluster of the grid is recorded on the machine, and its trace is replayed on a chip."""
+"""A kernel's time: one cluster of the grid is recorded on the simulator, and its trace is replayed on a chip."""
 
 from __future__ import annotations
 
@@ -251,8 +251,8 @@ def time_kernel(  # noqa: PLR0913 - each is one choice, and most are left out
         order: what is known of the order in which tiles are made.
 
     Raises:
-        PtxSyntaxError, UnmodelledError, LaunchError: the machine does not take it, or its control flow depends on time.
-        MachineFault, DeadlockError: it fails.
+        PtxSyntaxError, UnmodelledError, LaunchError: the simulator does not take it, or its control flow depends on
+        time. MachineFault, DeadlockError: it fails.
         ToolError: with ``sass``, ptxas or nvdisasm is missing, or refuses the text.
     """
     made = assembly(text, launch.entry, file=file) if sass else None
@@ -350,7 +350,7 @@ def _starts(text: str, file: str, entry: str) -> list[int]:
 
 @functools.lru_cache(maxsize=4)
 def _body(text: str, file: str, entry: str) -> Sequence[Instr]:
-    """The instructions of a kernel; none where there is no such kernel, which the machine says."""
+    """The instructions of a kernel; none where there is no such kernel, which the simulator says."""
     kernels = [kernel for kernel in parse(text, file).kernels if kernel.name == entry]
     return kernels[0].body if kernels else ()
 

@@ -86,7 +86,7 @@ class Streaming:
     Attributes:
         chip: its parameters.
         share: what it gets of what all share.
-        prefetched: tensor maps were fetched early. assembled: the machine's own instructions are replayed.
+        prefetched: tensor maps were fetched early. assembled: the simulator's own instructions are replayed.
         reading: begin and end of each MMA, and the part of the read port that it takes meanwhile.
         limit: that set the rate of the latest copy.
         shapes: cycles of each shape of MMA so far: alone in a long chain, from issue to its mbarrier, of the read port.

@@ -61,7 +61,7 @@ def check_layer(
         kernel: its kernel.
         seed: of the data; the same seed gives the same data.
         modes: kinds of data to use.
-        options: for the machine.
+        options: for the simulator.
         progress: told of the CTAs that are done, the modes one after the other.
         runs: of modes that were run already, with the same data (`run_part`, put together by `combined`).
 
@@ -116,7 +116,7 @@ def layer_report(
 def check_of(
     run: LayerRun, mode: Mode, comparison: Comparison, oracle: Oracle = "reference", writer: Finding | None = None
 ) -> Check:
-    """The check of a run that came to an end: what an oracle says of its elements, and the machine of the rest."""
+    """The check of a run that came to an end: what an oracle says of its elements, and the simulator of the rest."""
     return Check(
         mode=mode,
         oracle=oracle,

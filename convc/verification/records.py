@@ -35,13 +35,13 @@ class Check:
     Attributes:
         mode: which data.
         oracle: who says what is right.
-        ok: every element is right and the machine found no error.
-        seconds: wall time of the machine.
+        ok: every element is right and the simulator found no error.
+        seconds: wall time of the simulator.
         digest: 16 hexadecimal digits of the SHA-256 of the result's bytes; empty where there is no result.
         comparison: the elements; None where the kernel did not come to an end.
         writer: who wrote the first wrong element; None where none is wrong, or where nobody wrote it or was asked.
-        findings: what the machine noticed, worst first.
-        fault: the machine's message where the kernel did not come to an end.
+        findings: what the simulator noticed, worst first.
+        fault: the simulator's message where the kernel did not come to an end.
     """
 
     mode: Mode

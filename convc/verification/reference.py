@@ -3,7 +3,7 @@
 Every output is a sum of what it reads, and of nothing else: infinities and NaN of other groups, taps and pixels do not
 reach it. Padding is zeros, which are not multiplied by weights that are not finite.
 
-Nothing here knows about tiles, layouts or the machine. The input is padded with zeros; a strided *view* of
+Nothing here knows about tiles, layouts or the simulator. The input is padded with zeros; a strided *view* of
 it then holds, for every output pixel, the pixels that its filter touches (no copy: overlapping windows of
 the same memory). Windows of a bounded number of output pixels at a time are gathered into a matrix and
 multiplied with the filters by BLAS.

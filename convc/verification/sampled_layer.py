@@ -1,6 +1,6 @@
 """Verify a few CTAs of a layer: a launch too large to be run as a whole is looked at where it is most likely wrong.
 
-The kernel, its launch and its buffers are those of the whole layer; the machine runs only the CTAs of the sample
+The kernel, its launch and its buffers are those of the whole layer; the simulator runs only the CTAs of the sample
 (`convc.verification.sample`), and what these must write is compared with the reference, which computes nothing else.
 The rest of the output must stay as it was. This says nothing of other CTAs, and reports call it a sample.
 """
@@ -51,7 +51,7 @@ def check_sampled(
         count: CTAs at random, besides one for each corner and border of the image.
         seed: of the data and of the sample.
         modes: kinds of data to use.
-        options: for the machine.
+        options: for the simulator.
         progress: told of the CTAs that are done, the modes one after the other.
 
     Raises:

@@ -187,7 +187,7 @@ def test_the_auditor_shares_no_code_with_those_it_judges():
     shared = ("compiler", "layout", "machine", "sanitizer", "ptx.descriptors", "ptx.forms", "ir.arch", "timing")
     assert [name for name in used("auditor") if any(is_in(name, each) for each in shared)] == []
     text = "".join(path.read_text("utf-8") for path in (PACKAGE / "auditor").rglob("*.py"))
-    assert "tensormap import check" not in text, "the encoder's rules of tensor maps are the machine's as well"
+    assert "tensormap import check" not in text, "the encoder's rules of tensor maps are the simulator's as well"
 
 
 def past_its_entrance(path: Path, name: str) -> bool:

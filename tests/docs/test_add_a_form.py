@@ -63,7 +63,7 @@ def test_a_row_without_a_builder_is_refused():
         run(
             np.zeros(32, np.uint32),
             np.zeros(32, np.uint32),
-            f"{TEXT}// the machine keeps what it has decoded, by its text",
+            f"{TEXT}// the simulator keeps what it has decoded, by its text",
         )
 
 

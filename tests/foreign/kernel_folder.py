@@ -23,7 +23,7 @@ class Foreign:
     name: str
 
     def run(self, **inputs: np.ndarray) -> dict[str, np.ndarray]:
-        """Final buffers of a run on these inputs: the machine has nothing to report, and the checkers no error.
+        """Final buffers of a run on these inputs: the simulator has nothing to report, and the checkers no error.
 
         The compiler leaves out fences that the manual asks for; that is a matter for review.
         """

@@ -1,4 +1,4 @@
-"""Kernels of NVIDIA's own compiler: the CUDA C++ of the folders cuda_* runs on the machine and agrees with numpy.
+"""Kernels of NVIDIA's own compiler: the CUDA C++ of the folders cuda_* runs on the simulator and agrees with numpy.
 
 Sums are of small numbers, so that their order does not matter; tolerances are derived where they stand.
 """

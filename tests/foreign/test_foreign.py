@@ -1,4 +1,4 @@
-"""Kernels of another compiler: those of make_triton.py and make_gluon.py run on the machine and agree with numpy.
+"""Kernels of another compiler: those of make_triton.py and make_gluon.py run on the simulator and agree with numpy.
 
 Where an operation is exact, or rounds once, so is the comparison: the matmuls multiply small integers (or small
 binary fractions), so that no order of the sum can change it. Only the softmax and the tf32 matmul have a tolerance,

@@ -1,4 +1,4 @@
-"""The everyday kernels of make_triton_small.py run on the machine and agree with numpy.
+"""The everyday kernels of make_triton_small.py run on the simulator and agree with numpy.
 
 Dots, sorts and scans work on small numbers, where no order can change the result. The others have a tolerance, derived
 where it stands.

@@ -51,7 +51,7 @@ EXACT = RunOptions(switches=Switches(numerics="exact"))
 """Sums as the tensor core adds them."""
 
 MACHINE_WORK = 3_000_000
-"""Most multiply-adds of a case for the machine, which takes seconds for more."""
+"""Most multiply-adds of a case for the simulator, which takes seconds for more."""
 
 LAUNCH_S = 10.0
 """Seconds after which a kernel is taken for one that hangs."""
@@ -72,7 +72,7 @@ class Gpu:
     def agrees(self, problem: ConvProblem, seed: int, options: ScheduleOptions = ANY) -> None:
         """Compile a kernel, and launch it on whole numbers and on normal data.
 
-        One of few products is run on the machine too, which rounds as the GPU does: every bit must agree.
+        One of few products is run on the simulator too, which rounds as the GPU does: every bit must agree.
         """
         kernel = kernel_of(compile_problem(problem, options=dataclasses.replace(options, target=self._target)))
         multiplier = multipliers(problem, seed)
@@ -93,7 +93,7 @@ class Gpu:
             assert found.ok, f"{'whole numbers' if integer else 'normal data'}: {found}"
             if problem.macs <= MACHINE_WORK and exact_on_integers(problem.epilogue):
                 ran = run_layer(layer, x, EXACT, residual=residual)
-                assert np.array_equal(ran.y, y), f"the machine rounds otherwise: {compare(y, ran.y.astype(np.float64))}"
+                assert np.array_equal(ran.y, y), f"another rounding: {compare(y, ran.y.astype(np.float64))}"
 
     def _result(self, layer: Layer, x: np.ndarray, residual: np.ndarray | None) -> np.ndarray:
         """What a launch makes of activations, (N, K, P, Q); a launch that goes wrong is the end of the process."""

@@ -96,7 +96,7 @@ class Models:
         return data
 
     def check(self, case: Case) -> None:
-        """Read it; a network that is small enough must be right on the machine."""
+        """Read it; a network that is small enough must be right on the simulator."""
         with tempfile.TemporaryDirectory(prefix="convc-fuzz-") as folder:
             path = Path(folder) / "model.onnx"
             path.write_bytes(self.data(case))

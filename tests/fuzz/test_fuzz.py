@@ -70,7 +70,7 @@ def test_a_minute_of_each(name, tmp_path):
 
 
 def test_a_planted_bug_is_found_and_made_smaller(monkeypatch):
-    """The machine is wrong by one wherever there is more than one image: what is left of a case is two pixels."""
+    """The simulator is wrong by one wherever there is more than one image: what is left of a case is two pixels."""
     real = witnesses.run_layer
 
     def planted(*arguments, **more):
@@ -213,7 +213,7 @@ def on_the_machine(layer: Layer, buffers: dict) -> np.ndarray:
 @pytest.mark.parametrize("kind", [Launches, LaunchedOperators])
 @pytest.mark.parametrize("target", schedule_choices()["target"])
 def test_launches_are_compared_with_the_reference(target, kind):
-    """With the machine as the GPU all is well; with one whose last element is another number it is not."""
+    """With the simulator as the GPU all is well; with one whose last element is another number it is not."""
     subject = kind(Gpu(on_the_machine, target))
     subject.most_work = 200_000
     case = subject.case(generator(1, 3))

@@ -1,4 +1,4 @@
-"""What the machine counts of our kernels is what their plans say, whatever the completion policy and the cohorts."""
+"""What the simulator counts of our kernels is what their plans say, whatever the completion policy and the cohorts."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ USUAL = ("scaled_nvfp4", "hopper_slide_f16")
 """Operands and a chip that no model of the other tests of pages has."""
 
 CUT = {"large_output_f32": dataclasses.replace(PROBLEMS["large_output_f32"], batch=64)}
-"""Fewer images: the machine holds all buffers of a launch, here 15 GiB."""
+"""Fewer images: the simulator holds all buffers of a launch, here 15 GiB."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The onnx package's own test cases of the Conv operator, through the front door, the compiler and the machine."""
+"""The onnx package's own test cases of the Conv operator, through the front door, the compiler and the simulator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ConvInteger and QLinearConv through the front door, the compiler and the machine, against the onnx package."""
+"""ConvInteger and QLinearConv through the front door, the compiler and the simulator, against the onnx package."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Three witnesses on random convolutions: reference, tile oracle and machine agree pairwise, and ptxas takes the text.
 
-On integer data every bit must agree; on random data the machine must stay inside the derived bound. Every other problem
-of float sums has a scale per channel. The examples are
+On integer data every bit must agree; on random data the simulator must stay inside the derived bound. Every other
+problem of float sums has a scale per channel. The examples are
 the same in every run (hypothesis with ``derandomize``; each also draws the seed of its data, which a failure prints).
 """
 

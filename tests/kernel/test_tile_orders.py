@@ -76,7 +76,7 @@ def test_the_order_of_least_traffic_is_taken_where_l2_does_not_hold_all():
 
 @pytest.mark.parametrize("order", [ROWS, COLUMNS, GROUPED, HILBERT])
 def test_what_l2_is_said_to_miss_is_what_a_cache_misses(order):
-    """The machine's own accesses go through a cache of lines; L2 holds half of the launch, twelve CTAs run at once."""
+    """Its accesses go through a cache of lines; L2 holds half of the launch, twelve CTAs run at once."""
     problem = ConvProblem(batch=12, in_channels=64, out_channels=512, in_extent=(16, 8), kernel=(1, 1))
     options = ScheduleOptions(schedule="reload", store="tma", tile_order=order, persistent="off", pairs="off")
     compiled = compile_problem(problem, options=options, block_n=64)

@@ -1,4 +1,4 @@
-"""Small PTX programs whose effect was recorded on a real GPU (record_programs.py) and is replayed on the machine.
+"""Small PTX programs whose effect was recorded on a real GPU (record_programs.py) and is replayed on the simulator.
 
 A program is PTX text and the description of one launch. The text that the GPU's driver compiled is the text that the
 machine reads: nothing is written twice. Run as a script, this writes all programs to a JSON file for the recorder.

@@ -88,7 +88,7 @@ def inputs_of(name: str) -> dict[str, np.ndarray]:
 
 
 def launched(name: str, text: str, launch: LaunchSpec, **options: Any) -> convc.Launched:
-    """One launch, compared with the machine."""
+    """One launch, compared with the simulator."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "kernel.ptx"
         file.write_text(text)

@@ -1,4 +1,4 @@
-"""Whether somebody notices that a kernel was changed: a checker, the machine, or who compares results."""
+"""Whether somebody notices that a kernel was changed: a checker, the simulator, or who compares results."""
 
 from __future__ import annotations
 

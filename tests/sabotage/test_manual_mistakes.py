@@ -1,4 +1,4 @@
-"""What our kernels keep to because the manual says so, though the machine runs them without: all of it is missed.
+"""What our kernels keep to because the manual says so, though the simulator runs them without: all of it is missed.
 
 The results of these kernels are right here, and wrong, or late for ever, on some GPU some day.
 """

@@ -1,4 +1,4 @@
-"""Break one thing in a kernel and demand that somebody notices: a checker, the machine, or a wrong result.
+"""Break one thing in a kernel and demand that somebody notices: a checker, the simulator, or a wrong result.
 
 Every synchronising instruction is left out, and every number in the text of a role is moved by one step (see
 `sabotage_changes`). Changes that survive are listed with the reason why they are harmless (`sabotage_excuses`), and

@@ -1,8 +1,8 @@
 """One PTX instruction at a time: inputs in, results out, for tables of forms.
 
 A form is a text with ``{a} {b} {c} {e}`` for its inputs and ``{d}`` (and ``{q}`` for a predicate) for its results. It
-runs twice: with a different input tuple in every thread (arrays in the machine), and with tuples that are the same in
-all threads (plain ints in the machine).
+runs twice: with a different input tuple in every thread (arrays in the simulator), and with tuples that are the same in
+all threads (plain ints in the simulator).
 """
 
 from __future__ import annotations

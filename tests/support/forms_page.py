@@ -1,4 +1,5 @@
-"""forms.md: every instruction form that the reader knows, whether the machine runs it, on what evidence, and its test.
+"""forms.md: every instruction form that the reader knows, whether the simulator runs it, on what evidence, and its
+test.
 
 Made from the tables themselves, so that it cannot say anything else than they do: the rows of `convc/ptx/forms`, the
 builders registered under `convc/machine/isa`, the reasons in `convc.machine.isa.registry`, and the texts of the tests.
@@ -32,10 +33,10 @@ EVIDENCE = {
 """Classes of evidence, and the forms (patterns of their names) whose main effect rests on them; others: the manual."""
 
 HEAD = """\
-# The PTX forms and the machine
+# The PTX forms and the simulator
 
-Every form of `convc/ptx/forms/*.txt`, where the PTX manual (PTX ISA 9.0) describes it, and whether the machine runs it.
-A kernel with a refused form is read, printed and checked, but nothing of it is run.
+Every form of `convc/ptx/forms/*.txt`, where the PTX manual (PTX ISA 9.0) describes it, and whether the simulator runs
+it. A kernel with a refused form is read, printed and checked, but nothing of it is run.
 
 The class is that of the strongest evidence for what the form does in the main, as in [fidelity.md](fidelity.md), which
 has the single rules, and those that are assumed. The case is a test that runs the form, inside `tests/` (for a recorded
@@ -48,7 +49,7 @@ compares.
 
 
 def status(name: str) -> str:
-    """What the machine does with a form, in the words of the page."""
+    """What the simulator does with a form, in the words of the page."""
     if name in REFUSED:
         return f"refused: {REFUSED[name]}"
     if name in REWRITTEN:

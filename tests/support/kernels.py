@@ -1,4 +1,4 @@
-"""Small PTX kernels for tests: a body between a fixed head and tail, run on the machine."""
+"""Small PTX kernels for tests: a body between a fixed head and tail, run on the simulator."""
 
 from __future__ import annotations
 

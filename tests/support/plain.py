@@ -43,7 +43,7 @@ def _parts(record: Any) -> Iterator[tuple[str, Any]]:
 
 
 def watch(monkeypatch: Any) -> None:
-    """From now on, every launch that the machine runs must leave a plain record, its buffers apart."""
+    """From now on, every launch that the simulator runs must leave a plain record, its buffers apart."""
     perform = launch._run
 
     def run(*args: Any, **options: Any) -> tuple[RunResult, Any]:

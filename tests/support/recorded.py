@@ -1,4 +1,4 @@
-"""What the machine ran, given to ptxas: a test kernel that ptxas refuses proves nothing."""
+"""What the simulator ran, given to ptxas: a test kernel that ptxas refuses proves nothing."""
 
 from __future__ import annotations
 

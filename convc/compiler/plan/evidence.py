@@ -18,7 +18,7 @@ class Rule:
         text: what a kernel takes for granted.
         evidence: class of docs/fidelity.md.
         note: what stands behind it.
-        switch: the machine's switch that reads it the other way; empty where there is none.
+        switch: the simulator's switch that reads it the other way; empty where there is none.
     """
 
     text: str

@@ -313,7 +313,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         layout: the problem and its device buffers.
         schedule: which of the algorithms (see `convc.compiler.schedules`).
-        work: what one CTA does, in numbers that the machine counts too.
+        work: what one CTA does, in numbers that the simulator counts too.
         arch: the target.
         tiling, storage, pipeline, launch: the decisions.
         indexing: what the index maps say: coordinates, tensor maps, limits, sharing.

@@ -1,7 +1,7 @@
-"""The work of one CTA of a plan, in numbers that the machine can count.
+"""The work of one CTA of a plan, in numbers that the simulator can count.
 
-The estimate (`convc.compiler.plan.cost`) is made from these, and `convc verify` prints what the machine counted for the
-same kernel: the two must agree.
+The estimate (`convc.compiler.plan.cost`) is made from these, and `convc verify` prints what the simulator counted for
+the same kernel: the two must agree.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What every part of the machine leans on: values, switches, swizzles, completion, ranks in a cluster."""
+"""What every part of the simulator leans on: values, switches, swizzles, completion, ranks in a cluster."""

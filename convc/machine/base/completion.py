@@ -1,7 +1,7 @@
 """When asynchronous work takes effect: the completion policy.
 
 The hardware may perform asynchronous work at any time between its issue and the moment somebody has waited for it. A
-right kernel does not depend on when. The machine can choose:
+right kernel does not depend on when. The simulator can choose:
 
 * ``eager``: at issue (for the tensor core: at the next commit at the latest);
 * ``late``: only when a wait asks for it, or when no warp can go on without it: oldest first, and what signals a barrier

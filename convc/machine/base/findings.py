@@ -1,4 +1,4 @@
-"""Findings of a launch: where the machine says what it noticed.
+"""Findings of a launch: where the simulator says what it noticed.
 
 Every room that notices something is handed a `FindingSink`, so that none has to know the cohort that owns it.
 """

@@ -1,6 +1,6 @@
 """Register values: as narrow as they really are.
 
-The machine runs many CTAs in lockstep, so a register of a strand (some warps of some CTAs with one program counter)
+The simulator runs many CTAs in lockstep, so a register of a strand (some warps of some CTAs with one program counter)
 stands for rows x warps x 32 lanes values. Most of them are equal: loop counters, descriptors and barrier addresses are
 the same for every lane of every CTA. A value is therefore one of
 

@@ -127,7 +127,7 @@ def _arriving(run: Run, join: int) -> Run:
 
 
 def decode(module: Module, kernel: Kernel) -> DecodedKernel:
-    """Decode a kernel; `UnmodelledError` lists every form that the machine has no semantics for."""
+    """Decode a kernel; `UnmodelledError` lists every form that the simulator has no semantics for."""
     return DecodedKernel(module, kernel)
 
 
@@ -135,7 +135,7 @@ class _Plan(NamedTuple):
     """What the operations of all instructions are made by that have one form, its modifiers and kinds of operands.
 
     Attributes:
-        way: to the operation; None where the machine has none.
+        way: to the operation; None where the simulator has none.
         guarded: puts a guard before it; None where the operation looks at the guard itself.
     """
 
@@ -195,7 +195,7 @@ def _refusal(refused: list[Instr]) -> UnmodelledError:
     names = sorted({instr.form.name for instr in refused})
     what = repr(first.span.text.strip()) if len(names) == 1 else f"{len(names)} forms: {', '.join(names)}"
     return UnmodelledError(
-        f"the machine has no semantics for {what}",
+        f"the simulator has no semantics for {what}",
         span=first.span,
         hint="nothing was run; docs/forms.md lists the modelled forms",
     )

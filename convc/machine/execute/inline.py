@@ -1,8 +1,8 @@
 """Calls of device functions: every call becomes a copy of the function's body (PTX manual, 7.1 and "call").
 
-A copy has registers, local variables and labels of its own, so the rest of the machine sees one flat body, and control
-flow, divergence and masks need no stack. The caller's ``.param`` variables become per-thread local memory, and the
-function's own names for its parameters mean those. ``ret`` jumps behind the copy. An indirect branch (brx.idx)
+A copy has registers, local variables and labels of its own, so the rest of the simulator sees one flat body, and
+control flow, divergence and masks need no stack. The caller's ``.param`` variables become per-thread local memory, and
+the function's own names for its parameters mean those. ``ret`` jumps behind the copy. An indirect branch (brx.idx)
 becomes a chain of comparisons and branches, for the same reason, and so does an indirect call: it may reach every
 function whose address the module takes and whose parameters are as long as those of the prototype.
 """
@@ -245,7 +245,7 @@ class _Inliner:
             raise UnmodelledError(
                 f"the function {name!r} is declared here and has no body",
                 span=call.span,
-                hint="the machine links no other modules and has no system calls",
+                hint="the simulator links no other modules and has no system calls",
             )
         skip = self._skip_unless(call)
         call = replace(call, guard=None)
@@ -358,7 +358,7 @@ class _Inliner:
         elif isinstance(actual, Reg | Imm):
             self._add(call, STORE, (self._own(into, variable), actual), ("param", variable.type))
         else:
-            raise UnmodelledError(f"the machine cannot pass {actual} to {variable.name!r}", span=call.span)
+            raise UnmodelledError(f"the simulator cannot pass {actual} to {variable.name!r}", span=call.span)
 
     def _take(self, into: _Expansion, variable: Variable, actual: Operand) -> None:
         """Take over one result, where it is not in its place already."""

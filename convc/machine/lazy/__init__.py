@@ -8,5 +8,5 @@ gathered from global memory once, over the joint K of all that waited (`tiles`, 
 What anybody can see stays as it is without this room, which is the oracle of it: barriers, counters, marks of what was
 written, findings and faults happen at issue, and everything that reads or writes shared memory, tensor memory or a
 buffer that a map names has what waits performed first. Sums of whole numbers are exact in any order while they stay
-below 2^24; others may be rounded in another order, which the machine leaves open in any case.
+below 2^24; others may be rounded in another order, which the simulator leaves open in any case.
 """

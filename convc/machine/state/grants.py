@@ -2,7 +2,7 @@
 
 The hardware starts clusters as there is room, and gives a cluster that has not started to one that asks; which one, and
 whether any, it does not promise (PTX manual, clusterlaunchcontrol.try_cancel). A right kernel does not depend on it, so
-the machine can choose:
+the simulator can choose:
 
 * ``ordered``: the one with the lowest number;
 * ``reversed``: the one with the highest;

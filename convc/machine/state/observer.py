@@ -1,8 +1,8 @@
 """What an observer of one execution is told.
 
 An observer sees every effect of a launch and changes none: what it is shown of a cohort and of a strand,
-`ObservedCohort` and `ObservedStrand`, can be read only. The machine calls it only where `Cohort.observer` is set, so
-that checking costs nothing when it is off. All calls come in the order in which the machine performs things; a call
+`ObservedCohort` and `ObservedStrand`, can be read only. The simulator calls it only where `Cohort.observer` is set, so
+that checking costs nothing when it is off. All calls come in the order in which the simulator performs things; a call
 about an asynchronous operation comes when a thread issues it, which is when its ordering obligations arise (completion
 policy ``eager``, see `completion`).
 

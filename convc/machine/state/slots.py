@@ -94,7 +94,7 @@ class SlotTable:
         match operand:
             case Special(name=name):
                 if name.partition(".")[0] in UNMODELLED_SPECIALS:
-                    raise UnmodelledError(f"the machine has no special register %{name}")
+                    raise UnmodelledError(f"the simulator has no special register %{name}")
                 slot, fresh = self._extra(("special", name), 0, width(SPECIAL_TYPES[name]))
                 if fresh:
                     self._specials.append((slot, name))

@@ -70,7 +70,7 @@ class Variables:
         start = self._start(symbol.name, symbol.space)
         if start is None:
             raise UnmodelledError(
-                f"the machine has no address for {symbol.space} variable {symbol.name!r}",
+                f"the simulator has no address for {symbol.space} variable {symbol.name!r}",
                 hint="a variable of another module (.extern without a size) has no contents here",
             )
         return start + symbol.offset
@@ -182,7 +182,7 @@ def _bits(variable: Variable, bits: int, value: Initial, address_of: AddressOf) 
         case Symbol(name=name, space=space) if space != "global":
             raise UnmodelledError(
                 f"the initial value of {variable.name!r} is the address of {name!r}",
-                hint="the machine knows addresses of functions and .global variables only here",
+                hint="the simulator knows addresses of functions and .global variables only here",
             )
         case Symbol() | Func():
             return address_of(value) & MASK[bits]

@@ -1,7 +1,7 @@
 """Collector buffers: permission to keep an operand inside the tensor core.
 
 ``fill`` keeps the operand, ``use`` and ``lastuse`` may read the kept copy, ``discard`` keeps nothing. It is a hint:
-the core may load the operand again, so that memory must not change in between. The machine always loads, and checks
+the core may load the operand again, so that memory must not change in between. The simulator always loads, and checks
 the protocol: a use needs a fill of the same matrix that is still valid (PTX manual, "collector usage").
 """
 

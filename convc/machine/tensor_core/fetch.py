@@ -1,7 +1,7 @@
 """Matrix operands: fetched by descriptor from shared memory, or from tensor memory, and widened to float32.
 
 A tcgen05.mma names its operands in shared memory by 64-bit descriptors. Consecutive instructions of a K loop
-advance the descriptor by 32 bytes, so the machine fetches the operands of a whole run of instructions at once: the
+advance the descriptor by 32 bytes, so the simulator fetches the operands of a whole run of instructions at once: the
 16-byte chunks of every row in K order, one gather per operand for all CTAs. Operand A may lie in tensor memory
 instead: 8 columns of 32 bits per instruction, one lane per row.
 """

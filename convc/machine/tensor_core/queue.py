@@ -3,7 +3,7 @@
 Issued operations wait in a queue that is *sealed* (executed, in issue order) before anything could tell the
 difference: when the issuing thread commits, when it stops running, and before anybody writes shared memory or
 touches tensor memory. Consecutive MMAs that continue one accumulation are executed as one product over their joint
-K, which is what makes the machine fast (see `multiply`).
+K, which is what makes the simulator fast (see `multiply`).
 """
 
 from __future__ import annotations

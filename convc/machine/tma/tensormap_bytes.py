@@ -131,7 +131,7 @@ def decode(raw: bytes) -> tuple[TensorMap, int]:
     mode = MODES[record["mode"]]
     rank = int(record["rank"]) + 1
     if record["interleave_layout"]:
-        raise MachineFault(f"the machine has no interleaved layouts, got {INTERLEAVES[record['interleave_layout']]}")
+        raise MachineFault(f"the simulator has no interleaved layouts, got {INTERLEAVES[record['interleave_layout']]}")
     kinds = SWIZZLES[record["swizzle_mode"]]
     corners = {"tile": 0, "im2col": rank - 2}.get(mode, 1)
     return TensorMap(

@@ -1,7 +1,7 @@
 """One convolution node on the arrays that reach it, from its PTX.
 
 The frontend says what the node computes, now that shapes, types and weights are known; the kernel is compiled once
-for each distinct problem; the machine runs its text. This is the only place where the graph meets the compiler.
+for each distinct problem; the simulator runs its text. This is the only place where the graph meets the compiler.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ConvRun:
         node: of the graph, or of one inside its nodes.
         conv: what was run.
         arrays: the inputs of the node.
-        run: what the machine gave.
+        run: what the simulator gave.
         residual: what the epilogue added, where nodes were fused that add something.
     """
 
@@ -68,7 +68,7 @@ class Convolutions:
         operand: type to multiply in, in place of the model's; None keeps it.
         precision: one of `convc.frontend.onnx_reader.PRECISIONS`; it matters where the model has float32 and
             ``operand`` is None.
-        machine: options of the machine.
+        machine: options of the simulator.
     """
 
     kernels: Kernels = field(default_factory=Kernels)
@@ -111,7 +111,7 @@ class Convolutions:
         """Run a node that was prepared.
 
         Raises:
-            MachineFault, DeadlockError: its kernel fails, or did what the machine calls an error.
+            MachineFault, DeadlockError: its kernel fails, or did what the simulator calls an error.
         """
         conv, layer = ready
         x = arrays[0]
@@ -136,10 +136,10 @@ class Convolutions:
         """Run a layer on tensors of its shapes and types, which may lie in the layout of the kernel that made them.
 
         Returns:
-            What the machine gave, y in the layout of the kernel; how many buffers came straight from another kernel.
+            What the simulator gave, y in the layout of the kernel; how many buffers came straight from another kernel.
 
         Raises:
-            MachineFault, DeadlockError: its kernel fails, or did what the machine calls an error.
+            MachineFault, DeadlockError: its kernel fails, or did what the simulator calls an error.
         """
         layout = layer.layout
         buffers: dict[str, np.ndarray] = {}
@@ -162,6 +162,6 @@ class Convolutions:
 
 
 def _check_end(run: LayerRun, where: str) -> None:
-    """Raise `MachineFault` where the machine calls an error what the kernel did."""
+    """Raise `MachineFault` where the simulator calls an error what the kernel did."""
     if run.verdict >= Verdict.incomplete:
         raise MachineFault(f"the kernel came to an end, but {run.findings[0]}", where=where)

@@ -91,7 +91,7 @@ class Graph:
 
     Raises:
         ModelError: the graph is not in order, or has values that cannot be read.
-        NodeError: a node that neither the machine nor the host can run.
+        NodeError: a node that neither the simulator nor the host can run.
     """
 
     def __init__(  # noqa: PLR0913 - each is one choice, and most are left out

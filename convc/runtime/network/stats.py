@@ -22,7 +22,7 @@ class RunStats:
         evaluators: who runs each kind of node on the host, by operator (`convc.runtime.network.host`).
         elsewhere: nodes that were run by somebody else, by name, and who ran them and why.
         floating: quantised convolutions that ran in floating point, by name, and why (`convc.frontend.qdq_pattern`).
-        seconds: wall time of the machine in all convolutions.
+        seconds: wall time of the simulator in all convolutions.
         fused: names of the nodes that a kernel did as well, by the name of its convolution.
         special: convolutions that were launched again for numbers that are not finite, by name, and why
             (`convc.runtime.special_values`).

@@ -1,4 +1,4 @@
-"""Pictures of a layer, read back: lanes against what the machine multiplies, memory against the plan."""
+"""Pictures of a layer, read back: lanes against what the simulator multiplies, memory against the plan."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def impulse():
 
 @pytest.mark.parametrize(("schedule", "shift"), [("shift", "chain"), ("slide", None), ("reload", None)])
 def test_lanes_hold_the_pixels_that_the_machine_multiplies(impulse, schedule, shift, tmp_path):
-    """Every pixel has a value of its own: the machine's output says which pixel its lane multiplied."""
+    """Every pixel has a value of its own: the simulator's output says which pixel its lane multiplied."""
     options = convc.ScheduleOptions(schedule=schedule, shift=shift)
     n, _, height, width = SHAPE
     x = np.zeros(SHAPE, np.float16)

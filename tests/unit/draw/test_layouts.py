@@ -1,4 +1,4 @@
-"""Layouts as they are drawn are those of the machine: every element is read back from the picture."""
+"""Layouts as they are drawn are those of the simulator: every element is read back from the picture."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ class Footprints(Observer):
 
 @pytest.mark.parametrize("name", ["slide_f16", "shift_chain_f16", "stationary_f16", "scaled_nvfp4"])
 def test_issued_operands_are_what_the_machine_reads_and_writes(name):
-    """Every byte and cell of the picture is in the machine's footprint of the instruction, and there are no others."""
+    """Every byte and cell of the picture is in the simulator's footprint of the instruction, and no other."""
     folder = Path(__file__).parents[2] / "golden" / name
     text = (folder / "kernel.ptx").read_text()
     launch = load_launch(folder / "launch.json")

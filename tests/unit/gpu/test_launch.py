@@ -1,4 +1,4 @@
-"""The verb and the command: files in and out, the comparison with the machine, errors for people, the host program."""
+"""The verb and the command: files in and out, the comparison with the simulator, errors, the host program."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_launch_is_compared_timed_and_written(place, gpu):
         f"y: float32 [1000], digest {digest(y)}",
         f"wrote {place / 'seen.npy'}: buffer x",
         "time: 10.0 us alone (10.0 to 10.0, 3 launches), 10.0 us in a row; 20000 cycles at 2.000 GHz",
-        "y: as on the machine, byte for byte (1000 elements)",
+        "y: as on the simulator, byte for byte (1000 elements)",
     ]
     assert [line for line in wanted if line not in done.stdout.splitlines()] == [], done.stdout
     np.testing.assert_array_equal(np.load(place / "seen.npy"), np.arange(1000))
@@ -90,8 +90,8 @@ def test_a_wrong_element_is_shown_and_ends_with_1(place, monkeypatch):
     done = convc_command("launch", *launch, "--compare")
     assert done.exit_code == 1
     assert (
-        "y: 1 of 1000 elements differ from the machine by up to 1, 1 by more than is allowed: WRONG; "
-        "[7] is 25.5 on the GPU, 24.5 on the machine"
+        "y: 1 of 1000 elements differ from the simulator by up to 1, 1 by more than is allowed: WRONG; "
+        "[7] is 25.5 on the GPU, 24.5 on the simulator"
     ) in done.stdout
     near = convc_command("launch", *launch, "--compare", "--atol", 1)
     assert near.exit_code == 0, near.output
@@ -127,7 +127,7 @@ def test_arrays_and_seeds_from_python():
 
 
 def simulating_gpu(layer) -> FakeDriver:
-    """A GPU that asks the machine, whose sums are as exact as those of hardware."""
+    """A GPU that asks the simulator, whose sums are as exact as those of hardware."""
     exact = RunOptions(switches=parse_switches((), numerics="exact"))
 
     def kernel(memory: dict[int, np.ndarray], params: list[bytes]) -> None:
@@ -224,7 +224,7 @@ def test_without_bindings_driver_or_gpu_it_says_so(place, monkeypatch):
         (("kernel.ptx", "launch.json", "--time", "-1"), "launches to time must be in 0"),
         (("kernel.ptx", "launch.json", "--timeout", "0"), "the timeout must be seconds above 0"),
         (("kernel.ptx", "launch.json", "--atol", "nan"), "atol must be a number of at least 0"),
-        (("k.cubin", "launch.json", "--compare"), "the machine runs PTX, this is machine code"),
+        (("k.cubin", "launch.json", "--compare"), "the simulator runs PTX, this is machine code"),
         (("bytes.ptx", "launch.json"), "neither machine code nor text"),
         (("none.ptx", "launch.json"), "there is no such file or folder"),
     ],

@@ -45,7 +45,7 @@ def test_the_machine_leaves_the_bytes_of_the_gpu(name, assembled):
 
 
 def check_rounding(case: Case) -> None:
-    """With exact numerics the machine rounds sums of random numbers as the GPU does, inside the bound of such sums."""
+    """With exact numerics the simulator rounds sums of random numbers as the GPU does, inside their bound."""
     made = prepared(case, random=True)
     artifact = made.kernel.artifact
     exact = convc.MachineOptions(numerics="exact")

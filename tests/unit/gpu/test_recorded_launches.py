@@ -1,4 +1,4 @@
-"""The machine leaves in the buffers of kernels what an H200 left, launched with `convc.launch`; no GPU is needed."""
+"""The simulator leaves in the buffers of kernels what an H200 left, launched with `convc.launch`; no GPU is needed."""
 
 from __future__ import annotations
 

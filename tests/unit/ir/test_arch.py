@@ -1,4 +1,4 @@
-"""Limits of the hardware: one record on the compile side, and the machine's own numbers beside it."""
+"""Limits of the hardware: one record on the compile side, and the simulator's own numbers beside it."""
 
 from __future__ import annotations
 

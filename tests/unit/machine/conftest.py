@@ -1,4 +1,4 @@
-"""What all tests of the machine share: plain records, arithmetic, and one call of the assembler for many kernels."""
+"""What all tests of the simulator share: plain records, arithmetic, and one call of the assembler for many kernels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from convc.support.ptxas import assemble
 
 @pytest.fixture(autouse=True)
 def every_record_is_plain(monkeypatch):
-    """No numpy scalar leaves the machine, whatever a test runs."""
+    """No numpy scalar leaves the simulator, whatever a test runs."""
     plain.watch(monkeypatch)
 
 

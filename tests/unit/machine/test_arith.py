@@ -123,7 +123,7 @@ finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
 @given(finite, finite, finite)
 def test_fma_rounds_once(a, b, c):
     exact = Fraction(a) * Fraction(b) + Fraction(c)
-    with np.errstate(over="ignore"):  # as the machine has it for all instructions
+    with np.errstate(over="ignore"):  # as the simulator has it for all instructions
         got = np.uint32(floating.arithmetic("fma", "f32")(f32(a), f32(b), f32(c))).view(np.float32)
     if not np.isfinite(got):
         assert abs(exact) > Fraction(float(np.finfo(np.float32).max))

@@ -1,4 +1,4 @@
-"""What the machine counts of copies, compared with what a hand counts, under every completion policy."""
+"""What the simulator counts of copies, compared with what a hand counts, under every completion policy."""
 
 from __future__ import annotations
 

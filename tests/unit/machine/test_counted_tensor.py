@@ -1,4 +1,4 @@
-"""What the machine counts of the tensor core, compared with what a hand counts, under every completion policy."""
+"""What the simulator counts of the tensor core, compared with what a hand counts, under every completion policy."""
 
 from __future__ import annotations
 

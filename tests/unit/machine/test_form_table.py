@@ -32,7 +32,7 @@ TESTS = Path(__file__).parents[2]
 CASES = TESTS / "ptx_cases" / "syntax"
 NAMES = {form.name for form in forms()}
 INTERNAL = {"dropped.printf"}
-"""Forms that no text has: the machine puts them where a call of vprintf was."""
+"""Forms that no text has: the simulator puts them where a call of vprintf was."""
 
 MODELLED = (NAMES & set(OPS) | set(REWRITTEN)) - set(REFUSED)
 
@@ -66,7 +66,7 @@ def test_no_table_names_a_form_that_does_not_exist():
 
 @cache
 def accepted() -> dict[str, list[bool]]:
-    """For every form, whether the machine decodes each of its accepted spellings."""
+    """For every form, whether the simulator decodes each of its accepted spellings."""
     found: dict[str, list[bool]] = {}
     for statement in statements("accepted.txt"):
         module = parse(around(statement))

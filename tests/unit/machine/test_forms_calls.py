@@ -170,7 +170,7 @@ def test_masks_of_lanes(name):
 
 
 def test_special_registers_without_a_value_are_refused():
-    with pytest.raises(UnmodelledError, match="the machine has no special register %envreg3"):
+    with pytest.raises(UnmodelledError, match="the simulator has no special register %envreg3"):
         run_calls("", "mov.b32 %d, %envreg3;")
 
 

@@ -29,7 +29,7 @@ NEED = {
 
 
 def refused(text: str, *, size: int = 16, block: int = 32, shared: int = 0, memory: int = 64 << 30) -> str:
-    """What the machine says; it must not have taken more than a few MiB by then."""
+    """What the simulator says; it must not have taken more than a few MiB by then."""
     launch = LaunchSpec(
         entry="k",
         grid=(4, 1, 1),

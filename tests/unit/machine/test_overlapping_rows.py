@@ -1,7 +1,7 @@
 """Tensor maps whose rows overlap, as `tests/recordings/overlapping_rows.cu` ran them on an H200.
 
 The program compares what the copy engine left in shared memory with a formula, element by element: of the eight maps
-that the driver encodes, no element was wrong. The machine is held against the same formula here.
+that the driver encodes, no element was wrong. The simulator is held against the same formula here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""No numpy scalar leaves the machine: counters, findings and reports hold Python's own types (JSON takes no others)."""
+"""No numpy scalar leaves the simulator: counters, findings and reports hold Python's own types (for JSON)."""
 
 from __future__ import annotations
 

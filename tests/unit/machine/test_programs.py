@@ -317,7 +317,7 @@ FAULTS = {
     "no semantics": (
         ".reg .b64 %d; .reg .b32 %t, %i; .reg .pred %p; "
         "tcgen05.mma.sp.cta_group::1.kind::f16 [%t], %d, %d, [%t], %i, %p;",
-        UnmodelledError, "the machine has no tcgen05.mma.sp",
+        UnmodelledError, "the simulator has no tcgen05.mma.sp",
     ),
     "undeclared": (".reg .b32 %v; mov.u32 %v, %w;", PtxSyntaxError, "%w"),
 }  # fmt: skip

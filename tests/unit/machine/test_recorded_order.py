@@ -19,7 +19,7 @@ def test_no_race_is_seen_in_the_recorded_programs(every):
         try:
             execute_program(recording.program, observer=ObserverList(checkers))
         except MachineFault:
-            continue  # where the GPU faulted too, or the machine is stricter: see test_tma_programs
+            continue  # where the GPU faulted too, or the simulator is stricter: see test_tma_programs
         found = [str(f) for checker in checkers for f in checker.findings()]
         assert found == [], (recording.name, found)
         seen += recording.status == COMPLETED

@@ -1,4 +1,4 @@
-"""Sums that a B200 gave, as others published them: the exact arithmetic of the machine gives the same words.
+"""Sums that a B200 gave, as others published them: the exact arithmetic of the simulator gives the same words.
 
 Each case of `words_b200.json` is one element of D. Cases of one instruction share a kernel: case i is row i of A, row i
 of B, and element (i, i) of D.
@@ -76,7 +76,7 @@ def plain(rows: int, start: int) -> int:
 
 
 def computed(cases: list[Case]) -> list[int]:
-    """The words that the machine gives for cases of one instruction."""
+    """The words that the simulator gives for cases of one instruction."""
     first = cases[0]
     kind, a_type, b_type, d_type = (first[key] for key in ("kind", "a_type", "b_type", "d_type"))
     image = np.concatenate(
@@ -112,7 +112,7 @@ def computed(cases: list[Case]) -> list[int]:
 
 
 def different() -> set[str]:
-    """Names of the cases for which the machine gives another word."""
+    """Names of the cases for which the simulator gives another word."""
     found = set()
     for _, group in itertools.groupby(sorted(RECORD["words"], key=lambda case: str(instruction(case))), instruction):
         cases = list(group)

@@ -1,4 +1,4 @@
-"""The rooms of the machine: who may import whom, imports for the type checker included."""
+"""The rooms of the simulator: who may import whom, imports for the type checker included."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FILES = sorted(MACHINE.rglob("*.py"))
 
 
 def imports_of(path: Path) -> list[str]:
-    """Full names of the machine's modules that a file imports, wherever in it."""
+    """Full names of the simulator's modules that a file imports, wherever in it."""
     found = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):

@@ -50,7 +50,7 @@ rounds = st.lists(
 
 
 def run(drawn: list[Round], threads: int, options: RunOptions) -> tuple[np.ndarray, tuple[str, ...]]:
-    """What the machine makes of it: values (ctas, threads), and rules of findings."""
+    """What the simulator makes of it: values (ctas, threads), and rules of findings."""
     table = np.zeros((CTAS, 32 * len(drawn)), np.uint32)
     for cta in range(CTAS):
         for bar, count in counts(drawn, threads, cta).items():

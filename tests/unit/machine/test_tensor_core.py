@@ -1,4 +1,4 @@
-"""tcgen05 through whole kernels: one product of two tiles, in every layout the machine has, against numpy."""
+"""tcgen05 through whole kernels: one product of two tiles, in every layout the simulator has, against numpy."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Asynchronous copies of all kinds, held against recordings of a real GPU (tests/recordings/copies_h200.npz).
 
-The machine executes the very PTX text that the GPU executed, and must leave the same bytes in every buffer.
+The simulator executes the very PTX text that the GPU executed, and must leave the same bytes in every buffer.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def named(pattern: str) -> list[Recording]:
 
 
 def differs(each: Recording, **options) -> list[str]:
-    """Buffers that the machine leaves different; the bytes of a tensor map are our own encoding."""
+    """Buffers that the simulator leaves different; the bytes of a tensor map are our own encoding."""
     result = execute_program(each.program, options=RunOptions(**options))
     assert result.findings == ()
     ours = {name: data for name, data in each.after.items() if name != "desc"}

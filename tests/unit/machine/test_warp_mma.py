@@ -104,7 +104,7 @@ def test_a_sparse_matrix_is_refused_by_name():
         ".reg .b32 %r<12>; mma.sp::ordered_metadata.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
         "{%r0,%r1,%r2,%r3}, {%r4,%r5}, {%r6,%r7}, {%r0,%r1,%r2,%r3}, %r8, 0;"
     )
-    with pytest.raises(UnmodelledError, match=r"the machine has no mma\.sp: sparse A"):
+    with pytest.raises(UnmodelledError, match=r"the simulator has no mma\.sp: sparse A"):
         execute(text, {"out": np.zeros(1, np.uint32)})
 
 

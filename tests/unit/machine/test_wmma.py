@@ -20,7 +20,7 @@ from convc.sanitizer.run import check_kernel
 
 MISALIGNED = -716
 ROUNDED = "no multiple of"
-"""Where the GPU goes on and takes another stride than the one given, the machine stops."""
+"""Where the GPU goes on and takes another stride than the one given, the simulator stops."""
 
 
 def recorded(every: int) -> Iterator[tuple[dict, int, dict[str, np.ndarray]]]:
@@ -40,7 +40,7 @@ def recorded(every: int) -> Iterator[tuple[dict, int, dict[str, np.ndarray]]]:
 
 
 def attempt(program: dict) -> tuple[RunResult | None, str]:
-    """The result of a program, or the machine's fault."""
+    """The result of a program, or the simulator's fault."""
     try:
         return execute_program(program), ""
     except MachineFault as fault:

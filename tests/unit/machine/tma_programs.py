@@ -1,4 +1,4 @@
-"""Runs the recorded programs (tests/recordings) on the machine."""
+"""Runs the recorded programs (tests/recordings) on the simulator."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def command(*words: object):
 
 
 def gpu(name: str, setting: str, now=BLACKWELL, **more) -> FakeDriver:
-    """A GPU that answers a probe as the machine does under a setting."""
+    """A GPU that answers a probe as the simulator does under a setting."""
     probe = PROBES[name]
     target = "sm_100a" if now is BLACKWELL else "sm_90a"
     data = probe.readings(target)[setting]

@@ -8,5 +8,5 @@ from support import plain
 
 @pytest.fixture(autouse=True)
 def every_record_is_plain(monkeypatch):
-    """No numpy scalar leaves the machine, whatever a test runs."""
+    """No numpy scalar leaves the simulator, whatever a test runs."""
     plain.watch(monkeypatch)

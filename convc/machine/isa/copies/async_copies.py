@@ -1,6 +1,6 @@
 """cp.async: each thread copies 4, 8 or 16 bytes from global to shared memory (PTX manual, "cp.async").
 
-When is up to the completion policy, see `completion`. Where the machine copies at once, the groups and their waits
+When is up to the completion policy, see `completion`. Where the simulator copies at once, the groups and their waits
 change nothing, and cp.async.mbarrier.arrive arrives at once.
 """
 

@@ -1,7 +1,7 @@
 """Tensor copies from global to shared memory: cp.async.bulk.tensor (PTX manual); `tensor_stores` has the other way.
 
 When the data moves (and, for a load, the barrier gets its complete_tx) is up to the completion policy (see
-`completion`). L2 cache hints and prefetches change nothing that the machine computes.
+`completion`). L2 cache hints and prefetches change nothing that the simulator computes.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ def _tell(
 
 @op("cp.async.bulk.prefetch.tensor", "cp.async.bulk.prefetch", result=False)
 def prefetch(instr: Instr, table: SlotTable) -> Run:
-    """Prefetches into L2: no effect that the machine computes."""
+    """Prefetches into L2: no effect that the simulator computes."""
     return lambda strand: None
 
 

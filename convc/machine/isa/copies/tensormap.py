@@ -1,6 +1,6 @@
 """Tensor maps made by the kernel: tensormap.replace and tensormap.cp_fenceproxy (PTX manual).
 
-The bytes of a map in memory are in the machine's own encoding, see `convc.machine.tma.tensormap_bytes`.
+The bytes of a map in memory are in the simulator's own encoding, see `convc.machine.tma.tensormap_bytes`.
 """
 
 from __future__ import annotations

@@ -70,5 +70,5 @@ def store(instr: Instr, table: SlotTable) -> Run:
 
 @op("applypriority", "discard", result=False)
 def cache_hint(instr: Instr, table: SlotTable) -> Run:
-    """Cache control changes nothing that the machine computes (discard may leave the old contents)."""
+    """Cache control changes nothing that the simulator computes (discard may leave the old contents)."""
     return lambda strand: None

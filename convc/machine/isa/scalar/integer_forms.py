@@ -16,7 +16,7 @@ from convc.ptx import Instr
 def integer_bits(instr: Instr, kind: str) -> int:
     """Width of an integer, bit or predicate type; other types are refused."""
     if kind not in ("u16", "u32", "u64", "s16", "s32", "s64", "b16", "b32", "b64", "pred"):
-        raise UnmodelledError(f"the machine has no {instr.form.name} of type .{kind}")
+        raise UnmodelledError(f"the simulator has no {instr.form.name} of type .{kind}")
     return width(kind)
 
 

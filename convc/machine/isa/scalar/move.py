@@ -24,7 +24,7 @@ from convc.ptx import Imm, Instr, Special
 
 CLOCKS = ("clock", "clock64", "globaltimer", "clock_hi", "globaltimer_lo", "globaltimer_hi")
 TICK = 64
-"""How far the clocks advance at every read; the machine has no time."""
+"""How far the clocks advance at every read; the simulator has no time."""
 
 
 @op("mov")
@@ -132,7 +132,7 @@ POLICY = {
     "L2::evict_normal": 0x16F0000000000000, "L2::evict_first": 0x12F0000000000000, "L2::evict_last": 0x14F0000000000000,
     "L2::evict_unchanged": 0x1000000000000000,
 }  # fmt: skip
-"""Opaque cache policies: any number would do, since caches change nothing that the machine computes."""
+"""Opaque cache policies: any number would do, since caches change nothing that the simulator computes."""
 
 
 @op("createpolicy.fractional", "createpolicy.range", "createpolicy.cvt")

@@ -286,7 +286,7 @@ def warp_barrier(instr: Instr, table: SlotTable) -> Run:
 @op("fence", "fence.mbarrier_init", "fence.proxy", "fence.sync_restrict", "fence.proxy.restrict", result=False)
 @op("fence.proxy.tensormap", "tcgen05.fence", result=False)
 def fence(instr: Instr, table: SlotTable) -> Run:
-    """Fences order accesses; the machine performs them in order anyway, and only tells the observer."""
+    """Fences order accesses; the simulator performs them in order anyway, and only tells the observer."""
     return lambda strand: notify_fence(strand, instr)
 
 

@@ -127,7 +127,7 @@ def printf(instr: Instr, table: SlotTable) -> Run:
     """A call of vprintf: noted, not printed."""
 
     def run(strand: Strand) -> None:
-        text = "the kernel prints; the machine drops the text"
+        text = "the kernel prints; the simulator drops the text"
         strand.cohort.findings.report("printf", text, instr, Verdict.clean, first_active_warp(strand))
 
     return run
@@ -139,7 +139,7 @@ def printf(instr: Instr, table: SlotTable) -> Run:
 @op("brkpt", "pmevent", result=False)
 @op("prefetch", "prefetch.tensormap", "prefetchu", "nanosleep", result=False)
 def no_effect(instr: Instr, table: SlotTable) -> Run:
-    """Prefetches, hints, and events for debuggers and profilers change nothing that the machine computes."""
+    """Prefetches, hints, and events for debuggers and profilers change nothing that the simulator computes."""
     return lambda strand: None
 
 

@@ -1,6 +1,6 @@
 """Cluster launch control: asking to take over the work of a cluster that has not begun (PTX manual, 9.7.13.17-18).
 
-Which cluster is given to who asks, if any, is a policy of the machine (`convc.machine.state.grants`). One that was
+Which cluster is given to who asks, if any, is a policy of the simulator (`convc.machine.state.grants`). One that was
 given away does not begin any more: who got it has to do its work. The CTA of a declined request is any number. Whoever
 has seen a request declined must not ask again (undefined on hardware; a finding here). The 16 bytes of a response are
 opaque; ours are a text that query_cancel recognises, or such a text and the coordinates of the first CTA, so that a

@@ -112,7 +112,7 @@ def _issuers(strand: Strand, thread: tuple[int, int]) -> Rows:
 def sparse(instr: Instr, table: SlotTable) -> Run:
     """Sparse A is not modelled."""
     raise UnmodelledError(
-        f"the machine has no {instr.form.name}: {REFUSED[instr.form.name]}",
+        f"the simulator has no {instr.form.name}: {REFUSED[instr.form.name]}",
         hint="every dense tcgen05.mma is modelled",
     )
 

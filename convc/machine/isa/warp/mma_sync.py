@@ -33,7 +33,7 @@ BITS = {
 def sparse(instr: Instr, table: SlotTable) -> Run:
     """Sparse A is not modelled."""
     raise UnmodelledError(
-        f"the machine has no mma.sp: {REFUSED['mma.sp']}", hint="every dense mma.sync for sm_100a is modelled"
+        f"the simulator has no mma.sp: {REFUSED['mma.sp']}", hint="every dense mma.sync for sm_100a is modelled"
     )
 
 

@@ -1,7 +1,7 @@
 """Lanes of a warp among themselves (PTX manual, "shfl.sync", "vote.sync", "match.sync", "redux.sync", "elect.sync").
 
 The lanes that take part are those of the membermask that are active. A membermask that also names lanes that have
-parted from these (on hardware they would have to come here first) is reported: the machine does not wait for them. So
+parted from these (on hardware they would have to come here first) is reported: the simulator does not wait for them. So
 is one that leaves out a lane that executes the instruction, which is undefined.
 """
 
