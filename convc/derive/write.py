@@ -25,6 +25,7 @@ from convc.derive.forms import Form, forms
 from convc.derive.kernels import Map
 from convc.derive.nests import Let, Load, Loop, Mask, Move, Nest, Place, Step
 from convc.derive.reindex import Reindexed
+from convc.derive.shares import Share, shares
 from convc.derive.symbols import AXES, Division, FloorDiv
 from convc.derive.theorem import Bound, Condition, Either, Theorem
 
@@ -33,8 +34,8 @@ PARTS = ("expressions", "conditions", "theorems", "steps", "nests")
 FOLDER = Path(__file__).parent
 FILE = FOLDER.parent / "compiler" / "index" / "derived.json"
 
-_ORDER = """p part cta turn step entry tile tile_m n m t image y row begun tile_n rank k round r s block
-chunk window buffer tap q x lane column c e"""
+_ORDER = """p part cta turn step entry tile tile_m n m t image y row begun tile_n rank k round slab half pack_c k_step warp
+r s block chunk window buffer tap q x lane column c e"""
 NESTED = _ORDER.split()
 """Axes in the order in which a sum has them: the outermost loop first."""
 
@@ -52,16 +53,17 @@ def record() -> dict[str, Any]:
     """Everything that is derived, anew."""
     book = _Book()
     entries = {form.name: book.form(form) for form in forms()}
+    shared = {name: book.share(share) for name, share in shares()}
     changed = {change.name: book.change(change) for change in changes()}
     parts = {name: part.entries for name, part in book.parts.items()}
-    return {"format": FORMAT, "digest": digest(), "forms": entries, "changes": changed, **parts}
+    return {"format": FORMAT, "digest": digest(), "forms": entries, "changes": changed, "shares": shared, **parts}
 
 
 def text() -> str:
     """The record as it is written: a line for each entry."""
     found = record()
     lines = [f'"format": {json.dumps(FORMAT)}', f'"digest": {json.dumps(found["digest"])}']
-    for kind in ("forms", "changes"):
+    for kind in ("forms", "changes", "shares"):
         parts = [f"{json.dumps(name)}: {_json(entry)}" for name, entry in found[kind].items()]
         lines.append(f'"{kind}": {{\n' + ",\n".join(parts) + "\n}")
     for name in PARTS:
@@ -122,6 +124,9 @@ class _Book:
             "maps": {name: self.map(found) for name, found in change.maps.items()},
             "conditions": [self.condition(each) for each in change.step.conditions],
         }
+
+    def share(self, share: Share) -> dict[str, Any]:
+        return {"map": self.map(share.map), "theorems": [self.theorem(each) for each in share.theorems]}
 
     def loops(self, loops: Iterable[Loop]) -> list[Any]:
         return [[loop.axis.name, self.expr(loop.extent), loop.words] for loop in loops]

@@ -205,6 +205,13 @@ class ChangeRecord(msgspec.Struct, frozen=True):
         return next(each for each in self.lets if each.axis == axis)
 
 
+class ShareRecord(msgspec.Struct, frozen=True):
+    """A map that kernels of several forms have, and the numbers of its theorems."""
+
+    map: MapRecord
+    theorems: list[int]
+
+
 class Derived(msgspec.Struct, frozen=True):
     """The whole record; what entries of `steps` and `theorems` are is up to who shows them."""
 
@@ -212,6 +219,7 @@ class Derived(msgspec.Struct, frozen=True):
     digest: str
     forms: dict[str, FormRecord]
     changes: dict[str, ChangeRecord]
+    shares: dict[str, ShareRecord]
     expressions: list[Formula]
     conditions: list[Condition]
     theorems: msgspec.Raw

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from convc.compiler.index.formulas import Division, Formula, Instance, MapRecord, NestRecord, derived, number_of
+from convc.compiler.index.formulas import Division, Formula, Instance, MapRecord, NestRecord, Sizes, derived, number_of
 from convc.compiler.index.symbols import Axis
 from convc.ir import expr as intexpr
 from convc.ir.expr import Const, Interval, IntExpr, Var, substitute
@@ -20,6 +20,10 @@ INSTRUCTION = ("lane", "column", "e")
 """The loops that one instruction runs by itself (`convc.derive.mainloop`)."""
 POSITION = "position"
 """Counts the columns of a buffer in the order in which they come."""
+
+
+ANY: Interval = (-(2**63), 2**63)
+"""The range of a number of which none is known."""
 
 
 class KernelLoop(msgspec.Struct, frozen=True):
@@ -117,10 +121,9 @@ class KernelNest(msgspec.Struct, frozen=True):
         """
         record = self.instance.record.maps[name]
         ranges = {axis: self.instance.axes[axis].range for axis in record.axes if axis in self.instance.axes}
-        expr = spelt(formula_of(record, result), self.instance.sizes, ranges)
         given = {axis: Const(number) for axis, number in self.known.items()}
         given |= {axis: Const(each) if isinstance(each, int) else each for axis, each in axes.items()}
-        return substitute(expr, given) if given else expr
+        return value_of(record, result, self.instance.sizes, ranges, given)
 
     def number(self, name: str, result: str, **axes: int) -> int:
         """A result of a map as a number."""
@@ -129,15 +132,23 @@ class KernelNest(msgspec.Struct, frozen=True):
         return found.value
 
 
+def value_of(
+    record: MapRecord, result: str, sizes: Sizes, ranges: Mapping[str, Interval], axes: Mapping[str, IntExpr]
+) -> IntExpr:
+    """A result of a map with numbers in place of sizes, and expressions in place of some of its axes."""
+    expr = spelt(formula_of(record, result), sizes, ranges)
+    return substitute(expr, axes) if axes else expr
+
+
 def formula_of(record: MapRecord, result: str) -> Formula:
     """The formula of a result."""
     return derived().expressions[dict(record.results)[result]]
 
 
-def spelt(formula: Formula, sizes: Mapping[str, int], ranges: Mapping[str, Interval]) -> IntExpr:
+def spelt(formula: Formula, sizes: Sizes, ranges: Mapping[str, Interval]) -> IntExpr:
     """A formula with numbers in place of sizes, term by term; axes are variables.
 
-    A remainder is left out where the ranges of its variables say that it takes nothing away.
+    A division is left out where the ranges of its variables say that the dividend is below the divisor.
     """
     parts: list[IntExpr] = []
     for term in formula.terms:
@@ -148,16 +159,16 @@ def spelt(formula: Formula, sizes: Mapping[str, int], ranges: Mapping[str, Inter
     return intexpr.add(*parts, number_of(formula.constant, sizes))
 
 
-def _division(division: Division, sizes: Mapping[str, int], ranges: Mapping[str, Interval]) -> IntExpr:
+def _division(division: Division, sizes: Sizes, ranges: Mapping[str, Interval]) -> IntExpr:
     dividend = spelt(division.dividend, sizes, ranges)
     divisor = number_of(division.divisor, sizes)
-    if division.sign == "//":
-        return intexpr.floor_div(dividend, divisor)
-    if dividend.variables() <= ranges.keys():
-        low, high = intexpr.bounds(dividend, ranges)
+    quotient = division.sign == "//"
+    if ranges:
+        known = {name: ranges.get(name, ANY) for name in dividend.variables()}
+        low, high = intexpr.bounds(dividend, known)
         if low >= 0 and high < divisor:
-            return dividend
-    return intexpr.mod(dividend, divisor)
+            return Const(0) if quotient else dividend
+    return intexpr.floor_div(dividend, divisor) if quotient else intexpr.mod(dividend, divisor)
 
 
 def _axes(formula: Formula) -> Iterator[str]:

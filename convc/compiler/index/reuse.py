@@ -18,10 +18,12 @@ from collections.abc import Mapping
 
 from convc.compiler.index.formulas import Instance
 from convc.compiler.index.geometry import Geometry
+from convc.compiler.index.lower import translate
 from convc.compiler.index.maps import IndexMap, Outcome, simplify_guards
 from convc.compiler.index.numbers import problem_sizes
 from convc.compiler.index.row_stream import WINDOW
 from convc.compiler.index.symbols import Axis
+from convc.ir.expr import And, Const, IntExpr, Select
 from convc.ir.problem import ConvProblem
 
 ADDRESSED = "read further on"
@@ -73,6 +75,14 @@ def reuse_maps(problem: ConvProblem, geometry: Geometry) -> ReuseMaps:
         line=shared.map("lanes_r", called="line"),
         dropped=pixel.dropped,
     )
+
+
+def output_pixel(maps: ReuseMaps) -> IntExpr:
+    """Number of the lane's output pixel; a number past the last one where it has none."""
+    number = translate(maps.pixel["m"])
+    if not maps.pixel.guard:
+        return number
+    return Select(And(maps.pixel.conditions), number, Const(maps.problem.gemm_m))
 
 
 def form_of(geometry: Geometry, reading: str = "") -> str:

@@ -21,6 +21,7 @@ import itertools
 import msgspec
 
 from convc.compiler.index.maps import Counterexample, Outcome, Proof
+from convc.compiler.index.shares import share
 from convc.compiler.plan.coordinates import FactorCoordinates, coordinate
 from convc.compiler.plan.names import ACC, A, B, RingName, SmemName, TmemName
 from convc.compiler.plan.records import Pipeline, Tiling
@@ -28,7 +29,7 @@ from convc.compiler.plan.room import Room
 from convc.compiler.plan.storage import BarrierRing, SmemTile, Storage, TmemTile, lay_out, tile_ring
 from convc.compiler.plan.work import FACTOR_ROW_BYTES as ROW_BYTES
 from convc.ir.arch import SM_100A, Arch
-from convc.ir.expr import Const, Var, evaluate
+from convc.ir.expr import evaluate
 from convc.ir.tensormap import TensorMap
 from convc.layout.block_scaled import BlockFormat
 from convc.layout.device_layout import DeviceLayout
@@ -138,16 +139,21 @@ def factor_coordinates(
     """Find where the factors of a step start, from the channels with which it starts."""
     size = blocks.factor_bytes
     factors = tiling.row_bytes // size
-    copy = ROW_BYTES * size
-    start = Var("c") // copy * ROW_BYTES if layout.c_pitch > copy else Const(0)
     each = f"a factor for {size} bytes of channels, {ROW_BYTES} a copy"
-    in_group = Var("pack_c") // layout.c_pitch * layout.factor_pitch + start if layout.problem.groups > 1 else start
-    block = Var("k_step") % pipeline.blocks
-    within = block % (ROW_BYTES // factors) if pipeline.blocks * factors > ROW_BYTES else block
+    sizes = {
+        "FACTORS": factors,
+        "COPIES": ROW_BYTES // factors,
+        "PER": size,
+        "BLOCKS": pipeline.blocks,
+        "C_PITCH": layout.c_pitch,
+        "FACTOR_PITCH": layout.factor_pitch,
+    }
+    ranges = {"c": (0, layout.c_pitch - 1), "pack_c": (0, layout.problem.groups * layout.c_pitch - 1)}
+    in_group, start, within = (share("scale factors", name, ranges, **sizes) for name in ("a", "b", "byte"))
     return FactorCoordinates(
         factor_a=coordinate("factor_a", in_group, f"first factor of the activations' block: {each}"),
         factor_b=coordinate("factor_b", start, f"first factor of the filter's block: {each}"),
-        factor_byte=coordinate("factor_byte", within * factors, "the block's factors in the 16 bytes of a copy"),
+        factor_byte=coordinate("factor_byte", within, "the block's factors in the 16 bytes of a copy"),
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from convc.compiler.index.shares import share
 from convc.compiler.plan.names import NUMBERS, C, NewNumber, Number
 from convc.compiler.plan.persistent import NUMBER_BYTES
 from convc.compiler.plan.records import Plan
@@ -48,7 +49,7 @@ from convc.compiler.tile.steps.epilogue import (
 )
 from convc.compiler.tile.steps.staged import AddSlabResidual, LineStore, ResultStore, StageRow, StoreWait, TileStore
 from convc.ir.epilogue import AddResidual, Clip, EpilogueStep, LeakyRelu, Relu, Sigmoid, SiLU
-from convc.ir.expr import Const, Var, substitute
+from convc.ir.expr import Const, substitute
 from convc.layout.device_layout import has_tensor_scale
 
 PER_WORD = {8: "four", 16: "two"}
@@ -104,7 +105,6 @@ def tensor_stores(plan: Plan) -> tuple[Step, ...]:
     slab = number("slab")
     written_out = core.written_out or holds_numbers(plan)  # registers have no number that a kernel works out
     looped = chunks > 1 or written_out
-    first = Var("slab") * slab_columns
     stage = StageRow(
         id="epilogue.stage",
         note="16 bytes at a time, swizzled",
@@ -119,7 +119,7 @@ def tensor_stores(plan: Plan) -> tuple[Step, ...]:
     column, *loads = core.read(columns, slab, chunks)
     assert isinstance(column, Compute), "a read begins with its first column"
     within = column.expr if looped else substitute(column.expr, {"chunk": Const(0)})
-    read = (replace(column, expr=first + within), *loads)
+    read = (replace(column, expr=share("slab", "column", SLAB=slab_columns, column=within)), *loads)
     copied = None if plan.storage.residual is None else add_slab(stage)
     body = (*chunk_values(plan, read, row_store(plan, columns), copied), stage)
     if looped:
@@ -129,7 +129,9 @@ def tensor_stores(plan: Plan) -> tuple[Step, ...]:
         body = (inner,)
     if copied is not None:
         body = landed(plan, body)
-    channel = compute(plan.indexing.coordinates.k, "epilogue", dst=Number("slab_k"), column=first)
+    channel = compute(
+        plan.indexing.coordinates.k, "epilogue", dst=Number("slab_k"), column=share("slab", "first", SLAB=slab_columns)
+    )
     store = _copy_of_results(plan, slab)
     note = f"{slab_columns} columns a copy"
     body = (*body, channel, store)

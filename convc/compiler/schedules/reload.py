@@ -17,6 +17,7 @@ from convc.compiler.index.conv import RELOAD, ConvMaps, instance_of
 from convc.compiler.index.kernel_nest import KernelNest
 from convc.compiler.index.lower import lower
 from convc.compiler.index.maps import Outcome
+from convc.compiler.index.shares import share
 from convc.compiler.index.warp_rows import first_row, prove_rows, prove_tile
 from convc.compiler.plan.candidate import ScheduleCandidates
 from convc.compiler.plan.candidates import tilings
@@ -77,7 +78,7 @@ from convc.compiler.schedules.skeleton import (
 from convc.compiler.tile.steps.base import Advance, ExpectBytes, Loop, RingWait, Step
 from convc.compiler.tile.steps.operands import TmaLoad
 from convc.ir.arch import Arch
-from convc.ir.expr import Const, Var, substitute
+from convc.ir.expr import Var
 from convc.layout.device_layout import DeviceLayout
 
 FULL = RingName("full")
@@ -222,17 +223,16 @@ class Reload(Method):
             proofs.append(prove_factors(factors, blocks, layout, tiling, pipeline))
         demand_proof(layout.problem, proofs)
         element = layout.problem.out_dtype.bytes
-        channel = result_of(maps.column, "k", "k")
-        first_k = coordinate(
-            "first_k", substitute(channel.value, {"column": Const(0)}), "first output channel of the tile"
-        )
+        first = result_of(derived.map("first_k"), "k", "first_k").value
+        first_k = coordinate("first_k", first, "first output channel of the tile")
         filters = filter_start_of(maps, tiling)
         if filters is not None:
             first_k = result_of(filters, "k", "first_k")
         if tiling.multicast[0] > 1:
             along, _ = place_of(tiling)
             first_k = moved(first_k, rank=along)
-        store = lower(maps.store["offset"], maps.store.ranges) * element
+        offset = lower(maps.store["offset"], maps.store.ranges)
+        store = share("place of an element", "byte", ELEMENT=element, offset=offset)
         return Indexing(
             coordinates=TapCoordinates(
                 **_starts(maps, tiling),
@@ -245,7 +245,7 @@ class Reload(Method):
                 factors=factors,
                 first_m=None if results is None else result_of(first_row(maps, rows), "m", "first_m"),
                 m=result_of(maps.row, "m", "m"),
-                k=channel,
+                k=result_of(maps.column, "k", "k"),
                 out_byte=coordinate("out_byte", store, f"store.offset in bytes of {layout.problem.out}"),
             ),
             loads=replace(

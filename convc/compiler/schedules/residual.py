@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from convc.compiler.index.shares import share
 from convc.compiler.plan.coordinates import Coordinate, Coordinates, RowCoordinates
 from convc.compiler.plan.names import EMPTY_R, FULL_R, Number, R
 from convc.compiler.plan.records import Plan
@@ -30,7 +31,9 @@ def load_residual(plan: Plan) -> tuple[Step, ...]:
     firsts = _starts(plan.indexing.coordinates)
     slab = number("slab")
     columns = tile.row_bytes // plan.problem.out_dtype.bytes
-    first_k = compute(plan.indexing.coordinates.k, "load", dst=Number("slab_k"), column=Var(slab) * columns)
+    first_k = compute(
+        plan.indexing.coordinates.k, "load", dst=Number("slab_k"), column=share("slab", "first", SLAB=columns)
+    )
     windows = tile.rows // source.rows
     copy = TmaLoad(
         id="load.residual",
@@ -70,7 +73,8 @@ def _starts(coordinates: Coordinates) -> tuple[Coordinate, ...]:
 def _window_copies(firsts: tuple[Coordinate, ...], copy: TmaLoad, windows: int, step: int) -> tuple[Step, ...]:
     """A copy for every window of a tile, each so many bytes behind the one before."""
     window = number("window_r")
-    place = Compute(id="load.at_r", note="32 rows a window", dst=number("at_r"), expr=Var(window) * step)
+    at = share("window of a slab", "byte", PIECE_BYTES=step, window=Var(window))
+    place = Compute(id="load.at_r", note="32 rows a window", dst=number("at_r"), expr=at)
     starts = (compute(each, "load", warp=Var(window)) for each in firsts)
     note = "one copy a sub-partition"
     return (Loop(id="load.windows_r", note=note, var=window, count=windows, body=(*starts, place, copy)),)

@@ -8,6 +8,7 @@ mma    waits for these too
 from __future__ import annotations
 
 from convc.compiler.index.kernel_nest import KernelNest
+from convc.compiler.index.shares import share
 from convc.compiler.plan.coordinates import TapCoordinates
 from convc.compiler.plan.names import ACC, A, B, NewNumber
 from convc.compiler.plan.records import Plan
@@ -25,7 +26,6 @@ from convc.compiler.plan.scale_factors import (
 from convc.compiler.schedules.skeleton import MAP_SCALES_A, MAP_SCALES_B, compute, number
 from convc.compiler.tile.steps.base import Advance, Arrive, Compute, ExpectBytes, Loop, RingWait, Step
 from convc.compiler.tile.steps.operands import CarryFactors, MmaScaled, TmaLoad
-from convc.ir.expr import Var
 from convc.layout.block_scaled import BlockFormat
 
 
@@ -72,6 +72,7 @@ def carry_factors(plan: Plan, nest: KernelNest, coordinates: TapCoordinates) -> 
         return ()
     words = step_factors(blocks, plan.tiling, plan.arch).words
     own_row = number("own_row")
+    own = share("row of a group", "row", GROUP_ROWS=GROUP)
     carries = tuple(
         CarryFactors(
             id=f"epilogue.{tile}",
@@ -98,7 +99,7 @@ def carry_factors(plan: Plan, nest: KernelNest, coordinates: TapCoordinates) -> 
     )
     stages = "every stage that is loaded"
     return (
-        Compute(id="epilogue.own_row", note="row of each group", dst=own_row, expr=Var("thread") % GROUP),
+        Compute(id="epilogue.own_row", note="row of each group", dst=own_row, expr=own),
         Loop(id="epilogue.carry", note=stages, var=number("k_step"), count=nest.turns, body=body),
     )
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from convc.compiler.index.shares import share
 from convc.compiler.plan.names import ACC, DONE, PEERS, Number
 from convc.compiler.plan.records import Plan
 from convc.compiler.plan.storage import SHARERS, BarrierRing
@@ -157,7 +158,7 @@ class Tcgen05(TensorCore):
         column = number("column")
         note = "first column of the chunk"
         return (
-            Compute(id="epilogue.column", note=note, dst=column, expr=Var("chunk") * columns),
+            Compute(id="epilogue.column", note=note, dst=column, expr=share("chunk", "column", CHUNK=columns)),
             TmemLoad(id="epilogue.read", note="one row a lane", acc=ACC, first=column, columns=columns),
         )
 

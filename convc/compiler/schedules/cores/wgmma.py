@@ -21,6 +21,7 @@ import dataclasses
 
 from msgspec.structs import replace
 
+from convc.compiler.index.shares import share
 from convc.compiler.plan.names import ACC, PEERS, NewNumber, Number
 from convc.compiler.plan.records import Plan
 from convc.compiler.plan.storage import SHARERS, BarrierRing
@@ -38,6 +39,8 @@ from convc.ir.expr import IntExpr, Var
 GROUP_WARPS = 4
 LANE_COLUMNS = (16, 8)
 """Columns that a lane of the epilogue has at a time: half of a chunk that divides the tile."""
+
+THREAD = "row of a wgmma thread"
 
 
 class Wgmma(TensorCore):
@@ -126,12 +129,11 @@ class Wgmma(TensorCore):
         return plan.tiling.block_n // (2 * self.columns(plan))
 
     def lane(self) -> tuple[Step, ...]:
-        thread = Var("thread")
-        row = thread // 32 * 16 + thread % 32 // 4 + thread % 4 // 2 * 8
+        row = share(THREAD, "row", warp=share(THREAD, "warp"))
         note = "warp w has rows 16*w to 16*w + 15, four lanes two of them"
         return (
             Compute(id="epilogue.lane", note=note, dst=number("lane"), expr=row),
-            Compute(id="epilogue.half", note="columns of the chunk", dst=number("half"), expr=thread % 2),
+            Compute(id="epilogue.half", note="columns of the chunk", dst=number("half"), expr=share(THREAD, "half")),
         )
 
     def accumulated(self) -> tuple[Step, ...]:
@@ -149,7 +151,7 @@ class Wgmma(TensorCore):
 
     def read(self, columns: int, slab: Number | None = None, slab_chunks: int = 0) -> tuple[Step, ...]:
         column = number("column")
-        first = Var("chunk") * (2 * columns) + Var("half") * columns
+        first = share("pair of chunks", "column", CHUNK=columns, HALVES=2)
         return (
             Compute(id="epilogue.column", note="first column of the lane in the chunk", dst=column, expr=first),
             FragmentLoad(

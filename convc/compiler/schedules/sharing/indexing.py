@@ -7,8 +7,17 @@ from msgspec.structs import replace
 from convc.compiler.index.formulas import Instance
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.index.lane_masks import column_mask, line_mask, masked_columns, masked_lines
-from convc.compiler.index.lower import lower, translate
-from convc.compiler.index.reuse import ADDRESSED, EXCHANGED, MOVED, ReuseMaps, form_of, reuse_maps, shared_instance
+from convc.compiler.index.lower import lower
+from convc.compiler.index.reuse import (
+    ADDRESSED,
+    EXCHANGED,
+    MOVED,
+    ReuseMaps,
+    form_of,
+    output_pixel,
+    reuse_maps,
+    shared_instance,
+)
 from convc.compiler.index.reuse_claims import prove_limits
 from convc.compiler.plan.coordinates import Coordinate, RowCoordinates, coordinate, moved
 from convc.compiler.plan.evidence import ROWS_BEFORE, Rule
@@ -18,7 +27,7 @@ from convc.compiler.plan.records import Plan, Reuse, Tiling
 from convc.compiler.plan.results import demand_proof, result_of
 from convc.compiler.schedules.base import Schedule
 from convc.compiler.schedules.nesting import tile_numbers
-from convc.ir.expr import And, Const, IntExpr, Select, Var, substitute
+from convc.ir.expr import IntExpr, Var, substitute
 from convc.ir.problem import ConvProblem
 
 
@@ -95,7 +104,7 @@ def coordinates_of(candidate: Candidate, maps: ReuseMaps, shared: Instance) -> R
         tap=read("tap", "tap", "tap", "tap (r, s) of the filter"),
         c=read("c", "c", "c", "first channel of the block"),
         pack_c=read("pack_c", "pack", "c", of_group) if problem.groups > 1 else None,
-        m=coordinate("m", _output(maps, problem.gemm_m), "output pixel of the lane"),
+        m=coordinate("m", output_pixel(maps), "output pixel of the lane"),
         k=read("k", "column", "k", "output channel"),
         out_byte=read("out_byte", "out_byte", "byte", rows_of),
         first_pixel=(),
@@ -169,11 +178,3 @@ def _row_starts(shared: Instance, maps: ReuseMaps) -> dict[str, Coordinate | Non
         copy("start_h", "h", "input row of output row p at filter row r")
         found["start_n"] = result_of(maps.start, "row", "start_n")
     return found
-
-
-def _output(maps: ReuseMaps, beyond: int) -> IntExpr:
-    """Number of the lane's output pixel; a number past the last one where it has none."""
-    number = translate(maps.pixel["m"])
-    if not maps.pixel.guard:
-        return number
-    return Select(And(tuple(translate(condition) for condition in maps.pixel.guard)), number, Const(beyond))

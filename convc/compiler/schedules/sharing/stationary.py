@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.index.row_walk import Tap, padding_run
+from convc.compiler.index.shares import share
 from convc.compiler.plan.constraints import TILING_RULES, TiledProblem, TilingRule
 from convc.compiler.plan.issue_cycles import PIXEL_DIVISION, PIXEL_RESIDUAL, PIXEL_STORE, PIXEL_TEST
 from convc.compiler.plan.names import ACC, A, B, NewNumber, Number
@@ -37,7 +38,7 @@ from convc.compiler.tile.steps.base import Compute, Loop, Step
 from convc.compiler.tile.steps.epilogue import AddLaneBias, PixelStore, TmemLoad
 from convc.compiler.tile.steps.operands import MmaStationary
 from convc.ir.arch import SM_100A, Arch
-from convc.ir.expr import Const, Var
+from convc.ir.expr import Const
 from convc.layout.device_layout import DeviceLayout
 
 WS_COLUMNS = SM_100A.limits.ws_n
@@ -263,12 +264,20 @@ def _store(plan: Plan) -> tuple[Step, ...]:
         dtype=plan.problem.sum_dtype.name,
     )
     body = (
-        Compute(id="epilogue.column", note="first pixel of the chunk", dst=column, expr=Var("chunk") * CHUNK),
+        Compute(
+            id="epilogue.column",
+            note="first pixel of the chunk",
+            dst=column,
+            expr=share("chunk", "column", CHUNK=CHUNK),
+        ),
         TmemLoad(id="epilogue.read", note="one channel a lane", acc=ACC, first=column, columns=CHUNK),
         *scale_lanes(plan, CHUNK),
         bias,
         *requantise_lanes(plan, CHUNK),
-        *(compute(coordinates.m, "epilogue", bits, dst=row, lane=Var(column) + Const(i)) for i, row in enumerate(rows)),
+        *(
+            compute(coordinates.m, "epilogue", bits, dst=row, lane=share("column of a chunk", "column", i=Const(i)))
+            for i, row in enumerate(rows)
+        ),
         *epilogue_steps(plan.problem.epilogue, write),
         write,
     )

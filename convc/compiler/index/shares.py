@@ -1,0 +1,22 @@
+"""The shares of threads, chunks, slabs and copies in a tile (`convc.derive.shares`), with numbers put in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from convc.compiler.index.formulas import derived
+from convc.compiler.index.kernel_nest import value_of
+from convc.ir.expr import Interval, IntExpr
+
+
+def share(name: str, result: str, ranges: Mapping[str, Interval] | None = None, /, **given: int | IntExpr) -> IntExpr:
+    """What an iteration or a thread is about.
+
+    Args:
+        name, result: of the map.
+        ranges: of axes, where they make it smaller.
+        given: the numbers that stand for sizes, and what stands for axes; others of these are variables.
+    """
+    sizes = {name: each for name, each in given.items() if isinstance(each, int)}
+    axes = {name: each for name, each in given.items() if not isinstance(each, int)}
+    return value_of(derived().shares[name].map, result, sizes, ranges or {}, axes)
