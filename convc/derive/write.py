@@ -21,6 +21,7 @@ from sympy import Add, Expr, Mul, Pow, S, Symbol
 
 from convc.derive.algebra import expanded
 from convc.derive.changes import changes
+from convc.derive.clusters import clusters
 from convc.derive.forms import Form, forms
 from convc.derive.kernels import Map
 from convc.derive.nests import Let, Load, Loop, Mask, Move, Nest, Place, Step
@@ -53,7 +54,7 @@ def record() -> dict[str, Any]:
     """Everything that is derived, anew."""
     book = _Book()
     entries = {form.name: book.form(form) for form in forms()}
-    shared = {name: book.share(share) for name, share in shares()}
+    shared = {name: book.share(share) for name, share in (*shares(), *clusters())}
     changed = {change.name: book.change(change) for change in changes()}
     parts = {name: part.entries for name, part in book.parts.items()}
     return {"format": FORMAT, "digest": digest(), "forms": entries, "changes": changed, "shares": shared, **parts}

@@ -20,3 +20,11 @@ def share(name: str, result: str, ranges: Mapping[str, Interval] | None = None, 
     sizes = {name: each for name, each in given.items() if isinstance(each, int)}
     axes = {name: each for name, each in given.items() if not isinstance(each, int)}
     return value_of(derived().shares[name].map, result, sizes, ranges or {}, axes)
+
+
+def all_but_one(row: IntExpr, column: IntExpr, everyone: IntExpr) -> IntExpr:
+    """The CTAs of a cluster of 2 x 2 tiles that share one with a CTA, a bit each: all but that at (row, column).
+
+    `row` and `column` are the factors of its bit (`convc.derive.clusters`).
+    """
+    return row * column * -1 + everyone

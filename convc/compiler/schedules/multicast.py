@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import TypedDict
 
+from convc.compiler.index.shares import all_but_one, share
 from convc.compiler.plan.names import PEERS, A, B, Number, SmemName
 from convc.compiler.plan.records import Plan, Tiling
 from convc.compiler.schedules.skeleton import number
 from convc.compiler.tile.steps.base import Compute, Step
-from convc.ir.expr import Const, IntExpr, Var
+from convc.ir.expr import Const, IntExpr
 
 CTAS_A = Number("ctas_a")
 CTAS_B = Number("ctas_b")
@@ -24,30 +25,38 @@ AT_B = Number("at_b")
 def place_of(tiling: Tiling) -> tuple[IntExpr, IntExpr]:
     """The place of a CTA in its cluster, along the pixels and along the channels."""
     pixels, channels = tiling.multicast
-    along = Const(0) if pixels == 1 else Var("tile_m") % pixels
-    across = Const(0) if channels == 1 else Var("tile_n") % channels
+    along, across = (
+        share("place in a cluster", name, PIXELS=pixels, CHANNELS=channels) for name in ("along", "across")
+    )
     return along, across
+
+
+def _in_cluster(tiling: Tiling, result: str) -> IntExpr:
+    """What the place of a CTA says about the tiles of its cluster."""
+    pixels, channels = tiling.multicast
+    along, across = place_of(tiling)
+    sizes = {
+        "COLUMN": sum(1 << pixels * other for other in range(channels)),
+        "WHOLE": (1 << pixels) - 1,
+        "A_PIECE": tiling.a_piece,
+        "PIECE": tiling.b_piece,
+        "ROW_BYTES": tiling.row_bytes,
+    }
+    if result in SETS:
+        bit = share("cluster", f"bit_{SETS[result]}", **sizes, along=along, across=across)
+        return share("set of CTAs", SETS[result], **sizes, bit=bit)
+    return share("cluster", result, **sizes, along=along, across=across)
 
 
 def parts_loaded(plan: Plan) -> tuple[Step, ...]:
     """The numbers of the role that loads: for whom, and which part of each tile that CTAs share."""
     pixels, channels = plan.tiling.multicast
-    along, across = place_of(plan.tiling)
-    row = plan.tiling.row_bytes
-    found: list[Step] = []
+    numbers: list[tuple[Number, str]] = []
     if channels > 1:
-        column = sum(1 << pixels * other for other in range(channels))
-        found += [
-            _computed("load", CTAS_A, "CTAs with the same pixels", (along + 1) * column),
-            _computed("load", AT_A, "where its part of the pixels begins", across * (plan.tiling.a_piece * row)),
-        ]
+        numbers += [(CTAS_A, "CTAs with the same pixels"), (AT_A, "where its part of the pixels begins")]
     if pixels > 1:
-        whole = (1 << pixels) - 1
-        found += [
-            _computed("load", CTAS_B, "CTAs with the same filters", (across * ((1 << pixels) - 1) + 1) * whole),
-            _computed("load", AT_B, "where its part of the filters begins", along * (plan.tiling.b_piece * row)),
-        ]
-    return tuple(found)
+        numbers += [(CTAS_B, "CTAs with the same filters"), (AT_B, "where its part of the filters begins")]
+    return tuple(_computed("load", name, note, _in_cluster(plan.tiling, name)) for name, note in numbers)
 
 
 def peers(plan: Plan) -> tuple[Step, ...]:
@@ -55,12 +64,14 @@ def peers(plan: Plan) -> tuple[Step, ...]:
     if plan.tiling.multicast == (1, 1):
         return ()
     pixels, channels = plan.tiling.multicast
-    along, across = place_of(plan.tiling)
-    everyone = (1 << pixels * channels) - 1
-    value: IntExpr = Const(everyone)
-    if min(pixels, channels) > 1:  # the CTA with other pixels and other filters is left out
-        value = (along * -1 + 2) * (across * -3 + 4) * -1 + everyone
+    value: IntExpr = Const((1 << pixels * channels) - 1)
+    if min(pixels, channels) > 1:
+        value = all_but_one(*(_in_cluster(plan.tiling, name) for name in ("row", "column")), value)
     return (_computed("mma", PEERS, "CTAs that fill its stages", value),)
+
+
+SETS = {CTAS_A: "a", CTAS_B: "b"}
+"""Numbers that are sets of CTAs, by what those share."""
 
 
 class Part(TypedDict):

@@ -281,7 +281,7 @@ def _starts(maps: ConvMaps, tiling: Tiling) -> dict[str, Coordinate]:
     pieces = tiling.multicast[1]
     _, across = place_of(tiling)
     start = start_of(maps, tiling)
-    where = {} if pieces == 1 else {"tile_m": Var("tile_m") * pieces + across}
+    where = {} if pieces == 1 else {"tile_m": share("part of a tile", "tile_m", CHANNELS=pieces, across=across)}
     return {f"start_{axis}": moved(result_of(start, axis, f"start_{axis}"), **where) for axis in "whn"}
 
 

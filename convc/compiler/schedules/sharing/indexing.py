@@ -26,8 +26,9 @@ from convc.compiler.plan.offer import Candidate
 from convc.compiler.plan.records import Plan, Reuse, Tiling
 from convc.compiler.plan.results import demand_proof, result_of
 from convc.compiler.schedules.base import Schedule
+from convc.compiler.schedules.multicast import place_of
 from convc.compiler.schedules.nesting import tile_numbers
-from convc.ir.expr import IntExpr, Var, substitute
+from convc.ir.expr import IntExpr, substitute
 from convc.ir.problem import ConvProblem
 
 
@@ -141,7 +142,7 @@ def _first_filter(shared: Instance, tiling: Tiling) -> Coordinate:
     meaning = f"first output channel of the CTA's {tiling.b_piece} filter rows"
     value = shared.coordinate("first_filter", "k")
     if tiling.ctas == 1:
-        value = substitute(value, {RANK: Var("tile_m") % tiling.multicast[0]})
+        value = substitute(value, {RANK: place_of(tiling)[0]})
     return coordinate("first_k", value, meaning)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from convc.compiler.index.shares import share
 from convc.compiler.plan.coordinates import Coordinate
 from convc.compiler.plan.names import ACC, NewNumber, Number
 from convc.compiler.plan.records import Plan
@@ -17,7 +18,7 @@ from convc.compiler.schedules.skeleton import about, compute, number, warps_role
 from convc.compiler.tile.program import Role
 from convc.compiler.tile.steps.base import Compute, Loop, Step
 from convc.compiler.tile.steps.lanes import ClearAcc, MaskWord
-from convc.ir.expr import IntExpr, Var, substitute
+from convc.ir.expr import Const, IntExpr, Var, substitute
 
 
 def masks(plan: Plan) -> tuple[Role, ...]:
@@ -43,7 +44,8 @@ def mask_steps(plan: Plan, role: str, which: str = "") -> tuple[Step, ...]:
     steps: list[Step] = []
     first = 0
     for rank in range(plan.tiling.ctas):  # the first CTA of a pair multiplies for both, and knows where both are
-        tile = Var(number(f"tile_m{which}")) + rank
+        first_tile = Var(number(f"tile_m{which}"))
+        tile = share("tile of a pair", "tile_m", tile_m=first_tile, rank=Const(rank))
         for mask, name, count in ((coordinates.column_mask, "s", columns), (coordinates.line_mask, "r", rows)):
             if mask is not None:
                 end = f"{which}_{rank}" if rank else which
