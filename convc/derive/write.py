@@ -35,8 +35,8 @@ PARTS = ("expressions", "conditions", "theorems", "steps", "nests")
 FOLDER = Path(__file__).parent
 FILE = FOLDER.parent / "compiler" / "index" / "derived.json"
 
-_ORDER = """p part cta turn step entry tile tile_m n m t image y row begun tile_n rank k round slab half pack_c k_step warp
-r s block chunk window buffer tap q x lane column c e"""
+_ORDER = """p part cta turn step entry tile tile_m n m t image y row begun tile_n rank k round slab pack_c k_step warp
+r s block chunk half window buffer tap q x lane column c e"""
 NESTED = _ORDER.split()
 """Axes in the order in which a sum has them: the outermost loop first."""
 

@@ -42,9 +42,10 @@ def _in_cluster(tiling: Tiling, result: str) -> IntExpr:
         "PIECE": tiling.b_piece,
         "ROW_BYTES": tiling.row_bytes,
     }
-    if result in SETS:
-        bit = share("cluster", f"bit_{SETS[result]}", **sizes, along=along, across=across)
-        return share("set of CTAs", SETS[result], **sizes, bit=bit)
+    shared = SETS.get(result)
+    if shared is not None:
+        bit = share("cluster", f"bit_{shared}", **sizes, along=along, across=across)
+        return share("set of CTAs", shared, **sizes, bit=bit)
     return share("cluster", result, **sizes, along=along, across=across)
 
 
@@ -66,11 +67,11 @@ def peers(plan: Plan) -> tuple[Step, ...]:
     pixels, channels = plan.tiling.multicast
     value: IntExpr = Const((1 << pixels * channels) - 1)
     if min(pixels, channels) > 1:
-        value = all_but_one(*(_in_cluster(plan.tiling, name) for name in ("row", "column")), value)
+        value = all_but_one(_in_cluster(plan.tiling, "row"), _in_cluster(plan.tiling, "column"), value)
     return (_computed("mma", PEERS, "CTAs that fill its stages", value),)
 
 
-SETS = {CTAS_A: "a", CTAS_B: "b"}
+SETS: dict[str, str] = {CTAS_A: "a", CTAS_B: "b"}
 """Numbers that are sets of CTAs, by what those share."""
 
 
