@@ -20,10 +20,10 @@ from convc.derive.kernels import Map
 from convc.derive.mainloop import ROW_BYTES
 from convc.derive.nests import Place
 from convc.derive.shares import Share
-from convc.derive.symbols import FloorDiv, Mod, axis, size
+from convc.derive.symbols import FloorDiv, Mod, axes, axis, size, sizes
 from convc.derive.theorem import Equal, Theorem, below, proved
 
-PIXELS, CHANNELS = size("PIXELS"), size("CHANNELS")
+PIXELS, CHANNELS = sizes("PIXELS CHANNELS")
 """Tiles of a cluster along the pixels and along the channels."""
 COLUMN = size("COLUMN")
 """The CTAs of the first place along the pixels, a bit each."""
@@ -32,7 +32,7 @@ WHOLE = size("WHOLE")
 A_PIECE = size("A_PIECE")
 """Pixels of a tile that a CTA brings."""
 
-ALONG, ACROSS, I_ = axis("along"), axis("across"), axis("i")
+ALONG, ACROSS, I_ = axes("along across i")
 BIT = axis("bit")
 SETS: Place = {"a": BIT * COLUMN, "b": BIT * WHOLE}
 """The CTAs that share tiles of pixels (a) and of filters (b) with a CTA, of a bit for its place."""

@@ -18,7 +18,7 @@ from sympy import Expr, Integer
 
 from convc.derive import symbols as z
 from convc.derive.kernels import Map
-from convc.derive.symbols import FloorDiv, Mod, axis, size
+from convc.derive.symbols import FloorDiv, Mod, axes, size, sizes
 from convc.derive.theorem import Theorem, below, proved
 
 CHUNK = size("CHUNK")
@@ -33,14 +33,14 @@ GROUP_ROWS = size("GROUP_ROWS")
 """Rows whose scale factors lie side by side."""
 PER = size("PER")
 """What a scale factor is for, in the unit of channels."""
-FACTORS, COPIES = size("FACTORS"), size("COPIES")
+FACTORS, COPIES = sizes("FACTORS COPIES")
 """Scale factors of a row in a step of the mainloop, and steps whose factors come in one copy."""
 FACTOR_PITCH = size("FACTOR_PITCH")
 """Scale factors of a pixel in a group of channels."""
 
-CHUNK_, HALF, SLAB_, WARP = (axis(name) for name in ("chunk", "half", "slab", "warp"))
-COLUMN, THREAD, I_ = axis("column"), axis("thread"), axis("i")
-PACK_C, K_STEP, OFFSET = axis("pack_c"), axis("k_step"), axis("offset")
+CHUNK_, HALF, SLAB_, WARP = axes("chunk half slab warp")
+COLUMN, THREAD, I_ = axes("column thread i")
+PACK_C, K_STEP, OFFSET = axes("pack_c k_step offset")
 
 THREADS = 32
 ROWS = 16
