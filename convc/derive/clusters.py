@@ -1,4 +1,4 @@
-"""What a CTA of a cluster brings, and for whom: its place among the tiles of the cluster says it.
+"""A CTA of a cluster: its place among the tiles of the cluster says which parts it brings, and for whom.
 
 CTAs beside each other along the pixels share filter tiles, and those along the channels share tiles of pixels. Ranks
 count along the pixels first, and a set of CTAs has a bit for each rank. No extent of a cluster is above two, so that a

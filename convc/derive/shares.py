@@ -1,4 +1,4 @@
-"""How the elements of a tile are dealt out behind its mainloop: to threads, to chunks of columns, to slabs, to copies.
+"""The elements of a tile, dealt out behind its mainloop: to threads, to chunks of columns, to slabs, to copies.
 
 An accumulator is carried away some columns at a time, by threads that have a row of it, or pieces of one. Scale factors
 of blocks of channels come in rows of their own. Each map says which element of the tile an iteration, or a thread, is

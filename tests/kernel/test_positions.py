@@ -19,7 +19,7 @@ DERIVED = ("compiler/index/", "derive/")
 """Where formulas get their numbers (and, where the record is not the one of `convc.derive`, are derived)."""
 
 CHECKS = ("compiler/plan/meanings.py", "compiler/plan/validation.py")
-"""Where it is said once more what each number means, so that isl can hold numbers against it: no kernel has any of it."""
+"""Where it is said once more what each number means, so that isl can hold numbers against it: no kernel has it."""
 
 ELSEWHERE = {
     "compiler/tile/verify_persistent.py: _places": "a check of a program: it is no part of a kernel",

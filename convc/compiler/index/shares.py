@@ -10,7 +10,7 @@ from convc.ir.expr import Interval, IntExpr
 
 
 def share(name: str, result: str, ranges: Mapping[str, Interval] | None = None, /, **given: int | IntExpr) -> IntExpr:
-    """What an iteration or a thread is about.
+    """Give what an iteration or a thread is about.
 
     Args:
         name, result: of the map.
