@@ -85,8 +85,8 @@ FINDINGS = {
         "its warp and has no fence before it. Put wgmma.fence between the two."
     ),
     "warpgroup-apart": (
-        "The four warps of a warpgroup did not execute the same wgmma and setmaxnreg instructions. Let all 128 threads "
-        "reach each of them, with the same descriptors."
+        "The four warps of a warpgroup did not execute the same wgmma and setmaxnreg instructions, or wgmma.fence, "
+        "commit_group or wait_group not all of them. Let all 128 threads reach each, with the same descriptors."
     ),
     "register-count": (
         "A setmaxnreg asks for what it cannot have: .inc for fewer registers than its warps have, .dec for more, or a "

@@ -354,6 +354,16 @@ def _report_leftovers(cohort: Cohort) -> None:
             Verdict.error,
             Who(row=row),
         )
+    alone = cohort.warpgroups.alone()
+    if alone is not None:
+        instr, row, warp = alone
+        cohort.findings.report(
+            "warpgroup-apart",
+            f"warp {warp} did not execute {instr.form.name} as often as others of its warpgroup: all four warps do",
+            instr,
+            Verdict.error,
+            Who(row=row, warp=warp),
+        )
     for base, columns in cohort.tensor.allocated.items():
         cohort.findings.report(
             "tensor-memory-leak",

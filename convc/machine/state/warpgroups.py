@@ -68,6 +68,7 @@ class Warpgroups:
         done: int64 (ctas, warps), groups of each whose part it has performed.
         path: uint64 (ctas, warps), a digest of the wgmma and setmaxnreg instructions that each warp has executed.
         registers: int64 (ctas, warps), the registers of a thread once setmaxnreg has been executed.
+        counted: of each wgmma.fence, commit_group and wait_group, int32 (ctas, warps), how often each has executed it.
     """
 
     def __init__(self, ctas: int, warps: int) -> None:
@@ -75,7 +76,27 @@ class Warpgroups:
         self.done = np.zeros((ctas, warps), np.int64)
         self.path = np.zeros((ctas, warps), np.uint64)
         self.registers: np.ndarray | None = None
+        self.counted: dict[int, tuple[Instr, np.ndarray]] = {}
         self._noted = False
+
+    def count(self, instr: Instr, rows: np.ndarray, warps: np.ndarray, active: np.ndarray) -> None:
+        """Warps (n,) of CTAs (m,) execute a wgmma.fence or the like where ``active``, bool (m | 1, n)."""
+        if instr.index not in self.counted:
+            self.counted[instr.index] = instr, np.zeros(self.path.shape, np.int32)
+        self.counted[instr.index][1][np.ix_(rows, warps)] += active
+
+    def alone(self) -> tuple[Instr, int, int] | None:
+        """(instruction, row, warp) of the first wgmma.fence or the like that a warp of a warpgroup executed less often.
+
+        All threads of the warpgroup execute the same one (PTX manual, "wgmma.fence", ``.aligned``).
+        """
+        for instr, counts in self.counted.values():
+            whole = _by_group(counts)
+            found = np.argwhere(whole < whole.max(axis=2, keepdims=True))
+            if len(found):
+                row, group, warp = found[0].tolist()
+                return instr, row, WARPS * group + warp
+        return None
 
     def note(self, rows: np.ndarray, warps: np.ndarray, active: np.ndarray, word: int | np.ndarray) -> None:
         """Warps (n,) of CTAs (m,) execute an instruction where ``active``, bool (m | 1, n); a ``word`` for it."""

@@ -57,6 +57,7 @@ def test_a_right_kernel_is_clean(mma):
 
 COMMIT, WAIT = "wgmma.commit_group.sync.aligned;\n", "wgmma.wait_group.sync.aligned 0;\n"
 FENCE, PROXY = "wgmma.fence.sync.aligned;\n", "fence.proxy.async.shared::cta;\n"
+APART = "warpgroup-apart"
 OVERWRITE = "st.shared.b32 [%s+2048], %t;\n"
 
 
@@ -132,6 +133,31 @@ def test_warps_that_took_different_ways_meet_again():
 def test_descriptors_that_differ_inside_a_warpgroup():
     text = text_of(MMA).replace(FENCE, "mul.wide.u32 %w, %t, 1; shr.u64 %w, %w, 5; add.u64 %db0, %db0, %w;\n" + FENCE)
     assert "warpgroup-apart" in rules(text)
+
+
+@pytest.mark.parametrize("what", [FENCE, WAIT])
+@pytest.mark.parametrize("who", ["lt", "ge"])
+def test_what_the_warpgroup_executes_together_one_warp_does_alone(what, who):
+    """Once more than its fellows, or once less; all four do it twice in the repaired kernel."""
+    alone = f"setp.{who}.u32 %more, %t, 32; @%more {what}"
+    (found,) = [one for one in check(text_of(MMA).replace(what, f"{what}\n{alone}")).findings if one.rule == APART]
+    assert found.verdict is Verdict.error
+    name = what.split(".sync")[0]
+    warp = 1 if who == "lt" else 0
+    assert found.message == (
+        f"warp {warp} did not execute {name} as often as others of its warpgroup: all four warps do"
+    )
+    assert rules(text_of(MMA).replace(what, f"{what}\n{what}")) == set()
+
+
+def test_a_group_that_one_warp_closes_alone_is_waited_for_in_vain():
+    alone = f"setp.lt.u32 %more, %t, 32; @%more {COMMIT}"
+    (hang,) = [one for one in check(text_of(MMA).replace(COMMIT, COMMIT + alone)).findings if one.rule == "hang"]
+    assert "the other warps of its warpgroup to commit the wgmma" in hang.message
+    assert rules(text_of(MMA).replace(COMMIT, COMMIT + COMMIT)) == set()
+    last = text_of(MMA).replace(WAIT, WAIT + alone)
+    (found,) = check(last).findings
+    assert (found.rule, found.message[:56]) == (APART, "warp 1 did not execute wgmma.commit_group as often as ot")
 
 
 def test_wrong_launches_and_descriptors_are_faults():

@@ -35,7 +35,8 @@ def fence(instr: Instr, table: SlotTable) -> Run:
     """wgmma.fence: registers are performed in order anyway; the observer is told."""
 
     def run(strand: Strand) -> None:
-        warpgroup_warps(strand, "wgmma.fence")
+        active = warpgroup_warps(strand, "wgmma.fence")
+        strand.cohort.warpgroups.count(instr, strand.cohort.rows_or_all(strand.rows), strand.warps, active)
         notify_fence(strand, instr)
 
     return run
@@ -51,6 +52,7 @@ def commit_group(instr: Instr, table: SlotTable) -> Run:
         active = warpgroup_warps(strand, "wgmma.commit_group")
         here = np.ix_(cohort.rows_or_all(strand.rows), strand.warps)
         groups.closed[here] += active
+        groups.count(instr, cohort.rows_or_all(strand.rows), strand.warps, active)
         if not cohort.pending.later():
             perform(strand, lambda issued: EVERY_WARP)
             groups.done[here] = np.where(active, groups.closed[here], groups.done[here])
@@ -81,6 +83,7 @@ def wait_group(instr: Instr, table: SlotTable) -> Run:
             strand.waiting = "the other warps of its warpgroup to commit the wgmma that it waits for"
             strand.ready = ready
             return BLOCK
+        groups.count(instr, rows, strand.warps, active)
         if cohort.observer is not None:
             cohort.observer.wait_group(strand, instr, left)
         return None
