@@ -205,8 +205,8 @@ EXCUSES = (
     Excuse(r" -4 in .*ld\.shared\.b32 %tmem", "the word before is a mask of no lanes: 0, where tensor memory begins"),
     Excuse(r" \+1 in \d+: mov\.b32 %shape, 0x48", "the sparsity selector is not read where A is dense"),
     Excuse(
-        r"in \d+: selp\.b32 %high, 0x020c0081, 0x020c0080, %in_padding;",
-        "no tile begins in the padding of this column",
+        r"in \d+: selp\.b32 %high, 0x0[02]0c0081, 0x0[02]0c0080, %in_padding;",
+        "every tile begins in the padding of the first column, and none in that of the last",
         r"shared: 9x72x4x14 ",
     ),
     Excuse(r" [+-]1073741824 in \d+: mov\.b32 %shape, 0x[04]8", "the columns shift by less than they may"),
@@ -320,7 +320,7 @@ EXCUSES = (
         "the only chunk is number 0",
         r"mov\.b32 %chunk, 0;\s+//@ step=add\.column",
     ),
-    Excuse(r"mad\.lo\.s32 %k, .* @add\.k", "nobody asks for the channel", r"(?s:\A(?!.*%in, %k,))"),
+    Excuse(r"mad\.lo\.s32 %k, .* @(?:add|epilogue)\.k$", "nobody asks for the channel", r"(?s:\A(?!.*%in, %k,))"),
     Excuse(r"^0 [+-]1 in \d+: mov\.b32 %v\d+, 0; @add\.add", "of lanes that have no pixel, and store nothing"),
     Excuse(r"\+1 in .* %row_in, %m, \d+; @add\.add", "the sums of a lane that has no pixel are not stored"),
     Excuse(r"mad\.lo\.s32 %column, %(chunk), .* @add\.column", "the only chunk is number 0", ONE_TRIP),
@@ -407,6 +407,7 @@ EXCUSES = (
         "the first stage: nothing times its size",
         AROUND,
     ),
+    Excuse(r"selp\.b32 %bar, \d, %bar, %wrap; @mma\.release$", "the turn says which stage was before", AROUND),
     Excuse(
         r"^\d+ [+-]1 in \d+: mov\.b32 %k_step, \d+;|^0 [+-]1 in \d+: setp\.ne\.u32 %add, %k_step, 0;|"
         r"^1 \+1 in \d+: add\.u32 %k_step, %k_step, 1;|^\d+ -1 in \d+: setp\.lt\.u32 %more, %k_step, \d+; @mma\.k$",
