@@ -21,6 +21,9 @@ OTHER_OPERATOR: dict[type[ast.AST], type[ast.AST]] = {
 OTHER_CALL = {"max": "min", "min": "max", "any": "all", "all": "any", "sorted": "list"}
 """Names of functions that take the same arguments and do something else with them."""
 
+IN_ANY_ORDER = {"min", "max", "clip", "minimum", "maximum", "gcd", "lcm", "isclose", "array_equal"}
+"""Names of functions, and methods of numpy, that do not mind the order of their first two arguments (or mostly)."""
+
 UNREAD = {"annotation", "returns", "decorator_list", "type_params"}
 """Fields of the tree that no run reads, or that make a class of its body."""
 
@@ -153,12 +156,18 @@ def _calls(node: ast.AST) -> Iterator[Change]:
             if isinstance(node.func, ast.Name) and node.func.id in OTHER_CALL:
                 yield "call", node.func, ast.Name(OTHER_CALL[node.func.id], ast.Load())
             first, second, *rest = [*node.args, None, None]
-            if first and second and not isinstance(first, ast.Starred) and not isinstance(second, ast.Starred):
+            starred = isinstance(first, ast.Starred) or isinstance(second, ast.Starred)
+            if first and second and not starred and _name(node.func) not in IN_ANY_ORDER:
                 yield "argument", node, ast.Call(node.func, [second, first, *rest[:-2]], node.keywords)
             for i, keyword in enumerate(node.keywords):
-                if keyword.arg is not None:
+                if keyword.arg not in (None, "strict"):
                     others = [*node.keywords[:i], *node.keywords[i + 1 :]]
                     yield "argument", node, ast.Call(node.func, node.args, others)
+
+
+def _name(function: ast.expr) -> str:
+    """The last word of what is called."""
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
 def _conditions(node: ast.AST) -> Iterator[Change]:

@@ -33,7 +33,6 @@ DRAWN = {
     "operator": {"x < 0 -> (x <= 0)", "x is None -> (x is not None)", "x < 0 or x is None -> (x < 0 and x is None)"},
     "argument": {
         "note(most, x, loud=True) -> (note(x, most, loud=True))", "note(most, x, loud=True) -> (note(most, x))",
-        "min(x, most) -> (min(most, x))",
     },
     "call": {'raise ValueError(f"{x + 1}") -> pass', "note(most, x, loud=True) -> pass", "min -> max"},
 }  # fmt: skip
