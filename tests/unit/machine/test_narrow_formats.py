@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from convc.machine.base.narrow_formats import table
 from convc.machine.isa.float import rounding
+from convc.machine.tensor_core.formats import widen
 
 FIELDS = {"e4m3": (4, 3), "e5m2": (5, 2), "e2m3": (2, 3), "e3m2": (3, 2), "e2m1": (2, 1)}
 """Exponent and mantissa bits."""
@@ -64,3 +66,16 @@ def test_scale_factors_and_integers():
     assert all(same(got, want) for got, want in zip(table("ue4m3").tolist(), magnitudes, strict=True))
     assert table("u8").tolist() == codes.tolist()
     assert table("s8").tolist() == np.where(codes < 128, codes, codes - 256).tolist()
+
+
+@pytest.mark.parametrize(
+    ("name", "packed_as"),
+    [*itertools.product(("e2m1", "e2m3", "e3m2"), ("padded", "spread")), ("e2m1", "packed")],
+)
+def test_units_of_a_row_are_widened_one_by_one(name, packed_as):
+    """Rows of three units of 16 bytes."""
+    rows = np.random.default_rng(1).integers(0, 64, (4, 48), np.uint8)
+    whole = widen(rows, name, packed_as)
+    units = [widen(np.ascontiguousarray(rows[:, at : at + 16]), name, packed_as) for at in (0, 16, 32)]
+    np.testing.assert_array_equal(whole, np.concatenate(units, axis=1))
+    assert whole.shape == (4, 96 if packed_as == "packed" else 48)

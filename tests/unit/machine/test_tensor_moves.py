@@ -145,6 +145,7 @@ def test_a_copy_of_bytes_that_nobody_wrote_is_reported():
     ("body", "message"),
     [
         (copy("128x256b", "", 0, lane=32), "tcgen05.cp of shape 128x256b from lane 32 on passes lane 127"),
+        (copy("128x256b", "", 0, lane=1), "tcgen05.cp of shape 128x256b from lane 1 on passes lane 127"),
         (copy("128x256b", "", 2), "the column must be a multiple of 4"),
         (copy("128x256b", "", 508), "writes columns 508..515, which are not allocated"),
         (copy("128x256b", "", 0, desc=descriptor("128B_atom32")), "cannot have swizzle 128B_atom32"),

@@ -27,8 +27,9 @@ LAST = f"{AFTER} tcgen05.dealloc.cta_group::1.sync.aligned.b32 %d, 64;"
 LD_WAIT, ST_WAIT = "tcgen05.wait::ld.sync.aligned;", "tcgen05.wait::st.sync.aligned;"
 
 
-def mma(acc: str = "%d") -> str:
-    return once(f"tcgen05.mma.cta_group::1.kind::f16 [{acc}], %da, %db, %id, %no;")
+def mma(acc: str = "%d", add: bool = False) -> str:
+    how = "setp.eq.u32 %p, %x0, 0;" if add else "setp.ne.u32 %p, %x0, 0;"
+    return once(f"{how} tcgen05.mma.cta_group::1.kind::f16 [{acc}], %da, %db, %id, %p;")
 
 
 def commit(bar: int) -> str:
@@ -71,6 +72,7 @@ USES = {
 OTHER = mma("%e") + commit(2)
 SOURCE = encode_shared(SharedDescriptor(start=1024, lbo=128, sbo=256, swizzle="none"))
 COPY = once(f"mov.b64 %dc, {SOURCE}; tcgen05.cp.cta_group::1.128x256b [%e], %dc;") + commit(0)
+ADDED = mma(add=True)
 SAY = BEFORE + arrive(1)
 HEAR = wait(1) + AFTER
 
@@ -95,6 +97,9 @@ PRODUCTS = (
        tensor(MULTIPLY + SAY + DONE, HEAR + ld() + wait(0)), tensor(MULTIPLY + DONE + SAY, HEAR + ld())),
     of("a warp reads behind the arrival of the warp that multiplies", TENSOR_RACE,
        tensor(HEAR + ld() + wait(0), MULTIPLY + SAY + DONE), tensor(HEAR + ld(), MULTIPLY + DONE + SAY)),
+    of("two warps add to one accumulator, and none waits", TENSOR_RACE,
+       tensor(MULTIPLY + DONE + SAY + ADDED + commit(2) + wait(2), HEAR + ADDED + commit(3) + wait(3)),
+       tensor(MULTIPLY + DONE + ADDED + commit(2) + wait(2), wait(2) + AFTER + ADDED + commit(3) + wait(3))),
     of("columns are given back before the product is waited for", TENSOR_RACE,
        tensor(MULTIPLY), tensor(MULTIPLY + DONE)),
 )  # fmt: skip

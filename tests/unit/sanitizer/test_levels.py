@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from check_kernels import check
 from click.testing import CliRunner
-from situations import wait
-from situations_tensor import AFTER, COPY, DONE, MULTIPLY, mma, tensor
+from situations import arrive, wait
+from situations_tensor import AFTER, COPY, DONE, MULTIPLY, lanes, ld, mma, st, tensor
 from support.kernels import module
 
 from convc.cli.main import main
@@ -65,6 +65,11 @@ def test_a_product_and_then_a_copy_of_one_thread():
     assert (found.rule, found.verdict) == ("race-tensor-memory", Verdict.rule)
     assert "; one thread issues both; PTX manual, tcgen05 pipelined instructions: " in found.message
     assert check(right, threads=32).findings == ()
+
+
+def test_a_fence_of_tensor_memory_that_is_missing_is_for_review():
+    text = lanes(st() + arrive(1), wait(1) + ld())
+    assert {(f.rule, f.verdict) for f in check(text, threads=160).findings} == {("race-tensor-memory", Verdict.review)}
 
 
 def one(rule: str, verdict: Verdict = Verdict.rule, line: int = 1, message: str = "m") -> Finding:

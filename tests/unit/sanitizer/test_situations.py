@@ -32,6 +32,7 @@ from convc.ir.findings import Verdict
 from convc.support.ptxas import assemble
 
 SHARED, GLOBAL = "race-shared-memory", "race-global-memory"
+RELAXED = "mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [%b];"
 
 COPIES = (
     of("a tile is read before its copy is waited for", SHARED,
@@ -117,6 +118,9 @@ def two_and_two(missing: int = -1) -> str:
 WARPS = (
     of("a warp loads what another stores, and does not wait", SHARED,
        kernel(fill(0) + arrive(0), read(0)), kernel(fill(0) + arrive(0), wait(0) + read(0))),
+    of("a relaxed arrival without a fence", SHARED,
+       kernel(fill(0) + once(RELAXED), wait(0) + read(0)),
+       kernel(fill(0) + once("fence.acq_rel.cta;" + RELAXED), wait(0) + read(0))),
     of("a warp stores over what another loads, and does not wait", SHARED,
        kernel(read(0) + arrive(0), fill(0), first=fill(0)),
        kernel(read(0) + arrive(0), wait(0) + fill(0), first=fill(0))),
