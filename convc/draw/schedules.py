@@ -73,7 +73,7 @@ class _Bar:
         """Bytes, and the assumed rules that it rests on, for people."""
         assumed = f", {assumed_of(self.choice)} assumed" if assumed_of(self.choice) else ""
         estimated = ", estimated" if self.kernel is None else ""
-        return f"{estimated}; {human_bytes(self.choice.traffic_bytes)} moved{assumed}"
+        return f"{estimated}; {human_bytes(self.choice.traffic_bytes)} from L2{assumed}"
 
 
 def schedules_picture(plan: Plan, timed: Mapping[str, TimedSchedule]) -> Picture:

@@ -27,7 +27,7 @@ WIDE_COLUMNS: Columns = (
     *LIST_COLUMNS[:6],
     ("us", "right"),
     LIST_COLUMNS[6],
-    ("moved", "right"),
+    ("traffic", "right"),
     ("waits for", "left"),
     ("fused", "left"),
 )

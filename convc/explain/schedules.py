@@ -16,13 +16,13 @@ COLUMNS = (
     Column(""),
     Column("schedule"),
     Column("cycles", "right"),
-    Column("moved", "right"),
+    Column("traffic", "right"),
     Column("assumed", "right"),
     Column("waits for"),
     Column("tile", below=True),
 )
-"""``moved``: bytes that all CTAs together read through L2; ``assumed``: rules of the hardware that the schedule rests
-on and that nobody published or tested."""
+"""``traffic``: bytes that all CTAs copy from L2 to shared memory; ``assumed``: rules of the hardware that the schedule
+rests on and that nobody published or tested."""
 
 
 def print_choices(console: Console, plan: Plan) -> None:

@@ -59,7 +59,7 @@ def _launched(plan: Plan, taken: ScheduleSummary, fastest: ScheduleSummary) -> I
     said = " and ".join("persistent CTAs" if word == "persistent" else word for word in new)
     without = f"without {said}" if new else "with tiles along M first"
     yield (
-        f"{title_of(taken)}: about {taken.cycles:.0f} cycles, {human_bytes(taken.traffic_bytes)} moved; the fastest "
+        f"{title_of(taken)}: about {taken.cycles:.0f} cycles, {human_bytes(taken.traffic_bytes)} from L2; the fastest "
         f"{without} is {title_of(fastest)}: {fastest.cycles:.0f} ({fastest.cycles / taken.cycles - 1:+.0%}), "
         f"{human_bytes(fastest.traffic_bytes)}"
     )
@@ -131,7 +131,7 @@ def _compared(legal: Sequence[ScheduleSummary], chosen: ScheduleSummary) -> Iter
             f"{titles_of(list(group))} {human_bytes(moved)}"
             for moved, group in groupby(sorted(trusted, key=_traffic), key=_traffic)
         )
-        yield f"chosen by bytes moved through L2: {bytes_of}"
+        yield f"chosen by bytes from L2: {bytes_of}"
         same = [choice for choice in trusted if choice.traffic_bytes == chosen.traffic_bytes]
         if len({choice.cycles for choice in same}) > 1:
             yield f"of those with equal traffic, the fastest: {title_of(chosen)}, about {chosen.cycles:.0f} cycles"

@@ -26,7 +26,7 @@ def print_run(console: Console, name: str, counters: Counters, seconds: float) -
     of_threads = "" if of_warps and not counters.mma else f"{counters.mma} MMA instructions, "
     console.print(
         f"{with_short_names(name)}: {counters.ctas} CTAs, {counters.instructions} instructions, {of_threads}{of_warps}"
-        f"{human_bytes(counters.bytes_moved)} moved, {seconds:.3f} s simulated"
+        f"{human_bytes(counters.bytes_moved)} copied, {seconds:.3f} s simulated"
     )
 
 

@@ -35,20 +35,20 @@ NETWORK_COLUMNS: Columns = (
     ("worst error", "right"),
     ("of bound", "right"),
     ("onnxruntime", "right"),
-    ("drift", "right"),
+    ("rel. RMS", "right"),
     ("seconds", "right"),
     ("verdict", "left"),
 )
 """``of bound``: worst error as a share of the derived bound, against the float64 reference on the operands of the
-kernel. ``onnxruntime``: the same against onnxruntime on the input that reached the layer. ``drift``: relative root mean
-square difference from onnxruntime's run of the whole network."""
+kernel. ``onnxruntime``: the same against onnxruntime on the input that reached the layer. ``rel. RMS``: relative root
+mean square error from onnxruntime's run of the whole network."""
 
-SHOWN = ("layer", "convolution", "schedule", "of bound", "onnxruntime", "drift", "verdict")
+SHOWN = ("layer", "convolution", "schedule", "of bound", "onnxruntime", "rel. RMS", "verdict")
 """The columns that are printed unless all are asked for."""
 
 LEGEND = (
     "of bound, onnxruntime: the share of its bound that the worst element uses, 1 or less is right; "
-    "drift: from onnxruntime's run of the whole network"
+    "rel. RMS: relative RMS error from onnxruntime's run of the whole network"
 )
 
 
@@ -71,9 +71,11 @@ def print_network(console: Console, report: NetworkReport, wide: bool = False) -
     print_floating(console, report.stats.floating)
     print_special(console, report.stats.special)
     for output in report.outputs:
-        shown = "not compared" if output.drift is None else f"drift {number(output.drift)}, {_allowed(output)}"
+        error = "not compared"
+        if output.drift is not None:
+            error = f"relative RMS error {number(output.drift)}, {_allowed(output)}"
         console.print(
-            f"output {output.name}: {output.dtype} {times(output.shape) or 'scalar'}, {shown}", soft_wrap=True
+            f"output {output.name}: {output.dtype} {times(output.shape) or 'scalar'}, {error}", soft_wrap=True
         )
     print_amplification(console, report)
     if report.silent:
@@ -98,13 +100,13 @@ def print_network(console: Console, report: NetworkReport, wide: bool = False) -
 
 
 def print_amplification(console: Console, report: NetworkReport | DataReport) -> None:
-    """Print the word of another precision on outputs that drifted."""
+    """Print what another precision says of outputs whose error is larger than expected."""
     for sentence in amplification_lines(report):
         console.print(sentence, soft_wrap=True)
 
 
 def amplification_lines(report: NetworkReport | DataReport) -> list[str]:
-    """Sentences on what another precision says; none where nothing drifted, or a convolution is wrong."""
+    """Sentences on what another precision says; none where no error is too large, or a convolution is wrong."""
     found = report.amplification
     if found is None:
         if report.ok or not all(layer.ok for layer in report.layers):
@@ -113,7 +115,7 @@ def amplification_lines(report: NetworkReport | DataReport) -> list[str]:
             "all convolutions are right, so the difference is made beside them, or is rounding that the network "
             "amplifies: there is no other precision to tell by"
         ]
-    what = "elements that differ:" if found.counts else "a drift of"
+    what = "elements that differ:" if found.counts else "a relative RMS error of"
     own = f"{number(found.measured)} with {found.precision}"
     numbers = f"{what} {own}, {number(found.other_measured)} with {found.other}"
     said = [
@@ -259,7 +261,7 @@ def _row(layer: LayerReport) -> tuple[str, ...]:
 
 
 def _allowed(output: OutputReport) -> str:
-    """The drift that would be expected, and whether there is more."""
+    """The error that is expected, and whether there is more."""
     expected = f"up to {number(output.allowed)} expected"
     if output.amplified:
         return f"{expected}, amplified rounding"

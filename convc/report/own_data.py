@@ -75,8 +75,8 @@ def output_line(output: ExpectedOutput) -> str:
     start = f"{name}, {verdict} by {output.decided_by}: worst error {number(output.worst_error)}"
     if output.count_nan:
         start = f"{start}, {counted(output.count_nan, 'element')} NaN on both sides"
-    if output.decided_by == "drift":
-        return f"{start}, drift {number(output.measured)}, up to {number(output.limit)} expected"
+    if output.decided_by == "relative RMS error":
+        return f"{start}, relative RMS error {number(output.measured)}, up to {number(output.limit)} expected"
     if output.decided_by == "derived bound":
         start = f"{start}, {number(output.measured)} of the bound"
     if output.first is None:

@@ -123,7 +123,7 @@ def _measured(output: OutputReport | ExpectedOutput) -> _Measured:
     """How far an output is off."""
     if isinstance(output, OutputReport):
         return _Measured(value=output.drift or 0.0, counts=False, may_round=True)
-    drifted = output.decided_by == "drift"
+    drifted = output.decided_by == "relative RMS error"
     value = output.measured if drifted else float(output.count_wrong)
     return _Measured(value=value, counts=not drifted, may_round=drifted or output.decided_by == "equality")
 

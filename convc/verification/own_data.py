@@ -210,7 +210,7 @@ def _judged(
         name=name,
         dtype=value.dtype.name,
         shape=value.shape,
-        decided_by="drift",
+        decided_by="relative RMS error",
         count_wrong=int(not far <= allowed.drift),
         worst_error=float(error.max(initial=0.0)),
         limit=allowed.drift,

@@ -42,13 +42,13 @@ def given(tmp_path):
 def test_a_network_on_own_data(convc, model, given):
     said = convc.good("verify", model, "--input", given)
     assert "a      2x4x6x6 * 4x3x3, pad 1 -> 6x6, then residual, relu" in said
-    assert "output y: float32 2x4x6x6, right by drift: worst error" in said
+    assert "output y: float32 2x4x6x6, right by relative RMS error: worst error" in said
     assert "output z: int64 4, right by equality: worst error 0" in said
     assert f"2 of 2 outputs right by onnxruntime {ort_session.available()}" in said
     report = json.loads(convc.good("verify", model, "--input", given, "--no-fuse", "--json", "-"))
     assert report["format"] == "convc-data/1"
     assert report["ok"]
-    assert [output["decided_by"] for output in report["outputs"]] == ["drift", "equality"]
+    assert [output["decided_by"] for output in report["outputs"]] == ["relative RMS error", "equality"]
 
 
 def test_without_onnxruntime_the_reference_says_what_is_right(convc, model, given, monkeypatch):
@@ -102,7 +102,7 @@ def test_an_input_that_is_an_output_too_is_not_judged_as_the_convolutions(convc,
     np.save(tmp_path / "x.npy", np.ones((1, 4, 6, 6), np.float32))
     said = convc.good("verify", tmp_path / "m.onnx", "--input", tmp_path / "x.npy")
     assert "output y: float32 1x4x6x6, right by derived bound" in said
-    assert "output x: float32 1x4x6x6, right by drift: worst error 0" in said
+    assert "output x: float32 1x4x6x6, right by relative RMS error: worst error 0" in said
 
 
 def test_an_output_that_is_a_scalar(convc, tmp_path):
@@ -115,7 +115,7 @@ def test_an_output_that_is_a_scalar(convc, tmp_path):
     arrays = {name: rng.standard_normal((1, 4, 6, 6)).astype(np.float32) for name in ("x", "more")}
     np.savez(tmp_path / "x.npz", **arrays)
     said = convc.good("verify", tmp_path / "scalar.onnx", "--input", tmp_path / "x.npz")
-    assert "output y: float32 scalar, right by drift: worst error" in said
+    assert "output y: float32 scalar, right by relative RMS error: worst error" in said
     assert "output z: int64 scalar, right by equality: worst error 0" in said
     np.savez(tmp_path / "y.npz", y=np.float32(7))
     words = ("--input", tmp_path / "x.npz", "--expect", tmp_path / "y.npz", "--atol", "0.1")

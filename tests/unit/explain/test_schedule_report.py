@@ -198,7 +198,7 @@ def test_the_reasons_agree_with_the_choice():
         title = decided.schedule.title
         assert not any(line.startswith(f"{title} is slower") for line in reasons)
         for line in reasons:
-            if line.startswith("chosen by bytes moved through L2: "):
+            if line.startswith("chosen by bytes from L2: "):
                 assert title in line.split("iB")[0]
         near = [each for each in legal_choices(decided) if each.schedule == decided.schedule]
         assert near[0].traffic_bytes == decided.estimate.traffic_bytes

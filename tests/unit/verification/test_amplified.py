@@ -64,7 +64,7 @@ def test_rounding_that_is_amplified_is_right(name, precision, wave):
             assert report.amplification.node == node
         assert report.amplification.behind > report.amplification.before
         text = said(report)
-        assert "right but for amplified rounding, by drift" in text
+        assert "right but for amplified rounding, by relative RMS error" in text
         assert f"the error grows from {report.amplification.node} on" in text
         assert b'"amplified": true' in data_json(report)
 
