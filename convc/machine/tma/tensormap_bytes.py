@@ -4,7 +4,7 @@ NVIDIA does not publish what the 128 bytes of its tensor maps mean. The encoding
 a launch file describes, which a kernel may copy out of parameter space and edit: little endian, with a magic word and
 every field at a fixed place, so that a map can be edited by tensormap.replace, copied around as plain bytes, and
 understood when a tensor copy uses it. A kernel that looks into the bytes would see different ones on a GPU. Bytes of
-the driver, which a launch file may give, are understood too (`driver_maps`).
+the driver, which a launch file may give, are understood too (`convc.machine.tma.driver_maps`).
 
 128 zero bytes are a blank map: tile mode, rank 1, every extent 1 (sizes are kept minus one). Kernels start from zeros
 and then replace every field, as Triton does. Fields: PTX manual, "tensormap.replace".

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from support import lane_table
@@ -10,6 +12,7 @@ from support.kernels import execute, module
 from convc.ir.tensormap import TensorMap
 from convc.machine import RunOptions
 from convc.machine.base.switches import Switches
+from convc.ptx.grammar import forms, match_head
 from convc.sanitizer.racecheck import Races
 
 TILE = TensorMap(
@@ -84,3 +87,13 @@ def test_the_copy_is_that_of_the_elected_lane(elect):
 
 def test_the_table_is_what_ptxas_makes():
     assert lane_table.page() == lane_table.PAGE.read_text("utf-8"), "python -m tests.support.lane_table --write"
+
+
+def test_the_table_has_every_form_that_one_thread_issues():
+    alone = re.compile(
+        r"cp\.(reduce\.)?async\.bulk\.|tcgen05\.(mma|cp|shift|commit)|clusterlaunchcontrol\.try|st\.bulk|prefetch\.tensormap"
+    )
+    wanted = {form.name for form in forms() if alone.match(form.name)}
+    listed = {match.form.name for form in lane_table.FORMS for match in match_head(form.head)}
+    assert len(wanted) > 15
+    assert wanted - listed == set()
