@@ -151,6 +151,10 @@ FINDINGS = {
         "The arrivals of one instruction fall into several phases of an mbarrier. Initialise it with as many arrivals "
         "as a phase has."
     ),
+    "sparse-metadata": (
+        "The metadata of an mma.sp name no two positions of four, or not in the order that sp::ordered_metadata asks "
+        "for, which is undefined (PTX manual, mma.sp). Four bits a chunk, the lower position in the lower two."
+    ),
     "warp-sync-mask": (
         "The mask of a warp's instruction does not name the lanes that execute it. Name those that do, or let the "
         "others come."

@@ -32,7 +32,7 @@ PURE = (
 )  # fmt: skip
 """Instructions, by the beginnings of their names, that compute each lane's result from its own operands alone."""
 
-ACROSS = ("shfl", "vote", "match", "redux", "mma", "wmma.mma", "elect")
+ACROSS = ("shfl", "vote", "match", "redux", "mma", "mma.sp", "wmma.mma", "elect")
 """Those that compute it from registers of several lanes."""
 
 DECLINED = "clusterlaunchcontrol.query_cancel.get_first_ctaid"

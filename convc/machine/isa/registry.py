@@ -22,7 +22,6 @@ NO_RESULT: set[str] = set()
 _SPARSE = "sparse A (2:4) and its metadata are not modelled"
 
 REFUSED: dict[str, str] = {
-    "mma.sp": _SPARSE,
     "tcgen05.mma.sp": _SPARSE,
     "tcgen05.mma.sp.block_scale": _SPARSE,
     "tcgen05.mma.ws.sp": _SPARSE,

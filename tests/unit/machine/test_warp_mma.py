@@ -8,11 +8,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from sum_oracle import expected
-from support.kernels import execute, module
 from support.recorded import assemble_all, recorded
 from warp_kernels import STORED, Mma, data, multiply
 
-from convc.errors import MachineFault, UnmodelledError
+from convc.errors import MachineFault
 from convc.machine.isa.warp import mma_sums
 
 
@@ -97,15 +96,6 @@ def test_a_warp_that_is_left_out_keeps_its_registers():
     got, result = multiply(mma, *data(mma), guard="setp.gt.u32 %g, %id, 32; @%g ")
     assert not got.any()
     assert result.counters.warp_mma == 0
-
-
-def test_a_sparse_matrix_is_refused_by_name():
-    text = module(
-        ".reg .b32 %r<12>; mma.sp::ordered_metadata.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-        "{%r0,%r1,%r2,%r3}, {%r4,%r5}, {%r6,%r7}, {%r0,%r1,%r2,%r3}, %r8, 0;"
-    )
-    with pytest.raises(UnmodelledError, match=r"the simulator has no mma\.sp: sparse A"):
-        execute(text, {"out": np.zeros(1, np.uint32)})
 
 
 def spread(mma: Mma, name: str, low: float, high: float, seed: int) -> np.ndarray:
