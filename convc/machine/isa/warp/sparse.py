@@ -32,7 +32,7 @@ SINGLE = (0b0100, 0b1110)
 
 @dataclass(frozen=True, eq=False)
 class Sparsity:
-    """How A of some type and width is stored.
+    """A way in which A is stored: that of one type and width.
 
     Attributes:
         depth: columns of A. unit: elements that stay together. pairs: whether two units are stored of a chunk of four,
@@ -74,7 +74,7 @@ class Sparsity:
 
 @functools.cache
 def sparsity(depth: int, bits: int, selector: int) -> Sparsity:
-    """How A of ``depth`` columns is stored whose elements take ``bits`` bits of a register.
+    """Give the way in which A of ``depth`` columns is stored whose elements take ``bits`` bits of a register.
 
     Recorded for every type and selector: the lanes of a row hold its chunks from the left. Of two lanes that are asked
     each has the left or the right half of both rows, where elements have 16 bits or more; where they have fewer, all
