@@ -178,6 +178,19 @@ def bmsk(wrap):
     return run
 
 
+def quotient(is_signed, bits, remainder):
+    """Towards zero; all ones of a division by zero."""
+
+    def run(a, b):
+        if b == 0:
+            return (1 << bits) - 1
+        x, y = (s(a, bits), s(b, bits)) if is_signed else (a, b)
+        whole = abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
+        return (x - whole * y if remainder else whole) & (1 << bits) - 1
+
+    return run
+
+
 TWO, THREE = "b32 b32", "b32 b32 b32"
 CASES = [
     (Form("add.sat.s32 {d}, {a}, {b};", TWO, "b32"), lambda a, b: clamp(s(a, 32) + s(b, 32), 32) & M32),
@@ -228,6 +241,8 @@ CASES = [
       for d in "lr" for m in ("wrap", "clamp")],
     *[(Form(f"prmt.b32{'.' * bool(m)}{m} {{d}}, {{a}}, {{b}}, {{c}};", THREE, "b32"), prmt(m))
       for m in ("", "f4e", "b4e", "rc8", "ecl", "ecr", "rc16")],
+    *[(Form(f"{op}.{k}{n} {{d}}, {{a}}, {{b}};", f"b{n} b{n}", f"b{n}"), quotient(k == "s", n, op == "rem"))
+      for op in ("div", "rem") for k in "us" for n in (32, 64)],
     (Form("cnot.b64 {d}, {a};", "b64", "b64"), lambda a: int(a == 0)),
     (Form("and.pred {d}, !{a}, {b};", "pred pred", "pred"), lambda a, b: (1 - a) & b),
     (Form("selp.b32 {d}, {a}, {b}, !{c};", "b32 b32 pred", "b32"), lambda a, b, c: b if c else a),

@@ -376,3 +376,11 @@ def test_ctas_that_do_the_same_are_asked_once(cluster, which, monkeypatch):
     monkeypatch.setattr(parties, "_alike", lambda *_: None)
     assert np.array_equal(together, values(body, cluster=cluster))
     assert (together[0, :4] == [1, 0, 0, 0]).all()
+
+
+def test_a_generic_address_that_all_threads_have():
+    """It loses its window, where the bytes of the barrier are looked for too."""
+    body = """cvt.u64.u32 %l, %s; cvta.shared.u64 %l, %l; @!%one bra READY; mbarrier.init.b64 [%l], 64;
+    READY: bar.sync 0; mbarrier.arrive.b64 _, [%l]; mov.u32 %v, 5;
+    WAIT: mbarrier.try_wait.parity.b64 %p, [%l], 0; @!%p bra WAIT;"""
+    assert (values(body) == 5).all()

@@ -123,3 +123,10 @@ def test_what_is_no_number():
     assert np.isnan(four[:, [0, 2]]).all()
     assert (four[:, [1, 3]] == -448).all()
     assert math.isnan(decode(0x7FFF, "f16"))
+
+
+def test_relu_has_no_negative_zero():
+    values = np.tile(np.float32([-0.0, -1.5]), (COUNT, 1))
+    random = np.zeros(COUNT, np.uint32)
+    assert np.signbit(convert("", "f16x2", values, random)).all()
+    assert not np.signbit(convert(".relu", "f16x2", values, random)).any()

@@ -364,3 +364,11 @@ def test_a_number_is_no_register_although_its_type_is_the_same():
     assert len(kernel("add.f32 %f0, %f1, %f2; add.f32 %f0, %f1, 0f3F800000; add.f32 %f0, 1.0, %f1;").body) == 4
     with pytest.raises(PtxSyntaxError, match=r"operand 1 \(d\) of 'add.f32' must be a .f32 or .b32 register"):
         kernel("add.f32 %f0, %f1, %f2; add.f32 0f3F800000, %f1, %f2;")
+
+
+def test_braces_of_a_value_have_a_limit():
+    """A level more than arrays have dimensions is refused at its brace."""
+    deepest = f"{HEAD}.global .b32 g[1] = {'{' * 16}1{'}' * 16};\n"
+    assert parse(deepest).variables[0].name == "g"
+    with pytest.raises(PtxSyntaxError, match="too many braces inside one another"):
+        parse(deepest.replace("{1}", "{{1}}"))
