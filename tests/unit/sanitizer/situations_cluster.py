@@ -69,10 +69,16 @@ MULTICAST = (
        cluster(BOTH + wait(0) + read(0) + FENCE + tell(0, FREE) + at(0, wait(FREE)) + AGAIN, counts=COUNTS)),
 )  # fmt: skip
 
+SENT = """mapa.shared::cluster.u32 %far, %w, 1; mapa.shared::cluster.u32 %x1, %b, 1;
+st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%far], %lane, [%x1];"""
+
 PEERS = (
     duo("a CTA reads what a peer stores, and does not wait", SHARED,
        cluster(at(0, send(0, 1) + tell(1, 0)) + at(1, read(0) + wait(0))),
        cluster(at(0, send(0, 1) + tell(1, 0)) + at(1, wait(0) + read(0)))),
+    duo("a CTA reads what a peer stores asynchronously, and does not wait", SHARED,
+       cluster(at(1, expect(0)) + MEET + at(0, SENT) + at(1, read(0) + wait(0))),
+       cluster(at(1, expect(0)) + MEET + at(0, SENT) + at(1, wait(0) + read(0)))),
     duo("a peer is told before the store", SHARED,
        cluster(at(0, tell(1, 0) + send(0, 1)) + at(1, wait(0) + read(0))),
        cluster(at(0, send(0, 1) + tell(1, 0)) + at(1, wait(0) + read(0)))),

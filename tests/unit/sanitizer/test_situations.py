@@ -34,6 +34,10 @@ from convc.support.ptxas import assemble
 SHARED, GLOBAL = "race-shared-memory", "race-global-memory"
 RELAXED = "mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [%b];"
 
+ADD = "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%p_out], [%v], 128; cp.async.bulk.commit_group;"
+SMALL = "cp.async.ca.shared.global [%w], [%g], 4;"
+ARRIVE, SYNC = "bar.arrive 1, 64;", "bar.sync 1, 64;"
+
 COPIES = (
     of("a tile is read before its copy is waited for", SHARED,
        kernel(load(0, 0) + read(0) + wait(0)), kernel(load(0, 0) + wait(0) + read(0))),
@@ -84,6 +88,12 @@ COPIES = (
     of("a warp says that its small copies are there and waits for none", SHARED,
        kernel(small(0) + arrive(0) + smalls(0), wait(0) + fill(0)),
        kernel(small(0) + smalls(0) + arrive(0), wait(0) + fill(0))),
+    of("a tile that is added to global memory is overwritten", SHARED,
+       kernel(fill(0) + FENCE + once(ADD) + fill(0) + stored(0)),
+       kernel(fill(0) + FENCE + once(ADD) + stored(0) + fill(0))),
+    of("lanes say that their small copies are there, and do not leave that to the copies", SHARED,
+       kernel(SMALL + "mbarrier.arrive.shared::cta.b64 _, [%b];" + smalls(0), wait(0) + read(0), counts=(32,)),
+       kernel(SMALL + "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%b];", wait(0) + read(0), counts=(32,))),
 )  # fmt: skip
 """Bulk copies and copies by threads."""
 
@@ -146,6 +156,12 @@ WARPS = (
 """Warps with roles of their own."""
 
 BARRIERS = (
+    of("a warp reads before its barrier with the writer", SHARED,
+       kernel(fill(0) + ARRIVE, read(0) + SYNC), kernel(fill(0) + ARRIVE, SYNC + read(0))),
+    of("a warp arrives at its barrier with the reader before it writes", SHARED,
+       kernel(ARRIVE + fill(0), SYNC + read(0)), kernel(fill(0) + ARRIVE, SYNC + read(0))),
+    of("a reader waits at another barrier", "hang",
+       kernel(fill(0) + ARRIVE, SYNC.replace("1,", "2,") + read(0)), kernel(fill(0) + ARRIVE, SYNC + read(0))),
     of("two warps wait for each other", "hang",
        kernel(wait(0) + arrive(1), wait(1) + arrive(0)), kernel(arrive(1) + wait(0), arrive(0) + wait(1))),
     of("an arrival too many, so that the phase is over twice", "hang",
@@ -181,7 +197,7 @@ BARRIERS = (
     of("a store over a barrier that is alive", "mbarrier-touched",
        kernel(once("st.shared.u32 [%b], 0;") + arrive(1)), kernel(once("st.shared.u32 [%b+32], 0;") + arrive(1))),
 )  # fmt: skip
-"""mbarriers alone."""
+"""Barriers alone."""
 
 EVERY = (*COPIES, *WARPS, *BARRIERS, *TENSOR, *CLUSTERS)
 
