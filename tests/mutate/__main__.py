@@ -36,6 +36,11 @@ def main(arguments: list[str] | None = None) -> int:
         "--folder", type=Path, default=ROOT / "build" / "mutate", help="where map and journals are kept"
     )
     given = parser.parse_args(arguments)
+    if not given.source.startswith("convc"):
+        parser.error(f"mutants are drawn from convc and what is in it, not from {given.source}")
+    for path in (given.source, given.tests):
+        if not (ROOT / path).exists():
+            parser.error(f"there is no {path} in {ROOT}")
     prepare()
     campaign = Campaign(
         root=ROOT, folder=given.folder, source=given.source, tests=given.tests, jobs=given.jobs, most_s=given.seconds

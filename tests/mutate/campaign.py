@@ -98,6 +98,8 @@ class Campaign:
             if mutant.name not in done:
                 reached = self.reach.tests(mutant.path, self.sources[mutant.path], (mutant.line, mutant.statement))
                 tasks.append((mutant, self.sources[mutant.path], reached))
+        if not tasks:
+            return [done[mutant.name] for mutant in mutants]
         with self._workers() as (pool, _), journal.open("a", encoding="utf-8") as kept:
             for _, verdict in each(pool, partial(tried, self.most_s), tasks):
                 done[verdict.name] = verdict

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from mutate.__main__ import main
 from mutate.mutants import Source
 from mutate.reach import Reaching, lines_then
 from mutate.trial import rounds
@@ -78,6 +79,20 @@ def test_the_room_comes_first_and_the_rest_in_a_round_of_its_own():
     assert [test.name for test in second] == ["tests/unit/ptx/test_b.py::t0", "tests/kernel/test_a.py::t0"]
     assert sum(test.seconds for test in (*first, *second)) <= 20
     assert {test.file for test in first} == {"tests/unit/ptx/test_b.py", "tests/unit/ptx/test_c.py"}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--source", "tests"], "mutants are drawn from convc and what is in it, not from tests"),
+        (["--source", "convc/nothing"], "there is no convc/nothing in "),
+        (["--tests", "tests/nothing"], "there is no tests/nothing in "),
+    ],
+)
+def test_paths_that_are_not_there_are_refused(given, said, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(given)
+    assert said in capsys.readouterr().err
 
 
 ROOM = '''"""A room."""
