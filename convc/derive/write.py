@@ -109,7 +109,7 @@ class _Book:
             "algorithms": algorithms,
             "maps": {name: self.map(found) for name, found in form.maps.items()},
             "theorems": [self.theorem(each) for each in form.theorems],
-            "conditions": [self.condition(each) for each in form.nest.conditions],
+            "conditions": list(dict.fromkeys(number for each in form.nest.steps for number in self.conditions(each))),
         }
 
     def change(self, change: Reindexed) -> dict[str, Any]:
@@ -123,7 +123,7 @@ class _Book:
             "inside": {old.name: new.name for old, new in change.inside.items()},
             "added": None if change.added is None else change.added.name,
             "maps": {name: self.map(found) for name, found in change.maps.items()},
-            "conditions": [self.condition(each) for each in change.step.conditions],
+            "conditions": self.conditions(change.step),
         }
 
     def share(self, share: Share) -> dict[str, Any]:
@@ -161,7 +161,7 @@ class _Book:
             "name": step.name,
             "why": step.why,
             "theorems": [self.theorem(each) for each in step.theorems],
-            "conditions": [self.condition(each) for each in step.conditions],
+            "conditions": self.conditions(step),
         }
         return self.parts["steps"].number(entry)
 
@@ -169,12 +169,17 @@ class _Book:
         says, given = (list(map(str, each)) for each in (theorem.says, theorem.given))
         return self.parts["theorems"].number({"name": theorem.name, "says": says, "given": given})
 
-    def condition(self, condition: Condition) -> int:
+    def conditions(self, step: Step) -> list[int]:
+        """The conditions of a rewrite, each with the theorem that it is for."""
+        theorem = step.theorems[0].name if step.theorems else step.why
+        return [self.condition(each, theorem) for each in step.conditions]
+
+    def condition(self, condition: Condition, theorem: str) -> int:
         if isinstance(condition, Either):
             either = self.bounds(condition.bounds)
         else:
             either = self.bounds((condition,))
-        entry = {"text": str(condition), "words": condition.words, "either": either}
+        entry = {"text": str(condition), "words": condition.words, "theorem": theorem, "either": either}
         return self.parts["conditions"].number(entry)
 
     def place(self, found: Place) -> list[Any]:

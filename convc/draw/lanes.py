@@ -2,7 +2,8 @@
 
 A pixel has the same tint wherever it is, by its column in the image, so that what is shared shows as stripes. Every
 other state has a sign: text for padding, a cross for masked lanes, a bar and the row for what was fetched anew. A
-sentence about a cell appears where the mouse rests on it.
+sentence about a cell appears where the mouse rests on it. Rows that a tile does not own have a purple frame, as in the
+note that the algorithms are from: those of the halo, and lanes that are masked.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ LEGEND = (
     ("0: padding, a zero", "pad box dash", ""),
     ("X: masked", f"{TINTS[0]} box", "cross"),
     ("row: fetched anew", f"{TINTS[0]} box", "bar"),
+    ("purple: masked, or from the halo", f"{TINTS[0]} box", "rim"),
     ("-: no output", "idle box", ""),
 )
 
@@ -80,6 +82,8 @@ def _legend() -> Iterator[str]:
             yield rect(x, TITLE - 2, 5, ROW, "hot")
         elif sign == "cross":
             yield cross(x, TITLE - 2, 26, ROW)
+        elif sign == "rim":
+            yield _rim(x, TITLE - 2, 26)
         yield text(x + 32, TITLE + 11, words)
         x += 32 + LETTER * len(words) + GAP
 
@@ -118,6 +122,8 @@ def _cell(table: LaneTable, lane: Lane, s: int, cell: Cell, x: float, y: float) 
     if cell.fresh:
         signs.append(rect(x, y, 5, ROW, "hot"))
         words = f"{words} row {cell.row}"
+    if cell.purple:
+        signs.append(_rim(x, y, CELL))
     return group(
         (rect(x, y, CELL, ROW, kind), *signs, text(x + 10, y + 13, words)),
         about(table, lane, cell, s),
@@ -149,11 +155,11 @@ def _shared(table: LaneTable, x: float) -> Iterator[str]:
         yield text(x, TOP - 26, f"copy {number}, for s = {', '.join(map(str, buffer.taps))}")
         yield text(x, TOP - 8, "row of shared memory")
         for row in buffer.rows:
-            yield _row(x, TOP + row.row * ROW, number, row, table.problem.stride[1])
+            yield _row(x, TOP + row.row * ROW, number, row, table.problem.stride[1], row in buffer.halo)
         x += CELL + GAP
 
 
-def _row(x: float, y: float, copy: int, row: SharedRow, stride: int) -> str:
+def _row(x: float, y: float, copy: int, row: SharedRow, stride: int, halo: bool) -> str:
     """A row of shared memory: its number, its pixel, and its place in the halo if it is part of one."""
     kind = _kind(row.pixel, stride)
     words = f"{row.row:3}: {row.pixel}"
@@ -162,8 +168,14 @@ def _row(x: float, y: float, copy: int, row: SharedRow, stride: int) -> str:
         words += " 0"
     if row.halo is not None:
         words += f" halo {row.halo[1]}"
-    parts = (rect(x, y, CELL, ROW, kind), text(x + 4, y + 13, words))
+    rim = (_rim(x, y, CELL),) if halo else ()
+    parts = (rect(x, y, CELL, ROW, kind), *rim, text(x + 4, y + 13, words))
     return group(parts, copy=copy, row=row.row, pixel=place_of(row.pixel))
+
+
+def _rim(x: float, y: float, width: float) -> str:
+    """A frame inside of a cell."""
+    return rect(x + 1, y + 1, width - 2, ROW - 2, "rim")
 
 
 def _kind(pixel: Pixel, stride: int) -> str:

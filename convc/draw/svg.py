@@ -24,7 +24,7 @@ SHADES: tuple[str, ...] = tuple(f"s{i}" for i in range(10))
 COLOURS: Mapping[str, tuple[str, str]] = {
     "paper": ("#ffffff", "#0d1117"), "ink": ("#1f2328", "#e6edf3"), "soft": ("#57606a", "#9198a1"),
     "line": ("#8c959f", "#484f58"), "pad": ("#ffffff", "#0d1117"), "idle": ("#eaeef2", "#21262d"),
-    "hot": ("#1b7837", "#56d364"), "bad": ("#cf222e", "#ff7b72"),
+    "hot": ("#1b7837", "#56d364"), "bad": ("#cf222e", "#ff7b72"), "purple": ("#7b2fbe", "#bf8bff"),
     "t0": ("#dbe9f6", "#1d3a56"), "t1": ("#fde8d0", "#57391a"), "t2": ("#dcefdc", "#1f4427"),
     "t3": ("#f6dbe4", "#54263a"), "t4": ("#e6dff3", "#3a2d5c"), "t5": ("#f7f1c9", "#4b4314"),
     "t6": ("#d3eeee", "#144848"), "t7": ("#eadfd3", "#453627"),
@@ -67,6 +67,7 @@ STYLE = "\n".join(
         ".convc .box{stroke:var(--line)}",
         ".convc .dash{stroke-dasharray:3 2}",
         ".convc .rule{stroke:var(--line);fill:none} .convc .mark{stroke:var(--ink);fill:none}",
+        ".convc .rim{stroke:var(--purple);stroke-width:2;fill:none}",
         ".convc .way{stroke:var(--bad);fill:none;stroke-width:1.5}",
         ".convc .thick{stroke-width:2} .convc .faint{opacity:0.6}",
     )

@@ -10,10 +10,11 @@ from functools import cache
 
 from rich.console import Console
 
+from convc.compiler.index.formulas import Instance
 from convc.compiler.index.geometry import geometry_of
 from convc.compiler.index.reuse import ReuseMaps, reuse_maps, shared_instance
 from convc.compiler.index.show import map_lines
-from convc.compiler.schedules.all import CHAIN, STATIONARY
+from convc.compiler.schedules.all import CHAIN, SLIDE, STATIONARY
 from convc.compiler.schedules.base import Schedule
 from convc.compiler.schedules.sharing.indexing import schedule_form
 from convc.explain.chain import Stage, stages_of
@@ -53,9 +54,14 @@ def example_stages() -> tuple[Stage, ...]:
     return *before, _stages(STATIONARY)[-1], last
 
 
-def _stages(schedule: Schedule) -> tuple[Stage, ...]:
+def example_instance(schedule: Schedule = SLIDE) -> Instance:
+    """The derivation of a schedule with the numbers of the example."""
     maps = example_maps()
-    return stages_of(shared_instance(PROBLEM, maps, schedule_form(maps, schedule), CHANNELS), maps.walk)
+    return shared_instance(PROBLEM, maps, schedule_form(maps, schedule), CHANNELS)
+
+
+def _stages(schedule: Schedule) -> tuple[Stage, ...]:
+    return stages_of(example_instance(schedule), example_maps().walk)
 
 
 def print_example(console: Console, every: bool) -> None:

@@ -23,7 +23,10 @@ from convc.explain.lanes import BufferLanes, Cell, Lane, LaneTable, Pixel, Share
 from convc.report.output import json_text
 from convc.report.schemas import record_type
 
-LEGEND = "pixels are (n, h, w); 0: padding, a zero; X: masked; < row: fetched anew, from that row of shared memory"
+PURPLE = "magenta"
+"""Masked lanes, lanes with a row of the halo, and its rows: purple in the note that the algorithms are from."""
+
+LEGEND = "pixels are (n, h, w); 0: padding, a zero; X: masked; < row: fetched anew, from that row of shared memory; both purple"
 MANY = 32
 """Lanes of a tile that are all shown."""
 
@@ -52,7 +55,8 @@ def print_rows(console: Console, table: LaneTable) -> None:
         shown.add_column(name)
     for buffer in table.buffers:
         taps = ", ".join(map(str, buffer.taps))
-        for rows in _runs(buffer.rows, table.problem.stride[1]):
+        own = buffer.rows[: len(buffer.lanes)]
+        for rows in (*_runs(own, table.problem.stride[1]), *_runs(buffer.halo, table.problem.stride[1])):
             first = rows[0]
             last = rows[-1]
             numbers = str(first.row)
@@ -60,7 +64,8 @@ def print_rows(console: Console, table: LaneTable) -> None:
             if len(rows) > 1:
                 numbers = f"{first.row}..{last.row}"
                 pixels = f"{first.pixel} .. {last.pixel}"
-            shown.add_row(taps, numbers, pixels, _what(first, min(WINDOW, len(buffer.lanes))))
+            what = _what(first, buffer)
+            shown.add_row(taps, numbers, pixels, what, style=PURPLE if first in buffer.halo else None)
     console.print(shown)
 
 
@@ -157,12 +162,13 @@ def _lanes(table: LaneTable, buffer: BufferLanes, every: bool) -> Table:
         shown.add_column(f"s = {s}")
     for lanes in _grouped(buffer.lanes):
         if not every and len(buffer.lanes) > MANY and len(lanes) > SHORT:
-            shown.add_row(*_words(lanes[0]))
-            shown.add_row("...", *("..." for _ in range(1 + len(buffer.taps))))
-            shown.add_row(*_words(lanes[-1]))
+            dots = ["..." for _ in range(2 + len(buffer.taps))]
+            rows = [_words(lanes[0]), dots, _words(lanes[-1])]
         else:
-            for lane in lanes:
-                shown.add_row(*_words(lane))
+            rows = [_words(lane) for lane in lanes]
+        purple = any(cell.purple for cell in lanes[0].cells)
+        for row in rows:
+            shown.add_row(*row, style=PURPLE if purple else None)
     return shown
 
 
@@ -192,7 +198,8 @@ def _runs(rows: tuple[SharedRow, ...], stride: int) -> Iterator[list[SharedRow]]
             yield run
             run = []
         run.append(row)
-    yield run
+    if run:
+        yield run
 
 
 def _follows(one: SharedRow, two: SharedRow, stride: int) -> bool:
@@ -204,12 +211,15 @@ def _follows(one: SharedRow, two: SharedRow, stride: int) -> bool:
     return one.halo == two.halo is None and (a.n, a.h, a.w + stride, a.real) == (b.n, b.h, b.w, b.real)
 
 
-def _what(row: SharedRow, size: int) -> str:
-    """What a row is besides a pixel of the tile: the halo of a group of so many lanes, padding, or no image at all."""
+def _what(row: SharedRow, buffer: BufferLanes) -> str:
+    """What a row is besides a pixel of the tile: the halo of all lanes or of a group, padding, or no image at all."""
     words: list[str] = []
     if row.halo is not None:
         group, halo = row.halo
+        size = min(WINDOW, len(buffer.lanes))
         words.append(f"halo {halo} of lanes {size * group}..{size * (group + 1) - 1}")
+    elif row in buffer.halo:
+        words.append("halo")
     if not row.pixel.real:
         words.append("padding" if row.pixel.image else "no image")
     return ", ".join(words)

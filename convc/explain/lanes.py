@@ -87,6 +87,11 @@ class Cell:
     masked: bool
     fresh: bool
 
+    @property
+    def purple(self) -> bool:
+        """Whether the lane is left out, or holds a row that was brought for it alone: purple in figures."""
+        return self.masked or self.fresh
+
 
 @dataclass(frozen=True, slots=True)
 class Lane:
@@ -104,6 +109,11 @@ class BufferLanes:
     taps: tuple[int, ...]
     rows: tuple[SharedRow, ...]
     lanes: tuple[Lane, ...]
+
+    @property
+    def halo(self) -> tuple[SharedRow, ...]:
+        """The rows behind those that the lanes begin with: purple in figures."""
+        return self.rows[len(self.lanes) :]
 
 
 @dataclass(frozen=True, slots=True)

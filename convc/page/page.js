@@ -76,6 +76,7 @@ function cell(parent, data, tap, lane, x, y, width, words, picked) {
   element(group, "rect", { x, y, width, height: CELL, class: `${tint} box${real(data, n, h, w) ? "" : " dash"}${mark}` });
   if (word === "masked") element(group, "path", { class: "mark", d: `M${x} ${y}l${width} ${CELL}m0 ${-CELL}l${-width} ${CELL}` });
   if (word === "fresh") element(group, "rect", { x, y, width: 4, height: CELL, class: "hot" });
+  if (word === "masked" || word === "fresh") element(group, "rect", { x: x + 1, y: y + 1, width: width - 2, height: CELL - 2, class: "rim" });
   element(group, "text", { x: x + width / 2, y: y + 16, class: word === "idle" ? "mid soft" : "mid" }, words);
 }
 

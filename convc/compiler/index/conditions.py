@@ -41,7 +41,7 @@ def _outcome(condition: Condition, instance: Instance | Change, about: Mapping[s
     for bound in condition.either:
         low, high = (formulas[side].number(sizes) for side in (bound.low, bound.high))
         if _holds(bound, low, high):
-            return Proof(condition.words, f"{condition.text}: {low} {bound.sign} {high}")
+            return Proof(condition.words, f"{condition.text}: {low} {bound.sign} {high}", condition.theorem)
         tried.append(f"{high} {'<=' if bound.sign == '<' else '<'} {low}")
     point = ((BUFFER, about[BUFFER]),) if BUFFER in about else ()
     return Counterexample(condition.words, point, " and ".join(tried))

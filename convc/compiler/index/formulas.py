@@ -153,10 +153,11 @@ class NestRecord(msgspec.Struct, frozen=True):
 
 
 class Condition(msgspec.Struct, frozen=True):
-    """A condition that a problem has to meet: one of some bounds; for people as text and in words."""
+    """A condition that a problem has to meet: one of some bounds; for people as text and in words, with its theorem."""
 
     text: str
     words: str
+    theorem: str
     either: list[Bound]
 
 

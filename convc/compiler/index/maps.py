@@ -29,13 +29,15 @@ from convc.ir.expr import Const, Interval, IntExpr, Less
 
 
 class Proof(msgspec.Struct, frozen=True, gc=False):
-    """The claim holds; ``how`` is the reason in one line."""
+    """The claim holds; ``how`` is the reason in one line, ``theorem`` the name of the one that it is about."""
 
     claim: str
     how: str
+    theorem: str = ""
 
     def __str__(self) -> str:
-        return f"proved: {self.claim} [{self.how}]"
+        by = f', theorem "{self.theorem}"' if self.theorem else ""
+        return f"proved: {self.claim} [{self.how}{by}]"
 
 
 class Counterexample(msgspec.Struct, frozen=True):
