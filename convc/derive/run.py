@@ -10,7 +10,7 @@ running shows what goes wrong: a product that an output lacks, or one that it sh
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from sympy import Expr, Symbol
 
 from convc.derive import symbols as z
 from convc.derive.nests import PIXEL, SPACE, Nest, Place, definition
-from convc.derive.theorem import value
+from convc.derive.theorem import Either, value
 
 Product = tuple[int, ...]
 """n, p, q, k of an output; n, h, w, c of a pixel; k, r, s, c of a weight."""
@@ -45,6 +45,20 @@ def difference(nest: Nest, sizes: Mapping[str, int]) -> str:
     if first in lacking:
         return f"{_said(first)} is missing"
     return f"{_said(first)} is added {'twice' if first in wanted else 'and should not be'}"
+
+
+def broken(nest: Nest, sizes: Mapping[str, int]) -> Iterator[str]:
+    """The conditions of a nest that the numbers do not meet, each with its numbers, for the first buffer that fails."""
+    buffers = range(sizes.get(z.BUFFERS.name, 1))
+    for condition in nest.conditions:
+        failed = (each for each in buffers if not condition.holds({**sizes, z.buffer.name: each}))
+        first = next(failed, None)
+        if first is not None:
+            bounds = condition.bounds if isinstance(condition, Either) else (condition,)
+            at = {**sizes, z.buffer.name: first}
+            sides = ((one, value(one.low, at), value(one.high, at)) for one in bounds)
+            numbers = " and ".join(f"{high} {'<=' if one.strict else '<'} {low}" for one, low, high in sides)
+            yield f"it needs {condition.words or condition}: {condition}, and {numbers}"
 
 
 def _said(product: Product) -> str:

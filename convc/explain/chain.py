@@ -167,8 +167,10 @@ def _verdict(plan: Plan, title: str, kernel: str, titles: Sequence[str]) -> str:
     name = _named(title)
     variants = [choice for choice in plan.choices if choice.schedule.name == name]
     on_the_way = titles.index(title) < titles.index(kernel)
+    if on_the_way and not variants:
+        return f"on the way to {kernel}"
     why = _why_not(variants, taken)
-    return f"on the way to {kernel}; by itself {why}" if on_the_way and why else why
+    return f"on the way to {kernel}; by itself {why}" if on_the_way else why
 
 
 def _why_not(variants: Sequence[ScheduleSummary], taken: ScheduleSummary) -> str:

@@ -26,7 +26,10 @@ from convc.report.schemas import record_type
 PURPLE = "magenta"
 """Masked lanes, lanes with a row of the halo, and its rows: purple in the note that the algorithms are from."""
 
-LEGEND = "pixels are (n, h, w); 0: padding, a zero; X: masked; < row: fetched anew, from that row of shared memory; both purple"
+LEGEND = (
+    "pixels are (n, h, w); 0: padding, a zero; X: masked; < row: fetched anew, from that row of shared memory; "
+    "purple: both of these"
+)
 MANY = 32
 """Lanes of a tile that are all shown."""
 

@@ -58,4 +58,4 @@ def test_a_notebook_gives_what_it_shows(path: Path, tmp_path, monkeypatch):
 def test_there_are_the_notebooks_that_the_contents_list():
     contents = (DOCS / "index.md").read_text("utf-8")
     assert [path.name for path in NOTEBOOKS if f"({path.name})" not in contents] == []
-    assert len(NOTEBOOKS) == 2
+    assert len(NOTEBOOKS) == 3
