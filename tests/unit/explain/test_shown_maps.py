@@ -35,7 +35,7 @@ def test_what_is_shown_is_what_the_kernel_computes(options, tiles):
         SECTIONS[name][1](Console(file=paper, width=1 << 19, markup=False, highlight=False), compiled, "")
         said[name] = paper.getvalue().splitlines()
     walks = "persistent" in options
-    first = f"for tile in 0..{tiles * plan.launch.tiles[1] - 1}:" if walks else f"for tile_m in 0..{tiles - 1}:"
+    first = f"for cta in 0..{plan.launch.grid[0] - 1}:" if walks else f"for tile_m in 0..{tiles - 1}:"
     assert said["loops"][0].startswith(first)
     assert f"row(tile_m < {tiles}, lane < 128) -> m" in said["maps"]
     maps = plan_maps(plan)
