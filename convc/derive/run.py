@@ -38,7 +38,8 @@ def difference(nest: Nest, sizes: Mapping[str, int]) -> str:
         ValueError: more than `POINTS` iterations.
     """
     wanted, found = (products(each, sizes) for each in (definition(), nest))
-    lacking, added = wanted - found, found - wanted
+    lacking = wanted - found
+    added = found - wanted
     first = min((*lacking, *added), default=None)
     if first is None:
         return ""

@@ -81,7 +81,8 @@ DOORS = {
     "distributed": ("workers/executors.py",),
     "jinja2": ("compiler/emit/render.py", "page/render.py"),
     "numpy": (
-        "api", "backend.py", "build/", "compiler/index/", "compiler/kernels.py", "compiler/tile/interpret/", "draw/",
+        "api", "backend.py", "build/", "compiler/index/", "compiler/kernels.py", "compiler/tile/interpret/",
+        "derive/run.py", "draw/",
         "explain/", "frontend/", "gpu/", "ir/", "layout/", "machine/", "networks.py", "probe/", "runtime/",
         "sanitizer/", "support/", "timing/", "verification/",
     ),
