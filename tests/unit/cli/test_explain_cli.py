@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,8 +22,9 @@ from convc.report import network, verify
 
 PACKAGE = Path(package.__file__).parent
 SPACES = ("shared", "tensor", "global")
-REPORTS = {"report", "_report", "finding", "_finding", "warp_finding", "Finding"}
-"""Functions that make a finding; each takes its rule as ``rule``, or in the place where this name is."""
+REPORTS = {"report", "_report", "finding", "_finding", "warp_finding", "Finding", "Cause"}
+"""Functions and records that make a finding; each takes its rule as ``rule``, or in the place where this name is."""
+DOCS = PACKAGE / "docs"
 
 
 def trees(*rooms: str) -> Iterator[ast.AST]:
@@ -48,9 +50,13 @@ def name_of(function: ast.expr) -> str:
 
 
 def place_of_rule(tree: ast.AST) -> dict[str, int]:
-    """Where functions of a file take their ``rule``, not counting ``self``."""
+    """Where functions and records of a file take their ``rule``, not counting ``self``."""
     found = {}
     for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            fields = [name_of(each.target) for each in node.body if isinstance(each, ast.AnnAssign)]
+            if "rule" in fields:
+                found[node.name] = fields.index("rule")
         if isinstance(node, ast.FunctionDef):
             names = [arg.arg for arg in node.args.args if arg.arg != "self"]
             if "rule" in names:
@@ -204,3 +210,13 @@ def test_the_json_has_kinds(convc):
     assert {each["kind"] for each in listed} == {"error", "finding", "verdict", "audit", "switch", "rule"}
     (one,) = json.loads(convc.good("explain", "M100", "--json", "-"))["codes"]
     assert (one["name"], one["exit_code"]) == ("MachineFault", 1)
+
+
+@pytest.mark.parametrize("heading", ["## What is looked for", "## What others say of it"])
+def test_the_page_lists_every_finding_of_a_check(heading):
+    """Each once, in a table; a note of the simulator is no finding of a check."""
+    page = (DOCS / "checking.md").read_text("utf-8")
+    part = page.partition(f"{heading}\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`[a-z0-9-]+`(?:, `[a-z0-9-]+`)*) \|", part, re.MULTILINE)
+    listed = [name.strip("`") for row in rows for name in row.split(", ")]
+    assert sorted(listed) == sorted(finding_rules() - {"printf", "writer"})
