@@ -12,7 +12,9 @@ from convc.compiler.index.conv import instance_of, tiles_of
 from convc.compiler.index.kernel_nest import KernelLoop, KernelNest
 from convc.compiler.index.reuse import shared_instance
 from convc.compiler.plan.coordinates import Coordinate
+from convc.compiler.plan.meanings import sizes_meant
 from convc.compiler.plan.records import Pipeline, Plan, Tiling
+from convc.compiler.plan.validation import check_sizes
 from convc.compiler.schedules.skeleton import about, compute, number
 from convc.compiler.tile.steps.base import Loop, Step
 from convc.ir.expr import IntExpr, Var
@@ -27,7 +29,20 @@ NAMES = {
 
 
 def nest_of(plan: Plan) -> KernelNest:
-    """The nest of a plan's kernel, with its numbers."""
+    """The nest of a plan's kernel, with its numbers.
+
+    Raises:
+        DerivationError: a number is not that of the problem.
+    """
+    found = _nest(plan)
+    wanted = sizes_meant(plan.layout, plan.tiling, plan.pipeline, plan.launch.tiles[0], plan.reuse)
+    parts = plan.launch.parts
+    wanted |= {"PARTS": parts, "OWN_BLOCKS": plan.pipeline.blocks // parts, "PARTITIONS": plan.tiling.block_m // 32}
+    check_sizes(plan.problem, found.instance.sizes, wanted | {"FIRST": 0 if plan.reuse is None else plan.reuse.first})
+    return found
+
+
+def _nest(plan: Plan) -> KernelNest:
     layout = plan.layout
     tiling = plan.tiling
     parts = plan.launch.parts

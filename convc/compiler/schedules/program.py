@@ -15,6 +15,7 @@ from convc.compiler.schedules import skeleton
 from convc.compiler.schedules.all import schedule_of
 from convc.compiler.schedules.cache_hints import hinted
 from convc.compiler.schedules.cores.all import core_of
+from convc.compiler.schedules.loop_check import check_loops, check_shares, check_walk
 from convc.compiler.schedules.persistent import walking
 from convc.compiler.schedules.split import PART, finished, sharing_k
 from convc.compiler.schedules.tile_order import CTA, placed
@@ -26,16 +27,19 @@ def build(plan: Plan) -> TileProgram:
     """The program of a plan."""
     core = core_of(plan.arch)
     roles = schedule_of(plan.schedule).roles(plan)
+    check_loops(plan, roles)
     place: dict[str, int] = {"tile_m": plan.launch.tiles[0], "tile_n": plan.launch.tiles[1]}
     places = plan.launch.order.places
     if places is not None:
         place = {CTA: plan.launch.grid[0]}
     if plan.launch.parts > 1:
         roles = sharing_k(plan, roles)
+        check_shares(plan, roles)
         place[PART] = plan.launch.parts
     roles = core.joined(roles)
     if plan.launch.persistent:
         roles = walking(plan, roles)
+        check_walk(plan, roles)
         place = {CTA: plan.launch.grid[0]}
     roles = around_rings(roles)
     warps = plan.launch.warps
