@@ -24,6 +24,8 @@ def word(m: int, n: int, *, d: int = 1, a: int = 0, b: int = 0, more: int = 0) -
 
 
 RIGHT = [
+    (Form(kind="i8", group=1), word(128, 48, d=2)),
+    (Form(kind="i8", group=2), word(256, 64, d=2)),
     (F16, word(128, 256)),
     (F16, word(64, 8, d=0)),
     (F16, word(128, 48, a=1, b=1)),
@@ -61,6 +63,7 @@ WRONG = [
     (TF32, word(128, 64, d=0, a=2, b=2), "D has type 0"),
     (F8, word(128, 64, a=2), "A has type 2"),
     (I8, word(128, 40, d=2), "N is 40"),
+    (Form(kind="i8", group=2), word(256, 48, d=2), "N is 48 with cta_group::2"),
     (I8, word(128, 64, d=1), "D has type 1"),
     (I8, word(128, 64, d=2, more=1 << 13), "negation"),
     (MXF8, word(64, 64, d=0, more=1 << 23), "bits 24-26"),
