@@ -15,6 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from support.examples import some
 
 from convc.errors import ConvcError
+from convc.frontend.fusible_nodes import activation_step
 from convc.frontend.onnx_reader import read_model
 from convc.ir import dtypes
 from convc.ir.epilogue import AddResidual, Clip, LeakyRelu, Relu, Sigmoid, SiLU
@@ -118,6 +119,19 @@ def test_an_activation_becomes_a_step(tmp_path, kind):
     plain = read_model(tmp_path / "m.onnx")
     assert plain.convs[0].problem.epilogue == ()
     assert len(plain.skipped) == len(only.fused)
+
+
+@pytest.mark.parametrize("alpha", [np.inf, -np.inf, np.nan])
+def test_a_slope_that_is_no_number_stays_a_node(tmp_path, alpha):
+    network = read_model(save(tmp_path / "m.onnx", [conv(), node("LeakyRelu", ["c"], "y", alpha=alpha)]), fuse=True)
+    assert network.convs[0].problem.epilogue == ()
+    assert len(network.skipped) == 1
+
+
+def test_a_node_with_an_attribute_that_is_not_known_stays_a_node():
+    leaky = node("LeakyRelu", ["c"], "y")
+    leaky.attribute.append(onnx.helper.make_attribute("beta", 2.0))
+    assert activation_step(None, leaky) is None
 
 
 def test_clip_of_opset_6(tmp_path):

@@ -11,6 +11,7 @@ from onnx import AttributeProto, FunctionProto, NodeProto, TensorProto, helper, 
 
 from convc.errors import ModelError
 from convc.frontend.inline import DOMAIN, inlined
+from convc.frontend.same_node import as_in
 from convc.runtime.network.convolutions import Convolutions
 from convc.runtime.network.executor import Graph
 from convc.runtime.network.ort_session import run_model
@@ -243,3 +244,13 @@ def test_overloads_are_different_functions():
     model.functions.append(other)
     model.graph.node[0].overload = "two"
     assert kinds(model) == ["Abs"]
+
+
+def test_an_older_normalisation_is_read_where_it_is_inference():
+    """From operator set 14 on a node says that it trains; before, it did where it gives more than its result."""
+    names = ["x", "s", "o", "m", "v"]
+    infers = helper.make_node("BatchNormalization", names, ["y"], epsilon=0.5)
+    trains = helper.make_node("BatchNormalization", names, ["y", "mean", "var"])
+    assert as_in(infers, 9, 17) is infers
+    assert as_in(trains, 9, 17) is None
+    assert as_in(infers, 17, 9) is None
