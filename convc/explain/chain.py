@@ -12,14 +12,14 @@ is of it, and why not.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from convc.compiler.index.conditions import conditions
 from convc.compiler.index.formulas import Instance
 from convc.compiler.index.geometry import Geometry, geometry_of
-from convc.compiler.index.maps import Counterexample
+from convc.compiler.index.maps import Counterexample, Outcome, Proof
 from convc.compiler.index.reuse import shared_instance
 from convc.compiler.index.row_walk import BORDERS, RowWalk
 from convc.compiler.plan.candidates import pipeline_of
@@ -34,6 +34,7 @@ from convc.explain.derived import Algorithm, FilledNest, algorithms, changed_by,
 from convc.explain.taken import taken_choice, title_of
 
 NOTE = 'algorithms as in Pei Luo, "Blackwell SM_100a tensor core architecture"'
+FOR_ALL = "a theorem, for all sizes"
 ON_A_STREAM = ", on a stream of output rows"
 """Behind the title of tiles from which loads can be shared, where the kernel has others."""
 
@@ -79,10 +80,27 @@ def kernel_stages(plan: Plan) -> tuple[tuple[Stage, ...], tuple[Stage, ...]]:
     return algorithms, tuple(changes)
 
 
+def kernel_chain(plan: Plan) -> tuple[Stage, ...]:
+    """The algorithms on the way to a plan's kernel, changes of its launch included."""
+    algorithms, changes = kernel_stages(plan)
+    return algorithms + changes
+
+
+def claims_of(stages: Iterable[Stage]) -> tuple[Outcome, ...]:
+    """The theorems that algorithms rest on, and what they ask of a problem with its numbers, each once."""
+    found: dict[str, Outcome] = {}
+    for stage in stages:
+        for rewrite in stage.algorithm.rewrites:
+            for outcome in (*(Proof(name, FOR_ALL) for name in rewrite.theorems), *rewrite.conditions):
+                found.setdefault(str(outcome), outcome)
+        for name in stage.theorems:
+            found.setdefault(name, Proof(name, FOR_ALL))
+    return tuple(found.values())
+
+
 def kernel_loops(plan: Plan) -> FilledNest:
     """The loops of a plan's kernel: the last nest on the way to it."""
-    algorithms, changes = kernel_stages(plan)
-    return (algorithms + changes)[-1].algorithm.nest
+    return kernel_chain(plan)[-1].algorithm.nest
 
 
 def plan_stages(plan: Plan) -> tuple[Stage, ...]:

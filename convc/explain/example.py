@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from msgspec.structs import replace
 from rich.console import Console
 
 from convc.compiler.index.formulas import Instance
@@ -45,7 +46,7 @@ def example_maps() -> ReuseMaps:
 @cache
 def example_tiles() -> Tiles:
     """The tiles of the example on the schedule `shift`; tile 0 begins at (n, p, q) = (0, 0, 0)."""
-    return reuse_tiles(example_maps(), CHAIN, example_stages)
+    return replace(reuse_tiles(example_maps(), CHAIN, example_stages), chain=lambda: _stages(CHAIN))
 
 
 def example_stages() -> tuple[Stage, ...]:

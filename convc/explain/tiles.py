@@ -8,7 +8,6 @@ import msgspec
 from msgspec.structs import replace
 from rich.console import Console
 
-from convc.compiler.index import claims, reuse_claims
 from convc.compiler.index.conv import ConvMaps
 from convc.compiler.index.maps import Outcome
 from convc.compiler.index.reuse import ReuseMaps, reuse_maps
@@ -18,7 +17,7 @@ from convc.compiler.schedules.all import schedule_of
 from convc.compiler.schedules.base import Schedule
 from convc.derive.text import NestText
 from convc.errors import InputError
-from convc.explain.chain import Stage, chain_lines, kernel_loops, plan_stages
+from convc.explain.chain import Stage, chain_lines, claims_of, kernel_chain, kernel_loops, plan_stages
 from convc.explain.lane_tables import print_claims, print_lanes, print_masks, print_rows
 from convc.explain.lanes import LaneTable, lane_table, reload_table, why_masked
 from convc.report.console import print_heading, print_part
@@ -36,7 +35,7 @@ class Tiles(msgspec.Struct, frozen=True, kw_only=True):
         table: the lanes of one of them, at a filter row or where None is given at the first that meets an image.
         nest: the loops of the kernel.
         stages: how they came about: the algorithms from the definition on.
-        claims: what was proved about the index maps.
+        chain: the algorithms on the way to the kernel.
         cases: why lanes are masked.
     """
 
@@ -45,8 +44,13 @@ class Tiles(msgspec.Struct, frozen=True, kw_only=True):
     table: Callable[[int, int | None], LaneTable]
     nest: Callable[[], NestText]
     stages: Callable[[], tuple[Stage, ...]]
-    claims: tuple[Outcome, ...]
+    chain: Callable[[], tuple[Stage, ...]]
     cases: tuple[Outcome, ...]
+
+    @property
+    def claims(self) -> tuple[Outcome, ...]:
+        """The theorems that the kernel rests on, and their conditions with its numbers."""
+        return claims_of(self.chain())
 
     def lanes(self, tile: int, row: int | None = None) -> LaneTable:
         """The lanes of a tile at a filter row, by default the first that meets an image.
@@ -82,7 +86,7 @@ def reuse_tiles(maps: ReuseMaps, schedule: Schedule, stages: Callable[[], tuple[
         table=lambda tile, row: lane_table(maps, schedule, tile, row),
         nest=lambda: stages()[-1].algorithm.nest.text(),
         stages=stages,
-        claims=maps.proofs or reuse_claims.prove(maps),
+        chain=stages,
         cases=why_masked(maps),
     )
 
@@ -92,7 +96,7 @@ def plan_tiles(plan: Plan) -> Tiles:
     if plan.reuse is not None:
         maps = reuse_maps(plan.problem, plan.reuse)
         tiles = reuse_tiles(maps, schedule_of(plan.schedule), lambda: plan_stages(plan))
-        return replace(tiles, nest=lambda: kernel_nest(plan))
+        return replace(tiles, nest=lambda: kernel_nest(plan), chain=lambda: kernel_chain(plan))
     maps = plan_maps(plan)
     return Tiles(
         count=maps.tiles.m_tiles,
@@ -100,7 +104,7 @@ def plan_tiles(plan: Plan) -> Tiles:
         table=lambda tile, row: reload_table(maps, tile, row),
         nest=lambda: kernel_nest(plan),
         stages=lambda: plan_stages(plan),
-        claims=maps.proofs,
+        chain=lambda: kernel_chain(plan),
         cases=(),
     )
 
@@ -112,8 +116,7 @@ def kernel_nest(plan: Plan) -> NestText:
 
 def plan_maps(plan: Plan) -> ConvMaps:
     """The index maps that the plan's coordinates were taken from."""
-    maps = tap_maps(plan.layout, plan.tiling, plan.pipeline.channels, plan.launch.tiles[0])
-    return replace(maps, proofs=claims.prove(maps))
+    return tap_maps(plan.layout, plan.tiling, plan.pipeline.channels, plan.launch.tiles[0])
 
 
 def print_derivation(console: Console, tiles: Tiles) -> None:

@@ -16,7 +16,7 @@ kernel computes about positions are a few maps:
 
 They are read off the loop nest that `convc.derive` has derived, with the numbers of the problem put in
 (`convc.compiler.index.formulas`). A guard that no edge makes necessary is dropped, and the record says why.
-`convc.compiler.index.claims` proves what the kernel relies on. Layouts: activations (N, H, W, c_pitch), filter
+Layouts: activations (N, H, W, c_pitch), filter
 (K, R*S, c_pitch), output rows of k_pitch elements. With G groups, activations have G times c_pitch channels, and
 the tiles along K divide a group: tile_n says which one (``pack``).
 """
@@ -28,7 +28,7 @@ from collections.abc import Mapping
 import msgspec
 
 from convc.compiler.index.formulas import Instance
-from convc.compiler.index.maps import IndexMap, Outcome, at_most, less, simplify_guards
+from convc.compiler.index.maps import IndexMap, at_most, less, simplify_guards
 from convc.compiler.index.numbers import problem_sizes
 from convc.compiler.index.symbols import Axis
 from convc.compiler.index.walk import Im2colBox, im2col_box
@@ -72,7 +72,6 @@ class ConvMaps(msgspec.Struct, frozen=True, kw_only=True):
         store: (tile_m, lane, tile_n, column) -> offset; nothing is written where the guard fails.
         box: corners of the im2col tensor map.
         dropped: (names of maps, condition, reason) of each guard that the extents made superfluous.
-        proofs: every claim the kernel relies on, proved or refuted; empty until `convc.compiler.index.claims.prove`.
     """
 
     problem: ConvProblem
@@ -89,7 +88,6 @@ class ConvMaps(msgspec.Struct, frozen=True, kw_only=True):
     column: IndexMap
     store: IndexMap
     dropped: tuple[tuple[str, str, str], ...]
-    proofs: tuple[Outcome, ...] = ()
 
     @property
     def activation(self) -> IndexMap:
@@ -147,7 +145,7 @@ def conv_maps(
     k_pitch: int,
     m_tiles: int | None = None,
 ) -> ConvMaps:
-    """Derive the maps of one tiled convolution. They are not proved yet: see `convc.compiler.index.claims.prove`.
+    """Derive the maps of one tiled convolution.
 
     Args:
         problem: the convolution that the kernel runs (two spatial axes).
@@ -181,7 +179,6 @@ def conv_maps(
         box=im2col_box(problem),
         **{name: report.map for name, report in derived.items()},
         dropped=tuple((", ".join(names), *reason) for reason, names in dropped.items()),
-        proofs=(),
     )
 
 

@@ -9,7 +9,7 @@
     column      (tile_m, lane, s)    -> need, held, passed    the same for the lanes of a tile, for the mask of s
     line        (tile_m, lane, r)    -> need, held     the row that filter row r needs there, and the one that it finds
 
-`convc.compiler.index.row_walk` derives the numbers in them, `convc.compiler.index.reuse_claims` proves them.
+`convc.compiler.index.row_walk` derives the numbers in them.
 """
 
 from __future__ import annotations
@@ -53,10 +53,7 @@ class ReuseMaps(Geometry, frozen=True, kw_only=True):
 
 
 def reuse_maps(problem: ConvProblem, geometry: Geometry) -> ReuseMaps:
-    """Give the maps of a problem (two spatial axes) that `convc.compiler.index.geometry.geometry_of` cuts into tiles.
-
-    They are not proved yet: see `convc.compiler.index.reuse_claims.prove`.
-    """
+    """Give the maps of a problem (two spatial axes) that `geometry_of` cuts into tiles."""
     shared = shared_instance(problem, geometry)
     pixel = simplify_guards(shared.map("pixel"))
     return ReuseMaps(

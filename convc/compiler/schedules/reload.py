@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from convc.compiler.index.claims import prove_limits
 from convc.compiler.index.conv import RELOAD, ConvMaps, instance_of
 from convc.compiler.index.kernel_nest import KernelNest
+from convc.compiler.index.limits import prove_limits
 from convc.compiler.index.lower import lower
 from convc.compiler.index.maps import Outcome
 from convc.compiler.index.shares import share

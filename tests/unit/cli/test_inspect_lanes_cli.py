@@ -178,7 +178,7 @@ def test_a_schedule_that_shares_activations(convc, tiny, chosen, last, what):
         assert words in said
     derived, lanes = said.split("== lanes ==")
     assert "BROKEN" not in derived
-    assert "proved: pixel k of the walk from start is place t0 + k of the stream" in lanes
+    assert "proved: pixel i of the walk from start is place t0 + i of the stream: both count T pixels a row" in lanes
     chain = derived.split(last)[1].strip().splitlines()
     assert chain[0].startswith("taken: ")
     loops = convc.good(*call, "--only", "loops").split("== loop nest ==\n")[1].splitlines()

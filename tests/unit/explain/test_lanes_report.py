@@ -11,7 +11,7 @@ from rich.console import Console
 from support.cut_maps import cut_maps
 
 from convc.compiler.index.conv import conv_maps
-from convc.compiler.index.reuse_claims import prove
+from convc.compiler.index.maps import Proof
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.schedules.all import CHAIN, SLIDE, STATIONARY
 from convc.compiler.schedules.planner import plan
@@ -28,6 +28,7 @@ PROBLEM = ConvProblem(
 IMAGES = ConvProblem(
     batch=2, in_channels=8, out_channels=8, in_extent=(4, 5), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1)
 )
+CLAIMS = (Proof("a lane holds what it needs", "a theorem, for all sizes"), Proof("the halo fits", "HALO <= T: 1 <= 9"))
 NAME = "{http://www.w3.org/2000/svg}"
 
 
@@ -128,14 +129,14 @@ def test_reload_masks_nothing():
 
 
 def test_claims_and_the_reasons_for_masks(maps):
-    lines = printed(print_claims, prove(maps), why_masked(maps))
-    assert sum(line.startswith("proved: ") for line in lines) == len(prove(maps))
+    lines = printed(print_claims, CLAIMS, why_masked(maps))
+    assert sum(line.startswith("proved: ") for line in lines) == len(CLAIMS)
     assert sum(line.startswith("REFUTED: ") for line in lines) == 2
-    assert not any("REFUTED" in line for line in printed(print_claims, prove(maps), ()))
+    assert not any("REFUTED" in line for line in printed(print_claims, CLAIMS, ()))
 
 
 def test_the_json_has_every_lane(maps, table):
-    data = json.loads(lanes_json(table, prove(maps), why_masked(maps)))
+    data = json.loads(lanes_json(table, CLAIMS, why_masked(maps)))
     assert (data["format"], data["schedule"], data["tile_m"], data["r"]) == ("convc-lanes/1", "shift", 0, 0)
     (buffer,) = data["buffers"]
     assert [lane["lane"] for lane in buffer["lanes"]] == list(range(128))
@@ -150,7 +151,7 @@ def test_the_json_has_every_lane(maps, table):
     }
     assert len(buffer["rows"]) == 136
     assert data["masks"][0] == [0, 0, [0x00100000, 0x10000100, 0x00010000, 0x01000010]]
-    assert len(data["claims"]) == len(prove(maps))
+    assert len(data["claims"]) == len(CLAIMS)
     assert len(data["why_masked"]) == 2
 
 

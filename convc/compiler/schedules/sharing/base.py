@@ -15,7 +15,7 @@ from functools import lru_cache, partial
 from msgspec.structs import replace
 
 from convc.compiler.index.geometry import Geometry, geometry_of
-from convc.compiler.index.reuse_claims import OFFSET_LIMIT
+from convc.compiler.index.limits import WIDE_OFFSET_LIMIT
 from convc.compiler.index.row_walk import BORDERS
 from convc.compiler.plan.candidate import ScheduleCandidates
 from convc.compiler.plan.candidates import depths, pixel_bytes, row_bytes, widths
@@ -107,8 +107,8 @@ class Sharing(Method):
                 f"the last filter column is {halo} lanes from the first of its buffer, "
                 f"at most {self.schedule.max_halo} can be held"
             )
-        if offset > OFFSET_LIMIT:
-            return f"a buffer starts {offset} pixels on, the copy takes offsets up to {OFFSET_LIMIT}"
+        if offset > WIDE_OFFSET_LIMIT:
+            return f"a buffer starts {offset} pixels on, the copy takes offsets up to {WIDE_OFFSET_LIMIT}"
         return None
 
     def tile_rows(self, geometry: Geometry, halo: int) -> int:

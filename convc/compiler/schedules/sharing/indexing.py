@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from convc.compiler.index.formulas import Instance
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.index.lane_masks import column_mask, line_mask, masked_columns, masked_lines
+from convc.compiler.index.limits import prove_wide_limits
 from convc.compiler.index.lower import lower
 from convc.compiler.index.reuse import (
     ADDRESSED,
@@ -18,7 +19,6 @@ from convc.compiler.index.reuse import (
     reuse_maps,
     shared_instance,
 )
-from convc.compiler.index.reuse_claims import prove_limits
 from convc.compiler.plan.coordinates import Coordinate, RowCoordinates, coordinate, moved
 from convc.compiler.plan.evidence import ROWS_BEFORE, Rule
 from convc.compiler.plan.names import RANK
@@ -39,7 +39,7 @@ def proved_maps(problem: ConvProblem, geometry: Geometry) -> ReuseMaps:
         PlanError: a limit of the hardware is passed.
     """
     maps = reuse_maps(problem, geometry)
-    proofs = prove_limits(maps)
+    proofs = prove_wide_limits(maps)
     demand_proof(problem, proofs)
     return replace(maps, proofs=proofs)
 

@@ -11,14 +11,18 @@ from hypothesis import strategies as st
 from support.cut_maps import cut_maps
 from support.examples import some
 
+from convc.compiler.index.conditions import conditions
 from convc.compiler.index.lane_masks import tile_mask, words
 from convc.compiler.index.maps import Proof
-from convc.compiler.index.reuse_claims import prove
+from convc.compiler.index.reuse import shared_instance
 from convc.compiler.index.row_walk import BORDERS, RowProblem, RowWalk, row_walk
 from convc.errors import PlanError, ProblemError
 from convc.ir.problem import ConvProblem
 
 LANES = 48
+CHANNELS = {
+    "BN": 8, "BK": 8, "BLOCKS": 1, "TILES_N": 1, "GROUP_TILES": 1, "C_PITCH": 8, "K_PITCH": 8, "ELEMENT": 2, "PIECE": 8,
+}  # fmt: skip
 
 
 def rows_of(width: int, taps: int, stride: int, dilation: int):
@@ -152,7 +156,9 @@ def test_the_worked_example():
     border=st.sampled_from(BORDERS),
     windowed=st.booleans(),
 )
-def test_every_claim_is_proved(batch, extent, kernel, stride, dilation, pads, merged, border, windowed):
+def test_the_conditions_of_all_theorems_are_met(
+    batch, extent, kernel, stride, dilation, pads, merged, border, windowed
+):
     try:
         problem = ConvProblem(
             batch=batch,
@@ -168,5 +174,5 @@ def test_every_claim_is_proved(batch, extent, kernel, stride, dilation, pads, me
         maps = cut_maps(problem, merged=merged, border=border, windowed=windowed)
     except (ProblemError, PlanError):
         return
-    for outcome in prove(maps):
+    for outcome in conditions(shared_instance(problem, maps, tiling=CHANNELS), maps.walk):
         assert isinstance(outcome, Proof), outcome
