@@ -32,6 +32,7 @@ from convc.compiler.schedules.sharing.indexing import schedule_form
 from convc.errors import PlanError
 from convc.explain.derived import Algorithm, FilledNest, algorithms, changed_by, kernel_theorems
 from convc.explain.taken import taken_choice, title_of
+from convc.report.format import counted
 
 NOTE = 'algorithms as in Pei Luo, "Blackwell SM_100a tensor core architecture"'
 FOR_ALL = "a theorem, for all sizes"
@@ -45,14 +46,21 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         algorithm: its rewrites and its nest, with the numbers of the layer.
         said: whether the kernel is of it, and why or why not.
+        cuts: the ways to cut the output into such tiles: how many there are, or the condition that is broken.
         source: the title of the algorithm that its rewrites begin with; "" of the definition.
         theorems: those by which the kernel's numbers are those of the nest; of other nests none.
     """
 
     algorithm: Algorithm
     said: str = ""
+    cuts: tuple[str, ...] = ()
     source: str = ""
     theorems: tuple[str, ...] = ()
+
+    @property
+    def shares(self) -> bool:
+        """Whether it is the first algorithm in which one load serves several columns of the filter."""
+        return any(rewrite.name.startswith("hoist") for rewrite in self.algorithm.rewrites)
 
 
 def stages_of(instance: Instance, walk: RowWalk | None = None) -> tuple[Stage, ...]:
@@ -118,7 +126,9 @@ def plan_stages(plan: Plan) -> tuple[Stage, ...]:
             found.setdefault(title, Stage(algorithm=algorithm, source=source))
     stages: list[Stage] = []
     for title in sorted(found, key=_number):
-        stages.append(msgspec.structs.replace(found[title], said=_verdict(plan, title, kernel, list(found))))
+        said = _verdict(plan, title, kernel, list(found)) + _shared(found[title])
+        cuts = tuple(_cut_lines(plan)) if found[title].shares else ()
+        stages.append(msgspec.structs.replace(found[title], said=said, cuts=cuts))
         stages += changes if title == kernel else ()
     return tuple(stages)
 
@@ -173,6 +183,23 @@ def _cuts(plan: Plan, schedule: Schedule, lanes: int) -> list[Geometry]:
     return sorted(found, key=lambda cut: cut.all_tiles)
 
 
+def _cut_lines(plan: Plan) -> Iterator[str]:
+    """Each way to cut the output into tiles of a stream: how many, or which condition of a theorem it breaks."""
+    lanes = plan.tiling.block_m
+    for border, rows in itertools.product(BORDERS, ROWS):
+        name = f"border {border}, rows {rows}"
+        try:
+            cut = geometry_of(plan.problem, merged=rows == "merged", border=border, lanes=lanes)
+        except PlanError as error:
+            yield f"{name}: {error.message}"
+            continue
+        instance = shared_instance(plan.problem, cut, "", tile_numbers(plan.layout, plan.tiling, plan.pipeline))
+        broken = (each for each in conditions(instance, cut.walk) if isinstance(each, Counterexample))
+        first = next(broken, None)
+        told = f"{cut.all_tiles} tiles" if first is None else f"it needs {first.claim}: {first.value}"
+        yield f"{name}: {told}, {cut.walk.period} lanes a row"
+
+
 def _verdict(plan: Plan, title: str, kernel: str, titles: Sequence[str]) -> str:
     """Whether the kernel is of an algorithm, and why or why not."""
     taken = taken_choice(plan)
@@ -191,6 +218,15 @@ def _verdict(plan: Plan, title: str, kernel: str, titles: Sequence[str]) -> str:
     return f"on the way to {kernel}; by itself {why}" if on_the_way else why
 
 
+def _shared(stage: Stage) -> str:
+    """What one load for several columns of the filter saves, and what it costs: the numbers of the stream."""
+    sizes = stage.algorithm.nest.instance.sizes
+    if not stage.shares:
+        return ""
+    columns, loads = (counted(sizes[name], word) for name, word in (("S", "filter column"), ("BUFFERS", "load")))
+    return f"; {columns} from {loads}, {sizes['T']} lanes a row of {sizes['Q']} outputs"
+
+
 def _why_not(variants: Sequence[ScheduleSummary], taken: ScheduleSummary) -> str:
     legal = [choice for choice in variants if choice.tiling is not None and not choice.fell]
     if legal:
@@ -198,9 +234,11 @@ def _why_not(variants: Sequence[ScheduleSummary], taken: ScheduleSummary) -> str
         more = best.cycles / taken.cycles - 1
         return f"not taken: {title_of(best)} would take about {best.cycles:.0f} cycles ({more:+.0%})"
     if variants:
-        return "not possible here: " + "; ".join(
-            dict.fromkeys(f"{choice.schedule.title}: {choice.reason}" for choice in variants)
-        )
+        reasons: dict[str, list[str]] = {}
+        for choice in variants:
+            reason = choice.reason.replace(choice.schedule.title, choice.schedule.name)
+            reasons.setdefault(reason, []).append(choice.schedule.title)
+        return "not possible here: " + "; ".join(f"{', '.join(them)}: {why}" for why, them in reasons.items())
     return "not looked at: another schedule was asked for"
 
 
@@ -225,6 +263,7 @@ def chain_lines(stages: Sequence[Stage]) -> Iterator[str]:
         yield f"-- {algorithm.title} --"
         if stage.said:
             yield stage.said
+        yield from (f"   {line}" for line in stage.cuts)
         yield from algorithm.nest.text().lines()
         if stage.theorems:
             yield "the kernel computes what this nest says:"

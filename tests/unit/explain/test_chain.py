@@ -88,6 +88,18 @@ def test_the_kernel_comes_with_its_bias_and_epilogue():
     assert kernel_loops(plan).text().bias == ""
 
 
+def test_the_ways_to_cut_the_output_are_told_with_what_they_break():
+    problem = ConvProblem(in_channels=64, out_channels=64, in_extent=(9, 9), kernel=(3, 3), stride=(2, 1), batch=2)
+    plan = plan_of(problem, schedule="slide", rows="outer")
+    (cuts,) = (stage.cuts for stage in plan_stages(plan) if stage.shares)
+    assert [cut.split(":")[0] for cut in cuts] == [
+        f"border {border}, rows {rows}" for border in ("mask", "zero") for rows in ("outer", "merged")
+    ]
+    assert re.fullmatch(r"border mask, rows outer: \d+ tiles, 9 lanes a row", cuts[0])
+    assert re.search(r"rows merged: .*stride 2 .* 9 rows", cuts[1])
+    assert said(plan_stages(plan), "3: slide").endswith("; 3 filter columns from 1 load, 9 lanes a row of 7 outputs")
+
+
 def test_conditions_come_with_their_numbers():
     lines = list(chain_lines(plan_stages(plan_of(schedule="slide", rows="outer", border="mask"))))
     assert "   met: period T >= Q [Q <= T: 9 <= 9]" in lines
