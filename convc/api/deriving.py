@@ -18,6 +18,7 @@ ROWS = ("outer", "merged")
 BORDERS = ("mask", "zero")
 
 
+GRANTED = "what copies of results and of residuals take for granted:"
 AFTERWARDS = "what a kernel of any schedule may do besides, each by itself:"
 
 
@@ -58,7 +59,8 @@ def derive_schedules(
     # Imported here because sympy takes half a second to load.
     from convc.derive.changes import changes
     from convc.derive.forms import reload_form, shared_form
-    from convc.derive.show import change_lines, document, form_lines
+    from convc.derive.results import facts
+    from convc.derive.show import change_lines, document, fact_lines, form_lines
 
     chosen = [reload_form()] if schedule in (None, RELOAD) else []
     for name, reading in READINGS.items():
@@ -68,5 +70,6 @@ def derive_schedules(
     known: set[str] = set()
     lines = [line for form in chosen for line in form_lines(form, known=known)]
     lines += [AFTERWARDS, *(line for change in changes() for line in change_lines(change, known=known))]
+    lines += [GRANTED, *(line for fact in facts() for line in fact_lines(fact, known=known))]
     latex = document(chosen, changes())
     return DerivedSchedules(names=tuple(form.name for form in chosen), lines=tuple(lines), latex=latex)

@@ -118,6 +118,7 @@ def plain_maps(nest: Nest) -> tuple[dict[str, Map], tuple[Theorem, ...]]:
     maps, theorems = channel_maps(nest)
     maps |= {
         "row": Map(axes=axes, results={"m": m}, guard=of_pixel),
+        "first_row": Map(axes=(z.tile_m, z.warp), results={"m": m.xreplace({z.lane: z.warp * z.WARP})}),
         "pixel": Map(axes=axes, results={x: space[x] for x in "npq"}, guard=of_pixel),
         "window": Map(axes=axes, results={x: window[x] for x in "whn"}, guard=of_pixel),
         "start": Map(
@@ -240,6 +241,10 @@ def shared_maps(nest: Nest, rows: Rows) -> tuple[dict[str, Map], tuple[Theorem, 
             axes=(z.tile_m, z.lane),
             results={**{x: space[x] for x in "npq"}, "m": m},
             guard=_pixel_guard(nest, space, lane),
+        ),
+        "first_pixel": Map(
+            axes=(z.tile_m, z.warp),
+            results=put({**{x: space[x] for x in "npq"}, "m": m}, {z.lane: z.warp * z.WARP}),
         ),
         "start": Map(axes=(z.tile_m, z.window), results=start),
         "copy": Map(axes=(z.tile_m, z.window, BEGUN, z.r), results=copy),

@@ -9,6 +9,7 @@ from sympy import Expr, latex
 from convc.derive.forms import SOURCE, Form
 from convc.derive.nests import OUTPUT, PIXEL, Nest, Step
 from convc.derive.reindex import Reindexed, let_lines
+from convc.derive.results import Fact
 from convc.derive.text import NestText, indented
 from convc.derive.theorem import Bound, Either, Equal, Statement, Theorem
 
@@ -92,19 +93,31 @@ def change_lines(change: Reindexed, *, known: set[str]) -> Iterator[str]:
     yield ""
 
 
+def fact_lines(fact: Fact, *, known: set[str]) -> Iterator[str]:
+    """Something that instructions take for granted, with its theorems and what a problem has to meet."""
+    yield f"{fact.says}:"
+    yield from _theorems(fact.theorems, known)
+    for condition in fact.conditions:
+        yield f"   needs {condition}  ({condition.words})"
+
+
 def step_lines(number: int, step: Step, known: set[str]) -> Iterator[str]:
     """A rewrite: its theorems with proofs, as far as they are new, and what a problem has to meet."""
     yield f"{number}. {step.name}"
     if step.why:
         yield f"   {step.why}"
-    for theorem in step.theorems:
+    yield from _theorems(step.theorems, known)
+    for condition in step.conditions:
+        yield f"   needs {condition}  ({condition.words})"
+
+
+def _theorems(theorems: Iterable[Theorem], known: set[str]) -> Iterator[str]:
+    for theorem in theorems:
         if theorem.name in known:
             yield f"   theorem as above: {theorem.name}"
             continue
         known.add(theorem.name)
         yield from theorem_lines(theorem)
-    for condition in step.conditions:
-        yield f"   needs {condition}  ({condition.words})"
 
 
 def theorem_lines(theorem: Theorem) -> Iterator[str]:

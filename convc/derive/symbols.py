@@ -137,10 +137,13 @@ ENTRY = size("ENTRY")
 # CTAs that walk over tiles, and CTAs that share a tile: its steps, and then its columns, some at a time.
 GRID, CTAS, TURNS, PARTS, OWN, SOME, CHUNKS = sizes("GRID CTAS TURNS PARTS OWN SOME CHUNKS")
 
+# Warps that carry results away, and the box that a residual's copies walk through.
+WARP, WARPS, BOX, ACROSS = sizes("WARP WARPS BOX ACROSS")
+
 # Loops.
 n, p, q, k, c, r, s = axes("n p q k c r s")
 m, t, tile_m, lane, tile_n, column = axes("m t tile_m lane tile_n column")
 block, e, buffer, tap, row, window = axes("block e buffer tap row window")
 tile, rank = axes("tile rank")
 unit, group, turn, entry = axes("unit group turn entry")
-cta, part, step, chunk = axes("cta part step chunk")
+cta, part, step, chunk, warp = axes("cta part step chunk warp")

@@ -26,6 +26,7 @@ from convc.derive.forms import Form, forms
 from convc.derive.kernels import Map
 from convc.derive.nests import Let, Load, Loop, Mask, Move, Nest, Place, Step
 from convc.derive.reindex import Reindexed
+from convc.derive.results import Fact, facts
 from convc.derive.shares import Share, shares
 from convc.derive.symbols import AXES, Division, FloorDiv
 from convc.derive.theorem import Bound, Condition, Either, Theorem
@@ -56,15 +57,24 @@ def record() -> dict[str, Any]:
     entries = {form.name: book.form(form) for form in forms()}
     shared = {name: book.share(share) for name, share in (*shares(), *clusters())}
     changed = {change.name: book.change(change) for change in changes()}
+    known = {fact.name: book.fact(fact) for fact in facts()}
     parts = {name: part.entries for name, part in book.parts.items()}
-    return {"format": FORMAT, "digest": digest(), "forms": entries, "changes": changed, "shares": shared, **parts}
+    return {
+        "format": FORMAT,
+        "digest": digest(),
+        "forms": entries,
+        "changes": changed,
+        "shares": shared,
+        "facts": known,
+        **parts,
+    }
 
 
 def text() -> str:
     """The record as it is written: a line for each entry."""
     found = record()
     lines = [f'"format": {json.dumps(FORMAT)}', f'"digest": {json.dumps(found["digest"])}']
-    for kind in ("forms", "changes", "shares"):
+    for kind in ("forms", "changes", "shares", "facts"):
         parts = [f"{json.dumps(name)}: {_json(entry)}" for name, entry in found[kind].items()]
         lines.append(f'"{kind}": {{\n' + ",\n".join(parts) + "\n}")
     for name in PARTS:
@@ -128,6 +138,15 @@ class _Book:
 
     def share(self, share: Share) -> dict[str, Any]:
         return {"map": self.map(share.map), "theorems": [self.theorem(each) for each in share.theorems]}
+
+    def fact(self, fact: Fact) -> dict[str, Any]:
+        theorem = fact.theorems[0].name
+        return {
+            "says": fact.says,
+            "theorem": theorem,
+            "theorems": [self.theorem(each) for each in fact.theorems],
+            "conditions": [self.condition(each, theorem) for each in fact.conditions],
+        }
 
     def loops(self, loops: Iterable[Loop]) -> list[Any]:
         return [[loop.axis.name, self.expr(loop.extent), loop.words] for loop in loops]

@@ -8,14 +8,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernel.test_random_problems import problems
-from support.cut_maps import cut_maps
 from support.records import replace
 from support.witnesses import witnesses_agree
 
 from convc.compiler.compile import compile_problem
+from convc.compiler.index.conditions import met
+from convc.compiler.index.formulas import Instance
+from convc.compiler.index.geometry import Geometry, geometry_of
 from convc.compiler.index.maps import Counterexample, Proof
-from convc.compiler.index.reuse import ReuseMaps
-from convc.compiler.index.row_results import ResultBox, consecutive, prove_consecutive, prove_walked, result_box
+from convc.compiler.index.reuse import shared_instance
+from convc.compiler.index.row_results import ResultBox, consecutive, consecutive_lanes, result_box, walked_lanes
 from convc.compiler.options import ScheduleOptions
 from convc.errors import PlanError
 from convc.ir.epilogue import AddResidual, Relu
@@ -62,35 +64,44 @@ def test_witnesses_agree(assembled, problem, stream, seed):
         witnesses_agree(added, seed, assembled, ScheduleOptions(residual_load="tma", **stream))
 
 
-def box_of(maps: ReuseMaps) -> ResultBox:
+def shared_of(geometry: Geometry) -> Instance:
+    """The derivation with the numbers of a cut."""
+    return shared_instance(ROWS, geometry)
+
+
+def cut(**options) -> Geometry:
+    return geometry_of(ROWS, **options)
+
+
+def box_of(geometry: Geometry) -> ResultBox:
     """The box of a stream that has one."""
-    box = result_box(maps.problem, maps)
+    box = result_box(ROWS, geometry)
     assert isinstance(box, ResultBox)
     return box
 
 
-def test_claims_about_copies_can_be_refuted():
-    zeros = cut_maps(ROWS, merged=True, border="zero")
+def test_facts_about_copies_can_be_refuted():
+    zeros = cut(merged=True, border="zero")
     assert not consecutive(ROWS, zeros)
-    assert isinstance(prove_consecutive(zeros, 32), Counterexample)
-    assert isinstance(prove_walked(zeros, box_of(zeros), 128), Proof)
-    masked = cut_maps(ROWS, merged=True, border="mask")
+    assert isinstance(met(consecutive_lanes(shared_of(zeros))), Counterexample)
+    assert isinstance(met(walked_lanes(shared_of(zeros), box_of(zeros))), Proof)
+    masked = cut(merged=True, border="mask")
     assert consecutive(ROWS, masked)
-    assert isinstance(prove_consecutive(masked, 32), Proof)
-    outer = cut_maps(ROWS, merged=False, border="zero")
+    assert isinstance(met(consecutive_lanes(shared_of(masked))), Proof)
+    outer = cut(merged=False, border="zero")
     box = box_of(outer)
-    assert isinstance(prove_walked(outer, box, 128), Proof)
+    assert isinstance(met(walked_lanes(shared_of(outer), box)), Proof)
     for broken in (
         replace(box, columns=box.columns + 1),
         replace(box, rows=ROWS.batch),  # behind the last image the next output row would come
         replace(box, axes=("q", "p", "n")),
     ):
-        assert isinstance(prove_walked(outer, broken, 128), Counterexample)
+        assert isinstance(met(walked_lanes(shared_of(outer), broken)), Counterexample)
 
 
 def test_a_stream_with_far_more_rows_than_its_output_has_no_box():
-    cut = cut_maps(ROWS, merged=True, border="zero")
-    tall = replace(cut, stream=replace(cut.stream, image_rows=140))
+    short = cut(merged=True, border="zero")
+    tall = replace(short, stream=replace(short.stream, image_rows=140))
     assert result_box(ROWS, tall) == (
         "the stream has 1 places a row and 135 rows behind those of the output, and the corners of an im2col map go to "
         "127"

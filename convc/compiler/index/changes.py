@@ -1,24 +1,41 @@
-"""Changes of a kernel's loops that `convc.derive.changes` has derived, with the numbers of a problem put in."""
+"""Changes of a kernel's loops, and facts about its copies, as `convc.derive` has them, with numbers of a problem."""
 
 from __future__ import annotations
 
 import msgspec
 from msgspec.structs import replace
 
-from convc.compiler.index.formulas import ChangeRecord, NestRecord, Sizes, derived, number_of
+from convc.compiler.index.formulas import ChangeRecord, FactRecord, NestRecord, Sizes, derived, number_of
 from convc.compiler.index.linear import Expr, Symbol
 from convc.compiler.index.lower import translate
 from convc.ir import expr as intexpr
 from convc.ir.expr import IntExpr
 
 
-class Change(msgspec.Struct, frozen=True):
-    """A change of loops with the numbers of a problem.
+class Fact(msgspec.Struct, frozen=True):
+    """Something that an instruction of a kernel takes for granted (`convc.derive.results`), with numbers.
 
     Attributes:
         name: by which it was derived.
         sizes: the numbers that stand for sizes.
     """
+
+    name: str
+    sizes: Sizes
+
+    @property
+    def record(self) -> FactRecord:
+        """The fact for all sizes."""
+        return derived().facts[self.name]
+
+    @property
+    def conditions(self) -> list[int]:
+        """The numbers of the conditions that the sizes have to meet."""
+        return self.record.conditions
+
+
+class Change(msgspec.Struct, frozen=True):
+    """A change of loops (`convc.derive.reindex`) with the numbers of a problem; attributes as of `Fact`."""
 
     name: str
     sizes: Sizes
@@ -33,6 +50,14 @@ class Change(msgspec.Struct, frozen=True):
         """The numbers of the conditions that the sizes have to meet."""
         return self.record.conditions
 
+    def number(self, name: str, result: str) -> int:
+        """A result of a map that depends on sizes alone."""
+        return derived().expressions[dict(self.record.maps[name].results)[result]].number(self.sizes)
+
+    def value(self, name: str, result: str) -> IntExpr:
+        """A result of a map as a tile program computes it: terms in the order of loops."""
+        return derived().expressions[dict(self.record.maps[name].results)[result]].lowered(self.sizes)
+
     def extent(self, axis: str) -> int:
         """Count the iterations of a loop."""
         formula = next(extent for name, extent, _ in self.record.loops if name == axis)
@@ -41,14 +66,6 @@ class Change(msgspec.Struct, frozen=True):
     def at(self, formula: int) -> Expr:
         """A formula with numbers; what it reads stays a symbol."""
         return derived().expressions[formula].at(self.sizes, _Symbols())
-
-    def number(self, name: str, result: str) -> int:
-        """A result of a map that depends on sizes alone."""
-        return derived().expressions[dict(self.record.maps[name].results)[result]].number(self.sizes)
-
-    def value(self, name: str, result: str) -> IntExpr:
-        """A result of a map as a tile program computes it: terms in the order of loops."""
-        return derived().expressions[dict(self.record.maps[name].results)[result]].lowered(self.sizes)
 
     def let(self, axis: str) -> IntExpr:
         """A let, as a tile program computes it: cases that no number belongs to are left out."""

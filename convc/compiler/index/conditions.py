@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Mapping
 
-from convc.compiler.index.changes import Change
+from convc.compiler.index.changes import Change, Fact
 from convc.compiler.index.formulas import Bound, Condition, Instance, derived
 from convc.compiler.index.maps import Counterexample, Outcome, Proof
 from convc.compiler.index.row_walk import RowWalk
@@ -19,7 +19,7 @@ BUFFER = "buffer"
 HALO = "HALO"
 
 
-def conditions(instance: Instance | Change, walk: RowWalk | None = None) -> Iterator[Outcome]:
+def conditions(instance: Instance | Change | Fact, walk: RowWalk | None = None) -> Iterator[Outcome]:
     """Every condition of a form, or of a change, on the numbers of an instance.
 
     Args:
@@ -33,7 +33,17 @@ def conditions(instance: Instance | Change, walk: RowWalk | None = None) -> Iter
             yield _outcome(derived().conditions[number], instance, about)
 
 
-def _outcome(condition: Condition, instance: Instance | Change, about: Mapping[str, int]) -> Outcome:
+def met(fact: Fact) -> Outcome:
+    """Whether a fact holds: a proof of what it says, or the first of its conditions that the numbers break."""
+    reasons: list[str] = []
+    for outcome in conditions(fact):
+        if isinstance(outcome, Counterexample):
+            return Counterexample(fact.record.says, outcome.point, f"{outcome.claim}: {outcome.value}")
+        reasons.append(str(getattr(outcome, "how", "")))
+    return Proof(fact.record.says, "; ".join(reasons) or "for all sizes", fact.record.theorem)
+
+
+def _outcome(condition: Condition, instance: Instance | Change | Fact, about: Mapping[str, int]) -> Outcome:
     """Whether a condition holds, of a buffer if it is about one."""
     sizes = {**instance.sizes, **about}
     formulas = derived().expressions

@@ -213,6 +213,15 @@ class ShareRecord(msgspec.Struct, frozen=True):
     theorems: list[int]
 
 
+class FactRecord(msgspec.Struct, frozen=True):
+    """Something that an instruction takes for granted: what `convc.derive.results` has of it."""
+
+    says: str
+    theorem: str
+    theorems: list[int]
+    conditions: list[int]
+
+
 class Derived(msgspec.Struct, frozen=True):
     """The whole record; what entries of `steps` and `theorems` are is up to who shows them."""
 
@@ -221,6 +230,7 @@ class Derived(msgspec.Struct, frozen=True):
     forms: dict[str, FormRecord]
     changes: dict[str, ChangeRecord]
     shares: dict[str, ShareRecord]
+    facts: dict[str, FactRecord]
     expressions: list[Formula]
     conditions: list[Condition]
     theorems: msgspec.Raw
@@ -303,6 +313,12 @@ class Instance(msgspec.Struct, frozen=True):
                 atom = simplify(atom, ranges)
             parts.append(intexpr.mul(translate(atom), number_of(term.times, self.sizes)))
         return intexpr.add(*parts, number_of(formula.constant, self.sizes))
+
+
+def further(instance: Instance, sizes: Sizes, **extents: int) -> Instance:
+    """An instance with further sizes, and with axes of these extents."""
+    axes = {name: Axis(name, extent) for name, extent in extents.items()}
+    return Instance(instance.form, {**instance.sizes, **sizes}, {**instance.axes, **axes})
 
 
 def number_of(products: Products, sizes: Sizes) -> int:

@@ -10,14 +10,11 @@ from __future__ import annotations
 
 import msgspec
 
+from convc.compiler.index.changes import Fact
+from convc.compiler.index.formulas import Instance, further
 from convc.compiler.index.geometry import Geometry
-from convc.compiler.index.lower import translate
-from convc.compiler.index.maps import Counterexample, IndexMap, Outcome, Proof
-from convc.compiler.index.presburger import differ
-from convc.compiler.index.reuse import ReuseMaps
-from convc.compiler.index.symbols import Axis
+from convc.compiler.index.maps import IndexMap
 from convc.ir.arch import SM_100A
-from convc.ir.expr import Interval, IntExpr, Var, evaluate, substitute
 from convc.ir.problem import ConvProblem
 
 AXES = ("q", "p", "n")
@@ -69,56 +66,17 @@ def result_box(problem: ConvProblem, geometry: Geometry) -> ResultBox | str:
     return ResultBox(axes=axes, columns=geometry.walk.period, rows=rows, upper=upper)
 
 
-def first_pixel(maps: ReuseMaps, rows: int) -> IndexMap:
+def first_pixel(shared: Instance, lanes: int, rows: int) -> IndexMap:
     """(tile_m, warp) -> n, p, q, m: the place of the first of a warp's rows, inside the output or not."""
-    tile_m, lane = maps.pixel.domain
-    warp = Axis("warp", maps.tile.lanes // rows)
-    results = tuple((name, expr.xreplace({lane.symbol: warp.symbol * rows})) for name, expr in maps.pixel.results)
-    return IndexMap(name="first_pixel", domain=(tile_m, warp), results=results).simplified()
+    return further(shared, {"WARP": rows}, warp=lanes // rows).map("first_pixel")
 
 
-def prove_consecutive(maps: ReuseMaps, rows: int) -> Outcome:
-    """Whether so many lanes, from a multiple of that number on, are consecutive output pixels."""
-    claim = f"{rows} lanes are consecutive output pixels, and those behind the last one have none"
-    first = first_pixel(maps, rows)
-    walked = {"m": translate(first["m"]) + Var("row")}
-    refuted = _apart(maps, first, rows, rows, walked, claim)
-    text = f"rows of the stream are those of the output, {maps.walk.period} pixels each"
-    return refuted or Proof(claim, text)
+def consecutive_lanes(shared: Instance) -> Fact:
+    """That lanes are consecutive output pixels."""
+    return Fact("rows of a stream", shared.sizes)
 
 
-def prove_walked(maps: ReuseMaps, box: ResultBox, rows: int) -> Outcome:
-    """Whether a copy that starts at the first of so many lanes visits the output pixels of all of them, in order.
-
-    Args:
-        maps: the maps of the stream.
-        box: the box that the copy walks through.
-        rows: lanes from one copy to the next; those of a window that hold no output may get anything.
-    """
-    count = min(rows, maps.tile.useful)
-    claim = f"{count} pixels of a copy of the residual are those of its lanes, and lie outside where lanes have none"
-    first = first_pixel(maps, rows)
-    q, inner, outer = (translate(first[axis]) for axis in box.axes)
-    number = (outer * box.rows + inner) * box.columns + q + Var("row")
-    walked = {
-        box.axes[0]: number % box.columns,
-        box.axes[1]: number // box.columns % box.rows,
-        box.axes[2]: number // (box.columns * box.rows),
-    }
-    refuted = _apart(maps, first, rows, count, walked, claim)
-    return refuted or Proof(claim, f"both count {box.columns} places a row, and {box.rows} rows along {box.axes[1]}")
-
-
-def _apart(
-    maps: ReuseMaps, first: IndexMap, rows: int, count: int, walked: dict[str, IntExpr], claim: str
-) -> Counterexample | None:
-    """The first lane whose place in the output is not the one that a copy from its warp's first row has."""
-    ranges: dict[str, Interval] = {**first.ranges, "row": (0, count - 1)}
-    lane = Var("warp") * rows + Var("row")
-    for name, place in walked.items():
-        found = substitute(translate(maps.pixel[name]), {"lane": lane})
-        wrong = differ(ranges, (), place, found)
-        if wrong is not None:
-            value = f"{name} = {evaluate(place, wrong)}, not {evaluate(found, wrong)}"
-            return Counterexample(claim, tuple(wrong.items()), value)
-    return None
+def walked_lanes(shared: Instance, box: ResultBox) -> Fact:
+    """That a copy which starts at the first of a tile's or a window's lanes visits the output pixels of all of them."""
+    name = "residual of a merged stream" if box.axes == AXES else "residual of a stream a row"
+    return Fact(name, {**shared.sizes, "ACROSS": box.columns, "BOX": box.rows})

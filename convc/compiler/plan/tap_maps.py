@@ -6,11 +6,10 @@ shown is what the kernel computes.
 
 from __future__ import annotations
 
-from convc.compiler.index.conv import ConvMaps, conv_maps
+from convc.compiler.index.changes import Fact
+from convc.compiler.index.conv import ConvMaps, conv_maps, instance_of
+from convc.compiler.index.formulas import further
 from convc.compiler.index.maps import IndexMap
-from convc.compiler.index.pair_rows import first_filter
-from convc.compiler.index.shared_tiles import pieces_of
-from convc.compiler.index.warp_rows import first_row
 from convc.compiler.plan.tiling import Tiling
 from convc.layout.device_layout import DeviceLayout
 
@@ -33,6 +32,39 @@ def tap_maps(layout: DeviceLayout, tiling: Tiling, channels: int, tiles_m: int) 
         k_pitch=layout.k_pitch,
         m_tiles=tiles_m,
     )
+
+
+def pieces_of(maps: ConvMaps, pieces: int) -> ConvMaps:
+    """Derive the maps of tiles that are the parts of those of `maps`, one after the other along the pixels."""
+    tiles = maps.tiles
+    return conv_maps(
+        maps.problem,
+        block_m=tiles.block_m // pieces,
+        block_n=tiles.block_n,
+        channels_per_step=tiles.channels_per_step,
+        c_pitch=tiles.c_pitch,
+        k_pitch=tiles.k_pitch,
+        m_tiles=tiles.m_tiles * pieces,
+    )
+
+
+def first_filter(maps: ConvMaps, ctas: int) -> IndexMap:
+    """(tile_n, rank) -> k: the output channel of the first filter row that a CTA brings."""
+    own = further(instance_of(maps.problem, maps.tiles), {"PIECE": maps.tiles.block_n // ctas}, rank=ctas)
+    return own.map("first_filter")
+
+
+def warp_rows(maps: ConvMaps, rows: int) -> Fact:
+    """That the rows of a warp are consecutive output pixels."""
+    block_m = maps.tiles.block_m
+    return Fact("rows of a warp", {"BM": block_m, "WARP": rows, "WARPS": block_m // rows})
+
+
+def first_row(maps: ConvMaps, rows: int) -> IndexMap:
+    """(tile_m, warp) -> m: the output pixel of the first of a warp's rows."""
+    fact = warp_rows(maps, rows)
+    own = further(instance_of(maps.problem, maps.tiles), fact.sizes, warp=fact.sizes["WARPS"])
+    return own.map("first_row")
 
 
 def start_of(maps: ConvMaps, tiling: Tiling) -> IndexMap:

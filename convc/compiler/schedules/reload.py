@@ -12,13 +12,14 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from convc.compiler.index.changes import Fact
+from convc.compiler.index.conditions import met
 from convc.compiler.index.conv import RELOAD, ConvMaps, instance_of
 from convc.compiler.index.kernel_nest import KernelNest
 from convc.compiler.index.limits import prove_limits
 from convc.compiler.index.lower import lower
 from convc.compiler.index.maps import Outcome
 from convc.compiler.index.shares import share
-from convc.compiler.index.warp_rows import first_row, prove_rows, prove_tile
 from convc.compiler.plan.candidate import ScheduleCandidates
 from convc.compiler.plan.candidates import tilings
 from convc.compiler.plan.constraints import TILING_RULES, check_problem
@@ -48,7 +49,7 @@ from convc.compiler.plan.scale_factors import (
     scaled_storage,
 )
 from convc.compiler.plan.storage import BarrierRing, Storage, TmemTile, aligned_stage, lay_out, tile_ring
-from convc.compiler.plan.tap_maps import filter_start_of, start_of, tap_maps
+from convc.compiler.plan.tap_maps import filter_start_of, first_row, start_of, tap_maps, warp_rows
 from convc.compiler.plan.validation import check_candidate
 from convc.compiler.plan.work import (
     FACTOR_ROW_BYTES,
@@ -217,8 +218,8 @@ class Reload(Method):
         residual = candidate.storage.residual
         derived = instance_of(layout.problem, maps.tiles)
         check_candidate(candidate, derived.sizes)
-        met = met_conditions(self.schedule.name, layout.problem, derived)
-        proofs = [*met, *prove_limits(maps), *_prove_rows(candidate, maps, rows)]
+        conditions = met_conditions(self.schedule.name, layout.problem, derived)
+        proofs = [*conditions, *prove_limits(maps), *_prove_rows(candidate, maps, rows)]
         if blocks is not None and factors is not None:
             proofs.append(prove_factors(factors, blocks, layout, tiling, pipeline))
         demand_proof(layout.problem, proofs)
@@ -288,9 +289,9 @@ def _starts(maps: ConvMaps, tiling: Tiling) -> dict[str, Coordinate]:
 def _prove_rows(candidate: Candidate, maps: ConvMaps, rows: int) -> Iterator[Outcome]:
     """Whether the rows of a warp, and those of a residual's tile, lie as copies take them."""
     if candidate.storage.results is not None:
-        yield prove_rows(maps, rows)
+        yield met(warp_rows(maps, rows))
     if candidate.storage.residual is not None:
-        yield prove_tile(maps)
+        yield met(Fact("rows of a tile", {}))
 
 
 def _dropped(maps: ConvMaps) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from convc.derive import symbols as z
 from convc.derive.algebra import expanded, normal
 from convc.derive.changes import changes
 from convc.derive.forms import forms
+from convc.derive.results import facts
 from convc.derive.symbols import FloorDiv, Mod
 from convc.derive.theorem import Refused, at_most, below, facts_of, proved, value
 
@@ -21,6 +22,9 @@ def theorems():
             found.setdefault((theorem.name, theorem.says), theorem)
     for change in changes():
         for theorem in change.step.theorems:
+            found.setdefault((theorem.name, theorem.says), theorem)
+    for fact in facts():
+        for theorem in fact.theorems:
             found.setdefault((theorem.name, theorem.says), theorem)
     return list(found.values())
 

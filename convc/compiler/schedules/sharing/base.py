@@ -221,7 +221,7 @@ class Sharing(Method):
             any_row_first=candidate.tiled.parts > 1,
         )
         padded = candidate.tiled.grid[1] * tiling.block_n > layout.k_pitch
-        copies = staged_results(candidate, maps)
+        copies = staged_results(candidate, maps, shared)
         return Indexing(
             coordinates=replace(
                 coordinates_of(candidate, maps, shared),

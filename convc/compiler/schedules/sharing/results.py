@@ -8,10 +8,18 @@ from __future__ import annotations
 
 import msgspec
 
+from convc.compiler.index.conditions import met
+from convc.compiler.index.formulas import Instance
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.index.maps import Outcome
 from convc.compiler.index.reuse import ReuseMaps
-from convc.compiler.index.row_results import consecutive, first_pixel, prove_consecutive, prove_walked, result_box
+from convc.compiler.index.row_results import (
+    consecutive,
+    consecutive_lanes,
+    first_pixel,
+    result_box,
+    walked_lanes,
+)
 from convc.compiler.plan.coordinates import Coordinate
 from convc.compiler.plan.offer import Candidate
 from convc.compiler.plan.residual_tile import residual_map
@@ -65,8 +73,12 @@ def line_copies(geometry: Geometry, layout: DeviceLayout, arch: Arch) -> int:
     return 0 if consecutive(layout.problem, geometry) else arch.limits.warp_rows // LINES
 
 
-def staged_results(candidate: Candidate, maps: ReuseMaps) -> StagedResults:
-    """Derive the copies of a candidate, and prove that they take the pixels of its lanes.
+def staged_results(candidate: Candidate, maps: ReuseMaps, shared: Instance) -> StagedResults:
+    """Derive the copies of a candidate, and see that they take the pixels of its lanes.
+
+    Args:
+        candidate, maps: the tiling and its maps.
+        shared: the form of the schedule, with the numbers of the tiling.
 
     Raises:
         PlanError: they do not.
@@ -78,13 +90,12 @@ def staged_results(candidate: Candidate, maps: ReuseMaps) -> StagedResults:
     if results is None:
         return StagedResults()
     if consecutive(layout.problem, maps):
-        widths = (rows,) if residual is None else (rows, maps.tile.lanes)
-        proofs = tuple(prove_consecutive(maps, count) for count in widths)
+        proofs = (met(consecutive_lanes(shared)),)
         demand_proof(layout.problem, proofs)
         return StagedResults(
             out=result_map(layout, results, rows),
             residual=None if residual is None else residual_map(layout, candidate.tiled.tiling),
-            first_m=result_of(first_pixel(maps, rows), "m", "first_m"),
+            first_m=result_of(first_pixel(shared, maps.tile.lanes, rows), "m", "first_m"),
             proofs=proofs,
         )
     out = result_map(layout, results, 1)
@@ -92,9 +103,9 @@ def staged_results(candidate: Candidate, maps: ReuseMaps) -> StagedResults:
     if residual is None or isinstance(box, str):
         return StagedResults(out=out)
     each = rows if maps.windowed else maps.tile.lanes
-    proof = prove_walked(maps, box, each)
+    proof = met(walked_lanes(shared, box))
     demand_proof(layout.problem, (proof,))
-    first = first_pixel(maps, rows)
+    first = first_pixel(shared, maps.tile.lanes, rows)
     return StagedResults(
         out=out,
         residual=stream_map(layout, residual, box, each),
