@@ -106,6 +106,10 @@ FINDINGS = {
         "CTA, or of another cluster, takes part: nothing orders the two (PTX manual, Scope). Say .cluster in a "
         "cluster, .gpu between clusters; mbarrier operations without a scope mean .cluster."
     ),
+    "clusters-unwatched": (
+        "Clusters do otherwise than those that were watched, in more ways than are run again: places in shared memory, "
+        "or which instructions are executed, depend on data or on the CTA. Check a launch with fewer clusters."
+    ),
     "proxy-fence-wrong": (
         "A proxy fence stands between an ordinary access and an asynchronous one, and is for another proxy or state "
         "space. Copies and the tensor core need fence.proxy.async, of .shared::cta or .global where it names one."

@@ -34,12 +34,17 @@ Executed = tuple[Instr, int]
 
 
 class Writes(Checker):
-    """One finding per pair of instructions and buffer."""
+    """One finding per pair of instructions and buffer.
+
+    Attributes:
+        inside: whether threads of one cluster come twice to bytes of which one of them writes.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.buffers: dict[str, Sparse] = {}
         self.loads: list[tuple[Instr, np.ndarray, GlobalRange]] = []
+        self.inside = False
         self.releases: Releases | None = None
         self.order: dict[int, Order] = {}
 
@@ -181,6 +186,7 @@ class Writes(Checker):
         writer[places] = who
         line[places] = instr.index
         if _alone(before, who, writer[places]):
+            self.inside |= bool((before >= 0).any())
             return True
         writer[places] = before
         line[places] = by
@@ -200,6 +206,8 @@ class Writes(Checker):
         writer, line = tables.both("writer", "writer line")
         before = writer[places]
         by = line[places]
+        if not self.inside:
+            self.inside = self._twice(tables, places, before, who)
         writer[places] = who
         line[places] = instr.index
         if _alone(before, who, writer[places]):
@@ -211,6 +219,18 @@ class Writes(Checker):
         clash = (before >= 0) & (self._cluster(before) != self._cluster(who))
         clash &= ~(self.widest[instr.index] & self.widest[by])
         self._meet(clash, instr, buffer, (offsets, who, before, by), lambda at: thread(at * len(starts) // len(who)))
+
+    def _twice(self, tables: Sparse, places: np.ndarray, before: np.ndarray, who: np.ndarray) -> bool:
+        """Whether one store comes twice to a place, or a cluster to one at which it was."""
+        _, line = tables.both("writer", "writer line")
+        own = np.arange(places.size, dtype=np.int32)
+        line[places] = own  # of several the last stays
+        if (line[places] != own).any() or ((before >= 0) & (self._cluster(before) == self._cluster(who))).any():
+            return True
+        if "reader" not in tables.lines:
+            return False
+        reader = tables.get("reader")[places]
+        return bool(((reader >= 0) & (self._cluster(reader) == self._cluster(who))).any())
 
     def _meet(
         self,
@@ -258,6 +278,9 @@ class Writes(Checker):
     def _load(self, instr: Instr, buffer: str, starts: np.ndarray, size: int, cta: np.ndarray) -> None:
         """Become a reader, the first or one of another cluster."""
         tables, places, _, who = self._find(buffer, starts, size, cta)
+        if not self.inside and "writer" in tables.lines:
+            writer = tables.get("writer")[places]
+            self.inside = bool(((writer >= 0) & (self._cluster(writer) == self._cluster(who))).any())
         reader, line = tables.both("reader", "reader line")
         fresh = reader[places] < 0
         reader[places[fresh]] = who[fresh]

@@ -5,8 +5,9 @@ promises orders them: program order of a thread, what `convc.sanitizer.happens_b
 instructions that the tensor core keeps in order. The simulator performs everything in some order; that order is no
 excuse here.
 
-Clusters of a launch do the same things, so the first one of every cohort stands for all. What different clusters do to
-global memory is the matter of `convc.sanitizer.cross_cluster`.
+The first cluster of every cohort stands for those that do the same things; others run again, to be watched as well
+(`convc.sanitizer.likeness`). What different clusters do to global memory is the matter of
+`convc.sanitizer.cross_cluster`.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -21,6 +22,7 @@ from convc.sanitizer.barrier_rules import BarrierRules
 from convc.sanitizer.checker import Checker
 from convc.sanitizer.cross_cluster import Writes
 from convc.sanitizer.levels import levelled
+from convc.sanitizer.likeness import Likeness
 from convc.sanitizer.racecheck import Races
 from convc.sanitizer.registers import UnwrittenRegisters
 from convc.sanitizer.unheard import unheard
@@ -32,6 +34,9 @@ ASKS = "clusterlaunchcontrol.try_cancel"
 
 OVERLAPS = "griddepcontrol"
 """The instruction of a kernel that may begin before the one in front of it has ended."""
+
+MOST_KINDS = 16
+"""Kinds of clusters that are run again to be watched: kernels whose addresses depend on data have one for each."""
 
 PIECE = 1 << 18
 """Bytes that are compared at a time: what is between stays inside a cache."""
@@ -108,15 +113,17 @@ def check_kernel(
     """
     options = dataclasses.replace(options or RunOptions(), policy="eager")
     kernel = _Kernel(text=text, launch=launch, buffers=buffers, file=file, progress=progress, options=options)
-    checkers: list[Checker] = [Races(launch.in_front or ()), Warps(), WarpgroupRegisters(), Writes()]
-    if "mbarrier.init" in text:
-        checkers.append(BarrierRules())
+    between = Writes()
+    checkers: list[Checker] = [*kernel.of_one_cluster(), between]
     program = program_of(text, file, launch.entry)
     if UnwrittenRegisters.needed(program):
         checkers.append(UnwrittenRegisters())
     found: list[Finding] = []
-    result = kernel.attempt(options, ObserverList(checkers))
+    likeness = Likeness()
+    result = kernel.attempt(options, ObserverList([*checkers, likeness]))
     watched = [finding for checker in checkers for finding in checker.findings()]
+    if not isinstance(result, Finding):
+        watched += _of_others(kernel, likeness.unwatched(between.inside), watched, result.counters.instructions)
     found += watched
     if isinstance(result, Finding):
         found.append(result)
@@ -142,6 +149,45 @@ def check_kernel(
         findings=tuple(sorted(found, key=lambda f: (-f.verdict, f.line, f.rule))),
         result=None if isinstance(result, Finding) else result,
     )
+
+
+def _of_others(kernel: _Kernel, others: Sequence[int], known: Sequence[Finding], executed: int) -> list[Finding]:
+    """What is found in clusters that do otherwise than those that were watched, and that is not known yet.
+
+    Each of them runs alone, no longer than all have together, ``executed`` instructions; where one waits for others,
+    all clusters run one after the other and are watched. Those that ask for tiles do otherwise because they are given
+    more or fewer.
+    """
+    if ASKS in kernel.text:
+        return []
+    seen = {(finding.rule, finding.line) for finding in known}
+    fresh: dict[tuple[str, int, int], Finding] = {}
+    for first in others[:MOST_KINDS]:
+        checkers = kernel.of_one_cluster()
+        options = dataclasses.replace(
+            kernel.options, only=(first,), max_instructions=min(kernel.options.max_instructions, executed)
+        )
+        waits = isinstance(kernel.attempt(options, ObserverList(checkers)), Finding)
+        if waits:
+            checkers = kernel.of_one_cluster()
+            one = math.prod(kernel.launch.cluster)
+            kernel.attempt(dataclasses.replace(kernel.options, cohort=one), ObserverList(checkers))
+        for finding in (finding for checker in checkers for finding in checker.findings()):
+            if (finding.rule, finding.line) not in seen:
+                fresh.setdefault((finding.rule, finding.line, finding.other.line if finding.other else 0), finding)
+        if waits:
+            return list(fresh.values())
+    return [*fresh.values(), *_missed(len(others) - MOST_KINDS, kernel.file)]
+
+
+def _missed(count: int, file: str) -> Iterator[Finding]:
+    """A note where too many clusters do otherwise than those that were watched."""
+    if count > 0:
+        message = (
+            f"{count} more kinds of clusters do otherwise than those that were watched: races inside of them, and "
+            "rules of one warp, were not looked for"
+        )
+        yield Finding(verdict=Verdict.clean, rule="clusters-unwatched", message=message, file=file)
 
 
 def _unnamed(text: str, launch: LaunchSpec, file: str) -> list[Finding]:
@@ -181,6 +227,11 @@ class _Kernel:
         except MachineError as fault:
             when = "" if options.policy == "eager" else f" (completion policy {options.policy})"
             return failure(fault, self.file, when)
+
+    def of_one_cluster(self) -> list[Checker]:
+        """Checkers that are told of the lanes of the first cluster of each cohort."""
+        found: list[Checker] = [Races(self.launch.in_front or ()), Warps(), WarpgroupRegisters()]
+        return [*found, BarrierRules()] if "mbarrier.init" in self.text else found
 
     @functools.cached_property
     def at_once(self) -> RunResult | Finding:

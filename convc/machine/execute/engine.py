@@ -179,13 +179,14 @@ def _run(strand: Strand, ops: list[Run]) -> bool:
     moved = True
     strand.ready = None
     strand.waiting = ""
+    turn = min(TURN, strand.cohort.launch.max_instructions)
     try:
         while True:
             result = ops[pc](strand)
             if result is None:
                 pc += 1
             elif result >= 0:
-                if result <= pc and executed + strand.skipped > TURN:
+                if result <= pc and executed + strand.skipped > turn:
                     # A long run: from here on watch one loop. When it comes round with every register as it was, it
                     # spins; otherwise somebody else may have a turn.
                     if watch is None:
@@ -194,7 +195,7 @@ def _run(strand: Strand, ops: list[Run]) -> bool:
                         moved = not _same(watch[1], strand.regs)
                         pc = result
                         break
-                    elif executed + strand.skipped > 2 * TURN:
+                    elif executed + strand.skipped > 2 * turn:
                         pc = result
                         break
                 pc = result
