@@ -36,6 +36,13 @@ def test_text_takes_no_place_of_numbers_nor_they_of_it(element, value, message):
         fed(element, value)
 
 
+def test_a_shape_is_told_with_its_open_extents():
+    """Fixed, named, and without a name."""
+    declared = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, "rows", None])
+    with pytest.raises(InputError, match=r"expected an array of shape \[2, rows, \?\], got \[3, 4, 5\]"):
+        check_feeds([declared], (), {"x": np.zeros((3, 4, 5), np.float32)})
+
+
 def convolution(*names: str, **attributes: object):
     return helper.make_node("Conv", list(names), ["y"], name="c", **attributes)
 
