@@ -50,7 +50,7 @@ def test_a_cta_reads_what_another_one_writes():
 def test_the_order_of_the_machine_is_no_excuse():
     """CTAs of one cohort run in lockstep, so that all have stored before any loads, or the other way round."""
     assert only_error(run(kernel(STORE, "ld.global.u32 %v, [%b];"))).rule == "race-global-memory"
-    one = "setp.eq.u32 %p, %c, 2; @%p st.global.u32 [%p_out], %t;"
+    one = "bar.warp.sync 0xffffffff; setp.eq.u32 %p, %c, 2; @%p st.global.u32 [%p_out], %t;"
     found = only_error(run(kernel("ld.global.u32 %v, [%p_out];", one)))
     assert (found.cta != 2, found.other.cta) == (True, 2)
 
@@ -68,7 +68,8 @@ def test_inside_a_cluster_a_meeting_orders_them():
 @pytest.mark.parametrize("many", [4, 300])
 def test_reads_are_remembered_from_cohort_to_cohort(many):
     """The last CTA stores what all others load."""
-    body = f"ld.global.u32 %v, [%p_out]; setp.eq.u32 %p, %c, {many - 1}; @%p st.global.u32 [%p_out], %v;"
+    store = f"bar.warp.sync 0xffffffff; setp.eq.u32 %p, %c, {many - 1}; @%p st.global.u32 [%p_out], %v;"
+    body = f"ld.global.u32 %v, [%p_out]; {store}"
     found = only_error(run(kernel(body), grid=many))
     assert found.cta != many - 1
     assert found.other.cta == many - 1

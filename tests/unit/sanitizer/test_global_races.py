@@ -207,11 +207,18 @@ st.global.u32 [%at], %v;
 """
 
 
-@pytest.mark.parametrize("first", [1022, 991], ids=["lanes", "warps"])
-def test_threads_of_any_cta_that_store_to_one_place_at_once_are_found(first):
-    """Rows without a place of their own go to the last one: of the last CTA, whose lanes no checker is told of."""
-    found = check(module(COLLIDING.format(first=first, same="")), grid=8).findings
+def test_lanes_of_any_cta_that_store_to_one_place_at_once_are_found():
+    """Rows without a place of their own go to the last one, all of the last CTA: another one wins, and it shows."""
+    found = check(module(COLLIDING.format(first=1022, same="")), grid=8).findings
     assert [(f.rule, f.verdict) for f in found] == [("open-question", Verdict.review)]
     assert "with switch colliding_stores=highest, " in found[0].message
-    same = check(module(COLLIDING.format(first=first, same="@%last mov.u32 %v, 5;")), grid=8)
+    same = check(module(COLLIDING.format(first=1022, same="@%last mov.u32 %v, 5;")), grid=8)
     assert same.findings == ()
+
+
+@pytest.mark.parametrize("same", ["", "@%last mov.u32 %v, 5;"])
+def test_warps_of_any_cta_that_store_to_one_place_are_found(same):
+    """As those of the first one are: they may store the same."""
+    (found,) = check(module(COLLIDING.format(first=991, same=same)), grid=8).findings
+    assert (found.rule, found.verdict, found.cta) == ("race-global-memory", Verdict.review, 7)
+    assert found.message.endswith("they may store the same")
