@@ -5,15 +5,11 @@ Forms without semantics are collected and refused together, before anything runs
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
-
 import numpy as np
 
 from convc.errors import LaunchError, UnmodelledError
 from convc.machine.execute.facts import JUMPS, facts_of
 from convc.machine.execute.inline import inline_calls
-from convc.machine.execute.quick import Way, made, way_of
 from convc.machine.execute.repeat import may_repeat
 from convc.machine.execute.segments import with_segments
 from convc.machine.execute.straight import segments_of
@@ -131,56 +127,25 @@ def decode(module: Module, kernel: Kernel) -> DecodedKernel:
     return DecodedKernel(module, kernel)
 
 
-class _Plan(NamedTuple):
-    """What the operations of all instructions are made by that have one form, its modifiers and kinds of operands.
-
-    Attributes:
-        way: to the operation; None where the simulator has none.
-        guarded: puts a guard before it; None where the operation looks at the guard itself.
-    """
-
-    way: Way | None
-    guarded: Callable[[Run, Guard, int], Run] | None
-
-
-_plans: dict[object, _Plan] = {}
-"""By `Instr.named`."""
-
-MAX_PLANS = 1 << 12
-"""Plans after which the memory of them is emptied."""
-
-
-def _plan(instr: Instr) -> _Plan:
-    name = instr.form.name
-    builder = OPS.get(name)
-    if builder is None:
-        return _Plan(None, None)
-    guarded = control.by_whole_warps if name in WAITING else _guarded
-    plan = _Plan(way_of(instr, builder), None if name in JUMPS else guarded)
-    if len(_plans) >= MAX_PLANS:
-        _plans.clear()
-    _plans[instr.named] = plan
-    return plan
-
-
 def _decode_body(kernel: Kernel, table: SlotTable) -> list[Run]:
     ops: list[Run] = []
     refused: list[Instr] = []
-    known = _plans.get
     applied = table.applied
     for instr in kernel.body:
-        way, guarded = known(instr.named) or _plan(instr)
-        if way is None:
+        name = instr.form.name
+        builder = OPS.get(name)
+        if builder is None:
             refused.append(instr)
             continue
         try:
-            run = made(way, instr, table)
+            run = builder(instr, table)
         except UnmodelledError as error:
             error.span = error.span or instr.span
             raise
         if instr.index in applied and applied[instr.index].run is not run:
             del applied[instr.index]  # more than that function: a switch chooses, say
-        if instr.guard is not None and guarded is not None:
+        if instr.guard is not None and name not in JUMPS:
+            guarded = control.by_whole_warps if name in WAITING else _guarded
             run = guarded(run, instr.guard, instr.index)
         ops.append(run)
     if refused:

@@ -56,8 +56,6 @@ class SlotTable:
         kernel: the kernel.
         widths: bits of the value in each slot.
         applied: instructions on floating-point numbers that work element by element, by their index.
-        operations: of instructions that another way is tried for first (`convc.machine.execute.quick`), by their index,
-            once they were needed.
     """
 
     def __init__(self, kernel: Kernel, variables: Variables) -> None:
@@ -70,7 +68,6 @@ class SlotTable:
         self._known: dict[tuple, int] = {}
         self._constants: dict[tuple[int, int], int] = {}
         self.applied: dict[int, Applied] = {}
-        self.operations: dict[int, Callable[[Strand], int | None]] = {}
 
     @property
     def cooperative(self) -> bool:
