@@ -1,15 +1,13 @@
-"""Rewriting and deciding: smaller expressions, equal expressions, mixed-radix numbers.
+"""Rewriting and deciding: smaller expressions, equal expressions.
 
 Nearly everything a convolution does with indices is counting in a mixed radix. A number m splits into digits,
-``m = (n*P + p)*Q + q``, by `FloorDiv` and `Mod`, and digits join to a number again. Three questions come up:
+``m = (n*P + p)*Q + q``, by `FloorDiv` and `Mod`, and digits join to a number again. Two questions come up:
 
 * *Is this part constant, or simpler, given how large the variables are?* `simplify` answers with rules that
   need ranges.
 * *Are these two expressions the same number, always?* `normal_form` writes every remainder as a quotient and
   leaves quotients with reduced dividends; where two forms agree, the expressions are equal for all integers.
   (Where they differ nothing is decided.)
-* *Does this sum give every value once?* `digits` recognises a sum of coefficient times digit where each
-  coefficient is the number of values of everything below it: the sum counts, without gap or repetition.
 """
 
 from __future__ import annotations
@@ -140,27 +138,3 @@ def _place(one: FloorDiv) -> tuple[int, str, int]:
 def equal(a: Expr, b: Expr) -> bool:
     """Whether the algebra shows that a and b are equal for all integers; False means "not shown"."""
     return a == b or normal_form(a - b) == Integer(0)
-
-
-def digits(expr: Expr, ranges: Ranges) -> tuple[tuple[int, str, int], ...] | None:
-    """``expr`` as a mixed-radix number: (coefficient, symbol, values) from the lowest digit up; or None.
-
-    A result means: as its symbols run through their ranges (which start at 0), the expression takes every value
-    from 0 to the product of the numbers of values less one, each exactly once. For then every coefficient is
-    the product of the radices below it, as in a number system. Digits with one value only do not count.
-    """
-    constant, terms = linear_terms(expr)
-    found: list[tuple[int, str, int]] = []
-    for coefficient, rest in terms:
-        if not isinstance(rest, Symbol) or rest.name not in ranges or ranges[rest.name][0] != 0:
-            return None
-        values = ranges[rest.name][1] + 1
-        if values > 1:
-            found.append((coefficient, rest.name, values))
-    found.sort()
-    weight = 1
-    for coefficient, _, values in found:
-        if coefficient != weight:
-            return None
-        weight *= values
-    return tuple(found) if constant == 0 else None

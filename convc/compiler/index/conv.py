@@ -52,6 +52,10 @@ class Tiles(msgspec.Struct, frozen=True, kw_only=True):
     blocks: int
 
 
+COMPUTED = ("row", "start", "step", "pack", "column", "store")
+"""The maps that a kernel computes; others are for people."""
+
+
 class ConvMaps(msgspec.Struct, frozen=True, kw_only=True):
     """The maps of one tiled convolution (see the module's table), and what was proved about them.
 
@@ -78,16 +82,32 @@ class ConvMaps(msgspec.Struct, frozen=True, kw_only=True):
     tiles: Tiles
     box: Im2colBox
     row: IndexMap
-    pixel: IndexMap
-    window: IndexMap
     start: IndexMap
     step: IndexMap
     pack: IndexMap
-    operand_a: IndexMap
-    operand_b: IndexMap
     column: IndexMap
     store: IndexMap
     dropped: tuple[tuple[str, str, str], ...]
+
+    @property
+    def pixel(self) -> IndexMap:
+        """The output pixel of a lane."""
+        return self._shown("pixel")
+
+    @property
+    def window(self) -> IndexMap:
+        """The first tap of its filter window."""
+        return self._shown("window")
+
+    @property
+    def operand_a(self) -> IndexMap:
+        """The pixels that a step multiplies."""
+        return self._shown("operand_a")
+
+    @property
+    def operand_b(self) -> IndexMap:
+        """The weights that it multiplies them with."""
+        return self._shown("operand_b")
 
     @property
     def activation(self) -> IndexMap:
@@ -111,7 +131,7 @@ class ConvMaps(msgspec.Struct, frozen=True, kw_only=True):
 
     def _shown(self, name: str) -> IndexMap:
         """A map that the kernel does not compute."""
-        return instance_of(self.problem, self.tiles).map(name)
+        return simplify_guards(_made(instance_of(self.problem, self.tiles), name)).map
 
     @property
     def maps(self) -> tuple[IndexMap, ...]:
@@ -168,7 +188,8 @@ def conv_maps(
         k_pitch=k_pitch,
         m_tiles=m_tiles,
     )
-    derived = {name: simplify_guards(made) for name, made in _made(instance_of(problem, tiles)).items()}
+    reload = instance_of(problem, tiles)
+    derived = {name: simplify_guards(_made(reload, name)) for name in COMPUTED}
     dropped: dict[tuple[str, str], list[str]] = {}
     for name, report in derived.items():
         for reason in report.dropped:
@@ -240,11 +261,10 @@ def instance_of(problem: ConvProblem, tiles: Tiles, tiling: Mapping[str, int] | 
     return Instance(RELOAD, sizes, {name: Axis(name, extent) for name, extent in extents.items()})
 
 
-def _made(reload: Instance) -> dict[str, IndexMap]:
-    """The maps of the module's table that the kernel and its claims are about."""
-    alone = ("tile_n",) if reload.sizes["K_g"] == reload.sizes["K"] else ()  # one group: no tile says which
-    names = ("row", "pixel", "window", "start", "step", "pack", "operand_a", "operand_b", "column", "store")
-    return {name: reload.map(name, without=alone if name in ("pack", "operand_a") else ()) for name in names}
+def _made(reload: Instance, name: str) -> IndexMap:
+    """A map of the module's table."""
+    one_group = reload.sizes["K_g"] == reload.sizes["K"]  # no tile says which
+    return reload.map(name, without=("tile_n",) if one_group and name in ("pack", "operand_a") else ())
 
 
 def activation_map(problem: ConvProblem, c_pitch: int) -> IndexMap:

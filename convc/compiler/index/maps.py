@@ -1,14 +1,12 @@
 """Index maps: functions from named integer axes to named integers, with the condition under which they speak.
 
 A map such as ``(tile_m, lane) -> (n, p, q) where tile_m*128 + lane < M`` says which output pixel a lane of a
-tile works on. Maps compose, can be evaluated on numpy arrays, and answer questions about the values they
-take. An answer is one of three records: a `Proof` with the reason, a `Counterexample` with the point that
-breaks the claim, or `Unknown`. Nothing is guessed: bounds come from interval arithmetic (exact for affine
-expressions) and, where that is not tight enough, from isl, which decides such questions exactly
-(`convc.compiler.index.presburger`).
+tile works on. Maps can be evaluated on numpy arrays, and answer questions about the values they take. An answer is
+a `Proof` with the reason, or a `Counterexample` with the point that breaks the claim. Nothing is guessed: bounds come
+from interval arithmetic (exact for affine expressions) and, where that is not tight enough, from isl, which decides
+such questions exactly (`convc.compiler.index.presburger`).
 
-A guard is a conjunction of ``a < b`` and ``a <= b``; outside of it a map says nothing. Composing f with g
-narrows the guard to the points that g sends into the domain of f, unless that is shown to be always so.
+A guard is a conjunction of ``a < b`` and ``a <= b``; outside of it a map says nothing.
 """
 
 from __future__ import annotations
@@ -52,17 +50,7 @@ class Counterexample(msgspec.Struct, frozen=True):
         return f"REFUTED: {self.claim} [{f'at {at}: ' if at else ''}{self.value}]"
 
 
-class Unknown(msgspec.Struct, frozen=True):
-    """Neither shown nor refuted by the algebra, for reasons outside of it; no claim about a kernel ends like this."""
-
-    claim: str
-    why: str
-
-    def __str__(self) -> str:
-        return f"not decided: {self.claim} [{self.why}]"
-
-
-Outcome = Proof | Counterexample | Unknown
+Outcome = Proof | Counterexample
 
 
 def less(a: Expr | int, b: Expr | int) -> Guard:
@@ -112,37 +100,6 @@ class IndexMap(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def __getitem__(self, name: str) -> Expr:
         """The expression of one result; KeyError where there is none of that name."""
         return dict(self.results)[name]
-
-    def compose(self, other: IndexMap, name: str | None = None) -> IndexMap:
-        """self after other: each axis that other has a result for is computed by it; the remaining axes stay.
-
-        The guard is other's, with self's rewritten, and with ``first <= result <= last`` for each axis of
-        self that the result is not known to stay in. An axis that both maps have must be the same one
-        (ValueError).
-        """
-        supplied = dict(other.results)
-        substitution = {axis.symbol: supplied[axis.name] for axis in self.domain if axis.name in supplied}
-        domain: list[Axis] = []
-        for axis in self.domain:
-            for new in other.domain if axis.name in supplied else (axis,):
-                if new not in domain:
-                    domain.append(new)
-        domain += [axis for axis in other.domain if axis not in domain]
-        guard = list(other.guard)
-        known = _known(other)
-        for axis in self.domain:
-            if axis.name in supplied:
-                low, high = intexpr.bounds(translate(supplied[axis.name]), other.ranges, known)
-                first, last = axis.range
-                guard += [at_most(first, supplied[axis.name])] if low < first else []
-                guard += [less(supplied[axis.name], last + 1)] if high > last else []
-        guard += [condition.xreplace(substitution) for condition in self.guard]
-        return IndexMap(
-            name=name or f"{self.name} after {other.name}",
-            domain=tuple(domain),
-            results=tuple((result, expr.xreplace(substitution)) for result, expr in self.results),
-            guard=tuple(dict.fromkeys(guard)),
-        )
 
     def simplified(self) -> IndexMap:
         """The same map, its expressions simplified for the extents of the axes (extent 1: a number)."""

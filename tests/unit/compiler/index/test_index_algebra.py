@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import some
 
-from convc.compiler.index.algebra import bounds, digits, equal, normal_form, simplify
+from convc.compiler.index.algebra import bounds, equal, normal_form, simplify
 from convc.compiler.index.linear import Integer, expression
 from convc.compiler.index.lower import lower, translate
 from convc.compiler.index.maps import at_most
@@ -294,18 +294,6 @@ def test_axes_have_values():
     with pytest.raises(ValueError, match="axis x needs an extent of at least 1, got 0"):
         Axis("x", 0)
     assert Axis("w", 5, first=-2).range == (-2, 2)
-
-
-def test_digits_recognise_counting():
-    ranges = {"x": (0, 39), "y": (0, 6), "z": (0, 0)}
-    a, b, c = (Axis(name, 9).symbol for name in "xyz")
-    assert digits(7 * a + b, ranges) == ((1, "y", 7), (7, "x", 40))
-    assert digits(7 * a + b + 5 * c, ranges) == ((1, "y", 7), (7, "x", 40))  # z is always 0
-    assert digits(8 * a + b, ranges) is None  # gaps
-    assert digits(6 * a + b, ranges) is None  # some values twice
-    assert digits(7 * a + b + 1, ranges) is None  # does not start at 0
-    assert digits(Mod(a, 7), ranges) is None
-    assert digits(b, {"y": (1, 6)}) is None
 
 
 def test_lowering_is_one_to_one_and_ordered():

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 from support.records import replace
 
@@ -20,12 +17,6 @@ from convc.compiler.index.maps import (
     simplify_guards,
 )
 from convc.compiler.index.symbols import Axis, FloorDiv, Mod
-
-
-def _points(index_map):
-    names = [axis.name for axis in index_map.domain]
-    runs = [range(axis.range[0], axis.range[1] + 1) for axis in index_map.domain]
-    return [dict(zip(names, values, strict=True)) for values in itertools.product(*runs)]
 
 
 def _pixels(tiles, block, rows, columns, images):
@@ -48,48 +39,6 @@ def _pixels(tiles, block, rows, columns, images):
 extents = st.integers(1, 6)
 
 
-@given(extents, extents, extents, extents, extents, st.integers(-3, 3))
-def test_composition_means_applying_one_after_the_other(tiles, block, rows, columns, images, shift):
-    row, digits = _pixels(tiles, block, rows, columns, images)
-    n, p, q, r = Axis("n", images), Axis("p", rows), Axis("q", columns), Axis("r", 3)
-    h = p.symbol * 2 + r.symbol - shift
-    read = IndexMap(
-        name="read",
-        domain=(n, p, q, r),
-        results=(("n", n.symbol), ("h", h), ("w", q.symbol)),
-        guard=(at_most(0, h), less(h, rows)),
-    )
-    whole = read.compose(digits).compose(row, "whole")
-    assert [axis.name for axis in whole.domain] == ["tile", "lane", "r"]
-    for index_map in (whole, whole.simplified(), simplify_guards(whole.simplified()).map):
-        low_high = index_map.bounds()
-        for point in _points(whole):
-            m = row.evaluate(point)["m"]
-            inside = bool(row.holds(point))
-            pixel = {"n": m // (rows * columns), "p": m // columns % rows, "q": m % columns, "r": point["r"]}
-            inside = inside and bool(read.holds(pixel))
-            assert bool(index_map.holds(point)) == inside
-            if inside:
-                values = index_map.evaluate(point)
-                assert values == read.evaluate(pixel)
-                assert all(low_high[name][0] <= value <= low_high[name][1] for name, value in values.items())
-
-
-def test_composition_keeps_to_the_domain_of_the_outer_map():
-    k, column = Axis("k", 5), Axis("column", 8)
-    outer = IndexMap(name="outer", domain=(k,), results=(("at", k.symbol * 3),))
-    inner = IndexMap(name="inner", domain=(column,), results=(("k", column.symbol - 1),))
-    whole = outer.compose(inner)
-    assert [bool(whole.holds({"column": value})) for value in range(8)] == [False, *[True] * 5, False, False]
-
-
-def test_composition_refuses_two_axes_of_one_name():
-    a = IndexMap(name="a", domain=(Axis("k", 5), Axis("i", 2)), results=(("at", Axis("k", 5).symbol),))
-    b = IndexMap(name="b", domain=(Axis("i", 3),), results=(("k", Axis("i", 3).symbol),))
-    with pytest.raises(ValueError, match=r"'a after b' has a name twice: i, i"):
-        a.compose(b)
-
-
 def test_maps_use_their_own_axes_alone():
     with pytest.raises(ValueError, match="map 'm' uses y, which is no axis of its domain"):
         IndexMap(name="m", domain=(Axis("x", 3),), results=(("a", Axis("y", 3).symbol),))
@@ -103,13 +52,6 @@ def test_evaluation_on_arrays_is_signed():
     assert values["one"] == 1
 
 
-def test_bounds_of_affine_maps_are_exact_and_guards_narrow_them():
-    row, digits = _pixels(tiles=7, block=128, rows=28, columns=28, images=1)
-    assert row.bounds() == {"m": (0, 783)}
-    whole = digits.compose(row)
-    assert whole.bounds() == {"n": (0, 0), "p": (0, 27), "q": (0, 27)}
-
-
 def test_strict_and_lax_guards_narrow_from_both_sides():
     x = Axis("x", 10)
     for guard, expected in (
@@ -120,22 +62,6 @@ def test_strict_and_lax_guards_narrow_from_both_sides():
     ):
         index_map = IndexMap(name="m", domain=(x,), results=(("x", x.symbol),), guard=(guard,))
         assert index_map.bounds() == {"x": expected}
-
-
-def test_proof_by_bounds():
-    row, digits = _pixels(tiles=7, block=128, rows=28, columns=28, images=1)
-    outcome = digits.compose(row).prove_in({"p": (0, 27), "q": (0, 27)})
-    assert outcome == Proof(
-        "digits after row: p in 0..27 and q in 0..27",
-        "p in 0..27 by interval bounds; q in 0..27 by interval bounds",
-    )
-
-
-def test_counterexample_names_the_first_point():
-    row, digits = _pixels(tiles=2, block=10, rows=3, columns=5, images=1)
-    outcome = digits.compose(row).prove_in({"p": (0, 1)}, "p stays below 2")
-    assert outcome == Counterexample("p stays below 2", (("tile", 1), ("lane", 0)), "p = 2")
-    assert str(outcome) == "REFUTED: p stays below 2 [at tile = 1, lane = 0: p = 2]"
 
 
 def test_what_bounds_cannot_show_is_decided():

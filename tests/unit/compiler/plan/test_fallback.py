@@ -28,7 +28,7 @@ def reasons(compiled) -> dict[str, str]:
 
 def test_a_refuted_claim_gives_way_to_the_next_best(monkeypatch):
     assert compile_problem(PROBLEM, options=DIRECT).schedule == "slide"
-    monkeypatch.setattr(indexing, "prove_limits", lambda maps: REFUTED)
+    monkeypatch.setattr(indexing, "prove_wide_limits", lambda maps: REFUTED)
     compiled = compile_problem(PROBLEM, options=DIRECT)
     assert compiled.schedule == "reload"
     said = reasons(compiled)
@@ -40,7 +40,7 @@ def test_a_refuted_claim_gives_way_to_the_next_best(monkeypatch):
 
 
 def test_a_schedule_that_was_asked_for_is_an_error_with_the_reason(monkeypatch):
-    monkeypatch.setattr(indexing, "prove_limits", lambda maps: REFUTED)
+    monkeypatch.setattr(indexing, "prove_wide_limits", lambda maps: REFUTED)
     with pytest.raises(PlanError, match="no kernel can be planned: the index maps do not carry this kernel: REFUTED"):
         compile_problem(PROBLEM, options=only(SLIDE))
 
