@@ -245,7 +245,7 @@ def test_schedules_that_do_the_same_are_one_row():
 
 def test_bytes_and_assumed_rules_stand_in_the_table():
     head, *rows = said_of(SMALL)
-    assert head.split() == ["schedule", "cycles", "moved", "assumed", "waits", "for", "tile"]
+    assert head.split() == ["schedule", "cycles", "traffic", "assumed", "waits", "for", "tile"]
     for line in rows:
         if " tile, " in line:
             assert re.search(r" \d+ +[\d.]+ [KM]iB +\d ", line)
