@@ -1,4 +1,4 @@
-"""Look for what goes wrong, by random operators and schedules, and by damaged kernels and models.
+"""Look for what goes wrong, by random operators and schedules, and by damaged kernels and models, and by rewrites out of order.
 
     python -m tests.fuzz convolutions --count 1000 --jobs 2 --seed 1
 
@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fuzz.campaign import campaign, serve
 from fuzz.convolutions import Convolutions
+from fuzz.derivation import Rewrites
 from fuzz.launches import LaunchedOperators, Launches
 from fuzz.limits import limit_memory
 from fuzz.models import Models
@@ -29,6 +30,7 @@ SUBJECTS = {
     "ptx": Texts,
     "models": Models,
     "schedules": Schedules,
+    "derivation": Rewrites,
     "launches": Launches,
     "operators": LaunchedOperators,
 }

@@ -31,7 +31,7 @@ from convc.errors import GpuError, GpuFault, InputError
 from convc.runtime.layer import run_packed
 
 SUBJECTS = {"convolutions": Convolutions(), "ptx": Texts(), "models": Models(), "schedules": Schedules()}
-CASES = {"convolutions": 2, "ptx": 6, "models": 6, "schedules": 2}
+CASES = {"convolutions": 2, "ptx": 6, "models": 6, "schedules": 2, "derivation": 25}
 MINUTE_S = 60
 CASE = {
     "op": "Conv", "type": "float16", "signs": ["uint8", "uint8"], "batch": 2, "inputs": 4, "outputs": 2, "group": 2,
