@@ -35,7 +35,7 @@ from convc.derive.rewrites import (
     tile_windows,
 )
 from convc.derive.symbols import FloorDiv
-from convc.derive.theorem import Theorem, below
+from convc.derive.theorem import Refused, Theorem, below
 
 SOURCE = 'Pei Luo, "Blackwell SM_100a tensor core architecture"'
 
@@ -61,6 +61,10 @@ class Form:
     algorithms: tuple[tuple[str, Nest], ...]
     maps: dict[str, Map]
     theorems: tuple[Theorem, ...]
+
+    def __post_init__(self) -> None:
+        if self.nest.owes:
+            raise Refused(self.name, f"it owes {', and '.join(self.nest.owes)}")
 
     @property
     def nest(self) -> Nest:

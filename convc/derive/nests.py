@@ -154,6 +154,7 @@ class Nest:
         move: how the rows of the tile move.
         masks: lanes that are left out.
         swapped: whether the pixels are the columns of the accumulator.
+        owes: what a rewrite has left to those behind it: until then some sums are others.
         lets: numbers that are worked out from those of loops.
         added: a loop whose iterations have sums of their own, which are added up; None: there is none.
         steps: the rewrites so far.
@@ -168,6 +169,7 @@ class Nest:
     move: Move | None = None
     masks: tuple[Mask, ...] = ()
     swapped: bool = False
+    owes: tuple[str, ...] = ()
     lets: tuple[Let, ...] = ()
     added: Symbol | None = None
     steps: tuple[Step, ...] = field(default=(), compare=False)

@@ -33,6 +33,9 @@ which a copy counts image rows through, or walks through a box."""
 
 J = z.tap * z.d
 """Lanes from the first column of a buffer to column `tap` of it."""
+BORDER = "mask or zero: lanes that read a pixel of another row than their own"
+ROWS = "rows masked, or inside of their image: lanes whose row is another image's"
+"""What one load for several columns owes."""
 Y_ = z.axis("y")
 """A row of the stream."""
 
@@ -75,11 +78,22 @@ def hoist(nest: Nest, rows: Rows, words: str = "") -> Nest:
     number = at - z.lead
     pixel = {**_walked(number, nest.space["p"], rows), "c": load.pixel["c"]}
     since = number - z.T * FloorDiv(window_first(at, z.row), z.T)
-    theorems = (identity(), _further(at), _held(), *_lines(rows))
+    theorems = (identity(), _follow(nest, place, rows), _further(at), _held(), *_lines(rows))
     step = Step(name=name, theorems=theorems, conditions=_line_conditions(rows))
     extent = load.rows + z.HALO
     copy = Load(inside=z.buffer, row=z.row, rows=extent, pixel=pixel, since=since, words=words or load.words)
-    return done(nest, step, load=copy, read=z.lane + J)
+    owes = (BORDER, ROWS) if rows == "merged" else (BORDER,)
+    return done(nest, step, load=copy, read=z.lane + J, owes=owes)
+
+
+def _follow(nest: Nest, place: Expr, rows: Rows) -> Theorem:
+    """The rows of the stream follow each other as the walk takes them to."""
+    row = FloorDiv(place, z.T)
+    n = row if rows == "outer" else FloorDiv(row, z.Y)
+    says = [(nest.space["n"], n)]
+    if rows != "outer":
+        says.append((nest.space["p"], Mod(row, z.Y)))
+    return proved("a row of the stream is an output row of the image that the walk is in", says)
 
 
 def _further(at: Expr) -> Theorem:
@@ -164,7 +178,7 @@ def mask(nest: Nest) -> Nest:
         ),
     )
     step = Step(name=name, theorems=(_left_of(), _right_of()), conditions=conditions)
-    return done(nest, step, masks=masks)
+    return done(nest, step, masks=(*masks, *_of_rows(nest)), owes=_without(nest, BORDER))
 
 
 def zeroed(nest: Nest) -> Nest:
@@ -183,23 +197,35 @@ def zeroed(nest: Nest) -> Nest:
         at_most(last, 2 * z.T, "no lane reads past the next row"),
     )
     theorems = (_right_of(), _found_zero())
-    return done(nest, Step(name=name, theorems=theorems, conditions=conditions), masks=())
+    step = Step(name=name, theorems=theorems, conditions=conditions)
+    return done(nest, step, masks=_of_rows(nest), owes=_without(nest, BORDER))
+
+
+def _of_rows(nest: Nest) -> tuple[Mask, ...]:
+    """Masks by rows of the filter, which stay."""
+    return tuple(each for each in nest.masks if each.axis != z.s)
+
+
+def _without(nest: Nest, paid: str) -> tuple[str, ...]:
+    """The rest of what a nest owes."""
+    return tuple(each for each in nest.owes if each != paid)
 
 
 def rows_masked(nest: Nest) -> Nest:
     """Leave out the lanes whose row of the filter lies outside of their image, in a stream of several images."""
     name = "mask rows: disable the lanes whose row is padding and that find another image's"
-    place = _place(nest, name)
+    place = _owing(nest, name)
     need = nest.pixel()["h"]
     line = z.u_h * FloorDiv(place, z.T) + z.d_h * z.r - z.pad_h
     found = Mask(axis=z.r, need=need, end=z.H, held=line, held_end=z.N * z.H)
     why = "what they need is padding, so their product is zero"
-    return done(nest, Step(name=name, why=why), masks=(*nest.masks, found))
+    return done(nest, Step(name=name, why=why), masks=(*nest.masks, found), owes=_without(nest, ROWS))
 
 
 def rows_inside(nest: Nest) -> Nest:
     """No lane need be left out because of its row: no row of the filter leaves an image, or there is one image."""
     name = "rows stay inside of their image, or there is one image"
+    _owing(nest, name)
     h = z.u_h * z.p + z.d_h * z.r - z.pad_h
     last = z.u_h * (z.P - 1) + z.d_h * (z.R - 1) - z.pad_h
     inside = proved(
@@ -212,7 +238,8 @@ def rows_inside(nest: Nest) -> Nest:
         Either((one, at_most(z.pad_h, 0)), "no row above an image, or one image"),
         Either((one, below(last, z.H)), "no row below an image, or one image"),
     )
-    return done(nest, Step(name=name, theorems=(inside,), conditions=conditions))
+    step = Step(name=name, theorems=(inside,), conditions=conditions)
+    return done(nest, step, owes=_without(nest, ROWS))
 
 
 def _left_of() -> Theorem:
@@ -284,9 +311,21 @@ def shift(nest: Nest, *, overlapping: bool) -> Nest:
 
 
 def _staged(nest: Nest, who: str) -> Load:
+    if nest.swapped:
+        raise Refused(who, "the operands are exchanged: pixels are columns")
+    if nest.space["r"] != z.r:
+        raise Refused(who, f"filter row {nest.space['r']} is no loop of its own")
     if nest.load is None:
         raise Refused(who, "pixels are read where they lie: stage them first")
     return nest.load
+
+
+def _owing(nest: Nest, who: str) -> Expr:
+    """The place of a lane in a stream of several images, whose rows are owed."""
+    _staged(nest, who)
+    if ROWS not in nest.owes:
+        raise Refused(who, "no lane finds a row of another image")
+    return _place(nest, who)
 
 
 def _place(nest: Nest, who: str) -> Expr:

@@ -66,6 +66,11 @@ def reindexed(
     first = nest.axes.index(old[0])
     if nest.axes[first : first + len(old)] != tuple(old):
         raise Refused(step.name, f"{', '.join(map(str, old))} are no neighbours in {', '.join(map(str, nest.axes))}")
+    taken = {each.axis for each in new} & {axis for axis in nest.axes if axis not in old}
+    if taken:
+        raise Refused(step.name, f"there is a loop {', '.join(sorted(map(str, taken)))} already")
+    if len({each.axis for each in new}) < len(new) or any(each.axis.name not in z.AXES for each in new):
+        raise Refused(step.name, f"{', '.join(str(each.axis) for each in new)} are no axes, one for each loop")
     for what, around in statements(nest):
         if around in old[:-1]:
             raise Refused(step.name, f"a {what} stands inside of {around}, which is counted with others")
@@ -82,7 +87,8 @@ def reindexed(
     load = nest.load
     move = nest.move
     if load is not None:
-        load = replace(load, inside=within(load.inside), pixel=put(load.pixel, values))
+        since = None if load.since is None else inside(load.since)
+        load = replace(load, inside=within(load.inside), pixel=put(load.pixel, values), since=since)
     if move is not None:
         move = replace(move, inside=within(move.inside))
     return done(
@@ -215,7 +221,9 @@ def tile_windows(nest: Nest, old: Symbol, outer: Loop, inner: Loop) -> Nest:
         [inside, below(z.window, z.WINDOWS)],
     )
     reach = at_most(extent, outer.extent * each, f"{outer.extent} tiles of {each} reach the last {old}")
-    step = Step(name=name, theorems=(lanes, numbers), conditions=(fits, reach))
+    words = f"a tile has {z.WINDOWS} windows"
+    whole = (at_most(inner.extent, z.WINDOW * z.WINDOWS, words), at_most(z.WINDOW * z.WINDOWS, inner.extent, words))
+    step = Step(name=name, theorems=(lanes, numbers), conditions=(fits, *whole, reach))
     guard = [below(Mod(inner.axis, z.WINDOW), z.USEFUL), *(() if cut.guarded else (below(at, extent),))]
     return reindexed(nest, step, (old,), (outer, inner), {old: at}, guard)
 
@@ -281,8 +289,9 @@ def stage(nest: Nest, inside: Symbol, words: str = "") -> Nest:
     """Load the pixels of an iteration of a loop as a tile, a row a lane."""
     name = f"stage pixels inside {inside}"
     lane = nest.loop(z.lane, name)
+    nest.loop(inside, name)
     pixel = nest.pixel()
-    unread = unknown(pixel.values(), nest.known(inside) | {z.lane, z.e, z.column})
+    unread = unknown(pixel.values(), nest.known(inside) | {z.lane, z.e})
     if unread:
         raise Refused(name, f"a pixel depends on {', '.join(sorted(unread))}, which is not known there")
     load = Load(inside=inside, row=z.lane, rows=lane.extent, pixel=pixel, words=words)
@@ -297,6 +306,9 @@ def swap(nest: Nest) -> Nest:
         raise Refused(name, "pixels are read where they lie: stage them first")
     lane = nest.loop(z.lane, name)
     column = nest.loop(z.column, name)
+    assert nest.load is not None
+    if any(z.column in expr.free_symbols for expr in nest.load.pixel.values()):
+        raise Refused(name, f"the pixel that is loaded depends on {z.column}")
     turn: dict[Symbol, Expr] = {z.lane: z.column, z.column: z.lane}
     extents = {z.lane: column.extent, z.column: lane.extent}
     words = {z.lane: column.words, z.column: lane.words}

@@ -1,4 +1,4 @@
-"""Look for what goes wrong, by random operators and schedules, and by damaged kernels and models, and by rewrites out of order.
+"""Look for what goes wrong, by random operators and schedules, by damaged kernels and models, by rewrites out of order.
 
     python -m tests.fuzz convolutions --count 1000 --jobs 2 --seed 1
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from convc.derive import symbols as z
-from convc.derive.forms import PIXELS, matrix_tiles, reload, stream_tiles
+from convc.derive.forms import PIXELS, Form, matrix_tiles, reload, stream_tiles
 from convc.derive.nests import Loop, definition
-from convc.derive.reuse import hoist, mask, shift, zeroed
+from convc.derive.reuse import hoist, mask, rows_masked, shift, zeroed
 from convc.derive.rewrites import accumulate, flatten, interchange, one_group, split, stage, swap, tile
 from convc.derive.theorem import Refused
 
@@ -50,9 +50,27 @@ REFUSED = {
         lambda: shift(shift(hoist(by_buffers(), "outer"), overlapping=False), overlapping=False),
         "a lane reads row lane;",
     ),
+    "a loop twice": (lambda: tile(definition(), z.k, Loop(axis=z.n, extent=z.N), PIXELS), "there is a loop n already"),
+    "a loop that is a size": (
+        lambda: tile(definition(), z.k, Loop(axis=z.Q, extent=z.N), PIXELS),
+        "Q, lane are no axes",
+    ),
+    "a load inside of a loop that is not there": (lambda: stage(reload(), z.buffer), "has no loop buffer"),
+    "a walk along rows of another stream": (
+        lambda: hoist(by_buffers("merged"), "outer"),
+        "a row of the stream is an output row of the image",
+    ),
+    "masks by rows that nobody needs": (
+        lambda: rows_masked(mask(hoist(by_buffers(), "outer"))),
+        "no lane finds a row of another image",
+    ),
+    "masks after the operands are exchanged": (
+        lambda: mask(swap(hoist(by_buffers(), "outer"))),
+        "the operands are exchanged",
+    ),
     "operands that are not there": (lambda: swap(definition()), "stage them first"),
     "tiles of a masked loop": (
-        lambda: tile(mask(hoist(by_buffers(), "outer")), z.r, BUFFERS, COLUMNS),
+        lambda: tile(mask(hoist(by_buffers(), "outer")), z.r, Loop(axis=z.m, extent=z.R), Loop(axis=z.t, extent=z.R)),
         "lanes are masked by its loops",
     ),
     "groups before tiles": (lambda: one_group(definition()), "fails at"),
@@ -85,3 +103,12 @@ def test_tiles_of_another_order_are_the_same_nest():
     one = tile(flatten(nest, (z.n, z.p, z.q), z.m, (z.P, z.Q)), z.m, Loop(axis=z.tile_m, extent=z.TILES_M), PIXELS)
     assert set(one.axes) == set(reload().axes)
     assert one.space == reload().space
+
+
+def test_a_form_that_owes_something_is_none():
+    nest = hoist(by_buffers("merged"), "merged")
+    assert len(nest.owes) == 2
+    assert mask(nest).owes == nest.owes[1:]
+    assert rows_masked(mask(nest)).owes == ()
+    with pytest.raises(Refused, match="it owes mask or zero"):
+        Form(name="half done", algorithms=(("Algorithm 3", nest),), maps={}, theorems=())
