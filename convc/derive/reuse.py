@@ -157,9 +157,9 @@ def _line_conditions(rows: Rows) -> tuple[Condition, ...]:
 def mask(nest: Nest) -> Nest:
     """Leave out lanes that need padding, where the pixel of another row may come to stand in its place."""
     name = "mask: disable the lanes that need padding and hold another row's pixel"
-    load = _staged(nest, name)
+    _staged(nest, name)
     place = _place(nest, name)
-    if load.inside != z.buffer:
+    if BORDER not in nest.owes:
         raise Refused(name, "every column loads its own pixels, and padding comes as zero: hoist first")
     need = nest.pixel()
     held = place + J - z.lead
@@ -184,8 +184,8 @@ def mask(nest: Nest) -> Nest:
 def zeroed(nest: Nest) -> Nest:
     """No lane need be left out: one that finds a pixel of another row needs padding, and finds some."""
     name = "zero: a lane that reads past its row finds the padding in front of the next"
-    load = _staged(nest, name)
-    if load.inside != z.buffer:
+    _staged(nest, name)
+    if BORDER not in nest.owes:
         raise Refused(name, "every column loads its own pixels, and padding comes as zero: hoist first")
     last = z.Q + z.HALO
     start = z.d_w * z.buffer
