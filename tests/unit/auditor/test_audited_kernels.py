@@ -283,3 +283,9 @@ def test_warps_reach_their_own_lanes():
     assert rules(audited(body.format(lane=0))) == set()
     assert rules(audited(body.format(lane=0x200000))) == {"tcgen05-order"}
     assert rules(audited(body.format(lane=64))) == {"tensor-memory-alloc"}, "columns behind the allocation"
+
+
+@pytest.mark.parametrize(("count", "right"), [(0, False), (1, True), ((1 << 20) - 1, True), (1 << 20, False)])
+def test_an_mbarrier_is_made_for_as_many_arrivals_as_it_can_count(count, right):
+    found = audited(f"{FIRST}@%p mbarrier.init.shared::cta.b64 [%smem], {count};")
+    assert ("arrival-count" in rules(found)) != right

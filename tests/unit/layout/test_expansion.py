@@ -7,7 +7,7 @@ import pytest
 
 from convc.ir.problem import ConvProblem
 from convc.layout.device_layout import device_layout
-from convc.layout.expand import copies_of, expand_activation, expand_filter, expanded
+from convc.layout.expand import copies_of, expand_activation, expand_filter, expanded, split_filter
 from convc.report.layout_notes import layout_notes
 from convc.verification import reference
 from convc.verification.data import integer_data
@@ -56,3 +56,12 @@ def test_most_problems_stay_as_they_are():
     assert expand_activation(problem, x) is x
     assert expand_filter(problem, w) is w
     assert len(layout_notes(device_layout(problem))) == 3
+
+
+def test_weights_that_the_parts_cannot_hold_are_refused():
+    """Two parts of s8 hold numbers from -256 to 254."""
+    held = np.array([-256, 254, 3])
+    assert (sum(part.astype(int) for part in split_filter(held, 2)) == held).all()
+    for beyond in (-257, 255):
+        with pytest.raises(ValueError, match=f"2 parts of s8 cannot hold weights from {min(beyond, 0)} to"):
+            split_filter(np.array([0, beyond]), 2)

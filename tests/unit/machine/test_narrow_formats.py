@@ -74,8 +74,8 @@ def test_scale_factors_and_integers():
 )
 def test_units_of_a_row_are_widened_one_by_one(name, packed_as):
     """Rows of three units of 16 bytes."""
-    rows = np.random.default_rng(1).integers(0, 64, (4, 48), np.uint8)
+    rows = np.random.default_rng(1).integers(0, 64, (2, 4, 48), np.uint8)
     whole = widen(rows, name, packed_as)
-    units = [widen(np.ascontiguousarray(rows[:, at : at + 16]), name, packed_as) for at in (0, 16, 32)]
-    np.testing.assert_array_equal(whole, np.concatenate(units, axis=1))
-    assert whole.shape == (4, 96 if packed_as == "packed" else 48)
+    units = [widen(np.ascontiguousarray(rows[..., at : at + 16]), name, packed_as) for at in (0, 16, 32)]
+    np.testing.assert_array_equal(whole, np.concatenate(units, axis=2))
+    assert whole.shape == (2, 4, 96 if packed_as == "packed" else 48)
