@@ -11,12 +11,13 @@ stream, and fills what lies outside of the tensor with zeros (PTX manual, tensor
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sympy import Expr, S, Symbol
 
 from convc.derive import symbols as z
 from convc.derive.forms import reload, stream_tiles
+from convc.derive.kernels import Map
 from convc.derive.nests import Nest
 from convc.derive.symbols import FloorDiv, Mod
 from convc.derive.theorem import Condition, Theorem, at_most, below, proved
@@ -37,12 +38,14 @@ class Fact:
         says: for people.
         theorems: why it is so.
         conditions: that a problem has to meet.
+        maps: numbers that it is about.
     """
 
     name: str
     says: str
     theorems: tuple[Theorem, ...]
     conditions: tuple[Condition, ...] = ()
+    maps: Mapping[str, Map] = field(default_factory=dict)
 
 
 def equal(one: Expr, two: Expr, words: str) -> tuple[Condition, ...]:

@@ -22,6 +22,7 @@ from sympy import Add, Expr, Mul, Pow, S, Symbol
 from convc.derive.algebra import expanded
 from convc.derive.changes import changes
 from convc.derive.clusters import clusters
+from convc.derive.columns import layouts
 from convc.derive.forms import Form, forms
 from convc.derive.kernels import Map
 from convc.derive.nests import Let, Load, Loop, Mask, Move, Nest, Place, Step
@@ -57,7 +58,7 @@ def record() -> dict[str, Any]:
     entries = {form.name: book.form(form) for form in forms()}
     shared = {name: book.share(share) for name, share in (*shares(), *clusters())}
     changed = {change.name: book.change(change) for change in changes()}
-    known = {fact.name: book.fact(fact) for fact in facts()}
+    known = {fact.name: book.fact(fact) for fact in (*facts(), *layouts())}
     parts = {name: part.entries for name, part in book.parts.items()}
     return {
         "format": FORMAT,
@@ -146,6 +147,7 @@ class _Book:
             "theorem": theorem,
             "theorems": [self.theorem(each) for each in fact.theorems],
             "conditions": [self.condition(each, theorem) for each in fact.conditions],
+            "maps": {name: self.map(found) for name, found in fact.maps.items()},
         }
 
     def loops(self, loops: Iterable[Loop]) -> list[Any]:

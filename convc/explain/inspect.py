@@ -16,9 +16,10 @@ from rich.table import Table
 
 from convc import ptx
 from convc.compiler.compile import Compiled
+from convc.compiler.index.columns import layout_maps
 from convc.compiler.index.reuse import reuse_maps
 from convc.compiler.index.show import map_lines
-from convc.compiler.plan.columns import maps_of_columns
+from convc.compiler.plan.columns import columns_of
 from convc.compiler.plan.coordinates import in_order
 from convc.compiler.plan.names import ACC
 from convc.compiler.plan.records import Plan, Rejection, to_json
@@ -185,7 +186,7 @@ def _plan(plan: Plan) -> Iterator[str]:
 def _maps_lines(plan: Plan) -> Iterator[str]:
     """The maps that the kernel's coordinates come from, and what was proved about them."""
     if plan.layout.columns != "off":
-        for index_map in maps_of_columns(plan.layout, plan.indexing.loads.a).maps:
+        for index_map in layout_maps(columns_of(plan.layout, plan.indexing.loads.a)):
             yield from map_lines(index_map)
             yield ""
     if plan.reuse is None:

@@ -28,7 +28,7 @@ from collections.abc import Mapping
 import msgspec
 
 from convc.compiler.index.formulas import Instance
-from convc.compiler.index.maps import IndexMap, at_most, less, simplify_guards
+from convc.compiler.index.maps import IndexMap, simplify_guards
 from convc.compiler.index.numbers import problem_sizes
 from convc.compiler.index.symbols import Axis
 from convc.compiler.index.walk import Im2colBox, im2col_box
@@ -265,21 +265,6 @@ def _made(reload: Instance, name: str) -> IndexMap:
     """A map of the module's table."""
     one_group = reload.sizes["K_g"] == reload.sizes["K"]  # no tile says which
     return reload.map(name, without=("tile_n",) if one_group and name in ("pack", "operand_a") else ())
-
-
-def activation_map(problem: ConvProblem, c_pitch: int) -> IndexMap:
-    """(n, p, q, r, s, c) -> n, h, w, c: what a tap reads, by the definition; zero where the guard fails."""
-    n, p, q = (Axis(name, extent) for name, extent in zip("npq", (problem.batch, *problem.out_extent), strict=True))
-    r, s = (Axis(name, extent) for name, extent in zip("rs", problem.kernel, strict=True))
-    c = Axis("c", problem.groups * c_pitch)
-    h = p.symbol * problem.stride[0] + r.symbol * problem.dilation[0] - problem.pad_lo[0]
-    w = q.symbol * problem.stride[1] + s.symbol * problem.dilation[1] - problem.pad_lo[1]
-    return IndexMap(
-        name="activation",
-        domain=(n, p, q, r, s, c),
-        results=(("n", n.symbol), ("h", h), ("w", w), ("c", c.symbol)),
-        guard=(at_most(0, h), less(h, problem.in_extent[0]), at_most(0, w), less(w, problem.in_extent[1])),
-    )
 
 
 def _check(

@@ -220,6 +220,7 @@ class FactRecord(msgspec.Struct, frozen=True):
     theorem: str
     theorems: list[int]
     conditions: list[int]
+    maps: dict[str, MapRecord]
 
 
 class Derived(msgspec.Struct, frozen=True):
@@ -263,6 +264,12 @@ class Instance(msgspec.Struct, frozen=True):
         """The numbers of the conditions that the sizes have to meet."""
         return self.record.conditions
 
+    def map_record(self, name: str) -> MapRecord:
+        """A map for all sizes, of a form or of a fact."""
+        found = derived()
+        known = found.forms[self.form] if self.form in found.forms else found.facts[self.form]
+        return known.maps[name]
+
     def map(self, name: str, *, called: str = "", without: tuple[str, ...] = (), small: bool = True) -> IndexMap:
         """An index map.
 
@@ -271,7 +278,7 @@ class Instance(msgspec.Struct, frozen=True):
             without: axes that it does not depend on, here.
             small: whether it is made smaller by the ranges of its axes.
         """
-        record = self.record.maps[name]
+        record = self.map_record(name)
         domain = tuple(self.axes[axis] for axis in record.axes if axis not in without)
         symbols: dict[str, Expr] = {
             axis: Integer(0) if axis in without or (small and self.axes[axis].extent == 1) else self.axes[axis].symbol
@@ -300,7 +307,7 @@ class Instance(msgspec.Struct, frozen=True):
         Loops are variables, also where they have one iteration; only what the grid and the windows of a tile decide is
         a number then. What is about loops that the instance does not have stays as it is.
         """
-        record = self.record.maps[name]
+        record = self.map_record(name)
         formula = derived().expressions[dict(record.results)[result]]
         ranges = {axis: self.axes[axis].range for axis in record.axes if axis in self.axes}
         symbols: dict[str, Expr] = {

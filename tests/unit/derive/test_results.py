@@ -10,6 +10,7 @@ import pytest
 from convc.compiler.index.changes import Fact
 from convc.compiler.index.conditions import met
 from convc.compiler.index.maps import Counterexample, Proof
+from convc.derive import columns
 from convc.derive import symbols as z
 from convc.derive.forms import reload, stream_tiles
 from convc.derive.results import FIRST, ROW, facts, following, pixel_number
@@ -97,3 +98,31 @@ def test_numbers_that_break_a_fact_are_named():
     assert isinstance(broken, Counterexample)
     assert "the rows of a warp are consecutive output pixels" in str(broken)
     assert "warps make up the lanes of a tile: 120 < 128" in str(broken)
+
+
+COLUMNS = {
+    "rows that overlap with a dilation": lambda: proved(
+        "element",
+        [(columns.MAPPED.xreplace({columns.STEP_Q: z.u_w * z.C}), columns.MAPPED.xreplace({columns.STEP_Q: z.C}))],
+    ),
+    "channels outside of columns": lambda: proved(
+        "run", [(FloorDiv(z.c * z.S + z.s, z.C), z.s)], [below(z.c, z.C), below(z.s, z.S)]
+    ),
+    "a run that is as long as its filter is wide": lambda: proved(
+        "run", [below(columns.ELEMENT, z.S * z.C)], [below(z.s, z.S)]
+    ),
+    "the last pixel of a row without room for the filter": lambda: proved(
+        "inside",
+        [below(z.u_w * z.q + z.s, columns.WIDTH)],
+        [below(z.q, z.Q), below(z.s, z.S), below(z.Q, columns.WIDTH)],
+    ),
+    "rows of the host that overlap": lambda: proved(
+        "apart", [(FloorDiv(z.q * columns.PITCH + z.e, columns.PITCH), z.q)], [below(z.e, columns.PITCH + 1)]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_what_joined_columns_may_not_rest_on_is_refused(name):
+    with pytest.raises(Refused, match=r"fails at .* is false|not shown"):
+        COLUMNS[name]()

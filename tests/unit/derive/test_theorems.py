@@ -9,6 +9,7 @@ import pytest
 from convc.derive import symbols as z
 from convc.derive.algebra import expanded, normal
 from convc.derive.changes import changes
+from convc.derive.columns import layouts
 from convc.derive.forms import forms
 from convc.derive.results import facts
 from convc.derive.symbols import FloorDiv, Mod
@@ -23,7 +24,7 @@ def theorems():
     for change in changes():
         for theorem in change.step.theorems:
             found.setdefault((theorem.name, theorem.says), theorem)
-    for fact in facts():
+    for fact in (*facts(), *layouts()):
         for theorem in fact.theorems:
             found.setdefault((theorem.name, theorem.says), theorem)
     return list(found.values())
