@@ -104,6 +104,8 @@ class Source:
         """
         if isinstance(node, ast.JoinedStr) or _types_only(node):
             return
+        if isinstance(node, ast.keyword) and node.arg == "strict":
+            return  # lengths that are equal, or the code is wrong
         statement = node.lineno if isinstance(node, ast.stmt) else statement
         yield node, statement
         for name, value in ast.iter_fields(node):
