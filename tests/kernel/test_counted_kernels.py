@@ -8,12 +8,12 @@ import math
 
 import numpy as np
 import pytest
+from support.masks_of_tiles import tile_mask
 from support.schedules import RELOAD_ONLY
 from test_golden_kernels import CHOICES, PROBLEMS, SCHEDULES
 
 from convc.build.writer import layer_of
 from convc.compiler.compile import Compiled, compile_problem
-from convc.compiler.index.lane_masks import tile_mask
 from convc.compiler.index.reuse import reuse_maps
 from convc.compiler.kernels import kernel_of
 from convc.compiler.schedules.all import STATIONARY

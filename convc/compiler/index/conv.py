@@ -38,6 +38,13 @@ from convc.ir.problem import ConvProblem
 RELOAD = "reload"
 """The form of the derivation (`convc.derive.forms`)."""
 
+COMPUTED = ("row", "start", "step", "pack", "column", "store")
+READ = (
+    *("row", "pixel", "window", "start", "walk", "step", "pack", "activation", "operand_a", "filter", "operand_b"),
+    *("column", "output", "store"),
+)
+"""The maps that a kernel computes; and all of them, in reading order."""
+
 
 class Tiles(msgspec.Struct, frozen=True, kw_only=True):
     """How the iteration space is cut: block extents, pitches in elements, number of blocks along each."""
@@ -52,28 +59,10 @@ class Tiles(msgspec.Struct, frozen=True, kw_only=True):
     blocks: int
 
 
-COMPUTED = ("row", "start", "step", "pack", "column", "store")
-"""The maps that a kernel computes; others are for people."""
-
-
 class ConvMaps(msgspec.Struct, frozen=True, kw_only=True):
-    """The maps of one tiled convolution (see the module's table), and what was proved about them.
+    """The maps of one tiled convolution that its kernel computes (see the module's table).
 
     Attributes:
-        row: (tile_m, lane) -> m, below M.
-        pixel: (tile_m, lane) -> n, p, q.
-        window: (tile_m, lane) -> w, h, n: first tap of the pixel's filter window.
-        start: (tile_m) -> w, h, n: coordinates of the tile's im2col copy.
-        walk: (image, y, x, lane) -> w, h, n: the im2col walk in closed form, from position (x, y) of the box.
-        step: (r, s, block) -> off_w, off_h, c, tap, k_step: what one step of the K loop hands to the copies.
-        activation: (n, p, q, r, s, c) -> n, h, w, c; zero where the guard fails.
-        pack: (tile_n, block) -> c: where a step's activation channels begin; the same for all tiles of one group.
-        operand_a: (tile_m, lane, r, s, [tile_n,] block, e) -> n, h, w, c; zero where the guard fails.
-        filter: (k, r, s, c) -> k, tap, c.
-        operand_b: (tile_n, column, r, s, block, e) -> k, tap, c; zero where the guard fails.
-        column: (tile_n, column) -> k, below k_pitch (the padding of an output row is written too).
-        output: (n, p, q, k) -> offset, in elements.
-        store: (tile_m, lane, tile_n, column) -> offset; nothing is written where the guard fails.
         box: corners of the im2col tensor map.
         dropped: (names of maps, condition, reason) of each guard that the extents made superfluous.
     """
@@ -90,69 +79,11 @@ class ConvMaps(msgspec.Struct, frozen=True, kw_only=True):
     dropped: tuple[tuple[str, str, str], ...]
 
     @property
-    def pixel(self) -> IndexMap:
-        """The output pixel of a lane."""
-        return self._shown("pixel")
-
-    @property
-    def window(self) -> IndexMap:
-        """The first tap of its filter window."""
-        return self._shown("window")
-
-    @property
-    def operand_a(self) -> IndexMap:
-        """The pixels that a step multiplies."""
-        return self._shown("operand_a")
-
-    @property
-    def operand_b(self) -> IndexMap:
-        """The weights that it multiplies them with."""
-        return self._shown("operand_b")
-
-    @property
-    def activation(self) -> IndexMap:
-        """The definition, by the record of the derivation."""
-        return self._shown("activation")
-
-    @property
-    def walk(self) -> IndexMap:
-        """The walk of an im2col copy."""
-        return self._shown("walk")
-
-    @property
-    def filter(self) -> IndexMap:
-        """Taps and channels of a weight."""
-        return self._shown("filter")
-
-    @property
-    def output(self) -> IndexMap:
-        """The place of an output."""
-        return self._shown("output")
-
-    def _shown(self, name: str) -> IndexMap:
-        """A map that the kernel does not compute."""
-        return simplify_guards(_made(instance_of(self.problem, self.tiles), name)).map
-
-    @property
     def maps(self) -> tuple[IndexMap, ...]:
-        """All maps, in reading order."""
-        pack = (self.pack,) if self.problem.groups > 1 else ()
-        return (
-            self.row,
-            self.pixel,
-            self.window,
-            self.start,
-            self.walk,
-            self.step,
-            *pack,
-            self.activation,
-            self.operand_a,
-            self.filter,
-            self.operand_b,
-            self.column,
-            self.output,
-            self.store,
-        )
+        """All maps of the derivation in reading order, those that copies and the tensor core go by included."""
+        reload = instance_of(self.problem, self.tiles)
+        names = (name for name in READ if name != "pack" or self.problem.groups > 1)
+        return tuple(simplify_guards(_made(reload, name)).map for name in names)
 
 
 def conv_maps(

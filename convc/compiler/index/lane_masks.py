@@ -99,24 +99,6 @@ def _taps_with_masks(rule: MaskRule, index_map: IndexMap, tap: str) -> tuple[int
     return tuple(found)
 
 
-def tile_mask(maps: ReuseMaps, tile_m: int, r: int, s: int) -> np.ndarray:
-    """Bool (lanes,): the lanes of one tile that tap (r, s) does not write."""
-    found = np.zeros(maps.tile.lanes, bool)
-    if maps.walk.border == "mask":
-        found |= axis_mask(maps, "s", tile_m, s)
-    if maps.stream.masked:
-        found |= axis_mask(maps, "r", tile_m, r)
-    return found
-
-
-def axis_mask(maps: ReuseMaps, tap: Literal["r", "s"], tile_m: int, value: int) -> np.ndarray:
-    """Bool (lanes,): the lanes of one tile that are masked because of a filter row (r), or of a filter column (s)."""
-    mask = column_mask(maps) if tap == "s" else line_mask(maps)
-    lanes = np.arange(maps.tile.lanes)
-    found = np.asarray(expr.evaluate(mask, {"tile_m": tile_m, "lane": lanes, tap: value}), bool)
-    return np.broadcast_to(found, lanes.shape)
-
-
 def tiles_with_masks(maps: ReuseMaps, tap: Literal["r", "s"], value: int) -> Iterator[int]:
     """The tiles with a lane that is masked at a filter row (r) or at a filter column (s), in order, one by one.
 

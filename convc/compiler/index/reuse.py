@@ -36,11 +36,8 @@ class ReuseMaps(Geometry, frozen=True, kw_only=True):
     """A geometry with the maps of the table above, what they were derived from, and what was proved about them."""
 
     problem: ConvProblem
-    place: IndexMap
     pixel: IndexMap
     start: IndexMap
-    needed: IndexMap
-    held: IndexMap
     column: IndexMap
     line: IndexMap
     dropped: tuple[tuple[str, str], ...]
@@ -49,7 +46,9 @@ class ReuseMaps(Geometry, frozen=True, kw_only=True):
     @property
     def maps(self) -> tuple[IndexMap, ...]:
         """All maps, in reading order."""
-        return (self.place, self.pixel, self.start, self.needed, self.held, self.column, self.line)
+        shared = shared_instance(self.problem, self)
+        place, needed, held = (shared.map(name, small=False) for name in ("place", "needed", "held"))
+        return (place, self.pixel, self.start, needed, held, self.column, self.line)
 
 
 def reuse_maps(problem: ConvProblem, geometry: Geometry) -> ReuseMaps:
@@ -63,11 +62,8 @@ def reuse_maps(problem: ConvProblem, geometry: Geometry) -> ReuseMaps:
         tile=geometry.tile,
         tiles=geometry.tiles,
         spare=geometry.spare,
-        place=shared.map("place", small=False),
         pixel=pixel.map,
         start=shared.map("start"),
-        needed=shared.map("needed", small=False),
-        held=shared.map("held", small=False),
         column=shared.map("lanes_s", called="column"),
         line=shared.map("lanes_r", called="line"),
         dropped=pixel.dropped,

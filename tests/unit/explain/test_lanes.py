@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from support.cut_maps import cut_maps
 from support.examples import some
 from support.followed_copies import held_rows, shared_rows
+from support.masks_of_tiles import tile_mask
 
 from convc.compiler.index.conv import conv_maps
-from convc.compiler.index.lane_masks import tile_mask, words
+from convc.compiler.index.lane_masks import words
 from convc.compiler.index.maps import Counterexample
 from convc.compiler.index.reuse import ReuseMaps
 from convc.compiler.options import ScheduleOptions
@@ -189,6 +190,7 @@ def test_reload_loads_every_tap_by_itself():
         in_channels=16, out_channels=16, in_extent=(6, 7), kernel=(3, 3), stride=(1, 2), pad_lo=(1, 1), pad_hi=(1, 1)
     )
     maps = conv_maps(problem, block_m=16, block_n=16, channels_per_step=16, c_pitch=16, k_pitch=16)
+    (activation,) = (each for each in maps.maps if each.name == "activation")
     table = reload_table(maps, 1)
     assert table.masks == ()
     assert [buffer.taps for buffer in table.buffers] == [(0,), (1,), (2,)]
@@ -200,10 +202,10 @@ def test_reload_loads_every_tap_by_itself():
                 assert not cell.held.image
                 continue
             points = dict(zip("npq", lane.output, strict=True)) | {"r": table.r, "s": buffer.taps[0], "c": 0}
-            read = maps.activation.evaluate(points)
+            read = activation.evaluate(points)
             assert cell.held == cell.needed
             assert (cell.held.n, cell.held.h, cell.held.w) == (read["n"], read["h"], read["w"])
-            assert cell.held.real == maps.activation.holds(points)
+            assert cell.held.real == activation.holds(points)
 
 
 def test_the_filter_row_shown_is_the_first_that_meets_an_image():

@@ -52,7 +52,7 @@ def _maps(problem=None, **sizes):
 def test_no_edge_means_no_guard():
     even = ConvProblem(in_channels=8, out_channels=16, in_extent=(8, 8), kernel=(1, 1))
     maps = _maps(even)
-    assert maps.row.guard == maps.store.guard == maps.operand_a.guard == maps.operand_b.guard == ()
+    assert all(each.guard == () for each in maps.maps if each.name != "activation")
     assert ("row, store", "tile_m*16 + lane < 64", "the left side is at most 63") in (maps.dropped)
     edge = _maps()
     assert [str(condition) for condition in edge.store.conditions] == ["tile_m*16 + lane < 84"]
@@ -64,7 +64,8 @@ def test_output_channels_behind_the_pitch_are_not_stored():
         "column < 12",
         "tile_m*16 + lane < 84",
     ]
-    assert [str(condition) for condition in maps.operand_b.conditions] == [
+    (operand_b,) = (each for each in maps.maps if each.name == "operand_b")
+    assert [str(condition) for condition in operand_b.conditions] == [
         "column < 10",
     ]
 

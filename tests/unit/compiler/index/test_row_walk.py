@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cut_maps import cut_maps
 from support.examples import some
+from support.masks_of_tiles import tile_mask
 
 from convc.compiler.index.conditions import conditions
-from convc.compiler.index.lane_masks import tile_mask, words
+from convc.compiler.index.lane_masks import words
 from convc.compiler.index.maps import Proof
 from convc.compiler.index.reuse import shared_instance
 from convc.compiler.index.row_walk import BORDERS, RowProblem, RowWalk, row_walk
