@@ -33,7 +33,8 @@ REPEATED = {
     "demo layer3.1.conv2", "demo layer4.1.conv2", "bf16 to f32, wide tiles", "rows of 64 bytes",
     "golden tensor_store_f16", "results by tensor copies", "demo layer1.0.conv3",
     "slide in CTA pairs", "shift chain in CTA pairs", "shift windows in CTA pairs", "serpentine tiles",
-    "slide, CTAs that share tiles", "CTAs that share full tiles", "four split-K CTAs, in order",
+    "persistent clusters with multicast", "slide, CTAs that share tiles", "CTAs that share full tiles",
+    "four split-K CTAs, in order", "persistent CTAs, bias in registers",
     "clusters with many columns and few bytes",
 }  # fmt: skip
 """Kernels whose launches take the course of an earlier one: those that touch data in segments and tensor stores alone.

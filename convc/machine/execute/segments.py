@@ -162,9 +162,11 @@ class _Runner:
         self._note(strand, places)
         self._keep(strand.regs, blocks)
         if strand.cohort.lazy is not None and strand.cohort.lazy.course is not None:
-            self._hand(id(strand), blocks, strand.cohort.lazy.course.left)
+            course = strand.cohort.lazy.course
+            self._hand(id(strand), blocks, course.left)
             for _, _, slot in self.hands:  # known by the object, so that it can be no number
-                strand.regs[slot] = strand.cohort.lazy.course.left[id(strand), slot]
+                strand.regs[slot] = course.left[id(strand), slot]
+                course.parted.discard((id(strand), slot))
         counters = strand.cohort.counters
         counters.tensor_loads += self.tensors * strand.row_count * len(strand.warps)
         for _ in range(self.tensors):

@@ -35,9 +35,9 @@ STORES = frozenset(("store", "st.shared"))
 FEWEST = 12
 """Instructions in packs that make a segment worth its while."""
 
-COPIES = (["load", "st.shared"], ["tensor", "st.shared"])
+COPIES = (["load", "st.shared"], ["tensor", "st.shared"], ["tensor"])
 """Kinds of packs that are worth a segment however few instructions they are: what touches data in segments alone may be
-repeated (`convc.machine.execute.repeat`)."""
+repeated (`convc.machine.execute.repeat`). A tcgen05.ld stands alone where a warp gives the columns back behind it."""
 
 Element = tuple["Pack", int]
 """A pack, and the position on the last axis of its result."""

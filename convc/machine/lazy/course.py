@@ -23,24 +23,29 @@ class Course:
         spoiled: whether it did anything else to data.
         left: what segments have left in registers for others to compute with. Such a register is data as long as it
             holds this very array.
+        parted: registers that held such data when their strand split: part of it, or a number that looks like any.
     """
 
     events: list[object] = field(default_factory=list)
     spoiled: bool = False
     left: dict[Name, np.ndarray] = field(default_factory=dict)
+    parted: set[Name] = field(default_factory=set)
 
     def taken(self, name: Name, value: Value) -> bool:
         """Whether a segment computes with what another one left; else with a number that the text says.
 
         An array that nobody left may be part of one that somebody did.
         """
+        if name in self.parted:
+            self.spoiled = True
         if not isinstance(value, np.ndarray):
             return False
         if self.left.get(name) is not value:
             self.spoiled = True
         return True
 
-    def part(self, strand: int, regs: list[Value]) -> None:
-        """A strand splits, and its registers: one that holds data may become a plain number."""
-        if any(of == strand and regs[slot] is value for (of, slot), value in self.left.items()):
-            self.spoiled = True
+    def part(self, strand: int, other: int, regs: list[Value]) -> None:
+        """A strand splits, and its registers with it: nobody may compute with the data in them any more."""
+        slots = [slot for (of, slot), value in self.left.items() if of == strand and regs[slot] is value]
+        slots += [slot for of, slot in self.parted if of == strand]
+        self.parted.update((of, slot) for of in (strand, other) for slot in slots)

@@ -238,8 +238,6 @@ class Strand:
         # Registers that are the same along the axis stay as they are, shared by both. The others may become the same
         # in a part: narrowing them here keeps what follows fast.
         everything = self.regs
-        if self.cohort.lazy is not None and self.cohort.lazy.course is not None:
-            self.cohort.lazy.course.part(id(self), everything)
         wide = [(slot, v) for slot, v in enumerate(everything) if isinstance(v, np.ndarray) and v.shape[axis] > 1]
 
         def registers(index: np.ndarray) -> list[Value]:
@@ -274,6 +272,8 @@ class Strand:
         self.regs = registers(stay)
         self.set_mask(mask_part(self.mask, axis, stay))
         self.running.append(other)
+        if self.cohort.lazy is not None and self.cohort.lazy.course is not None:
+            self.cohort.lazy.course.part(id(self), id(other), everything)
         return other
 
     # ---- divergence inside a warp ------------------------------------------------------------------------------------
