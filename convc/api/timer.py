@@ -29,14 +29,14 @@ class EngineTimer:
         return hashlib.sha256(said).hexdigest()
 
     def __call__(self, artifact: KernelArtifact, order: OrderTraffic | None = None, /) -> float:
-        """Cycles of a kernel that makes its tiles in an order of which this is known.
+        """Cycles, at the chip's full clock, of a kernel that makes its tiles in an order of which this is known.
 
         The errors are those of `convc.timing.kernel.time_kernel`.
         """
         chip = chip_of(self.chip, target_of(artifact.ptx))
         options = self.chip
         timed = time_kernel(artifact.ptx, artifact.launch, {}, chip, cold=options.cold, sass=options.sass, order=order)
-        return timed.cycles
+        return 1e3 * timed.microseconds * chip["chip.clock"]
 
 
 TARGET = ScheduleOptions().target

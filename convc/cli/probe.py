@@ -32,7 +32,7 @@ from convc.cli.streams import DASH
     default="b200",
     show_default=True,
     metavar="NAME|FILE.toml",
-    help="Whose parameters are listed: b200, b300 or h200.",
+    help="Whose parameters are listed: b200, b300, h100 or h200.",
 )
 @json_option
 def probe_command(

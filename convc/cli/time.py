@@ -73,7 +73,7 @@ class Shown:
     "--chip",
     callback=chip_file,
     metavar="NAME|FILE.toml",
-    help="Whose parameters to use: b200, b300 or h200; by default the chip that the kernels are for.",
+    help="Whose parameters to use: b200, b300, h100 or h200; by default the chip that the kernels are for.",
 )
 @click.option(
     "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Set a parameter: tma.fill=110, tmem.banks=8x64."

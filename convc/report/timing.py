@@ -12,6 +12,7 @@ from convc.report.grid import Row as GridRow
 from convc.support.short_names import with_short_names
 from convc.timing.assembler import Assembly
 from convc.timing.attribution import StepTime, by_step
+from convc.timing.clock import Load
 from convc.timing.kernel import Dependence, KernelTime, gaps, spread, waits_of_all
 
 Row = tuple[str, str, float | None, KernelTime]
@@ -72,6 +73,13 @@ def print_times(console: Console, rows: Sequence[Row]) -> None:
     print_grid(console, list(COLUMNS), made)
     largest = waits(waits_of_all(kernel for _, _, _, kernel in rows), 3)
     console.print(f"{total:.1f} us in all, the kernels alone; the largest waits: {largest}", soft_wrap=True)
+    slowed = [kernel.chip["chip.clock"] for _, _, _, kernel in rows if kernel.load is not None]
+    if slowed:
+        console.print(
+            f"under the load of their tensor cores {len(slowed)} of {len(rows)} go at less than the full clock: "
+            f"{min(slowed):.4g} to {max(slowed):.4g} GHz",
+            soft_wrap=True,
+        )
     between = gaps([kernel for _, _, _, kernel in rows])
     console.print(f"launched by a graph, {between:.1f} us more lie between them", soft_wrap=True)
     console.print(LEGEND, soft_wrap=True)
@@ -96,9 +104,11 @@ def print_kernel(console: Console, row: Row) -> None:
     chosen = "".join(f", {key}={setting}" for key, setting in kernel.chip.choices.items())
     console.print(f"{with_short_names(name)}{f' ({schedule})' if schedule else ''} on {kernel.chip.name}{chosen}")
     console.print(
-        f"{kernel.cycles:.0f} cycles, {kernel.microseconds:.2f} us at {kernel.chip['chip.clock']:g} GHz "
+        f"{kernel.cycles:.0f} cycles, {kernel.microseconds:.2f} us at {kernel.chip['chip.clock']:.4g} GHz "
         f"(+- {range_us:.2f} us by the ranges of the parameters)"
     )
+    if kernel.load is not None:
+        console.print(_slower(kernel.load))
     if rate is not None:
         console.print(f"{rate:.1f} TFLOP/s")
     rounds = "1 round" if launch.rounds == 1 else f"{launch.rounds} rounds"
@@ -118,6 +128,14 @@ def print_kernel(console: Console, row: Row) -> None:
         console.print(_rests(one))
     if not rests:
         console.print("none: no parameter's range moves it as much")
+
+
+def _slower(load: Load) -> str:
+    """Why a launch goes slower than the chip's clock."""
+    return (
+        f"clock under load: the tensor cores work {percent(load.use)} of the time with {load.kind}, and may "
+        f"{percent(load.most)} at {load.full:g} GHz; --clock {load.full:g} times it so"
+    )
 
 
 def _print_assembly(console: Console, made: Assembly) -> None:

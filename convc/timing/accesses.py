@@ -62,6 +62,19 @@ def requests(starts: np.ndarray, size: int, row: int) -> int:
     return int(np.sum(head + whole + tail + filled)) + starts.size - inside.size
 
 
+def lonely(starts: np.ndarray, size: int) -> int:
+    """Rows of a copy in lines of which no other of its rows has a part; ``starts``, ``size``: see `requests`.
+
+    Of those L2 gives as many bytes as they have, also where all SMs ask; of others a cycle of a slice goes for each
+    request (``rows_h200.csv``: rows of 32 and 64 bytes, 128 bytes apart or behind each other).
+    """
+    inside = starts[starts >= 0]
+    first = inside // STORED_LINE
+    last = (inside + size - 1) // STORED_LINE
+    _, place, count = np.unique(np.concatenate([first, last[last != first]]), return_inverse=True, return_counts=True)
+    return int(np.count_nonzero(count[place[: inside.size]] == 1))
+
+
 def wavefronts(places: np.ndarray) -> int:
     """Cycles of the port of shared memory for the bytes of each lane, (lanes, bytes).
 

@@ -23,6 +23,7 @@ from convc.timing.assembler import Assembly, assembled, assembly
 from convc.timing.attribution import Part, by_cause, critical_path
 from convc.timing.chip import Footprint, Launch, Operands, most_beside, time_launch
 from convc.timing.classes import Tiles, tiles_of
+from convc.timing.clock import CLOCK, Load, kind_of, under_load
 from convc.timing.loops import Unrolled, unrolled_loops, walker
 from convc.timing.moving import mark_wrapped
 from convc.timing.parameters import Chip, computable
@@ -37,9 +38,6 @@ MATTERS = 0.02
 
 ASKS = "clusterlaunchcontrol.try_cancel"
 """The instruction by which a CTA asks for one that has not begun."""
-
-CLOCK = "chip.clock"
-"""Whose range is no uncertainty of the model: it is chosen."""
 
 L2_BYTES = "chip.l2_bytes"
 
@@ -73,7 +71,7 @@ class KernelTime:
 
     Attributes:
         name: of the layer, or of the entry.
-        chip: whose parameters were used.
+        chip: whose parameters were used, with the clock that the launch goes at.
         ctas: of the grid; those that begin, where they ask for the others.
         launch: the grid on the chip.
         parts: critical path of the first round, most first.
@@ -85,6 +83,7 @@ class KernelTime:
         dependent: it may begin before the kernel in front of it has ended (the text has ``griddepcontrol``).
         assembly: what ptxas made of the text, where it was asked.
         tiles: classes of tiles of a grid of several rounds.
+        load: why its clock is lower than the chip's; None: it is not.
     """
 
     name: str
@@ -100,6 +99,7 @@ class KernelTime:
     dependent: bool = False
     assembly: Assembly | None = None
     tiles: Tiles | None = None
+    load: Load | None = None
 
     @property
     def cycles(self) -> float:
@@ -297,7 +297,14 @@ def time_kernel(  # noqa: PLR0913 - each is one choice, and most are left out
         timed = time_launch(trace, running, footprint, chip, cold, operands)
         if timed.rounds > 1 and busiest is None:
             tiles = tiles_of(launch, trace, lambda number: recorded(number, number + cluster)[1])
-            timed = time_launch(trace, running, footprint, chip, cold, operands, timed, tiles) if tiles.parts else timed
+
+        def again(on: Chip) -> Launch:
+            return time_launch(trace, running, footprint, on, cold, operands, timed, tiles)
+
+        if tiles is not None and tiles.parts:
+            timed = again(chip)
+        kind = kind_of(_body(text, file, launch.entry))
+        timed, chip, load = under_load(lambda on: timed if on is chip else again(on), chip, kind)
     shapes = tuple(dict.fromkeys(work.mma for work in trace.works if work.mma is not None))
     return KernelTime(
         name=name or launch.entry,
@@ -313,6 +320,7 @@ def time_kernel(  # noqa: PLR0913 - each is one choice, and most are left out
         dependent=any(instr.form.opcode == "griddepcontrol" for instr in _body(text, file, launch.entry)),
         assembly=made,
         tiles=tiles,
+        load=load,
     )
 
 

@@ -34,6 +34,9 @@ MOST_BYTES = 1 << 18
 MOST = 1e12
 """No parameter is as large."""
 
+USUAL: Mapping[str, str] = {"sm_90": "h200"}
+"""The chip of an architecture that several have."""
+
 CHOICES: Mapping[str, Mapping[str, Mapping[str, float]]] = {NAME: BANKS}
 """What is chosen by name: for each setting the parameters that it replaces. The first setting is the default."""
 
@@ -114,9 +117,9 @@ def chips() -> tuple[str, ...]:
 
 def chip_for(target: str) -> str:
     """The name of the chip to time kernels of a target on; that of ``sm_100`` where none has its architecture."""
-    known = [_chip(name) for name in chips()]
-    fits = [chip.name for chip in known if target.rstrip("af") in chip.targets]
-    return fits[0] if fits else chip_for("sm_100")
+    plain = target.rstrip("af")
+    fits = [name for name in chips() if plain in _chip(name).targets]
+    return USUAL.get(plain, fits[0]) if fits else chip_for("sm_100")
 
 
 def check_target(chip: Chip, target: str, kernel: str) -> None:

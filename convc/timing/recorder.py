@@ -15,7 +15,7 @@ from convc.machine.state.observed import ObservedCohort, ObservedStrand
 from convc.machine.state.observer import LaneAccess, Observer, Operation, Places, Transfer
 from convc.machine.state.warpgroups import WARPS
 from convc.ptx import Address, Instr
-from convc.timing.accesses import LINE, requests, sectors, wavefronts
+from convc.timing.accesses import LINE, lonely, requests, sectors, wavefronts
 from convc.timing.barrier_names import BarrierNames
 from convc.timing.forms import IDLE, WAIT, Form, form_of, mode_of, warpgroup_shape
 from convc.timing.loops import Unrolled
@@ -146,11 +146,14 @@ class Recorder(Observer):
         mode = mode_of(instr)
         requested = 0
         filled = 0
+        outside = apart = 0
         if transfer.memory is not None:
             for _, offsets, size in transfer.memory.lines(np.array([position])):
                 filled = moved - int(np.count_nonzero(offsets >= 0)) * size
                 if mode != "bulk":
                     requested = requests(offsets.ravel(), size, moved // offsets.size)
+                    outside = int(np.count_nonzero(offsets < 0))
+                    apart = lonely(offsets.ravel(), size)
             self._note(transfer.memory.buffer, transfer.memory.kind)
         self.trace.works.append(
             Work(
@@ -161,6 +164,8 @@ class Recorder(Observer):
                 bytes=moved,
                 filled=filled,
                 requests=requested,
+                outside=outside,
+                apart=apart,
                 mode=mode,
                 buffer="" if transfer.memory is None else transfer.memory.buffer,
                 reaches=tuple(home - row for home in transfer.homes[position].tolist() if home != row),

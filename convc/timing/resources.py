@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from convc.timing.accesses import REQUEST
 from convc.timing.moving import moving_cycles
 from convc.timing.parameters import Chip
 from convc.timing.spread import back_by, later, later_anywhere, latest, sooner, where_later
@@ -59,6 +60,8 @@ class Share:
         missed: part of what it reads that comes from memory.
         together: requests of a GPC for the same that L2 serves as one, at most.
         merged_im2col: part of them that are, of copies by im2col.
+        same_place: bytes of L2's rate for a request that is not for a whole line, where all ask for the same.
+        meeting: part of such requests that meet. asking: SMs that ask.
         stores: how much longer its warps' stores take until L2 has them than until they have left the SM.
         maps: cycles that the first copy by a tensor map waits because other SMs fetch it too.
         apart: CTAs that lie on it at the same time are not in step, and do not get into each other's way to issue.
@@ -69,14 +72,25 @@ class Share:
     missed: float = 0.0
     together: float = 1.0
     merged_im2col: float = 0.0
+    same_place: float = REQUEST
+    meeting: float = 0.0
+    asking: float = 1.0
     stores: float = 1.0
     maps: float = 0.0
     apart: bool = False
 
     def asked(self, work: Work) -> float:
-        """Bytes of L2's rate that a copy takes: of what others read too, each takes its part where they meet."""
+        """Bytes of L2's rate that a copy takes.
+
+        Of whole lines that others read too each SM takes its part where they meet. Requests for less are served one
+        after the other where all ask for the same line, and so are those of rows outside of the tensor.
+        """
+        outside = work.outside * self.same_place
+        if work.in_parts:
+            meeting = self.meeting * sooner(1.0, (work.everywhere - 1) / later(1.0, self.asking - 1))
+            return outside + work.taken + work.inside * (self.same_place - REQUEST) * meeting
         saved = 1 - 1 / sooner(self.together, work.readers)
-        return work.taken * (1 - saved * (self.merged_im2col if work.mode == "im2col" else 1.0))
+        return outside + work.taken * (1 - saved * (self.merged_im2col if work.mode == "im2col" else 1.0))
 
 
 @dataclass(slots=True)

@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from convc.timing.parameters import Chip
 from convc.timing.resources import Share
-from convc.timing.sharing import NEIGHBOURS
+from convc.timing.sharing import of_each
 from convc.timing.spread import later, sooner
 
 
 def fullest(busy: int, cluster: int, chip: Chip) -> float:
-    """SMs with work of the GPC that has most, over those of one on average, where CTAs are dealt out by turns."""
-    together = max(NEIGHBOURS, cluster)
+    """SMs with work of the GPC that has most, over those of one on average."""
     gpcs = int(chip["gpc.count"])
-    return -(-busy // (together * gpcs)) * together * gpcs / busy
+    return of_each(busy, gpcs, cluster) * gpcs / busy
+
+
+def fullest_cpc(asking: float, chip: Chip) -> float:
+    """SMs that ask of the CPC (the TPCs of a third of a GPC, on Hopper) that has most of them.
+
+    CTAs of a GPC get a TPC each before any TPC gets a second one; then one CPC after the other is filled.
+    """
+    gpcs = chip["gpc.count"]
+    whole = -(-chip["chip.sms"] // (gpcs * chip["gpc.cpcs"]))
+    beyond = later(0.0, asking - chip["chip.sms"] / 2) / gpcs
+    return later(1.0, sooner(whole, sooner(asking / gpcs / chip["gpc.cpcs"], whole / 2) + beyond))
 
 
 def sm_share(
@@ -32,6 +42,7 @@ def sm_share(
     """
     together = later(1.0, asking / chip["gpc.count"] * uneven)
     l2 = sooner(a_cycle(chip, "chip.l2") / asking, chip["gpc.port"] / together)
+    l2 = sooner(l2, chip["gpc.cpc_port"] / fullest_cpc(asking, chip))
     if traffic:
         l2 = sooner(l2, a_cycle(chip, "chip.memory") / asking / traffic)
     stores = later(1.0, chip["threads.stores_of_all"] * sooner(1.0, asking / chip["chip.sms"]))
@@ -41,6 +52,9 @@ def sm_share(
         missed=missed,
         together=chip["gpc.together_in_step" if step else "gpc.together"],
         merged_im2col=chip["gpc.merged_im2col"],
+        same_place=chip["tma.same_place"],
+        meeting=chip["gpc.meeting"],
+        asking=asking,
         stores=stores,
         maps=maps,
     )

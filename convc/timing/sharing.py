@@ -1,8 +1,8 @@
 """Copies that CTAs of a GPC have in common: what one of them reads others read too, at about the same time.
 
-A stated model of where CTAs lie: they are dealt out to the GPCs by turns, in twos that lie beside each other, or in
-clusters, as an H200 does (``places_h200.json`` of the recordings). Which copies are alike is seen where all
-CTAs of a round make their first ones.
+A stated model of where CTAs lie: those that follow each other fill a GPC, and each GPC gets as many, as an H100 and an
+H200 do (``places_h200.json`` of the recordings; the SMs of a GPC are those that clusters join). Which copies are alike
+is seen where all CTAs of a round make their first ones.
 """
 
 from __future__ import annotations
@@ -21,9 +21,6 @@ from convc.machine.state.observed import ObservedStrand
 from convc.machine.state.observer import GlobalRange, LaneAccess, Observer, Operation, Transfer
 from convc.ptx import Instr
 from convc.timing.trace import Trace
-
-NEIGHBOURS = 2
-"""CTAs that lie beside each other: the SMs of a TPC."""
 
 MOST_STEPS = 20_000
 """Instructions after which nobody waits for a first copy any longer."""
@@ -92,29 +89,36 @@ class Readers:
     file: str
     ctas: int
     gpcs: int
-    _known: dict[str, float] = field(default_factory=dict[str, float])
+    _known: dict[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
 
     def mark(self, trace: Trace) -> None:
         """Write down of each copy of a cluster by how many CTAs of a GPC it is made; of all classes of tiles alike."""
         loads = {(work.row, work.buffer) for work in trace.works if work.kind == "load"}
         if not self._known and loads and self.ctas > trace.ctas:
             self._known = self._asked(loads, trace.ctas)
-        trace.works = [replace(work, readers=self._known.get(work.buffer, 1.0)) for work in trace.works]
+        for number, work in enumerate(trace.works):
+            readers, everywhere = self._known.get(work.buffer, (1.0, 1.0))
+            trace.works[number] = replace(work, readers=readers, everywhere=everywhere)
 
-    def _asked(self, loads: set[tuple[int, str]], cluster: int) -> dict[str, float]:
-        """CTAs of the fullest GPC that read the same at a time, on average, of each buffer that is copied."""
+    def _asked(self, loads: set[tuple[int, str]], cluster: int) -> dict[str, tuple[float, float]]:
+        """CTAs of a GPC, and of the chip, that read the same at a time, on average, of each buffer that is copied."""
         heads = _Heads(loads, self.ctas, cluster)
         options = RunOptions(ctas=(0, self.ctas), resident=self.ctas // cluster, cohort=self.ctas)
         with contextlib.suppress(_Seen):
             run(self.text, self.launch, self.contents, file=self.file, options=options, observer=heads)
-        return {buffer: alike(list(found.items()), self.gpcs, cluster) for buffer, found in heads.found.items()}
+        reads = {buffer: list(found.items()) for buffer, found in heads.found.items()}
+        return {buffer: (alike(each, self.gpcs, cluster), alike(each, 1)) for buffer, each in reads.items()}
 
 
 def alike(reads: Sequence[tuple[int, Hashable]], gpcs: int, cluster: int = 1) -> float:
-    """CTAs of the fullest GPC that read the same, on average; the number of each CTA and what it reads is known."""
-    together = max(NEIGHBOURS, cluster)
+    """CTAs of a GPC that read the same, on average over GPCs; the number of each CTA and what it reads is known."""
+    each = of_each(1 + max(cta for cta, _ in reads), gpcs, cluster)
     of_gpc: dict[int, list[Hashable]] = defaultdict(list)
     for cta, places in reads:
-        of_gpc[cta // together % gpcs].append(places)
-    fullest = max(of_gpc.values(), key=len)
-    return len(fullest) / len(set(fullest))
+        of_gpc[cta // each].append(places)
+    return len(reads) / sum(len(set(places)) for places in of_gpc.values())
+
+
+def of_each(ctas: int, gpcs: int, cluster: int = 1) -> int:
+    """CTAs of the fullest GPC, in whole clusters."""
+    return -(-ctas // (cluster * gpcs)) * cluster

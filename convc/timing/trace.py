@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from convc.timing.accesses import REQUEST
+from convc.timing.accesses import REQUEST, STORED_LINE
 from convc.timing.tensor_core import MmaShape
 
 Warp = tuple[int, int]
@@ -35,7 +35,8 @@ class Work(msgspec.Struct, kw_only=True, gc=False):
         row: the CTA that issues it.
         step, line: of the instruction that issues it.
         bytes: that it moves. filled: of those, how many are not read but filled in.
-        requests: of a copy by tensor map (see `convc.timing.accesses.requests`).
+        requests: of a copy by tensor map (see `convc.timing.accesses.requests`). outside: of those, for rows of which
+            nothing is in the tensor.
         mode: of a TMA copy: tile, im2col or bulk.
         mma: shape of an MMA.
         buffer: that a copy reads or writes.
@@ -43,6 +44,8 @@ class Work(msgspec.Struct, kw_only=True, gc=False):
         pair: it works on both SMs of the issuer's pair of CTAs.
         reaches: other CTAs of the cluster whose shared memory a load fills as well, as distances from the issuer's row.
         wrapped: of a shift: ptxas has put a loop over lanes around it (known with ``--sass``).
+        everywhere: CTAs of the chip that read the same at about the same time, itself and on average.
+        apart: rows in lines of which it reads no other row.
     """
 
     kind: str
@@ -52,6 +55,7 @@ class Work(msgspec.Struct, kw_only=True, gc=False):
     bytes: int = 0
     filled: int = 0
     requests: int = 0
+    outside: int = 0
     mode: str = ""
     mma: MmaShape | None = None
     buffer: str = ""
@@ -59,11 +63,26 @@ class Work(msgspec.Struct, kw_only=True, gc=False):
     pair: bool = False
     reaches: tuple[int, ...] = ()
     wrapped: bool = False
+    everywhere: float = 1.0
+    apart: int = 0
+
+    @property
+    def inside(self) -> int:
+        """Requests for what is in the tensor."""
+        return self.requests - self.outside
 
     @property
     def taken(self) -> int:
-        """Bytes of L2's rate that it takes: a request takes `REQUEST` of them at least."""
-        return max(self.requests * REQUEST, self.bytes - self.filled)
+        """Bytes of L2's rate that it takes if nobody else asks for the same.
+
+        Of rows that share lines with others a request takes `REQUEST` of them at least.
+        """
+        return max((self.inside - self.apart) * REQUEST, self.bytes - self.filled)
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether its requests are for less than lines."""
+        return self.bytes - self.filled < self.inside * STORED_LINE
 
 
 class Slot(NamedTuple):

@@ -15,33 +15,31 @@ from convc.compiler.options import ScheduleOptions
 from convc.ir.problem import ConvProblem
 from convc.timing.kernel import time_kernel
 from convc.timing.parameters import read_chip
-from convc.timing.sharing import NEIGHBOURS, alike
+from convc.timing.sharing import alike, of_each
 
 FOLDER = Path(__file__).parents[2] / "recordings" / "timing"
 H200 = read_chip("h200")
 GPCS = int(H200["gpc.count"])
 
 
-def test_ctas_are_dealt_out_in_twos_to_the_gpcs_by_turns():
-    """Of 128 CTAs all but the first 8, which went to SMs that are in no whole GPC."""
+def test_ctas_that_follow_each_other_lie_in_one_gpc():
+    """Of 128 CTAs all but the first 8 and the last 8, which make up one GPC; its SMs are those that clusters join."""
     places = json.loads((FOLDER / "places_h200.json").read_text())["sm"]
-    pairs = list(zip(places[8::NEIGHBOURS], places[9::NEIGHBOURS], strict=True))
-    beside = [one // 2 == other // 2 for one, other in pairs]
-    assert sum(beside) >= len(beside) - 2
-    later = [pairs[at + GPCS][0] - pairs[at][0] for at in range(len(pairs) - GPCS)]
-    assert sum(0 < gap <= 2 * NEIGHBOURS for gap in later) >= 0.9 * len(later), "every eighth lies beside the first"
+    for first in range(8, 120, of_each(128, GPCS)):
+        sms = [sm for sm in places[first : first + 16] if sm < 64]
+        assert len({sm % 16 // 2 for sm in sms}) == 1, "SMs of a TPC come in twos, and those of 8 GPCs take turns"
 
 
-def test_readers_are_counted_in_the_fullest_gpc():
+def test_readers_are_counted_in_gpcs():
     rows = [(cta, cta // 25) for cta in range(100)]
     columns = [(cta, cta % 25) for cta in range(100)]
-    assert alike(rows, GPCS) == 3.5  # of 14 CTAs, 4 rows
-    assert alike(columns, GPCS) == 14 / 14
-    assert alike([(cta, "all") for cta in range(132)], GPCS) == 18
+    assert alike(rows, GPCS) == pytest.approx(100 / 11)  # 13 CTAs each: 3 GPCs see two rows
+    assert alike(columns, GPCS) == 1
+    assert alike([(cta, "all") for cta in range(132)], GPCS) == 16.5
     assert alike([(0, "alone")], GPCS) == 1
 
 
-@pytest.mark.parametrize(("images", "filters", "pixels"), [(64, 16.0, 1.0), (2, 2.0, 8.0)])
+@pytest.mark.parametrize(("images", "filters", "pixels"), [(64, 16.0, 1.0), (2, 4.0, 4.0)])
 def test_copies_that_are_alike_are_found(images, filters, pixels):
     """Tiles of 128 pixels and 64 channels, along M first: 128 x 1 of them, and 4 x 32."""
     problem = ConvProblem(

@@ -53,7 +53,7 @@ def test_a_bad_setting_is_refused(setting, said):
 
 def test_an_unknown_chip_is_refused_with_a_guess():
     with pytest.raises(
-        InputError, match=r"there is no chip 'b20': expected one of b200, b300, h200; did you mean b200"
+        InputError, match=r"there is no chip 'b20': expected one of b200, b300, h100, h200; did you mean b200"
     ):
         read_chip("b20")
 
@@ -87,6 +87,7 @@ def test_a_chip_times_kernels_of_its_own_architecture():
     assert times == {
         "b200": {"sm_80", "sm_90", "sm_100", "sm_100a", "sm_100f"},
         "b300": {"sm_80", "sm_90", "sm_100", "sm_100a", "sm_100f", "sm_103a"},
+        "h100": {"sm_80", "sm_90", "sm_90a"},
         "h200": {"sm_80", "sm_90", "sm_90a"},
     }
     assert [chip_for(target) for target in TARGETS] == ["b200", "h200", "h200", "b200", "b200", "b200", "b300", "b200"]

@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from convc.timing.moving import conflicts, moving_cycles
-from convc.timing.shares import a_cycle, fullest, sm_share
-from convc.timing.sharing import NEIGHBOURS
+from convc.timing.shares import a_cycle, fullest, fullest_cpc, sm_share
 from convc.timing.trace import SHIFT
 
 CHIP = {
@@ -21,6 +20,10 @@ CHIP = {
     "gpc.together": 3.0,
     "gpc.together_in_step": 5.0,
     "gpc.merged_im2col": 0.25,
+    "gpc.meeting": 0.5,
+    "gpc.cpcs": 3.0,
+    "gpc.cpc_port": 1e9,
+    "tma.same_place": 160.0,
     "threads.stores_of_all": 4.0,
     "tma.first_all": 96.0,
     "tensor_memory.ashift": 7.0,
@@ -75,11 +78,17 @@ def test_stores_and_first_copies_grow_with_the_sms_that_ask(asking, stores, maps
     assert sm_share(CHIP, asking, step=True).together == 5.0
 
 
-def test_the_fullest_gpc_has_the_next_turn():
-    turn = NEIGHBOURS * 8
-    assert fullest(turn, 1, CHIP) == 1.0
-    assert fullest(turn + 1, 1, CHIP) == 2 * turn / (turn + 1)
-    assert fullest(8, 2 * NEIGHBOURS, CHIP) == 2 * turn / 8
+def test_gpcs_are_filled_evenly():
+    assert fullest(128, 1, CHIP) == 1.0
+    assert fullest(65, 1, CHIP) == 9 * 8 / 65
+    assert fullest(8, 4, CHIP) == 4 * 8 / 8
+
+
+@pytest.mark.parametrize(("asking", "sms"), [(8, 1.0), (48, 2.0), (64, 64 / 24), (80, 5.0), (96, 6.0)])
+def test_a_cpc_gets_second_sms_of_its_tpcs_before_the_next_one_does(asking, sms):
+    assert fullest_cpc(asking, CHIP) == pytest.approx(sms)
+    narrow = {**CHIP, "gpc.cpc_port": 0.06}
+    assert sm_share(narrow, asking).l2 == pytest.approx(min(10 / asking, 0.06 / sms))
 
 
 @pytest.mark.parametrize(
