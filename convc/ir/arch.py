@@ -121,6 +121,9 @@ class Rates:
         gpcs: clusters of SMs with a port of their own. gpc_bytes: bytes a cycle of that. together,
             together_in_step: equal requests of its SMs that L2 serves as one, at most, and where all SMs begin at once
             [gpc.count, gpc.port, gpc.together, gpc.together_in_step].
+        cpcs, cpc_bytes: parts of a GPC, and bytes a cycle for the SMs of one [gpc.cpcs, gpc.cpc_port].
+        same_place: bytes of L2's rate for a request of less than a line that others make at the same time; meeting: the
+            part of such requests of filters that meet [tma.same_place, gpc.meeting]. Of a B200 neither is known.
         mma_columns: columns of D that the tensor core multiplies in a cycle [tensor_core.strip_columns, .strip_cycles].
         mma_floor: fewest cycles of an MMA with both operands in shared memory [tensor_core.floor].
         mma_depth: cycles of an MMA besides reading its rows and multiplying its columns [tensor_core.depth].
@@ -163,6 +166,10 @@ class Rates:
     gpc_bytes: float = 1280.0
     together: float = 1.45
     together_in_step: float = 2.2
+    cpcs: int = 3
+    cpc_bytes: float = 1280.0
+    same_place: float = 64.0
+    meeting: float = 0.0
     mma_columns: float = 2.0
     mma_floor: float = 38.75
     mma_depth: float = 104.0
@@ -286,13 +293,16 @@ SM_90A = Arch(
     rates=Rates(
         sms=132,
         clock_mhz=1830,
-        l2_rate=9.4e6,
+        l2_rate=8.15e6,
         store_rate=5.1e6,
-        memory_rate=4.55e6,
-        l2_bytes=52428800,
+        memory_rate=3.2e6,
+        l2_bytes=41943040,
         gpc_bytes=640.0,
-        together=3.1,
-        together_in_step=3.1,
+        together=2.4,
+        together_in_step=2.8,
+        cpc_bytes=222.0,
+        same_place=155.0,
+        meeting=0.5,
         launch_spread=450.0,
         launch_slowest=0.0,
         fill_bytes=122.0,
@@ -302,9 +312,10 @@ SM_90A = Arch(
 )
 """NVIDIA Hopper (H100, H200): a ``wgmma`` of 64 rows goes two columns a cycle too, at half the rows.
 
-The clock is the one at which the data sheet's 989 TFLOP/s of dense f16 are all of 132 tensor cores; L2, memory and the
-ports of GPCs are those of an H200 (``convc/timing/chips/h200.toml``). The change of CTAs, the end of a launch and what
-SMs of a GPC ask for together are those with which the kernels were chosen that an H200 timed; the rest is as on a B200.
+The clock is the one at which the data sheet's 989 TFLOP/s of dense f16 are all of 132 tensor cores. L2, memory, ports
+of GPCs and CPCs, and what their SMs ask for together are those of an H100 (``convc/timing/chips/h100.toml``), which has
+less of each than an H200. The change of CTAs and the end of a launch are those with which the kernels were chosen that
+an H200 timed; the rest is as on a B200.
 """
 
 ARCHS = {arch.name: arch for arch in (SM_100A, SM_90A)}

@@ -1,9 +1,10 @@
 """Filter columns as channels, or not: the layout is planned every way that is possible, and the fastest is taken.
 
 The ways are those of `convc.layout.columns`. Where the caller leaves the schedule and the columns to the planner, it
-looks at the problems whose channels are fewer than one MMA takes; of the ways about as fast as the fastest, it takes
-the one with the smallest activation buffer, which is the least work for the host. A schedule that is named is planned
-on the layout as it is, so that schedules can be compared, and so that the one with sharing has columns to share.
+looks at the problems whose channels are fewer than one MMA takes, or on Hopper leave a part of a row empty; of the ways
+about as fast as the fastest it takes the one with the smallest activation buffer, the least work for the host.
+A schedule that is named is planned on the layout as it is, so that schedules can be compared, and so that the one with
+sharing has columns to share.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from convc.compiler.plan.records import ColumnSummary, Plan
 from convc.compiler.schedules.all import AUTO, asked
 from convc.compiler.schedules.planner import plan
 from convc.errors import PlanError
-from convc.ir.arch import SM_100A
+from convc.ir.arch import ARCHS, Arch
 from convc.ir.columns import COLUMNS, Columns
 from convc.ir.problem import ConvProblem
 from convc.layout.columns import why_not_joined
@@ -51,7 +52,11 @@ def plan_problem(
         layout = device_layout(problem, columns)
         return plan(layout, options=options, block_n=block_n, stages=stages, refused=refused)
 
-    if options.columns is not None or options.schedule != AUTO or not _few_channels(device_layout(problem)):
+    if (
+        options.columns is not None
+        or options.schedule != AUTO
+        or not _few_channels(device_layout(problem), ARCHS[options.target])
+    ):
         return planned(_BY_NAME.get(options.columns or OFF, OFF))
     plans: list[Plan] = []
     summaries: list[ColumnSummary] = []
@@ -70,11 +75,16 @@ def plan_problem(
     return replace(min(near, key=_buffer_bytes), columns=tuple(summaries))
 
 
-def _few_channels(layout: DeviceLayout) -> bool:
-    """Whether filter columns can become channels, and one column leaves most of an MMA empty."""
+def _few_channels(layout: DeviceLayout, arch: Arch) -> bool:
+    """Whether filter columns can become channels, and one column leaves most of an MMA, or a part of its rows, empty.
+
+    Rows that are filled up cost requests of their own, which are priced where it is known what they take of L2.
+    """
     base = layout.base
-    atom = SM_100A.limits.mma_atom_bytes
-    return why_not_joined(base, "host") is None and base.in_channels * base.operand_dtype.bytes < atom
+    size = base.in_channels * base.operand_dtype.bytes
+    spans = arch.limits.swizzle_spans
+    filled = arch.rates.meeting > 0 and size < spans[-1] and size not in spans
+    return why_not_joined(base, "host") is None and (size < arch.limits.mma_atom_bytes or filled)
 
 
 def _buffer_bytes(found: Plan) -> int:
