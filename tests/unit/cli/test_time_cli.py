@@ -110,7 +110,7 @@ def test_parameters_and_the_clock_can_be_set(tiny):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--chip", "b100"], "there is no chip 'b100': expected one of b200, b300, h200"),
+        (["--chip", "b100"], "there is no chip 'b100': expected one of b200, b300, h100, h200"),
         (["--set", "tma.fil=3"], "no parameter 'tma.fil'; did you mean tma.fill?"),
         (["--set", "tma.fill=3 GHz"], "tma.fill is in B/clk"),
         (["--set", "tma.fill"], "expected NAME=VALUE"),
