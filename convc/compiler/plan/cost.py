@@ -26,18 +26,13 @@ from convc.compiler.plan.moved import launch_bytes, memory_bytes
 from convc.compiler.plan.records import Estimate
 from convc.compiler.plan.requests import row_cycles
 from convc.compiler.plan.residency import beside
+from convc.compiler.plan.shares import asked_in_parts, fullest_cpc, in_parts
 from convc.compiler.plan.work import ATOM_BYTES, FACTOR_ROW_BYTES, CtaWork
 from convc.ir.arch import Rates
 
 IN_STEP = 0.95
 """Part of its time for which an SM may need its share of L2 and not be held up by it (`convc.timing.chip`)."""
 
-
-LINE_BYTES = 128
-"""Bytes of a line of L2."""
-
-REQUEST_BYTES = 64
-"""Bytes of L2's rate that a request takes at least (`convc.timing.accesses.REQUEST`)."""
 
 ROUNDED = 1 - 1e-9
 """What is left of a bound, so that sums that are rounded in another order cannot be below it."""
@@ -208,28 +203,6 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return most * rates.clock_mhz
 
 
-def fullest_cpc(asking: float, rates: Rates) -> float:
-    """SMs that ask of the CPC that has most of them (`convc.timing.shares.fullest_cpc`)."""
-    whole = -(-rates.sms // (rates.gpcs * rates.cpcs))
-    beyond = max(0.0, asking - rates.sms / 2) / rates.gpcs
-    return max(1.0, min(whole, min(asking / rates.gpcs / rates.cpcs, whole / 2) + beyond))
-
-
-def _asked_in_parts(tiles: TileGrid, work: CtaWork, rows: tuple[float, float]) -> float:
-    """Bytes of L2's rate of a CTA whose rows are no whole lines (`convc.timing.resources.Share.asked`).
-
-    A request takes `REQUEST_BYTES` at least. Filters are asked for by as many SMs as there are tiles of pixels: those
-    that ask for the same at the same time wait for each other.
-    """
-    rates = tiles.arch.rates
-    activations, filters = work.asked_bytes
-    alike = min(1.0, tiles.grid[0] / min(rates.sms, math.prod(tiles.grid)))
-    met = (rates.same_place - REQUEST_BYTES) * rates.meeting * alike
-    asked_a = max(REQUEST_BYTES * activations / work.row_bytes * rows[0], activations)
-    requests = filters / work.row_bytes * rows[1]
-    return asked_a + max(REQUEST_BYTES * requests, filters) + met * requests
-
-
 def pace_of(tiles: TileGrid, work: CtaWork, rows: tuple[float, float]) -> Pace:
     """Find what tiles take whatever their stages, and so whatever memory.
 
@@ -254,8 +227,8 @@ def pace_of(tiles: TileGrid, work: CtaWork, rows: tuple[float, float]) -> Pace:
     activations, filters = work.asked_bytes
     common = filters if tiles.grid[0] > 1 else activations  # grid.x is what counts first
     asked, shared = float(activations + filters + work.residual_bytes - common), float(common)
-    if rates.meeting and (work.row_bytes < LINE_BYTES or rows[1] > work.row_bytes / rates.fill_bytes):
-        asked, shared = _asked_in_parts(tiles, work, rows) + work.residual_bytes, 0.0
+    if in_parts(work, rows, rates):
+        asked, shared = asked_in_parts(tiles, work, rows) + work.residual_bytes, 0.0
     masks = 0 if tiles.ctas is None else MASK * work.masks  # of the next tile
     moved = tiles.moved
     if moved is None:
