@@ -32,7 +32,7 @@ CLOSE = 0.005
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """Why a launch goes slower than the chip's clock.
+    """The load for which a launch goes slower than the chip's clock.
 
     Attributes:
         full: the chip's clock, GHz. kind: of its MMAs, as ``f16``.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -278,12 +278,11 @@ def time_kernel(  # noqa: PLR0913 - each is one choice, and most are left out
     busiest = None if cluster > 1 or turns > 1 else walker(_body(text, file, launch.entry), launch.ctas)
     first = middle_of_row(launch) if busiest is None else busiest
     recorder, trace = recorded(*_recorded(first, turns, launch))
-    registers = recorder.registers if made is None else made.registers
     footprint = Footprint(
         shared_bytes=launch.shared_bytes,
         columns=recorder.most_columns,
         threads=math.prod(launch.block),
-        registers=registers,
+        registers=recorder.registers if made is None else made.registers,
     )
     if turns > 1:
         _check_alone(footprint, chip)
@@ -292,27 +291,24 @@ def time_kernel(  # noqa: PLR0913 - each is one choice, and most are left out
         written=_size(launch, recorder.written - recorder.read),
         fetched=None if order is None else order.fetched,
     )
-    tiles = None
+
+    def once(on: Chip, like: Launch | None, tiles: Tiles | None) -> Launch:
+        return time_launch(trace, running, footprint, on, cold, operands, like, tiles)
+
+    def classes() -> Tiles | None:
+        return (
+            tiles_of(launch, trace, lambda number: recorded(number, number + cluster)[1]) if busiest is None else None
+        )
+
     with computable(chip):
-        timed = time_launch(trace, running, footprint, chip, cold, operands)
-        if timed.rounds > 1 and busiest is None:
-            tiles = tiles_of(launch, trace, lambda number: recorded(number, number + cluster)[1])
-
-        def again(on: Chip) -> Launch:
-            return time_launch(trace, running, footprint, on, cold, operands, timed, tiles)
-
-        if tiles is not None and tiles.parts:
-            timed = again(chip)
-        kind = kind_of(_body(text, file, launch.entry))
-        timed, chip, load = under_load(lambda on: timed if on is chip else again(on), chip, kind)
-    shapes = tuple(dict.fromkeys(work.mma for work in trace.works if work.mma is not None))
+        timed, chip, load, tiles = _timed(once, classes, chip, kind_of(_body(text, file, launch.entry)))
     return KernelTime(
         name=name or launch.entry,
         chip=chip,
         ctas=running,
         launch=timed,
         parts=critical_path(timed.events),
-        shapes=shapes,
+        shapes=tuple(dict.fromkeys(work.mma for work in trace.works if work.mma is not None)),
         trace=trace,
         footprint=footprint,
         cold=cold,
@@ -322,6 +318,27 @@ def time_kernel(  # noqa: PLR0913 - each is one choice, and most are left out
         tiles=tiles,
         load=load,
     )
+
+
+def _timed(
+    once: Callable[[Chip, Launch | None, Tiles | None], Launch],
+    classes: Callable[[], Tiles | None],
+    chip: Chip,
+    kind: str,
+) -> tuple[Launch, Chip, Load | None, Tiles | None]:
+    """Time a launch with all classes of its tiles, at the clock that its load leaves it.
+
+    Args:
+        once: times it on a chip, like another time, with classes of tiles.
+        classes: finds those of a launch of several rounds.
+        chip: at its full clock.
+        kind: of its MMAs.
+    """
+    first = once(chip, None, None)
+    tiles = classes() if first.rounds > 1 else None
+    whole = once(chip, first, tiles) if tiles is not None and tiles.parts else first
+    launch, slowed, load = under_load(lambda on: whole if on is chip else once(on, whole, tiles), chip, kind)
+    return launch, slowed, load, tiles
 
 
 def _contents(launch: LaunchSpec, given: Mapping[str, np.ndarray], name: str) -> dict[str, np.ndarray]:

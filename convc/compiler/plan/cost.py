@@ -226,9 +226,10 @@ def pace_of(tiles: TileGrid, work: CtaWork, rows: tuple[float, float]) -> Pace:
     inside = mma.port > mma.multiply
     activations, filters = work.asked_bytes
     common = filters if tiles.grid[0] > 1 else activations  # grid.x is what counts first
-    asked, shared = float(activations + filters + work.residual_bytes - common), float(common)
+    asked = float(activations + filters - common)
     if in_parts(work, rows, rates):
-        asked, shared = asked_in_parts(tiles, work, rows) + work.residual_bytes, 0.0
+        asked = asked_in_parts(tiles, work, rows)
+        common = 0
     masks = 0 if tiles.ctas is None else MASK * work.masks  # of the next tile
     moved = tiles.moved
     if moved is None:
@@ -237,8 +238,8 @@ def pace_of(tiles: TileGrid, work: CtaWork, rows: tuple[float, float]) -> Pace:
     return Pace(
         rates=rates,
         ctas=math.prod(tiles.grid) * tiles.parts,
-        asked_bytes=asked,
-        shared_bytes=shared,
+        asked_bytes=asked + work.residual_bytes,
+        shared_bytes=common,
         memory_bytes=moved,
         written_bytes=size.output,
         tensor=tensor,

@@ -1,4 +1,4 @@
-"""What SMs get of L2 where they ask for the same or for less than lines, as `convc.timing.shares` has it."""
+"""Shares of L2 where SMs ask for the same place, or for less than lines, as `convc.timing.shares` has them."""
 
 from __future__ import annotations
 
