@@ -278,27 +278,18 @@ def time_kernel(  # noqa: PLR0913 - each is one choice, and most are left out
     busiest = None if cluster > 1 or turns > 1 else walker(_body(text, file, launch.entry), launch.ctas)
     first = middle_of_row(launch) if busiest is None else busiest
     recorder, trace = recorded(*_recorded(first, turns, launch))
-    footprint = Footprint(
-        shared_bytes=launch.shared_bytes,
-        columns=recorder.most_columns,
-        threads=math.prod(launch.block),
-        registers=recorder.registers if made is None else made.registers,
-    )
+    footprint = _footprint(launch, recorder, made)
     if turns > 1:
         _check_alone(footprint, chip)
-    operands = Operands(
-        read=_size(launch, recorder.read) if order is None or order.reached is None else order.reached,
-        written=_size(launch, recorder.written - recorder.read),
-        fetched=None if order is None else order.fetched,
-    )
+    operands = _operands(launch, recorder, order)
 
     def once(on: Chip, like: Launch | None, tiles: Tiles | None) -> Launch:
         return time_launch(trace, running, footprint, on, cold, operands, like, tiles)
 
     def classes() -> Tiles | None:
-        return (
-            tiles_of(launch, trace, lambda number: recorded(number, number + cluster)[1]) if busiest is None else None
-        )
+        if busiest is not None:
+            return None
+        return tiles_of(launch, trace, lambda number: recorded(number, number + cluster)[1])
 
     with computable(chip):
         timed, chip, load, tiles = _timed(once, classes, chip, kind_of(_body(text, file, launch.entry)))
@@ -317,6 +308,25 @@ def time_kernel(  # noqa: PLR0913 - each is one choice, and most are left out
         assembly=made,
         tiles=tiles,
         load=load,
+    )
+
+
+def _footprint(launch: LaunchSpec, recorder: Recorder, made: Assembly | None) -> Footprint:
+    """The parts of an SM that a CTA takes."""
+    return Footprint(
+        shared_bytes=launch.shared_bytes,
+        columns=recorder.most_columns,
+        threads=math.prod(launch.block),
+        registers=recorder.registers if made is None else made.registers,
+    )
+
+
+def _operands(launch: LaunchSpec, recorder: Recorder, order: OrderTraffic | None) -> Operands:
+    """Bytes that a launch reads and writes, and what is known of those that come from memory."""
+    return Operands(
+        read=_size(launch, recorder.read) if order is None or order.reached is None else order.reached,
+        written=_size(launch, recorder.written - recorder.read),
+        fetched=None if order is None else order.fetched,
     )
 
 
