@@ -18,7 +18,7 @@ ROWS = ("outer", "merged")
 BORDERS = ("mask", "zero")
 
 
-GRANTED = "what copies take for granted:"
+GRANTED = "what copies, and the host, take for granted:"
 AFTERWARDS = "what a kernel of any schedule may do besides, each by itself:"
 
 
@@ -60,6 +60,7 @@ def derive_schedules(
     from convc.derive.changes import changes
     from convc.derive.columns import layouts
     from convc.derive.forms import reload_form, shared_form
+    from convc.derive.hosted import hosted
     from convc.derive.results import facts
     from convc.derive.show import change_lines, document, fact_lines, form_lines
 
@@ -71,6 +72,6 @@ def derive_schedules(
     known: set[str] = set()
     lines = [line for form in chosen for line in form_lines(form, known=known)]
     lines += [AFTERWARDS, *(line for change in changes() for line in change_lines(change, known=known))]
-    lines += [GRANTED, *(line for fact in (*facts(), *layouts()) for line in fact_lines(fact, known=known))]
+    lines += [GRANTED, *(line for fact in (*facts(), *layouts(), *hosted()) for line in fact_lines(fact, known=known))]
     latex = document(chosen, changes())
     return DerivedSchedules(names=tuple(form.name for form in chosen), lines=tuple(lines), latex=latex)

@@ -24,6 +24,7 @@ from convc.derive.changes import changes
 from convc.derive.clusters import clusters
 from convc.derive.columns import layouts
 from convc.derive.forms import Form, forms
+from convc.derive.hosted import hosted
 from convc.derive.kernels import Map
 from convc.derive.nests import Let, Load, Loop, Mask, Move, Nest, Place, Step
 from convc.derive.reindex import Reindexed
@@ -58,7 +59,7 @@ def record() -> dict[str, Any]:
     entries = {form.name: book.form(form) for form in forms()}
     shared = {name: book.share(share) for name, share in (*shares(), *clusters())}
     changed = {change.name: book.change(change) for change in changes()}
-    known = {fact.name: book.fact(fact) for fact in (*facts(), *layouts())}
+    known = {fact.name: book.fact(fact) for fact in (*facts(), *layouts(), *hosted())}
     parts = {name: part.entries for name, part in book.parts.items()}
     return {
         "format": FORMAT,

@@ -11,6 +11,7 @@ from convc.derive.algebra import expanded, normal
 from convc.derive.changes import changes
 from convc.derive.columns import layouts
 from convc.derive.forms import forms
+from convc.derive.hosted import hosted
 from convc.derive.results import facts
 from convc.derive.symbols import FloorDiv, Mod
 from convc.derive.theorem import Refused, at_most, below, facts_of, proved, value
@@ -24,7 +25,7 @@ def theorems():
     for change in changes():
         for theorem in change.step.theorems:
             found.setdefault((theorem.name, theorem.says), theorem)
-    for fact in (*facts(), *layouts()):
+    for fact in (*facts(), *layouts(), *hosted()):
         for theorem in fact.theorems:
             found.setdefault((theorem.name, theorem.says), theorem)
     return list(found.values())
