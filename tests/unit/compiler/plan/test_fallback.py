@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from support.mutants import changed_code
 from support.schedules import only
 
 from convc.compiler.compile import compile_problem
@@ -97,3 +100,36 @@ def test_a_walk_that_is_not_proved_gives_way_too(monkeypatch):
 
     monkeypatch.setattr(Schedule, "indexing", indexing)
     assert compile_problem(WALKED).plan.launch.why.walk == "one CTA per tile: not proved"
+
+
+BROKEN = {
+    "a period too short": (
+        "period = max(period, min(reach, wrapping) - lead)",
+        "period = outputs - 1",
+        "period T >= Q: 55 < 56",
+    ),
+    "a lead of real pixels": (
+        'lead = min(left) if border == "mask" else 0',
+        "lead = 2",
+        "what the walk leaves out is padding for buffer 0: 0 < 2 and 1 <= 1; |the walk leaves nothing out: 0 < 2",
+    ),
+}
+ASKED = [
+    ScheduleOptions(schedule="slide"),
+    ScheduleOptions(schedule="stationary"),
+    *(ScheduleOptions(schedule="shift", shift=variant) for variant in ("chain", "ashift", "windows")),
+]
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_condition_that_is_broken_is_an_error_of_each_schedule_and_auto_takes_another(kind):
+    old, new, why = BROKEN[kind]
+    with changed_code("convc.compiler.index.row_walk", old, new):
+        for options in ASKED:
+            with pytest.raises(PlanError) as refused:
+                compile_problem(PROBLEM, options=options)
+            first = "|".join(f"no kernel can be planned: {options.schedule} needs {each}" for each in why.split("|"))
+            assert re.match(first, refused.value.message), refused.value.message
+        compiled = compile_problem(PROBLEM, options=DIRECT)
+        assert compiled.schedule == "reload"
+        assert "slide needs" in reasons(compiled)["slide"]
