@@ -66,11 +66,7 @@ def reindexed(
     first = nest.axes.index(old[0])
     if nest.axes[first : first + len(old)] != tuple(old):
         raise Refused(step.name, f"{', '.join(map(str, old))} are no neighbours in {', '.join(map(str, nest.axes))}")
-    taken = {each.axis for each in new} & {axis for axis in nest.axes if axis not in old}
-    if taken:
-        raise Refused(step.name, f"there is a loop {', '.join(sorted(map(str, taken)))} already")
-    if len({each.axis for each in new}) < len(new) or any(each.axis.name not in z.AXES for each in new):
-        raise Refused(step.name, f"{', '.join(str(each.axis) for each in new)} are no axes, one for each loop")
+    _check_axes(nest, step.name, old, new)
     for what, around in statements(nest):
         if around in old[:-1]:
             raise Refused(step.name, f"a {what} stands inside of {around}, which is counted with others")
@@ -91,7 +87,7 @@ def reindexed(
         load = replace(load, inside=within(load.inside), pixel=put(load.pixel, values), since=since)
     if move is not None:
         move = replace(move, inside=within(move.inside))
-    return done(
+    found = done(
         nest,
         step,
         loops=(*nest.loops[:first], *new, *nest.loops[first + len(old) :]),
@@ -102,6 +98,26 @@ def reindexed(
         move=move,
         read=None if nest.read is None else inside(nest.read),
     )
+    _check_load(found, step.name)
+    return found
+
+
+def _check_axes(nest: Nest, who: str, old: Sequence[Symbol], new: Sequence[Loop]) -> None:
+    """Refuse new loops that count what another loop does, or no axis."""
+    taken = {each.axis for each in new} & {axis for axis in nest.axes if axis not in old}
+    if taken:
+        raise Refused(who, f"there is a loop {', '.join(sorted(map(str, taken)))} already")
+    if len({each.axis for each in new}) < len(new) or any(each.axis.name not in z.AXES for each in new):
+        raise Refused(who, f"{', '.join(str(each.axis) for each in new)} are no axes, one for each loop")
+
+
+def _check_load(nest: Nest, who: str) -> None:
+    """Refuse a load of pixels that depend on loops further in."""
+    load = nest.load
+    if load is not None:
+        known = nest.known(load.inside) | {load.row, z.e} | {let.axis for let in nest.lets}
+        if unread := unknown(load.pixel.values(), known):
+            raise Refused(who, f"a pixel that is loaded depends on {', '.join(sorted(unread))}, not known there")
 
 
 def flatten(nest: Nest, digits: Sequence[Symbol], into: Symbol, periods: Sequence[Expr], words: str = "") -> Nest:
