@@ -1,12 +1,7 @@
 """The way from the definition of a convolution to the kernel of a layer, and to those that it might have had.
 
-    Algorithm 1      the definition
-    Algorithm 2      tiles for the tensor core; every filter tap loads its own pixels    (reload)
-    Algorithm 3      one load for all filter columns of a buffer                         (slide, stationary)
-    Algorithm 3.b    one load, and the rows move to their lanes                          (shift)
-
-Whatever the kernel is, all of them are shown with the numbers of its layer, in this order; each says whether the kernel
-is of it, and why not.
+Whatever the kernel is, Algorithms 1, 2, 3 and 3.b (`convc.derive.forms`) are shown with the numbers of its layer, in this
+order; each says whether the kernel is of it, and why not.
 """
 
 from __future__ import annotations
@@ -31,6 +26,7 @@ from convc.compiler.schedules.nesting import nest_of, tile_numbers
 from convc.compiler.schedules.sharing.indexing import schedule_form
 from convc.errors import PlanError
 from convc.explain.derived import Algorithm, FilledNest, algorithms, changed_by, kernel_theorems
+from convc.explain.sharing import cut_lines
 from convc.explain.taken import taken_choice, title_of
 from convc.report.format import counted
 
@@ -127,7 +123,7 @@ def plan_stages(plan: Plan) -> tuple[Stage, ...]:
     stages: list[Stage] = []
     for title in sorted(found, key=_number):
         said = _verdict(plan, title, kernel, list(found)) + _shared(found[title])
-        cuts = tuple(_cut_lines(plan)) if found[title].shares else ()
+        cuts = tuple(cut_lines(plan)) if found[title].shares else ()
         stages.append(msgspec.structs.replace(found[title], said=said, cuts=cuts))
         stages += changes if title == kernel else ()
     return tuple(stages)
@@ -136,11 +132,6 @@ def plan_stages(plan: Plan) -> tuple[Stage, ...]:
 def _number(title: str) -> str:
     """1, 2, 3 or 3.b; of several titles of one number the order is that of the chains."""
     return title.removeprefix("Algorithm ").split(":")[0]
-
-
-def _named(title: str) -> str:
-    """The schedule of a title: ``Algorithm 3.b: shift`` is of shift."""
-    return title.split(": ")[1].removesuffix(ON_A_STREAM)
 
 
 def _others(plan: Plan) -> Iterator[Schedule]:
@@ -183,23 +174,6 @@ def _cuts(plan: Plan, schedule: Schedule, lanes: int) -> list[Geometry]:
     return sorted(found, key=lambda cut: cut.all_tiles)
 
 
-def _cut_lines(plan: Plan) -> Iterator[str]:
-    """Each way to cut the output into tiles of a stream: how many, or which condition of a theorem it breaks."""
-    lanes = plan.tiling.block_m
-    for border, rows in itertools.product(BORDERS, ROWS):
-        name = f"border {border}, rows {rows}"
-        try:
-            cut = geometry_of(plan.problem, merged=rows == "merged", border=border, lanes=lanes)
-        except PlanError as error:
-            yield f"{name}: {error.message}"
-            continue
-        instance = shared_instance(plan.problem, cut, "", tile_numbers(plan.layout, plan.tiling, plan.pipeline))
-        broken = (each for each in conditions(instance, cut.walk) if isinstance(each, Counterexample))
-        first = next(broken, None)
-        told = f"{cut.all_tiles} tiles" if first is None else f"it needs {first.claim}: {first.value}"
-        yield f"{name}: {told}, {cut.walk.period} lanes a row"
-
-
 def _verdict(plan: Plan, title: str, kernel: str, titles: Sequence[str]) -> str:
     """Whether the kernel is of an algorithm, and why or why not."""
     taken = taken_choice(plan)
@@ -209,8 +183,7 @@ def _verdict(plan: Plan, title: str, kernel: str, titles: Sequence[str]) -> str:
         return f"taken: the kernel is {title_of(taken)}, about {taken.cycles:.0f} cycles"
     if title.endswith(ON_A_STREAM):
         return "on the way to Algorithm 3: places of a stream follow each other as the pixels of a copy do"
-    name = _named(title)
-    variants = [choice for choice in plan.choices if choice.schedule.name == name]
+    variants = [choice for choice in plan.choices if title.endswith(f": {choice.schedule.name}")]
     on_the_way = titles.index(title) < titles.index(kernel)
     if on_the_way and not variants:
         return f"on the way to {kernel}"

@@ -5,10 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
+from convc.compiler.index.conditions import conditions
 from convc.compiler.index.geometry import geometry_of
+from convc.compiler.index.maps import Counterexample
+from convc.compiler.index.reuse import shared_instance
 from convc.compiler.index.row_walk import BORDERS
 from convc.compiler.plan.records import Plan, Reuse
 from convc.compiler.schedules.base import ROWS
+from convc.compiler.schedules.nesting import tile_numbers
 from convc.errors import PlanError
 
 
@@ -21,7 +25,7 @@ def sharing_lines(plan: Plan) -> Iterator[str]:
     rows = "all output rows in one stream" if reuse.stream.merged else "one stream an output row"
     yield f"lanes: {walk.period} an output row of {walk.problem.outputs}, {rows}; {reuse.tiles} tiles a stream"
     yield lane_use(plan, reuse)
-    yield "tiles by border and rows: " + ", ".join(f"{name} {count}" for name, count in other_cuts(plan, reuse))
+    yield from cut_lines(plan)
     for buffer in walk.buffers:
         taps = ", ".join(f"s = {tap.s} after {tap.lanes} moves" for tap in buffer.taps)
         yield f"buffer from pixel offset {buffer.offset}, halo {buffer.halo}: {taps}"
@@ -54,18 +58,20 @@ def lane_use(plan: Plan, reuse: Reuse) -> str:
     return f"lane use: {used} of {lanes} lanes ({used / lanes:.1%})" + (f": {why}" if why else "")
 
 
-def other_cuts(plan: Plan, reuse: Reuse) -> Iterator[tuple[str, str]]:
-    """Tiles of pixels under every treatment of borders and rows; a dash where rows do not merge."""
+def cut_lines(plan: Plan) -> Iterator[str]:
+    """Each way to cut the output into tiles of a stream: how many, or which condition of a theorem it breaks."""
+    windowed = plan.reuse is not None and plan.reuse.windowed
+    lanes = plan.tiling.block_m
     for border, rows in itertools.product(BORDERS, ROWS):
+        name = f"border {border}, rows {rows}"
         try:
-            geometry = geometry_of(
-                plan.problem,
-                merged=rows == "merged",
-                border=border,
-                lanes=reuse.tile.lanes,
-                windowed=reuse.windowed,
-            )
-        except PlanError:
-            yield f"{border}/{rows}", "-"
-        else:
-            yield f"{border}/{rows}", str(geometry.all_tiles)
+            merged = rows == "merged"
+            cut = geometry_of(plan.problem, merged=merged, border=border, lanes=lanes, windowed=windowed)
+        except PlanError as error:
+            yield f"{name}: {error.message}"
+            continue
+        instance = shared_instance(plan.problem, cut, "", tile_numbers(plan.layout, plan.tiling, plan.pipeline))
+        broken = (each for each in conditions(instance, cut.walk) if isinstance(each, Counterexample))
+        first = next(broken, None)
+        told = f"{cut.all_tiles} tiles" if first is None else f"it needs {first.claim}: {first.value}"
+        yield f"{name}: {told}, {cut.walk.period} lanes a row"

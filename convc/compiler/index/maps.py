@@ -38,6 +38,13 @@ class Proof(msgspec.Struct, frozen=True, gc=False):
         return f"proved: {self.claim} [{self.how}{by}]"
 
 
+class Kept(Proof, frozen=True, gc=False):
+    """A limit of the hardware is kept: nothing that follows from sizes, so that there is no theorem."""
+
+    def __str__(self) -> str:
+        return f"limit kept: {self.claim} [{self.how}]"
+
+
 class Counterexample(msgspec.Struct, frozen=True):
     """The claim fails at this point (axis name, value), where it comes to ``value`` instead."""
 

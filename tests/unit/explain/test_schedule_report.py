@@ -153,12 +153,18 @@ def test_lanes_are_accounted_for():
         "lane use: 560 of 640 lanes (87.5%): 2 of every 32 are halo; 1 of 29 a row hold no output; "
         "the last tile of the stream is not full"
     )
-    assert found[2] == "tiles by border and rows: mask/outer 10, mask/merged 5, zero/outer 10, zero/merged 5"
+    assert found[2:6] == [
+        "border mask, rows outer: 10 tiles, 28 lanes a row",
+        "border mask, rows merged: 5 tiles, 28 lanes a row",
+        "border zero, rows outer: 10 tiles, 29 lanes a row",
+        "border zero, rows merged: 5 tiles, 29 lanes a row",
+    ]
     taller = dataclasses.replace(problem, pad_lo=(0, 1))
     assert "1 of 10 rows an image have none" in list(sharing_lines(plan(device_layout(taller), options=options)))[1]
     uneven = dataclasses.replace(problem, in_extent=(21, 28))
     options = dataclasses.replace(options, rows=None)
-    assert "mask/merged -" in list(sharing_lines(plan(device_layout(uneven), options=options)))[2]
+    refused = list(sharing_lines(plan(device_layout(uneven), options=options)))[3]
+    assert refused.startswith("border mask, rows merged: the output rows cannot be one stream: ")
 
 
 def test_an_illegal_schedule_says_which_condition_fails():
