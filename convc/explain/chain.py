@@ -1,7 +1,7 @@
 """The way from the definition of a convolution to the kernel of a layer, and to those that it might have had.
 
-Whatever the kernel is, Algorithms 1, 2, 3 and 3.b (`convc.derive.forms`) are shown with the numbers of its layer, in this
-order; each says whether the kernel is of it, and why not.
+Algorithms 1 to 3.b (`convc.derive.forms`) are shown with the numbers of a layer, in order, whatever its kernel is; each
+says whether the kernel is of it, and why not.
 """
 
 from __future__ import annotations

@@ -98,8 +98,7 @@ def _rewrite(number: int, instance: Instance, met: Mapping[str, Outcome]) -> Rew
 
 def kernel_nest(instance: Instance) -> FilledNest:
     """The last nest of a form, from whose expressions the numbers of the kernel are read."""
-    _, nest, _ = instance.record.algorithms[-1]
-    return FilledNest(instance, derived().nests[nest])
+    return FilledNest(instance, derived().nests[instance.record.algorithms[-1][1]])
 
 
 def kernel_theorems(instance: Instance) -> Iterator[str]:
