@@ -19,6 +19,7 @@ BORDERS = ("mask", "zero")
 
 
 GRANTED = "what copies, and the host, take for granted:"
+DEALT = "how the elements of a tile are dealt out to threads, chunks, copies and CTAs:"
 AFTERWARDS = "what a kernel of any schedule may do besides, each by itself:"
 
 
@@ -58,11 +59,13 @@ def derive_schedules(
             raise InputError(f"there is no {what} {value!r}: {', '.join(values)}{guess}")
     # Imported here because sympy takes half a second to load.
     from convc.derive.changes import changes
+    from convc.derive.clusters import clusters
     from convc.derive.columns import layouts
     from convc.derive.forms import reload_form, shared_form
     from convc.derive.hosted import hosted
     from convc.derive.results import facts
-    from convc.derive.show import change_lines, document, fact_lines, form_lines
+    from convc.derive.shares import shares
+    from convc.derive.show import change_lines, document, fact_lines, form_lines, share_lines
 
     chosen = [reload_form()] if schedule in (None, RELOAD) else []
     for name, reading in READINGS.items():
@@ -73,5 +76,7 @@ def derive_schedules(
     lines = [line for form in chosen for line in form_lines(form, known=known)]
     lines += [AFTERWARDS, *(line for change in changes() for line in change_lines(change, known=known))]
     lines += [GRANTED, *(line for fact in (*facts(), *layouts(), *hosted()) for line in fact_lines(fact, known=known))]
+    dealt = [line for name, share in (*shares(), *clusters()) for line in share_lines(name, share, known=known)]
+    lines += [DEALT, *dealt]
     latex = document(chosen, changes())
     return DerivedSchedules(names=tuple(form.name for form in chosen), lines=tuple(lines), latex=latex)

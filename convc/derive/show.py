@@ -10,6 +10,7 @@ from convc.derive.forms import SOURCE, Form
 from convc.derive.nests import OUTPUT, PIXEL, Nest, Step
 from convc.derive.reindex import Reindexed, let_lines
 from convc.derive.results import Fact
+from convc.derive.shares import Share
 from convc.derive.text import NestText, indented
 from convc.derive.theorem import Bound, Either, Equal, Statement, Theorem
 
@@ -99,6 +100,13 @@ def fact_lines(fact: Fact, *, known: set[str]) -> Iterator[str]:
     yield from _theorems(fact.theorems, known)
     for condition in fact.conditions:
         yield f"   needs {condition}  ({condition.words})"
+
+
+def share_lines(name: str, share: Share, *, known: set[str]) -> Iterator[str]:
+    """What threads, chunks or CTAs are about, with the theorems that say that each element has one."""
+    yield f"{name} ({', '.join(map(str, share.map.axes))}):"
+    yield from (f"   {result} = {expr}" for result, expr in share.map.results.items())
+    yield from _theorems(share.theorems, known)
 
 
 def step_lines(number: int, step: Step, known: set[str]) -> Iterator[str]:
