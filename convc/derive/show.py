@@ -103,7 +103,7 @@ def fact_lines(fact: Fact, *, known: set[str]) -> Iterator[str]:
 
 
 def share_lines(name: str, share: Share, *, known: set[str]) -> Iterator[str]:
-    """What threads, chunks or CTAs are about, with the theorems that say that each element has one."""
+    """A share of threads, chunks or CTAs, with the theorems that say that each element has one."""
     yield f"{name} ({', '.join(map(str, share.map.axes))}):"
     yield from (f"   {result} = {expr}" for result, expr in share.map.results.items())
     yield from _theorems(share.theorems, known)
