@@ -72,7 +72,6 @@ NUMBERS = [
     (f"{INDEX}.lane_masks", "need, width)", "need, width - 1)"),
     (f"{INDEX}.lane_masks", "need, height)", "need, height + 1)"),
     (f"{INDEX}.lane_masks", "Const(0), masked)", "masked, Const(0))"),
-    (f"{SCHEDULES}.sharing.indexing", "number, Const(beyond))", "number, Const(0))"),
     # what evaluates formulas
     (f"{INDEX}.formulas", "constant += _atom(term.atom, sizes, axes)", "constant = _atom(term.atom, sizes, axes)"),
     (f"{INDEX}.formulas", 'made = FloorDiv if atom.sign == "//" else Mod', "made = FloorDiv"),
@@ -88,7 +87,7 @@ NUMBERS = [
     (f"{SCHEDULES}.sharing.indexing", '["start_n"] = result_of(maps.start, "row"', '["start_n"] = result_of(maps.start, "w"'),
     (f"{SCHEDULES}.reload", 'off_w=result_of(maps.step, "off_w", "off_w")', 'off_w=result_of(maps.step, "off_h", "off_w")'),
     (f"{SCHEDULES}.reload", 'tap=result_of(maps.step, "tap", "tap")', 'tap=result_of(maps.step, "k_step", "tap")'),
-    (f"{SCHEDULES}.reload", '{"column": Const(0)}', '{"column": Const(8)}'),
+    (f"{SCHEDULES}.reload", 'first = result_of(derived.map("first_k"), "k", "first_k").value', 'first = result_of(derived.map("first_k"), "k", "first_k").value + 8'),
     (f"{SCHEDULES}.reload", "row_limit=layout.problem.gemm_m if", "row_limit=layout.problem.gemm_m - 1 if"),
     (f"{SCHEDULES}.reload", "channel_limit=layout.k_pitch if", "channel_limit=layout.problem.out_channels - 8 if"),
     (f"{SCHEDULES}.nesting", '"PIECE": tiling.b_piece', '"PIECE": tiling.b_piece * 2'),

@@ -8,13 +8,16 @@ the check of the loops. Where a kernel is written all the same, it makes the rig
 from __future__ import annotations
 
 import functools
+import importlib
+import inspect
 import itertools
 import random
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from support.derived_loops import computes
-from support.mutants import changed_code, derived_by, forget
+from support.mutants import DERIVE, changed_code, derived_by, forget
 from support.witnesses import witnesses_agree
 
 from convc.compiler.compile import compile_problem
@@ -113,6 +116,14 @@ def right(problem, kind):
 def test_there_are_kernels_of_every_kind():
     assert {kind for _, kind in as_it_is()} == set(KINDS)
     assert len(NUMBERS) + len(DERIVATION) >= 100
+
+
+def test_every_change_is_of_code_that_is_there():
+    """Each place once; checked here, since most changes are tried in slow tests alone."""
+    sources = {name: Path(inspect.getsourcefile(importlib.import_module(name))) for name, _, _ in NUMBERS}
+    sources |= {file: DERIVE / file for file, _, _ in DERIVATION}
+    gone = [(name, old) for name, old, _ in NUMBERS + DERIVATION if sources[name].read_text().count(old) != 1]
+    assert not gone, gone
 
 
 def check_numbers(mutant, every=True):
