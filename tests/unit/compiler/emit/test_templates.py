@@ -91,7 +91,7 @@ def test_a_fragment_is_one_marked_scope(path):
     assert lines[0] == "//@ step={{ id }} role={{ role }} {{ note }}"
     assert lines[1] == "{"
     assert lines[-1] == "}"
-    assert all(line.startswith((" ", "{%", "{{ label }}:", "{{ body }}")) for line in lines[2:-1])
+    assert all(line.startswith((" ", "{%", "{{ label }}:", "{{ end }}:", "{{ body }}")) for line in lines[2:-1])
 
 
 @pytest.mark.parametrize("path", FRAGMENTS, ids=ids)
