@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 
 from convc.compiler.plan.constraints import TileGrid
+from convc.compiler.plan.requests import LINE_BYTES
 from convc.compiler.plan.work import CtaWork
 from convc.ir.arch import Rates
-
-LINE_BYTES = 128
-"""Bytes of a line of L2."""
 
 REQUEST_BYTES = 64
 """Bytes of L2's rate that a request takes at least (`convc.timing.accesses.REQUEST`)."""

@@ -82,7 +82,8 @@ def test_what_one_round_shares_in_step_matters_to_no_other_launch(kernel):
     ends = [B200.changed({"gpc.together_in_step": served, "chip.l2": B200["chip.l2"] / 2}) for served in (1.0, 3.1)]
     slots = int(B200["chip.sms"]) // kernel.trace.ctas * most_beside(kernel.footprint, B200) * kernel.trace.ctas
     apart, together = (time_launch(kernel.trace, slots, kernel.footprint, chip).cycles for chip in ends)
-    assert together < apart
+    in_parts = all(work.in_parts for work in kernel.trace.works if work.kind == "load")
+    assert together == apart if in_parts else together < apart, "requests for less than a line are not served as one"
     several = [time_launch(kernel.trace, 3 * slots, kernel.footprint, chip).cycles for chip in ends]
     assert several[0] == several[1]
 
@@ -251,10 +252,10 @@ def test_a_multicast_copy_takes_the_fill_ports_of_all_that_it_reaches():
         (0, "filter"): (1,), (1, "filter"): (-1,), (2, "filter"): (1,), (3, "filter"): (-1,),
     }  # fmt: skip
     assert kernel.launch.replay is not None
-    for sm in kernel.launch.replay.sms:  # four steps of a whole tile each, half of which others bring
-        own = [work for work in loads if work.row == 0]
+    for row, sm in enumerate(kernel.launch.replay.sms):  # four steps of a whole tile each, half of which others bring
+        own = [work for work in loads if work.row == row]
         assert sm.fill.busy == pytest.approx(sum(2 * work.bytes for work in own) / B200["tma.fill"])
-        assert sm.asked <= sum(work.taken for work in own)
+        assert sm.asked <= sum(work.taken + work.outside * B200["tma.same_place"] for work in own)
 
 
 def test_what_fits_on_an_sm():
