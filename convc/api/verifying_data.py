@@ -81,7 +81,7 @@ def verify_data(
         >>> x = np.ones((1, 3, 16, 16), np.float32)
         >>> report = convc.verify_data("tiny_two_convs.onnx", x)
         >>> report.ok, report.outputs[0].decided_by
-        (True, 'drift')
+        (True, 'relative RMS error')
     """
     chosen = given_options(work, WorkOptions, "work")
     wanted = given_options(expected, Expected, "expected")

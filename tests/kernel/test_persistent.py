@@ -73,7 +73,7 @@ def test_numbers_of_channels_that_all_tiles_have_stay_in_registers(changes, widt
     held = text.count("ld.global.nc.v4.b32")
     assert held == width // 4
     assert "ld.shared.v4.f32" not in text
-    assert "stays in registers" in store_line(compiled.plan)
+    assert "stay in registers" in store_line(compiled.plan)
     apart = plan(device_layout(problem), options=options, block_n=width // 2)
     assert apart.storage.numbers is not None, "tiles side by side have channels of their own"
 
@@ -159,12 +159,12 @@ def test_the_planner_takes_what_it_finds_faster_and_says_why():
     assert {plan.launch.tiles for plan in plans.values()} == {(784, 1)}
     assert plans["auto"].estimate.cycles == min(plan.estimate.cycles for plan in plans.values())
     assert plans["on"].launch.grid == (131, 1, 1)  # six turns, as many as 148 CTAs would need
-    assert "131 CTAs walk over 784 tiles" in plans["auto"].launch.why.walk
+    assert "131 persistent CTAs take 784 tiles" in plans["auto"].launch.why.walk
     hopper = plan(device_layout(layer), options=ScheduleOptions(target="sm_90a"))
-    assert "131 CTAs walk over 784 tiles" in hopper.launch.why.walk
+    assert "131 persistent CTAs take 784 tiles" in hopper.launch.why.walk
     assert hopper.tiling.b_stages > hopper.pipeline.steps  # the copies of several tiles run ahead
     few = plan(device_layout(SMALL))
-    assert few.launch.why.walk == f"{few.launch.ctas} tiles are no more than the 148 SMs: each has a CTA of its own"
+    assert few.launch.why.walk == f"{few.launch.ctas} tiles are no more than the 148 SMs: one CTA per tile"
 
 
 @pytest.mark.parametrize(
