@@ -48,7 +48,7 @@ class StartValues:
         self._folder = folder
         self._opset = opset
         self._replaced = dict(replaced or {})
-        self._constants = Constants(graph, folder, {}, opset=opset)
+        self._constants = Constants(graph, folder, {}, self._replaced, opset=opset)
         self._initializers = self._constants.initializers
         self._made = {node.output[0] for node in graph.node if _makes_constants(node)}
         if opset is not None:

@@ -175,6 +175,31 @@ def test_constants_can_be_replaced():
         Graph(made, replaced={"z": w})
 
 
+@pytest.mark.parametrize("fuse", [False, True])
+@pytest.mark.parametrize(
+    "make",
+    [
+        "scale = Unsqueeze (s, axes)",
+        "t = Identity (s) scale = Unsqueeze (t, axes)",
+        "t = Add (s, s) scale = Unsqueeze (t, axes)",
+        "t = Unsqueeze (s, axes) scale = Concat <axis = 1> (t)",
+    ],
+)
+def test_what_nodes_make_of_a_replaced_constant_is_made_of_its_new_value(make: str, fuse: bool):
+    text = f"""<ir_version: 8, opset_import: ["": 17]>
+        g (float[1, 3, 6, 6] x) => (float[1, 4, 6, 6] y) {{
+            axes = Constant <value_ints = [0, 2, 3]> ()
+            {make}
+            c = Conv <pads = [1, 1, 1, 1]> (x, w)
+            y = Mul (c, scale)
+        }}"""
+    kept = {"w": whole(4, 3, 3, 3)}
+    old, new = np.array([1, 2, 3, 4], np.float32), np.array([-2, 5, 7, 1], np.float32)
+    x = whole(1, 3, 6, 6)
+    got = Graph(model(text, s=old, **kept), fuse=fuse, replaced={"s": new}).run({"x": x})["y"]
+    np.testing.assert_array_equal(got, ReferenceEvaluator(model(text, s=new, **kept)).run(None, {"x": x})[0])
+
+
 def test_tensors_are_let_go_after_their_last_use():
     graph = Graph(branches())
     steps = plain_steps(zip(graph.names, graph.model.graph.node, strict=True))
