@@ -54,9 +54,9 @@ def _fresh_process(problems: bytes, cache: str) -> dict[str, float]:
 
 def main() -> None:
     """Compile the problems that stdin lists, and print how many kernels they took."""
-    from convc.compiler.cache import kept_kernels
     from convc.compiler.kernels import Kernels
     from convc.ir.problem import ConvProblem
+    from convc.support.cache import kept_kernels
 
     with kept_kernels() as cache:
         if cache is None:

@@ -28,7 +28,6 @@ import onnx
 from onnx import checker, helper
 from onnx.backend.base import Backend, BackendRep, namedtupledict
 
-from convc.compiler.cache import open_cache
 from convc.compiler.kernels import Kernels
 from convc.compiler.options import ScheduleOptions
 from convc.errors import ConvcError, InputError, ModelError, NodeError
@@ -38,6 +37,7 @@ from convc.frontend.tensors import check_external
 from convc.machine import RunOptions, Switches
 from convc.runtime.network.convolutions import Convolutions
 from convc.runtime.network.executor import Graph, with_integers
+from convc.support.cache import open_cache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class PrepareOptions:
         fuse: let convolutions take in the BatchNormalization, activations and residuals behind them, and read what
             others wrote without repacking where they can; by default each node runs by itself.
         cache: where kernels are kept from one process to the next: a folder, False for nowhere, None for what
-            ``CONVC_CACHE`` or else the system says (`convc.compiler.cache.open_cache`).
+            ``CONVC_CACHE`` or else the system says (`convc.support.cache.open_cache`).
     """
 
     precision: str = "tf32x3"

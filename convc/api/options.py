@@ -111,7 +111,7 @@ class WorkOptions:
         executor: ``processes``, ``dask://HOST:PORT`` (`convc.workers.executors`), an executor of `concurrent.futures`
             that the caller closes, or a `convc.workers.pool.Pool` that several calls share.
         cache: where compiled kernels are kept from one process to the next: a folder, False for nowhere, None for what
-            the environment variable ``CONVC_CACHE`` or else the system says (`convc.compiler.cache.open_cache`).
+            the environment variable ``CONVC_CACHE`` or else the system says (`convc.support.cache.open_cache`).
         progress: called with what is being done and the share of the whole that is done, 0 to 1.
     """
 

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 from convc.api.arguments import given_options
 from convc.api.options import ChipOptions, ScheduleOptions, WorkOptions
-from convc.compiler.cache import kept_kernels
 from convc.compiler.kernels import Kernels, KernelTimer
+from convc.support.cache import kept_kernels
 from convc.workers.pool import Pool
 
 

@@ -3,7 +3,7 @@
 What a kernel computes does not depend on the layer's name, so layers that differ in nothing else share one.
 The shared kernel is compiled under a name made of its numbers. What is kept of it is what its folder in a build holds
 (`Kernel`): enough to run it, to check it and to write it, and small enough for the compile cache
-(`convc.compiler.cache`).
+(`convc.support.cache`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Protocol
 
 import msgspec
 
-from convc.compiler.cache import KernelCache
 from convc.compiler.compile import Compiled, compile_problem, compile_timed
 from convc.compiler.fingerprint import compiler_digest
 from convc.compiler.options import ScheduleOptions
@@ -25,6 +24,7 @@ from convc.ir.launch import KernelArtifact
 from convc.ir.planned import Planned, read_planned
 from convc.ir.problem import ConvProblem
 from convc.ir.tile_order import OrderTraffic
+from convc.support.cache import KernelCache
 
 
 class Kernel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

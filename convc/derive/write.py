@@ -1,4 +1,4 @@
-"""The derivation as data: ``convc/compiler/index/derived.json``, so that compiling needs no sympy.
+"""The derivation as data: ``convc/derived/derived.json``, so that compiling needs no sympy.
 
     python -m convc.derive.write
 
@@ -36,7 +36,7 @@ from convc.derive.theorem import Bound, Condition, Either, Theorem
 FORMAT = "convc-derived/1"
 PARTS = ("expressions", "conditions", "theorems", "steps", "nests")
 FOLDER = Path(__file__).parent
-FILE = FOLDER.parent / "compiler" / "index" / "derived.json"
+FILE = FOLDER.parent / "derived" / "derived.json"
 
 _ORDER = """p part cta turn step entry tile tile_m n m t image y row begun tile_n rank k round slab pack_c k_step warp
 r s block chunk half window buffer tap q x lane column c e"""

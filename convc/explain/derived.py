@@ -17,13 +17,14 @@ from msgspec.structs import replace
 from convc.compiler.index.algebra import simplify
 from convc.compiler.index.changes import Change, changed
 from convc.compiler.index.conditions import conditions
-from convc.compiler.index.formulas import Instance, LetRecord, NestRecord, derived, number_of
+from convc.compiler.index.formulas import Instance, index_expression
 from convc.compiler.index.linear import Expr, Guard, Integer, Symbol
 from convc.compiler.index.lower import translate
 from convc.compiler.index.maps import IndexMap, Outcome, guard_text, simplify_guards
 from convc.compiler.index.row_walk import RowWalk
 from convc.compiler.index.symbols import Axis
 from convc.derive.text import NestText, let_text
+from convc.derived.record import LetRecord, NestRecord, derived, number_of
 from convc.ir import expr as intexpr
 from convc.ir.epilogue import describe
 from convc.ir.problem import ConvProblem
@@ -149,7 +150,7 @@ class FilledNest:
         """A formula, as small as the extents make it."""
         axes = self._domain
         symbols: dict[str, Expr] = {one.name: Integer(0) if one.extent == 1 else Symbol(one.name) for one in axes}
-        made = derived().expressions[formula].at(self.instance.sizes, symbols)
+        made = index_expression(derived().expressions[formula], self.instance.sizes, symbols)
         return simplify(made, {axis.name: axis.range for axis in axes})
 
     def value(self, formula: int, points: Mapping[str, int | np.ndarray]) -> np.ndarray:

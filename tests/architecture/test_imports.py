@@ -20,6 +20,7 @@ ARROWS = {
     "errors _version": "",
     "derive": "",
     "ir ptx support": "errors",
+    "derived": "derive ir support",
     "frontend layout": "ir support",
     "auditor": "ir.launch ir.tensormap ir.element_types ir.findings ptx",
     "machine": "ir ptx",
@@ -27,13 +28,13 @@ ARROWS = {
     "timing": "ir ptx machine support",
     "gpu": "_version ir support compiler.emit.render",
     "probe": "_version ir ptx.descriptors machine timing.parameters gpu support",
-    "compiler": "_version derive ir layout ptx.descriptors support",
+    "compiler": "_version derived ir layout ptx.descriptors support",
     "build": "ir layout support compiler.kernels compiler.options",
     "runtime": "ir build compiler.kernels layout frontend machine support",
     "verification": "ir runtime build compiler.kernels layout frontend machine support",
     "workers": "ir verification runtime compiler machine support",
     "report": "_version auditor ir verification runtime build machine timing frontend layout support gpu probe",
-    "explain": "derive.text ir ptx compiler report",
+    "explain": "derive.text derived ir ptx compiler report",
     "draw": "ir ptx machine compiler.index compiler.plan compiler.tile explain report timing support",
     "page": "ir ptx.parser compiler.compile compiler.plan compiler.tile report explain draw timing",
     "api": (
@@ -43,12 +44,12 @@ ARROWS = {
     "cli": "_version support report explain draw page api machine.base.switches",
     "__init__": "_version api build compiler.options gpu ir probe runtime verification workers",
     "__main__": "cli",
-    "backend": "compiler frontend machine runtime",
+    "backend": "compiler frontend machine runtime support",
 }
 """What the files of a room may import besides errors and their own room: rooms, or modules and what lies below them."""
 
 INNER = {
-    "compiler.index": "cache",
+    "compiler.index": "",
     "compiler.plan": "index",
     "compiler.tile": "plan.names plan.storage",
     "compiler.emit": "plan.storage tile",
@@ -76,7 +77,7 @@ ONLY = {
 DOORS = {
     "click": ("cli/",),
     "cuda": ("gpu/cuda.py",),
-    "diskcache": ("compiler/cache.py",),
+    "diskcache": ("support/cache.py",),
     "islpy": ("compiler/index/presburger.py",),
     "distributed": ("workers/executors.py",),
     "jinja2": ("compiler/emit/render.py", "page/render.py"),
@@ -88,7 +89,7 @@ DOORS = {
     ),
     "perfetto": ("report/perfetto.py",),
     "onnx": ("backend.py", "frontend/", "runtime/network/", "verification/"),
-    "platformdirs": ("compiler/cache.py",),
+    "platformdirs": ("support/cache.py",),
     "resvg_py": ("draw/png.py",),
     "rich": ("report/", "explain/"),
     "sympy": ("derive/",),

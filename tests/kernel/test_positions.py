@@ -15,7 +15,7 @@ from tests.kernel.test_golden_kernels import CHOICES, PROBLEMS
 from tests.support.arithmetic import arithmetic
 from tests.support.examples import some
 
-DERIVED = ("compiler/index/", "derive/")
+DERIVED = ("compiler/index/", "derived/", "derive/")
 """Where formulas get their numbers (and, where the record is not the one of `convc.derive`, are derived)."""
 
 CHECKS = ("compiler/plan/meanings.py", "compiler/plan/validation.py", "compiler/schedules/loop_check.py")
@@ -48,8 +48,9 @@ def drawn(count: int):
 
 def judged(found: set[str]) -> None:
     wrong = found - ELSEWHERE.keys()
-    assert not wrong, "arithmetic on positions outside of convc/derive and convc/compiler/index:\n" + "\n".join(
-        sorted(wrong)
+    assert not wrong, (
+        "arithmetic on positions outside of convc/derive, convc/derived and convc/compiler/index:\n"
+        + "\n".join(sorted(wrong))
     )
 
 

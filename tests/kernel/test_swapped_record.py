@@ -5,13 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 from msgspec.structs import replace
+from support.mutants import put_record
 
 from convc.compiler.compile import compile_problem
-from convc.compiler.index import formulas
 from convc.compiler.options import ScheduleOptions
 from convc.derive import symbols as z
 from convc.derive.symbols import FloorDiv, Mod
 from convc.derive.theorem import Refused, below, proved
+from convc.derived import record
 from convc.errors import DerivationError
 from convc.ir.problem import ConvProblem
 
@@ -27,12 +28,10 @@ def compiled(schedule):
 @pytest.fixture
 def changed(monkeypatch):
     """Put a changed record in the place of the derived one."""
-    found = msgspec.json.decode(formulas.FILE.read_bytes(), type=formulas.Derived)
+    found = msgspec.json.decode(record.FILE.read_bytes(), type=record.Derived)
 
     def change(**parts):
-        made = replace(found, **parts)
-        for module in ("formulas", "kernel_nest", "conditions", "shares"):
-            monkeypatch.setattr(f"convc.compiler.index.{module}.derived", lambda: made)
+        put_record(monkeypatch, replace(found, **parts))
 
     change.record = found
     return change

@@ -6,7 +6,8 @@ import msgspec
 import numpy as np
 
 from convc.compiler.index.changes import Change, changed
-from convc.compiler.index.formulas import Instance, derived, number_of
+from convc.compiler.index.formulas import Instance
+from convc.derived.record import derived, number_of
 from convc.ir.problem import ConvProblem
 
 

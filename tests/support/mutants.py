@@ -13,9 +13,9 @@ from types import FunctionType, ModuleType
 
 import msgspec
 
-from convc.compiler.index import formulas
+from convc.derived import record
 
-DERIVE = Path(formulas.SOURCES)
+DERIVE = Path(record.SOURCES)
 
 
 def replaced(source: str, old: str, new: str, where: str) -> str:
@@ -75,11 +75,19 @@ def forget() -> None:
     for name, module in list(sys.modules.items()):
         if name.startswith("convc.compiler."):
             for value in list(vars(module).values()):
-                if hasattr(value, "cache_clear") and value is not formulas.derived:
+                if hasattr(value, "cache_clear") and value is not record.derived:
                     value.cache_clear()
 
 
-def derived_by(file: str, old: str, new: str) -> formulas.Derived | None:
+def put_record(monkeypatch, changed: record.Derived) -> None:
+    """Put a record in the place of the derived one, wherever it is read."""
+    kept = record.derived
+    for name, module in list(sys.modules.items()):
+        if name.split(".")[0] in ("convc", "support") and vars(module).get("derived") is kept:
+            monkeypatch.setattr(module, "derived", lambda: changed)
+
+
+def derived_by(file: str, old: str, new: str) -> record.Derived | None:
     """What `convc.derive` gives with one place of a file changed; None where a theorem or a rewrite refuses that."""
     source = replaced((DERIVE / file).read_text(encoding="utf-8"), old, new, file)
     kept = {name: module for name, module in sys.modules.items() if name.split(".")[:2] == ["convc", "derive"]}
@@ -102,7 +110,7 @@ def derived_by(file: str, old: str, new: str) -> formulas.Derived | None:
             del sys.modules[name]
         sys.modules.update(kept)
         importlib.import_module("convc").derive = kept.get("convc.derive")
-    return msgspec.json.decode(text, type=formulas.Derived)
+    return msgspec.json.decode(text, type=record.Derived)
 
 
 class _Finder:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
-from convc.compiler.index.formulas import ChangeRecord, FactRecord, NestRecord, Sizes, derived, number_of
+from convc.compiler.index.formulas import index_expression
 from convc.compiler.index.linear import Expr, Symbol
 from convc.compiler.index.lower import translate
+from convc.derived.record import ChangeRecord, FactRecord, NestRecord, Sizes, derived, number_of
 from convc.ir import expr as intexpr
 from convc.ir.expr import IntExpr
 
@@ -65,7 +66,7 @@ class Change(msgspec.Struct, frozen=True):
 
     def at(self, formula: int) -> Expr:
         """A formula with numbers; what it reads stays a symbol."""
-        return derived().expressions[formula].at(self.sizes, _Symbols())
+        return index_expression(derived().expressions[formula], self.sizes, _Symbols())
 
     def let(self, axis: str) -> IntExpr:
         """A let, as a tile program computes it: cases that no number belongs to are left out."""

@@ -11,9 +11,10 @@ import functools
 from collections.abc import Iterator, Mapping
 
 from convc.compiler.index.changes import Change, Fact
-from convc.compiler.index.formulas import Bound, Condition, Instance, derived
+from convc.compiler.index.formulas import Instance
 from convc.compiler.index.maps import Counterexample, Outcome, Proof
 from convc.compiler.index.row_walk import RowWalk
+from convc.derived.record import Bound, Condition, derived
 
 BUFFER = "buffer"
 HALO = "HALO"

@@ -29,9 +29,9 @@ import msgspec
 
 from convc.compiler.index.formulas import Instance
 from convc.compiler.index.maps import IndexMap, simplify_guards
-from convc.compiler.index.numbers import problem_sizes
 from convc.compiler.index.symbols import Axis
 from convc.compiler.index.walk import Im2colBox, im2col_box
+from convc.derived.numbers import problem_sizes
 from convc.errors import PlanError
 from convc.ir.problem import ConvProblem
 

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from convc.compiler.index.formulas import Division, Formula, Instance, MapRecord, NestRecord, Sizes, derived, number_of
+from convc.compiler.index.formulas import Instance
 from convc.compiler.index.symbols import Axis
+from convc.derived.record import Division, Formula, MapRecord, NestRecord, Sizes, derived, number_of
 from convc.ir import expr as intexpr
 from convc.ir.expr import Const, Interval, IntExpr, Var, substitute
 

@@ -20,9 +20,9 @@ from convc.compiler.index.formulas import Instance
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.index.lower import translate
 from convc.compiler.index.maps import IndexMap, Outcome, simplify_guards
-from convc.compiler.index.numbers import problem_sizes
 from convc.compiler.index.row_stream import WINDOW
 from convc.compiler.index.symbols import Axis
+from convc.derived.numbers import problem_sizes
 from convc.ir.expr import And, Const, IntExpr, Select
 from convc.ir.problem import ConvProblem
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from convc.compiler.index.formulas import derived
 from convc.compiler.index.kernel_nest import value_of
+from convc.derived.record import derived
 from convc.ir.expr import Interval, IntExpr
 
 

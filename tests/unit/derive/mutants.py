@@ -7,28 +7,29 @@ Each is (module or file, what stands there once, what stands there then).
 from __future__ import annotations
 
 INDEX = "convc.compiler.index"
+DERIVED = "convc.derived"
 SCHEDULES = "convc.compiler.schedules"
 PLAN = "convc.compiler.plan"
 
 NUMBERS = [
     # pads, strides, dilations, extents
-    (f"{INDEX}.numbers", '"pad_h": problem.pad_lo[0]', '"pad_h": problem.pad_lo[1]'),
-    (f"{INDEX}.numbers", '"pad_w": problem.pad_lo[1]', '"pad_w": problem.pad_hi[1]'),
-    (f"{INDEX}.numbers", '"pad_w": problem.pad_lo[1]', '"pad_w": problem.pad_lo[1] + 1'),
-    (f"{INDEX}.numbers", '"u_h": problem.stride[0]', '"u_h": problem.stride[1]'),
-    (f"{INDEX}.numbers", '"d_h": problem.dilation[0]', '"d_h": problem.dilation[1]'),
-    (f"{INDEX}.numbers", '"u": problem.stride[1] // common', '"u": problem.dilation[1] // common'),
-    (f"{INDEX}.numbers", '"d": problem.dilation[1] // common', '"d": problem.stride[1] // common'),
-    (f"{INDEX}.numbers", '"g": common', '"g": 1'),
-    (f"{INDEX}.numbers", '"H": height', '"H": width'),
-    (f"{INDEX}.numbers", '"W": width', '"W": width + 1'),
-    (f"{INDEX}.numbers", '"P": out_h', '"P": out_w'),
-    (f"{INDEX}.numbers", '"Q": out_w', '"Q": out_h'),
-    (f"{INDEX}.numbers", '"R": taps_h', '"R": taps_w'),
-    (f"{INDEX}.numbers", '"S": taps_w', '"S": taps_h'),
-    (f"{INDEX}.numbers", '"N": problem.batch', '"N": 1'),
-    (f"{INDEX}.numbers", '"C": problem.group_channels', '"C": problem.in_channels - 1'),
-    (f"{INDEX}.numbers", '"K_g": problem.out_channels // problem.groups', '"K_g": problem.out_channels'),
+    (f"{DERIVED}.numbers", '"pad_h": problem.pad_lo[0]', '"pad_h": problem.pad_lo[1]'),
+    (f"{DERIVED}.numbers", '"pad_w": problem.pad_lo[1]', '"pad_w": problem.pad_hi[1]'),
+    (f"{DERIVED}.numbers", '"pad_w": problem.pad_lo[1]', '"pad_w": problem.pad_lo[1] + 1'),
+    (f"{DERIVED}.numbers", '"u_h": problem.stride[0]', '"u_h": problem.stride[1]'),
+    (f"{DERIVED}.numbers", '"d_h": problem.dilation[0]', '"d_h": problem.dilation[1]'),
+    (f"{DERIVED}.numbers", '"u": problem.stride[1] // common', '"u": problem.dilation[1] // common'),
+    (f"{DERIVED}.numbers", '"d": problem.dilation[1] // common', '"d": problem.stride[1] // common'),
+    (f"{DERIVED}.numbers", '"g": common', '"g": 1'),
+    (f"{DERIVED}.numbers", '"H": height', '"H": width'),
+    (f"{DERIVED}.numbers", '"W": width', '"W": width + 1'),
+    (f"{DERIVED}.numbers", '"P": out_h', '"P": out_w'),
+    (f"{DERIVED}.numbers", '"Q": out_w', '"Q": out_h'),
+    (f"{DERIVED}.numbers", '"R": taps_h', '"R": taps_w'),
+    (f"{DERIVED}.numbers", '"S": taps_w', '"S": taps_h'),
+    (f"{DERIVED}.numbers", '"N": problem.batch', '"N": 1'),
+    (f"{DERIVED}.numbers", '"C": problem.group_channels', '"C": problem.in_channels - 1'),
+    (f"{DERIVED}.numbers", '"K_g": problem.out_channels // problem.groups', '"K_g": problem.out_channels'),
     # tiles of the plain loop
     (f"{INDEX}.conv", '"BM": tiles.block_m', '"BM": tiles.block_n'),
     (f"{INDEX}.conv", '"BK": tiles.channels_per_step', '"BK": tiles.channels_per_step // 2'),
@@ -75,7 +76,7 @@ NUMBERS = [
     # what evaluates formulas
     (f"{INDEX}.formulas", "constant += _atom(term.atom, sizes, axes)", "constant = _atom(term.atom, sizes, axes)"),
     (f"{INDEX}.formulas", 'made = FloorDiv if atom.sign == "//" else Mod', "made = FloorDiv"),
-    (f"{INDEX}.formulas", "        total += first\n    return total", "        total = first\n    return total"),
+    (f"{DERIVED}.record", "        total += first\n    return total", "        total = first\n    return total"),
     (f"{INDEX}.symbols", "return FloorDiv(x.dividend, divisor * x.divisor)", "return FloorDiv(x.dividend, divisor)"),
     (f"{INDEX}.algebra", "if low // divisor == high // divisor:", "if low // divisor == 0:"),
     (f"{INDEX}.lower", "return intexpr.Mod(translate(expr.dividend), Const(expr.divisor))", "return translate(expr.dividend)"),

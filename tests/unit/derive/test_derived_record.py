@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from convc.compiler.index import formulas
 from convc.derive import write
 from convc.derive.symbols import FloorDiv, Mod, axis, size
+from convc.derived import record
 
 
 def test_the_record_is_that_of_a_fresh_derivation():
@@ -12,7 +12,7 @@ def test_the_record_is_that_of_a_fresh_derivation():
 
 
 def test_the_digest_is_that_of_the_sources():
-    assert formulas.digest_of(formulas.SOURCES) == write.digest() == formulas.derived().digest
+    assert record.digest_of(record.SOURCES) == write.digest() == record.derived().digest
 
 
 def test_an_expression_as_data():

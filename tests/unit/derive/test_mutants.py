@@ -17,11 +17,10 @@ from types import SimpleNamespace
 
 import pytest
 from support.derived_loops import computes
-from support.mutants import DERIVE, changed_code, derived_by, forget
+from support.mutants import DERIVE, changed_code, derived_by, forget, put_record
 from support.witnesses import witnesses_agree
 
 from convc.compiler.compile import compile_problem
-from convc.compiler.index import formulas
 from convc.compiler.index.conditions import conditions
 from convc.compiler.index.maps import Proof
 from convc.compiler.options import ScheduleOptions
@@ -154,10 +153,7 @@ def check_derivation(mutant, monkeypatch):
     changed = derived_by(*mutant)
     if changed is None:
         return
-    monkeypatch.setattr(formulas, "derived", lambda: changed)
-    for module in ("conditions", "kernel_nest"):
-        monkeypatch.setattr(f"convc.compiler.index.{module}.derived", lambda: changed)
-    monkeypatch.setattr("support.derived_loops.derived", lambda: changed)
+    put_record(monkeypatch, changed)
     forget()
     taken = all(computes(problem, instance) for problem, instance, _ in forms()) and enough()
     found = taken and any(refused(answer(*attempt)) for attempt in as_it_is())

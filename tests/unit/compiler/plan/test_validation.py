@@ -7,12 +7,12 @@ import pytest
 from support.records import replace
 
 from convc.compiler.compile import compile_problem
-from convc.compiler.index.formulas import derived
 from convc.compiler.index.presburger import apart
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan import meanings, validation
 from convc.compiler.schedules.base import Schedule
 from convc.derive import mainloop, symbols
+from convc.derived.record import derived
 from convc.errors import DerivationError
 from convc.ir.expr import And, Const, Less, Select, Var
 from convc.ir.problem import ConvProblem

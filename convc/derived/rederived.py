@@ -1,6 +1,6 @@
 """The derivation of a `convc.derive` that was changed since ``derived.json`` was written: derived anew, once, and kept.
 
-It is kept beside compiled kernels (`convc.compiler.cache`): under the digest of what it was derived by, whole or not at
+It is kept beside compiled kernels (`convc.support.cache`): under the digest of what it was derived by, whole or not at
 all, and derived again where the entry is damaged. What it says decides what kernels compute, so that it is neither read
 from a folder that somebody else owns nor written to one.
 """
@@ -14,8 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from convc.compiler.cache import KernelCache, kept_kernels
 from convc.errors import DerivationError
+from convc.support.cache import KernelCache, kept_kernels
 
 _log = logging.getLogger(__name__)
 

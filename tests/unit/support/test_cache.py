@@ -16,15 +16,15 @@ import msgspec
 import numpy as np
 import pytest
 
-from convc.compiler import cache as cache_module
 from convc.compiler import fingerprint
 from convc.compiler import kernels as kernels_module
-from convc.compiler.cache import KernelCache, default_folder, open_cache
 from convc.compiler.compile import compile_problem
 from convc.compiler.kernels import Kernels, cache_key, kernel_of, shared_problem
 from convc.compiler.options import ScheduleOptions
 from convc.errors import InputError, PlanError
 from convc.ir.problem import ConvProblem
+from convc.support import cache as cache_module
+from convc.support.cache import KernelCache, default_folder, open_cache
 
 PROBLEM = ConvProblem(in_channels=16, out_channels=24, in_extent=(12, 12), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1))
 ROOT = Path(__file__).resolve().parents[3]
@@ -223,7 +223,7 @@ def test_a_damaged_database_is_said_once_and_compiling_goes_on(cache, compiled, 
     data = file.read_bytes()
     file.write_bytes(b"no database, " * 1000 if damage == "text" else data[: len(data) // 2])
     fresh = KernelCache(cache.folder)
-    with caplog.at_level(logging.WARNING, logger="convc.compiler.cache"):
+    with caplog.at_level(logging.WARNING, logger="convc.support.cache"):
         kernels = Kernels(ANY, fresh)
         kernels.compiled(PROBLEM)
         kernels.compiled(dataclasses.replace(PROBLEM, batch=2))
@@ -303,7 +303,7 @@ def test_a_home_that_cannot_be_written_costs_only_time(monkeypatch, tmp_path, co
     (tmp_path / "file").touch()
     monkeypatch.setattr(cache_module, "default_folder", lambda: tmp_path / "file" / "convc")
     monkeypatch.setenv("CONVC_CACHE", "")
-    with caplog.at_level(logging.WARNING, logger="convc.compiler.cache"):
+    with caplog.at_level(logging.WARNING, logger="convc.support.cache"):
         Kernels(ANY, open_cache()).compiled(PROBLEM)
     assert len(compiled) == 1
     assert len(caplog.records) == 1
@@ -315,7 +315,7 @@ WORK = """
 import sys
 from pathlib import Path
 import convc.compiler.kernels
-from convc.compiler.cache import KernelCache
+from convc.support.cache import KernelCache
 from convc.compiler.compile import compile_problem
 from convc.compiler.kernels import Kernels
 from convc.compiler.options import ScheduleOptions

@@ -7,14 +7,14 @@ import os
 
 import pytest
 
-from convc.compiler.cache import KernelCache
-from convc.compiler.index import formulas, rederived
 from convc.derive import write
 from convc.derive.theorem import Refused
+from convc.derived import record, rederived
 from convc.errors import DerivationError
+from convc.support.cache import KernelCache
 
 RECORD = write.FILE.read_text(encoding="utf-8")
-OWN = formulas.digest_of(formulas.SOURCES)
+OWN = record.digest_of(record.SOURCES)
 
 
 @pytest.fixture
@@ -27,17 +27,17 @@ def changed(monkeypatch, tmp_path):
         return RECORD.replace(OWN, "another")
 
     monkeypatch.setenv("CONVC_CACHE", str(tmp_path))
-    monkeypatch.setattr(formulas, "digest_of", lambda folder: "another")
+    monkeypatch.setattr(record, "digest_of", lambda folder: "another")
     monkeypatch.setattr(write, "text", text)
-    formulas.derived.cache_clear()
+    record.derived.cache_clear()
     yield times
-    formulas.derived.cache_clear()
+    record.derived.cache_clear()
 
 
 def again():
     """The record in a process of its own."""
-    formulas.derived.cache_clear()
-    return formulas.derived()
+    record.derived.cache_clear()
+    return record.derived()
 
 
 def test_the_record_that_came_along_is_read_as_it_is(monkeypatch):
@@ -58,11 +58,11 @@ def test_a_changed_derivation_is_done_anew_once_and_kept(changed, caplog, tmp_pa
 
 
 def test_a_changed_source_changes_the_digest(tmp_path):
-    for path in formulas.SOURCES.glob("*.py"):
+    for path in record.SOURCES.glob("*.py"):
         (tmp_path / path.name).write_bytes(path.read_bytes())
-    assert formulas.digest_of(tmp_path) == OWN
+    assert record.digest_of(tmp_path) == OWN
     (tmp_path / "symbols.py").write_text("# edited\n")
-    assert formulas.digest_of(tmp_path) != OWN
+    assert record.digest_of(tmp_path) != OWN
 
 
 @pytest.mark.parametrize("damaged", [b"", b"{", RECORD.encode(), b'{"digest": "another"}x'])
@@ -85,7 +85,7 @@ def test_a_damaged_database_is_done_without(changed, tmp_path):
 def test_a_record_of_the_package_that_is_damaged_is_derived_again(changed, content, monkeypatch, tmp_path):
     file = tmp_path / "derived.json"
     file.write_bytes(content)
-    monkeypatch.setattr(formulas, "FILE", file)
+    monkeypatch.setattr(record, "FILE", file)
     assert again().digest == "another"
 
 
