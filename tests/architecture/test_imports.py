@@ -82,7 +82,7 @@ DOORS = {
     "distributed": ("workers/executors.py",),
     "jinja2": ("compiler/emit/render.py", "page/render.py"),
     "numpy": (
-        "api", "backend.py", "build/", "compiler/index/", "compiler/kernels.py", "compiler/tile/interpret/",
+        "api", "backend.py", "build/", "compiler/index/", "compiler/kernels.py", "compiler/tile/verify_order.py",
         "derive/run.py", "draw/",
         "explain/", "frontend/", "gpu/", "ir/", "layout/", "machine/", "networks.py", "probe/", "runtime/",
         "sanitizer/", "support/", "timing/", "verification/",

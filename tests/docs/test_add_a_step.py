@@ -8,6 +8,7 @@ import jinja2
 import numpy as np
 import pytest
 from pages import blocks, module_of
+from support.interpret.run import interpret
 from support.records import replace
 from support.schedules import RELOAD_ONLY
 
@@ -15,7 +16,6 @@ from convc.compiler.compile import compile_problem
 from convc.compiler.emit.fragments.base import template_name
 from convc.compiler.emit.kernel import emit
 from convc.compiler.emit.render import environment
-from convc.compiler.tile.interpret.run import interpret
 from convc.compiler.tile.program import walk
 from convc.compiler.tile.show import show
 from convc.compiler.tile.steps.base import Loop

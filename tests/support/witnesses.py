@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from support.interpret.run import interpret
 from support.schedules import RELOAD_ONLY
 
 from convc.build.writer import layer_of
 from convc.compiler.compile import Compiled, compile_problem
 from convc.compiler.kernels import kernel_of
 from convc.compiler.options import ScheduleOptions
-from convc.compiler.tile.interpret.run import interpret
 from convc.ir.epilogue import exact_on_integers
 from convc.ir.findings import Verdict
 from convc.ir.problem import ConvProblem

@@ -1,7 +1,7 @@
 """A kernel as data: a few roles, each a list of steps.
 
 It can be checked (`convc.compiler.tile.verify`), read (`convc.compiler.tile.show`), run on whole tiles
-(`convc.compiler.tile.interpret`) and turned into text (`convc.compiler.emit`), one template fragment per step.
+(`tests/support/interpret`) and turned into text (`convc.compiler.emit`), one template fragment per step.
 
 Names inside steps: a tile, ring or buffer is named as in `Storage`; a number that changes while the kernel runs
 (a coordinate, a loop counter) is named as the `Compute` or `Loop` that makes it.

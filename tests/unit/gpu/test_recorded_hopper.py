@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from recordings.hopper_cases import Case, cases
 from recordings.record_hopper import judged, prepared
+from support.interpret.run import interpret
 
 import convc
-from convc.compiler.tile.interpret.run import interpret
 from convc.gpu.contents import digest
 from convc.ir.dtypes import ARRAY_TYPES
 from convc.ir.epilogue import exact_on_integers

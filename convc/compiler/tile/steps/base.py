@@ -7,7 +7,7 @@ registers or opcodes.
 
 A step is a class. Its fields say by their types what they name (`convc.compiler.plan.names`): numbers that it reads or
 makes, rings, tiles, maps. What it uses is read off these types (`convc.compiler.tile.uses`), `describe` says what it
-does, `convc.compiler.tile.interpret` what it means, and a template of its name writes it as text.
+does, `tests/support/interpret` what it means, and a template of its name writes it as text.
 """
 
 from __future__ import annotations

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.examples import some
+from support.interpret.run import interpret
 from support.records import replace
 from support.schedules import RELOAD_ONLY
 
 from convc.compiler.schedules.planner import plan
 from convc.compiler.schedules.program import build
-from convc.compiler.tile.interpret.run import interpret
 from convc.compiler.tile.program import TileProgram
 from convc.compiler.tile.steps.base import Loop, Step
 from convc.errors import TileError

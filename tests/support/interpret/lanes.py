@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from support.interpret.meaning import perform
+from support.interpret.state import LANES, Array, RoleState
+
 from convc.compiler.plan.storage import MASKS
-from convc.compiler.tile.interpret.meaning import perform
-from convc.compiler.tile.interpret.state import LANES, Array, RoleState
 from convc.compiler.tile.steps.lanes import ClearAcc, JoinMask, LoadMask, MaskWord, MoveRows, Refresh, TensorFill
 from convc.ir.arch import SM_100A
 

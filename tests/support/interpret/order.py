@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from convc.compiler.tile.interpret.meaning import perform
-from convc.compiler.tile.interpret.state import RoleState
+from support.interpret.meaning import perform
+from support.interpret.state import RoleState
+
 from convc.compiler.tile.steps.order import LookUp
 
 

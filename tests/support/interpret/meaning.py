@@ -1,6 +1,6 @@
 """The meaning of a step: a function for each class of steps, and those of the steps that every kernel has.
 
-Loops and waits have no function, since roles hand over there (`convc.compiler.tile.interpret.run`).
+Loops and waits have no function, since roles hand over there (`support.interpret.run`).
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 import functools
 
 import numpy as np
+from support.interpret.state import RoleState
 
 from convc.compiler.plan.names import Number, RingName
-from convc.compiler.tile.interpret.state import RoleState
 from convc.compiler.tile.steps.base import (
     Advance,
     Arrive,

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
+from support.interpret.copies import box, im2col, im2col_wide, tensor_of
+from support.interpret.lanes import move_up
+from support.interpret.meaning import perform
+from support.interpret.state import Array, CtaState, RoleState
 
-from convc.compiler.tile.interpret.copies import box, im2col, im2col_wide, tensor_of
-from convc.compiler.tile.interpret.lanes import move_up
-from convc.compiler.tile.interpret.meaning import perform
-from convc.compiler.tile.interpret.state import Array, CtaState, RoleState
 from convc.compiler.tile.steps.operands import (
     CarryFactors,
     MmaScaled,

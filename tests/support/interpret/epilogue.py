@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
+from support.interpret.meaning import perform
+from support.interpret.state import Array, RoleState, unwritten
 
 from convc.compiler.plan.names import NUMBERS
-from convc.compiler.tile.interpret.meaning import perform
-from convc.compiler.tile.interpret.state import Array, RoleState, unwritten
 from convc.compiler.tile.steps.epilogue import (
     AddBias,
     AddLaneBias,

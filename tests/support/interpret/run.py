@@ -6,11 +6,11 @@ import itertools
 from collections.abc import Iterator, Mapping
 
 import numpy as np
+from support.interpret import epilogue, lanes, operands, order, persistent, split
+from support.interpret.meaning import perform
+from support.interpret.state import Array, CtaState, RoleState, unwritten
 
 from convc.compiler.plan.names import PART, RANK, MapName
-from convc.compiler.tile.interpret import epilogue, lanes, operands, order, persistent, split
-from convc.compiler.tile.interpret.meaning import perform
-from convc.compiler.tile.interpret.state import Array, CtaState, RoleState, unwritten
 from convc.compiler.tile.program import Role, TileProgram
 from convc.compiler.tile.steps.base import Loop, RingWait, Step, Strided
 from convc.compiler.tile.steps.persistent import FetchLoop

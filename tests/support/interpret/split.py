@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+from support.interpret.meaning import perform
+from support.interpret.state import RoleState
 
-from convc.compiler.tile.interpret.meaning import perform
-from convc.compiler.tile.interpret.state import RoleState
 from convc.compiler.tile.steps.split import AddSums, ClusterArrive, ClusterWait, StageSums
 
 QUAD_BYTES = 16

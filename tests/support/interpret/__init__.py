@@ -2,5 +2,5 @@
 
 It knows nothing of PTX. If it agrees with the reference and the simulator does not, the fault is in a template or in
 the machine; if it disagrees, in the plan or the schedule. A meaning is a function registered for a class of steps
-(`convc.compiler.tile.interpret.meaning.perform`).
+(`support.interpret.meaning.perform`).
 """

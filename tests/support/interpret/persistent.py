@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+from support.interpret.meaning import give_back_before, perform
+from support.interpret.state import RoleState
 
 from convc.compiler.plan.storage import ANSWER_BYTES
-from convc.compiler.tile.interpret.meaning import give_back_before, perform
-from convc.compiler.tile.interpret.state import RoleState
 from convc.compiler.tile.steps.persistent import (
     AnswerRead,
     AskTile,

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from support.interpret.state import Array, CtaState
 
 from convc.compiler.plan.names import MapName
-from convc.compiler.tile.interpret.state import Array, CtaState
 from convc.errors import TileError
 from convc.ir import dtypes
 from convc.ir.tensormap import TensorMap, check
