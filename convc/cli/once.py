@@ -19,6 +19,8 @@ class OnceGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that is called, with its options once each; the nearest is guessed where there is none."""
+        if ctx.resilient_parsing:  # a shell completes half a line, which may have mistakes still
+            return super().resolve_command(ctx, args)
         names = self.list_commands(ctx)
         near = nearest(args[0], names)
         if args[0] in names or near is None:
