@@ -125,7 +125,7 @@ def _unheard(ledger: Ledger, kernel: Kernel) -> None:
             ledger.look("wait-unheard", instr.index)
             if not any(slot in read for slot in results(instr)):
                 what = "nobody looks whether this wait was right: it goes on when the phase is not over, too"
-                ledger.accuse("wait-unheard", what, Doer(None, None, instr))
+                ledger.accuse("wait-unheard", what, Doer(None, None, instr), review=True)  # some are left by compilers
 
 
 def _extents(kernel: Kernel, launch: LaunchSpec | None, file: str) -> tuple[tuple[int, int, int], tuple[int, int, int]]:

@@ -70,8 +70,8 @@ FINDINGS = {
         "accesses before griddepcontrol.wait were not looked for. Name them in 'dependent', or give --dependent."
     ),
     "wait-answer-unread": (
-        "No instruction reads the predicate of an mbarrier.try_wait or test_wait, which may return before the phase is "
-        "over. Repeat it until the predicate is true."
+        "Nothing depends on the predicate of an mbarrier.try_wait or test_wait, which may return before the phase is "
+        "over: it orders nothing. Repeat it until the predicate is true, or leave it out."
     ),
     "register-before-wait": (
         "A register is used before the tcgen05.wait::ld of the tcgen05.ld that fills it. Put the wait between the two."

@@ -1,8 +1,6 @@
-"""Waits for an mbarrier whose answer nobody looks at.
+"""Waits for an mbarrier on whose answer nothing depends: they order nothing (`convc.machine.execute.answers`).
 
-``mbarrier.test_wait`` and ``.try_wait`` may return before the phase is over, and say so in a predicate (PTX manual,
-"mbarrier.test_wait, mbarrier.try_wait"). Those of the simulator return when it is, so that no run shows a missing loop:
-this is read off the text.
+What was meant to be ordered by one is found as a race; the wait itself is for review, as compilers leave some behind.
 """
 
 from __future__ import annotations
@@ -12,28 +10,21 @@ from collections.abc import Iterator
 from convc.ir.findings import Finding, Verdict
 from convc.machine.state.program import Program
 
-WAITS = ("mbarrier.try_wait", "mbarrier.test_wait")
+MESSAGE = (
+    "nothing depends on whether the phase was over: the wait may return before it is, and orders nothing; where it is "
+    "meant to, repeat it until its predicate is true"
+)
 
 
 def unheard(program: Program, file: str) -> Iterator[Finding]:
-    """A finding for each wait whose predicate no instruction reads."""
-    facts = program.flow.facts
-    read = 0
-    for fact in facts:
-        read |= fact.reads
-    for instr in program.kernel.body:
-        if instr.form.name.startswith(WAITS) and not facts[instr.index].writes & read:
-            message = (
-                "no instruction reads whether the phase was over: the wait may return before it is, "
-                "repeat it until its predicate is true"
-            )
-            at = instr.span.line
-            blocks = instr.form.name.startswith("mbarrier.try_wait")  # a test without an answer orders nothing
-            yield Finding(
-                verdict=Verdict.error if blocks else Verdict.review,
-                rule="wait-answer-unread",
-                message=message,
-                file=file,
-                line=at,
-                step=instr.step,
-            )
+    """A finding for each such wait."""
+    for index in sorted(program.unheard):
+        instr = program.kernel.body[index]
+        yield Finding(
+            verdict=Verdict.review,
+            rule="wait-answer-unread",
+            message=MESSAGE,
+            file=file,
+            line=instr.span.line,
+            step=instr.step,
+        )

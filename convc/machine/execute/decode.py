@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from convc.errors import LaunchError, UnmodelledError
+from convc.machine.execute.answers import unheard_waits
 from convc.machine.execute.facts import JUMPS, facts_of
 from convc.machine.execute.inline import inline_calls
 from convc.machine.execute.repeat import may_repeat
@@ -52,6 +53,8 @@ class DecodedKernel:
         self.local_bytes = self.variables.local_bytes
         self.slots = SlotTable(self.kernel, self.variables)
         self.widths = self.slots.widths
+        self._flow: Flow | None = None
+        self.slots.unheard = unheard_waits(self.kernel.body, lambda: self.flow)
         self.ops: list[Run] = _decode_body(self.kernel, self.slots)
         names = {instr.form.name for instr in self.kernel.body}
         self.uses_tensor_memory = any(name.startswith("tcgen05") for name in names)
@@ -61,7 +64,6 @@ class DecodedKernel:
         self.repeats = False
         self.kept: dict[int, Kept] = {}
         self._joins: set[int] = set()
-        self._flow: Flow | None = None
 
     def shared_bytes(self, dynamic: int) -> int:
         """Shared memory of a CTA: system area, static variables, dynamic part."""
@@ -80,6 +82,11 @@ class DecodedKernel:
                     f"the launch file gives a block of {tuple(block)}, the kernel says .{name} "
                     f"{', '.join(map(str, full))}"
                 )
+
+    @property
+    def unheard(self) -> frozenset[int]:
+        """Indices of waits for mbarriers whose answer goes nowhere."""
+        return self.slots.unheard
 
     @property
     def flow(self) -> Flow:

@@ -27,6 +27,10 @@ TURN = 1 << 16
 """Instructions after which a strand lets others run at its next backward jump, and is watched for spinning."""
 
 
+TRY_WAITS = ("mbarrier.try_wait", "mbarrier.try_wait.parity")
+"""Waits that may return before their phase is over."""
+
+
 def run_cohort(launch: Launch, decoded: DecodedKernel, first: int, ctas: int, observer: Observer | None = None) -> None:
     """Run ``ctas`` CTAs from linear number ``first`` to their end; ``observer`` is told of everything that happens."""
     cohort = Cohort(launch, first, ctas, decoded.shared_bytes(launch.dynamic_shared), observer)
@@ -99,7 +103,7 @@ def _take_turns(cohort: Cohort, ops: list[Run], first: Strand) -> None:
             raise _endless(cohort, turn)
         running[:] = [strand for strand in running if not strand.done]
         stuck = running and not any(moved)
-        if stuck and not cohort.pending.perform_one() and not _part_ready(running):
+        if stuck and not (cohort.pending.perform_one() or _part_ready(running) or _give_up(running)):
             raise _deadlock(cohort, running)
 
 
@@ -126,6 +130,25 @@ def _part_ready(running: list[Strand]) -> bool:
             return True
         if not ready.all():
             strand.split_warps(ready[0])
+            return True
+    return False
+
+
+def _give_up(running: list[Strand]) -> bool:
+    """Let one mbarrier.try_wait return though its phase is not over, as the hardware does some time.
+
+    A loop that looks ahead at a phase which it has to bring about itself goes on by that. One that repeats the wait is
+    back before any other wait has succeeded, and hangs.
+
+    Returns:
+        Whether there was such a wait.
+    """
+    for strand in running:
+        instr = strand.program.kernel.body[min(strand.pc, len(strand.program.kernel.body) - 1)]
+        done = strand.cohort.counters.mbarrier_waits
+        if instr.form.name in TRY_WAITS and strand.gave_up.get(strand.pc) != done:
+            strand.gave_up[strand.pc] = done
+            strand.late = strand.pc
             return True
     return False
 

@@ -33,6 +33,11 @@ class Program(Protocol):
         """Where divergent lanes meet again, and which registers still matter there."""
         ...
 
+    @property
+    def unheard(self) -> frozenset[int]:
+        """Indices of waits for mbarriers whose answer goes nowhere (`convc.machine.execute.answers`)."""
+        ...
+
     def watch_join(self, join: int | None) -> None:
         """From now on, lanes that arrive at instruction ``join`` look whether others wait for them there."""
         ...

@@ -56,6 +56,7 @@ class SlotTable:
         kernel: the kernel.
         widths: bits of the value in each slot.
         applied: instructions on floating-point numbers that work element by element, by their index.
+        unheard: indices of waits for mbarriers whose answer goes nowhere.
     """
 
     def __init__(self, kernel: Kernel, variables: Variables) -> None:
@@ -68,6 +69,7 @@ class SlotTable:
         self._known: dict[tuple, int] = {}
         self._constants: dict[tuple[int, int], int] = {}
         self.applied: dict[int, Applied] = {}
+        self.unheard = frozenset[int]()
 
     @property
     def cooperative(self) -> bool:

@@ -255,38 +255,41 @@ def _all_through(strand: Strand, address: Value, parity: Value) -> bool | None:
 def wait(instr: Instr, table: SlotTable) -> Run:
     """mbarrier.{try,test}_wait p, [addr], phase: whether a phase, named by its parity or by a state, has completed.
 
-    test_wait tells; try_wait suspends until it has, as the manual allows: a warp until it has for all of its lanes.
+    test_wait tells; try_wait suspends until it has, as the manual allows: a warp until it has for all of its lanes. One
+    whose answer goes nowhere tells too, and orders nothing.
     """
     by_parity = "parity" in instr.mods
-    blocking = "try_wait" in instr.mods
+    heard = instr.index not in table.unheard
+    blocking = heard and "try_wait" in instr.mods
     target = table.slot(instr.operands[0])
     parties = parties_of(instr, table, own=True)
     name = instr.form.name
     phase = table.slot(instr.operands[2], 32 if by_parity else 64)
     address = shared_address_of(instr.operands[1], table)
 
-    def together(strand: Strand, party: Party) -> int | None:
+    def together(strand: Strand, party: Party, suspend: bool) -> int | None:
         done = _over(strand, party, name, by_parity)
-        if done is not True and blocking and not np.all(done):
+        if done is not True and suspend and not np.all(done):
             strand.ready = np.reshape(done, (-1, 1))
             return BLOCK
         strand.write(target, narrow(np.reshape(done, (-1, 1, 1))) if isinstance(done, np.ndarray) else done)
         _count_waits(strand, done)
-        _tell(strand, instr, party, done)
+        if heard:
+            _tell(strand, instr, party, done)
         return None
 
-    def apart(strand: Strand, found: list[Party]) -> int | None:
+    def apart(strand: Strand, found: list[Party], suspend: bool) -> int | None:
         active = np.broadcast_to(active_lanes(strand), thread_shape(strand))
         answers = [_over(strand, party, name, by_parity) for party in found]
         done = np.zeros(active.shape, bool)
         for party, answer in zip(found, answers, strict=True):
             done |= party.lanes & np.reshape(answer, (-1, 1, 1))
-        if blocking and not (done | ~active).all():
+        if suspend and not (done | ~active).all():
             strand.ready = np.asarray((done | ~active).all(axis=2))
             return BLOCK
         strand.write(target, narrow(done | ~active) if done[active].all() else done)
         strand.cohort.counters.mbarrier_waits += int(np.count_nonzero((done & active).any(axis=2)))
-        for party, answer in zip(found, answers, strict=True):
+        for party, answer in zip(found, answers, strict=True) if heard else ():
             act(strand, party, functools.partial(_tell, instr=instr, party=party, done=answer))
         return None
 
@@ -298,14 +301,16 @@ def wait(instr: Instr, table: SlotTable) -> Run:
             strand.write(target, True)
             strand.cohort.counters.mbarrier_waits += warps_active(strand)
             return None
-        if through is False and blocking:
+        suspend = blocking and strand.late != instr.index
+        strand.late = None
+        if through is False and suspend:
             strand.waiting = f"mbarrier {where:#x}, phase parity {value}"
             strand.ready = NOBODY
             return BLOCK
         if not by_parity:
             value = value >> np.uint64(32) if isinstance(value, np.ndarray) else value >> 32
         found = parties(strand, [value])
-        return together(strand, found[0]) if found[0].lanes is None else apart(strand, found)
+        return together(strand, found[0], suspend) if found[0].lanes is None else apart(strand, found, suspend)
 
     return run
 
