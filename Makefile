@@ -42,8 +42,8 @@ test: $(VENV)/.installed-test  ## the test suite without its slow part
 slow: $(VENV)/.installed-test  ## the slow part of the test suite, and all random examples; SLOW="--for 600": ten minutes of it
 	$(PY) -m pytest -q -n $(WORKERS) --dist worksteal -m "slow or hypothesis" $(SLOW)
 
-bench: $(VENV)/.installed-test  ## speed and memory, against the budgets of benchmarks/budgets.toml
-	$(PY) -m benchmarks.run
+bench: $(VENV)/.installed-test  ## speed and memory, against the budgets of benchmarks/budgets.toml; BENCH="network check": sections
+	$(PY) -m benchmarks.run $(BENCH)
 
 versions: | $(PY)  ## a quick suite in fresh environments: oldest and newest libraries, Python 3.11 to 3.14
 	$(PY) -m tests.versions.run $(VERSIONS)

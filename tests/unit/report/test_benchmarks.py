@@ -51,6 +51,51 @@ def test_exceeding_fails_and_is_marked(capsys):
     assert "at most 10 EXCEEDED" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("value", "limits", "over"),
+    [
+        (4.5, {"at_most": 3.0}, False),
+        (4.6, {"at_most": 3.0}, True),
+        (5.0, {"at_least": 7.5}, False),
+        (4.9, {"at_least": 7.5}, True),
+        (3.1, {"at_most": 3, "count": True}, True),
+        (52, {"at_least": 53, "count": True}, True),
+        (53, {"at_least": 53, "count": True}, False),
+        (9.0, {}, False),
+    ],
+)
+def test_a_tolerance_is_for_times_and_not_for_counts(value, limits, over):
+    assert budget.over_budget(value, limits, 1.5) is over
+
+
+def test_with_a_tolerance_the_better_of_two_measurements_counts(monkeypatch, capsys):
+    budgets = {
+        "network": {"times": {"at_most": 10.0}, "apart": {"at_least": 0.8}, "layers": {"at_least": 53, "count": True}}
+    }
+    answers = iter([{"times": 19.0, "apart": 0.9, "layers": 53}, {"times": 14.0, "apart": 0.1, "layers": 53}] * 2)
+    monkeypatch.setattr(run, "read_budgets", lambda: budgets)
+    monkeypatch.setitem(run.BENCHMARKS, "network", lambda layers: next(answers))
+    assert run.main(["network", "--tolerance", "1.5"]) == 0
+    assert "at most 10 passed, within tolerance" in capsys.readouterr().out
+    assert run.main(["network"]) == 1
+    assert "at most 10 EXCEEDED" in capsys.readouterr().out
+    lost = iter([{"times": 9.0, "apart": 0.9, "layers": 52}] * 2)
+    monkeypatch.setitem(run.BENCHMARKS, "network", lambda layers: next(lost))
+    assert run.main(["network", "--tolerance", "1.5"]) == 1
+
+
+def test_what_is_no_time_says_so():
+    """Every budget of a section without clocks, and of what is counted elsewhere, has no tolerance."""
+    counted = {
+        (name, key) for name, rows in budget.read_budgets().items() for key, row in rows.items() if row.get("count")
+    }
+    for name, rows in budget.read_budgets().items():
+        for key in rows:
+            clocked = any(word in key for word in ("times", "_cpu", "apart")) or name in ("planning", "draw", "twins")
+            clocked = clocked or (name == "batch" and key != "peak_gib")
+            assert ((name, key) in counted) is not clocked, (name, key)
+
+
 def test_every_budget_belongs_to_a_benchmark():
     assert set(budget.read_budgets()) <= set(run.BENCHMARKS)
 
