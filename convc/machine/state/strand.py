@@ -103,13 +103,15 @@ class Strand:
         multiplies: wgmma that its warps issued and that have not been performed.
         skipped: instructions executed in its turn besides those that the run loop has counted.
         executed: instructions that each of its warps executed, in all turns that it has had.
-        gave_up: waits, by their place, that returned because nobody could go on, with the waits that had succeeded then.
+        gave_up: waits, by their place, that returned because nobody could go on, with the waits that had
+            succeeded then.
         late: the place of a wait that is to return now, though its phase is not over; else None.
     """
 
     __slots__ = (
-        "active", "cohort", "count", "done", "executed", "frames", "gave_up", "keep", "late", "loads", "mask", "multiplies",
-        "outer", "pc", "program", "ready", "regs", "row_count", "rows", "running", "skipped", "stores", "ticket", "waiting", "warps",
+        "active", "cohort", "count", "done", "executed", "frames", "gave_up", "keep", "late", "loads", "mask",
+        "multiplies", "outer", "pc", "program", "ready", "regs", "row_count", "rows", "running", "skipped", "stores",
+        "ticket", "waiting", "warps",
     )  # fmt: skip
 
     def __init__(
