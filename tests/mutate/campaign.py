@@ -19,20 +19,22 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from mutate.copies import Ended, Process, copied
+from mutate import warm
+from mutate.copies import Process, copied, in_copy
 from mutate.mutants import Mutant, Source
-from mutate.reach import Reach, Reaching, trace
+from mutate.reach import Reach, Reaching
 from mutate.trial import Verdict, rounds, run_tests
+from mutate.warm import COLD, Warm, wait
 
 TRACE_S = 900
 """Seconds of processor time that the traced run of a test file may take."""
 
-SLACK_S, TIMES = 15, 5
-"""A run of tests may take so much longer than they took when they were traced: these seconds more, so many times."""
-
 KILLED = ("killed", "late")
 _tree = Path()
 """The copy that this worker process works on."""
+
+_warm: Warm | None = None
+"""What has collected the tests of this copy."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +133,7 @@ class Campaign:
             free = context.SimpleQueue()
             for tree in trees:
                 free.put(tree)
-            with ProcessPoolExecutor(self.jobs, context, _take_tree, (free,)) as pool:
+            with ProcessPoolExecutor(self.jobs, context, _take_tree, (free, self.tests)) as pool:
                 yield pool, trees
 
 
@@ -142,26 +144,19 @@ def each(pool: ProcessPoolExecutor, work: Callable[[Any], Any], tasks: Sequence[
         yield futures[future], future.result()
 
 
-def _take_tree(free: Any) -> None:
-    global _tree
+def _take_tree(free: Any, tests: str) -> None:
+    global _tree, _warm
     _tree = free.get()
-
-
-def _ended(work: Callable[[], int], cpu_s: float) -> tuple[Ended, str]:
-    """How a process ended that did this in this worker's copy, and what it printed."""
-    words = _tree.parent / "words.txt"
-    process = Process(_tree, work, cpu_s=cpu_s, words=words)
-    while True:
-        ended = process.ended()
-        if ended is not None:
-            return ended, words.read_text(encoding="utf-8", errors="replace")
-        time.sleep(0.02)
+    _warm = Warm(_tree, tests)
+    for name in _warm.broken:
+        print(f"tests: {name} cannot be collected", flush=True)
 
 
 def traced(file: str) -> Path | None:
     """Trace a test file: where the answer lies, None where there is none."""
     answer = _tree.parent / (file.replace("/", ".") + ".json")
-    _ended(partial(trace, file, answer), TRACE_S)
+    assert _warm is not None
+    _warm.trace(file, answer, TRACE_S)
     return answer if answer.is_file() else None
 
 
@@ -172,24 +167,45 @@ def tried(most_s: float, task: tuple[Mutant, str, dict[str, list[Reaching]]]) ->
         return Verdict(name=mutant.name, said="unreached", by="no test", diff=diff_of(mutant, text))
     place = _tree / mutant.path
     times = place.stat()
-    run = 0
+    after = mutant.text(text)
+    tests = rounds(mutant.path, reached, most_s)
     try:
-        place.write_text(mutant.text(text), encoding="utf-8")
+        place.write_text(after, encoding="utf-8")
         # Byte code is kept by the second of the file's time: a time of its own for each mutant.
         os.utime(place, (times.st_atime, time.time() - 10**8 + abs(hash(mutant.name)) % 10**7))
-        for tests in rounds(mutant.path, reached, most_s):
-            seconds = sum(test.seconds for test in tests)
-            ended, words = _ended(partial(run_tests, [test.name for test in tests]), SLACK_S + TIMES * seconds)
-            if ended.status is None:
+        for status, words in _runs(mutant.path, (text, after), tests):
+            if status is None:
                 return Verdict(name=mutant.name, said="late")
-            if ended.status != 0:
+            if status:
                 return Verdict(name=mutant.name, said="killed", by=words.strip().rpartition("\n")[2][:200])
-            run += len(tests)
     finally:
         place.write_text(text, encoding="utf-8")
         os.utime(place, (times.st_atime, times.st_mtime))
-    there = sum(len(tests) for tests in reached.values())
+    run = sum(len(some) for some in tests)
+    there = sum(len(some) for some in reached.values())
     return Verdict(name=mutant.name, said="survived", by=f"{run} of {there} tests", diff=diff_of(mutant, text))
+
+
+def _runs(path: str, texts: tuple[str, str], tests: list[list[Reaching]]) -> Iterator[tuple[int | None, str]]:
+    """How runs of tests on a changed file ended, and what they printed.
+
+    At first where all is imported. What an import or a collection does with the change is not seen there: whatever
+    survives has to survive in processes that import anew.
+    """
+    assert _warm is not None
+    every = [test for some in tests for test in some]
+    ended, words = _warm.run(path, texts, every, _most_s(every))
+    if ended.status != COLD:
+        yield ended.status, words
+    for some in tests:
+        file = _tree.parent / "words.txt"
+        work = partial(in_copy, _tree, partial(run_tests, [test.name for test in some]))
+        ended = wait(Process(work, cpu_s=_most_s(some), words=file))
+        yield ended.status, file.read_text(encoding="utf-8", errors="replace")
+
+
+def _most_s(tests: Sequence[Reaching]) -> float:
+    return warm.SLACK_S + warm.TIMES * sum(test.seconds for test in tests)
 
 
 def diff_of(mutant: Mutant, text: str) -> str:

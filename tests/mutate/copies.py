@@ -7,6 +7,7 @@ about a second. It imports convc and the tests from the copy, and so do the proc
 from __future__ import annotations
 
 import importlib
+import math
 import os
 import resource
 import shutil
@@ -58,14 +59,14 @@ class Ended:
 
 
 class Process:
-    """A forked process that works on a copy; its words go to a file."""
+    """A forked process; its words go to a file. It may take seconds of processor time, or (None) what it likes."""
 
-    def __init__(self, tree: Path, work: Callable[[], int], *, cpu_s: float, words: Path) -> None:
+    def __init__(self, work: Callable[[], int], *, cpu_s: float | None, words: Path) -> None:
         self._began = time.monotonic()
-        self._most_s = PATIENCE * cpu_s
+        self._most_s = PATIENCE * (cpu_s or math.inf)
         self._pid = os.fork()
         if self._pid == 0:
-            _be_child(tree, work, cpu_s, words)
+            _be_child(work, cpu_s, words)
 
     def ended(self) -> Ended | None:
         """How it ended; None while it runs."""
@@ -74,7 +75,8 @@ class Process:
         if pid:
             code = os.waitstatus_to_exitcode(status)
             self._end_group()
-            return Ended(status=None if code == -signal.SIGXCPU else code, seconds=seconds)
+            late = code in (-signal.SIGXCPU, -signal.SIGPROF)
+            return Ended(status=None if late else code, seconds=seconds)
         if seconds > self._most_s:
             self.stop()
             return Ended(status=None, seconds=seconds)
@@ -92,18 +94,19 @@ class Process:
             return
 
 
-def _be_child(tree: Path, work: Callable[[], int], cpu_s: float, words: Path) -> None:
+def _be_child(work: Callable[[], int], cpu_s: float | None, words: Path) -> None:
     """Be the forked process: never comes back."""
     status = 70
     try:
         os.setsid()
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-        seconds = max(1, round(cpu_s))
-        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
+        if cpu_s is not None:
+            seconds = max(1, round(cpu_s))
+            resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
         out = os.open(words, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         for descriptor in (1, 2):
             os.dup2(out, descriptor)
-        _move_to(tree)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         status = work()
     except BaseException:
         traceback.print_exc()
@@ -111,6 +114,12 @@ def _be_child(tree: Path, work: Callable[[], int], cpu_s: float, words: Path) ->
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
+
+
+def in_copy(tree: Path, work: Callable[[], int]) -> int:
+    """Do something where convc and the tests are imported from a copy."""
+    _move_to(tree)
+    return work()
 
 
 def _move_to(tree: Path) -> None:

@@ -13,13 +13,14 @@ import sqlite3
 import time
 import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from coverage import Coverage
+from mutate.swap import imported_lines
 
 TABLES = """
 create table if not exists files (file text primary key, digest text, seconds text);
@@ -55,21 +56,25 @@ class Timed:
             self.failed.add(report.nodeid)
 
 
-def trace(file: str, answer: Path) -> int:
-    """Run a test file in this process, whose folder is the root of a copy, and write what it reached."""
+def trace(answer: Path, run: Callable[[object], None]) -> int:
+    """Run tests in this process, whose folder is the root of a copy and which has imported them, by a function that
+    takes a plugin; write what they reached."""
     coverage = Coverage(data_file=None, include=["convc/*"], config_file=False)
     coverage.set_option("run:relative_files", True)
     timed = Timed(coverage)
     coverage.start()
-    pytest.main(["-q", "-p", "no:cacheprovider", "--tb=no", file], plugins=[timed])
+    run(timed)
     coverage.stop()
     data = coverage.get_data()
     numbers = {name: i for i, name in enumerate(timed.seconds)}
     lines = {}
     for source in sorted(data.measured_files()):
-        groups = defaultdict(list)
+        imported = imported_lines(Path(source).read_text(encoding="utf-8"))
+        groups: dict[tuple[int, ...], list[int]] = defaultdict(list)
+        groups[()] = sorted(imported)
         for line, contexts in data.contexts_by_lineno(source).items():
-            groups[tuple(sorted(numbers[c] for c in contexts if c in numbers))].append(line)
+            if line not in imported:
+                groups[tuple(sorted(numbers[c] for c in contexts if c in numbers))].append(line)
         lines[source] = [[list(tests), reached] for tests, reached in groups.items()]
     seconds = {name: None if name in timed.failed else spent for name, spent in timed.seconds.items()}
     answer.write_text(json.dumps({"seconds": seconds, "lines": lines}))

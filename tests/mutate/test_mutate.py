@@ -8,11 +8,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mutate.__main__ import main
 from mutate.mutants import Source
 from mutate.reach import Reaching, lines_then
+from mutate.swap import imported_lines, swapped
 from mutate.trial import rounds
 
 TESTS = Path(__file__).parents[1]
@@ -95,6 +97,63 @@ def test_paths_that_are_not_there_are_refused(given, said, capsys):
     assert said in capsys.readouterr().err
 
 
+TWO = """LIMIT = 3
+DOUBLES = [2 * i for i in range(4)]
+
+
+def plain(x, most=LIMIT):
+    return min(x, most)
+
+
+class Kept:
+    SIZE = 4
+
+    def size(self):
+        return self.SIZE + 1
+
+
+def maker(step):
+    def made(x):
+        return x + step
+    return made
+
+
+PAIR = (lambda x: x + 1), (lambda x: x + 2)
+made = maker(5)
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "called", "now"),
+    [
+        ("min(x, most)", "max(x, most)", "plain(7)", 7),
+        ("self.SIZE + 1", "self.SIZE - 1", "Kept().size()", 3),
+        ("x + step", "x - step", "made(7)", 2),
+        ("return x + step", "return x", "made(7)", None),
+        ("LIMIT = 3", "LIMIT = 4", "plain(7)", None),
+        ("most=LIMIT", "most=2", "plain(7)", None),
+        ("2 * i", "3 * i", "DOUBLES[1]", None),
+        ("SIZE = 4", "SIZE = 5", "Kept().size()", None),
+        ("x + 2", "x + 3", "PAIR[1](0)", None),
+    ],
+)
+def test_functions_change_where_they_stand_and_what_an_import_has_run_does_not(before, after, called, now, tmp_path):
+    """``now`` is None where a process has to import the file anew."""
+    path = str(tmp_path / "two.py")
+    room: dict[str, Any] = {}
+    exec(compile(TWO, path, "exec"), room)
+    then = eval(called, room)
+    assert swapped(path, TWO, TWO.replace(before, after)) == (now is not None)
+    assert eval(called, room) == (then if now is None else now)
+
+
+def test_the_lines_of_an_import_are_those_outside_of_functions():
+    numbers = imported_lines(TWO)
+    found = {line for number, line in enumerate(TWO.splitlines(), 1) if number in numbers}
+    assert found >= {"LIMIT = 3", "DOUBLES = [2 * i for i in range(4)]", "    SIZE = 4", "made = maker(5)"}
+    assert not found & {"    return min(x, most)", "        return self.SIZE + 1", "        return x + step"}
+
+
 ROOM = '''"""A room."""
 
 LIMIT = 3
@@ -132,9 +191,10 @@ def test_broken():
 """
 SCRIPT = """import sys
 from pathlib import Path
-from mutate import campaign, copies
+from mutate import campaign, copies, warm
 
-campaign.SLACK_S = 2
+warm.SLACK_S = 2
+warm.TEST_SLACK_S = 1
 copies.IMPORTED = ("_pytest.assertion.rewrite", "pytest", "coverage")
 copies.prepare()
 root = Path(sys.argv[1])
