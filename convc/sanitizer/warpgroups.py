@@ -1,9 +1,12 @@
 """Rules of wgmma for registers (PTX manual, "wgmma.fence", "wgmma.mma_async", "wgmma.wait_group").
 
 * Accumulators, and registers that hold A, belong to a wgmma until a wgmma.wait_group that waits for its group: whoever
-  touches them before that reads or writes nothing certain. (ptxas 13 puts a wait there, and says so: C7517.)
+  touches them before that reads or writes nothing certain. (ptxas 13 puts a wait there, moves the access behind the
+  wait, or takes another register: C7514, C7515, C7517.)
 * A wgmma.fence stands before the first wgmma, and between any other access of a register and a wgmma that names it;
-  only accumulators that wgmma of one shape follow each other in need none.
+  only accumulators that wgmma of one shape follow each other in need none. (ptxas 13 puts one there: C7519.)
+
+So both are breaches of a rule, by which no result depends on the hardware; reading a register of A is for review.
 """
 
 from __future__ import annotations
@@ -81,7 +84,7 @@ class WarpgroupRegisters(Checker):
             state.touched.update(dict.fromkeys(reads | writes, instr.span.line))
             for slot in sorted(state.flight.keys() & (reads | writes)):
                 use = state.flight.pop(slot)
-                verdict = Verdict.error if use.accumulator or slot in writes else Verdict.review
+                verdict = Verdict.rule if use.accumulator or slot in writes else Verdict.review
                 self._early(instr, warp, slot, use, verdict)
 
     def warpgroup_multiply(self, strand: ObservedStrand, instr: Instr, accesses: Sequence[LaneAccess]) -> None:
@@ -93,7 +96,7 @@ class WarpgroupRegisters(Checker):
             for slot in (*d, *a):
                 use = state.flight.get(slot)
                 if use is not None and use.accumulator != (slot in d):
-                    self._early(instr, warp, slot, use, Verdict.error)
+                    self._early(instr, warp, slot, use, Verdict.rule)
             self._fenced(instr, warp, state)
             state.flight.update(dict.fromkeys(d, Use(instr, state.closed, True)))
             state.flight.update(dict.fromkeys(a, Use(instr, state.closed, False)))
@@ -136,7 +139,7 @@ class WarpgroupRegisters(Checker):
         elif other:
             why = f"no wgmma.fence stands between wgmma of two shapes that accumulate in {self._name(other[0])}"
         if why:
-            self._report("wgmma-fence-missing", instr, warp, Verdict.error, why)
+            self._report("wgmma-fence-missing", instr, warp, Verdict.rule, why)
 
     def _early(self, instr: Instr, warp: Warp, slot: int, use: Use, verdict: Verdict) -> None:
         """A register is touched that a wgmma under way has."""

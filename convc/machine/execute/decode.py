@@ -17,8 +17,9 @@ from convc.machine.execute.straight import segments_of
 from convc.machine.isa import all as _all_forms  # noqa: F401 - registers the builders
 from convc.machine.isa.registry import OPS, Run
 from convc.machine.isa.sync import control
+from convc.machine.isa.wgmma.groups import serialised
 from convc.machine.state.course import Kept
-from convc.machine.state.flow import Flow
+from convc.machine.state.flow import Flow, slots_of
 from convc.machine.state.pending_registers import finish
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import DONE, Strand
@@ -30,6 +31,10 @@ WAITING = frozenset((
     "mbarrier.try_wait.parity", "tcgen05.alloc", "wgmma.wait_group", "setmaxnreg",
 ))  # fmt: skip
 """Forms that count whole warps or may block, so that a warp whose guard is false must not take part."""
+
+
+MULTIPLY = "wgmma.mma_async"
+"""The form whose registers are not to be touched before its group has been waited for."""
 
 
 class DecodedKernel:
@@ -57,6 +62,8 @@ class DecodedKernel:
         self.slots.unheard = unheard_waits(self.kernel.body, lambda: self.flow)
         self.ops: list[Run] = _decode_body(self.kernel, self.slots)
         names = {instr.form.name for instr in self.kernel.body}
+        if MULTIPLY in names:
+            _serialise(self.ops, self.kernel, self.flow)
         self.uses_tensor_memory = any(name.startswith("tcgen05") for name in names)
         self.asks = "clusterlaunchcontrol.try_cancel" in names
         self.dependent: dict[bool, list[Run]] = {}
@@ -159,6 +166,18 @@ def _decode_body(kernel: Kernel, table: SlotTable) -> list[Run]:
         raise _refusal(refused)
     ops.append(_retire)
     return ops
+
+
+def _serialise(ops: list[Run], kernel: Kernel, flow: Flow) -> None:
+    """Put the operations that touch registers of wgmma behind those that are under way."""
+    named = 0
+    for instr, fact in zip(kernel.body, flow.facts, strict=True):
+        if instr.form.name == MULTIPLY:
+            named |= fact.reads | fact.writes
+    for instr, fact in zip(kernel.body, flow.facts, strict=True):
+        if instr.form.name != MULTIPLY and (fact.reads | fact.writes) & named:
+            reads, writes = (frozenset(slots_of(bits & named)) for bits in (fact.reads, fact.writes))
+            ops[instr.index] = serialised(ops[instr.index], reads, writes)
 
 
 def _refusal(refused: list[Instr]) -> UnmodelledError:

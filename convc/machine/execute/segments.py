@@ -130,7 +130,8 @@ class _Runner:
     def run(self, strand: Strand) -> int | None:
         """Run the segment, or its first instruction alone."""
         ends = self.waited or strand.cohort.pending.eager
-        if self.trials and ends and strand.mask is None and strand.keep is None and not strand.loads:
+        under_way = strand.loads or strand.multiplies
+        if self.trials and ends and strand.mask is None and strand.keep is None and not under_way:
             before = strand.regs
             strand.regs = before.copy()
             try:

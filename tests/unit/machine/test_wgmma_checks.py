@@ -47,7 +47,11 @@ def check(text: str, threads: int = 128) -> Checked:
 
 
 def rules(text: str) -> set[str]:
-    return {finding.rule for finding in check(text).findings if finding.verdict is Verdict.error}
+    return {finding.rule for finding in check(text).findings if finding.verdict > Verdict.review}
+
+
+def verdicts(text: str) -> set[tuple[str, Verdict]]:
+    return {(finding.rule, finding.verdict) for finding in check(text).findings}
 
 
 @pytest.mark.parametrize("mma", [MMA, IN_REGISTERS])
@@ -87,11 +91,46 @@ def test_every_synchronisation_is_needed(old, new, rule):
     assert rule in found if rule else not found
 
 
+REPAIRED = {
+    "the first wgmma has no fence": (FENCE, ""),
+    "an accumulator is written behind the fence": (FENCE, FENCE + "mov.b32 %d1, %t;\n"),
+    "an accumulator is read before the wait": (WAIT, "mov.b32 %x1, %d0;\n" + WAIT + "mov.b32 %d0, %x1;\n"),
+    "an accumulator is copied and put back": (WAIT, "mov.b32 %x1, %d0; mov.b32 %d0, %x1;\n" + WAIT),
+    "an accumulator is changed before the wait": (WAIT, "add.u32 %d0, %d0, 1; sub.u32 %d0, %d0, 1;\n" + WAIT),
+}
+
+
+@pytest.mark.parametrize("name", REPAIRED)
+def test_what_the_assembler_repairs_is_a_rule_and_comes_out_right(name):
+    """ptxas 13 says of each that it puts a wait or a fence there, or gives what it would with one."""
+    old, new = REPAIRED[name]
+    text = text_of(MMA)
+    checked = check(text.replace(old, new))
+    (finding, *more) = [finding for finding in checked.findings if finding.verdict is Verdict.rule]
+    assert finding.rule in ("wgmma-fence-missing", "accumulator-before-wait")
+    assert "; PTX manual, wgmma." in finding.message
+    assert {found.rule for found in more} <= {finding.rule}
+    assert checked.verdict is Verdict.rule
+    if "behind the fence" not in name:
+        assert np.array_equal(checked.result.buffers["out"], check(text).result.buffers["out"])
+
+
+def test_what_no_assembler_repairs_stays_an_error():
+    """Shared memory that a wgmma still reads is overwritten, or the CTA exits; accumulators are touched as well."""
+    text = text_of(MMA).replace("shr.u32 %s, %s, 4;", "shr.u32 %x0, %s, 4;").replace("%base, %s;", "%base, %x0;")
+    early = "mov.b32 %x1, %d0; mov.b32 %d0, %x1;\n"
+    touched = ("accumulator-before-wait", Verdict.rule)
+    found = verdicts(text.replace(WAIT, OVERWRITE + early + WAIT))
+    assert {("accumulator-before-wait", Verdict.error), ("race-shared-memory", Verdict.error)} <= found
+    for missing in (COMMIT, WAIT):
+        assert {touched, ("exit-before-completion", Verdict.error)} <= verdicts(text.replace(missing, ""))
+
+
 def test_registers_of_a_belong_to_wgmma_until_the_wait():
     text = text_of(IN_REGISTERS)
     assert "accumulator-before-wait" in rules(text.replace(WAIT, "mov.b32 %a2, 7;\n" + WAIT))
     again = check(text.replace(WAIT, "add.u32 %a2, %a2, 1;\n" + WAIT)).findings
-    assert ("accumulator-before-wait", Verdict.error) in [(finding.rule, finding.verdict) for finding in again]
+    assert ("accumulator-before-wait", Verdict.rule) in [(finding.rule, finding.verdict) for finding in again]
     read = check(text.replace(WAIT, "mov.b32 %x3, %a2;\n" + WAIT)).findings
     assert [(finding.rule, finding.verdict) for finding in read] == [("accumulator-before-wait", Verdict.review)]
     assert "wgmma-fence-missing" in rules(text.replace(FENCE, FENCE + "mov.b32 %a2, 7;\n"))

@@ -91,6 +91,24 @@ def wait_group(instr: Instr, table: SlotTable) -> Run:
     return run
 
 
+def serialised(run: Run, reads: frozenset[int], writes: frozenset[int]) -> Run:
+    """An instruction that touches registers of wgmma, behind those under way that it must not overtake.
+
+    The manual has a wait there. Where there is none, ptxas puts one, or moves the access behind the wait, or gives the
+    new value another register; what comes out is what comes out here.
+    """
+    both = reads | writes
+
+    def behind(strand: Strand) -> int | None:
+        if strand.multiplies and any(
+            not both.isdisjoint(issued.targets) or not writes.isdisjoint(issued.sources) for issued in strand.multiplies
+        ):
+            perform(strand, lambda issued: EVERY_WARP)
+        return run(strand)
+
+    return behind
+
+
 def perform(strand: Strand, ready: Ready) -> None:
     """Perform what the active warps of a strand have issued, where it is ready; the rest stays to be done."""
     if not strand.multiplies:
