@@ -23,7 +23,7 @@ from convc.ir.problem import ConvProblem
 from convc.timing.kernel import time_kernel
 from convc.timing.parameters import Chip, read_chip
 
-PAGE = Path(__file__).resolve().parents[1] / "convc" / "docs" / "timing.md"
+PAGE = Path(__file__).resolve().parents[1] / "convc" / "docs" / "timing_measurements.md"
 MARKED = re.compile(r"(<!-- begin ablation -->\n).*?(<!-- end ablation -->)", re.DOTALL)
 
 PLAIN = ScheduleOptions(

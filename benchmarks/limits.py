@@ -16,7 +16,7 @@ from convc.ir.problem import ConvProblem
 from convc.timing.kernel import KernelTime, time_kernel
 from convc.timing.parameters import read_chip
 
-PAGE = Path(__file__).resolve().parents[1] / "convc" / "docs" / "timing.md"
+PAGE = Path(__file__).resolve().parents[1] / "convc" / "docs" / "timing_measurements.md"
 MARKED = re.compile(r"(<!-- begin limits -->\n).*?(<!-- end limits -->)", re.DOTALL)
 
 FED = ("chip.l2=2000", "chip.memory=2000", "gpc.port=200000", "tma.fill=20000", "tma.row=100", "tma.latency=1")

@@ -1,4 +1,4 @@
-"""``python -m tests.docs.network_profile --write``: the profile of ResNet-50 in ``convc/docs/timing.md``.
+"""``python -m tests.docs.network_profile --write``: the profile of ResNet-50 in ``convc/docs/timing_measurements.md``.
 
 The model is ``light_resnet50.onnx`` of the onnx package, its batch changed, its convolutions in float16. Every number
 is an estimate of `convc.time` for a B200 with its own parameters.
@@ -15,7 +15,7 @@ import onnx
 import convc
 from convc import ReadOptions, TimeReport
 
-PAGE = Path(__file__).resolve().parents[2] / "convc" / "docs" / "timing.md"
+PAGE = Path(__file__).resolve().parents[2] / "convc" / "docs" / "timing_measurements.md"
 MARKED = re.compile(r"(<!-- begin profile -->\n).*?(<!-- end profile -->)", re.DOTALL)
 BATCHES = (1, 32, 256)
 

@@ -1,4 +1,4 @@
-"""``python -m tests.docs.planner_errors --write``: the planner's model against the engine, in ``convc/docs/timing.md``.
+"""``python -m tests.docs.planner_errors --write``: the planner's model against the engine, in `timing_measurements.md`.
 
 Every legal schedule of a layer is planned and timed with its narrowest and its widest tiles. The constants in
 `convc.compiler.plan.issue_cycles` are fitted to every other layer of ResNet-50 at batch 1; other groups set none.
@@ -22,7 +22,7 @@ from convc.ir.problem import ConvProblem
 from tests.support.planned_times import TERMS, Compared, all_compared, spearman
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "convc" / "docs" / "timing.md"
+PAGE = ROOT / "convc" / "docs" / "timing_measurements.md"
 MARKED = re.compile(r"(<!-- begin planner -->\n).*?(<!-- end planner -->)", re.DOTALL)
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 EVERY = 48

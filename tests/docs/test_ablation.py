@@ -1,4 +1,4 @@
-"""The table of features in timing.md is what its script makes."""
+"""The table of features in timing_measurements.md is what its script makes."""
 
 from __future__ import annotations
 

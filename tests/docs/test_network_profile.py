@@ -1,4 +1,4 @@
-"""The profile of ResNet-50 in timing.md is what its script makes."""
+"""The profile of ResNet-50 in timing_measurements.md is what its script makes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The planner's model against the timing engine, over whole networks: the table of timing.md, and what auto takes."""
+"""The planner's model against the engine, over networks: a table of timing_measurements.md, and what auto takes."""
 
 from __future__ import annotations
 

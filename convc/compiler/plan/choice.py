@@ -11,8 +11,8 @@ schedules of one layer mostly to the same side."""
 
 ASSUMED_SLACK = 1.18
 """A schedule that rests on assumed rules is taken where one that does not takes longer by more than this: twice the
-average error of the worst of the four sets of `convc/docs/timing.md`, as one estimate may be too low and the other too
-high. If the rule is wrong, so is the kernel; less is not worth that."""
+average error of the worst of the four sets of `convc/docs/timing_measurements.md`, as one estimate may be too low and
+the other too high. If the rule is wrong, so is the kernel; less is not worth that."""
 
 
 def slack(assumed: int, fastest: int) -> float:

@@ -10,7 +10,7 @@ the tensor core, the fill port and the way to global memory, and hide each other
 L2 and memory, and those have more of it that read while others do not.
 
 The model is a fast stand-in for the timing engine (`convc.timing`): its rates are the engine's (`convc.ir.arch.Rates`),
-and ``convc/docs/timing.md`` shows how far each term is from what the engine finds. It ranks candidates.
+and ``convc/docs/timing_measurements.md`` shows how far each term is from what the engine finds. It ranks candidates.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A plan is priced before its kernel is written, so these are not counted in its text: they are sums over the
 instructions of a step, fitted to what the timing engine (`convc.timing`) makes of kernels of all schedules: of every
-other layer of ResNet-50 at batch 1. How far the other layers are off is in ``convc/docs/timing.md``. All are cycles of
-the SM clock, class inferred.
+other layer of ResNet-50 at batch 1. How far the other layers are off is in ``convc/docs/timing_measurements.md``. All
+are cycles of the SM clock, class inferred.
 """
 
 from __future__ import annotations

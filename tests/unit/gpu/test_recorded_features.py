@@ -20,7 +20,7 @@ OTHERWISE = {tuple(job) for job in (*SINCE["tiles"], *SINCE["text"])}
 LAUNCHES = Path(__file__).parents[2] / "recordings" / "launches_h200.json"
 JOBS = {(job[0], job[1]): job for job in jobs()}
 CHEAP = (("layer2.0.conv3_b32_f16", "auto"), ("layer4.1.conv1_b1_f16", "split"))
-PAGE = (PACKAGE / "docs" / "hardware.md").read_text()
+PAGE = (PACKAGE / "docs" / "hardware_measurements.md").read_text()
 
 
 def check(layer: str, what: str) -> None:

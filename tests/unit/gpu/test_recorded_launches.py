@@ -62,7 +62,7 @@ def test_mistakes_were_told_on_the_gpu(mistake, exit_code, said):
 
 
 def test_the_page_has_the_recorded_times():
-    page = (PACKAGE / "docs" / "hardware.md").read_text("utf-8")
+    page = (PACKAGE / "docs" / "hardware_measurements.md").read_text("utf-8")
     rows = re.findall(r"^\| `(\w+)` \| [^|]* \| ([\d.]+) \| ([\d.]+) \|$", page, re.MULTILINE)
     assert {name: (float(alone), float(row)) for name, alone, row in rows if name in LAUNCHES} == {
         name: (each["microseconds"], each["streamed"]) for name, each in LAUNCHES.items()

@@ -22,7 +22,7 @@ from convc.timing.parameters import read_chip
 
 FOLDER = Path(__file__).parents[2] / "recordings" / "timing"
 H100 = read_chip("h100")
-PAGE = (Path(convc.__file__).parent / "docs" / "timing.md").read_text("utf-8")
+PAGE = (Path(convc.__file__).parent / "docs" / "timing_measurements.md").read_text("utf-8")
 ROWS = {row["case"]: row for row in csv.DictReader((FOLDER / "blind_h100.csv").read_text("utf-8").splitlines())}
 SETS = sorted(ROWS)[::2]
 PROVES = sorted(ROWS)[1::2]

@@ -21,7 +21,7 @@ from convc.timing.shares import sm_share
 from tests.support.loops import copies
 
 ROWS = Path(__file__).resolve().parents[2] / "recordings" / "timing" / "in_flight.csv"
-PAGE = (Path(convc.__file__).parent / "docs" / "timing.md").read_text("utf-8")
+PAGE = (Path(convc.__file__).parent / "docs" / "timing_measurements.md").read_text("utf-8")
 SEEN_AT_ONCE = {"mbarrier.wake": 1e-6, "mbarrier.poll": 1e-6}
 CHIPS = {
     "b200": read_chip("b200").changed({**SEEN_AT_ONCE, "chip.clock": 1.965, "tma.issue": 49}),

@@ -27,8 +27,8 @@ FOLDER = Path(__file__).parents[2] / "recordings" / "timing"
 H200 = read_chip("h200")
 
 DOCS = Path(convc.__file__).parent / "docs"
-PAGE = (DOCS / "timing.md").read_text("utf-8")
-LAUNCHES = (DOCS / "hardware.md").read_text("utf-8")
+PAGE = (DOCS / "timing_measurements.md").read_text("utf-8")
+LAUNCHES = (DOCS / "hardware_measurements.md").read_text("utf-8")
 LINES = {
     "one wave": "H200, kernels of convc with wgmma in one wave, but conv1",
     "waves": "H200, kernels of convc with wgmma in several waves, but conv1",

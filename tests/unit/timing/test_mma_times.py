@@ -49,7 +49,7 @@ def test_published_rows_are_met_to_one_percent_and_none_is_off_by_four(quantity)
         assert max(errors) <= 0.04, max(rows[quantity, use], key=lambda row: row[0])
 
 
-PAGE = (Path(convc.__file__).parent / "docs" / "timing.md").read_text("utf-8")
+PAGE = (Path(convc.__file__).parent / "docs" / "timing_measurements.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from tests.support.gemms import Gemm, timed
 
 ROWS = Path(__file__).resolve().parents[2] / "recordings" / "timing" / "gemms.csv"
 PROFILED = ROWS.with_name("profiled_gemms.csv")
-PAGE = (Path(convc.__file__).parent / "docs" / "timing.md").read_text("utf-8")
+PAGE = (Path(convc.__file__).parent / "docs" / "timing_measurements.md").read_text("utf-8")
 
 LIBRARY = tuple(
     Gemm(n=n, k=64, stages=stages, pair=True, persistent=148, bulk=32) for n, stages in ((256, 6), (192, 7), (128, 8))

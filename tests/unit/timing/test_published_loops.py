@@ -24,7 +24,7 @@ from convc.timing.trace import Trace, Work
 from tests.support.loops import chain, mainloop, tensor_store
 
 ROWS = Path(__file__).resolve().parents[2] / "recordings" / "timing" / "published_loops.csv"
-PAGE = (Path(convc.__file__).parent / "docs" / "timing.md").read_text("utf-8")
+PAGE = (Path(convc.__file__).parent / "docs" / "timing_measurements.md").read_text("utf-8")
 B200 = read_chip("b200")
 
 LAUNCH = 10_000

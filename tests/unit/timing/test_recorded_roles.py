@@ -33,7 +33,7 @@ ROWS = Path(__file__).resolve().parents[2] / "recordings" / "timing" / "roles_h2
 KERNELS = read_kernels(ROWS.with_suffix(".json.xz"))
 """The kernels, by the names of the rows."""
 H200 = read_chip("h200")
-PAGE = (Path(convc.__file__).parent / "docs" / "timing.md").read_text("utf-8")
+PAGE = (Path(convc.__file__).parent / "docs" / "timing_measurements.md").read_text("utf-8")
 LINES = {
     "load_role": "H200, load role of kernels of convc",
     "multiply_role_without_mma": "H200, multiply role without its MMAs",

@@ -21,7 +21,7 @@ from convc.timing.parameters import read_chip
 from tests.support.ring_kernels import Costs, RingKernel, build
 
 ROWS = Path(__file__).resolve().parents[2] / "recordings" / "timing" / "rings_h200.csv"
-PAGE = (Path(convc.__file__).parent / "docs" / "timing.md").read_text("utf-8")
+PAGE = (Path(convc.__file__).parent / "docs" / "timing_measurements.md").read_text("utf-8")
 H200 = read_chip("h200")
 COSTS = Costs(prologue=700, step=212, tap=75, row=280, turn=200, store=480, store_column=1.55, end=120)
 LINES = {

@@ -23,7 +23,7 @@ from convc.timing.tensor_core import MmaShape
 from tests.support.loops import beside_shared
 
 ROWS = Path(__file__).resolve().parents[2] / "recordings" / "timing" / "shared_h200.csv"
-PAGE = (Path(convc.__file__).parent / "docs" / "timing.md").read_text("utf-8")
+PAGE = (Path(convc.__file__).parent / "docs" / "timing_measurements.md").read_text("utf-8")
 H200 = read_chip("h200")
 LANES = np.arange(32)[:, None]
 LINES = {"st": "H200, st.shared beside MMAs", "ld": "H200, ld.shared beside MMAs that leave 32 B/clk at most"}

@@ -16,7 +16,7 @@ from convc.timing.parameters import read_chip
 
 FOLDER = Path(__file__).parents[2] / "recordings" / "timing"
 H200 = read_chip("h200")
-PAGE = (Path(convc.__file__).parent / "docs" / "timing.md").read_text("utf-8")
+PAGE = (Path(convc.__file__).parent / "docs" / "timing_measurements.md").read_text("utf-8")
 LINES = {
     False: "H200, layers of other networks, a CTA for each tile",
     True: "H200, layers of other networks, persistent CTAs",
