@@ -212,6 +212,7 @@ def test_without_bindings_driver_or_gpu_it_says_so(place, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "cuda.bindings", package)
     missing = convc_command(*words)
     assert (missing.exit_code, "there is no NVIDIA driver here" in missing.stderr) == (2, True)
+    assert "a launch needs a GPU and its driver" in missing.stderr
 
 
 @pytest.mark.parametrize(
@@ -282,6 +283,20 @@ def test_the_host_program_is_compiled(name, tmp_path):
         command = [NVCC, "-std=c++17", "-c", "-o", tmp_path / "host.o", tmp_path / "host.cu", "-Werror", "all-warnings"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", ["cuda_cluster", "gluon_conv"])
+def test_the_host_program_is_what_was_read(name, tmp_path, golden):
+    """All but the kernel and the version: buffers that are drawn, poison or read, maps, attributes, addresses."""
+    launch = load_launch(FOREIGN / name / "launch.json")
+    buffers = {buffer: msgspec.structs.replace(spec, file=None) for buffer, spec in launch.buffers.items()}
+    launch = msgspec.structs.replace(launch, buffers=buffers)
+    kernel = FOREIGN / name / "kernel.ptx"
+    first, spec = next(iter(buffers.items()))
+    data = np.zeros(spec.size_bytes, np.uint8)
+    convc.write_host_program(kernel, launch, convc.KernelInputs(given={first: data}, seed=1), tmp_path / "host.cu")
+    program = (tmp_path / "host.cu").read_text().replace(kernel.read_text().strip(), "").replace(convc.__version__, "")
+    golden("host_programs", {f"{name}.cu": program})
 
 
 def test_contents_that_were_given_lie_beside_the_host_program(place):
