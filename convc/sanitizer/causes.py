@@ -33,6 +33,13 @@ OTHER_SCOPE = "; their scopes do not hold each other's thread, .cluster or .gpu 
 UNHEARD = "; a fence, release or acquire between them has scope .cta, which does not hold the other CTA"
 
 
+LATE_INIT = (
+    "; the fence.mbarrier_init of its warp stands in front of the mbarrier.init, and the arrival at the cluster "
+    "barrier is relaxed"
+)
+"""What keeps another CTA from knowing of an mbarrier by the letter alone."""
+
+
 class Cause(NamedTuple):
     """The rule that two accesses break which are not ordered, how bad that is, and what is to say of it."""
 
@@ -70,6 +77,8 @@ def cause_of(
     if first.component == second.component and {first.kind, second.kind} <= LENIENT:
         why = "; one thread issues both"
         return Cause(rule, Verdict.review if forgiven else Verdict.rule, why)
+    if weakly and first.kind == "init" and clocks.time(GENERIC, first.component) < first.time:
+        return Cause(rule, Verdict.rule, LATE_INIT)
     if first.row != second.row and apart(first.strength, second.strength, True):
         return Cause("scope-too-narrow", Verdict.error, OTHER_SCOPE)
     if same:

@@ -75,7 +75,8 @@ class Order(Checker):
     """The clocks of everybody; ``met`` are (component, peer) of warps that know that a peer has started.
 
     ``closed`` counts the groups of wgmma that a warp has committed: the times of what its warpgroup multiplies.
-    ``fences`` are the proxy fences that warps have executed, the last time of each instruction.
+    ``fences`` are the proxy fences that warps have executed, the last time of each instruction. ``made`` are the warps
+    that have executed fence.mbarrier_init.
 
     Subclasses override `touch`.
     """
@@ -92,6 +93,7 @@ class Order(Checker):
         self.closed: dict[tuple[int, int], int] = {}
         self.met: set[tuple[int, int]] = set()
         self.fences: dict[tuple[int, int, int], ProxyFence] = {}
+        self.made: set[tuple[int, int]] = set()
 
     def touch(
         self, instr: Instr, row: int, thread: tuple[int, int], barrier: Home, work: AsyncStream | None = None
@@ -285,7 +287,10 @@ class Order(Checker):
                     self._meet(("cta", row, meeting.index, generation), self.clocks(row, warp), leave)
 
     def cluster_barrier(self, strand: ObservedStrand, instr: Instr, leave: bool) -> None:
-        """barrier.cluster; a relaxed arrival passes on what a fence before it released."""
+        """barrier.cluster; a relaxed arrival passes on what a fence before it released.
+
+        Barriers that a warp makes behind its fence.mbarrier_init are known weakly: kernels in wide use do that.
+        """
         tickets = self.cohort.cluster_barrier.ticket
         for _, row, _, warp, _ in actors(strand):
             meeting = ("cluster", int(tickets[row, warp]))
@@ -294,6 +299,9 @@ class Order(Checker):
             message = self._meet(meeting, clocks.released.get(True, NOTHING) if relaxed else clocks, leave)
             if not leave:
                 message.announce(self.life(row))
+            if relaxed and (row, warp) in self.made:
+                inits = self.stream("init", row, warp)
+                message.tell((WEAK,), {inits.component: inits.time})
 
     def _meet(self, meeting: tuple[str | int, ...], clocks: ClockMessage, leave: bool) -> ClockMessage:
         """Tell a meeting what one knows, or hear from it what all who arrived knew; gives what it passes on."""
@@ -327,6 +335,7 @@ class Order(Checker):
                 case "fence.proxy.tensormap":
                     self.fences[row, warp, instr.index] = ProxyFence.executed(instr, clocks)
                 case "fence.mbarrier_init":
+                    self.made.add((row, warp))
                     inits = self.stream("init", row, warp)
                     made = ClockMessage()
                     made.announce({inits.component: inits.time})

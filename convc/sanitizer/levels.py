@@ -7,6 +7,7 @@ and the result did not depend on when asynchronous work was performed:
 * an aligned instruction behind a divergent branch without bar.warp.sync (what an ``elect`` branch compiles to);
 * a CTA that exits before its last copy into global memory is known to be complete;
 * tcgen05 operations of one thread, in an order that the manual does not promise (mma, then cp);
+* an mbarrier that a warp makes behind its fence.mbarrier_init, and then arrives at the cluster barrier, relaxed;
 * registers of a wgmma touched before its wait, or without wgmma.fence: the assembler puts the wait and the fence there;
 * a tcgen05.ld without a wait, where an instruction of the warp has used its registers since: the assembler waits.
 """
@@ -22,6 +23,8 @@ SENTENCES = {
     "aligned-after-divergence": "PTX manual, .aligned: all threads of the warp must execute the same instruction",
     "exit-before-completion": "PTX manual, cp.async.bulk.wait_group: a copy has read its source when its group is "
     "complete, and not before",
+    "race-shared-memory": "PTX manual, fence.mbarrier_init, barrier.cluster: the fence orders the mbarrier.init in "
+    "front of it, a relaxed arrival nothing",
     "accumulator-before-wait": "PTX manual, wgmma.mma_async: accessing its registers before wgmma.wait_group is "
     "undefined",
     "wgmma-fence-missing": "PTX manual, wgmma.fence: it orders accesses of registers by wgmma.mma_async and by others",

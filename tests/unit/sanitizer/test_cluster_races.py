@@ -6,6 +6,7 @@ import pytest
 from check_kernels import LEADER, MEET, check, errors, line_of, only_error, rules
 from support.kernels import module
 
+from convc.ir.findings import Verdict
 from convc.ir.tensormap import TensorMap
 
 SHARED = ".shared .align 1024 .b8 data[2048];\n"
@@ -99,6 +100,32 @@ def test_a_relaxed_arrival_passes_on_what_a_fence_released():
         found = only_error(run(pair(exchange.format(fence=fence))))
         assert "read by warp 0 of CTA 0 (ld" in found.message
         assert "write by warp 0 of CTA 1 (st" in found.message
+
+
+def test_a_barrier_made_behind_the_fence_of_its_warp_is_a_rule():
+    """The fence is there, and early. Without any fence, or behind that of another warp, it is an error."""
+    more = f"{LEADER.format(label='MADE')} {{}} MADE: bar.warp.sync 0xffffffff;"
+    fence, late = "fence.mbarrier_init.release.cluster;", "mbarrier.init.shared::cta.b64 [%bar], 1;"
+    use = SEND + WAIT + "ld.shared.u32 %v, [%s];" + MEET
+    for arrival, first, then, verdict in (
+        (RELAXED, fence + late, "", Verdict.rule),
+        (RELAXED, fence + late, fence, None),
+        (RELAXED, late + fence, "", None),
+        (MEET, fence + late, "", None),
+        (RELAXED, late, "", Verdict.error),
+    ):
+        found = run(pair(more.format(first + then), arrival, use)).findings
+        assert {(f.rule, f.verdict) for f in found} == ({("race-shared-memory", verdict)} if verdict else set())
+        if verdict is Verdict.rule:
+            assert "; PTX manual, fence.mbarrier_init, barrier.cluster: " in found[0].message
+    away = "setp.ne.u32 %q, %t, 32; @%q bra OVER; " + fence + " OVER: bar.sync 0;"
+    found = check(
+        pair(away, more.format(late), RELAXED, "setp.ge.u32 %q, %t, 32; @%q bra DONE;", SEND, WAIT, "DONE:", MEET),
+        grid=4,
+        cluster=2,
+        threads=64,
+    ).findings
+    assert ("race-shared-memory", Verdict.error) in {(f.rule, f.verdict) for f in found}
 
 
 def test_a_relaxed_arrival_on_a_barrier_is_no_release():
