@@ -7,12 +7,20 @@ nothing. A name that a template wants and does not get is an error, and so is a 
 from __future__ import annotations
 
 import functools
+import hashlib
+import importlib.metadata
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import jinja2
 from jinja2 import nodes
 
 from convc.support.resources import template_folder
+
+WANTED = "wanted"
+"""The name under which the code of a template has the names that it wants."""
 
 
 @functools.cache
@@ -38,21 +46,54 @@ def _no_objects(value: Any) -> Any:
 
 
 @functools.cache
-def _template(file: str) -> tuple[jinja2.Template, frozenset[str]]:
-    """A template, and the names that it uses without setting them; read and parsed once.
+def _compiler() -> bytes:
+    """What turns a template into code: a version of jinja2, and this file with the settings."""
+    version: str = vars(jinja2).get("__version__") or importlib.metadata.version("jinja2")
+    return version.encode() + b"\0" + Path(__file__).read_bytes()
 
-    A template sets variables of loops alone, which are names of nothing else (a test holds that): they need not be told
-    apart by scope, as `jinja2.meta` does by compiling the template a second time.
+
+class _TemplateCode(SourceFileLoader):
+    """A template as a module, whose code Python keeps in a ``__pycache__`` as it keeps that of others.
+
+    A module is compiled anew when the size or the time of its file is another. Here a digest stands for the time, so
+    that code follows its template, the version of jinja2 and the settings.
     """
+
+    def __init__(self, file: str, path: str, source: str) -> None:
+        super().__init__(file, path)
+        self._source = source
+        self._digest = hashlib.sha256(_compiler() + b"\0" + source.encode()).digest()
+
+    def path_stats(self, path: Any) -> dict[str, Any]:
+        """The size of the template, and the digest where Python has the time."""
+        return {**super().path_stats(path), "mtime": int.from_bytes(self._digest[:4], "little")}
+
+    def source_to_code(self, data: Any, path: Any, *, _optimize: int = -1) -> CodeType:
+        """Compile the template, and the names that it uses without setting them as `WANTED`.
+
+        A template sets variables of loops alone, which are names of nothing else (a test holds that): they need not be
+        told apart by scope, as `jinja2.meta` does by compiling the template a second time.
+        """
+        tree = environment().parse(self._source, self.name, self.path)
+        names = list(tree.find_all(nodes.Name))
+        wanted = {name.name for name in names if name.ctx == "load"} - {
+            name.name for name in names if name.ctx == "store"
+        }
+        code = environment().compile(tree, self.name, self.path, raw=True)
+        return super().source_to_code(f"{code}\n{WANTED} = frozenset({sorted(wanted)})\n".encode(), path)
+
+
+@functools.cache
+def _template(file: str) -> tuple[jinja2.Template, frozenset[str]]:
+    """A template, and the names that it uses without setting them; compiled where no process has done so yet."""
     loaded = environment()
     assert loaded.loader is not None
     source, path, _ = loaded.loader.get_source(loaded, file)
-    tree = loaded.parse(source, file, path)
-    names = list(tree.find_all(nodes.Name))
-    wanted = frozenset(name.name for name in names if name.ctx == "load").difference(
-        name.name for name in names if name.ctx == "store"
-    )
-    return loaded.template_class.from_code(loaded, loaded.compile(tree, file, path), loaded.make_globals(None)), wanted
+    assert path is not None
+    code = _TemplateCode(file, path, source).get_code(file)
+    assert code is not None
+    template = loaded.template_class.from_code(loaded, code, loaded.make_globals(None))
+    return template, template.root_render_func.__globals__[WANTED]
 
 
 def render(template: str, names: dict[str, Any]) -> str:

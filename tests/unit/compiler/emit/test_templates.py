@@ -19,7 +19,7 @@ from convc.support.resources import template_folder
 
 FOLDER = template_folder()
 TEMPLATES = sorted(FOLDER.rglob("*.ptx.j2"))
-FRAGMENTS = sorted((FOLDER / "steps").iterdir())
+FRAGMENTS = sorted((FOLDER / "steps").glob("*.j2"))
 
 ALLOWED = (nodes.Template, nodes.Output, nodes.TemplateData, nodes.Name, nodes.For, nodes.If, nodes.Tuple)
 """Text, a name, a loop over a name (unpacking tuples), a test of a name: no arithmetic, comparison, filter or call."""
