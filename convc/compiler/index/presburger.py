@@ -175,10 +175,9 @@ class _Box:
             for position, name in enumerate(ranges)
         }
         self.points = isl.Set.universe(self.space)
-        for name, (low, high) in ranges.items():
-            least = Const(low - 1)
-            most = Const(high + 1)
-            self.points = self.points.intersect(self.holds(And((Less(least, Var(name)), Less(Var(name), most)))))
+        for position, (low, high) in enumerate(ranges.values()):
+            self.points = self.points.lower_bound_val(isl.dim_type.set, position, self._number(low))
+            self.points = self.points.upper_bound_val(isl.dim_type.set, position, self._number(high))
 
     def where(self, conditions: Sequence[IntExpr]) -> isl.Set:
         """The points at which all conditions hold."""

@@ -55,10 +55,11 @@ class ScheduleCandidates(msgspec.Struct, frozen=True, kw_only=True, eq=False, di
     def fastest(self) -> tuple[Candidate, ...]:
         """The fastest legal candidate with each number of columns, the fastest of all first."""
         found: dict[int, tuple[float, int, Candidate]] = {}
-        for number, width in enumerate(self.widths):
+        promising = sorted(enumerate(self.widths), key=lambda each: each[1].floor)
+        for number, width in promising:
             columns = width.depths.first.block_n
             before = found.get(columns)
-            if (before is None or width.floor < before[0]) and width.best is not None:
+            if (before is None or width.floor <= before[0]) and width.best is not None:
                 found[columns] = min(before or (math.inf, 0, width.best), (width.best.cycles, number, width.best))
         return tuple(candidate for _, _, candidate in sorted(found.values()))
 

@@ -47,7 +47,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         asked_bytes: what a CTA asks L2 for, those bytes that the next one wants as well.
         shared_bytes: those bytes: SMs of a GPC ask for them together, some of the time.
         memory_bytes: what the whole launch moves from and to memory.
-        written_bytes: what it writes.
+        least: cycles that L2, the way to it and memory need for the bytes of the whole launch.
         tensor, fill: cycles of the tensor core and of the fill port for a CTA.
         residual_fill: cycles of that port for its residual, which comes behind the operands.
         suppliers: cycles of the K loop if only this limited it, by what it is, but for what other SMs and stages limit.
@@ -70,7 +70,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     asked_bytes: float
     shared_bytes: float
     memory_bytes: int
-    written_bytes: float
+    least: float
     tensor: float
     fill: float
     residual_fill: float
@@ -189,19 +189,6 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         moved = on_each * self.memory_bytes / self.ctas
         return max(asked / rate, moved * asking / (rates.memory_rate / rates.clock_mhz))
 
-    @property
-    def least(self) -> float:
-        """Cycles that L2, the way to it and memory need for the bytes of the whole launch."""
-        rates = self.rates
-        together = max(1.0, min(self.ctas, rates.sms) / rates.gpcs)
-        read = self.asked_bytes + self.shared_bytes / min(rates.together, together)
-        most = max(
-            self.ctas * read / rates.l2_rate,
-            self.written_bytes / rates.store_rate,
-            self.memory_bytes / rates.memory_rate,
-        )
-        return most * rates.clock_mhz
-
 
 def pace_of(tiles: TileGrid, work: CtaWork, rows: tuple[float, float]) -> Pace:
     """Find what tiles take whatever their stages, and so whatever memory.
@@ -235,13 +222,18 @@ def pace_of(tiles: TileGrid, work: CtaWork, rows: tuple[float, float]) -> Pace:
     if moved is None:
         free = work.multicast == (1, 1)  # the order of tiles is chosen later, but for clusters that load for each other
         moved = memory_bytes(size, tiles.grid, free=free)
+    ctas = tiles.grid[0] * tiles.grid[1] * tiles.parts
+    asked += work.residual_bytes
+    together = max(1.0, min(ctas, rates.sms) / rates.gpcs)
+    read = ctas * (asked + common / min(rates.together, together))
+    least = max(read / rates.l2_rate, size.output / rates.store_rate, moved / rates.memory_rate)
     return Pace(
         rates=rates,
-        ctas=math.prod(tiles.grid) * tiles.parts,
-        asked_bytes=asked + work.residual_bytes,
+        ctas=ctas,
+        asked_bytes=asked,
         shared_bytes=common,
         memory_bytes=moved,
-        written_bytes=size.output,
+        least=least * rates.clock_mhz,
         tensor=tensor,
         fill=fill,
         residual_fill=residual_fill,

@@ -151,11 +151,18 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, weak
         checked = (check_tiling(self.tiled(tiling), self.rules) for tiling in self.tilings)
         return tuple(rejection for rejection in checked if rejection is not None)
 
+    def counted(self, tiling: Tiling) -> Room:
+        """The memory of a CTA, counted once: forms of a schedule are made of it."""
+        known = self._rooms.get(tiling)
+        if known is None:
+            known = self._rooms[tiling] = self.room(tiling)
+        return known
+
     def needed(self, tiling: Tiling) -> MemoryNeed:
-        """The memory of a CTA, counted once."""
+        """The shared memory and the columns that a CTA needs, worked out once."""
         known = self._needs.get(tiling)
         if known is None:
-            known = self._needs[tiling] = self.room(tiling).need(self.arch)
+            known = self._needs[tiling] = self.counted(tiling).need(self.arch)
         return known
 
     def done(self, tiling: Tiling) -> CtaWork:
@@ -171,8 +178,13 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, weak
         return {}
 
     @once
-    def _needs(self) -> dict[Tiling, MemoryNeed]:
+    def _rooms(self) -> dict[Tiling, Room]:
         """The memory that has been counted."""
+        return {}
+
+    @once
+    def _needs(self) -> dict[Tiling, MemoryNeed]:
+        """What that takes."""
         return {}
 
     def tiles(self, tiling: Tiling) -> TileGrid:
@@ -217,7 +229,7 @@ class Width(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     offer: Offer
     depths: Depths
 
-    @property
+    @once
     def tilings(self) -> tuple[Tiling, ...]:
         """All tilings."""
         return self.depths.tilings
@@ -237,7 +249,7 @@ class Width(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """The part of its price that does not depend on stages."""
         return pace_of(self.tiles, self.work, self.offer.row_cycles)
 
-    @property
+    @once
     def floor(self) -> float:
         """Cycles that `least` is not below: most often close to it, and found in a fraction of the time."""
         return self.pace.floor
@@ -277,15 +289,15 @@ class Width(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         memory that nobody else can use hides that too: on an H200 the layers of ResNet-50 take 0.96 of the time at
         batch 1, 0.97 at batch 8, and as long at batch 32.
         """
-        alike: dict[float, list[int]] = {}
-        for number, cycles in enumerate(self._cycles()):
-            alike.setdefault(cycles, []).append(number)
+        alike: dict[float, list[Tiling]] = {}
+        for tiling, cycles in zip(self.tilings, self._cycles(), strict=True):
+            alike.setdefault(cycles, []).append(tiling)
         for cycles in sorted(alike):
-            yield from sorted(map(self.depths.at, alike[cycles]), key=self._room, reverse=True)
+            yield from sorted(alike[cycles], key=self._room, reverse=True)
 
     def _room(self, tiling: Tiling) -> int:
         """Bytes of shared memory, without those that keep other CTAs from the SM for want of columns."""
-        return self.offer.room(tiling).used
+        return self.offer.counted(tiling).used
 
     def _cycles(self) -> list[float]:
         """The price of each tiling: they differ in the latency of copies, and in how many CTAs fit."""
@@ -300,7 +312,7 @@ class Width(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         if most == 1:  # nobody need know how many fit
             alone = {latency: pace.cycles(latency, 1) for latency in set(latencies)}
             return [alone[latency] for latency in latencies]
-        needs = map(self.offer.needed, self.depths.tilings)
+        needs = map(self.offer.needed, self.tilings)
         rivals = [
             (latency, min(most, beside(need, self.offer.arch))) for latency, need in zip(latencies, needs, strict=True)
         ]

@@ -103,7 +103,7 @@ def _walking(offer: Offer, most: int, stages: int | None, fetched: bool) -> Offe
         return in_registers(once, columns, offer.arch)
 
     def room(tiling: Tiling) -> Room:
-        once = offer.room(tiling)
+        once = offer.counted(tiling)
         if offer.arch.limits.tmem_columns:
             numbers = 0 if held(offer.layout, tiling) else once.numbers
             halves = room_for_halves(replace(once, numbers=numbers))

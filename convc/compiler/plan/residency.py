@@ -16,6 +16,8 @@ an SM hold no more CTAs than have columns, and what the hardware counts is what 
 
 from __future__ import annotations
 
+import functools
+
 import msgspec
 
 from convc.ir.arch import Arch, Registers
@@ -49,13 +51,15 @@ class MemoryNeed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 def beside(need: MemoryNeed, arch: Arch) -> int:
     """CTAs that fit on an SM; one where the accumulator lies in registers, which each thread may take so many of."""
-    return max(1, min(limits(need, arch).values())) if need.tmem_columns else 1
+    if not need.tmem_columns:
+        return 1
+    return max(1, min(_by_shared(need, arch), _by_threads(arch), _by_registers()))
 
 
 def limits(need: MemoryNeed, arch: Arch) -> dict[str, int]:
     """CTAs that an SM takes, by each thing that the hardware counts, for people."""
     return {
-        "shared memory": arch.rates.sm_shared_bytes // (need.smem_bytes + RESERVED_SHARED),
+        "shared memory": _by_shared(need, arch),
         "threads": _by_threads(arch),
         "registers, about": _by_registers(),
     }
@@ -79,11 +83,17 @@ def bytes_for_columns(columns: int, arch: Arch) -> int:
     return bytes_for(arch.limits.tmem_columns // columns, arch) if 0 < columns <= arch.limits.tmem_columns else 0
 
 
+def _by_shared(need: MemoryNeed, arch: Arch) -> int:
+    """CTAs that an SM has shared memory for."""
+    return arch.rates.sm_shared_bytes // (need.smem_bytes + RESERVED_SHARED)
+
+
 def _by_threads(arch: Arch) -> int:
     """CTAs that an SM has threads for."""
     return min(MOST_CTAS, arch.rates.sm_threads // THREADS)
 
 
+@functools.cache
 def _by_registers() -> int:
     """CTAs that an SM has registers for: each of its quarters has its part of them, and warps of its own.
 

@@ -58,7 +58,7 @@ def _shared(offer: Offer, parts: int) -> Offer | Rejection:
         reason = "multicast clusters have several tiles, and a split-K cluster has one"
         return Rejection(rule="split", reason=reason)
 
-    if offer.room(offer.first).results:
+    if offer.counted(offer.first).results:
         reason = "store tma writes whole rows of a tile from one CTA, and each split-K CTA stores some columns"
         return Rejection(rule="split", reason=reason)
 
@@ -68,7 +68,7 @@ def _shared(offer: Offer, parts: int) -> Offer | Rejection:
         return with_sums(offer.storage(tiling), tiling, offer)
 
     def room(tiling: Tiling) -> Room:
-        return room_for_sums(offer.room(tiling), tiling, offer)
+        return room_for_sums(offer.counted(tiling), tiling, offer)
 
     def work(tiling: Tiling, pipeline: Pipeline) -> CtaWork:
         units = shared_units(pipeline, rows=offer.geometry is not None)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import msgspec
 from msgspec.structs import replace
 
@@ -56,7 +54,7 @@ class Tiling(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def together(self) -> int:
         """The number of these CTAs."""
-        return math.prod(self.cluster)
+        return self.ctas * self.multicast[0] * self.multicast[1]
 
     @property
     def stages(self) -> tuple[int, ...]:
