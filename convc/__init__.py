@@ -33,9 +33,7 @@ if TYPE_CHECKING:
     from convc.api.simulating import Simulation, simulate
     from convc.api.surveying import survey
     from convc.api.timing import LayerTime, TimeReport, time
-    from convc.api.verifying import verify
-    from convc.api.verifying_data import Expected, verify_data
-    from convc.api.verifying_networks import verify_network
+    from convc.api.verifying import Expected, verify, verify_data, verify_network
     from convc.build.folder import Build, load_build
     from convc.compiler.options import ScheduleOptions
     from convc.errors import ConvcError
@@ -115,7 +113,7 @@ _HOME = {
     "ChipOptions": "convc.api.options",
     "ConvcError": "convc.errors",
     "DataReport": "convc.verification.records",
-    "Expected": "convc.api.verifying_data",
+    "Expected": "convc.api.verifying",
     "GpuOptions": "convc.api.options",
     "InputData": "convc.api.inputs",
     "Inspection": "convc.api.inspecting",
@@ -159,8 +157,8 @@ _HOME = {
     "survey": "convc.api.surveying",
     "time": "convc.api.timing",
     "verify": "convc.api.verifying",
-    "verify_data": "convc.api.verifying_data",
-    "verify_network": "convc.api.verifying_networks",
+    "verify_data": "convc.api.verifying",
+    "verify_network": "convc.api.verifying",
     "write_host_program": "convc.api.launching",
 }
 """The module of each name in ``__all__``. No module below ``convc`` is called as a verb is: importing it would hide the

@@ -8,8 +8,8 @@
     run_model,       running_networks     run a whole model: its outputs, or also what ran where
     run_network
     verify           verifying            compile, run and compare every convolution of a model
-    verify_data      verifying_data       a whole network on data of one's own, with its own weights
-    verify_network   verifying_networks   the whole network with random weights, layer by layer and end to end
+    verify_data      verifying            a whole network on data of one's own, with its own weights
+    verify_network   verifying            the whole network with random weights, layer by layer and end to end
     survey           surveying            every model of a folder: listed, verified, run, a line each
     audit            auditing             read kernels against the rules of the PTX manual, without running them
     check            checking             look for races, hangs and uses of unwritten memory in a build

@@ -19,8 +19,7 @@ from convc.api.arguments import given_options, whole
 from convc.api.inputs import InputData
 from convc.api.models import read_network
 from convc.api.options import ReadOptions, WorkOptions
-from convc.api.verifying import verify
-from convc.api.verifying_data import verify_data
+from convc.api.verifying import verify, verify_data
 from convc.errors import ConvcError, InputError, WorkerError
 from convc.frontend.inline import inlined
 from convc.frontend.input_shapes import guessed_shapes

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,16 +27,19 @@ from convc.cli.options import (
     target_type,
     wide_option,
 )
-from convc.cli.pager import paged
 from convc.cli.streams import model_source
 from convc.cli.suggest import print_next
-from convc.explain.sections import SECTION_NAMES
 from convc.support.guessing import nearest
 
 if TYPE_CHECKING:
     from convc.api.inspecting import Inspection
     from convc.explain.tiles import Tiles
     from convc.report.console import Console
+
+
+SECTION_NAMES = ("schedules", "plan", "loops", "maps", "memory", "steps", "ptx")
+"""In the order of the page; `convc.explain.inspect.SECTIONS` has what prints each."""
+
 
 VIEWS = ("derivation", "lanes")
 """Sections that are only printed where they are asked for: by ``--only``, or by options of their own."""
@@ -265,3 +272,31 @@ def _print_view(out: Console, tiles: Tiles, view: View, typical: bool = True) ->
         if file is not None:
             write_report(file, content())
             out.print(f"wrote {file}: tile {table.tile_m}, filter row {table.r}", soft_wrap=True)
+
+
+LESS = "-FRX"
+"""Options of less where the user has none: end at once where all fits on the screen, keep colours, leave the page."""
+
+
+def terminal_stdin() -> bool:
+    """Whether a person can turn pages: stdin is a terminal."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+@contextmanager
+def paged(console: Console, wanted: bool) -> Iterator[None]:
+    """Show what is printed in the block with the user's pager (``PAGER``), if stdin and stdout are a terminal.
+
+    Where the block ends with an error, what it has printed so far is shown first.
+    """
+    if not (wanted and console.is_terminal and terminal_stdin()):
+        yield
+        return
+    captured = console.capture()
+    captured.__enter__()
+    try:
+        yield
+    finally:
+        captured.__exit__(None, None, None)
+        os.environ.setdefault("LESS", LESS)
+        click.echo_via_pager(captured.get())

@@ -31,8 +31,7 @@ from convc.explain.summary import summary_lines
 from convc.explain.tiles import Tiles, plan_tiles
 from convc.explain.why import two_times, why_lines
 from convc.page.contents import PageContents, PageKernel
-from convc.page.lane_data import lane_data
-from convc.page.layouts import layouts, tensor_maps
+from convc.page.layouts import lane_data, layouts, tensor_maps
 from convc.page.linked_text import descriptors, sass_runs, step_lines, text_lines, text_runs, turns_of
 from convc.report.format import convolution, human_bytes
 from convc.report.perfetto import trace_bytes

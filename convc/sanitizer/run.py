@@ -1,4 +1,9 @@
-"""Run a kernel under all checkers and gather what they found."""
+"""Run a kernel under all checkers and gather what they found.
+
+Waits for an mbarrier on whose answer nothing depends: they order nothing (`convc.machine.execute.answers`).
+
+What was meant to be ordered by one is found as a race; the wait itself is for review, as compilers leave some behind.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +23,7 @@ from convc.machine.base.findings import failure
 from convc.machine.launch import program_of
 from convc.machine.state.grants import GRANTS
 from convc.machine.state.observer import Observer
+from convc.machine.state.program import Program
 from convc.sanitizer.barrier_rules import BarrierRules
 from convc.sanitizer.checker import Checker
 from convc.sanitizer.cross_cluster import Writes
@@ -25,7 +31,6 @@ from convc.sanitizer.levels import levelled
 from convc.sanitizer.likeness import Likeness
 from convc.sanitizer.racecheck import Races
 from convc.sanitizer.registers import UnwrittenRegisters
-from convc.sanitizer.unheard import unheard
 from convc.sanitizer.warpgroups import WarpgroupRegisters
 from convc.sanitizer.warps import Warps
 
@@ -311,3 +316,23 @@ def _changed(result: RunResult, other: RunResult) -> Iterator[Change]:
         differ = [low + np.flatnonzero(one[low : low + PIECE] != two[low : low + PIECE]) for low in starts]
         if count := sum(map(len, differ)):
             yield name, count, int(next(places[0] for places in differ if len(places)))
+
+
+MESSAGE = (
+    "nothing depends on whether the phase was over: the wait may return before it is, and orders nothing; where it is "
+    "meant to, repeat it until its predicate is true"
+)
+
+
+def unheard(program: Program, file: str) -> Iterator[Finding]:
+    """A finding for each such wait."""
+    for index in sorted(program.unheard):
+        instr = program.kernel.body[index]
+        yield Finding(
+            verdict=Verdict.review,
+            rule="wait-answer-unread",
+            message=MESSAGE,
+            file=file,
+            line=instr.span.line,
+            step=instr.step,
+        )

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from convc.timing.beside import side_by_side
 from convc.timing.classes import Tiles, in_order
 from convc.timing.engine import PARTITIONS, Replay
 from convc.timing.events import Event
 from convc.timing.parameters import Chip
-from convc.timing.shares import a_cycle, fullest, sm_share
+from convc.timing.shares import a_cycle, fullest, side_by_side, sm_share
 from convc.timing.spread import later, later_anywhere, latest, sooner, where_later
 from convc.timing.tensor_core import read_a_cycles, read_b_cycles
 from convc.timing.trace import Trace, Work

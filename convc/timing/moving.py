@@ -1,6 +1,6 @@
 """Tensor memory in a trace: cycles of the works that move rows, and loads whose columns meet in a bank.
 
-What the numbers are, and why: `convc.timing.banks`.
+What the numbers are, and why: `convc.timing.parameters`.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from convc.compiler.compile import compile_problem
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.schedules.planner import plan
 from convc.errors import InputError, PlanError
-from convc.explain.epilogue import store_line
+from convc.explain.why import store_line
 from convc.ir.dtypes import ARRAY_TYPES
 from convc.ir.epilogue import AddResidual, Relu
 from convc.ir.findings import Verdict

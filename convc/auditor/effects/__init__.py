@@ -3,7 +3,6 @@
 Importing the room registers all of them in `registry.EFFECTS`.
 """
 
-from convc.auditor.effects import control as control
 from convc.auditor.effects import copies as copies
 from convc.auditor.effects import fences as fences
 from convc.auditor.effects import lanes as lanes

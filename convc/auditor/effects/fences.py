@@ -7,7 +7,7 @@ from convc.auditor.clocks import after_fence, join, join_relaxed, proxy_fence
 from convc.auditor.effects.registry import Run, effect
 from convc.auditor.lanes import LANES, at
 from convc.auditor.operands import reader
-from convc.auditor.state import Warp
+from convc.auditor.state import Dependents, Warp
 from convc.ptx import Instr, Reg
 
 SHARED_KINDS = {"async", "async.shared::cta", "async.shared::cluster"}
@@ -161,5 +161,33 @@ def _cluster_wait(instr: Instr) -> Run:
         warp.waiting_for = ""
         warp.waits["met"] = warp.time
         return None
+
+    return run
+
+
+@effect("griddepcontrol")
+def _grid(instr: Instr) -> Run:
+    wait = "wait" in instr.mods
+
+    def run(warp: Warp, lanes: int) -> None:
+        warp.tick()
+        if wait:
+            warp.grid_waited = True
+            warp.clock["waited", 0] = 1
+        else:
+            warp.cta.cluster.ledger.look("dependent-launch", instr.index)
+            warp.cta.dependents.append(Dependents(warp.doer(instr), dict(warp.clock)))
+
+    return run
+
+
+@effect("setmaxnreg")
+def _registers(instr: Instr) -> Run:
+    count = reader(instr.args["count"])
+
+    def run(warp: Warp, lanes: int) -> None:
+        warp.cta.cluster.ledger.look("register-sum", instr.index)
+        warp.register_count = at(count(warp), lanes)
+        warp.at_registers = warp.doer(instr)
 
     return run

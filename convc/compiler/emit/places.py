@@ -1,6 +1,6 @@
 """Stages that the text knows: where a role always is at the same place of a ring, the place is a number, no register.
 
-`convc.compiler.schedules.unrolling` says how often a loop has its body. Whether a role's place is known follows from
+`convc.compiler.schedules.program` says how often a loop has its body. Whether a role's place is known follows from
 the steps alone, so a copy too few makes a kernel slower, never wrong.
 """
 

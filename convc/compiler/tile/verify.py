@@ -20,33 +20,83 @@ from convc.compiler.plan.storage import (
     SmemTile,
     Storage,
 )
-from convc.compiler.tile.program import TileProgram, executions, walk
+from convc.compiler.tile.program import Role, TileProgram, executions, walk
 from convc.compiler.tile.steps.base import (
     AwaitGrid,
     ClusterSync,
     CtaSync,
     InitRings,
     ReleaseGrid,
+    SetRegisters,
     StartArrive,
     StartSync,
     TmemAlloc,
     TmemDealloc,
 )
 from convc.compiler.tile.steps.epilogue import ReadAcc
+from convc.compiler.tile.steps.lanes import JoinMask, LoadMask
 from convc.compiler.tile.steps.operands import Multiply, PrefetchNumbers, PrefetchTiles
 from convc.compiler.tile.steps.split import ClusterWait
 from convc.compiler.tile.uses import Kind, uses
-from convc.compiler.tile.verify_masks import MASK_CHECKS
 from convc.compiler.tile.verify_multicast import MULTICAST_CHECKS
 from convc.compiler.tile.verify_order import ORDER_CHECKS
 from convc.compiler.tile.verify_pairs import CLUSTER_CHECKS
 from convc.compiler.tile.verify_persistent import PERSISTENT_CHECKS
-from convc.compiler.tile.verify_registers import REGISTER_CHECKS
 from convc.compiler.tile.verify_rings import RING_CHECKS
 from convc.compiler.tile.verify_split import SPLIT_CHECKS
 from convc.errors import PlanError
+from convc.ir.arch import ARCHS
 from convc.ir.launch import Param, PointerParam, TensorMapParam
 from convc.ir.tensormap import TensorMap
+
+GROUP = 4
+"""Warps of a warpgroup."""
+
+
+def registers(program: TileProgram) -> Iterator[str]:
+    """Counts are legal, every warpgroup has one, and all warps together have no more than at the start."""
+    own = ARCHS[program.arch].registers
+    found = [(role, step) for role in program.all_roles for step in walk(role.steps) if isinstance(step, SetRegisters)]
+    if not found:
+        return
+    if own is None:
+        yield f"{found[0][1].id} sets registers, and {program.arch} has the accumulator in tensor memory"
+        return
+    share = own.share(32 * program.warps)
+    counts = [share] * program.warps
+    for role, step in found:
+        name = f"{step.id} has {step.count} registers a thread"
+        if role.elected or role.first_warp % GROUP or (role.last_warp + 1) % GROUP:
+            yield f"{step.id} is done by {role.who}: no whole warpgroups"
+        if step.count % own.step or not own.least <= step.count <= own.most:
+            yield f"{name}: not a multiple of {own.step} from {own.least} to {own.most}"
+        if (step.count > share) != step.more:
+            yield f"{name}, {'no more' if step.more else 'no fewer'} than the {share} at the start"
+        counts[role.first_warp : role.last_warp + 1] = [step.count] * _warps(role)
+    if sum(counts) > share * program.warps:
+        yield f"the warps take {32 * sum(counts)} registers, and began with {32 * share * program.warps}"
+
+
+def _warps(role: Role) -> int:
+    return role.last_warp - role.first_warp + 1
+
+
+REGISTER_CHECKS = (registers,)
+
+
+def joined_masks(program: TileProgram) -> Iterator[str]:
+    """Entries that are read to be joined are joined, those of each CTA of a pair."""
+    for role in program.roles:
+        steps = list(walk(role.steps))
+        beside = {step.rank: step.id for step in steps if isinstance(step, LoadMask) and step.beside}
+        joined = {step.rank: step.id for step in steps if isinstance(step, JoinMask)}
+        for rank in sorted(beside.keys() - joined.keys()):
+            yield f"the mask that {beside[rank]} reads is joined to none"
+        for rank in sorted(joined.keys() - beside.keys()):
+            yield f"{joined[rank]} joins a mask that nothing reads"
+
+
+MASK_CHECKS = (joined_masks,)
 
 
 def verify(program: TileProgram) -> None:

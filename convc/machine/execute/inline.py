@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from convc.errors import UnmodelledError
-from convc.machine.execute.functions import fitting
-from convc.machine.execute.renaming import Renaming, aim
+from convc.machine.execute.renaming import Renaming, aim, fitting
 from convc.machine.execute.stack import STACK_FORMS, Stack, Step, form
 from convc.machine.isa.operands import expect
 from convc.machine.state.variables import function_address

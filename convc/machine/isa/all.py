@@ -7,7 +7,6 @@ from __future__ import annotations
 import convc.machine.isa.copies.async_copies
 import convc.machine.isa.copies.async_stores
 import convc.machine.isa.copies.bulk_copies
-import convc.machine.isa.copies.bulk_groups
 import convc.machine.isa.copies.tensor_copies
 import convc.machine.isa.copies.tensor_stores
 import convc.machine.isa.copies.tensormap
@@ -15,7 +14,6 @@ import convc.machine.isa.float.convert
 import convc.machine.isa.float.float_forms
 import convc.machine.isa.float.floating
 import convc.machine.isa.float.narrow_floats
-import convc.machine.isa.float.stochastic
 import convc.machine.isa.memory.atomics
 import convc.machine.isa.memory.ld_st
 import convc.machine.isa.scalar.bitfields
@@ -32,7 +30,6 @@ import convc.machine.isa.sync.launch_control
 import convc.machine.isa.sync.mbarriers
 import convc.machine.isa.tcgen05.alloc
 import convc.machine.isa.tcgen05.commit_wait
-import convc.machine.isa.tcgen05.cp_shift
 import convc.machine.isa.tcgen05.ld_st
 import convc.machine.isa.tcgen05.mma
 import convc.machine.isa.warp.ldmatrix

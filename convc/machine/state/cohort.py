@@ -18,8 +18,7 @@ from convc.machine.base.findings import FindingSink
 from convc.machine.base.remembered import Remembered
 from convc.machine.base.values import MASK, Value, fixed, narrow
 from convc.machine.lazy.deferral import Deferral
-from convc.machine.memory.bulk_groups import BulkGroups
-from convc.machine.memory.copy_groups import CopyGroups
+from convc.machine.memory.bulk_groups import BulkGroups, CopyGroups
 from convc.machine.memory.mbarrier import MBarrier
 from convc.machine.memory.shared_memory import SharedMemory
 from convc.machine.state.barriers import ClusterBarrier, NamedBarrier

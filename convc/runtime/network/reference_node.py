@@ -1,6 +1,19 @@
 """Nodes on the host by `onnx.reference`, which has nearly every standard operator, in numpy.
 
 It is written to be read. What it is known to get wrong (`convc.frontend.host_limits`) it is not asked for.
+
+`QLinearConv` on the host, with a scale of the weights per channel in any number of dimensions.
+
+`onnx.reference` spreads such scales over images, (1, K, 1, 1), whatever the rank is: a row becomes an image by it, and
+of a volume the extents do not fit.
+
+Source: ONNX operators, ``QLinearConv``.
+
+`QuantizeLinear` on the host, with saturation as ONNX defines it where `onnx.reference` does not.
+
+Its own class makes int32 of quotients before it saturates: from 2^31 on they turn round to the other end of the range.
+
+Source: ONNX operators, ``QuantizeLinear``: "y = saturate((x / y_scale) + y_zero_point)".
 """
 
 from __future__ import annotations
@@ -11,19 +24,108 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from onnx import FunctionProto, GraphProto, NodeProto, TypeProto, ValueInfoProto
+from onnx import FunctionProto, GraphProto, NodeProto, TypeProto, ValueInfoProto, helper
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import RuntimeImplementationError
+from onnx.reference.ops.op_conv import _conv_implementation  # pyright: ignore[reportPrivateUsage] - of every rank
+from onnx.reference.ops.op_qlinear_conv import QLinearConv as OfImages
+from onnx.reference.ops.op_quantize_linear import (  # pyright: ignore[reportPrivateUsage] - all versions at once
+    _CommonQuantizeLinear,
+)
 
 from convc.errors import ConvcError
 from convc.frontend.host_limits import reference_wrong
 from convc.frontend.opset_compat import as_defined
 from convc.runtime.network.loop import Loop
 from convc.runtime.network.node_info import Refusal, first_line, needed
-from convc.runtime.network.qlinear_conv import QLinearConv
-from convc.runtime.network.quantize import QuantizeLinear
 from convc.runtime.network.scan import Scan
 from convc.runtime.network.values import Value
+
+BEYOND = float(1 << 24)
+"""A quotient that saturates with every zero point and in every type of at most 16 bits, and that float32 has."""
+
+
+class QuantizeLinear(_CommonQuantizeLinear):
+    """The operator for `onnx.reference`, which knows it by the name of the class; of every operator set."""
+
+    op_domain = ""
+
+    def _run(
+        self,
+        x: np.ndarray,
+        y_scale: np.ndarray,
+        zero_point: np.ndarray | None = None,
+        axis: int = 1,
+        saturate: bool = True,
+        block_size: int | None = None,
+        output_dtype: Any = None,
+        precision: int | None = None,
+    ) -> tuple[np.ndarray]:
+        """Numbers of the type of the zero point, or that the node asks for; arguments as the operator has them."""
+        scale = _spread(y_scale, x.shape, axis, block_size)
+        if precision:
+            kind = helper.tensor_dtype_to_np_dtype(precision)
+            x = x.astype(kind)
+            scale = scale.astype(kind)
+        quotient = x / scale
+        if quotient.dtype.itemsize < np.dtype(np.float32).itemsize:  # float16 does not reach that far
+            quotient = quotient.astype(np.float32)
+        near = np.clip(quotient, -BEYOND, BEYOND)
+        one = np.ones((), near.dtype)
+        return super()._run(near, one, zero_point, axis, saturate, block_size, output_dtype)
+
+
+def _spread(scale: np.ndarray, shape: tuple[int, ...], axis: int, block_size: int | None) -> np.ndarray:
+    """A scale as a tensor can be divided by it: one number, or one for each place or block of places along an axis.
+
+    ValueError where there are not as many blocks as the tensor has.
+    """
+    if scale.size == 1:
+        return scale.reshape(())
+    if not block_size:
+        one_each = [1] * len(shape)
+        one_each[axis] = scale.size
+        return scale.reshape(one_each)
+    inside = tuple(slice(extent) for extent in shape)  # the last block may be cut short
+    repeated = np.repeat(scale, block_size, axis)[inside]
+    if repeated.shape != shape:
+        raise ValueError(
+            f"a tensor of shape {shape} has no scales of {scale.shape} in blocks of {block_size}, axis {axis}"
+        )
+    return repeated
+
+
+IMAGES = 4
+"""The rank of what `onnx.reference` takes scales per channel for."""
+
+
+class QLinearConv(OfImages):
+    """The operator for `onnx.reference`, which knows it by the name of the class."""
+
+    op_domain = ""
+    auto_pad: Any  # attributes of the node, where a call does not give them
+    dilations: Any
+    group: Any
+    kernel_shape: Any
+    pads: Any
+    strides: Any
+
+    def _run(self, *given: Any, **attributes: Any) -> tuple[np.ndarray]:
+        """Numbers of the type of the result's zero point; ``given``: the inputs of the operator, in its order."""
+        x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, *bias = given
+        if x.ndim == IMAGES or np.size(w_scale) == 1:
+            return super()._run(*given, **attributes)
+        names = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
+        chosen = [attributes.get(name) or getattr(self, name) for name in names]
+        taps = w.astype(np.int32) - w_zero_point.astype(np.int32).reshape(-1, *(1,) * (w.ndim - 1))
+        sums = _conv_implementation(
+            x.astype(np.int32) - x_zero_point.astype(np.int32), taps, bias[0] if bias else None, *chosen
+        )
+        scale = (x_scale * w_scale / y_scale).reshape(-1, *(1,) * (x.ndim - 2))
+        limits = np.iinfo(y_zero_point.dtype)
+        scaled = np.clip(sums.astype(np.int32) * scale + y_zero_point, limits.min, limits.max)
+        return (np.round(scaled).astype(y_zero_point.dtype),)
+
 
 OWN = [Loop, Scan, QuantizeLinear, QLinearConv]
 """Operators that `onnx.reference` has otherwise than ONNX defines them."""

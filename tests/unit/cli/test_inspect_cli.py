@@ -85,7 +85,7 @@ def test_a_long_page_goes_through_a_pager_on_a_terminal_alone(convc, tiny, monke
     assert convc.good(*call) == plain
     assert shown == []
     monkeypatch.setattr("rich.console.Console.is_terminal", True)
-    monkeypatch.setattr("convc.cli.pager.terminal_stdin", lambda: True)
+    monkeypatch.setattr("convc.cli.inspect.terminal_stdin", lambda: True)
     said = convc.good(*call)
     assert len(shown) == paged
     assert ("== conv ==" in said or "mma.multiply" in said) != paged

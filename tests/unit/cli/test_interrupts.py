@@ -11,8 +11,7 @@ import time
 import click
 import pytest
 
-from convc.cli.interrupts import noted_interrupts
-from convc.cli.main import main
+from convc.cli.main import main, noted_interrupts
 
 
 @pytest.fixture(autouse=True)

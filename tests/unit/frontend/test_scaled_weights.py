@@ -9,7 +9,7 @@ import pytest
 import convc
 from convc.compiler.compile import compile_problem
 from convc.compiler.kernels import kernel_of
-from convc.frontend.scaled_weights import may_multiply, may_scale, scaled_weights
+from convc.frontend.fusion import may_multiply, may_scale, scaled_weights
 from convc.ir.problem import ConvProblem
 from convc.runtime.network.convolutions import Convolutions
 from convc.runtime.network.executor import Graph

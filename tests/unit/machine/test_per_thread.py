@@ -18,7 +18,7 @@ ALIKE = "is used where all active threads have been found to agree, or one threa
 
 ALLOWED = {
     ("copies/bulk_copies.py", "run"): GROUPS,
-    ("copies/bulk_groups.py", "_for_issuers"): GROUPS,
+    ("copies/bulk_copies.py", "_for_issuers"): GROUPS,
     ("copies/issue.py", "copy_target"): TEXT,
     ("copies/issue.py", "issue_groups"): EACH,
     ("copies/issue.py", "pick"): "takes the value of the group's own thread",
@@ -51,7 +51,7 @@ ALLOWED = {
     ("sync/parties.py", "run"): GROUPS,
     ("tcgen05/alloc.py", "run"): CHECKED,
     ("tcgen05/collective.py", "warp_groups"): CHECKED,
-    ("tcgen05/cp_shift.py", "run"): EACH,
+    ("tcgen05/commit_wait.py", "run"): EACH,
     ("tcgen05/ld_st.py", "_put"): "writes a value that all threads have, where the array holds it once",
     ("tcgen05/ld_st.py", "_windows"): CHECKED,
     ("tcgen05/ld_st.py", "put"): "writes a value that all registers of all threads have",

@@ -24,8 +24,7 @@ from convc.draw.issued import issued_mmas
 from convc.explain.example import example_tiles
 from convc.explain.tiles import plan_tiles
 from convc.ir.launch import TensorMapParam
-from convc.page.lane_data import STATES, lane_data
-from convc.page.layouts import layouts, tensor_maps
+from convc.page.layouts import STATES, lane_data, layouts, tensor_maps
 from convc.page.linked_text import descriptors, sass_runs, step_lines, text_lines, text_runs, turns_of
 from convc.page.render import page_html, script_json
 from convc.ptx.descriptors import decode_shared

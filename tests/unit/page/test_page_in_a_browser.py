@@ -19,7 +19,7 @@ import convc
 from convc.api.paging import page_report
 from convc.explain.why import why_lines
 from convc.page.example import example_html
-from convc.page.lane_data import lane_data
+from convc.page.layouts import lane_data
 from convc.page.render import page_html
 from convc.report.perfetto import trace_bytes
 

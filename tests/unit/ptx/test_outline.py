@@ -10,7 +10,7 @@ import pytest
 from convc import ptx
 from convc.errors import PtxSyntaxError
 from convc.ptx.lexer import Tokens
-from convc.ptx.outline import without_other_bodies
+from convc.ptx.parser import without_other_bodies
 
 HEAD = ".version 8.8\n.target sm_100a\n.address_size 64\n"
 BODY = """.visible .entry NAME(.param .u64 y)

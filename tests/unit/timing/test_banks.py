@@ -9,10 +9,9 @@ import pytest
 from convc.ir.launch import load_launch
 from convc.machine.isa.tcgen05.ld_st import register_map
 from convc.timing.assembler import Assembly
-from convc.timing.banks import BANKS, LOADED
 from convc.timing.kernel import time_kernel
 from convc.timing.moving import conflicts, mark_wrapped, moving_cycles
-from convc.timing.parameters import chips, read_chip
+from convc.timing.parameters import BANKS, LOADED, chips, read_chip
 from convc.timing.sass import Sass
 from convc.timing.trace import Item, Work
 

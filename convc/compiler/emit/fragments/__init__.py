@@ -3,7 +3,5 @@
 from convc.compiler.emit.fragments import epilogue as epilogue
 from convc.compiler.emit.fragments import lanes as lanes
 from convc.compiler.emit.fragments import operands as operands
-from convc.compiler.emit.fragments import order as order
 from convc.compiler.emit.fragments import persistent as persistent
-from convc.compiler.emit.fragments import split as split
 from convc.compiler.emit.fragments.base import fragment as fragment

@@ -1,4 +1,7 @@
-"""tcgen05.commit and wait (tcgen05.fence is with the other fences, in `convc.machine.isa.sync.barriers`)."""
+"""tcgen05.commit and wait, and cp and shift, which are queued on the tensor core too.
+
+tcgen05.fence is with the other fences, in `convc.machine.isa.sync.barriers`.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,19 @@ import functools
 import numpy as np
 
 from convc.machine.isa.observe import actors
+from convc.machine.isa.operands import address_of, modifier
 from convc.machine.isa.registry import Run, op
 from convc.machine.isa.sync.barriers import notify_fence
 from convc.machine.isa.sync.parties import Party, act, parties_of
+from convc.machine.isa.tcgen05.collective import is_pair
+from convc.machine.isa.tcgen05.mma import issues, notify_operation
 from convc.machine.isa.threads import threads_active
 from convc.machine.memory.mbarrier import Arrival, Count
 from convc.machine.state.observer import Observer
 from convc.machine.state.pending_registers import finish
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
+from convc.machine.tensor_core.copy_shift import Copy, Shift
 from convc.ptx import Instr
 
 
@@ -111,5 +118,50 @@ def wait(instr: Instr, table: SlotTable) -> Run:
         elif not loads and strand.stores:
             strand.stores = finish(strand, strand.stores)
         notify_fence(strand, instr)
+
+    return run
+
+
+@op("tcgen05.cp", result=False)
+def copy(instr: Instr, table: SlotTable) -> Run:
+    """tcgen05.cp.shape{.multicast}{.format} [taddr], descriptor."""
+    target = address_of(instr.args["taddr"], table)
+    source = table.slot(instr.args["sdesc"], 64)
+    shape = modifier(instr, "shape")
+    multicast = instr.slots.get("multicast")
+    decompress = instr.slots.get("format")
+    pair = is_pair(instr)
+    name = shape if multicast is None else f"{shape}.{multicast}"
+    rows_read, bits = map(int, shape.removesuffix("b").split("x"))
+    size = rows_read * bits // 8 * (2 if pair else 1)
+
+    def run(strand: Strand) -> None:
+        values = [target(strand.regs), strand.regs[source]]
+        for thread in strand.threads():
+            for (taddr, descriptor), rows, issuers in issues(strand, thread, values, pair):
+                item = Copy(shape, multicast, decompress, taddr, descriptor, rows, instr)
+                strand.cohort.core.move(item)
+                issued = strand.row_count if issuers is None else len(issuers)
+                strand.cohort.counters.copy(name, issued, issued * size)
+                kind = "cp.4x256b" if item.shape == "4x256b" else "cp"
+                notify_operation(strand, kind, item, thread, issuers, pair)
+
+    return run
+
+
+@op("tcgen05.shift", result=False)
+def shift(instr: Instr, table: SlotTable) -> Run:
+    """tcgen05.shift.down [taddr]."""
+    target = address_of(instr.args["taddr"], table)
+    pair = is_pair(instr)
+
+    def run(strand: Strand) -> None:
+        values = [target(strand.regs)]
+        for thread in strand.threads():
+            for (taddr,), rows, issuers in issues(strand, thread, values, pair):
+                item = Shift(taddr, rows, instr)
+                strand.cohort.core.move(item)
+                strand.cohort.counters.shift += strand.row_count if issuers is None else len(issuers)
+                notify_operation(strand, "shift", item, thread, issuers, pair)
 
     return run
