@@ -56,7 +56,7 @@ RULES: dict[str, Rule] = {
          "tcgen05.ld and tcgen05.st are waited for before tensor memory is handed over."),
         ("tensor-memory-alloc", "PTX 9.7.16.7.1 tcgen05.alloc",
          "Columns are a power of two from 32 to 512, at most 512 at a time; each allocation is given back as it was "
-         "taken; nobody asks behind relinquish_alloc_permit; all instructions name one cta_group."),
+         "taken; nobody asks behind relinquish_alloc_permit."),
         ("pair-rendezvous", "PTX 9.7.16.7.1 tcgen05.alloc",
          "A warp that allocates with cta_group::2 knows that the peer CTA has been launched."),
         ("residency", "PTX 9.7.16.7.1 tcgen05.alloc blocks; CUDA programming guide, compute capabilities",

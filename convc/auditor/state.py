@@ -311,7 +311,6 @@ class Cluster:
     ctas: list[Cta] = field(default_factory=list)
     barrier: ClusterBarrier = field(default_factory=ClusterBarrier)
     steps: int = 0
-    groups: set[str] = field(default_factory=set)
 
     @property
     def in_front(self) -> tuple[str, ...] | None:

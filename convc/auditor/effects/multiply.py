@@ -5,7 +5,7 @@ from __future__ import annotations
 from convc.auditor.descriptors import K_BYTES, Form, Shape, faults, shape_of
 from convc.auditor.effects.mbarriers import barrier_in, signalled
 from convc.auditor.effects.registry import Run, effect
-from convc.auditor.effects.tensor import inside, one_group
+from convc.auditor.effects.tensor import inside
 from convc.auditor.lanes import at
 from convc.auditor.matrices import end_of, faults_of_tcgen05, matrix_of
 from convc.auditor.operands import reader
@@ -66,7 +66,6 @@ def _multiply(instr: Instr) -> Run:
         warp.tick()
         warp.issued += 1
         ledger = warp.cta.cluster.ledger
-        one_group(warp, instr)
         word = at(reads["idesc"](warp), lanes)
         shape = None
         if word is None:
@@ -166,7 +165,6 @@ def _copy(instr: Instr) -> Run:
     def run(warp: Warp, lanes: int) -> None:
         warp.tick()
         warp.issued += 1
-        one_group(warp, instr)
         form = Form(kind="", group=_group(instr))
         _matrix(warp, instr, at(source(warp), lanes), "A", None, form)
         address = at(target(warp), lanes)
@@ -184,7 +182,6 @@ def _shift(instr: Instr) -> Run:
     def run(warp: Warp, lanes: int) -> None:
         warp.tick()
         warp.issued += 1
-        one_group(warp, instr)
         address = at(target(warp), lanes)
         if address is not None:
             lane = address >> 16 & 0x7F
@@ -200,7 +197,6 @@ def _commit(instr: Instr) -> Run:
 
     def run(warp: Warp, lanes: int) -> None:
         warp.tick()
-        one_group(warp, instr)
         ledger = warp.cta.cluster.ledger
         found = warp.locate(at(signal(warp), lanes))
         if found is None:

@@ -18,18 +18,6 @@ PER_NUMBER = {"32x32b": 1, "16x64b": 2, "16x128b": 4, "16x256b": 8}
 """Columns of one repetition of a tcgen05.ld or st, by shape."""
 
 
-def one_group(warp: Warp, instr: Instr) -> None:
-    """All tcgen05 instructions of a kernel name one cta_group."""
-    group = next((mod for mod in instr.mods if mod.startswith("cta_group")), None)
-    if group is None:
-        return
-    groups = warp.cta.cluster.groups
-    groups.add(group)
-    if len(groups) > 1:
-        what = "the instructions of the kernel name both cta_group::1 and cta_group::2"
-        warp.cta.cluster.ledger.accuse("tensor-memory-alloc", what, warp.doer(instr))
-
-
 def inside(warp: Warp, instr: Instr, cta: Cta, first: int, columns: int) -> None:
     """Columns have to be allocated."""
     ledger = warp.cta.cluster.ledger
@@ -52,7 +40,6 @@ def _alloc(instr: Instr) -> Run:
         ledger = cta.cluster.ledger
         who = warp.doer(instr)
         ledger.look("tensor-memory-alloc", instr.index)
-        one_group(warp, instr)
         columns = at(count(warp), lanes)
         found = warp.locate(at(slot(warp), lanes))
         if pair:
@@ -92,7 +79,6 @@ def _relinquish(instr: Instr) -> Run:
     def run(warp: Warp, lanes: int) -> None:
         warp.tick()
         warp.cta.cluster.ledger.look("tensor-memory-alloc", instr.index)
-        one_group(warp, instr)
         warp.cta.relinquished = warp.doer(instr)
 
     return run
@@ -109,7 +95,6 @@ def _dealloc(instr: Instr) -> Run:
         ledger = cta.cluster.ledger
         who = warp.doer(instr)
         ledger.look("tensor-memory-alloc", instr.index)
-        one_group(warp, instr)
         base = at(address(warp), lanes)
         columns = at(count(warp), lanes)
         held = [each for each in cta.allocations if not each.freed]
