@@ -43,7 +43,7 @@ FEATURES: Mapping[str, Mapping[str, str]] = {
     "multicast": {"multicast": "2x1"},
     "pairs": {"pairs": "on", "multicast": "off"},
     "tile order": {"tile_order": "auto"},
-    "split K": {"split_k": "auto", "store": "direct", "persistent": "off", "pairs": "off"},
+    "split K": {"split_k": "estimate", "store": "direct", "persistent": "off", "pairs": "off"},
 }
 """What each adds to the options of those before it; pairs come instead of clusters that share loads, and CTAs that
 share a tile instead of tensor stores, walks and pairs."""

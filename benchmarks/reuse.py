@@ -31,7 +31,7 @@ from convc.build.writer import layer_of
 from convc.compiler.compile import Compiled, compile_problem
 from convc.compiler.kernels import kernel_of
 from convc.compiler.options import ScheduleOptions
-from convc.compiler.schedules.all import asked
+from convc.compiler.schedules.conflicts import schedules_for
 from convc.compiler.schedules.planner import plan
 from convc.errors import PlanError
 from convc.ir.problem import ConvProblem
@@ -98,7 +98,7 @@ Found = dict[str, dict[str, Measured | PlanError]]
 def twin(problem: ConvProblem, schedule: str) -> Compiled:
     """The kernel of one schedule, with tiles as wide as those of ``reload`` where the schedule leaves the choice."""
     options = SCHEDULES[schedule]
-    if any(each.transposed for each in asked(options)):
+    if any(each.transposed for each in schedules_for(options)):
         return compile_problem(problem, options=options)
     width = compile_problem(problem, options=SCHEDULES["reload"]).plan.tiling.block_n
     return compile_problem(problem, options=options, block_n=width)

@@ -1,7 +1,7 @@
-"""The values that fields of `convc.ScheduleOptions` take, as the records of the schedules have them."""
+"""The values that fields of `convc.ScheduleOptions` take."""
 
 from __future__ import annotations
 
-from convc.compiler.schedules.all import choices as schedule_choices
+from convc.compiler.schedules.conflicts import choices as schedule_choices
 
 __all__ = ["schedule_choices"]

@@ -11,7 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from convc.compiler.options import AUTO as AUTO
+from convc.compiler.options import Option as Option
 from convc.compiler.options import ScheduleOptions as ScheduleOptions
+from convc.compiler.options import options as schedule_table  # noqa: F401 - the command line is made of it
 from convc.support.progress import Tell
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ from convc.api.timer import chip_of, settings_of
 from convc.api.working import open_kernels
 from convc.build.folder import Build
 from convc.build.selection import LayerNames, pick_layers
-from convc.compiler.schedules.all import AUTO, SCHEDULES
+from convc.compiler.options import AUTO
+from convc.compiler.schedules.all import SCHEDULES
 from convc.compiler.schedules.base import TMA, Schedule
 from convc.draw.roofline import RoofPoint, roofline_picture
 from convc.draw.timeline import timeline_picture
@@ -317,13 +318,13 @@ def only(schedule: Schedule, options: ScheduleOptions | None) -> ScheduleOptions
     return dataclasses.replace(
         asked,
         schedule=schedule.name,
-        shift=schedule.variant or None,
+        shift=schedule.variant or AUTO,
         border=shared.border,
         rows=shared.rows,
         filters=shared.filters,
-        store=asked.store if asked.store in schedule.stores else None,
-        pairs=asked.pairs if schedule.pairs else "auto",
-        residual_load=asked.residual_load if TMA in schedule.stores else None,
+        store=asked.store if asked.store in schedule.stores else AUTO,
+        pairs=asked.pairs if schedule.pairs else AUTO,
+        residual_load=asked.residual_load if TMA in schedule.stores else AUTO,
         split_k=asked.split_k if schedule.splits else "off",
         multicast=asked.multicast if schedule.multicasts else "off",
         timed=False,

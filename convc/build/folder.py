@@ -21,6 +21,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +47,7 @@ from convc.support.files import NpyHeader, read_npy, read_text, to_npy_dtype, wr
 from convc.support.html import table_html
 from convc.support.missing import is_missing, no_file
 
-FORMAT = "convc-build/3"
+FORMAT = "convc-build/4"
 MAX_JSON_BYTES = 64 << 20
 
 _MAKES_ONE = "`convc compile MODEL.onnx -o FOLDER` makes one"
@@ -338,10 +339,15 @@ class _Header(msgspec.Struct):
     format: str = FORMAT
 
 
+def _again(folder: Path) -> str:
+    """The command that makes a build anew."""
+    return f"compile the model again: convc compile MODEL.onnx -o {shlex.quote(str(folder))}"
+
+
 def _check_format(found: str, file: Path) -> None:
     """Raise `BuildError` for a folder that another version of convc wrote: other versions have other fields."""
     if found != FORMAT:
-        raise BuildError(f"expected format {FORMAT!r}, got {found!r}", where=str(file), hint="compile the model again")
+        raise BuildError(f"expected format {FORMAT!r}, got {found!r}", where=str(file), hint=_again(file.parent))
 
 
 def _read_weights(path: Path, layout: BufferLayout) -> np.ndarray:

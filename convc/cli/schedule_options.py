@@ -8,65 +8,9 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-Command = Callable[..., Any]
+from convc.api.options import AUTO, Option, ScheduleOptions, schedule_table
 
-CHOICES: tuple[tuple[str, str | None, str], ...] = (
-    ("schedule", "auto", "Load activations for every filter tap (reload), or share them between filter columns."),
-    ("shift", None, "How schedule shift moves rows: see `convc inspect`."),
-    ("border", None, "Mask lanes whose pixel is padding, or let them hold a zero."),
-    ("rows", None, "One stream of pixels an output row, or one for all rows."),
-    ("store", None, "Store results from registers (direct), through shared memory and TMA (tma), or as is faster."),
-    (
-        "residual_load",
-        None,
-        "Let the threads that add a residual read it (direct), or copies bring it ahead (tma).",
-    ),
-    ("filters", None, "Give every filter tile a stage, or put it beside the activations that it meets (slide)."),
-    ("columns", None, "Make filter columns channels: of rows that overlap, or by the host."),
-    (
-        "persistent",
-        "auto",
-        "CTAs walk over tiles, each epilogue behind the next K loop (auto: where the estimate is better).",
-    ),
-    (
-        "work",
-        "static",
-        "Persistent CTAs take tiles by their number, or ask for those whose CTAs have not begun (fetched).",
-    ),
-    (
-        "pairs",
-        "auto",
-        "Two CTAs multiply as one, each with half of the filter tile (auto: where the estimate is better).",
-    ),
-    (
-        "split_k",
-        None,
-        "So many CTAs share the K loop of a tile (auto: where tiles leave SMs idle and the estimate is better; off for "
-        "sm_90a by default).",
-    ),
-    (
-        "multicast",
-        "off",
-        "CTAs of a cluster of so many tiles load for each other (auto: where the estimate is better).",
-    ),
-    (
-        "tile_order",
-        "auto",
-        "In which order tiles are made (auto: along M first, or what moves fewest bytes where L2 does not hold all).",
-    ),
-    (
-        "cache_hints",
-        None,
-        "Copies say what L2 should keep and what it may lose (auto: where it does not hold all of a launch).",
-    ),
-    (
-        "registers",
-        "auto",
-        "Warps that load hand registers over to those that multiply (auto: on sm_90a, where these want more).",
-    ),
-    ("target", "sm_100a", "The GPU that kernels are for: sm_100a (Blackwell) or sm_90a (Hopper)."),
-)
-"""Options with a choice, in the order of the help: name, default where the command line has one, and what it says."""
+Command = Callable[..., Any]
 
 
 class _ScheduleChoice(click.ParamType):
@@ -97,22 +41,40 @@ class _ScheduleChoice(click.ParamType):
         return [CompletionItem(choice) for choice in self.choices if choice.startswith(incomplete)]
 
 
+class _Count(click.IntRange):
+    """A number, or ``auto``."""
+
+    name = "count"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number, or ``auto`` as it is."""
+        return value if value == AUTO else super().convert(value, param, ctx)
+
+
 def schedule_options(command: Command) -> Command:
-    """``--schedule``, ``--shift``, ``--border``, ``--rows``, ``--store``, ``--columns``, ``--target`` and the rest."""
-    words = "Let the timing engine decide among the candidates that are estimated best."
-    command = click.option("--timed", is_flag=True, help=words)(command)
-    command = click.option(
-        "--dependent-launch", is_flag=True, help="Set a kernel up while the one in front of it runs."
-    )(command)
-    command = click.option(
-        "--ctas",
-        type=click.IntRange(1, (1 << 31) - 1),
-        metavar="N",
-        help="How many CTAs walk over tiles, with --persistent on; by default one for each SM.",
-    )(command)
-    for name, default, words in reversed(CHOICES):
-        shown = default is not None
-        command = click.option(
-            f"--{name.replace('_', '-')}", type=_ScheduleChoice(name), default=default, show_default=shown, help=words
-        )(command)
+    """An option for each row of the table, in its order."""
+    defaults = ScheduleOptions()
+    for name, option in reversed([*schedule_table().items()]):
+        default = getattr(defaults, name)
+        command = click.option(*_spelling(name), **_kind(name, option), default=default, help=_help(option))(command)
     return command
+
+
+def _spelling(name: str) -> tuple[str, str]:
+    """The option as it is typed, and its field."""
+    return f"--{name.replace('_', '-')}", name
+
+
+def _kind(name: str, option: Option) -> dict[str, Any]:
+    """What click takes for a row: a choice, a number or a switch."""
+    if option.most is not None:
+        return {"type": _Count(1, option.most), "metavar": "N|auto", "show_default": True}
+    if option.values:
+        return {"type": _ScheduleChoice(name), "show_default": True}
+    return {"is_flag": True}
+
+
+def _help(option: Option) -> str:
+    """The sentence of the help: what the option is, and what ``auto`` is."""
+    auto = option.values.get(AUTO)
+    return option.help if auto is None else f"{option.help} auto: {auto}."

@@ -1,68 +1,276 @@
-"""The choices that a caller may take from the planner; the rest is for the planner to choose."""
+"""The options of a schedule, in one table: what each may be, what it means, and what it applies to.
+
+The fields of `ScheduleOptions` are the rows. The command line, the JSON schema of a build, the checks
+(`convc.compiler.schedules.conflicts`) and the page ``options.md`` are made from them. ``auto`` means the same
+everywhere: the option is left open, and the planner decides.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any, Literal, cast, get_type_hints
+
+AUTO = "auto"
+ESTIMATE = "estimate"
+"""What an option is called that the planner decides by its estimate where ``auto`` would be something fixed."""
+
+MOST_CTAS = (1 << 31) - 1
+"""CTAs of a grid along x (CUDA programming guide, technical specifications)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """A row of the table.
+
+    Attributes:
+        help: a sentence for the help and the page.
+        values: the texts that the option may be, each with its meaning; of a switch or a number none but ``auto``.
+        applies: kernels that the option is about; empty: all.
+        most: of a number, the largest one; the smallest is 1.
+    """
+
+    help: str
+    values: Mapping[str, str]
+    applies: str = ""
+    most: int | None = None
+
+
+def row(help: str, values: Mapping[str, str] | None = None, applies: str = "", most: int | None = None) -> Any:
+    """Annotate a field with its row, which its JSON schema takes over."""
+    # Imported where a row is asked for: the values of options can be listed without it.
+    import msgspec
+
+    option = Option(help=help, values=values or {}, applies=applies, most=most)
+    schema = {"enum": [*option.values]} if option.values and most is None else None
+    return msgspec.Meta(description=help, extra_json_schema=schema, extra={"option": option})
+
+
+_SHARING = "schedules that share activations between filter columns: slide, shift, stationary"
+_BLACKWELL = "sm_100a"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleOptions:
-    """A user's choices about the schedule; None leaves one to the planner.
+    """A user's choices about the schedule.
 
-    Attributes:
-        schedule: a name in `convc.compiler.schedules.all.SCHEDULES`; ``auto`` estimates every legal one and takes the
-            best.
-        shift: variant of the schedule: chain, ashift or windows.
-        border: how lanes whose pixel is padding get their zero: mask or zero.
-        rows: whether a stream of output pixels is one output row (outer) or all of them (merged).
-        target: a name in `convc.ir.arch.ARCHS`.
-        store: how results leave: direct, from registers, or tma, through shared memory and tensor copies; auto is as
-            good as None.
-        timed: write down the best few candidates, and let a timer that the caller gives decide among them
-            (`convc.compiler.compile.compile_timed`).
-        columns: whether filter columns become channels (`convc.layout.columns`): off, overlap or host. Left open, it is
-            chosen where the schedule is, and off where that is named.
-        persistent: whether one CTA for each SM walks over tiles, with its epilogues behind the next K loops: on, off,
-            or auto, where that is faster by the estimate.
-        pairs: whether the tensor cores of two CTAs multiply as one, each with half of the filter tile: on, off, or
-            auto, where that is faster by the estimate.
-        ctas: how many CTAs walk, with persistent on; by default as many as the target has SMs.
-        work: how persistent CTAs get their next tile, with persistent on: static, by their number, or fetched, where
-            they ask for tiles whose CTAs have not begun (``clusterlaunchcontrol``).
-        filters: whether short filter tiles come in the stages of the activations that they meet (together), or every
-            filter tile has a stage of its own (apart).
-        residual_load: how a residual arrives: direct, read by the threads that add it, or tma, brought by tensor copies
-            while the K loop runs, where results leave in them; auto is as good as None.
-        dependent_launch: whether kernels set themselves up while the one in front of them runs.
-        split_k: how many CTAs of a cluster share the K loop of a tile: 2, 4 or 8, off for one, or auto, where that is
-            faster by the estimate. Left open, it is auto, but off for sm_90a.
-        multicast: tiles of pixels x tiles of channels of a cluster whose CTAs load operand tiles for each other: 2x1,
-            1x2 or 2x2, off for none, or auto, where that is faster by the estimate.
-        tile_order: in which order tiles are made: rows (along M first), columns, grouped, boustrophedon or hilbert
-            (`convc.compiler.index.tile_order`); auto: where L2 does not hold all, the one that moves fewest bytes.
-        cache_hints: whether copies say what L2 should keep and what it may lose: off, on, or auto, where L2 does not
-            hold the launch (`convc.compiler.plan.cache_hints`). Left open, it is off, but auto for sm_90a.
-        registers: whether the warps that load hand registers over to those that multiply (``setmaxnreg``, sm_90a): on,
-            off, or auto, where an even share is too little for these.
+    Each field is a row of the table of options: its annotation holds its values, its meaning and what it applies to
+    (`options`), and ``convc/docs/options.md`` shows all of them. ``auto`` leaves a choice to the planner.
     """
 
-    schedule: str = "auto"
-    shift: str | None = None
-    border: str | None = None
-    rows: str | None = None
-    target: str = "sm_100a"
-    store: str | None = None
-    timed: bool = False
-    columns: str | None = None
-    persistent: str = "auto"
-    pairs: str = "auto"
-    ctas: int | None = None
-    work: str = "static"
-    filters: str | None = None
-    dependent_launch: bool = False
-    residual_load: str | None = None
-    split_k: str | None = None
-    multicast: str = "off"
-    tile_order: str = "auto"
-    cache_hints: str | None = None
-    registers: str = "auto"
+    schedule: Annotated[
+        str,
+        row(
+            "How activations reach the tensor core: loaded for every filter tap, or shared between filter columns.",
+            {
+                AUTO: "the schedule with the best estimate",
+                "reload": "every filter tap loads its activations",
+                "slide": "one load for all taps of a filter row; descriptors start at a row further on",
+                "shift": "one load for all taps of a filter row; rows move in tensor memory",
+                "stationary": "one load for all taps of a filter row; filters are operand A, activations operand B",
+            },
+        ),
+    ] = AUTO
+    shift: Annotated[
+        str,
+        row(
+            "How schedule shift moves rows.",
+            {
+                AUTO: "the variant with the best estimate",
+                "chain": "by tcgen05.shift, from tap to tap",
+                "ashift": "by the MMA itself (.ashift)",
+                "windows": "by the MMA itself, in windows of 32 lanes",
+            },
+            "schedule shift, which must be named",
+        ),
+    ] = AUTO
+    border: Annotated[
+        str,
+        row(
+            "How lanes whose pixel is padding get their zero.",
+            {
+                AUTO: "by the estimate",
+                "mask": "the MMA does not write them",
+                "zero": "they hold a row of zeros",
+            },
+            _SHARING,
+        ),
+    ] = AUTO
+    rows: Annotated[
+        str,
+        row(
+            "Output pixels that follow one another in a tile: of one output row, or of all rows.",
+            {AUTO: "by the estimate", "outer": "one output row after the other", "merged": "all rows as one"},
+            _SHARING,
+        ),
+    ] = AUTO
+    store: Annotated[
+        str,
+        row(
+            "How the epilogue stores results.",
+            {
+                AUTO: "by the estimate",
+                "direct": "threads store them from registers",
+                "tma": "through shared memory, by tensor copies",
+            },
+            "tma: schedules whose lanes are output pixels, that is all but stationary",
+        ),
+    ] = AUTO
+    residual_load: Annotated[
+        str,
+        row(
+            "How a residual reaches the epilogue.",
+            {
+                AUTO: "by the estimate",
+                "direct": "the threads that add it read it",
+                "tma": "tensor copies bring it to shared memory during the K loop",
+            },
+            "layers with a residual; tma: sm_100a with store tma",
+        ),
+    ] = AUTO
+    filters: Annotated[
+        str,
+        row(
+            "Where filter tiles lie in shared memory.",
+            {
+                AUTO: "short ones together, others apart",
+                "apart": "each filter tile has a stage of its own",
+                "together": "in the stage of the activations that they are multiplied with",
+            },
+            _SHARING,
+        ),
+    ] = AUTO
+    columns: Annotated[
+        str,
+        row(
+            "Fold filter columns into K, so that layers of few channels fill an MMA.",
+            {
+                AUTO: "by the estimate; off where a schedule is named",
+                "off": "no",
+                "overlap": "rows of the input tensor map overlap",
+                "host": "the host copies the pixels side by side",
+            },
+        ),
+    ] = AUTO
+    persistent: Annotated[
+        str,
+        row(
+            "Persistent CTAs: each computes several tiles, with the epilogue behind the next mainloop.",
+            {AUTO: "by the estimate", "on": "yes", "off": "one CTA per tile"},
+        ),
+    ] = AUTO
+    ctas: Annotated[
+        int | Literal["auto"],
+        row(
+            "The number of persistent CTAs.",
+            {AUTO: "as many as the GPU has SMs"},
+            "persistent on, tile scheduler static",
+            most=MOST_CTAS,
+        ),
+    ] = AUTO
+    work: Annotated[
+        str,
+        row(
+            "The tile scheduler of persistent CTAs.",
+            {
+                "static": "tiles by the number of the CTA",
+                "fetched": "tiles whose CTAs have not been launched, by clusterlaunchcontrol (CLC)",
+            },
+            f"persistent on; fetched: {_BLACKWELL}",
+        ),
+    ] = "static"
+    pairs: Annotated[
+        str,
+        row(
+            "2-CTA MMA (cta_group::2): two CTAs compute one tile, each with half of the filter tile.",
+            {AUTO: "by the estimate", "on": "yes", "off": "no"},
+            _BLACKWELL,
+        ),
+    ] = AUTO
+    split_k: Annotated[
+        str,
+        row(
+            "The number of CTAs of a cluster that share the K loop of a tile.",
+            {
+                AUTO: "estimate, but off for sm_90a",
+                ESTIMATE: "where tiles leave SMs idle and the estimate is better",
+                "off": "one",
+                "2": "two",
+                "4": "four",
+                "8": "eight",
+            },
+            "schedules reload, slide and shift",
+        ),
+    ] = AUTO
+    multicast: Annotated[
+        str,
+        row(
+            "TMA multicast in clusters of MxN tiles: tiles of pixels x tiles of channels.",
+            {
+                AUTO: "off",
+                ESTIMATE: "where the estimate is better",
+                "off": "no",
+                "2x1": "two tiles of pixels share filters",
+                "1x2": "two tiles of channels share activations",
+                "2x2": "both",
+            },
+            "schedules reload, slide and shift",
+        ),
+    ] = AUTO
+    tile_order: Annotated[
+        str,
+        row(
+            "The order in which the tiles of the output are computed.",
+            {
+                AUTO: "along M first; where L2 does not hold all, the order with the least traffic",
+                "rows": "along M first",
+                "columns": "along N first",
+                "grouped": "groups of a few tiles along N",
+                "boustrophedon": "along M, there and back",
+                "hilbert": "along a Hilbert curve",
+            },
+        ),
+    ] = AUTO
+    cache_hints: Annotated[
+        str,
+        row(
+            "L2 eviction priorities of the loads (evict_first, evict_last).",
+            {
+                AUTO: "estimate for sm_90a, off for sm_100a",
+                ESTIMATE: "where L2 does not hold all of a launch",
+                "off": "none",
+                "on": "wherever there is something to say",
+            },
+        ),
+    ] = AUTO
+    registers: Annotated[
+        str,
+        row(
+            "Warps that load give registers to those that multiply (setmaxnreg).",
+            {AUTO: "where an even share is too small for these", "on": "yes", "off": "no"},
+            "sm_90a, where the accumulator is in registers",
+        ),
+    ] = AUTO
+    dependent_launch: Annotated[
+        bool, row("Programmatic dependent launch: set a kernel up while the one before runs.")
+    ] = False
+    timed: Annotated[bool, row("Let the timing engine decide among the candidates with the best estimates.")] = False
+    target: Annotated[
+        str,
+        row("The GPU that kernels are for.", {"sm_100a": "Blackwell (B200, B300)", "sm_90a": "Hopper (H100, H200)"}),
+    ] = "sm_100a"
+
+    def __post_init__(self) -> None:
+        """Numbers of choices are texts: 2 and "2" are the same kernel."""
+        for name, option in options().items():
+            value = getattr(self, name)
+            if option.values and option.most is None and type(value) is int:
+                object.__setattr__(self, name, str(value))
+
+
+@cache
+def options() -> Mapping[str, Option]:
+    """The table: the row of each field of `ScheduleOptions`, in the order of the help."""
+    hints = get_type_hints(ScheduleOptions, include_extras=True)
+    return {name: cast("Option", hint.__metadata__[0].extra["option"]) for name, hint in hints.items()}

@@ -377,5 +377,5 @@ WRITTEN: dict[str, Callable[[], Any]] = {
 }
 """The reports of commands, and what makes the type of each."""
 
-READ: dict[str, Any] = {"convc-launch/1": LaunchSpec, "convc-build/3": NetworkRecord, "convc-probed/1": Probed}
+READ: dict[str, Any] = {"convc-launch/1": LaunchSpec, "convc-build/4": NetworkRecord, "convc-probed/1": Probed}
 """Files that are read: the launch file of a kernel, network.json of a build folder, and the answers of a GPU."""

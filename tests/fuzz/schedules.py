@@ -35,8 +35,8 @@ OTHER_TARGET = 0.3
 NEEDS = {"work": ("persistent", "on"), "shift": ("schedule", "shift"), "filters": ("schedule", "slide")}
 """What a choice is refused without, and comes before it, unless that is drawn otherwise."""
 
-CTAS = (None, None, 1, 2, 3)
-"""Persistent CTAs, where any do; None: one an SM, each of which has one tile of so few."""
+CTAS = ("auto", "auto", 1, 2, 3)
+"""Persistent CTAs, where any do; auto: one an SM, each of which has one tile of so few."""
 
 
 class Schedules:
@@ -82,7 +82,8 @@ class Schedules:
 
     def _options(self, rng: random.Random) -> dict[str, str | int]:
         """Choices, of which the last is the first to go where they cannot be had together: the target last of all."""
-        choices = {name: [value for value in values if value != "auto"] for name, values in schedule_choices().items()}
+        left_open = ("auto", "estimate")
+        choices = {name: [one for one in values if one not in left_open] for name, values in schedule_choices().items()}
         targets = choices.pop("target")
         chosen: dict[str, str | int] = {"target": rng.choice(targets)} if rng.random() < OTHER_TARGET else {}
         for name in rng.sample(sorted(choices), rng.choice(DRAWN)):
@@ -90,7 +91,7 @@ class Schedules:
                 chosen.setdefault(*NEEDS[name])
             chosen.setdefault(name, rng.choice(choices[name]))
         ctas = rng.choice(CTAS)
-        return chosen | ({"ctas": ctas} if ctas is not None and chosen.get("persistent") == "on" else {})
+        return chosen | ({"ctas": ctas} if ctas != "auto" and chosen.get("persistent") == "on" else {})
 
     def problem(self, case: Case) -> ConvProblem:
         """The case as a problem."""

@@ -35,7 +35,7 @@ POINTWISE = ConvProblem(
 STEM = ConvProblem(batch=2, in_channels=3, out_channels=32, in_extent=(24, 24), kernel=(5, 5), stride=(2, 2))
 SCALED = ConvProblem(batch=2, in_channels=64, out_channels=96, in_extent=(9, 9), kernel=(1, 1), operand="nvfp4")
 FORMS: tuple[tuple[ConvProblem, dict[str, object]], ...] = (
-    *((SHARED, {"schedule": each.name, "shift": each.variant or None}) for each in SCHEDULES),
+    *((SHARED, {"schedule": each.name, "shift": each.variant or "auto"}) for each in SCHEDULES),
     (POINTWISE, {"schedule": "reload", "store": "tma", "residual_load": "tma", "persistent": "on", "ctas": 2}),
     (POINTWISE, {"schedule": "reload", "pairs": "on", "tile_order": "columns"}),
     (SHARED, {"schedule": "reload", "multicast": "2x2", "persistent": "off"}),
@@ -132,10 +132,10 @@ def test_what_is_read_again_stays(of, activations, filters):
     assert all(
         str(priority or "no hint") in why for priority, why in zip((activations, filters), hints.why, strict=True)
     )
-    assert choose_hints("auto", of) == hints
+    assert choose_hints("estimate", of) == hints
     held = readers(4, 49, l2=1200)
-    assert choose_hints("auto", held).why == ("no cache hints: L2 holds all 1200 bytes",)
-    assert not choose_hints("auto", held).any
+    assert choose_hints("estimate", held).why == ("no cache hints: L2 holds all 1200 bytes",)
+    assert not choose_hints("estimate", held).any
 
 
 def test_readers_are_the_tiles_that_ask_for_the_same_bytes():
@@ -151,5 +151,5 @@ def test_readers_are_the_tiles_that_ask_for_the_same_bytes():
     )
     assert "for 2 tiles of pixels" in why(cache_hints="on", pairs="on")[1]
     assert "for 2 tiles of pixels" in why(cache_hints="on", pairs="off", multicast="2x1")[1]
-    with pytest.raises(InputError, match="cache_hints must be one of off, on, auto, got 'always'"):
+    with pytest.raises(InputError, match="cache_hints must be one of auto, estimate, off, on, got 'always'"):
         why(cache_hints="always")

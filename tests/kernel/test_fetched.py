@@ -107,11 +107,14 @@ def test_a_tile_twice_or_never_is_found(before, after, said):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"persistent": "auto"}, "work fetched is how persistent CTAs get their next tile, which needs persistent on"),
-        ({"ctas": 2}, "work fetched has a CTA for each tile in the grid, .* leave ctas out"),
-        ({"pairs": "on"}, "work fetched asks for one CTA at a time, and pairs on needs two: ask for one of them"),
-        ({"target": "sm_90a"}, "work fetched needs two accumulators in tensor memory, and sm_90a has none"),
-        ({"multicast": "2x1"}, "work fetched asks for one CTA at a time, and multicast 2x1 needs several"),
+        ({"persistent": "auto"}, "work fetched needs persistent on, and persistent is auto"),
+        ({"ctas": 2}, "(?s)the grid has a CTA for each tile, .* leave ctas out"),
+        ({"pairs": "on"}, "work fetched and pairs on exclude each other: a request is for one tile and one CTA"),
+        (
+            {"target": "sm_90a"},
+            "work fetched and target sm_90a exclude each other: two accumulators in tensor memory are needed",
+        ),
+        ({"multicast": "2x1"}, "work fetched and multicast 2x1 exclude each other: a request is for one tile"),
         ({"work": "stolen"}, "work must be one of static, fetched, got 'stolen'"),
     ],
 )

@@ -135,12 +135,12 @@ def test_other_clusters_are_not_taken_instead(left_open):
 
 def test_the_planner_takes_what_it_finds_faster_and_says_why(monkeypatch):
     layer = device_layout(ConvProblem(in_channels=4096, out_channels=4096, in_extent=(64, 64), kernel=(1, 1)))
-    alone = plan(layer, options=loading("auto"), block_n=256)
+    alone = plan(layer, options=loading("estimate"), block_n=256)
     assert alone.launch.cluster == (1, 1, 1)
     assert alone.launch.why.multicast.startswith("no multicast: ")
     assert not plan(layer, options=loading("off"), block_n=256).launch.why.multicast
     monkeypatch.setattr("convc.compiler.schedules.loading.SLACK", 1.0)
-    shared = plan(layer, options=loading("auto"), block_n=256)
+    shared = plan(layer, options=loading("estimate"), block_n=256)
     assert shared.estimate.cycles < alone.estimate.cycles
     assert shared.tiling.multicast != (1, 1)
     assert shared.launch.why.multicast.startswith("multicast of ")
@@ -149,10 +149,10 @@ def test_the_planner_takes_what_it_finds_faster_and_says_why(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"shape": "4x4"}, "multicast must be one of off, auto, 2x1, 1x2, 2x2"),
-        ({"pairs": "on"}, "gives each CTA of a cluster whole filter tiles, and pairs on halves them"),
-        ({"split_k": "2"}, "is for clusters of several tiles, and split_k 2 for those of one"),
-        ({"persistent": "on"}, "has several tiles of channels in a cluster, and persistent on walks"),
+        ({"shape": "4x4"}, "multicast must be one of auto, estimate, off, 2x1, 1x2, 2x2"),
+        ({"pairs": "on"}, "multicast 2x2 and pairs on exclude each other: multicast sends whole filter tiles"),
+        ({"split_k": "2"}, "multicast 2x2 and split_k 2 exclude each other: a multicast cluster has several tiles"),
+        ({"persistent": "on"}, "multicast 2x2 and persistent on exclude each other: persistent clusters go along"),
         ({"schedule": "stationary"}, "schedule stationary does not support multicast"),
         ({"schedule": "slide"}, "an activation tile with its halo is one copy"),
         ({"schedule": "slide", "shape": "2x1", "filters": "together"}, "are one copy each: multicast needs"),

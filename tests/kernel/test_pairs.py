@@ -49,7 +49,7 @@ def test_witnesses_agree(operand, part, assembled):
 def test_whole_and_empty_tiles(persistent, store, batch, assembled):
     """Four tiles of pixels, or five and an empty one."""
     problem = dataclasses.replace(SMALL, batch=batch, epilogue=(AddResidual(), Relu()))
-    options = paired(store=store, persistent=persistent, ctas=2 if persistent == "on" else None)
+    options = paired(store=store, persistent=persistent, ctas=2 if persistent == "on" else "auto")
     compiled = witnesses_agree(problem, batch, assembled, options, block_n=96)
     assert compiled.plan.launch.cluster == (2, 1, 1)
     assert compiled.plan.launch.tiles == (4 if batch == 3 else 6, 1)

@@ -30,7 +30,7 @@ SMALL = ConvProblem(
 )
 
 
-def walking(ctas: int, schedule: str = "reload", store: str | None = None, **more: str) -> ScheduleOptions:
+def walking(ctas: int, schedule: str = "reload", store: str = "auto", **more: str) -> ScheduleOptions:
     """Options for a kernel whose CTAs walk over tiles, so few of them that all do."""
     return ScheduleOptions(schedule=schedule, store=store, persistent="on", ctas=ctas, **more)
 
@@ -115,7 +115,7 @@ def test_masks_that_are_awaited_by_the_tensor_core_alone_pass_the_check():
     assert check_kernel(made.ptx, made.launch, buffers).verdict is Verdict.clean
 
 
-@pytest.mark.parametrize(("schedule", "store"), [("reload", "direct"), ("reload", "tma"), ("slide", None)])
+@pytest.mark.parametrize(("schedule", "store"), [("reload", "direct"), ("reload", "tma"), ("slide", "auto")])
 @pytest.mark.parametrize("ctas", [1, 3])
 def test_accumulators_in_registers(ctas, schedule, store, assembled):
     """Of 64 and of 128 rows; the last tiles have channels and pixels that are none."""
@@ -138,9 +138,9 @@ def test_witnesses_agree_on_hopper(operand, assembled):
     check()
 
 
-@pytest.mark.parametrize("shift", [None, "chain", "ashift", "windows"])
+@pytest.mark.parametrize("shift", ["auto", "chain", "ashift", "windows"])
 def test_schedules_that_share_activations(shift, assembled):
-    options = walking(3, "shift" if shift else "slide", shift=shift)
+    options = walking(3, "slide" if shift == "auto" else "shift", shift=shift)
     problem = dataclasses.replace(SMALL, in_extent=(4, 140))  # an output row is longer than a tile
     assert witnesses_agree(problem, 5, assembled, options, block_n=48).program.visits > 3
 
@@ -170,9 +170,13 @@ def test_the_planner_takes_what_it_finds_faster_and_says_why():
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"persistent": "off", "ctas": 2}, InputError, "needs persistent on; persistent is off"),
-        ({"ctas": 2}, InputError, "needs persistent on; persistent is auto"),
-        ({"persistent": "on", "ctas": 0}, InputError, "ctas must be in 1..2147483647, as many as a grid has, got 0"),
+        ({"persistent": "off", "ctas": 2}, InputError, "ctas 2 needs persistent on, and persistent is off"),
+        ({"ctas": 2}, InputError, "ctas 2 needs persistent on, and persistent is auto"),
+        (
+            {"persistent": "on", "ctas": 0},
+            InputError,
+            "ctas must be auto or in 1..2147483647, as many as a grid has, got 0",
+        ),
         (
             {"persistent": "on", "schedule": "slide", "border": "mask", "work": "fetched"},
             PlanError,
@@ -189,7 +193,7 @@ def test_what_cannot_be_is_refused(options, error, words):
 def test_ptxas_may_give_a_cta_that_walks_all_registers_of_an_sm(walks, assembled):
     """Left to itself it gives 40 to a thread of this kernel and spills 4 bytes."""
     problem = ConvProblem(in_channels=1, out_channels=65, in_extent=(1, 2), kernel=(1, 2), operand="f16", out="f16")
-    options = dataclasses.replace(walking(2, store="direct"), persistent=walks, ctas=2 if walks == "on" else None)
+    options = dataclasses.replace(walking(2, store="direct"), persistent=walks, ctas=2 if walks == "on" else "auto")
     made = compile_problem(problem, options=options).artifact.ptx
     assert (".minnctapersm 1\n" in made) == (walks == "on")
     assert assembled(made, "sm_100a").spill_bytes == 0

@@ -88,12 +88,12 @@ def test_the_planner_takes_what_it_finds_faster_and_says_why():
         (
             {"store": "direct"},
             InputError,
-            "brings a residual to where results are staged, and store direct stages none",
+            "a residual is brought to where results are staged, and store direct stages none",
         ),
         (
             {"target": "sm_90a"},
             InputError,
-            "residual_load tma needs a row of the accumulator in each lane, and sm_90a has fragments",
+            "residual_load tma and target sm_90a exclude each other: each lane must have a row of the accumulator",
         ),
         (
             {"schedule": "stationary"},
@@ -111,5 +111,5 @@ def test_what_cannot_be_is_refused(options, error, words):
 def test_a_layer_without_a_residual_is_planned_as_before():
     layer = dataclasses.replace(ADDED, epilogue=())
     assert plan(device_layout(layer), options=copied()) == plan(
-        device_layout(layer), options=copied(residual_load=None)
+        device_layout(layer), options=copied(residual_load="auto")
     )

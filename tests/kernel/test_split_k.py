@@ -161,7 +161,7 @@ def test_the_planner_takes_what_it_finds_faster_and_says_why():
     assert plans["auto"].estimate.cycles < plans["off"].estimate.cycles
     assert "SMs work instead of" in plans["auto"].launch.why.split
     wide = ConvProblem(batch=32, in_channels=64, out_channels=64, in_extent=(56, 56), kernel=(1, 1))
-    full = plan(device_layout(wide), options=ScheduleOptions(split_k="auto"))
+    full = plan(device_layout(wide), options=ScheduleOptions(split_k="estimate"))
     assert full.launch.parts == 1
     assert "leave fewer than two of 148 SMs for each" in full.launch.why.split
     alone = plan(device_layout(SMALL), options=ScheduleOptions(schedule="stationary"))
@@ -185,7 +185,7 @@ def test_every_cta_of_the_clusters_that_auto_takes_has_an_sm(filters, extent):
     problem = ConvProblem(
         in_channels=2048, out_channels=filters, in_extent=(extent, extent), kernel=(1, 1), out="f32", bias=True
     )
-    found = plan(device_layout(problem), options=ScheduleOptions(split_k="auto"))
+    found = plan(device_layout(problem), options=ScheduleOptions(split_k="estimate"))
     assert found.launch.parts > 1
     assert found.launch.ctas <= found.arch.rates.sms
 
@@ -193,8 +193,12 @@ def test_every_cta_of_the_clusters_that_auto_takes_has_an_sm(filters, extent):
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"split_k": "3"}, InputError, "split_k must be one of auto, off, 2, 4, 8, got '3'"),
-        ({"split_k": "2", "persistent": "on"}, InputError, "split_k 2 gives each tile a cluster of its own"),
+        ({"split_k": "3"}, InputError, "split_k must be one of auto, estimate, off, 2, 4, 8, got '3'"),
+        (
+            {"split_k": "2", "persistent": "on"},
+            InputError,
+            "split_k 2 and persistent on exclude each other: split-K gives each tile a cluster of its own",
+        ),
         ({"split_k": "2", "store": "tma"}, PlanError, "store tma writes whole rows of a tile from one CTA"),
         ({"split_k": "2", "schedule": "stationary"}, PlanError, "does not support split-K"),
     ],

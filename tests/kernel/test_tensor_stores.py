@@ -50,7 +50,7 @@ def test_every_width_of_a_slab(out, width, assembled):
 
 def test_a_schedule_with_other_lanes_is_refused():
     with pytest.raises(
-        InputError, match="store tma needs lanes that are output pixels, and those of schedule stationary"
+        InputError, match="store tma and schedule stationary exclude each other: its lanes are output channels"
     ):
         compile_problem(SMALL, options=ScheduleOptions(schedule="stationary", store="tma"))
 

@@ -50,7 +50,7 @@ FEATURES: dict[str, dict[str, str]] = {
 WAYS = {
     "off": ScheduleOptions(target=TARGET, persistent="off"),
     "auto": ScheduleOptions(target=TARGET),
-    "split": ScheduleOptions(target=TARGET, split_k="auto"),
+    "split": ScheduleOptions(target=TARGET, split_k="estimate"),
 }
 """Each layer of ResNet-50: a CTA for each tile, what the planner takes, and that with tiles that CTAs may share."""
 NUMPY = {"f16": np.float16, "f32": np.float32}

@@ -148,7 +148,7 @@ def inexact() -> Subject:
 
 def sharing(
     schedule: str,
-    shift: str | None = None,
+    shift: str = "auto",
     *,
     border: str = "mask",
     rows: str = "outer",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from convc.compiler.options import ScheduleOptions
+from convc.compiler.options import AUTO, ScheduleOptions
 from convc.compiler.schedules.base import Schedule
 
 RELOAD_ONLY = ScheduleOptions(schedule="reload", store="direct", split_k="off")
 
 
-def only(schedule: Schedule, border: str | None = None, rows: str | None = None) -> ScheduleOptions:
+def only(schedule: Schedule, border: str = AUTO, rows: str = AUTO) -> ScheduleOptions:
     """Options that leave this schedule alone, its results stored from registers."""
-    shift = schedule.variant or None
+    shift = schedule.variant or AUTO
     return ScheduleOptions(schedule=schedule.name, shift=shift, border=border, rows=rows, store="direct", split_k="off")

@@ -62,13 +62,13 @@ def choose_hints(asked: str, readers: Readers) -> CacheHints:
     """Choose what stays in L2, and say why.
 
     Args:
-        asked: ``off``, ``on``, or ``auto``, where hints are worth a try if L2 does not hold the launch.
+        asked: ``off``, ``on``, or ``estimate``, where hints are worth a try if L2 does not hold the launch.
         readers: of the launch.
     """
     size = readers.size
     if asked == "off":
         return CacheHints()
-    if asked == "auto" and size.all <= size.l2:
+    if asked == "estimate" and size.all <= size.l2:
         return CacheHints(why=(f"no cache hints: L2 holds all {size.all} bytes",))
     activations, about_activations = _of_activations(readers)
     filters, about_filters = _of_filters(readers)

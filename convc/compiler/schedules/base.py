@@ -45,28 +45,17 @@ ResidualLoad = Literal["direct", "tma"]
 """Whether a residual is read by the threads that add it, or brought by tensor copies ahead of need."""
 RESIDUAL_LOADS: tuple[ResidualLoad, ...] = ("direct", "tma")
 
-PERSISTENT = ("auto", "on", "off")
-"""Whether CTAs walk over tiles."""
-
 FETCHED = "fetched"
-REGISTERS = ("auto", "on", "off")
-"""Whether warps that load hand registers over to those that multiply."""
-WORK = ("static", FETCHED)
-"""Whether persistent CTAs take tiles by their number, or ask for those whose CTAs have not begun."""
+"""The tile scheduler of persistent CTAs that request their tiles."""
 
-CACHE_HINTS = ("off", "on", "auto")
-"""Whether copies have cache hints: none, wherever there is something to say, or where L2 does not hold the launch."""
-
-PAIRS = ("auto", "on", "off")
-"""Whether the tensor cores of two CTAs multiply as one."""
-PARTS_OF: Mapping[str, int | None] = {"auto": None, "off": 1, "2": 2, "4": 4, "8": 8}
-"""CTAs that share the K loop of a tile, by what a user asks for: no larger clusters than every GPU launches (CUDA
-programming guide); None leaves the number to the planner."""
+PARTS_OF: Mapping[str, int | None] = {"estimate": None, "off": 1, "2": 2, "4": 4, "8": 8}
+"""CTAs that share the K loop of a tile, by the option: no larger clusters than every GPU launches (CUDA programming
+guide); None leaves the number to the planner."""
 
 MULTICAST_OF: Mapping[str, tuple[int, int] | None] = {
-    "off": (1, 1), "auto": None, "2x1": (2, 1), "1x2": (1, 2), "2x2": (2, 2),
+    "auto": (1, 1), "off": (1, 1), "estimate": None, "2x1": (2, 1), "1x2": (1, 2), "2x2": (2, 2),
 }  # fmt: skip
-"""Tiles of pixels and of channels of a cluster that shares loads, by what a user asks for; None: see `PARTS_OF`."""
+"""Tiles of pixels and of channels of a cluster that shares loads, by the option; None: see `PARTS_OF`."""
 
 Filters = Literal["apart", "together"]
 """Whether each filter tile has a stage of its own, or comes in that of the activations that it meets."""

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from convc.compiler.options import AUTO, ESTIMATE
 from convc.compiler.plan.cache_hints import CacheHints, Readers, choose_hints
 from convc.compiler.plan.names import EVICT_FIRST, EVICT_LAST, MapName, Number, Priority
 from convc.compiler.plan.offer import Candidate
 from convc.compiler.plan.records import Plan
 from convc.compiler.plan.tile_order import TileOrder
-from convc.compiler.schedules.all import AUTO
 from convc.compiler.schedules.skeleton import MAP_A, MAP_B, MAP_RESIDUAL, MAP_SCALES_A, MAP_SCALES_B, number
 from convc.compiler.schedules.tile_order import bytes_of
 from convc.compiler.tile.program import Role, walk
@@ -23,13 +23,13 @@ from convc.compiler.tile.steps.base import Repeat, Step
 from convc.compiler.tile.steps.operands import MakePolicy, TensorCopy
 
 
-def hints_for(best: Candidate, order: TileOrder, asked: str | None) -> CacheHints:
+def hints_for(best: Candidate, order: TileOrder, asked: str) -> CacheHints:
     """Choose the hints of a candidate's copies.
 
-    Left open (None), they are there where an H200 has found them worth it; nobody has asked a B200.
+    Left open, they are there where an H200 has found them worth it; nobody has asked a B200.
     """
-    if asked is None:
-        asked = "off" if best.tiled.arch.tensor_core == "tcgen05" else AUTO
+    if asked == AUTO:
+        asked = "off" if best.tiled.arch.tensor_core == "tcgen05" else ESTIMATE
     layout = best.tiled.layout
     tiling = best.tiled.tiling
     rows, columns = best.tiled.grid

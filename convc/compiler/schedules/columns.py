@@ -13,11 +13,11 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from convc.compiler.options import ScheduleOptions
+from convc.compiler.options import AUTO, ScheduleOptions
 from convc.compiler.plan.choice import SLACK
 from convc.compiler.plan.names import Form
 from convc.compiler.plan.records import ColumnSummary, Plan
-from convc.compiler.schedules.all import AUTO, asked
+from convc.compiler.schedules.conflicts import schedules_for
 from convc.compiler.schedules.planner import plan
 from convc.errors import PlanError
 from convc.ir.arch import ARCHS, Arch
@@ -46,18 +46,18 @@ def plan_problem(
         PlanError: no kernel exists (see `convc.compiler.schedules.planner.plan`), or the columns cannot become
             channels in the way that was asked for.
     """
-    asked(options)
+    schedules_for(options)
 
     def planned(columns: Columns) -> Plan:
         layout = device_layout(problem, columns)
         return plan(layout, options=options, block_n=block_n, stages=stages, refused=refused)
 
     if (
-        options.columns is not None
+        options.columns != AUTO
         or options.schedule != AUTO
         or not _few_channels(device_layout(problem), ARCHS[options.target])
     ):
-        return planned(_BY_NAME.get(options.columns or OFF, OFF))
+        return planned(_BY_NAME.get(options.columns, OFF))
     plans: list[Plan] = []
     summaries: list[ColumnSummary] = []
     for columns in COLUMNS:

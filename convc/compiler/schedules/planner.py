@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from convc.compiler.index.row_walk import BORDERS
-from convc.compiler.options import ScheduleOptions
+from convc.compiler.options import AUTO, ESTIMATE, ScheduleOptions
 from convc.compiler.plan.candidate import ScheduleCandidates
 from convc.compiler.plan.choice import ASSUMED_SLACK, SLACK, slack
 from convc.compiler.plan.columns import with_columns
@@ -28,7 +28,7 @@ from convc.compiler.plan.records import (
     ScheduleSummary,
     TimedCandidate,
 )
-from convc.compiler.schedules.all import asked, schedule_of
+from convc.compiler.schedules.all import schedule_of
 from convc.compiler.schedules.base import (
     FETCHED,
     FILTERS,
@@ -41,6 +41,7 @@ from convc.compiler.schedules.base import (
     Request,
 )
 from convc.compiler.schedules.cache_hints import hints_for
+from convc.compiler.schedules.conflicts import schedules_for
 from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.launching import Pick, Survey, assumed, cycles, every_form, form_of, launched
 from convc.compiler.schedules.loading import loading
@@ -170,7 +171,8 @@ def _price(pick: Pick) -> float:
 
 
 def _request(options: ScheduleOptions, block_n: int | None, stages: int | None) -> Request:
-    """What the caller leaves open to the schedules, and what not."""
+    """What the caller leaves open to the schedules, and what not; InputError for options that cannot be."""
+    schedules_for(options)
     return Request(
         border=next((border for border in BORDERS if border == options.border), None),
         rows=next((rows for rows in ROWS if rows == options.rows), None),
@@ -178,13 +180,13 @@ def _request(options: ScheduleOptions, block_n: int | None, stages: int | None) 
         stages=stages,
         store=next((store for store in STORES if store == options.store), None),
         persistent={"on": True, "off": False}.get(options.persistent),
-        ctas=options.ctas,
+        ctas=options.ctas if isinstance(options.ctas, int) else None,
         fetched=options.work == FETCHED,
         pairs=False if options.work == FETCHED else {"on": True, "off": False}.get(options.pairs),
         filters=next((filters for filters in FILTERS if filters == options.filters), None),
         residual_load=next((way for way in RESIDUAL_LOADS if way == options.residual_load), None),
         parts=_parts(options),
-        multicast=(1, 1) if options.work == FETCHED else MULTICAST_OF.get(options.multicast),
+        multicast=(1, 1) if options.work == FETCHED else MULTICAST_OF[options.multicast],
         order=asked_order(options),
         registers={"on": True, "off": False}.get(options.registers),
     )
@@ -192,9 +194,9 @@ def _request(options: ScheduleOptions, block_n: int | None, stages: int | None) 
 
 def _parts(options: ScheduleOptions) -> int | None:
     """CTAs that share a tile; None: the planner's choice, which Hopper has not: an H200 disagreed with some."""
-    if options.split_k is None and ARCHS[options.target].tensor_core != "tcgen05":
-        return 1
-    return PARTS_OF.get(options.split_k or "auto")
+    if options.split_k == AUTO:
+        return PARTS_OF[ESTIMATE if ARCHS[options.target].tensor_core == "tcgen05" else "off"]
+    return PARTS_OF[options.split_k]
 
 
 def _found(
@@ -202,7 +204,7 @@ def _found(
 ) -> dict[ScheduleName, ScheduleCandidates]:
     """Everything that the schedules that are asked for have to offer."""
     arch = ARCHS[options.target]
-    found = {schedule.id: schedule.candidates(layout, arch, request, known) for schedule in asked(options)}
+    found = {schedule.id: schedule.candidates(layout, arch, request, known) for schedule in schedules_for(options)}
     for form, reason in refused.items():
         if not _falls_back(form, request):
             found[form.schedule] = _turned_down(found[form.schedule], "emission", reason)

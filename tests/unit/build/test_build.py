@@ -162,8 +162,8 @@ def test_a_name_that_is_no_convolution_says_so(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: d.update(format="convc-build/9"), "expected format 'convc-build/3', got 'convc-build/9'"),
-        (lambda d: d.update(format="convc-build/1", notes=["of then"]), "format 'convc-build/3', got 'convc-build/1'"),
+        (lambda d: d.update(format="convc-build/9"), "expected format 'convc-build/4', got 'convc-build/9'"),
+        (lambda d: d.update(format="convc-build/1", notes=["of then"]), "format 'convc-build/4', got 'convc-build/1'"),
         (lambda d: d.pop("layers"), "missing required field `layers`"),
         (lambda d: d.update(surprise=1), "unknown field `surprise`"),
         (lambda d: d["layers"][1].update(kernel="../../../etc"), "$.layers[1].kernel"),
@@ -189,11 +189,11 @@ def test_columns_that_cannot_be_channels_are_refused(folder):
         load_build(folder).load("head")
 
 
-@pytest.mark.parametrize("columns", ["off", "overlap", None])
+@pytest.mark.parametrize("columns", ["off", "overlap", "auto"])
 def test_a_layer_is_shown_with_the_columns_of_its_build(columns, tmp_path):
     """The planner lets the host write them; what was asked for is in the folder."""
     built = api.compile(TWO, tmp_path / "b", layer="stem", schedule=api.ScheduleOptions(columns=columns))
-    assert built.record("stem").columns == (columns or "host")
+    assert built.record("stem").columns == ("host" if columns == "auto" else columns)
     shown = api.inspect(built, "stem")
     assert shown.layout.activation == built.load("stem").layout.activation
     assert shown.compiled.artifact.ptx == shown.text
@@ -211,7 +211,7 @@ def test_a_folder_of_an_older_convc_is_to_be_compiled_again(folder):
     edit(folder / "network.json", lambda d: d.update(format="convc-build/1", layers=[{"notes": ["of then"]}]))
     with pytest.raises(BuildError) as caught:
         load_build(folder)
-    assert caught.value.hint == "compile the model again"
+    assert caught.value.hint == f"compile the model again: convc compile MODEL.onnx -o {folder}"
 
 
 def test_cut_short_and_binary_network_files_are_refused(folder):

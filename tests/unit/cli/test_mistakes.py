@@ -71,12 +71,12 @@ verify m.onnx --precision bf16x6 => 2 error[I100]: bf16x6 is a way to multiply f
 verify two.onnx --dtype f16 --precision tf32 => 2 error[I100]: an operand type in place of the model's leaves no
 verify m.onnx --numerics double => 2 Invalid value for '--numerics': 'double' is not one of
 verify m.onnx --schedule fast => 2 error[I100]: schedule must be one of auto, reload, slide, shift, stationary, g
-verify m.onnx --schedule slide --shift chain => 2 error[I100]: schedule slide has no variant chain
-verify m.onnx --shift chain => 2 error[I100]: chain is a variant of shift: name the schedule too
-verify m.onnx --schedule reload --border mask => 2 error[I100]: border is about activations that filter columns s
-verify m.onnx --schedule reload --rows outer => 2 error[I100]: rows is about activations that filter columns shar
-verify m.onnx --border nothing => 2 error[I100]: border must be one of mask, zero, got 'nothing'
-verify m.onnx --rows all => 2 error[I100]: rows must be one of outer, merged, got 'all'
+verify m.onnx --schedule slide --shift chain => 2 error[I100]: shift chain needs schedule shift, and schedule is slide
+verify m.onnx --shift chain => 2 error[I100]: shift chain needs schedule shift, and schedule is auto
+verify m.onnx --schedule reload --border mask => 2 error[I100]: border mask and schedule reload exclude each other
+verify m.onnx --schedule reload --rows outer => 2 error[I100]: rows outer and schedule reload exclude each oth
+verify m.onnx --border nothing => 2 error[I100]: border must be one of auto, mask, zero, got 'nothing'
+verify m.onnx --rows all => 2 error[I100]: rows must be one of auto, outer, merged, got 'all'
 verify m.onnx --jobs 0 => 2 Invalid value for '--jobs': 0 is not in the range 1<=x<=1024.
 verify m.onnx --jobs 5000 => 2 Invalid value for '--jobs': 5000 is not in the range 1<=x<=1024.
 verify m.onnx --jobs x => 2 Invalid value for '--jobs': 'x' is not a valid integer range.
@@ -178,7 +178,7 @@ compile m.onnx -o new --json no/r.json => 2 error[I100]: the folder to write to 
 compile m.onnx -o b --json b/network.json => 2 error[I100]: this lies in 'b', which is replaced
 compile m.onnx -o new --json m.onnx => 2 error[I100]: this would overwrite 'm.onnx', which is read here
 compile m.onnx -o new --schedule quick => 2 error[I100]: schedule must be one of auto, reload, slide, shift, stat
-compile m.onnx -o new --shift windows => 2 error[I100]: windows is a variant of shift: name the schedule too
+compile m.onnx -o new --shift windows => 2 error[I100]: shift windows needs schedule shift, and schedul
 compile m.onnx -o new --jobs 0 => 2 Invalid value for '--jobs': 0 is not in the range 1<=x<=1024.
 compile group3.onnx -o new => 2 error[O200]: the input has shape (N, C, H, W) = (1, 4, 8, 8), the weights (K, C/3
 compile huge.onnx -o new => 2 where: layer 'c', conv3x3_c4_k8: 1x4x2147483648x2147483648 * 8x4x3x3 ->
@@ -252,7 +252,7 @@ run unknown.onnx --input x2.npy => 2 error[I100]: expected an array of shape [1,
 run nope.onnx --input x.npy => 2 error[I100]: there is no such file or folder
 run half.onnx --input x.npy => 2 error[O100]: not an ONNX model, or cut short: the bytes are not a protobuf messa
 run notes.txt --input x.npy => 2 error[O100]: not an ONNX model, or cut short: there is no graph with nodes in it
-run broken/format --input x.npy -o y.npy => 2 error[B100]: expected format 'convc-build/3', got 'convc-build/1'
+run broken/format --input x.npy -o y.npy => 2 error[B100]: expected format 'convc-build/4', got 'convc-build/1'
 run broken/field --input x.npy -o y.npy => 2 error[B100]: damaged: Object contains unknown field `surprise`
 run broken/nolayers --input x.npy -o y.npy => 2 error[B100]: damaged: Object missing required field `layers`
 run broken/kernelname --input x.npy -o y.npy => 2 error[B100]: damaged: Expected `str` matching regex '^[0-9a-f]{
@@ -310,7 +310,7 @@ inspect m.onnx --layer conv --lanes x => 2 Invalid value for '--lanes': 'x' is n
 inspect m.onnx --layer conv --all-lanes => 2 --all-lanes is for lists of lanes: give --lanes (or --example) too.
 inspect m.onnx --layer conv --svg no/t.svg => 2 error[I100]: the folder to write to does not exist
 inspect m.onnx --layer conv --json m.onnx => 2 error[I100]: this would overwrite 'm.onnx', which is read here
-inspect m.onnx --layer conv --schedule reload --rows outer => 2 error[I100]: rows is about activations that filte
+inspect m.onnx --layer conv --schedule reload --rows outer => 2 error[I100]: rows outer and schedule reload exclu
 inspect m.onnx --example => 2 --example shows its own convolution: leave MODEL and the options about it out.
 inspect --example --layer conv => 2 --example shows its own convolution: leave MODEL and the options about it out
 inspect --example --dtype f16 => 2 --example shows its own convolution: leave MODEL and the options about it out.

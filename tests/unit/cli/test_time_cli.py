@@ -297,7 +297,7 @@ def test_what_is_asked_of_one_schedule_is_asked_of_the_others():
         dependent_launch=True,
         residual_load="tma",
     )
-    others = {"schedule": "slide", "shift": None, "timed": False}
+    others = {"schedule": "slide", "shift": "auto", "timed": False}
     others["pairs"] = "on" if SLIDE.pairs else "auto"
     others["multicast"] = "2x1" if SLIDE.multicasts else "off"
     given = {field.name: getattr(asked, field.name) for field in dataclasses.fields(asked)}
@@ -306,4 +306,4 @@ def test_what_is_asked_of_one_schedule_is_asked_of_the_others():
         for field, value in zip(dataclasses.fields(asked), given.values(), strict=True)
     )
     assert dataclasses.asdict(only(SLIDE, asked)) == given | others
-    assert only(RELOAD, asked) == dataclasses.replace(asked, border=None, rows=None, filters=None)
+    assert only(RELOAD, asked) == dataclasses.replace(asked, border="auto", rows="auto", filters="auto")

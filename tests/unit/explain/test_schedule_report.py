@@ -162,7 +162,7 @@ def test_lanes_are_accounted_for():
     taller = dataclasses.replace(problem, pad_lo=(0, 1))
     assert "1 of 10 rows an image have none" in list(sharing_lines(plan(device_layout(taller), options=options)))[1]
     uneven = dataclasses.replace(problem, in_extent=(21, 28))
-    options = dataclasses.replace(options, rows=None)
+    options = dataclasses.replace(options, rows="auto")
     refused = list(sharing_lines(plan(device_layout(uneven), options=options)))[3]
     assert refused.startswith("border mask, rows merged: the output rows cannot be one stream: ")
 

@@ -38,7 +38,7 @@ ALLOWED = {
     "residency.RESERVED_SHARED": "what the driver keeps of each CTA's shared memory",
     "residency.SHARED_STEP": "steps of shared memory are a choice",
     "residency.MOST_CTAS": "CTAs of an SM",
-    "all.MOST_CTAS": "CTAs of any grid, whatever the target",
+    "options.MOST_CTAS": "CTAs of any grid, whatever the target",
     "cache.DIGEST_BYTES": "bytes of a SHA-256",
     "work.SECTOR_BYTES": "a sector of global memory",
     "candidates.MAX_STAGES": "how far to look is a choice",

@@ -22,7 +22,7 @@ from convc.timing.kernel import KernelTime
 SAXPY = Path(__file__).parents[2] / "foreign" / "saxpy"
 PROBED = Path(__file__).parents[2] / "recordings" / "probes_h100.json"
 FORMAT = re.compile(r"\"(convc-[a-z-]+/\d+)\"")
-UNWRITTEN = {"convc-launch/1", "convc-build/3", "convc-launched/1", "convc-probed/1"}
+UNWRITTEN = {"convc-launch/1", "convc-build/4", "convc-launched/1", "convc-probed/1"}
 """Files that are read, and what needs a GPU (tests/unit/gpu tries it with a driver that only notes)."""
 
 
@@ -127,7 +127,7 @@ def test_every_report_is_tried():
 
 
 def test_the_files_that_are_read_fit_theirs(place):
-    for format, file in (("convc-launch/1", SAXPY / "launch.json"), ("convc-build/3", place / "b" / "network.json")):
+    for format, file in (("convc-launch/1", SAXPY / "launch.json"), ("convc-build/4", place / "b" / "network.json")):
         jsonschema.validate(json.loads(file.read_text()), json.loads(schema_file(format).read_text()))
 
 

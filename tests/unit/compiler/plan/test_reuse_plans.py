@@ -30,7 +30,7 @@ def problem(**changes) -> ConvProblem:
     return ConvProblem(**{**base, "pad_lo": (1, 1), "pad_hi": (1, 1), **changes})
 
 
-def made(conv: ConvProblem, schedule: str, shift: str | None = None, **options) -> Plan:
+def made(conv: ConvProblem, schedule: str, shift: str = "auto", **options) -> Plan:
     return plan(device_layout(conv), options=ScheduleOptions(schedule=schedule, shift=shift, **options))
 
 
@@ -56,7 +56,9 @@ def problems(draw) -> ConvProblem:
 
 
 @settings(max_examples=some(60))
-@given(problems(), st.sampled_from(sharing()), st.sampled_from([None, "mask", "zero"]), st.sampled_from([None, *ROWS]))
+@given(
+    problems(), st.sampled_from(sharing()), st.sampled_from(["auto", "mask", "zero"]), st.sampled_from(["auto", *ROWS])
+)
 def test_a_plan_keeps_the_limits_or_says_why_there_is_none(conv, schedule, border, rows):
     try:
         found = plan(device_layout(conv), options=only(schedule, border, rows))
@@ -100,16 +102,16 @@ def test_a_plan_names_the_rules_it_rests_on(schedule):
     ("options", "message"),
     [
         ({"schedule": "reuse"}, "schedule must be one of auto, reload, slide, shift, stationary, got 'reuse'"),
-        ({"schedule": "shift", "shift": "up"}, "shift must be one of chain, ashift, windows, got 'up'"),
-        ({"border": "none"}, "border must be one of mask, zero, got 'none'"),
-        ({"rows": "inner"}, "rows must be one of outer, merged, got 'inner'"),
-        ({"shift": "chain"}, "chain is a variant of shift: name the schedule too"),
-        ({"schedule": "slide", "shift": "chain"}, "schedule slide has no variant chain"),
+        ({"schedule": "shift", "shift": "up"}, "shift must be one of auto, chain, ashift, windows, got 'up'"),
+        ({"border": "none"}, "border must be one of auto, mask, zero, got 'none'"),
+        ({"rows": "inner"}, "rows must be one of auto, outer, merged, got 'inner'"),
+        ({"shift": "chain"}, "shift chain needs schedule shift, and schedule is auto: it is a variant of shift"),
+        ({"schedule": "slide", "shift": "chain"}, "shift chain needs schedule shift, and schedule is slide"),
         (
             {"schedule": "reload", "border": "mask"},
-            "border is about activations that filter columns share, and schedule reload shares none",
+            "border mask and schedule reload exclude each other: the option is about activations",
         ),
-        ({"schedule": "reload", "rows": "outer"}, "rows is about activations that filter columns share"),
+        ({"schedule": "reload", "rows": "outer"}, "rows outer and schedule reload exclude each other"),
     ],
 )
 def test_an_option_that_is_unknown_or_of_no_use_is_refused(options, message):

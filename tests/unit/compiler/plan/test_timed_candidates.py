@@ -64,7 +64,7 @@ def test_a_candidate_that_cannot_be_written_is_not_timed(monkeypatch):
 def test_every_form_is_in_the_race():
     deep = ConvProblem(in_channels=512, out_channels=128, in_extent=(7, 7), kernel=(1, 1))
     wide = ConvProblem(batch=32, in_channels=256, out_channels=1024, in_extent=(14, 14), kernel=(1, 1))
-    shared = contenders(device_layout(deep), options=ScheduleOptions(split_k="auto"), refused={})
+    shared = contenders(device_layout(deep), options=ScheduleOptions(split_k="estimate"), refused={})
     walking = contenders(device_layout(wide), options=ScheduleOptions(), refused={})
     assert {found.launch.parts for found in shared} > {1, 2}
     assert {(found.launch.persistent, found.tiling.ctas) for found in walking} >= {(False, 1), (True, 1), (True, 2)}

@@ -86,7 +86,9 @@ def test_numbers_of_all_tiles_are_held_before_the_first(edit, held):
     assert found in contradictions(rewrite(ONE_COLUMN, edit))
 
 
-FETCHED = build(plan(device_layout(PROBLEM), options=replace(OPTIONS, ctas=None, work="fetched"), block_n=48, stages=3))
+FETCHED = build(
+    plan(device_layout(PROBLEM), options=replace(OPTIONS, ctas="auto", work="fetched"), block_n=48, stages=3)
+)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +140,7 @@ def test_answers_over_something_else_are_found():
 ADDED = replace(PROBLEM, epilogue=(AddResidual(),))
 COPIED = replace(OPTIONS, residual_load="tma")
 WALKED = build(plan(device_layout(ADDED), options=COPIED, block_n=48, stages=3))
-ALONE = build(plan(device_layout(ADDED), options=replace(COPIED, persistent="off", ctas=None), block_n=48, stages=3))
+ALONE = build(plan(device_layout(ADDED), options=replace(COPIED, persistent="off", ctas="auto"), block_n=48, stages=3))
 
 
 @pytest.mark.parametrize("program", [WALKED, ALONE], ids=["walked", "alone"])

@@ -20,7 +20,7 @@ PROBLEM = ConvProblem(
 )
 
 
-def planned(schedule: str, shift: str | None = None, filters: str = "apart", rows: str = "outer") -> Plan:
+def planned(schedule: str, shift: str = "auto", filters: str = "apart", rows: str = "outer") -> Plan:
     options = ScheduleOptions(schedule=schedule, shift=shift, border="mask", rows=rows, filters=filters, split_k="off")
     return plan(device_layout(PROBLEM), options=options, stages=3)
 
