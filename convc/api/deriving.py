@@ -1,11 +1,11 @@
-"""The loops of a schedule from the definition of a convolution, for all sizes: what ``convc derive`` shows."""
+"""The loops of a schedule from the definition of a convolution, for all sizes; theorems (``convc derive``)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from convc.errors import InputError
-from convc.support.guessing import nearest
+from convc.support.guessing import nearest, some_near
 
 READINGS = {"slide": "read further on", "stationary": "operands exchanged", "shift": "rows moved"}
 """Schedules that share pixels, by how a lane comes to its own (`convc.derive.forms`)."""
@@ -24,11 +24,11 @@ AFTERWARDS = "what a kernel of any schedule may do besides, each by itself:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DerivedSchedules:
-    """Derivations: `lines` for people, `latex` as a document.
+class Derivation:
+    """Schedules, or a theorem: `lines` for people, `latex` as a document.
 
     Attributes:
-        names: of the forms, in order.
+        names: of the forms, in order, or of the theorem.
         lines: the chains of algorithms, each rewrite with its theorems, their conditions and proofs.
         latex: a document with the theorems.
     """
@@ -40,7 +40,7 @@ class DerivedSchedules:
 
 def derive_schedules(
     schedule: str | None = None, *, rows: str = "outer", border: str = "mask", windows: bool = False
-) -> DerivedSchedules:
+) -> Derivation:
     """Derive the loops of a schedule, or of all, from the definition of a convolution; nothing is taken from a file.
 
     Args:
@@ -79,4 +79,27 @@ def derive_schedules(
     dealt = [line for name, share in (*shares(), *clusters()) for line in share_lines(name, share, known=known)]
     lines += [DEALT, *dealt]
     latex = document(chosen, changes())
-    return DerivedSchedules(names=tuple(form.name for form in chosen), lines=tuple(lines), latex=latex)
+    return Derivation(names=tuple(form.name for form in chosen), lines=tuple(lines), latex=latex)
+
+
+def derive_theorem(name: str) -> Derivation:
+    """Find a theorem by its name, as ``convc inspect`` prints it: what it says, its conditions, its proof, its uses.
+
+    Raises:
+        InputError: there is none of that name.
+    """
+    # Imported here because sympy takes half a second to load.
+    from convc.derive.known import rests_on, theorems, uses
+    from convc.derive.show import document, known_lines
+
+    known = theorems(uses())
+    if name not in known:
+        names = (*SCHEDULES, *known)
+        near = [each for each in names if name in each][:3] or some_near(name, names)
+        guess = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
+        raise InputError(
+            f"there is no schedule or theorem {name!r}",
+            hint=f"{guess}schedules: {', '.join(SCHEDULES)}; theorems: their names as convc inspect prints them",
+        )
+    lines = known_lines(known[name], rests_on(name, uses()))
+    return Derivation(names=(name,), lines=tuple(lines), latex=document((), alone=known[name]))

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from convc.api.deriving import BORDERS, ROWS, derive_schedules
+from convc.api.deriving import BORDERS, ROWS, SCHEDULES, derive_schedules, derive_theorem
 from convc.cli.options import target_type
 
 
 @click.command("derive")
-@click.argument("name", required=False, metavar="[SCHEDULE]")
+@click.argument("name", required=False, metavar="[SCHEDULE | THEOREM]")
 @click.option(
     "--stream",
     "rows",
@@ -28,9 +28,13 @@ def derive_command(name: str | None, rows: str, border: str, windows: bool, late
     """Derive the loops of SCHEDULE (reload, slide, stationary, shift), or of all, from the definition of a convolution.
 
     For all sizes at once: each rewrite with its theorem, the conditions that a problem has to meet, and the proof. The
-    algorithms are numbered as in Pei Luo, "Blackwell SM_100a tensor core architecture".
+    algorithms are numbered as in Pei Luo, "Blackwell SM_100a tensor core architecture". With the name of a theorem, as
+    convc inspect prints it: what it says, its conditions, its proof, and what rests on it.
     """
-    found = derive_schedules(name, rows=rows, border=border, windows=windows)
+    if name is None or name in SCHEDULES:
+        found = derive_schedules(name, rows=rows, border=border, windows=windows)
+    else:
+        found = derive_theorem(name)
     if latex_file is not None:
         from convc.report.output import write_report
 

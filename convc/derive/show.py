@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from sympy import Expr, latex
 
@@ -12,7 +12,7 @@ from convc.derive.reindex import Reindexed, let_lines
 from convc.derive.results import Fact
 from convc.derive.shares import Share
 from convc.derive.text import NestText, indented
-from convc.derive.theorem import Bound, Either, Equal, Statement, Theorem
+from convc.derive.theorem import Bound, Condition, Either, Equal, Statement, Theorem
 
 
 def nest_text(nest: Nest) -> NestText:
@@ -139,6 +139,16 @@ def theorem_lines(theorem: Theorem) -> Iterator[str]:
         yield f"     | {line}"
 
 
+def known_lines(known: Iterable[Theorem], resting: Mapping[str, Iterable[Condition]]) -> Iterator[str]:
+    """Theorems of one name, and what rests on them, with the conditions that a problem has to meet there."""
+    for theorem in known:
+        yield from (line.removeprefix("   ") for line in theorem_lines(theorem))
+    yield "rests on it:"
+    for words, conditions in resting.items():
+        yield f"  {words}"
+        yield from (f"    needs {condition}  ({condition.words})" for condition in conditions)
+
+
 # ---- LaTeX -----------------------------------------------------------------------------------------------------------
 
 PREAMBLE = r"""\documentclass{article}
@@ -148,8 +158,11 @@ PREAMBLE = r"""\documentclass{article}
 """
 
 
-def document(forms: Iterable[Form], changes: Iterable[Reindexed] = ()) -> str:
-    """The theorems of some forms, and of changes of loops, as a LaTeX document, in the order of the chain."""
+def document(forms: Iterable[Form], changes: Iterable[Reindexed] = (), alone: Iterable[Theorem] = ()) -> str:
+    """The theorems of some forms, and of changes of loops, as a LaTeX document, in the order of the chain.
+
+    alone: theorems that follow by themselves.
+    """
     parts = [PREAMBLE, _escaped(f"In the order of {SOURCE}.") + "\n"]
     known: set[str] = set()
     for form in forms:
@@ -165,7 +178,7 @@ def document(forms: Iterable[Form], changes: Iterable[Reindexed] = ()) -> str:
         known |= {theorem.name for theorem in form.theorems}
     for change in changes:
         parts += _section(change.title, [change.step])
-    return "\n".join([*parts, r"\end{document}", ""])
+    return "\n".join([*parts, *map(_fact, alone), r"\end{document}", ""])
 
 
 def _section(title: str, steps: Iterable[Step]) -> Iterator[str]:

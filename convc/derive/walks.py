@@ -72,12 +72,22 @@ def _further() -> Theorem:
     )
 
 
+def _numbered() -> Theorem:
+    number = z.tile_m * z.TILES_N + z.tile_n
+    return proved(
+        "the tiles of a grid have TILES_M*TILES_N numbers, each of them one",
+        [(FloorDiv(number, z.TILES_N), z.tile_m), (Mod(number, z.TILES_N), z.tile_n), below(number, z.GRID)],
+        [below(z.tile_m, z.TILES_M), below(z.tile_n, z.TILES_N), at_most(z.TILES_M * z.TILES_N, z.GRID)],
+    )
+
+
 def fetched() -> Reindexed:
     """CTAs that go on to the tiles of CTAs that have not begun, as the hardware gives them."""
     step = Step(
         name="fetch: a CTA makes its own tile, and those that it is given",
         why="a CTA of the grid begins, or is given to one that asks, and never both "
         "(PTX manual, clusterlaunchcontrol.try_cancel); its number is that of its tile",
+        theorems=(_numbered(),),
         conditions=TILES,
     )
     return Reindexed(

@@ -230,9 +230,9 @@ def chain_lines(stages: Sequence[Stage]) -> Iterator[str]:
                 yield f"   {rewrite.why}"
             for outcome in rewrite.conditions:
                 if isinstance(outcome, Counterexample):
-                    yield f"   BROKEN: {algorithm.title.split(': ')[-1]} needs {outcome.claim}: {outcome.value}"
+                    yield f"   BROKEN: {algorithm.title.split(': ')[-1]} needs {outcome.claim}: {outcome.reason}"
                 else:
-                    yield f"   met: {outcome.claim} [{getattr(outcome, 'how', '')}]"
+                    yield f"   met: {outcome.claim} [{outcome.reason}]"
         yield f"-- {algorithm.title} --"
         if stage.said:
             yield stage.said

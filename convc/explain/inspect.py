@@ -17,6 +17,7 @@ from rich.table import Table
 from convc import ptx
 from convc.compiler.compile import Compiled
 from convc.compiler.index.columns import layout_maps
+from convc.compiler.index.maps import by_theorem
 from convc.compiler.index.reuse import reuse_maps
 from convc.compiler.index.show import map_lines
 from convc.compiler.plan.columns import columns_of
@@ -172,7 +173,7 @@ def _plan(plan: Plan) -> Iterator[str]:
     yield ""
     yield "numbers that the kernel computes:"
     for coordinate in in_order(plan.indexing.coordinates):
-        yield f"  {coordinate.name} = {coordinate.value}    ({coordinate.meaning})"
+        yield f"  {coordinate.name} = {coordinate.value}    ({coordinate.meaning}; {by_theorem(coordinate.theorem)})"
     yield ""
     if plan.alternatives:
         yield "other widths (of those as fast, on as many SMs, the plan takes the one that moves fewest bytes):"

@@ -25,6 +25,7 @@ from convc.compiler.index.lane_masks import masked_columns, masked_lines, tiles_
 from convc.compiler.index.maps import Counterexample
 from convc.compiler.index.reuse import ReuseMaps, shared_instance
 from convc.compiler.index.row_stream import WINDOW
+from convc.compiler.plan.meanings import MASK_R, MASK_S
 from convc.compiler.schedules.all import CHAIN, RELOAD, SLIDE
 from convc.compiler.schedules.base import Schedule
 from convc.compiler.schedules.sharing.indexing import schedule_form
@@ -186,7 +187,7 @@ def _first_foreign(
                     continue
                 point = (("tile_m", tile_m), ("lane", lane), ("r", r), ("s", s))
                 text = f"without a mask lane {lane} would add pixel {cell.held.named()} where {needed.named()}"
-                return Counterexample(claim, point, f"{text} is padding")
+                return Counterexample(claim, point, f"{text} is padding", MASK_S if tap == "s" else MASK_R)
     return None
 
 

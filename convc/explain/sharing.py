@@ -73,5 +73,5 @@ def cut_lines(plan: Plan) -> Iterator[str]:
         instance = shared_instance(plan.problem, cut, "", tile_numbers(plan.layout, plan.tiling, plan.pipeline))
         broken = (each for each in conditions(instance, cut.walk) if isinstance(each, Counterexample))
         first = next(broken, None)
-        told = f"{cut.all_tiles} tiles" if first is None else f"it needs {first.claim}: {first.value}"
+        told = f"{cut.all_tiles} tiles" if first is None else f"it needs {first.claim}: {first.reason}"
         yield f"{name}: {told}, {cut.walk.period} lanes a row"

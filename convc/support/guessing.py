@@ -15,9 +15,13 @@ def nearest(name: str, known: Iterable[str], ratio: float = 0.6) -> str | None:
 
     ``ratio`` is how much of both has to agree, 0 to 1 (`difflib`).
     """
+    return next(iter(some_near(name, known, 1, ratio)), None)
+
+
+def some_near(name: str, known: Iterable[str], count: int = 3, ratio: float = 0.5) -> list[str]:
+    """Up to so many known names that are near one that there is not, the nearest first; otherwise as `nearest`."""
     by_case = {one.casefold(): one for one in islice(known, 5000)}
-    near = difflib.get_close_matches(name[:100].casefold(), by_case, n=1, cutoff=ratio)
-    return by_case[near[0]] if near else None
+    return [by_case[one] for one in difflib.get_close_matches(name[:200].casefold(), by_case, n=count, cutoff=ratio)]
 
 
 def hint_of(name: str, known: Sequence[str], what: str) -> str:

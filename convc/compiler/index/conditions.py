@@ -39,7 +39,7 @@ def met(fact: Fact) -> Outcome:
     reasons: list[str] = []
     for outcome in conditions(fact):
         if isinstance(outcome, Counterexample):
-            return Counterexample(fact.record.says, outcome.point, f"{outcome.claim}: {outcome.value}")
+            return Counterexample(fact.record.says, outcome.point, f"{outcome.claim}: {outcome.value}", outcome.theorem)
         reasons.append(str(getattr(outcome, "how", "")))
     return Proof(fact.record.says, "; ".join(reasons) or "for all sizes", fact.record.theorem)
 
@@ -55,7 +55,7 @@ def _outcome(condition: Condition, instance: Instance | Change | Fact, about: Ma
             return Proof(condition.words, f"{condition.text}: {low} {bound.sign} {high}", condition.theorem)
         tried.append(f"{high} {'<=' if bound.sign == '<' else '<'} {low}")
     point = ((BUFFER, about[BUFFER]),) if BUFFER in about else ()
-    return Counterexample(condition.words, point, " and ".join(tried))
+    return Counterexample(condition.words, point, " and ".join(tried), condition.theorem)
 
 
 def _holds(bound: Bound, low: int, high: int) -> bool:

@@ -34,8 +34,12 @@ class Proof(msgspec.Struct, frozen=True, gc=False):
     theorem: str = ""
 
     def __str__(self) -> str:
-        by = f', theorem "{self.theorem}"' if self.theorem else ""
-        return f"proved: {self.claim} [{self.how}{by}]"
+        return f"proved: {self.claim} [{self.reason}]"
+
+    @property
+    def reason(self) -> str:
+        """Why it holds, and by which theorem."""
+        return ", ".join(filter(None, (self.how, by_theorem(self.theorem))))
 
 
 class Kept(Proof, frozen=True, gc=False):
@@ -46,15 +50,30 @@ class Kept(Proof, frozen=True, gc=False):
 
 
 class Counterexample(msgspec.Struct, frozen=True):
-    """The claim fails at this point (axis name, value), where it comes to ``value`` instead."""
+    """The claim fails at this point (axis name, value), where it comes to ``value`` instead.
+
+    Attributes:
+        theorem: the name of the one that it is about.
+    """
 
     claim: str
     point: tuple[tuple[str, int], ...]
     value: str
+    theorem: str = ""
 
     def __str__(self) -> str:
         at = ", ".join(f"{name} = {value}" for name, value in self.point)
-        return f"REFUTED: {self.claim} [{f'at {at}: ' if at else ''}{self.value}]"
+        return f"REFUTED: {self.claim} [{f'at {at}: ' if at else ''}{self.reason}]"
+
+    @property
+    def reason(self) -> str:
+        """What it comes to, and which theorem needs it to be otherwise."""
+        return ", ".join(filter(None, (self.value, by_theorem(self.theorem))))
+
+
+def by_theorem(name: str) -> str:
+    """Name a theorem as ``convc derive`` finds it; "" where there is none."""
+    return f'theorem "{name}"' if name else ""
 
 
 Outcome = Proof | Counterexample

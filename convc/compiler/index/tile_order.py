@@ -9,6 +9,7 @@ The grid may be cut along M into groups, which differ by one row at most: those 
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import replace
 
 from convc.compiler.index.changes import Change
 from convc.compiler.index.conditions import conditions
@@ -54,12 +55,15 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
         """Whether every tile is visited once."""
         rows, columns = self.tiles
         claim = f"order {self.name} visits each of {rows} x {columns} tiles once"
+        theorem = ""
         for outcome in conditions(self.change):
+            theorem = outcome.theorem
             if isinstance(outcome, Counterexample):
-                return Counterexample(claim, outcome.point, f"{outcome.claim}: {outcome.value}")
+                return Counterexample(claim, outcome.point, f"{outcome.claim}: {outcome.value}", theorem)
         if self.table:
-            return _every_entry(claim, self.table, rows // self.together, columns)
-        return Proof(claim, "a unit's number leads back to it, and there are as many numbers as units")
+            found = _every_entry(claim, self.table, rows // self.together, columns)
+            return replace(found, theorem=theorem)
+        return Proof(claim, "a unit's number leads back to it, and there are as many numbers as units", theorem)
 
 
 def order_of(name: OrderName, tiles: tuple[int, int], *, together: int = 1, groups: int = 1) -> Order:

@@ -19,11 +19,13 @@ class Coordinate(msgspec.Struct, frozen=True, kw_only=True):
         name: register that holds it; the name of its field below.
         value: the expression to compute.
         meaning: the index map it comes from, for people.
+        theorem: the name of the one that it rests on.
     """
 
     name: Number
     value: IntExpr
     meaning: str
+    theorem: str = ""
 
 
 class FactorCoordinates(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,6 +130,6 @@ def moved(coordinate: Coordinate, **values: IntExpr) -> Coordinate:
     return msgspec.structs.replace(coordinate, value=substitute(coordinate.value, values)) if values else coordinate
 
 
-def coordinate(name: str, value: IntExpr, meaning: str) -> Coordinate:
+def coordinate(name: str, value: IntExpr, meaning: str, theorem: str = "") -> Coordinate:
     """A coordinate of that name."""
-    return Coordinate(name=Number(name), value=value, meaning=meaning)
+    return Coordinate(name=Number(name), value=value, meaning=meaning, theorem=theorem)

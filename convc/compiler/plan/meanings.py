@@ -39,6 +39,8 @@ STORE = "an output element (m, k) has a place of its own"
 BEGIN = "a copy begins at the first pixel that the nest loads, where the walk leaves nothing out"
 MASK_S = "the mask of filter axis s is that of the nest"
 MASK_R = "the mask of filter axis r is that of the nest"
+LANES_TILED = "m = BM*tile_m + lane is one (tile_m, lane)"
+COLUMNS_TILED = "k = BN*tile_n + column is one (tile_n, column)"
 """Names of theorems, as `convc.derive` gives them."""
 
 

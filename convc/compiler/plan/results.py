@@ -18,14 +18,14 @@ WORD: Interval = (-(2**31), 2**31 - 1)
 """What a signed 32-bit register holds: the width of the coordinates that a copy takes."""
 
 
-def result_of(index_map: IndexMap, result: str, name: str) -> Coordinate:
+def result_of(index_map: IndexMap, result: str, name: str, theorem: str = "") -> Coordinate:
     """Give a result of a map as a number of the kernel."""
     domain = ", ".join(axis.name for axis in index_map.domain)
     value = lower(index_map[result], index_map.ranges)
     low, high = bounds(value, index_map.ranges)
     if (low < WORD[0] or high > WORD[1]) and isinstance(index_map.prove_in({result: WORD}), Proof):
         value = (value - WORD[0]) % 2**32 + WORD[0]  # the same number, and its terms may be wider than it is
-    return coordinate(name, value, f"{result} of {index_map.name}({domain})")
+    return coordinate(name, value, f"{result} of {index_map.name}({domain})", theorem)
 
 
 def met_conditions(

@@ -44,6 +44,9 @@ SCALES_A = SmemName("scales_a")
 SCALES_B = SmemName("scales_b")
 FACTORS_A = TmemName("factors_a")
 FACTORS_B = TmemName("factors_b")
+
+THEOREM = "the factors of a step are those of its channels, and lie in one copy"
+"""As `convc.derive.shares` gives it."""
 LANDED = RingName("landed")
 READY = RingName("ready")
 
@@ -151,9 +154,9 @@ def factor_coordinates(
     ranges = {"c": (0, layout.c_pitch - 1), "pack_c": (0, layout.problem.groups * layout.c_pitch - 1)}
     in_group, start, within = (share("scale factors", name, ranges, **sizes) for name in ("a", "b", "byte"))
     return FactorCoordinates(
-        factor_a=coordinate("factor_a", in_group, f"first factor of the activations' block: {each}"),
-        factor_b=coordinate("factor_b", start, f"first factor of the filter's block: {each}"),
-        factor_byte=coordinate("factor_byte", within, "the block's factors in the 16 bytes of a copy"),
+        factor_a=coordinate("factor_a", in_group, f"first factor of the activations' block: {each}", THEOREM),
+        factor_b=coordinate("factor_b", start, f"first factor of the filter's block: {each}", THEOREM),
+        factor_byte=coordinate("factor_byte", within, "the block's factors in the 16 bytes of a copy", THEOREM),
     )
 
 
@@ -161,7 +164,7 @@ def prove_factors(
     found: FactorCoordinates, blocks: BlockFormat, layout: DeviceLayout, tiling: Tiling, pipeline: Pipeline
 ) -> Outcome:
     """Prove that every step finds, where it looks, the factors of the channels that it multiplies, by trying all."""
-    claim = "the factors of a step are those of its channels, and lie in one copy"
+    claim = THEOREM
     size = blocks.factor_bytes
     groups = layout.problem.groups
     for group, block in itertools.product(range(groups), range(pipeline.blocks)):
@@ -173,8 +176,8 @@ def prove_factors(
             start = evaluate(factor.value, numbers)
             if start % ROW_BYTES or start + within != first + c // size or not fits:
                 where = (("group", group), ("block", block))
-                return Counterexample(claim, where, f"{factor.name} = {start}, byte {within}")
-    return Proof(claim, f"tried on all {pipeline.blocks} channel blocks of {groups} group(s)")
+                return Counterexample(claim, where, f"{factor.name} = {start}, byte {within}", THEOREM)
+    return Proof(claim, f"tried on all {pipeline.blocks} channel blocks of {groups} group(s)", THEOREM)
 
 
 def _behind(source: TensorMap, count: int, offset: int) -> TensorMap:

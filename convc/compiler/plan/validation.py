@@ -8,7 +8,7 @@ one, and no kernel is written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
@@ -17,7 +17,7 @@ from convc.compiler.index.maps import Proof
 from convc.compiler.index.presburger import apart
 from convc.compiler.index.row_stream import WINDOW
 from convc.compiler.index.row_walk import Tap
-from convc.compiler.plan.coordinates import Coordinate, moved
+from convc.compiler.plan.coordinates import Coordinate, Coordinates, moved
 from convc.compiler.plan.meanings import COLUMN, Meaning, common, of_rows, of_taps, sizes_meant
 from convc.compiler.plan.names import RANK
 from convc.compiler.plan.offer import Candidate
@@ -65,8 +65,18 @@ def validated(candidate: Candidate, indexing: Indexing, *, transposed: bool) -> 
         there = f"{meaning.name} = {evaluate(value, point)} at {at or 'all points'}"
         why = f"{there}, and its meaning is {evaluate(meaning.value, point)}: {meaning.value}"
         raise wrong_number(layout.problem, why, meaning.theorem)
-    said = (Proof(f"{each.name} = {number.value}", f'theorem "{each.theorem}"') for each, number in numbers)
-    return replace(indexing, derivation=(*indexing.derivation, *map(str, said)))
+    said = (Proof(f"{each.name} = {number.value}", "", each.theorem) for each, number in numbers)
+    return replace(
+        indexing,
+        derivation=(*indexing.derivation, *map(str, said)),
+        coordinates=_with_theorems(indexing.coordinates, meanings),
+    )
+
+
+def _with_theorems(coordinates: Coordinates, meanings: Iterable[Meaning]) -> Coordinates:
+    """The coordinates, each with the theorem that its meaning has."""
+    found = {each.name: replace(getattr(coordinates, each.name), theorem=each.theorem) for each in meanings}
+    return replace(coordinates, **found)
 
 
 def wrong_number(problem: ConvProblem, why: str, theorem: str = "") -> DerivationError:

@@ -18,7 +18,7 @@ from convc.compiler.index.conv import RELOAD, ConvMaps, instance_of
 from convc.compiler.index.kernel_nest import KernelNest
 from convc.compiler.index.limits import prove_limits
 from convc.compiler.index.lower import lower
-from convc.compiler.index.maps import Outcome
+from convc.compiler.index.maps import Outcome, by_theorem
 from convc.compiler.index.shares import share
 from convc.compiler.plan.candidate import ScheduleCandidates
 from convc.compiler.plan.candidates import tilings
@@ -26,6 +26,7 @@ from convc.compiler.plan.constraints import TILING_RULES, check_problem
 from convc.compiler.plan.coordinates import Coordinate, TapCoordinates, coordinate, moved
 from convc.compiler.plan.issue_cycles import ROW_STORE
 from convc.compiler.plan.loads import loads_of
+from convc.compiler.plan.meanings import COLUMNS_TILED, LANES_TILED
 from convc.compiler.plan.names import ACC, A, B, RingName
 from convc.compiler.plan.offer import Candidate, Offer
 from convc.compiler.plan.records import Indexing, Pipeline, Plan, Rejection, Tiling
@@ -244,7 +245,7 @@ class Reload(Method):
                 c=result_of(maps.step, "c", "c"),
                 pack_c=result_of(maps.pack, "c", "pack_c") if layout.problem.groups > 1 else None,
                 factors=factors,
-                first_m=None if results is None else result_of(first_row(maps, rows), "m", "first_m"),
+                first_m=None if results is None else _first_row(maps, rows),
                 m=result_of(maps.row, "m", "m"),
                 k=result_of(maps.column, "k", "k"),
                 out_byte=coordinate("out_byte", store, f"store.offset in bytes of {layout.problem.out}"),
@@ -286,6 +287,11 @@ def _starts(maps: ConvMaps, tiling: Tiling) -> dict[str, Coordinate]:
     return {f"start_{axis}": moved(result_of(start, axis, f"start_{axis}"), **where) for axis in "whn"}
 
 
+def _first_row(maps: ConvMaps, rows: int) -> Coordinate:
+    """The output pixel of the first row of a warp."""
+    return result_of(first_row(maps, rows), "m", "first_m", warp_rows(maps, rows).record.theorem)
+
+
 def _prove_rows(candidate: Candidate, maps: ConvMaps, rows: int) -> Iterator[Outcome]:
     """Whether the rows of a warp, and those of a residual's tile, lie as copies take them."""
     if candidate.storage.results is not None:
@@ -294,9 +300,11 @@ def _prove_rows(candidate: Candidate, maps: ConvMaps, rows: int) -> Iterator[Out
         yield met(Fact("rows of a tile", {}))
 
 
-def _dropped(maps: ConvMaps) -> tuple[str, ...]:
-    """Which conditions were found to hold always."""
-    return tuple(f"{name}: no test of {condition} is needed ({reason})" for name, condition, reason in maps.dropped)
+def _dropped(maps: ConvMaps) -> Iterator[str]:
+    """Which conditions were found to hold always, with the theorem that asks for the test."""
+    for name, condition, reason in maps.dropped:
+        by = by_theorem(COLUMNS_TILED if "column" in name.split(", ") else LANES_TILED)
+        yield f"{name}: no test of {condition} is needed ({reason}, {by})"
 
 
 def _load(plan: Plan, nest: KernelNest, coordinates: TapCoordinates) -> tuple[Step, ...]:

@@ -6,8 +6,9 @@ import re
 
 import pytest
 
-from convc.api.deriving import SCHEDULES, derive_schedules
+from convc.api.deriving import SCHEDULES, derive_schedules, derive_theorem
 from convc.derive.changes import changes
+from convc.derive.known import theorems, uses
 from convc.errors import InputError
 
 
@@ -64,6 +65,44 @@ def test_an_unknown_schedule_is_refused_with_a_guess():
         derive_schedules("slyde")
     with pytest.raises(InputError, match="there is no rows 'inner'"):
         derive_schedules(rows="inner")
+
+
+def test_a_theorem_has_its_conditions_its_proof_and_what_rests_on_it():
+    said = derive_theorem("m = BM*tile_m + lane is one (tile_m, lane)").lines
+    assert said == (
+        "theorem: m = BM*tile_m + lane is one (tile_m, lane)",
+        "  (BM*tile_m + lane) // BM = tile_m; (BM*tile_m + lane) % BM = lane; BM*(m // BM) + m % BM = m",
+        "  given lane < BM",
+        "  | put BM = i0 + lane + 1",
+        "  | (BM*tile_m + lane) // BM and tile_m are both tile_m",
+        "  | (BM*tile_m + lane) % BM and lane are both lane",
+        "  | BM*(m // BM) + m % BM and m are both m",
+        "rests on it:",
+        "  the rewrite tile m into tile_m, lane by BM",
+        "    needs N*P*Q <= BM*TILES_M  (TILES_M tiles of BM reach the last m)",
+    )
+
+
+def test_a_theorem_as_latex(convc):
+    said = convc.good("derive", "a column is one of one chunk", "--latex", "-")
+    assert r"\begin{fact}[a column is one of one chunk]" in said
+
+
+def test_a_name_that_there_is_not_is_refused_with_near_ones(convc):
+    said = convc.refused("derive", "m = BM*tile_m + lane is one")
+    assert "there is no schedule or theorem 'm = BM*tile_m + lane is one'" in said
+    assert "did you mean 'm = BM*tile_m + lane is one (tile_m, lane)'?" in said
+    assert "did you mean 'tap numbers the weights w" in convc.refused("derive", "tap numbers weights of a filter once")
+    assert "did you mean 'slide'?" in convc.refused("derive", "slyde")
+    assert "'tap numbers the weights w[k, r, s, ...] of a filter once'" in convc.refused("derive", "a filter once")
+
+
+def test_every_theorem_has_a_name_of_its_own_a_proof_and_a_use():
+    for name in theorems(uses()):
+        lines = derive_theorem(name).lines
+        assert lines[0] == f"theorem: {name}"
+        assert any(line.startswith("  | ") for line in lines)
+        assert "rests on it:" in lines[:-1]
 
 
 def test_a_layer_with_its_numbers(convc):

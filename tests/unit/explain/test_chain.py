@@ -102,5 +102,6 @@ def test_the_ways_to_cut_the_output_are_told_with_what_they_break():
 
 def test_conditions_come_with_their_numbers():
     lines = list(chain_lines(plan_stages(plan_of(schedule="slide", rows="outer", border="mask"))))
-    assert "   met: period T >= Q [Q <= T: 9 <= 9]" in lines
+    digits = 'theorem "the digits of t = T*n + q are n, q"'
+    assert f"   met: period T >= Q [Q <= T: 9 <= 9, {digits}]" in lines
     assert any("disable-output-lane" in line for line in lines)

@@ -90,12 +90,13 @@ def staged_results(candidate: Candidate, maps: ReuseMaps, shared: Instance) -> S
     if results is None:
         return StagedResults()
     if consecutive(layout.problem, maps):
-        proofs = (met(consecutive_lanes(shared)),)
+        fact = consecutive_lanes(shared)
+        proofs = (met(fact),)
         demand_proof(layout.problem, proofs)
         return StagedResults(
             out=result_map(layout, results, rows),
             residual=None if residual is None else residual_map(layout, candidate.tiled.tiling),
-            first_m=result_of(first_pixel(shared, maps.tile.lanes, rows), "m", "first_m"),
+            first_m=result_of(first_pixel(shared, maps.tile.lanes, rows), "m", "first_m", fact.record.theorem),
             proofs=proofs,
         )
     out = result_map(layout, results, 1)
@@ -103,12 +104,13 @@ def staged_results(candidate: Candidate, maps: ReuseMaps, shared: Instance) -> S
     if residual is None or isinstance(box, str):
         return StagedResults(out=out)
     each = rows if maps.windowed else maps.tile.lanes
-    proof = met(walked_lanes(shared, box))
+    fact = walked_lanes(shared, box)
+    proof = met(fact)
     demand_proof(layout.problem, (proof,))
     first = first_pixel(shared, maps.tile.lanes, rows)
     return StagedResults(
         out=out,
         residual=stream_map(layout, residual, box, each),
-        first_pixel=tuple(result_of(first, axis, f"first_{axis}") for axis in box.axes),
+        first_pixel=tuple(result_of(first, axis, f"first_{axis}", fact.record.theorem) for axis in box.axes),
         proofs=(proof,),
     )

@@ -71,8 +71,9 @@ def test_tiles_that_do_not_divide_a_group_are_refused():
     geometry = geometry_of(grouped, border="mask", merged=False)
     assert all(isinstance(each, Proof) for each in outcomes(geometry, grouped, GROUP_TILES=1))
     found = [each for each in outcomes(geometry, grouped, GROUP_TILES=2) if isinstance(each, Counterexample)]
+    name = "channel BN*tile_n + column is in group tile_n // GROUP_TILES, where a group has GROUP_TILES tiles"
     assert [str(each) for each in found] == [
-        "REFUTED: tiles of output channels divide a group, or there is one [48 < 96 and 48 < 96]"
+        f'REFUTED: tiles of output channels divide a group, or there is one [48 < 96 and 48 < 96, theorem "{name}"]'
     ]
 
 
