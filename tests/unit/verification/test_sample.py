@@ -55,6 +55,7 @@ def tiles_of(asked: ConvProblem) -> TileMap:
         problem(operand="u8", out="s32", pad_value=7),
         problem(operand="mxfp8", out="f32", in_channels=32),
         problem(epilogue=(AddResidual(), Relu())),
+        problem(multiplier=True, bias=True),
     ],
     ids=lambda asked: f"{asked.rank}d {asked.operand} groups {asked.groups} {'transposed' * asked.transposed}",
 )
