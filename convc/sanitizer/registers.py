@@ -2,8 +2,10 @@
 
 A register holds anything before its first write. Reading one is a matter for review while the value goes nowhere, and
 an error where it, or what was computed of it, reaches memory, an address, a branch or guard, or a descriptor. Each lane
-of each vector element counts by itself. The CTA of a declined clusterlaunchcontrol request is such a value too: the
-manual leaves it undefined, so that it may be read, and not used (clusterlaunchcontrol.query_cancel.get_first_ctaid).
+of each vector element counts by itself, and so does each element that is packed into a register: a vector of which half
+is written may be packed, taken apart again, and half of it used (`convc.sanitizer.halves`). The CTA of a declined
+clusterlaunchcontrol request is such a value too: the manual leaves it undefined, so that it may be read, and not used
+(clusterlaunchcontrol.query_cancel.get_first_ctaid).
 
 Most registers are written before they are read on every path that the text has, which the flow of the kernel says. The
 others, and what is computed of these, are followed thread by thread. Accumulators of wgmma are taken to be written by
@@ -24,6 +26,7 @@ from convc.machine.state.observed import ObservedCohort, ObservedStrand
 from convc.machine.state.program import Program
 from convc.ptx import Instr, NotPred, Operand, Reg
 from convc.sanitizer.checker import Checker
+from convc.sanitizer.halves import MOVERS, Held, results, whole
 from convc.sanitizer.sites import Site, finding
 
 PURE = (
@@ -96,8 +99,9 @@ class UnwrittenRegisters(Checker):
             self.plans = _plans(program, start)
         threads = int(np.prod(cohort.launch.block))
         shape = (cohort.ctas, -(-threads // 32), 32)
-        self.state = {slot: np.full(shape, number + 1, np.uint8) for number, slot in enumerate(start)}
+        self.state = {slot: np.full((1, *shape), number + 1, np.uint8) for number, slot in enumerate(start)}
         self.shape = shape
+        self.widths = program.widths
         self.unwritten = set(start)
 
     def step(self, strand: ObservedStrand, instr: Instr) -> None:
@@ -120,9 +124,31 @@ class UnwrittenRegisters(Checker):
             result = np.full(active.shape, len(self.origins), np.uint8)
             result[~self._declined(strand, instr, active)] = 0
         else:
+            apart = self._apart(strand, instr) if plan.pure and plan.writes else None
+            if apart is not None:
+                self._keep_apart(strand, instr, active, apart)
+                return
             result = self._read(strand, instr, plan, active)
         for slot in plan.writes:
             self._write(strand, slot, active, result)
+
+    def _apart(self, strand: ObservedStrand, instr: Instr) -> dict[int, Held] | None:
+        """What an instruction leaves that keeps the elements of registers apart; None where it is no such one."""
+
+        def held(operand: Operand) -> Held:
+            return self._elements(strand, operand.slot) if isinstance(operand, Reg) else 0
+
+        first = next(iter(_registers(instr.operands[0])), None)
+        return None if first is None else results(instr, self.widths[first.slot], held)
+
+    def _keep_apart(self, strand: ObservedStrand, instr: Instr, active: np.ndarray, left: dict[int, Held]) -> None:
+        """Write elements. One that packs or unpacks them reads none; another one reads where no element was written."""
+        for slot, held in left.items():
+            if instr.form.name not in MOVERS and isinstance(held, np.ndarray):
+                here = np.where(active, held.min(axis=0), 0)
+                if here.any():
+                    self._note(strand, instr, here)
+            self._write(strand, slot, active, held)
 
     def findings(self) -> list[Finding]:
         """Errors, and reads of registers of which nothing came."""
@@ -137,10 +163,14 @@ class UnwrittenRegisters(Checker):
 
     def _held(self, strand: ObservedStrand, slot: int | None) -> np.ndarray | int:
         """Origins (rows, warps, 32) of the values of a register, 0 where it was written."""
+        return whole(self._elements(strand, slot))
+
+    def _elements(self, strand: ObservedStrand, slot: int | None) -> Held:
+        """The same of each element (elements or 1, rows, warps, 32)."""
         if slot not in self.unwritten:
             return 0
         own = self.state[slot]
-        return (own if strand.rows is None else own[strand.rows])[:, strand.warps]
+        return (own if strand.rows is None else own[:, strand.rows])[:, :, strand.warps]
 
     def _read(self, strand: ObservedStrand, instr: Instr, plan: Plan, active: np.ndarray) -> np.ndarray | int:
         """Look at what is read; the origins of the result."""
@@ -166,15 +196,18 @@ class UnwrittenRegisters(Checker):
                 self._note(strand, instr, here)
         return 0 if plan.across else result
 
-    def _write(self, strand: ObservedStrand, slot: int, active: np.ndarray, result: np.ndarray | int) -> None:
-        """Give a register the origins of a result, where it is written."""
+    def _write(self, strand: ObservedStrand, slot: int, active: np.ndarray, result: Held) -> None:
+        """Give a register the origins of a result, of all its elements or (elements, ...) of each."""
         if isinstance(result, int) and slot not in self.unwritten:
             return
-        own = self.state.setdefault(slot, np.zeros(self.shape, np.uint8))
+        own = self.state.setdefault(slot, np.zeros((1, *self.shape), np.uint8))
+        count = len(result) if isinstance(result, np.ndarray) and result.ndim == own.ndim else 1
+        if count > len(own):
+            own = self.state[slot] = np.repeat(own, count, axis=0)
         rows = slice(None) if strand.rows is None else strand.rows
-        part = own[rows]
-        part[:, strand.warps] = np.where(active, result, part[:, strand.warps])
-        own[rows] = part
+        part = own[:, rows]
+        part[:, :, strand.warps] = np.where(active, result, part[:, :, strand.warps])
+        own[:, rows] = part
         if own.any():
             self.unwritten.add(slot)
         else:

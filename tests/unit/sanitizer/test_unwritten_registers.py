@@ -8,9 +8,11 @@ from support.kernels import module
 
 from convc.ir.findings import Finding, Verdict
 
-HEAD = """.reg .b32 %t, %c, %v, %w, %never, %x<4>; .reg .b64 %d, %lost; .reg .pred %p, %q, %open;
+HEAD = """.reg .b16 %h<6>, %never16; .reg .b64 %x4, %x5, %x6;
+.reg .b32 %t, %c, %v, %w, %never, %x<4>; .reg .b64 %d, %lost; .reg .pred %p, %q, %open;
 .reg .b128 %h;
 mov.u32 %t, %tid.x; mov.u32 %c, %ctaid.x; mul.wide.u32 %d, %t, 4; add.u64 %d, %d, %p_out;
+mov.b16 %h0, 0; mov.b16 %h1, 1; mov.b16 %h2, 2; mov.b64 %x5, 0;
 """
 
 
@@ -26,7 +28,10 @@ ERRORS = {
         "st uses %w, which comes from %never, which nothing has written",
     ),
     "an address": ("ld.global.u32 %v, [%lost];", "ld uses %lost"),
-    "an address of shared memory": ("add.u32 %v, %never, 4; and.b32 %v, %v, 0; ld.shared.u32 %v, [%v];", "ld uses %v"),
+    "an address of shared memory": (
+        "add.u32 %v, %never, 4; and.b32 %v, %v, 60; ld.shared.u32 %v, [%v+1024];",
+        "ld uses %v",
+    ),
     "a branch": ("@%open bra END; END:", "bra is guarded by %open"),
     "a guard": ("mov.u32 %v, 1; @!%open st.global.u32 [%d], %v;", "st is guarded by %open"),
     "a comparison": ("setp.eq.u32 %p, %never, 3; @%p bra END; END:", "%p, which comes from %never"),
@@ -49,8 +54,45 @@ ERRORS = {
         " st.global.u32 [%d], %w; @%p bra LOOP;",
         "%w, which comes from %never",
     ),
+    "the unwritten half of a pair": (
+        "mov.b64 %lost, {%t, %never}; mov.b64 {%v, %w}, %lost; st.global.u32 [%d], %w;",
+        "st uses %w, which comes from %never",
+    ),
+    "the unwritten quarter of a vector": (
+        "mov.b64 %x4, {%h0, %h1, %h2, %never16}; mov.b64 {%h0, %h0, %h1, %h3}, %x4; st.global.u16 [%d], %h3;",
+        "st uses %h3",
+    ),
+    "the upper one of two sums": (
+        "mov.b64 %lost, {%t, %never}; add.rn.f32x2 %lost, %lost, %x5; shr.u64 %lost, %lost, 32;"
+        " st.global.u64 [%p_out], %lost;",
+        "st uses %lost, which comes from %never",
+    ),
+    "shifted across halves": (
+        "mov.b64 %lost, {%t, %never}; shr.u64 %lost, %lost, 8; cvt.u32.u64 %w, %lost; st.global.u32 [%d], %w;",
+        "st uses %w",
+    ),
+    "half a vector in one path": (
+        "mov.b64 %lost, {%t, %t}; setp.lt.u32 %p, %t, 40; @%p mov.b64 %lost, {%t, %never};"
+        " mov.b64 {%v, %w}, %lost; st.global.u32 [%d], %w;",
+        "st uses %w",
+    ),
 }  # fmt: skip
 CLEAN = {
+    "the written half of a pair": "mov.b64 %lost, {%t, %never}; mov.b64 {%v, %w}, %lost; st.global.u32 [%d], %v;",
+    "the written half, unpacked alone": "mov.b64 %lost, {%never, %t}; mov.b64 {_, %v}, %lost; st.global.u32 [%d], %v;",
+    "two halves of a word": "mov.b32 %v, {%h1, %never16}; mov.b32 {%h2, %h3}, %v; st.global.u16 [%d], %h2;",
+    "a half of a half": "mov.b32 %v, {%h1, %never16}; mov.b64 %lost, {%v, %never}; mov.b64 {%h2, %h3, %h4, %h5}, %lost;"
+    " st.global.u16 [%d], %h2;",
+    "two words of four": "mov.b128 %h, {%x5, %lost}; mov.b128 {%x6, %lost}, %h; st.global.u64 [%p_out], %x6;",
+    "the other half is written later": "mov.b64 %lost, {%t, %never}; mov.b64 {%v, %w}, %lost; mov.b64 %lost, {%v, %t};"
+    " st.global.b64 [%p_out], %lost;",
+    "the upper half by a shift": "mov.b64 %lost, {%never, %t}; shr.u64 %x6, %lost, 32; st.global.b64 [%p_out], %x6;",
+    "the lower half by a mask": "mov.b64 %lost, {%t, %never}; and.b64 %lost, %lost, 4294967295; st.global.b64 [%p_out],"
+    " %lost;",
+    "the lower half by a conversion": "mov.b64 %lost, {%t, %never}; cvt.u32.u64 %v, %lost; st.global.u32 [%d], %v;",
+    "the lower one of two sums": "mov.b64 %lost, {%t, %never}; fma.rn.f32x2 %lost, %lost, %x5, %x5;"
+    " mov.b64 {%v, %w}, %lost; st.global.u32 [%d], %v;",
+    "copied as pair": "mov.b64 %lost, {%t, %never}; mov.b64 %x6, %lost; mov.b64 {%v, _}, %x6; st.global.u32 [%d], %v;",
     "written by all": "mov.u32 %never, 5; st.global.u32 [%d], %never;",
     "written under a guard": "setp.lt.u32 %p, %t, 40; @%p mov.u32 %never, 5; @%p st.global.u32 [%d], %never;",
     "written in two paths": "setp.lt.u32 %p, %t, 40; @%p bra ONE; mov.u32 %never, 5; bra TWO; ONE: mov.u32 %never, 6;"
