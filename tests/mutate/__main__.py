@@ -28,7 +28,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="the order in which mutants are drawn")
     parser.add_argument("--jobs", type=int, default=1, metavar="J", help="processes at a time")
     parser.add_argument("--source", default="convc", metavar="PATH", help="the folder or file to draw from")
-    parser.add_argument("--tests", default="tests", metavar="PATH", help="the folder or file of tests that are run")
+    parser.add_argument(
+        "--tests", default=["tests"], nargs="+", metavar="PATH", help="the folders or files of tests that are run"
+    )
     parser.add_argument(
         "--seconds", type=float, default=60, metavar="S", help="most that the tests of a mutant took when traced"
     )
@@ -38,12 +40,17 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if not given.source.startswith("convc"):
         parser.error(f"mutants are drawn from convc and what is in it, not from {given.source}")
-    for path in (given.source, given.tests):
+    for path in (given.source, *given.tests):
         if not (ROOT / path).exists():
             parser.error(f"there is no {path} in {ROOT}")
     prepare()
     campaign = Campaign(
-        root=ROOT, folder=given.folder, source=given.source, tests=given.tests, jobs=given.jobs, most_s=given.seconds
+        root=ROOT,
+        folder=given.folder,
+        source=given.source,
+        tests=tuple(given.tests),
+        jobs=given.jobs,
+        most_s=given.seconds,
     )
     campaign.trace()
     verdicts = campaign.judge(campaign.drawn(given.seed, given.count), given.folder / f"seed-{given.seed}.jsonl")

@@ -52,7 +52,7 @@ class Campaign:
     root: Path
     folder: Path
     source: str
-    tests: str
+    tests: tuple[str, ...]
     jobs: int = 1
     most_s: float = 60
 
@@ -72,7 +72,7 @@ class Campaign:
 
     def trace(self) -> None:
         """Trace the test files that are new or have changed; each is kept as soon as it is done."""
-        texts = self._texts(self.tests, "test_*.py")
+        texts = {path: text for top in self.tests for path, text in self._texts(top, "test_*.py").items()}
         stale = self.reach.stale(texts)
         if not stale:
             return
@@ -144,7 +144,7 @@ def each(pool: ProcessPoolExecutor, work: Callable[[Any], Any], tasks: Sequence[
         yield futures[future], future.result()
 
 
-def _take_tree(free: Any, tests: str) -> None:
+def _take_tree(free: Any, tests: tuple[str, ...]) -> None:
     global _tree, _warm
     _tree = free.get()
     _warm = Warm(_tree, tests)

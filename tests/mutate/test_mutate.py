@@ -198,7 +198,7 @@ warm.TEST_SLACK_S = 1
 copies.IMPORTED = ("_pytest.assertion.rewrite", "pytest", "coverage")
 copies.prepare()
 root = Path(sys.argv[1])
-made = campaign.Campaign(root=root, folder=root / "build", source="convc", tests="tests")
+made = campaign.Campaign(root=root, folder=root / "build", source="convc", tests=("tests",))
 made.trace()
 print(made.summary(made.judge(made.drawn(0, 99), root / "build" / "seed-0.jsonl")))
 """

@@ -46,10 +46,10 @@ class Warm:
 
     Args:
         tree: the copy of the checkout.
-        tests: the folder or file of tests that are collected, from there.
+        tests: the folders or files of tests that are collected, from there.
     """
 
-    def __init__(self, tree: Path, tests: str) -> None:
+    def __init__(self, tree: Path, tests: tuple[str, ...]) -> None:
         self._words = tree.parent / "warm.txt"
         self._ours, theirs = multiprocessing.Pipe()
         work = partial(in_copy, tree, partial(_collect, (self._ours, theirs), tests, self._words))
@@ -76,11 +76,11 @@ class Warm:
         self._process.stop()
 
 
-def _collect(pipe: tuple[Connection, Connection], tests: str, words: Path) -> int:
+def _collect(pipe: tuple[Connection, Connection], tests: tuple[str, ...], words: Path) -> int:
     others, ours = pipe
     others.close()  # or the end of those who ask would not be seen
     options = ["-q", "-s", "-p", "no:cacheprovider", "-p", "no:terminalreporter", "--continue-on-collection-errors"]
-    pytest.main([*options, tests], plugins=[_Answers(ours, words)])
+    pytest.main([*options, *tests], plugins=[_Answers(ours, words)])
     return 0
 
 
