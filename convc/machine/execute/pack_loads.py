@@ -63,10 +63,9 @@ def load_cluster(pack: Pack, _: tuple[Instr, ...], table: SlotTable) -> Perform:
     def perform(strand: Strand, blocks: Blocks, address: Value) -> bool:
         regs = strand.regs
         mask = mask_of(pack.only, regs)
-        found = read_cluster(strand, [[address]], words, size, mask)
-        if found is None:
+        block = read_cluster(strand, address, words, size, mask)
+        if block is None:
             return False
-        block = found[0]
         blocks[pack] = block if mask is None else merge(mask, block, blocks, regs)
         return True
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -20,7 +19,6 @@ from convc.machine.base.values import DTYPE, Value, array
 from convc.machine.execute.pack_loads import Perform, Places, address_read, load, load_cluster, load_shared, tensor
 from convc.machine.execute.pack_operands import Blocks, fetch_of, mask_of, merge_of, pairs_of
 from convc.machine.execute.straight import STORES, Pack, Segment, handed_on, places_of
-from convc.machine.execute.together import Homes, moved, together
 from convc.machine.isa.memory.rows import row_writer, shared_writer
 from convc.machine.isa.operands import Read, address_of, expect
 from convc.machine.isa.registry import Run
@@ -100,13 +98,12 @@ class _Runner:
         self.ops = ops
         self.skipped = segment.stop - segment.start - 1
         self.trials = TRIALS
-        self.together, homes = together(segment)
         make = {
             "tensor": tensor,
             "load": load,
             "ld.shared": load_shared,
             "ld.cluster": load_cluster,
-            "apply": partial(_apply, homes=homes),
+            "apply": _apply,
         }
         stores = {"store": _Store, "st.shared": _SharedStore}
         last = segment.packs[-1]
@@ -178,8 +175,6 @@ class _Runner:
 
     def _work(self, strand: Strand, blocks: Blocks, places: Places) -> Callable[[], None] | None:
         """Compute the ``blocks`` that are not there yet; returns what stores them, or None where that is not plain."""
-        if not all(read(strand, blocks, places) for read in self.together):
-            return None
         for pack, perform in self.packs:
             if pack not in blocks and not perform(strand, blocks, places.get(pack, 0)):
                 return None
@@ -246,8 +241,8 @@ class _Runner:
                 regs[slot] = block[..., at]
 
 
-def _apply(pack: Pack, body: tuple[Instr, ...], table: SlotTable, homes: Homes) -> Perform:
-    """Arithmetic and conversions; ``homes``: of packs that are read together."""
+def _apply(pack: Pack, body: tuple[Instr, ...], table: SlotTable) -> Perform:
+    """Arithmetic and conversions."""
     applied = table.applied[pack.members[0]]
     count = len(pack.targets)
     bits = table.widths[applied.target]
@@ -262,7 +257,7 @@ def _apply(pack: Pack, body: tuple[Instr, ...], table: SlotTable, homes: Homes) 
 
         return convert
     function = applied.function
-    fetches = [fetch_of(moved(sources, homes), table) for sources in pack.sources]
+    fetches = [fetch_of(sources, table) for sources in pack.sources]
     merge = merge_of(pack, table)
 
     def perform(strand: Strand, blocks: Blocks, address: Value) -> bool:

@@ -131,26 +131,20 @@ def read_shared(strand: Strand, address: Value, words: int, size: int) -> np.nda
 
 
 def read_cluster(
-    strand: Strand, addresses: list[list[Value]], words: int, size: int, mask: np.ndarray | None = None
+    strand: Strand, address: Value, words: int, size: int, mask: np.ndarray | None = None
 ) -> np.ndarray | None:
-    """The ``words`` words of shared memory of any CTA of the cluster from each address of each thread on.
+    """The ``words`` words of shared memory of any CTA of the cluster from the address of each thread on.
 
-    uint32 (lists of addresses, rows, warps, lanes, addresses of a list x words); anything in threads that ``mask``
-    (bool; None: all) leaves out. None where loads of ``size`` bytes would fault, or where some CTA has not written what
-    lies between the lowest and the highest.
+    uint32 (rows, warps, lanes, words); anything in threads that ``mask`` (bool; None: all) leaves out. None where loads
+    of ``size`` bytes would fault, or where some CTA has not written what lies between the lowest and the highest.
     """
     cohort = strand.cohort
-    count = len(addresses[0])
     if mask is not None and not mask.any():
-        return np.zeros((len(addresses), 1, 1, 1, count * words), np.uint32)
-    each = [array(address, 32) for own in addresses for address in own]
-    shape = np.broadcast_shapes(*[address.shape for address in each])
-    wide = np.empty((len(addresses), *shape, count), np.uint32)
-    for at, address in enumerate(each):
-        wide[at // count, ..., at % count] = address
+        return np.zeros((1, 1, 1, words), np.uint32)
+    wide = array(address, 32)
     span = _span(strand, wide, words, size)
     if span is None and mask is not None:  # threads that do not load may have any address
-        chosen, wide = np.broadcast_arrays(mask[..., None], wide)
+        chosen, wide = np.broadcast_arrays(mask, wide)
         wide = np.where(chosen, wide, wide.flat[chosen.argmax()])
         span = _span(strand, wide, words, size)
     if span is None:
@@ -159,9 +153,7 @@ def read_cluster(
     first = rows_of(strand) // cohort.cluster_size * (cohort.cluster_size * units.shape[1])
     index = (wide >> np.uint32(RANK_SHIFT)) * np.uint32(units.shape[1])
     index += (wide & np.uint32(OFFSET)) // np.uint32(size)
-    index = index + first[..., None]
-    if words > size // 4:
-        index = (index[..., None] + np.arange(4 * words // size)).reshape(*index.shape[:-1], -1)
+    index = (index + first)[..., None] + np.arange(4 * words // size)
     # each lies inside: the bounds were looked at
     return units.reshape(-1).take(index, mode="clip").view(np.uint32)
 
