@@ -72,38 +72,9 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
-@contextmanager
-def staying() -> Iterator[None]:
-    """Suspend garbage collection while objects are made that all stay, and spare it looking at each of them after that.
-
-    Frozen and thawed, objects count as old (``gc.freeze``, Python library reference). Where a caller had objects frozen
-    nothing is thawed, as that would thaw them too.
-    """
-    with uncollected():
-        yield
-        if not _frozen_before():
-            gc.freeze()
-            gc.unfreeze()
-
-
-_frozen: list[int] = []
-"""How many objects a caller had frozen, when some first were."""
-
-
-def _frozen_before() -> bool:
-    """Whether a caller has ever been seen to have objects frozen.
-
-    Asked for every kernel until the answer is yes, as a caller may freeze them late: it takes no time while there are
-    none, and milliseconds once there are, because all of them are counted.
-    """
-    if not _frozen and (count := gc.get_freeze_count()):
-        _frozen.append(count)
-    return bool(_frozen)
-
-
 @lru_cache(maxsize=64)
 def _decoded(text: str, file: str, entry: str) -> DecodedKernel:
-    with staying():
+    with uncollected():
         module = ptx.parse(text, file, entry)
         for kernel in module.kernels:
             if kernel.name == entry:
@@ -245,7 +216,6 @@ def _run(
             done += count
             if progress is not None:
                 progress(total if decoded.asks and not state.grants.waiting else done, total)
-    state.end()
     results: dict[str, np.ndarray] = {}
     for name, spec in launch.buffers.items():
         buffer = memory.by_name[name]

@@ -71,7 +71,7 @@ class Deferral:
 
     Args:
         shared, tensor: the memories of the cohort.
-        rooms: to gather A and B in, kept from one cohort to the next.
+        rooms: to gather A and B in, those of the launch.
     """
 
     def __init__(self, shared: SharedMemory, tensor: TensorMemory, rooms: tuple[Rooms, Rooms]) -> None:

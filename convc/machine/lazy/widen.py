@@ -33,20 +33,11 @@ CODES = {
 """The formats whose elements can wait, and what their bits are read as to be widened."""
 
 
-MOST_KEPT = 1 << 26
-"""Bytes of rooms that stay for a launch to come, of whatever kernel."""
-
-
 class Rooms:
     """Memory to work in: rooms, each with a name and as large as it ever had to be."""
 
     def __init__(self) -> None:
         self._rooms: dict[str, np.ndarray] = {}
-
-    @property
-    def bytes(self) -> int:
-        """Of all rooms."""
-        return sum(room.size for room in self._rooms.values())
 
     def room(self, name: str, size: int, kind: np.dtype) -> np.ndarray:
         """An array (size,) of anything; it lives until the next room of this name, of whatever kind."""
@@ -55,24 +46,6 @@ class Rooms:
         if room is None or room.size < needed:
             room = self._rooms[name] = np.empty(needed, np.uint8)
         return room[:needed].view(kind)
-
-
-_kept: list[tuple[Rooms, Rooms]] = []
-"""Rooms that no launch has: at most a pair for each thread that launches, and mostly one."""
-
-
-def kept_rooms() -> tuple[Rooms, Rooms]:
-    """Rooms for A and for B that a launch has left: the system clears pages when they are first touched, these were."""
-    try:
-        return _kept.pop()
-    except IndexError:
-        return Rooms(), Rooms()
-
-
-def keep_rooms(rooms: tuple[Rooms, Rooms]) -> None:
-    """Nobody looks into these rooms any more."""
-    if sum(one.bytes for one in rooms) <= MOST_KEPT:
-        _kept.append(rooms)
 
 
 def is_finite(loader: TensorLoader, element: str) -> bool:

@@ -15,7 +15,6 @@ from convc.errors import MachineFault
 from convc.machine.base.cluster_ranks import place
 from convc.machine.base.completion import Pending
 from convc.machine.base.findings import FindingSink
-from convc.machine.base.remembered import Remembered
 from convc.machine.base.values import MASK, Value, fixed, narrow
 from convc.machine.lazy.deferral import Deferral
 from convc.machine.memory.bulk_groups import BulkGroups, CopyGroups
@@ -40,7 +39,6 @@ class Cohort:
         local: uint8, local memory of all threads, once somebody uses it.
         lazy: what waits until somebody looks; None: everything is performed at once, as exact numerics need it.
         short: the same, where short ways may be taken that tell no observer and ask no completion policy; else None.
-        matrices: that warps have multiplied lately.
         ticks: what the clocks show.
         declined: CTAs that have seen a request for another cluster declined.
         exited: int64 (ctas,): warps that have exited.
@@ -81,7 +79,6 @@ class Cohort:
         self.bulk_groups = BulkGroups(ctas)
         self.warpgroups = Warpgroups(ctas, self.warps)
         self.local: np.ndarray | None = None
-        self.matrices = Remembered()
         self.ticks = 0
         self.declined: set[int] = set()
         self.exited = np.zeros(ctas, np.int64)

@@ -10,7 +10,7 @@ import numpy as np
 
 from convc.machine.base.findings import Found
 from convc.machine.base.switches import Switches
-from convc.machine.lazy.widen import Rooms, keep_rooms, kept_rooms
+from convc.machine.lazy.widen import Rooms
 from convc.machine.memory.global_memory import GlobalMemory
 from convc.machine.memory.shared_memory import ArrayPool
 from convc.machine.state.counters import Counters
@@ -58,19 +58,13 @@ class Launch:
     counters: Counters = field(default_factory=Counters)
     findings: Found = field(default_factory=dict)
     pool: ArrayPool = field(default_factory=ArrayPool)
-    rooms: tuple[Rooms, Rooms] = field(default_factory=kept_rooms)
+    rooms: tuple[Rooms, Rooms] = field(default_factory=lambda: (Rooms(), Rooms()))
     before_change: Callable[[str], None] | None = None
 
     def about_to_change(self, buffer: str) -> None:
         """A buffer is written now: what was to be read from it later is read first."""
         if self.before_change is not None:
             self.before_change(buffer)
-
-    def end(self) -> None:
-        """All cohorts have ended: leave the rooms to a launch to come."""
-        rooms = self.rooms
-        self.rooms = (Rooms(), Rooms())
-        keep_rooms(rooms)
 
     def contents_changed(self, buffer: str) -> None:
         """Tell the loaders of a buffer that its contents changed."""

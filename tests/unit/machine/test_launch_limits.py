@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import re
 import tracemalloc
 import weakref
@@ -17,7 +16,7 @@ from convc.ir.dtypes import ARRAY_TYPES
 from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam, load_launch
 from convc.machine import RunOptions, run
 from convc.machine.execute import engine
-from convc.machine.launch import staying, uncollected
+from convc.machine.launch import uncollected
 from convc.sanitizer.run import check_kernel
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "tile_order_f16"
@@ -88,19 +87,6 @@ def test_the_ctas_of_a_large_grid_are_not_listed():
         assert tracemalloc.get_traced_memory()[1] < 8 << 20
     finally:
         tracemalloc.stop()
-
-
-def test_what_reading_a_kernel_makes_counts_as_old_until_a_caller_has_objects_frozen(monkeypatch):
-    calls: list[str] = []
-    counts = iter([0, 7])  # and nobody counts again: that takes long
-    monkeypatch.setattr("convc.machine.launch._frozen", [])
-    monkeypatch.setattr(gc, "get_freeze_count", lambda: next(counts))
-    monkeypatch.setattr(gc, "freeze", lambda: calls.append("freeze"))
-    monkeypatch.setattr(gc, "unfreeze", lambda: calls.append("unfreeze"))
-    for _ in range(4):
-        with staying():
-            assert not gc.isenabled()
-    assert calls == ["freeze", "unfreeze"]  # what a caller froze stays frozen
 
 
 @pytest.mark.parametrize("ends", ["well", "watched", "in a hang"])

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 import numpy as np
 
@@ -47,8 +46,6 @@ def mma(instr: Instr, table: SlotTable) -> Run:
     widths = [64 if kind == "f64" else 32 for kind in types]
     targets = table.targets(instr.args["d"])
     sources = [table.slots(instr.args[name], bits) for name, bits in zip("abc", widths, strict=False)]
-    of_a = layouts[0], types[0]
-    of_b = layouts[1], types[1]
     sums = {exact: _sum(instr, types, exact) for exact in (False, True)}
 
     def held(at: int, registers: Sequence[Value]) -> np.ndarray:
@@ -65,14 +62,12 @@ def mma(instr: Instr, table: SlotTable) -> Run:
         cohort = strand.cohort
         active = None if strand.mask is None else whole_warps(strand, "mma.sync")
         a, b, c = ([regs[slot] for slot in registers] for registers in sources)
-        left = cohort.matrices.find(of_a, a, partial(operand, 0))
+        left = operand(0, a)
         if expand is not None:
             left = expand(strand, left, active)
-        right = cohort.matrices.find(of_b, b, partial(operand, 1))
-        added = cohort.matrices.known(layouts[2], c)
-        result = sums[cohort.launch.switches.numerics == "exact"](left, right, held(2, c) if added is None else added)
+        right = operand(1, b)
+        result = sums[cohort.launch.switches.numerics == "exact"](left, right, held(2, c))
         values = layouts[3].registers(result, widths[3])
-        cohort.matrices.keep(layouts[3], values, result)
         for slot, value in zip(targets, values, strict=True):
             if slot is not None:
                 strand.write(slot, value)
