@@ -7,11 +7,8 @@ accumulators). No column is in two of the last two at once: whoever writes colum
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
-from convc.machine.base.values import Value
 from convc.machine.lazy.course import Course, Name
 from convc.machine.lazy.evaluate import Kind, Step, Waiting, products_of
 from convc.machine.lazy.regions import Region
@@ -25,8 +22,6 @@ from convc.machine.tensor_core.fetch import A_COLUMNS, chunk_index
 from convc.machine.tensor_core.mma import Mma
 from convc.machine.tensor_core.mma_operands import Operands
 from convc.machine.tensor_core.tensor_memory import COLUMNS, LANES, TensorMemory
-from convc.machine.tma.cache import Walk
-from convc.machine.tma.load import TensorLoader
 
 UNIT_COLUMNS = 4
 """Columns of tensor memory that a unit of 16 bytes fills."""
@@ -39,31 +34,6 @@ SAME = 64
 
 Columns = tuple[int, int]
 """First column and how many."""
-
-
-class Walked(NamedTuple):
-    """The last copy that an instruction made.
-
-    Attributes:
-        loader: of its tensor.
-        thread: (warp position, lane) that issued it.
-        registers: its start coordinates but the first, as the strand holds them.
-        walk: what they came to.
-    """
-
-    loader: TensorLoader
-    thread: tuple[int, int]
-    registers: list[Value]
-    walk: Walk
-
-    def fits(self, loader: TensorLoader, thread: tuple[int, int], registers: list[Value]) -> bool:
-        """Whether a copy starts at the same coordinates: a K loop leaves the values themselves where they are."""
-        if loader is not self.loader or thread != self.thread:
-            return False
-        for a, b in zip(self.registers, registers, strict=True):
-            if a is not b and (type(a) is not int or type(b) is not int or a != b):
-                return False
-        return True
 
 
 class Deferral:
@@ -80,7 +50,6 @@ class Deferral:
         self.rooms = rooms
         self.tags: dict[Columns, TensorRows] = {}
         self.waiting: dict[Columns, Waiting] = {}
-        self.walked: dict[int, Walked] = {}  # by the number of the instruction
         self.read: set[str] = set()  # buffers that something which may wait is read from
         self._looked_at: set[Columns] = set()  # columns whose rows had to be filled in: naming them first costs more
         self._checked: set[tuple] = set()  # products whose operands are all there

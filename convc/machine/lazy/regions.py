@@ -55,15 +55,14 @@ def region(
     offsets: tuple[int, ...],
     mode: str | None,
     ctas: int,
-    walk: Walk | None = None,
 ) -> Region | None:
     """A copy into ``ctas`` CTAs as a region; None where it must be performed at once.
 
     The caller says which CTAs where they are not all (`Region.rows`).
-    Args and faults are those of `TensorLoader.load`; ``limit``: bytes of shared memory of a CTA;
-    ``walk``: of these coordinates, where it is known; then only the first of them is looked at. To be performed at
-    once are copies whose bytes are changed on their way or leave gaps in shared memory, or that start at negative
-    channels, or at different ones from which not as many bytes are inside the tensor.
+    Args and faults are those of `TensorLoader.load`; ``limit``: bytes of shared memory of a CTA.
+
+    To be performed at once are copies whose bytes are changed on their way or leave gaps in shared memory, or that
+    start at negative channels, or at different ones from which not as many bytes are inside the tensor.
     """
     first = coords[0]
     if type(first) is int:
@@ -77,8 +76,7 @@ def region(
     if plan is None:
         return None
     form, place, lead, shift, inside = plan
-    if walk is None:
-        walk = loader.walks.find(coords[1:], form.steps, ctas)
+    walk = loader.walks.find(coords[1:], form.steps, ctas)
     if chunks is not None:
         walk = walk.from_channels(chunks)
     outside, result = _lines(loader, walk, form, place, inside)

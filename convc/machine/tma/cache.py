@@ -61,7 +61,6 @@ class Walk:
         lines: by (taps, layout class, bytes inside): which rows lie outside the tensor, bool (copies, rows) or None;
             and what a copy does.
         others: by the channel at which each CTA starts, in chunks behind the first of them: the walk from there.
-        origin: the walk that this is one of the ``others`` of.
         size: bytes of all of these.
         kept: whether the cache still has it.
         known_bits: what `bits` found out.
@@ -75,7 +74,6 @@ class Walk:
     outside: dict[tuple, tuple[np.ndarray | None, LoadResult]] = field(default_factory=dict)
     lines: dict[tuple, tuple[np.ndarray | None, LoadResult]] = field(default_factory=dict)
     others: dict[bytes, Walk] = field(default_factory=dict)
-    origin: Walk | None = None
     size: int = 0
     kept: bool = True
     known_bits: int | None = None
@@ -102,7 +100,7 @@ class Walk:
             copies = members[first]
             base = self.base[copies] + chunks[first, None]
             which = order.argsort()[which]
-            found = Walk(at=self.at[:, copies], base=base, ctas=self.ctas, members=which, origin=self, kept=False)
+            found = Walk(at=self.at[:, copies], base=base, ctas=self.ctas, members=which, kept=False)
             self.others[key] = found
         return found
 

@@ -71,23 +71,6 @@ def test_products_of_ctas_with_channels_of_their_own_wait(late):
     assert all(late)
 
 
-COPY_B = """cp.async.bulk.tensor.3d.shared::cta.global.tile.mbarrier::complete_tx::bytes
-                            [%to+16384], [%map_b, {%c, %tap, %first_k}], [%bar+24576];"""
-
-MULTICAST = COPY_B.replace("shared::cta", "shared::cluster").replace("tx::bytes", "tx::bytes.multicast::cluster")
-
-
-@pytest.mark.parametrize("mask", ["xor.b32 %rk, %rk, 1;", "", "mov.b32 %one, 3; mov.b32 %rk, 0;"])
-def test_multicast_copies_that_every_cta_gets_wait(late, mask):
-    """Each CTA sends its tile of B to the other one, to itself, or to both, where the second copy is what stays."""
-    rank = ".reg .b16 %mk; .reg .b32 %rk, %one; mov.u32 %rk, %cluster_ctarank; mov.b32 %one, 1;"
-    copy = MULTICAST.replace("[%bar+24576];", "[%bar+24576], %mk;")
-    text = f"{{ {rank} {mask} shl.b32 %rk, %one, %rk; cvt.u16.u32 %mk, %rk; {copy} }}"
-    assert not isinstance(run_golden("split_k_f16", (COPY_B, text)), ConvcError)
-    assert late
-    assert all(late)
-
-
 @pytest.mark.parametrize(
     ("pending", "tx", "together"), [(0, 64, True), (0, 63, False), (1, 0, True), (1, -(1 << 20) + 63, False)]
 )

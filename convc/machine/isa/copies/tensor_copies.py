@@ -30,9 +30,6 @@ from convc.machine.isa.copies.tensor_put_off import (
     note_load,
     own_places,
     put_off_in_clusters,
-    put_off_multicast,
-    remember_walk,
-    walk_again,
 )
 from convc.machine.isa.observe import notify_copy
 from convc.machine.isa.operands import address_of, expect
@@ -96,16 +93,14 @@ def _at_once(strand: Strand, instr: Instr, scalars: list[Value], coords: list[in
         if cohort.cluster_size > 1 or where > OFFSET or signal > OFFSET:
             return False
         issued = Issued(*tensor_at(cohort, address), coords, tuple(shift), mode)
-        if not walk_again(strand, instr, issued, where, signal):
-            _copy_own(strand, instr, thread, issued, (where, signal))
-            remember_walk(strand, instr, issued, where)
+        _copy_own(strand, instr, thread, issued, (where, signal))
         return True
     rest = scalars[2:]
     if not plain(rest):
         return False
     issued = Issued(*tensor_at(cohort, rest[0]), coords, tuple(rest[1:]), mode)
     if cohort.short is not None:
-        return put_off_in_clusters(strand, instr, issued, scalars[0], scalars[1], pair)
+        return put_off_in_clusters(strand, issued, scalars[0], scalars[1], pair)
     own = own_places(strand, scalars[0], scalars[1])
     if own is not None:
         _copy_own(strand, instr, thread, issued, own)
@@ -143,13 +138,6 @@ def tensor_load(instr: Instr, table: SlotTable) -> Run:
         if not mask and _at_once(strand, instr, scalars, coords, mode, pair):
             return
         groups = list(issue_groups(strand, scalars + [regs[slot] for slot in mask]))
-        if (
-            mask
-            and cohort.short is not None
-            and len(groups) > 1
-            and _put_off_multicast(strand, groups, coords, mode, pair)
-        ):
-            return
         for group in groups:
             where, signal, address, *shift = group.values
             ranks = shift.pop() if mask else None
@@ -163,23 +151,6 @@ def tensor_load(instr: Instr, table: SlotTable) -> Run:
             perform_load(strand, instr, group, _load, box, target)
 
     return run
-
-
-def _put_off_multicast(strand: Strand, groups: list[IssueGroup], coords: list[int], mode: str, pair: bool) -> bool:
-    """Put off what groups multicast in one tensor, if every CTA gets as much; a fault is left to those who copy."""
-    cohort = strand.cohort
-    try:
-        targets = [
-            (group, copy_target(cohort, group.rows, group.values[0], group.values[1], group.values[-1], pair))
-            for group in groups
-        ]
-        _, _, address, *shift = groups[0].values[:-1]
-        if any(group.values[2:-1] != groups[0].values[2:-1] for group in groups):
-            return False
-        name, loader = tensor_at(cohort, address)
-        return put_off_multicast(strand, Issued(name, loader, coords, tuple(shift), mode), targets)
-    except MachineFault:
-        return False
 
 
 def tensor_slots(operand: Operand | None, table: SlotTable) -> tuple[int, list[int]]:

@@ -8,21 +8,17 @@ those of the CTAs themselves, or with ``.cta_group::2`` those of the other CTA o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 
 from convc.machine.base.cluster_ranks import OFFSET, RANK_SHIFT
 from convc.machine.base.values import Value
-from convc.machine.isa.copies.issue import CopyTarget, IssueGroup
-from convc.machine.lazy.deferral import Walked
 from convc.machine.lazy.regions import Region, region
 from convc.machine.memory.mbarrier import MBarrier
 from convc.machine.state.cohort import Cohort
 from convc.machine.state.counters import copies_of
 from convc.machine.state.strand import Strand
 from convc.machine.tma.load import TensorLoader
-from convc.ptx import Instr
 
 
 @dataclass(slots=True)
@@ -53,34 +49,6 @@ class Signals:
 OWN = Signals()
 
 
-def walk_again(strand: Strand, instr: Instr, issued: Issued, where: int, signal: int) -> bool:
-    """Put off the copy of one thread whose start coordinates but the first are those of its last one, if they are.
-
-    Args:
-        strand, instr, issued: who copies, and what.
-        where, signal: shared address, and that of the mbarrier, in the own CTA.
-    """
-    cohort = strand.cohort
-    if cohort.short is None or strand.rows is not None:
-        return False
-    found = _walked(strand, instr, issued, where)
-    if found is None:
-        return False
-    cohort.short.load(issued.name, found)
-    note_load(cohort, issued.name, signal, found)
-    return True
-
-
-def remember_walk(strand: Strand, instr: Instr, issued: Issued, where: int) -> None:
-    """Keep what the copy to a shared address found out, where it is put off."""
-    cohort = strand.cohort
-    if cohort.short is None or strand.rows is not None or strand.active is None:
-        return
-    found = cohort.shared.put_off.get(where)
-    if isinstance(found, Region) and found.loader is issued.loader:
-        _remember(strand, instr, issued, found)
-
-
 def note_load(cohort: Cohort, buffer: str, barrier: int, put_off: Region, signals: Signals = OWN) -> None:
     """Do what anybody can see of a copy that waits: its marks, its complete_tx, and the books."""
     result = put_off.result
@@ -94,11 +62,11 @@ def note_load(cohort: Cohort, buffer: str, barrier: int, put_off: Region, signal
     copies_of(cohort.counters.tma_loads, buffer).add(count, result.bytes, result.filled)
 
 
-def put_off_in_clusters(strand: Strand, instr: Instr, issued: Issued, to: Value, barrier: Value, pair: bool) -> bool:
+def put_off_in_clusters(strand: Strand, issued: Issued, to: Value, barrier: Value, pair: bool) -> bool:
     """Put off the copy of one thread of each CTA of the strand into its own shared memory, if it is one.
 
     Args:
-        strand, instr, issued: who copies, and what.
+        strand, issued: who copies, and what.
         to, barrier: shared addresses. pair: ``.cta_group::2``.
 
     Returns:
@@ -120,62 +88,12 @@ def put_off_in_clusters(strand: Strand, instr: Instr, issued: Issued, to: Value,
             return False
         signal, signals = found
     bell = cohort.barriers.get(signal)
-    again = _walked(strand, instr, issued, where) if rows is None else None
-    put_off = again or _new(strand, issued, where)
+    put_off = _new(strand, issued, where)
     if bell is None or put_off is None or not _alike(bell, signals, put_off.result.bytes):
         return False
-    if again is None and rows is None:
-        _remember(strand, instr, issued, put_off)
     cohort.short.load(issued.name, put_off)
     note_load(cohort, issued.name, signal, put_off, signals)
     return True
-
-
-def put_off_multicast(strand: Strand, issued: Issued, targets: list[tuple[IssueGroup, CopyTarget]]) -> bool:
-    """Put off what groups of CTAs copy to each other, if every CTA gets one copy at each address.
-
-    Args:
-        strand, issued: who copies, and what.
-        targets: for each group where its copy goes.
-
-    Returns:
-        Whether all of it was put off; if not, nothing has happened.
-    """
-    cohort = strand.cohort
-    places: dict[tuple[int, int], list[tuple[IssueGroup, CopyTarget]]] = {}
-    for group, target in targets:
-        places.setdefault((target.address, target.barrier), []).append((group, target))
-    found: list[tuple[int, Region, Signals]] = []
-    for (address, barrier), parts in places.items():
-        rows = np.concatenate([cohort.rows_or_all(target.rows) for _, target in parts])
-        order = rows.argsort()
-        if len(rows) != cohort.ctas or (rows[order] != np.arange(cohort.ctas)).any():
-            return False
-        coords = tuple([_joined(strand, slot, parts)[order] for slot in issued.coords])
-        put_off = region(issued.loader, cohort.shared.padded, address, coords, issued.offsets, issued.mode, cohort.ctas)
-        bells = np.concatenate([cohort.rows_or_all(target.signals) for _, target in parts])
-        signalled, times = np.unique(bells, return_counts=True)
-        bell = cohort.barriers.get(barrier)
-        if put_off is None or bell is None or (times != times[0]).any():
-            return False
-        signals = Signals(signalled, int(times[0]))
-        if not bell.takes_together(signalled, len(places) * signals.times * put_off.result.bytes):
-            return False
-        found.append((barrier, put_off, signals))
-    spans = sorted((put_off.start, put_off.stop) for _, put_off, _ in found)
-    if cohort.short is None or any(one[1] > other[0] for one, other in pairwise(spans)):
-        return False
-    for barrier, put_off, signals in found:
-        cohort.short.load(issued.name, put_off)
-        note_load(cohort, issued.name, barrier, put_off, signals)
-    return True
-
-
-def _joined(strand: Strand, slot: int, parts: list[tuple[IssueGroup, CopyTarget]]) -> np.ndarray:
-    """A coordinate of every copy, in the order of the destinations of all groups."""
-    counts = [len(strand.cohort.rows_or_all(target.rows)) for _, target in parts]
-    values = [target.spread(group.pick(strand, strand.regs[slot])) for group, target in parts]
-    return np.concatenate([np.broadcast_to(value, count) for value, count in zip(values, counts, strict=True)])
 
 
 def own_places(strand: Strand, to: Value, barrier: Value) -> tuple[int, int] | None:
@@ -221,28 +139,6 @@ def _alike(barrier: MBarrier, signals: Signals, amount: int) -> bool:
     return signals.times == 1 or barrier.takes_together(signals.rows, signals.times * amount)
 
 
-def _walked(strand: Strand, instr: Instr, issued: Issued, where: int) -> Region | None:
-    """The copy from the start coordinates, but the first, of the instruction's last one; None where they differ."""
-    cohort = strand.cohort
-    thread = strand.active
-    known = None if cohort.short is None else cohort.short.walked.get(instr.index)
-    outer = [strand.regs[slot] for slot in issued.coords[1:]]
-    if known is None or thread is None or not known.fits(issued.loader, thread, outer):
-        return None
-    value = strand.regs[issued.coords[0]]
-    first = value if type(value) is int else strand.pick(value, thread)
-    return region(
-        issued.loader,
-        cohort.shared.padded,
-        where,
-        (first, *outer),
-        issued.offsets,
-        issued.mode,
-        cohort.ctas,
-        known.walk,
-    )
-
-
 def _new(strand: Strand, issued: Issued, where: int) -> Region | None:
     """The copy from new start coordinates; None where it must be performed at once."""
     cohort = strand.cohort
@@ -255,11 +151,3 @@ def _new(strand: Strand, issued: Issued, where: int) -> Region | None:
     if found is not None:
         found.rows = strand.rows
     return found
-
-
-def _remember(strand: Strand, instr: Instr, issued: Issued, found: Region) -> None:
-    """Keep the walk of a copy for the next one of its instruction."""
-    if strand.cohort.lazy is not None and strand.active is not None:
-        outer = [strand.regs[slot] for slot in issued.coords[1:]]
-        walk = found.walk.origin or found.walk
-        strand.cohort.lazy.walked[instr.index] = Walked(issued.loader, strand.active, outer, walk)

@@ -64,9 +64,6 @@ def parties_of(instr: Instr, table: SlotTable, *, own: bool) -> Parties:
         if isinstance(value, int) and cohort.cluster_size == 1 and value <= OFFSET:
             where = value
             homes = strand.rows
-        elif own and isinstance(value, np.ndarray) and (place := _own_place(strand, value)) is not None:
-            where = place
-            homes = strand.rows
         else:
             shared = of_each_cta(strand, value)
             if shared is None:
@@ -117,19 +114,6 @@ def of_each_cta(strand: Strand, value: Value) -> Amount | None:
             return None
         column = np.where(mask.any(axis=(1, 2)), column, column[mask.any(axis=(1, 2)).argmax()])
     return int(column[0]) if (column == column[0]).all() else column.astype(np.int64)
-
-
-def _own_place(strand: Strand, address: np.ndarray) -> int | None:
-    """The shared address where each CTA of a cluster names the same place of its own, by its rank; None where not so.
-
-    The mask does not matter: CTAs without an active thread have such an address too.
-    """
-    ranks = strand.cohort.place.rank if strand.rows is None else strand.cohort.place.rank[strand.rows]
-    if address.shape != (len(ranks), 1, 1) or address.dtype != np.uint32:
-        return None
-    local = address[:, 0, 0] - (ranks.astype(np.uint32) << np.uint32(RANK_SHIFT))
-    first = int(local[0])
-    return first if first <= OFFSET and bool((local == first).all()) else None
 
 
 def _resolve(strand: Strand, address: Amount, name: str, own: bool) -> tuple[Amount, np.ndarray | None]:
