@@ -134,7 +134,7 @@ def _extract(instr: Instr, kind: str) -> Function:
         if kind[0] == "s" and length:
             last = min(at + length - 1, bits - 1)
             if a >> last & 1:
-                part |= -1 << length
+                part |= -1 << max(0, min(length, bits - at))
         return part & ((1 << bits) - 1)
 
     return extract
