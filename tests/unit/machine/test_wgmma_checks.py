@@ -230,8 +230,16 @@ def test_registers_come_from_the_pool_of_the_cta():
     assert pool(up + low.format(low=96), ".maxntid 256 .maxnreg 152") == []
     with pytest.raises(DeadlockError, match="registers: 224 more a lane, of which 192 are free"):
         pool(up + low.format(low=104), ".maxnreg 152")
-    assert "to 208, fewer than the 256 it has" in pool(up + low.format(low=40))[0]
+    assert "to 208, fewer than the 240 it has" in pool(up.replace("208", "240") + up + low.format(low=40))[0]
+    assert "to 216, more than the 208 it has" in pool(up + low.format(low=216), ".maxntid 256 .maxnreg 208")[0]
     assert "neither .maxnreg nor .maxntid" in pool(up + low.format(low=40), ".maxntid 256")[0]
+
+
+@pytest.mark.parametrize(("threads", "more"), [(256, 208), (256, 256), (384, 160)])
+def test_no_thread_begins_with_more_than_any_asks_for(threads, more):
+    """ptxas gives the largest count of the text, not what an SM has for each thread: who takes it has it already."""
+    body = f"setmaxnreg.inc.sync.aligned.u32 {more}; bra END;\nLOW: setmaxnreg.dec.sync.aligned.u32 40;\nEND:"
+    assert pool(body, f".maxntid {threads} .minnctapersm 1") == []
 
 
 def test_a_warpgroup_takes_registers_as_one():

@@ -35,7 +35,7 @@ from convc.machine.isa.observe import notify_copy
 from convc.machine.isa.operands import address_of, expect
 from convc.machine.isa.registry import Run, op
 from convc.machine.lazy.regions import region
-from convc.machine.memory.global_memory import PARAM_WINDOW, WINDOW_SHIFT
+from convc.machine.memory.global_memory import CONST_WINDOW, PARAM_WINDOW, WINDOW_SHIFT
 from convc.machine.state.cohort import Cohort
 from convc.machine.state.counters import copies_of
 from convc.machine.state.launch import Launch
@@ -200,10 +200,12 @@ def prefetch(instr: Instr, table: SlotTable) -> Run:
 
 
 def _bytes_at(launch: Launch, address: int) -> bytes:
-    """The 128 bytes at a generic address in parameter space or global memory."""
-    if address >> WINDOW_SHIFT == PARAM_WINDOW >> WINDOW_SHIFT:
-        room = launch.params
-        start = address - PARAM_WINDOW
+    """The 128 bytes at a generic address in parameter space, constant or global memory."""
+    fixed = {PARAM_WINDOW: launch.params, CONST_WINDOW: launch.program.constants}
+    window = address >> WINDOW_SHIFT << WINDOW_SHIFT
+    if window in fixed:
+        room = fixed[window]
+        start = address - window
     else:
         buffer = launch.memory.at(address)
         room = np.empty(0, np.uint8) if buffer is None else buffer.data[: buffer.size]
@@ -212,7 +214,7 @@ def _bytes_at(launch: Launch, address: int) -> bytes:
         raise MachineFault(
             f"address {address:#x} does not hold a tensor map",
             hint="pass the address of a 128-byte .param that the launch file describes as a tensor map, or that of "
-            "128 bytes of global memory, 64-byte aligned, that the kernel filled with tensormap.replace",
+            "128 bytes of global or constant memory, 64-byte aligned, that a driver or tensormap.replace has made",
         )
     return room[start : start + SIZE].tobytes()
 

@@ -1,8 +1,9 @@
 """setmaxnreg: warps give registers back to a pool of their CTA, and take some from it (PTX manual, "setmaxnreg").
 
 The pool is what a CTA has at its launch: as many registers a thread as ``.maxnreg`` says, or as ptxas may give where
-``.maxntid`` (or ``.reqntid``) and ``.minnctapersm`` bound them. A thread's values do not depend on its count; what the
-machine keeps is who may have how many, and ``.inc`` waits until others have given back enough.
+``.maxntid`` (or ``.reqntid``) and ``.minnctapersm`` bound them, and no more than the largest count of the text, as
+ptxas gives them. A thread's values do not depend on its count; what the machine keeps is who may have how many, and
+``.inc`` waits until others have given back enough.
 """
 
 from __future__ import annotations
@@ -29,7 +30,15 @@ STEP = 8
 
 
 def first_count(kernel: Kernel) -> int | None:
-    """Registers of a thread at launch, as the directives of a kernel bound them; None where they do not."""
+    """Registers of a thread at launch, as the directives and the counts of a kernel bound them; None: nobody does."""
+    bound = _bound(kernel)
+    if bound is None:
+        return None
+    return min(bound, max(number(instr.args["count"]) for instr in kernel.body if instr.form.name == "setmaxnreg"))
+
+
+def _bound(kernel: Kernel) -> int | None:
+    """Registers of a thread at most, by the directives of a kernel."""
     found = kernel.directives
     if "maxnreg" in found:
         return -(-found["maxnreg"][0] // STEP) * STEP
@@ -63,7 +72,7 @@ def set_count(instr: Instr, table: SlotTable) -> Run:
             have = int(own[wrong][0])
             what = "fewer" if more else "more"
             _report(strand, instr, f"setmaxnreg.{instr.slots['action']} to {count}, {what} than the {have} it has")
-        new = np.where(active, count, own)
+        new = np.where(active & ~wrong, count, own)
         free = start * cohort.warps - held.sum(axis=1)[rows]
         enough = (new - own).sum(axis=1) <= free
         if more and not enough.all():
