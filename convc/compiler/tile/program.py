@@ -9,7 +9,6 @@ Names inside steps: a tile, ring or buffer is named as in `Storage`; a number th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, cast
 
 import msgspec
@@ -135,20 +134,24 @@ class TileProgram(msgspec.Struct, frozen=True, kw_only=True):
         return max((loop.count for loop in loops), default=None)
 
 
-def walk(steps: tuple[Step, ...]) -> Iterator[Step]:
+def walk(steps: tuple[Step, ...]) -> list[Step]:
     """All steps in order of the text, loop bodies included."""
+    found: list[Step] = []
     for step in steps:
-        yield step
+        found.append(step)
         if isinstance(step, Repeat):
-            yield from walk(step.body)
+            found += walk(step.body)
+    return found
 
 
-def executions(steps: tuple[Step, ...], times: int = 1) -> Iterator[tuple[Step, int]]:
+def executions(steps: tuple[Step, ...], times: int = 1) -> list[tuple[Step, int]]:
     """All steps, loop bodies included, each with how often it runs."""
+    found: list[tuple[Step, int]] = []
     for step in steps:
-        yield step, times
+        found.append((step, times))
         if isinstance(step, Repeat):
-            yield from executions(step.body, times * step.count)
+            found += executions(step.body, times * step.count)
+    return found
 
 
 def program_json(program: TileProgram) -> bytes:
