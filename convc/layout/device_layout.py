@@ -49,6 +49,7 @@ from convc.layout.expand import expanded
 from convc.layout.fold import AxisFold, choose_fold, fold_problem, images
 from convc.layout.groups import GroupPacking, choose_packing, device_channels, packed_problem
 from convc.layout.transposed import ForwardEquivalent, forward_equivalent, ordinary_element
+from convc.support.once import once
 
 LIMITS = SM_100A.limits
 
@@ -65,7 +66,7 @@ class BufferLayout(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return math.prod(self.shape) * dtypes.BY_NAME[self.dtype].bytes
 
 
-class DeviceLayout(msgspec.Struct, frozen=True, kw_only=True):
+class DeviceLayout(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """A problem as the kernel sees it.
 
     Attributes:
@@ -110,12 +111,12 @@ class DeviceLayout(msgspec.Struct, frozen=True, kw_only=True):
         """The buffer of the tensor that the epilogue adds, laid out as the output; None where it adds none."""
         return self.output if self.problem.residual else None
 
-    @property
+    @once
     def blocks(self) -> BlockFormat | None:
         """How channels share scale factors; None where they have none."""
         return FORMATS.get(self.problem.operand)
 
-    @property
+    @once
     def c_pitch(self) -> int:
         """Elements of a filter tap; with one group, of an input pixel as well. Scale factors lie behind them."""
         return _pitch(self.problem.group_channels, self.problem.operand_dtype)

@@ -59,7 +59,9 @@ class ScheduleCandidates(msgspec.Struct, frozen=True, kw_only=True, eq=False, di
         for number, width in promising:
             columns = width.depths.first.block_n
             before = found.get(columns)
-            if (before is None or width.floor <= before[0]) and width.best is not None:
+            if before is not None and (width.floor > before[0] or width.least > before[0]):
+                continue
+            if width.best is not None:
                 found[columns] = min(before or (math.inf, 0, width.best), (width.best.cycles, number, width.best))
         return tuple(candidate for _, _, candidate in sorted(found.values()))
 

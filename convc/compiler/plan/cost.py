@@ -277,10 +277,19 @@ def latency_of(steps: int, stages: int, turn: float, pace: Pace) -> float:
     return terms.ring_cycles(steps, stages, turn)
 
 
-def estimate(tiled: TiledProblem, work: CtaWork, pace: Pace | None = None) -> Estimate:
-    """Cycles of the launch and what they come from; `pace` is that of the tiling's width, where somebody knows it."""
+def estimate(
+    tiled: TiledProblem, work: CtaWork, pace: Pace | None = None, rows: tuple[float, float] | None = None
+) -> Estimate:
+    """Cycles of the launch and what they come from.
+
+    Args:
+        tiled: a tiling of a problem on a target.
+        work: of a CTA.
+        pace: that of the tiling's width, where somebody knows it.
+        rows: of a row of activations, and of one of the filter, where somebody knows them.
+    """
     rates = tiled.arch.rates
-    rows = row_cycles(tiled.layout, work.row_bytes, rates)
+    rows = rows or row_cycles(tiled.layout, work.row_bytes, rates)
     pace = pace or pace_of(tiled, work, rows)
     latency, on_each = _held_up(tiled, work, pace)
     slots = rates.sms * on_each if tiled.ctas is None else tiled.ctas

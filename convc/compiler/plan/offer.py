@@ -66,7 +66,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @once
     def cost(self) -> Estimate:
         """The estimate of the launch."""
-        return estimate(self.tiled, self.work, self.pace)
+        return estimate(self.tiled, self.work, self.pace, self.offer.row_cycles)
 
     @property
     def busy_sms(self) -> int:
@@ -229,7 +229,7 @@ class Width(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     offer: Offer
     depths: Depths
 
-    @once
+    @property
     def tilings(self) -> tuple[Tiling, ...]:
         """All tilings."""
         return self.depths.tilings

@@ -5,6 +5,8 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
+from convc.support.once import once
+
 
 class Tiling(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The piece of work that one CTA does, and in which bites.
@@ -73,7 +75,7 @@ class Tiling(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return f"{tile}{apart}{pair}{shares}"
 
 
-class Depths(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class Depths(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Tilings that differ in their stages alone.
 
     Attributes:
@@ -94,12 +96,12 @@ class Depths(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """These tilings for CTAs that multiply as one, or load for each other (`Tiling.ctas`, `Tiling.multicast`)."""
         return replace(self, first=replace(self.first, ctas=ctas, multicast=multicast))
 
-    @property
+    @once
     def tilings(self) -> tuple[Tiling, ...]:
         """All of them."""
         return tuple(map(self.at, range(len(self.stages))))
 
-    @property
+    @once
     def rings(self) -> tuple[tuple[int, ...], ...]:
         """The stages of each ring of operand tiles (`Tiling.stages`), of every tiling."""
         return self.stages if len(self.first.stages) > 1 else tuple((deep,) for _, deep in self.stages)
