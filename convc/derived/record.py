@@ -2,7 +2,7 @@
 
 ``derived.json`` beside this file has the formulas of every form of a schedule, in which sizes are names: index maps,
 what a problem has to meet, loop nests. A formula is a sum of terms, each a number of sizes times an axis or a division.
-`convc.compiler.index.formulas` makes index expressions of them, with the numbers of a problem in place of sizes.
+With numbers in place of sizes it is an expression (`convc.ir.expr`).
 
 The file names the digest of the folder that it was derived by. Where that has changed, everything is derived anew
 (`convc.derived.rederived`).
@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from convc.ir import expr as intexpr
-from convc.ir.expr import IntExpr
+from convc.ir.expr import Const, Interval, IntExpr, Var
 
 FILE = Path(__file__).with_name("derived.json")
 SOURCES = Path(__file__).parents[1] / "derive"
@@ -29,6 +29,9 @@ Sizes = Mapping[str, int]
 
 Products = list[list[int | str]]
 """A number of sizes: a sum of products, each a number and names."""
+
+ANY: Interval = (-(2**63), 2**63)
+"""The range of a number of which none is known."""
 
 
 class Term(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -44,9 +47,13 @@ class Formula(msgspec.Struct, array_like=True, frozen=True, gc=False):
     constant: Products
     terms: list[Term]
 
-    def lowered(self, sizes: Sizes) -> IntExpr:
-        """The integer expression with numbers in place of sizes: terms in the order of loops, axes as variables."""
-        terms = (intexpr.mul(_lowered(term.atom, sizes), number_of(term.times, sizes)) for term in self.terms)
+    def at(self, sizes: Sizes, ranges: Mapping[str, Interval] | None = None) -> IntExpr:
+        """The expression with numbers in place of sizes: terms in the order of loops, axes as variables.
+
+        A division is left out where the ranges of its variables say that the dividend is below the divisor.
+        """
+        times = ((number_of(term.times, sizes), term.atom) for term in self.terms)
+        terms = (intexpr.mul(atom_at(atom, sizes, ranges or {}), each) for each, atom in times if each)
         return intexpr.add(*terms, number_of(self.constant, sizes))
 
     def number(self, sizes: Sizes) -> int:
@@ -232,11 +239,18 @@ def number_of(products: Products, sizes: Sizes) -> int:
     return total
 
 
-def _lowered(atom: str | Division, sizes: Sizes) -> IntExpr:
+def atom_at(atom: str | Division, sizes: Sizes, ranges: Mapping[str, Interval]) -> IntExpr:
+    """An axis, or a division with numbers in place of sizes; `ranges` as of `Formula.at`."""
     if isinstance(atom, str):
-        return intexpr.Var(atom)
-    made = intexpr.floor_div if atom.sign == "//" else intexpr.mod
-    return made(atom.dividend.lowered(sizes), number_of(atom.divisor, sizes))
+        return Var(atom)
+    dividend = atom.dividend.at(sizes, ranges)
+    divisor = number_of(atom.divisor, sizes)
+    quotient = atom.sign == "//"
+    if ranges:
+        low, high = intexpr.bounds(dividend, {name: ranges.get(name, ANY) for name in dividend.variables()})
+        if low >= 0 and high < divisor:
+            return Const(0) if quotient else dividend
+    return intexpr.floor_div(dividend, divisor) if quotient else intexpr.mod(dividend, divisor)
 
 
 @functools.cache

@@ -14,19 +14,17 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from convc.compiler.index.algebra import simplify
 from convc.compiler.index.changes import Change, changed
 from convc.compiler.index.conditions import conditions
-from convc.compiler.index.formulas import Instance, index_expression
-from convc.compiler.index.linear import Expr, Guard, Integer, Symbol
-from convc.compiler.index.lower import translate
-from convc.compiler.index.maps import IndexMap, Outcome, guard_text, simplify_guards
+from convc.compiler.index.formulas import Instance
+from convc.compiler.index.maps import Axis, Guard, IndexMap, Outcome, simplify_guards
 from convc.compiler.index.row_walk import RowWalk
-from convc.compiler.index.symbols import Axis
+from convc.compiler.index.smaller import smaller, tidy
 from convc.derive.text import NestText, let_text
 from convc.derived.record import LetRecord, NestRecord, derived, number_of
 from convc.ir import expr as intexpr
 from convc.ir.epilogue import describe
+from convc.ir.expr import Const, IntExpr, Var, substitute
 from convc.ir.problem import ConvProblem
 
 
@@ -146,31 +144,31 @@ class FilledNest:
     def _domain(self) -> tuple[Axis, ...]:
         return tuple(Axis(axis, max(1, extent)) for axis, extent in self.extents.items())
 
-    def expr(self, formula: int) -> Expr:
+    def expr(self, formula: int) -> IntExpr:
         """A formula, as small as the extents make it."""
         axes = self._domain
-        symbols: dict[str, Expr] = {one.name: Integer(0) if one.extent == 1 else Symbol(one.name) for one in axes}
-        made = index_expression(derived().expressions[formula], self.instance.sizes, symbols)
-        return simplify(made, {axis.name: axis.range for axis in axes})
+        known = {one.name: Const(0) for one in axes if one.extent == 1}
+        made = substitute(derived().expressions[formula].at(self.instance.sizes), known)
+        return smaller(made, {axis.name: axis.range for axis in axes})
 
     def value(self, formula: int, points: Mapping[str, int | np.ndarray]) -> np.ndarray:
         """A formula at some points; axes that are not named are at 0."""
         at = dict.fromkeys(self.extents, 0) | dict(points)
-        return np.asarray(intexpr.evaluate(translate(self.expr(formula)), at))
+        return np.asarray(intexpr.evaluate(self.expr(formula), at))
 
     @functools.cached_property
     def guards(self) -> tuple[Guard, ...]:
         """The conditions that the extents do not make true."""
         found = tuple(Guard(self.expr(one.low), self.expr(one.high), one.sign == "<") for one in self.record.guard)
-        return simplify_guards(IndexMap(name="space", domain=self._domain, results=(), guard=found)).map.guard
+        return simplify_guards(IndexMap(name="space", domain=self._domain, results=(), guard=found))[0].guard
 
     def text(self, problem: ConvProblem | None = None) -> NestText:
         """The nest for people; problem: whose bias and epilogue are shown too."""
         record = self.record
         load = record.load
         pixel = dict(load.pixel) if load is not None else {}
-        outputs = {symbol for name, one in record.space if name in "npqk" for symbol in self.expr(one).free_symbols}
-        about = [(each, each.free_symbols <= outputs) for each in self.guards]
+        outputs = {axis for name, one in record.space if name in "npqk" for axis in self.expr(one).variables()}
+        about = [(each, each.condition.variables() <= outputs) for each in self.guards]
         written = self._text
         space = {name: written(formula) for name, formula in record.space}
         loops = ((axis, words) for axis, _, words in record.loops)
@@ -179,8 +177,8 @@ class FilledNest:
         return NestText(
             loops=tuple((axis, str(self.extents[axis]), spelt(words, self.instance)) for axis, words in loops),
             space=space,
-            guard=tuple(guard_text(each) for each, stored in about if stored),
-            summed=tuple(guard_text(each) for each, stored in about if not stored),
+            guard=tuple(str(each) for each, stored in about if stored),
+            summed=tuple(str(each) for each, stored in about if not stored),
             accumulate=record.accumulate or "",
             pixel=tuple(written(pixel[name]) for name in "nhwc") if load is not None else self._plain(),
             load=None if load is None else (load.inside, load.row, written(load.rows), written(load.since), load.words),
@@ -205,11 +203,11 @@ class FilledNest:
                 yield self._text(case.value), self._text(case.key), limit
 
     def _text(self, formula: int | None) -> str:
-        return "" if formula is None else str(translate(self.expr(formula)))
+        return "" if formula is None else str(self.expr(formula))
 
     def _plain(self) -> tuple[str, ...]:
         """The pixel of the definition."""
         sizes = self.instance.sizes
-        h = Symbol("p") * sizes["u_h"] + Symbol("r") * sizes["d_h"] - sizes["pad_h"]
-        w = Symbol("q") * (sizes["g"] * sizes["u"]) + Symbol("s") * (sizes["g"] * sizes["d"]) - sizes["pad_w"]
-        return "n", str(translate(h)), str(translate(w)), "c" if sizes["K"] == sizes["K_g"] else "c of the group of k"
+        h = tidy(Var("p") * sizes["u_h"] + Var("r") * sizes["d_h"] - sizes["pad_h"])
+        w = tidy(Var("q") * (sizes["g"] * sizes["u"]) + Var("s") * (sizes["g"] * sizes["d"]) - sizes["pad_w"])
+        return "n", str(h), str(w), "c" if sizes["K"] == sizes["K_g"] else "c of the group of k"

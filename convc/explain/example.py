@@ -14,7 +14,6 @@ from rich.console import Console
 from convc.compiler.index.formulas import Instance
 from convc.compiler.index.geometry import geometry_of
 from convc.compiler.index.reuse import ReuseMaps, reuse_maps, shared_instance
-from convc.compiler.index.show import map_lines
 from convc.compiler.schedules.all import CHAIN, SLIDE, STATIONARY
 from convc.compiler.schedules.base import Schedule
 from convc.compiler.schedules.sharing.indexing import schedule_form
@@ -70,5 +69,5 @@ def print_example(console: Console, every: bool) -> None:
     tiles = example_tiles()
     print_part(console, "problem", [PROBLEM.describe()])
     print_derivation(console, tiles)
-    print_part(console, "index maps", [line for index_map in example_maps().maps for line in map_lines(index_map)])
+    print_part(console, "index maps", [line for index_map in example_maps().maps for line in index_map.lines()])
     print_tile(console, tiles, tiles.lanes(0), every)

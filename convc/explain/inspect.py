@@ -19,7 +19,6 @@ from convc.compiler.compile import Compiled
 from convc.compiler.index.columns import layout_maps
 from convc.compiler.index.maps import by_theorem
 from convc.compiler.index.reuse import reuse_maps
-from convc.compiler.index.show import map_lines
 from convc.compiler.plan.columns import columns_of
 from convc.compiler.plan.coordinates import in_order
 from convc.compiler.plan.names import ACC
@@ -188,21 +187,21 @@ def _maps_lines(plan: Plan) -> Iterator[str]:
     """The maps that the kernel's coordinates come from, and what was proved about them."""
     if plan.layout.columns != "off":
         for index_map in layout_maps(columns_of(plan.layout, plan.indexing.loads.a)):
-            yield from map_lines(index_map)
+            yield from index_map.lines()
             yield ""
     if plan.reuse is None:
         maps = plan_maps(plan)
         for index_map in maps.maps:
-            yield from map_lines(index_map)
+            yield from index_map.lines()
             yield ""
         rows = None if plan.storage.results is None else plan.arch.limits.warp_rows
         for index_map in cluster_maps(maps, plan.tiling, rows):
-            yield from map_lines(index_map)
+            yield from index_map.lines()
             yield ""
         yield from plan.indexing.derivation
         return
     for index_map in reuse_maps(plan.problem, plan.reuse).maps:
-        yield from map_lines(index_map)
+        yield from index_map.lines()
         yield ""
     yield from plan.indexing.derivation
 

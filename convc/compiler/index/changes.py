@@ -5,9 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
-from convc.compiler.index.formulas import index_expression
-from convc.compiler.index.linear import Expr, Symbol
-from convc.compiler.index.lower import translate
+from convc.compiler.index.smaller import tidy
 from convc.derived.record import ChangeRecord, FactRecord, NestRecord, Sizes, derived, number_of
 from convc.ir import expr as intexpr
 from convc.ir.expr import IntExpr
@@ -57,36 +55,29 @@ class Change(msgspec.Struct, frozen=True):
 
     def value(self, name: str, result: str) -> IntExpr:
         """A result of a map as a tile program computes it: terms in the order of loops."""
-        return derived().expressions[dict(self.record.maps[name].results)[result]].lowered(self.sizes)
+        return derived().expressions[dict(self.record.maps[name].results)[result]].at(self.sizes)
 
     def extent(self, axis: str) -> int:
         """Count the iterations of a loop."""
         formula = next(extent for name, extent, _ in self.record.loops if name == axis)
         return derived().expressions[formula].number(self.sizes)
 
-    def at(self, formula: int) -> Expr:
-        """A formula with numbers; what it reads stays a symbol."""
-        return index_expression(derived().expressions[formula], self.sizes, _Symbols())
+    def at(self, formula: int) -> IntExpr:
+        """A formula with numbers."""
+        return tidy(derived().expressions[formula].at(self.sizes))
 
     def let(self, axis: str) -> IntExpr:
         """A let, as a tile program computes it: cases that no number belongs to are left out."""
         *some, last = self.record.let(axis).cases
-        found = translate(self.at(last.value))
+        found = self.at(last.value)
         for case in reversed(some):
             assert case.key is not None
             assert case.limit is not None
             limit = number_of(case.limit, self.sizes)
-            value = translate(self.at(case.value))
+            value = self.at(case.value)
             if limit > 0 and value != found:
-                found = intexpr.Select(intexpr.Less(translate(self.at(case.key)), intexpr.Const(limit)), value, found)
+                found = intexpr.Select(intexpr.Less(self.at(case.key), intexpr.Const(limit)), value, found)
         return found
-
-
-class _Symbols(dict[str, Expr]):
-    """Every axis as the symbol of its name."""
-
-    def __missing__(self, name: str) -> Expr:
-        return Symbol(name)
 
 
 def changed(nest: NestRecord, change: ChangeRecord) -> NestRecord:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from convc.compiler.index.changes import Fact
 from convc.compiler.index.formulas import Instance
-from convc.compiler.index.maps import IndexMap
-from convc.compiler.index.symbols import Axis
+from convc.compiler.index.maps import Axis, IndexMap
 from convc.derived.numbers import problem_sizes
 from convc.ir.problem import ConvProblem
 

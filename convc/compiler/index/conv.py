@@ -28,8 +28,7 @@ from collections.abc import Mapping
 import msgspec
 
 from convc.compiler.index.formulas import Instance
-from convc.compiler.index.maps import IndexMap, simplify_guards
-from convc.compiler.index.symbols import Axis
+from convc.compiler.index.maps import Axis, IndexMap, simplify_guards
 from convc.compiler.index.walk import Im2colBox, im2col_box
 from convc.derived.numbers import problem_sizes
 from convc.errors import PlanError
@@ -83,7 +82,7 @@ class ConvMaps(msgspec.Struct, frozen=True, kw_only=True):
         """All maps of the derivation in reading order, those that copies and the tensor core go by included."""
         reload = instance_of(self.problem, self.tiles)
         names = (name for name in READ if name != "pack" or self.problem.groups > 1)
-        return tuple(simplify_guards(_made(reload, name)).map for name in names)
+        return tuple(simplify_guards(_made(reload, name))[0] for name in names)
 
 
 def conv_maps(
@@ -122,14 +121,14 @@ def conv_maps(
     reload = instance_of(problem, tiles)
     derived = {name: simplify_guards(_made(reload, name)) for name in COMPUTED}
     dropped: dict[tuple[str, str], list[str]] = {}
-    for name, report in derived.items():
-        for reason in report.dropped:
+    for name, (_, reasons) in derived.items():
+        for reason in reasons:
             dropped.setdefault(reason, []).append(name)
     return ConvMaps(
         problem=problem,
         tiles=tiles,
         box=im2col_box(problem),
-        **{name: report.map for name, report in derived.items()},
+        **{name: index_map for name, (index_map, _) in derived.items()},
         dropped=tuple((", ".join(names), *reason) for reason, names in dropped.items()),
     )
 

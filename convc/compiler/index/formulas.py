@@ -1,7 +1,7 @@
-"""Formulas that `convc.derive` has derived, as index expressions with the numbers of a problem.
+"""Formulas that `convc.derive` has derived, as expressions with the numbers of a problem.
 
-With numbers in place of sizes, a formula of the record (`convc.derived.record`) is an index expression
-(`convc.compiler.index.linear`), as small as the ranges of its axes make it.
+With numbers in place of sizes, a formula of the record (`convc.derived.record`) is an expression (`convc.ir.expr`), as
+small as the ranges of its axes make it (`convc.compiler.index.smaller`).
 """
 
 from __future__ import annotations
@@ -10,16 +10,14 @@ from collections.abc import Mapping
 
 import msgspec
 
-from convc.compiler.index.algebra import simplify
-from convc.compiler.index.linear import Expr, Guard, Integer, Symbol, Terms, expression
-from convc.compiler.index.lower import translate
-from convc.compiler.index.maps import IndexMap
-from convc.compiler.index.symbols import Axis, FloorDiv, Mod
-from convc.derived.record import Division, FormRecord, Formula, MapRecord, Sizes, derived, number_of
+from convc.compiler.index.maps import Axis, Guard, IndexMap
+from convc.compiler.index.smaller import smaller, tidy
+from convc.derived.record import FormRecord, MapRecord, Sizes, atom_at, derived, number_of
 from convc.ir import expr as intexpr
-from convc.ir.expr import IntExpr
+from convc.ir.expr import Const, IntExpr, substitute
 
 GRID = ("tile_m", "window")
+"""The axes of which the number of an iteration is known where they have one, in every loop."""
 
 
 class Instance(msgspec.Struct, frozen=True):
@@ -35,7 +33,7 @@ class Instance(msgspec.Struct, frozen=True):
     form: str
     sizes: Sizes
     axes: Mapping[str, Axis]
-    known: dict[tuple[int, tuple[str, ...], bool], Expr] = msgspec.field(default_factory=dict)
+    known: dict[tuple[int, tuple[str, ...], bool], IntExpr] = msgspec.field(default_factory=dict)
 
     @property
     def record(self) -> FormRecord:
@@ -63,18 +61,17 @@ class Instance(msgspec.Struct, frozen=True):
         """
         record = self.map_record(name)
         domain = tuple(self.axes[axis] for axis in record.axes if axis not in without)
-        symbols: dict[str, Expr] = {
-            axis: Integer(0) if axis in without or (small and self.axes[axis].extent == 1) else self.axes[axis].symbol
-            for axis in record.axes
-        }
+        zero = {axis for axis in record.axes if axis in without or (small and self.axes[axis].extent == 1)}
+        known = dict.fromkeys(zero, Const(0))
         ranges = {axis.name: axis.range for axis in domain}
         formulas = derived().expressions
 
-        def made(formula: int) -> Expr:
+        def made(formula: int) -> IntExpr:
             key = formula, without, small
             if key not in self.known:
-                expr = index_expression(formulas[formula], self.sizes, symbols)
-                self.known[key] = simplify(expr, ranges) if small else expr
+                expr = formulas[formula].at(self.sizes)
+                expr = substitute(expr, known) if known else expr
+                self.known[key] = smaller(expr, ranges) if small else tidy(expr)
             return self.known[key]
 
         return IndexMap(
@@ -93,15 +90,12 @@ class Instance(msgspec.Struct, frozen=True):
         record = self.map_record(name)
         formula = derived().expressions[dict(record.results)[result]]
         ranges = {axis: self.axes[axis].range for axis in record.axes if axis in self.axes}
-        symbols: dict[str, Expr] = {
-            axis: Integer(0) if axis in GRID and ranges.get(axis) == (0, 0) else Symbol(axis) for axis in record.axes
-        }
+        known = {axis: Const(0) for axis in GRID if ranges.get(axis) == (0, 0)}
         parts: list[IntExpr] = []
         for term in formula.terms:
-            atom = _atom(term.atom, self.sizes, symbols)
-            if all(symbol.name in ranges for symbol in atom.free_symbols):
-                atom = simplify(atom, ranges)
-            parts.append(intexpr.mul(translate(atom), number_of(term.times, self.sizes)))
+            atom = substitute(atom_at(term.atom, self.sizes, {}), known)
+            atom = smaller(atom, ranges) if atom.variables() <= ranges.keys() else tidy(atom)
+            parts.append(intexpr.mul(atom, number_of(term.times, self.sizes)))
         return intexpr.add(*parts, number_of(formula.constant, self.sizes))
 
 
@@ -109,21 +103,3 @@ def further(instance: Instance, sizes: Sizes, **extents: int) -> Instance:
     """An instance with further sizes, and with axes of these extents."""
     axes = {name: Axis(name, extent) for name, extent in extents.items()}
     return Instance(instance.form, {**instance.sizes, **sizes}, {**instance.axes, **axes})
-
-
-def index_expression(formula: Formula, sizes: Sizes, axes: Mapping[str, Expr]) -> Expr:
-    """A formula with numbers in place of sizes, and expressions in place of axes."""
-    found: Terms = {}
-    constant = number_of(formula.constant, sizes)
-    for term in formula.terms:
-        times = number_of(term.times, sizes)
-        if times:
-            constant += _atom(term.atom, sizes, axes).put_into(found, times)
-    return expression(constant, found)
-
-
-def _atom(atom: str | Division, sizes: Sizes, axes: Mapping[str, Expr]) -> Expr:
-    if isinstance(atom, str):
-        return axes[atom]
-    made = FloorDiv if atom.sign == "//" else Mod
-    return made(index_expression(atom.dividend, sizes, axes), number_of(atom.divisor, sizes))

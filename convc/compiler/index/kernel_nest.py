@@ -12,19 +12,14 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from convc.compiler.index.formulas import Instance
-from convc.compiler.index.symbols import Axis
-from convc.derived.record import Division, Formula, MapRecord, NestRecord, Sizes, derived, number_of
-from convc.ir import expr as intexpr
-from convc.ir.expr import Const, Interval, IntExpr, Var, substitute
+from convc.compiler.index.maps import Axis
+from convc.derived.record import Division, Formula, MapRecord, NestRecord, Sizes, derived
+from convc.ir.expr import Const, Interval, IntExpr, substitute
 
 INSTRUCTION = ("lane", "column", "e")
 """The loops that one instruction runs by itself (`convc.derive.mainloop`)."""
 POSITION = "position"
 """Counts the columns of a buffer in the order in which they come."""
-
-
-ANY: Interval = (-(2**63), 2**63)
-"""The range of a number of which none is known."""
 
 
 class KernelLoop(msgspec.Struct, frozen=True):
@@ -137,39 +132,13 @@ def value_of(
     record: MapRecord, result: str, sizes: Sizes, ranges: Mapping[str, Interval], axes: Mapping[str, IntExpr]
 ) -> IntExpr:
     """A result of a map with numbers in place of sizes, and expressions in place of some of its axes."""
-    expr = spelt(formula_of(record, result), sizes, ranges)
+    expr = formula_of(record, result).at(sizes, ranges)
     return substitute(expr, axes) if axes else expr
 
 
 def formula_of(record: MapRecord, result: str) -> Formula:
     """The formula of a result."""
     return derived().expressions[dict(record.results)[result]]
-
-
-def spelt(formula: Formula, sizes: Sizes, ranges: Mapping[str, Interval]) -> IntExpr:
-    """A formula with numbers in place of sizes, term by term; axes are variables.
-
-    A division is left out where the ranges of its variables say that the dividend is below the divisor.
-    """
-    parts: list[IntExpr] = []
-    for term in formula.terms:
-        times = number_of(term.times, sizes)
-        if times:
-            atom = _division(term.atom, sizes, ranges) if isinstance(term.atom, Division) else Var(term.atom)
-            parts.append(intexpr.mul(atom, times))
-    return intexpr.add(*parts, number_of(formula.constant, sizes))
-
-
-def _division(division: Division, sizes: Sizes, ranges: Mapping[str, Interval]) -> IntExpr:
-    dividend = spelt(division.dividend, sizes, ranges)
-    divisor = number_of(division.divisor, sizes)
-    quotient = division.sign == "//"
-    if ranges:
-        known = {name: ranges.get(name, ANY) for name in dividend.variables()}
-        low, high = intexpr.bounds(dividend, known)
-        if low >= 0 and high < divisor:
-            return Const(0) if quotient else dividend
-    return intexpr.floor_div(dividend, divisor) if quotient else intexpr.mod(dividend, divisor)
 
 
 def _axes(formula: Formula) -> Iterator[str]:

@@ -16,7 +16,6 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from convc.compiler.index.lower import lower
 from convc.compiler.index.maps import IndexMap
 from convc.compiler.index.presburger import find
 from convc.compiler.index.reuse import ReuseMaps
@@ -52,13 +51,13 @@ class MaskRule(msgspec.Struct, frozen=True):
 
 def _column_rule(maps: ReuseMaps) -> MaskRule:
     width = maps.problem.in_extent[1]
-    need, held, passed = (lower(maps.column[name], maps.column.ranges) for name in ("need", "held", "passed"))
+    need, held, passed = (maps.column[name] for name in ("need", "held", "passed"))
     return MaskRule((*maps.pixel.conditions, Less(Const(-1), passed), *_within(held, width)), need, width)
 
 
 def _line_rule(maps: ReuseMaps) -> MaskRule:
     height = maps.problem.in_extent[0]
-    need, held = (lower(maps.line[name], maps.line.ranges) for name in ("need", "held"))
+    need, held = (maps.line[name] for name in ("need", "held"))
     return MaskRule((*maps.pixel.conditions, *_within(held, maps.problem.batch * height)), need, height)
 
 

@@ -8,7 +8,6 @@ on sm_90a hardware. That a kernel's numbers are the right ones is not asked here
 from __future__ import annotations
 
 from convc.compiler.index.conv import ConvMaps
-from convc.compiler.index.lower import translate
 from convc.compiler.index.maps import Counterexample, Kept, Outcome, Proof
 from convc.compiler.index.reuse import ReuseMaps
 from convc.ir.arch import SM_100A
@@ -58,7 +57,7 @@ def _aligned(maps: ConvMaps, element: int) -> Outcome:
     ):
         if elements * element % 16 and count > 1:
             return Counterexample(claim, ((axis, 1),), f"the copy starts at byte {elements * element}")
-    return Kept(claim, f"c = {translate(maps.pack['c'])}")
+    return Kept(claim, f"c = {maps.pack['c']}")
 
 
 def prove_wide_limits(maps: ReuseMaps) -> tuple[Outcome, ...]:

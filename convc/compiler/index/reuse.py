@@ -18,10 +18,8 @@ from collections.abc import Mapping
 
 from convc.compiler.index.formulas import Instance
 from convc.compiler.index.geometry import Geometry
-from convc.compiler.index.lower import translate
-from convc.compiler.index.maps import IndexMap, Outcome, simplify_guards
+from convc.compiler.index.maps import Axis, IndexMap, Outcome, simplify_guards
 from convc.compiler.index.row_stream import WINDOW
-from convc.compiler.index.symbols import Axis
 from convc.derived.numbers import problem_sizes
 from convc.ir.expr import And, Const, IntExpr, Select
 from convc.ir.problem import ConvProblem
@@ -54,7 +52,7 @@ class ReuseMaps(Geometry, frozen=True, kw_only=True):
 def reuse_maps(problem: ConvProblem, geometry: Geometry) -> ReuseMaps:
     """Give the maps of a problem (two spatial axes) that `geometry_of` cuts into tiles."""
     shared = shared_instance(problem, geometry)
-    pixel = simplify_guards(shared.map("pixel"))
+    pixel, dropped = simplify_guards(shared.map("pixel"))
     return ReuseMaps(
         problem=problem,
         walk=geometry.walk,
@@ -62,17 +60,17 @@ def reuse_maps(problem: ConvProblem, geometry: Geometry) -> ReuseMaps:
         tile=geometry.tile,
         tiles=geometry.tiles,
         spare=geometry.spare,
-        pixel=pixel.map,
+        pixel=pixel,
         start=shared.map("start"),
         column=shared.map("lanes_s", called="column"),
         line=shared.map("lanes_r", called="line"),
-        dropped=pixel.dropped,
+        dropped=dropped,
     )
 
 
 def output_pixel(maps: ReuseMaps) -> IntExpr:
     """Number of the lane's output pixel; a number past the last one where it has none."""
-    number = translate(maps.pixel["m"])
+    number = maps.pixel["m"]
     if not maps.pixel.guard:
         return number
     return Select(And(maps.pixel.conditions), number, Const(maps.problem.gemm_m))

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from convc.compiler.index.conditions import conditions
 from convc.compiler.index.formulas import Instance
-from convc.compiler.index.lower import lower
 from convc.compiler.index.maps import Counterexample, IndexMap, Outcome, Proof
 from convc.compiler.index.row_walk import RowWalk
 from convc.compiler.plan.coordinates import Coordinate, coordinate
@@ -21,7 +20,7 @@ WORD: Interval = (-(2**31), 2**31 - 1)
 def result_of(index_map: IndexMap, result: str, name: str, theorem: str = "") -> Coordinate:
     """Give a result of a map as a number of the kernel."""
     domain = ", ".join(axis.name for axis in index_map.domain)
-    value = lower(index_map[result], index_map.ranges)
+    value = index_map[result]
     low, high = bounds(value, index_map.ranges)
     if (low < WORD[0] or high > WORD[1]) and isinstance(index_map.prove_in({result: WORD}), Proof):
         value = (value - WORD[0]) % 2**32 + WORD[0]  # the same number, and its terms may be wider than it is

@@ -17,7 +17,6 @@ from convc.compiler.index.conditions import met
 from convc.compiler.index.conv import RELOAD, ConvMaps, instance_of
 from convc.compiler.index.kernel_nest import KernelNest
 from convc.compiler.index.limits import prove_limits
-from convc.compiler.index.lower import lower
 from convc.compiler.index.maps import Outcome, by_theorem
 from convc.compiler.index.shares import share
 from convc.compiler.plan.candidate import ScheduleCandidates
@@ -233,8 +232,7 @@ class Reload(Method):
         if tiling.multicast[0] > 1:
             along, _ = place_of(tiling)
             first_k = moved(first_k, rank=along)
-        offset = lower(maps.store["offset"], maps.store.ranges)
-        store = share("place of an element", "byte", ELEMENT=element, offset=offset)
+        store = share("place of an element", "byte", ELEMENT=element, offset=maps.store["offset"])
         return Indexing(
             coordinates=TapCoordinates(
                 **_starts(maps, tiling),

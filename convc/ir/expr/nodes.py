@@ -36,7 +36,15 @@ class _Node:
 
     def variables(self) -> frozenset[str]:
         """Names of the variables that the expression reads."""
-        return frozenset(node.name for node in subterms(self._expr) if isinstance(node, Var))
+        found: set[str] = set()
+        left = [self._expr]
+        while left:  # without the recursion of `subterms`, which takes twice as long
+            node = left.pop()
+            if isinstance(node, Var):
+                found.add(node.name)
+            else:
+                left += children(node)
+        return frozenset(found)
 
     @property
     def _expr(self) -> IntExpr:

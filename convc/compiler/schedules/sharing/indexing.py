@@ -8,7 +8,6 @@ from convc.compiler.index.formulas import Instance
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.index.lane_masks import column_mask, line_mask, masked_columns, masked_lines
 from convc.compiler.index.limits import prove_wide_limits
-from convc.compiler.index.lower import lower
 from convc.compiler.index.reuse import (
     ADDRESSED,
     EXCHANGED,
@@ -169,7 +168,7 @@ def _row_starts(shared: Instance, maps: ReuseMaps) -> dict[str, Coordinate | Non
         found[name] = moved(coordinate(name, shared.coordinate("copy", result), meaning), **known)
 
     if maps.stream.boxed:
-        begun = lower(maps.start["row"], maps.start.ranges)
+        begun = maps.start["row"]
         copy("start_h", "h", "input row of the tile's first lane at the first filter row", begun=begun)
         copy("start_n", "n", "image of the tile's first lane", begun=begun)
         copy("off_h", "off_h", "offset of filter row r")

@@ -10,7 +10,6 @@ from convc.compiler.index.conv import conv_maps
 from convc.compiler.index.limits import (
     prove_limits,
 )
-from convc.compiler.index.lower import translate
 from convc.compiler.index.maps import IndexMap, Proof
 from convc.errors import PlanError, ProblemError
 from convc.ir.problem import ConvProblem
@@ -70,6 +69,24 @@ def test_output_channels_behind_the_pitch_are_not_stored():
     ]
 
 
+def test_a_map_is_shown_with_its_conditions():
+    problem = ConvProblem(
+        in_channels=20, out_channels=24, in_extent=(9, 10), kernel=(3, 3), stride=(2, 2), pad_lo=(1, 1), pad_hi=(1, 1)
+    )
+    maps = _maps(problem, channels_per_step=16, c_pitch=24, k_pitch=24)
+    assert maps.row.lines() == [
+        "row(tile_m < 2, lane < 16) -> m",
+        "    m = tile_m*16 + lane",
+        "    where tile_m*16 + lane < 25",
+    ]
+    assert maps.store.lines() == [
+        "store(tile_m < 2, lane < 16, tile_n < 2, column < 16) -> offset",
+        "    offset = tile_m*384 + lane*24 + tile_n*16 + column",
+        "    where tile_n*16 + column < 24",
+        "    where tile_m*16 + lane < 25",
+    ]
+
+
 def test_start_is_what_the_kernel_computes():
     stem = ConvProblem(
         in_channels=3,
@@ -81,7 +98,7 @@ def test_start_is_what_the_kernel_computes():
         pad_hi=(3, 3),
     )
     start = _maps(stem, block_m=128, k_pitch=64).start
-    assert {name: str(translate(expr)) for name, expr in start.results} == {
+    assert {name: str(expr) for name, expr in start.results} == {
         "w": "((tile_m*8) % 7)*32 - 3",
         "h": "((tile_m*8) // 7)*2 - 3",
         "n": "0",
