@@ -350,6 +350,11 @@ EXCUSES = (
         "the first slab and the first chunk are number 0",
         WRITTEN_OUT,
     ),
+    Excuse(
+        r"in \d+: mad\.lo\.u32 %bar, %stage_acc, 8, %smem; @epilogue\.release",
+        "chunks are written out, and the accumulator is given back behind the last of them alone",
+        r"(?s)step=epilogue\.chunks[^@]*mov\.b32 %chunk, 0;",
+    ),
     Excuse(r"%i, \d+; @(load\.at_b|mma\.b_row)", "the first column of a buffer is number 0"),
     Excuse(
         r"^3 [+-]1 in \d+: rem\.u32 %(?:s|row), %t0, 3;|^16 [+-]1 in \d+: mad\.lo\.u32 %from, %s, 16, .* @mma\.mask$",
