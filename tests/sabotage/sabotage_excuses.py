@@ -232,7 +232,9 @@ EXCUSES = (
     ),
     Excuse(r"%column, \d+, %smem; @epilogue\.sums$", "the only chunk begins at column 0", ONE_TRIP.format("chunk")),
     Excuse(
-        r"mad\.lo\.u32 %(bar|to|word), %stage, ", "the only stage is number 0, whatever it is multiplied by", ONE_STAGE
+        r"mad\.lo\.u32 %(?:bar|to|word), %stage(_r)?, ",
+        "the only stage is number 0, whatever it is multiplied by",
+        r"barriers full{0}\[1\]",
     ),
     Excuse(
         r"@%wrap (?:mov|xor)\.b32 %(?:stage|phase)\w*, .* @load\.end_empty(?:_[abr])?$",
