@@ -21,7 +21,7 @@ import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import onnx
@@ -101,10 +101,10 @@ class PreparedModel(BackendRep):
     def _named(self, inputs: Any) -> Mapping[str, Any]:
         """The inputs by name."""
         if isinstance(inputs, Mapping):
-            return inputs
+            return cast("Mapping[str, Any]", inputs)
         if not isinstance(inputs, np.ndarray | Sequence) or isinstance(inputs, str | bytes):
             raise InputError(f"run takes arrays in a list, or by name, got {type(inputs).__name__}")
-        values = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
+        values: list[Any] = [inputs] if isinstance(inputs, np.ndarray) else list(cast("Sequence[Any]", inputs))
         names = [value.name for value in (*self.graph.inputs, *self.graph.optional)]
         required = len(self.graph.inputs)
         if not required <= len(values) <= len(names):
@@ -147,7 +147,7 @@ class ConvcBackend(Backend):
         """
         if not cls.supports_device(device):
             raise InputError(f"expected the device 'CPU', got {device!r}", hint="convc simulates its GPU on the CPU")
-        if not isinstance(model, onnx.ModelProto):
+        if not isinstance(model, onnx.ModelProto):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(
                 f"prepare takes an onnx.ModelProto, got {type(model).__name__} {str(model)[:60]!r}",
                 hint="load the file first: prepare(onnx.load(file))",
@@ -252,9 +252,9 @@ def _without_external(model: onnx.ModelProto, folder: Path) -> onnx.ModelProto:
 def _by_name(node: onnx.NodeProto, inputs: Any) -> Mapping[str, Any]:
     """The values that a node is given, by the names of its inputs; one that reads a tensor twice is given it once."""
     if isinstance(inputs, Mapping):
-        return inputs
+        return cast("Mapping[str, Any]", inputs)
     names = list(dict.fromkeys(filter(None, node.input)))
-    values = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
+    values: list[Any] = [inputs] if isinstance(inputs, np.ndarray) else list(cast("Sequence[Any]", inputs))
     if len(values) != len(names):
         raise InputError(f"the node has {len(names)} inputs, got {len(values)}", where=f"node ({node.op_type})")
     return dict(zip(names, values, strict=True))

@@ -8,7 +8,7 @@ from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -54,7 +54,7 @@ def array_or_file(given: object, argument: str) -> None:
     """Raise `InputError` for what is neither an array nor the name of a file."""
     if isinstance(given, list | tuple | int | float):
         hint = "make an array of it: np.asarray(x, np.float32)"
-        raise wrong_type(argument, "an array or the name of a .npy file", given, hint=hint)
+        raise wrong_type(argument, "an array or the name of a .npy file", cast("object", given), hint=hint)
     file_or(given, (np.ndarray,), argument, "an array or the name of a .npy file")
 
 
@@ -73,10 +73,11 @@ def whole(given: object, argument: str, least: int = 0) -> int:
 
 def layer_names(given: object) -> None:
     """Raise `InputError` for what is no name of a layer and no sequence of names."""
-    named = given is None or isinstance(given, str)
-    several = isinstance(given, Iterable) and not isinstance(given, bytes) and all(isinstance(n, str) for n in given)
-    if not named and not several:
-        raise wrong_type("layer", "the name of a layer, or several", given)
+    if given is None or isinstance(given, str):
+        return
+    several = isinstance(given, Iterable) and not isinstance(given, bytes)
+    if not several or not all(isinstance(name, str) for name in cast("Iterable[object]", given)):
+        raise wrong_type("layer", "the name of a layer, or several", cast("object", given))
 
 
 def wrong_type(argument: str, expected: str, given: object, hint: str = "") -> InputError:
@@ -114,7 +115,9 @@ def _choices(hint: Any) -> tuple[Any, ...]:
 def _is(value: object, kind: Any) -> bool:
     """Whether a value has a type, which is no union."""
     if get_origin(kind) is tuple:
-        return isinstance(value, tuple) and all(_fits(each, get_args(kind)[0]) for each in value)
+        return isinstance(value, tuple) and all(
+            _fits(each, get_args(kind)[0]) for each in cast("tuple[object, ...]", value)
+        )
     if get_origin(kind) is Callable:
         return callable(value)
     if isinstance(value, bool):

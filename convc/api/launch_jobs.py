@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import msgspec
 import numpy as np
@@ -114,9 +115,9 @@ def _layer_job(build: Build, inputs: KernelInputs) -> LaunchJob:
 
 def _kernel_job(kernel: Path, launch: LaunchSpec | str | Path, inputs: KernelInputs) -> LaunchJob:
     """A kernel with a launch file."""
-    given = {} if inputs.given is None else inputs.given
-    if not isinstance(given, Mapping):
+    if inputs.given is not None and not isinstance(inputs.given, Mapping):
         raise InputError("the inputs of a kernel are arrays or files by the name of the buffer: NAME=FILE")
+    given = cast("Mapping[str, object]", inputs.given or {})
     image = _image(kernel)
     text = "" if image.startswith(BINARIES) else _text(image, kernel)
     spec = launch if isinstance(launch, LaunchSpec) else load_launch(Path(launch))
@@ -126,7 +127,7 @@ def _kernel_job(kernel: Path, launch: LaunchSpec | str | Path, inputs: KernelInp
             known = f"--input {next(iter(spec.buffers), 'NAME')}=FILE; its buffers: {', '.join(spec.buffers)}"
             raise LaunchError(f"buffer {name!r} is not in the launch file", where=str(kernel), hint=known)
     files = {name: Path(file).absolute() for name, file in given.items() if isinstance(file, str | Path)}
-    arrays = {name: array for name, array in given.items() if isinstance(array, np.ndarray)}
+    arrays: dict[str, np.ndarray] = {name: array for name, array in given.items() if isinstance(array, np.ndarray)}
     for name in set(given) - files.keys() - arrays.keys():
         raise wrong_type(f"inputs.given[{name!r}]", "an array or the name of a .npy file", given[name])
     named = msgspec.structs.replace(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import get_args
+from typing import cast, get_args
 
 import numpy as np
 
@@ -40,7 +40,8 @@ def host_title() -> str:
 
 def check_given(feeds: object) -> None:
     """Raise `InputError` for feeds that are neither an array nor a file, nor those by name."""
-    for name, each in feeds.items() if isinstance(feeds, Mapping) else [("", feeds)]:
+    named = cast("Mapping[str, object]", feeds) if isinstance(feeds, Mapping) else {"": feeds}
+    for name, each in named.items():
         array_or_file(each, f"feeds[{name!r}]" if name else "feeds")
 
 

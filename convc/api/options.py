@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from convc.compiler.options import AUTO as AUTO
 from convc.compiler.options import Option as Option
 from convc.compiler.options import ScheduleOptions as ScheduleOptions
-from convc.compiler.options import options as schedule_table  # noqa: F401 - the command line is made of it
+from convc.compiler.options import options as schedule_table  # noqa: F401  # pyright: ignore[reportUnusedImport] - the command line is made of it
 from convc.support.progress import Tell
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class ReadOptions:
     dtype: str | None = None
     precision: str | None = None
     fuse: bool = True
-    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
     say: Callable[[str], None] | None = field(default=None, compare=False)
 
 

@@ -77,7 +77,7 @@ def run_probes(
     Example, which needs a GPU:
         >>> done = convc.run_probes(["elect"])  # doctest: +SKIP
     """
-    if isinstance(names, str) or not isinstance(names, Sequence):
+    if isinstance(names, str) or not isinstance(names, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise wrong_type("names", "a list of names of probes", names)
     record, hangs = perform_probes(chosen(PROBES, names), opened or CudaDriver, Progress(progress))
     return ProbeRun(record=record, settled=settle(record), hangs=hangs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -131,5 +132,5 @@ def run_network(
 
 def _files(model: Source, data: InputData) -> list[Path]:
     """The files that are read."""
-    given = data.given.values() if isinstance(data.given, Mapping) else [data.given]
+    given = cast("Mapping[str, object]", data.given).values() if isinstance(data.given, Mapping) else [data.given]
     return [Path(file) for file in (model, *given) if isinstance(file, str | Path)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 from msgspec.structs import replace
@@ -115,7 +116,7 @@ def simulate(  # noqa: PLR0913 - each is one choice, and most are left out
     file_name(folder, "folder")
     by_name(buffers, "buffers", "arrays")
     for name, array in (buffers or {}).items():
-        if not isinstance(array, np.ndarray):
+        if not isinstance(array, np.ndarray):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise wrong_type(f"buffers[{name!r}]", "an array", array)
     text, file = _text(kernel)
     spec = launch if isinstance(launch, LaunchSpec) else load_launch(Path(launch))
@@ -162,10 +163,10 @@ def _buffers(given: object) -> tuple[str, ...]:
     """Names of buffers; `InputError` for anything else."""
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         raise wrong_type("dependent", "the names of buffers", given)
-    named = tuple(given)
+    named = tuple(cast("Iterable[object]", given))
     if not all(isinstance(name, str) for name in named):
-        raise wrong_type("dependent", "the names of buffers", given)
-    return named
+        raise wrong_type("dependent", "the names of buffers", cast("object", given))
+    return cast("tuple[str, ...]", named)
 
 
 def _text(kernel: str | Path) -> tuple[str, str]:

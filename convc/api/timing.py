@@ -100,7 +100,7 @@ class TimeReport:
     def _repr_svg_(self) -> str | None:
         """A kernel's first round, or several layers under the roofs of the chip, for notebooks."""
         if len(self.layers) == 1:
-            return self.layers[0]._repr_svg_()
+            return self.layers[0]._repr_svg_()  # pyright: ignore[reportPrivateUsage] - the name is IPython's
         points = roof_points(self)
         return roofline_picture(points, self.chip).svg() if points else None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from convc.api.arguments import given_options
@@ -15,7 +15,7 @@ from convc.workers.pool import Pool
 @contextmanager
 def open_kernels(
     schedule: ScheduleOptions | None, work: WorkOptions, chip: ChipOptions | None = None
-) -> Iterator[Kernels]:
+) -> Generator[Kernels]:
     """Give what compiles kernels and keeps them; the cache is closed at the end of the block.
 
     Where candidates are timed, ``chip`` says on what.
@@ -36,7 +36,7 @@ def timer_of(options: ScheduleOptions, chip: ChipOptions | None = None) -> Kerne
 
 
 @contextmanager
-def open_pool(work: WorkOptions) -> Iterator[Pool | None]:
+def open_pool(work: WorkOptions) -> Generator[Pool | None]:
     """The pool asked for, which is closed at the end unless it is the caller's; None: work in this process."""
     if isinstance(work.executor, Pool):
         yield None if work.executor.here else work.executor

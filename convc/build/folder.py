@@ -302,7 +302,7 @@ def load_build(path: str | Path) -> Build:
         >>> convc.load_build("build").record("head").problem.out_channels
         10
     """
-    if not isinstance(path, str | os.PathLike):
+    if not isinstance(path, str | os.PathLike):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(f"a build is opened by the name of its folder, got {type(path).__name__}")
     path = Path(path)
     file = path / "network.json"

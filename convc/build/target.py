@@ -13,7 +13,7 @@ import errno
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -51,7 +51,7 @@ def check_build_target(path: Path) -> None:
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[Path]:
+def writing(path: Path) -> Generator[Path]:
     """Give a folder to fill that takes the place of ``path`` when the block ends well, and vanishes when not.
 
     Raises:

@@ -65,7 +65,7 @@ def write_build(
     ``assembler`` turns (digest, text) of each kernel into the contents of its ``kernel.cubin``.
     """
     digests: set[str] = set()
-    records = []
+    records: list[LayerRecord] = []
     with writing(target) as folder:
         for index, (conv, stem) in enumerate(zip(convs, stems_of(conv.name for conv in convs), strict=True)):
             progress(f"{'write' if assembler is None else 'assemble'} {conv.name}", index / len(convs))

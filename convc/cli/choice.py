@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -24,11 +24,12 @@ class Choice(click.Choice):  # type: ignore[type-arg] - click 8.1 has no paramet
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The value, or click.BadParameter with those there are and the one that was meant."""
-        if value in self.choices:
-            return value
-        known = ", ".join(map(str, self.choices))
+        names = [str(choice) for choice in cast("Sequence[object]", self.choices)]
         given = str(value)
-        near = nearest(given, map(str, self.choices))
+        if given in names:
+            return given
+        known = ", ".join(names)
+        near = nearest(given, names)
         guess = self.meant.get(given.casefold()) or ("" if near is None else f"did you mean {near!r}?")
         return self.fail(f"{given!r} is not one of {known}{f'; {guess}' if guess else ''}", param, ctx)
 

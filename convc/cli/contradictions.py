@@ -33,7 +33,6 @@ def refuse_given(because: str, parameters: Collection[str] | None = None, *, but
         max(param.opts, key=len)
         for param in ctx.command.params
         if isinstance(param, click.Option)
-        and param.name is not None
         and param.name not in but
         and (parameters is None or param.name in parameters)
         and ctx.get_parameter_source(param.name) is ParameterSource.COMMANDLINE

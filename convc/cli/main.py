@@ -28,7 +28,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, NoReturn, TextIO
@@ -78,7 +78,7 @@ class _InterruptedError(Exception):
 
 
 @contextlib.contextmanager
-def _kept_from_click() -> Iterator[None]:
+def _kept_from_click() -> Generator[None]:
     """Raise as exceptions of our own what click would end in its own way: with exit code 1, or a line on stderr."""
     try:
         yield
@@ -205,7 +205,7 @@ MOST = 250
 
 
 @contextmanager
-def noted_interrupts() -> Iterator[threading.Event]:
+def noted_interrupts() -> Generator[threading.Event]:
     """Give an event that is set when Ctrl-C comes, which raises `KeyboardInterrupt` as soon as no import is under way.
 
     It is never set where the process ignores or handles Ctrl-C by itself, or outside of its main thread.

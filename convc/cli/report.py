@@ -82,7 +82,7 @@ def report_command(
         if not quiet:
             console().print(f"wrote {output}: the worked example", soft_wrap=True)
         return
-    if verified and isinstance(source, Path) and source.is_dir():
+    if verified and source.is_dir():
         raise click.UsageError("--verify is for a model: of a build folder, convc run compares single layers.")
     quiet = check_reports(output)
     with progress_bar() as progress:

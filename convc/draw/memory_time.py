@@ -87,7 +87,7 @@ def _shared(kernel: KernelTime, program: TileProgram, x: float, y: float) -> Ite
         for step in walk(role.steps):
             if isinstance(step, TensorCopy):
                 tiles[step.ring].add(step.tile)
-    for tile in (storage.smem_tile(name) for name in sorted(set().union(*tiles.values()))):
+    for tile in (storage.smem_tile(name) for name in sorted({name for names in tiles.values() for name in names})):
         yield text(x - 4, y + tile.offset * scale + 10, tile.name, "soft end")
     for stage in stages(kernel.launch.replay):
         if stage.row != 0:

@@ -215,13 +215,13 @@ def mma_picture(layout: MmaLayout) -> Picture:
     if layout.a_in_tensor:
         rows = zip(layout.lanes[:, 0].tolist(), layout.a.tolist(), strict=True)
         words = [[f"{lane},{column}" for column in columns] for lane, columns in rows]
-        a = Cells(name="A", words=words, kinds=lambda row, k: TINTS[layout.lanes[row, 0] // 16 % 8])
+        a = Cells(name="A", words=words, kinds=lambda row, k: TINTS[int(layout.lanes[row, 0]) // 16 % 8])
     b = Cells(name="B", words=_hexadecimal(layout.b.T), kinds=lambda k, column: _unit(layout.b[column, k]))
     places = zip(layout.lanes.tolist(), layout.columns.tolist(), strict=True)
     d = Cells(
         name="D",
         words=[[f"{lane},{column}" for lane, column in zip(*row, strict=True)] for row in places],
-        kinds=lambda row, column: TINTS[layout.lanes[row, column] // 16 % 8],
+        kinds=lambda row, column: TINTS[int(layout.lanes[row, column]) // 16 % 8],
     )
     cell = max(a.cell, b.cell, d.cell)
     left = MARGIN + a.width(cell) + GAP

@@ -53,7 +53,7 @@ def registers_picture(shape: str, number: str) -> Picture:
             [f"T{thread} r{register}" for thread, register in zip(*row, strict=True)]
             for row in zip(threads.tolist(), registers.tolist(), strict=True)
         ],
-        kinds=lambda lane, column: TINTS[threads[lane, column] % 8],
+        kinds=lambda lane, column: TINTS[int(threads[lane, column]) % 8],
         row_heads=[f"lane {lane}" for lane in range(len(threads))],
     )
     top = TITLE + 34

@@ -105,9 +105,16 @@ def schedules_picture(plan: Plan, timed: Mapping[str, TimedSchedule]) -> Picture
         )
         end = left + bar.cycles * scale + 8
         width = max(width, end + width_of(said))
-        data = {"cycles": f"{bar.cycles:.1f}", "bytes": bar.choice.traffic_bytes, "chosen": int(chosen)}
         boxes = [*_boxes(bar, kinds, left, y, scale), text(end, y + 14, said)]
-        parts.append(group(boxes, schedule=bar.choice.schedule.title, **data))
+        parts.append(
+            group(
+                boxes,
+                schedule=bar.choice.schedule.title,
+                cycles=f"{bar.cycles:.1f}",
+                bytes=bar.choice.traffic_bytes,
+                chosen=int(chosen),
+            )
+        )
         y += ROW
     lines = [*illegal_lines(plan), *why_lines(plan)]
     kernel = timed.get(plan.schedule.title)

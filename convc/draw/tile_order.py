@@ -54,7 +54,7 @@ def tile_order_picture(order: Order, sms: int) -> Picture:
     table = Cells(
         name="grid",
         words=[[str(number) for number in row] for row in numbers.tolist()],
-        kinds=lambda row, column: TINTS[rounds[row, column] % 8],
+        kinds=lambda row, column: TINTS[int(rounds[row, column]) % 8],
         row_heads=[f"m {row}" for row in range(tiles_m)],
     )
     last = int(rounds.max())

@@ -85,7 +85,7 @@ def _resident(plan: Plan) -> Iterator[str]:
     if not need.tmem_columns:
         return
     counted = ", ".join(f"{held} by {what}" for what, held in limits(need, plan.arch).items())
-    most = min(held for what, held in limits(need, plan.arch).items())
+    most = min(limits(need, plan.arch).values())
     unused = need.smem_bytes - plan.storage.end
     asked = f", {unused} of them unused" if unused else ""
     yield (

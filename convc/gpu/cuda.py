@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 import time
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -63,10 +63,10 @@ def require_bindings() -> Any:
     """The bindings of NVIDIA's driver; `GpuError` where they are not installed."""
     try:
         # Imported when a GPU is asked for: the bindings are an extra.
-        from cuda.bindings import driver
+        from cuda.bindings import driver  # pyright: ignore[reportUnknownVariableType] - its stubs are of the extra
     except ImportError:
         raise GpuError("launching needs cuda-bindings", hint="pip install 'convc[gpu]'") from None
-    return driver
+    return cast("Any", driver)
 
 
 class CudaDriver:

@@ -7,7 +7,7 @@ hangs nothing is given back, as every call would wait for it: the process should
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
@@ -130,7 +130,7 @@ class _Ready:
 @contextmanager
 def _prepared(
     driver: Driver, plan: LaunchPlan, image: bytes, contents: Mapping[str, np.ndarray], version: int
-) -> Iterator[_Ready]:
+) -> Generator[_Ready]:
     """Load the kernel, allocate and fill its buffers, encode its maps; give all of it back at the end."""
     addresses: dict[str, int] = {}
     module = driver.load(image)

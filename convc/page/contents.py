@@ -29,7 +29,7 @@ class PageKernel:
     text: str
     edited: bool = False
     time: KernelTime
-    schedules: Mapping[str, TimedSchedule] = field(default_factory=dict)
+    schedules: Mapping[str, TimedSchedule] = field(default_factory=dict[str, TimedSchedule])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class PageContents:
     chip: Chip
     layers: tuple[PageLayer, ...]
     kernels: tuple[PageKernel, ...]
-    verdicts: Mapping[str, str] = field(default_factory=dict)
+    verdicts: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def microseconds(self) -> float:

@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jinja2
 
@@ -86,7 +86,8 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         autoescape=True,
     )
-    environment.filters["packed"] = _packed
+    filters = cast("dict[str, Any]", environment.filters)
+    filters["packed"] = _packed
     return environment
 
 

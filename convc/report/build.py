@@ -10,7 +10,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from convc.build.folder import Build
+from convc.build.folder import Build, LayerRecord
 from convc.ir.launch import LaunchSpec
 from convc.ir.network import CONVOLUTIONS, SkippedNode
 from convc.layout.device_layout import device_layout
@@ -20,6 +20,7 @@ from convc.report.layers import ESTIMATED, Columns, estimate_cells, estimate_leg
 from convc.report.layout_notes import layout_notes
 from convc.report.output import json_text
 from convc.support.ptxas import Assembled
+from convc.verification.records import LayerReport
 
 BUILD_COLUMNS: Columns = (
     ("layer", "left"),
@@ -99,8 +100,8 @@ def build_json(build: Build, assembled: Mapping[str, Assembled]) -> bytes:
     return json_text(network | {"format": "convc-compile/1", "folder": str(build.path), "kernels": kernels})
 
 
-def print_fused(console: Console, layers: Sequence) -> None:
-    """Print the nodes that kernels do besides the convolutions (of any records with ``name`` and ``fused``)."""
+def print_fused(console: Console, layers: Sequence[LayerRecord | LayerReport]) -> None:
+    """Print the nodes that kernels do besides the convolutions."""
     taken = [layer for layer in layers if layer.fused]
     for layer in taken[:FUSED]:
         console.print(f"fused: {' + '.join((layer.name, *layer.fused))}", soft_wrap=True)

@@ -7,7 +7,7 @@ import os
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -116,7 +116,7 @@ def print_part(console: Console, heading: str, lines: Iterable[str]) -> None:
 
 
 @contextmanager
-def progress_bar() -> Iterator[Tell | None]:
+def progress_bar() -> Generator[Tell | None]:
     """Give a function to call with (what is being done, share done 0 to 1), or None when no terminal looks on.
 
     The bar is drawn on stderr once the work takes more than a second, and is gone at the end.

@@ -93,7 +93,7 @@ def _columns(layout: DeviceLayout) -> list[str]:
 
 def _expansion(problem: ConvProblem) -> list[str]:
     """What the host does besides."""
-    notes = []
+    notes: list[str] = []
     if problem.pad_value:
         notes.append(f"the host pads the image with {problem.pad_value}, the zero point of the activations")
     fmt = FORMATS.get(problem.operand)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -44,5 +44,6 @@ def write_report(file: Path | None, content: bytes) -> None:
 def json_text(record: Any) -> bytes:
     """Indented JSON with a newline at the end; a report, which has a format, also says which convc wrote it."""
     if isinstance(record, dict) and "format" in record:
-        record = {"format": record["format"], "convc": __version__, **record}
+        known = cast("dict[str, Any]", record)
+        record = {"format": known["format"], "convc": __version__, **known}
     return msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n"

@@ -20,7 +20,7 @@ from convc.timing.timeline import Curve, Slice, Timeline, timeline
 
 if TYPE_CHECKING:
     from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import TrackDescriptor
-    from perfetto.trace_builder.proto_builder import TraceProtoBuilder
+    from perfetto.trace_builder.proto_builder import TraceProtoBuilder  # pyright: ignore[reportMissingTypeStubs]
 
 MOST_CTAS = 20_000
 """CTAs in the view of the chip; those of a larger grid are left out behind these."""
@@ -32,7 +32,7 @@ SEQUENCE = 1
 def require_perfetto() -> None:
     """Raise `ToolError` where the package that writes traces cannot be imported."""
     try:
-        import perfetto.trace_builder.proto_builder as _  # noqa: F401
+        import perfetto.trace_builder.proto_builder as _  # noqa: F401  # pyright: ignore[reportMissingTypeStubs]
     except Exception as missing:  # also protobuf's own error, where it is older than the package needs
         raise ToolError(
             f"traces are written with the package perfetto, which cannot be imported: {missing}",
@@ -48,7 +48,7 @@ def trace_bytes(kernel: KernelTime) -> bytes:
         ToolError: the package ``perfetto`` is not there.
     """
     require_perfetto()
-    from perfetto.trace_builder.proto_builder import TraceProtoBuilder
+    from perfetto.trace_builder.proto_builder import TraceProtoBuilder  # pyright: ignore[reportMissingTypeStubs]
 
     writer = _Writer(TraceProtoBuilder(), kernel)
     writer.write(timeline(kernel.launch))

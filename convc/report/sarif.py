@@ -15,7 +15,7 @@ LEVELS = {
 }  # fmt: skip
 
 
-def sarif(findings: Iterable[Finding]) -> dict:
+def sarif(findings: Iterable[Finding]) -> dict[str, Any]:
     """One run of one tool; findings of one cause are one result, with its number of occurrences."""
     results = [_result(group) for group in grouped(findings)]
     rules = [{"id": rule} for rule in sorted({result["ruleId"] for result in results})]
@@ -128,19 +128,19 @@ def _site(site: Site) -> SiteJson:
     }
 
 
-def _known(record: Region | Place | None) -> dict | None:
+def _known(record: Region | Place | None) -> dict[str, Any] | None:
     """The fields of a record that say something."""
     if record is None:
         return None
     return {field.name: value for field in fields(record) if (value := getattr(record, field.name)) not in (None, ())}
 
 
-def _result(group: Group) -> dict:
+def _result(group: Group) -> dict[str, Any]:
     """Findings of one cause as a SARIF result."""
     finding = group.example
     known = finding_json(finding)
     names = ("step", "cta", "warp", "lanes", "execution", "memory", "place", "coordinates")
-    result: dict = {
+    result: dict[str, Any] = {
         "ruleId": finding.rule,
         "level": LEVELS[finding.verdict],
         "message": {"text": finding.message},
@@ -157,7 +157,7 @@ def _result(group: Group) -> dict:
     return result
 
 
-def _location(site: Site) -> dict:
+def _location(site: Site) -> dict[str, Any]:
     """The line of a site."""
     place = {"artifactLocation": {"uri": site.file}, "region": {"startLine": site.line}}
     return {"physicalLocation": place}

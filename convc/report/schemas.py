@@ -10,7 +10,7 @@ Source: https://json-schema.org/draft/2020-12
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, TypedDict, get_type_hints
+from typing import Any, Literal, TypedDict, cast, get_type_hints
 
 import msgspec
 
@@ -295,11 +295,11 @@ def _finished(format: str, root: dict[str, Any], others: dict[str, Any]) -> dict
 def _nullable(schema: Any) -> Any:
     """A schema whose numbers may be null: infinite and NaN."""
     if isinstance(schema, list):
-        return [_nullable(each) for each in schema]
+        return [_nullable(each) for each in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
         return schema
-    loose = {key: _nullable(value) for key, value in schema.items()}
-    return loose | {"type": ["number", "null"]} if schema.get("type") == "number" else loose
+    loose: dict[str, Any] = {key: _nullable(value) for key, value in cast("dict[str, Any]", schema).items()}
+    return loose | {"type": ["number", "null"]} if loose.get("type") == "number" else loose
 
 
 def _layer() -> type:

@@ -34,7 +34,7 @@ sampled in place of true."""
 
 def markdown_table(reports: Sequence[VerifyReport]) -> bytes:
     """The tables of reports as Markdown, each under its model's name where there are several."""
-    parts = []
+    parts: list[str] = []
     for report in reports:
         title = [f"### {_cell(report.source)}", ""] if len(reports) > 1 else []
         lines = markdown_grid(LAYER_COLUMNS, [row(layer) for layer in report.layers])

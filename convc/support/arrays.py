@@ -12,7 +12,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO, BinaryIO, cast
 
 import ml_dtypes
 import numpy as np
@@ -81,13 +81,14 @@ def pack_npz(stream: BinaryIO, arrays: Mapping[str, np.ndarray]) -> None:
 
 def storable(name: str, value: object) -> np.ndarray:
     """An output as an array that ``.npy`` can hold, bfloat16 as float32; `InputError` where it is none."""
-    if not isinstance(value, np.ndarray) or value.dtype.kind in "OUS":
-        shown = f"{value.dtype.name} {list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__
+    array = cast("np.ndarray", value) if isinstance(value, np.ndarray) else None
+    if array is None or array.dtype.kind in "OUS":
+        shown = type(cast("object", value)).__name__ if array is None else f"{array.dtype.name} {list(array.shape)}"
         raise InputError(
             f"the output {name!r} is {shown}, which cannot be written as .npy",
             hint="name the outputs that can: -o NAME=FILE.npy",
         )
-    return to_npy_dtype(value.astype(np.float32) if value.dtype == ml_dtypes.bfloat16 else value)
+    return to_npy_dtype(array.astype(np.float32) if array.dtype == ml_dtypes.bfloat16 else array)
 
 
 def npy_bytes(array: np.ndarray) -> bytes:

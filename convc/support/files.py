@@ -8,7 +8,7 @@ its own and renamed at the end: a run that stops half-way leaves the old file, o
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,7 +135,7 @@ def check_target(path: Path, error: type[ConvcError] = InputError) -> None:
 
 
 @contextmanager
-def replacing(path: Path, error: type[ConvcError] = InputError) -> Iterator[BinaryIO]:
+def replacing(path: Path, error: type[ConvcError] = InputError) -> Generator[BinaryIO]:
     """Open a file to write that takes the place of ``path`` when the block ends well, and vanishes when not.
 
     A device or a pipe (``/dev/null``) is written directly.

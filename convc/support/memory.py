@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 from convc.errors import LimitError
@@ -31,7 +31,7 @@ def require_memory(size: int, what: str) -> None:
 
 
 @contextlib.contextmanager
-def named_memory(what: str, where: str = "", hint: str = "") -> Iterator[None]:
+def named_memory(what: str, where: str = "", hint: str = "") -> Generator[None]:
     """Raise `LimitError` about ``what``, at ``where``, for memory that the system refuses to those inside."""
     try:
         yield

@@ -28,7 +28,7 @@ from __future__ import annotations
 import functools
 import tomllib
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
@@ -206,7 +206,7 @@ def read_chip(name: str, settings: Iterable[str] = ()) -> Chip:
 
 
 @contextmanager
-def computable(chip: Chip) -> Iterator[None]:
+def computable(chip: Chip) -> Generator[None]:
     """Raise `InputError` where numbers that a user gave overflow, or leave nothing to divide by.
 
     Between 0 and 1e12 there are numbers that no chip can have, such as half an SM.

@@ -13,7 +13,7 @@ import functools
 import itertools
 import math
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -152,7 +152,7 @@ def check_one(
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
+def one_thread() -> Generator[None]:
     """One piece of work at a time, on one BLAS thread: workers fill the cores, and sums have one order."""
     with _one_at_a_time, _blas().limit(limits=1, user_api="blas"):
         yield

@@ -38,7 +38,7 @@ from convc.ptx.descriptors import (
 
 Descriptor = InstructionDescriptor | BlockScaledDescriptor
 
-FACTORS = {
+FACTORS: dict[tuple[str, str | None], int] = {
     ("mxf8f6f4", None): 1, ("mxf8f6f4", "scale_vec::1X"): 1, ("mxf8f6f4", "block32"): 1,
     ("mxf4", None): 2, ("mxf4", "scale_vec::2X"): 2, ("mxf4", "block32"): 2,
     ("mxf4nvf4", "scale_vec::2X"): 2, ("mxf4nvf4", "block32"): 2,

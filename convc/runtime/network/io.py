@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -171,7 +171,7 @@ def write_all(results: Mapping[str, Value], target: Path) -> None:
 
 
 @contextmanager
-def errors_in(source: Source) -> Iterator[None]:
+def errors_in(source: Source) -> Generator[None]:
     """Errors inside say the file they are about, where the model is a file."""
     file = "" if isinstance(source, onnx.ModelProto) else str(Path(source))
     try:
