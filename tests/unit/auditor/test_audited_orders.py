@@ -138,3 +138,41 @@ def test_each_demand_of_a_launch_is_a_place_that_was_looked_at():
     for directives, count in (("", 3), (".reqntid 64, 1, 1", 4), (".maxntid 64, 1, 1", 4), (all_of_them, 5)):
         looked = {each.rule: (each.places, each.times) for each in audited("", directives=directives).looked}
         assert looked["launch-limits"] == (count, count)
+
+
+PACKED = """
+mov.u32 %a, {a};
+mov.u32 %b, {b};
+mov.b64 %wide, {{%a, %b}};
+shr.u64 %wide, %wide, {shift};
+mov.b64 {{%a, %b}}, %wide;
+{lane}
+@%p mbarrier.init.shared::cta.b64 [%smem], %{register};
+@%p mbarrier.arrive.shared::cta.b64 _, [%smem], {given};
+"""
+
+
+@pytest.mark.parametrize(
+    ("register", "shift", "number"), [("a", 0, 9), ("b", 0, 5), ("a", 32, 5), ("a", 34, 1), ("b", 1, 2)]
+)
+def test_registers_are_put_together_and_taken_apart(register, shift, number):
+    """The first of a pair is the lower half."""
+    for given, right in ((number, True), (number + 1, False)):
+        text = PACKED.format(a=9, b=5, shift=shift, register=register, lane=chosen(0), given=given)
+        assert rules(audited(text)) == (set() if right else {"arrival-count"})
+
+
+def test_a_commit_to_nobody_knows_where_is_not_followed():
+    commit = "@%p tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [{at}];\n"
+    known = audited(MADE + "mov.u32 %a, %smem;\n" + chosen(0) + commit.format(at="%a") + wait())
+    assert (known.findings, known.unclear) == ((), ())
+    lost = audited(MADE + "ld.global.u32 %a, [%out];\n" + chosen(0) + commit.format(at="%a"))
+    assert [(each.reason, each.lost) for each in lost.unclear] == [("which mbarrier this is, is not known", True)]
+
+
+def test_lanes_wait_for_those_that_are_named_and_have_not_left():
+    ways = chosen(5) + "@%p bra apart;\nbar.warp.sync {mask};\nbra over;\napart:\n{there}\nover:\n"
+    one = {"mask": "0xffffffdf", "there": ""}
+    assert rules(audited(ways.format(**one), block=(32, 1, 1))) == set()
+    gone = {"mask": "0xffffffff", "there": "ret;"}
+    assert rules(audited(ways.format(**gone), block=(32, 1, 1))) == set()
