@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from convc.ir.expr import evaluate, from_json
+from convc.ir.expr import IntExpr, evaluate, from_json
 
 Expr = Any
 """An integer expression as JSON, see `convc.ir.expr.to_json`."""
@@ -53,9 +53,13 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
 
     def at(self, tiles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Places along M and along N, int64 of the shape of ``tiles``, of tiles by their numbers."""
+        return self.of(from_json(self.m), from_json(self.n), tiles)
+
+    def of(self, m: IntExpr, n: IntExpr, tiles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Places of tiles by formulas that are expressions already; arrays as of `at`."""
         tiles = np.asarray(tiles, np.int64)
         values: Mapping[str, np.ndarray] = {TILE: tiles}
         if self.table:
             values = {TILE: tiles, ENTRY: np.asarray(self.table, np.int64)[tiles // self.together]}
-        m, n = (np.broadcast_to(evaluate(from_json(expr), values), tiles.shape) for expr in (self.m, self.n))
-        return m, n
+        along_m, along_n = (np.broadcast_to(evaluate(expr, values), tiles.shape) for expr in (m, n))
+        return along_m, along_n

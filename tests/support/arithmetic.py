@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import convc
-from convc.ir.expr import nodes, values
+from convc.ir.expr import json_form, nodes, values
 
 ROOT = Path(convc.__file__).parent
-OWN = (nodes.__file__, values.__file__, __file__)
+OWN = (nodes.__file__, values.__file__, json_form.__file__, __file__)
 OPERATORS = ("__add__", "__sub__", "__mul__", "__floordiv__", "__mod__")
 MADE = (nodes.Add, nodes.Mul, nodes.FloorDiv, nodes.Mod, nodes.Less, nodes.And, nodes.Select)
 

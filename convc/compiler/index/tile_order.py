@@ -9,14 +9,15 @@ The grid may be cut along M into groups, which differ by one row at most: those 
 from __future__ import annotations
 
 import msgspec
+import numpy as np
 from msgspec.structs import replace
 
 from convc.compiler.index.changes import Change
 from convc.compiler.index.conditions import conditions
 from convc.compiler.index.hilbert import hilbert
 from convc.compiler.index.maps import Counterexample, Outcome, Proof
-from convc.compiler.index.order_names import HILBERT, OrderName
-from convc.ir.expr import IntExpr, to_json
+from convc.compiler.index.order_names import HILBERT, ROWS, OrderName
+from convc.ir.expr import IntExpr, from_json, to_json
 from convc.ir.tile_order import ENTRY_BITS, Places
 
 MOST_ENTRIES = 4096
@@ -43,9 +44,18 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     table: tuple[tuple[int, int], ...] = ()
 
     @property
+    def formulas(self) -> tuple[IntExpr, IntExpr]:
+        """The place of a tile along M and along N."""
+        return self.change.let("tile_m"), self.change.let("tile_n")
+
+    def at(self, tiles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Places along M and along N, as of `Places.at`."""
+        return self.places.of(*self.formulas, tiles)
+
+    @property
     def places(self) -> Places:
         """The formulas of the kernel."""
-        m, n = (to_json(self.change.let(axis)) for axis in ("tile_m", "tile_n"))
+        m, n = map(to_json, self.formulas)
         if not self.table:
             return Places(m=m, n=n)
         packed = tuple(m + (n << ENTRY_BITS) for m, n in self.table)
@@ -96,6 +106,13 @@ def order_of(name: OrderName, tiles: tuple[int, int], *, together: int = 1, grou
         change=Change("order table" if looked_up else f"order {name}", sizes),
         table=hilbert(units, tiles[1]) if looked_up else (),
     )
+
+
+def formulas_of(places: Places | None, tiles: tuple[int, int]) -> tuple[IntExpr, IntExpr]:
+    """The place of a tile along M and along N, as a launch has it; None: along M first."""
+    if places is None:
+        return order_of(ROWS, tiles).formulas
+    return from_json(places.m), from_json(places.n)
 
 
 def unit_of(together: int) -> IntExpr:

@@ -64,7 +64,7 @@ def traffic_of(order: Order, at_once: int, size: Bytes) -> Traffic:
     rows, columns = order.tiles
     tiles = rows * columns
     pieces = {"m": size.activation / rows, "n": size.filter / columns, "out": (size.output + size.residual) / tiles}
-    m, n = (places.tolist() for places in order.places.at(np.arange(tiles)))
+    m, n = (places.tolist() for places in order.at(np.arange(tiles)))
     held: OrderedDict[tuple[str, int], None] = OrderedDict()
     inside = 0.0
     read = 0.0

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from convc.compiler.index.order_names import ORDERS, ROWS, OrderName
-from convc.compiler.index.tile_order import order_of, unit_of
+from convc.compiler.index.tile_order import formulas_of, unit_of
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.cost import estimate
 from convc.compiler.plan.moved import launch_bytes
@@ -25,7 +25,7 @@ from convc.compiler.tile.steps.base import Compute, Step
 from convc.compiler.tile.steps.order import LookUp
 from convc.compiler.tile.uses import reads
 from convc.errors import PlanError
-from convc.ir.expr import IntExpr, Var, from_json, substitute
+from convc.ir.expr import IntExpr, Var, substitute
 from convc.ir.tile_order import ENTRY, TILE
 
 CTA = Number("cta")
@@ -66,9 +66,8 @@ def place_steps(plan: Plan, role: str, tile: IntExpr, which: str = "") -> tuple[
     """
     places = plan.launch.order.places
     rows, columns = plan.launch.tiles
-    formulas = places or order_of(ROWS, plan.launch.tiles).places
     looked_up = {TILE: tile, ENTRY: Var(number(f"{ENTRY}{which}"))}
-    found = tuple(substitute(from_json(expr), looked_up) for expr in (formulas.m, formulas.n))
+    found = tuple(substitute(expr, looked_up) for expr in formulas_of(places, plan.launch.tiles))
     looked: tuple[Step, ...] = ()
     if places is not None and places.table:
         unit = number(f"unit{which}")

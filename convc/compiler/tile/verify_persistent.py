@@ -74,10 +74,13 @@ def _numbers(loop: TileLoop | FetchLoop, ctas: int) -> Iterator[str]:
 def _places(loop: TileLoop | FetchLoop) -> Iterator[str]:
     """Row and column of a tile are remainder and quotient by one number, so that no two tiles have the same."""
     places = _made(loop)
-    tile = Var(loop.var)
-    rows = next((expr.b for expr in places if isinstance(expr, Mod | FloorDiv)), Const(1))
-    for found, right in zip(places, (tile % rows, tile // rows), strict=True):
-        if found not in (None, right):
+    rows = next((expr.b for expr in places if isinstance(expr, Mod | FloorDiv)), None)
+    for found, kind, alone in zip(places, (Mod, FloorDiv), (Const(0), Var(loop.var)), strict=True):
+        if isinstance(found, Mod | FloorDiv):
+            right = type(found) is kind and found.a == Var(loop.var) and found.b == rows
+        else:
+            right = found is None or (rows is None and found == alone)
+        if not right:
             yield f"{loop.id} finds the place of a tile by {found}, which another one may have too"
 
 

@@ -6,7 +6,7 @@ classes themselves build exactly what they are told.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -249,9 +249,10 @@ def _spelled(expr: IntExpr) -> tuple[str, int]:
         case Add(args):
             return _spelled_sum(args), _SUM
         case Mul((*rest, Const(value))) if rest and value < 0:
-            return f"-{_text(mul(*rest, -value), _PRODUCT)}", _SUM
+            factors = rest if value == -1 else [*rest, Const(-value)]
+            return f"-{_spelled_product(factors)}", _SUM
         case Mul(args):
-            return "*".join(_text(arg, _ATOM) for arg in args), _PRODUCT
+            return _spelled_product(args), _PRODUCT
         case FloorDiv(a, b):
             return f"{_text(a, _ATOM)} // {_text(b, _ATOM)}", _PRODUCT
         case Mod(a, b):
@@ -262,6 +263,12 @@ def _spelled(expr: IntExpr) -> tuple[str, int]:
             return " and ".join(_text(arg, _LESS) for arg in args), _AND
         case Select(cond, a, b):
             return f"{_text(a, _AND)} if {_text(cond, _AND)} else {_text(b, _AND)}", _SELECT
+
+
+def _spelled_product(args: Sequence[IntExpr]) -> str:
+    if len(args) == 1:
+        return _text(args[0], _PRODUCT)
+    return "*".join(_text(arg, _ATOM) for arg in args)
 
 
 def _spelled_sum(args: tuple[IntExpr, ...]) -> str:
