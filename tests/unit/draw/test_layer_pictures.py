@@ -14,7 +14,7 @@ from convc.compiler.compile import compile_problem
 from convc.draw.lanes import lanes_picture
 from convc.draw.memory import memory_picture
 from convc.draw.tile import tile_picture
-from convc.draw.tile_order import plan_order, tile_order_picture
+from convc.draw.tile_order import grid_order, plan_order, tile_order_picture
 from convc.errors import InputError
 from convc.explain.example import example_tiles
 from convc.ir.problem import ConvProblem
@@ -128,6 +128,25 @@ def test_the_order_of_tiles_is_that_of_the_layers_grid():
     drawn = table(tile_order_picture(plan_order(plan), 148).svg(), "grid")
     m, n = plan.launch.order.places.at(np.arange(20))
     assert [drawn[row][column] for row, column in zip(m, n, strict=True)] == [str(number) for number in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("words", "grid", "sms", "order"),
+    [
+        (["--grid", "3x2"], (3, 2), 148, "rows"),
+        (["--grid", "3x2", "--sms", "4", "--order", "columns"], (3, 2), 4, "columns"),
+        (["--grid", "5x3", "--sms", "1", "--order", "hilbert"], (5, 3), 1, "hilbert"),
+        (["--schedule", "reload", "--order", "boustrophedon", "--sms", "3"], None, 3, "boustrophedon"),
+    ],
+)
+def test_the_order_that_is_asked_for_is_drawn(words, grid, sms, order):
+    """Of a grid without a layer, or in place of the layer's own."""
+    model = str(model_folder() / "tiny_conv.onnx")
+    if grid is None:
+        grid = convc.inspect(model, schedule=convc.ScheduleOptions(schedule="reload")).launch.grid[:2]
+        words = [model, *words]
+    drawn = CliRunner().invoke(main, ["draw", "tile-order", *words], catch_exceptions=False).stdout
+    assert drawn.rstrip() == tile_order_picture(grid_order(*grid, sms, order), sms).svg().rstrip()
 
 
 def test_a_chip_without_tensor_memory_has_none_in_the_picture(impulse):
