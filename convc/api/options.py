@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from convc.compiler.options import AUTO as AUTO
+from convc.compiler.options import RENAMED as RENAMED
 from convc.compiler.options import Option as Option
 from convc.compiler.options import ScheduleOptions as ScheduleOptions
 from convc.compiler.options import options as schedule_table  # noqa: F401  # pyright: ignore[reportUnusedImport] - the command line is made of it

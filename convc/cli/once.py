@@ -9,6 +9,7 @@ import collections
 
 import click
 
+from convc.cli.renamed import refuse_old_names
 from convc.support.guessing import nearest
 
 
@@ -26,7 +27,9 @@ class OnceGroup(click.Group):
         if args[0] in names or near is None:
             name, command, rest = super().resolve_command(ctx, args)
             if command is not None:
-                refuse_second_values(click.Context(command, info_name=name, parent=ctx), rest)
+                called = click.Context(command, info_name=name, parent=ctx)
+                refuse_old_names(called, rest)
+                refuse_second_values(called, rest)
             return name, command, rest
         return ctx.fail(f"No such command {args[0]!r}. Did you mean {near!r}?")
 

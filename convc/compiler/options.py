@@ -8,9 +8,11 @@ everywhere: the option is left open, and the planner decides.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Annotated, Any, Literal, cast, get_type_hints
+
+from convc.errors import InputError
 
 AUTO = "auto"
 ESTIMATE = "estimate"
@@ -46,6 +48,28 @@ def row(help: str, values: Mapping[str, str] | None = None, applies: str = "", m
     schema = {"enum": [*option.values]} if option.values and most is None else None
     return msgspec.Meta(description=help, extra_json_schema=schema, extra={"option": option})
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renamed:
+    """The name that an option has now.
+
+    Attributes:
+        name: the field.
+        values: what old values are called now, where they have other names too.
+    """
+
+    name: str
+    values: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def value(self, old: str) -> str:
+        """What an old value is called now."""
+        return self.values.get(old, old)
+
+
+RENAMED: Mapping[str, Renamed] = {
+    "work": Renamed(name="tile_scheduler", values={"fetched": "dynamic"}),
+}
+"""Options that had another name, by that: who says it is told the new one."""
 
 _SHARING = "schedules that share activations between filter columns: slide, shift, stationary"
 _BLACKWELL = "sm_100a"
@@ -169,15 +193,15 @@ class ScheduleOptions:
             most=MOST_CTAS,
         ),
     ] = AUTO
-    work: Annotated[
+    tile_scheduler: Annotated[
         str,
         row(
             "The tile scheduler of persistent CTAs.",
             {
                 "static": "tiles by the number of the CTA",
-                "fetched": "tiles whose CTAs have not been launched, by clusterlaunchcontrol (CLC)",
+                "dynamic": "tiles whose CTAs have not been launched, by clusterlaunchcontrol (CLC)",
             },
-            f"persistent on; fetched: {_BLACKWELL}",
+            f"persistent on; dynamic: {_BLACKWELL}",
         ),
     ] = "static"
     pairs: Annotated[
@@ -260,6 +284,14 @@ class ScheduleOptions:
         str,
         row("The GPU that kernels are for.", {"sm_100a": "Blackwell (B200, B300)", "sm_90a": "Hopper (H100, H200)"}),
     ] = "sm_100a"
+
+    def __new__(cls, **chosen: object) -> ScheduleOptions:
+        """Refuse a field by its old name: InputError says what it is called."""
+        for old in RENAMED.keys() & chosen.keys():
+            new = RENAMED[old]
+            value = new.value(str(chosen[old]))
+            raise InputError(f"ScheduleOptions has no {old}: it is called {new.name}", hint=f'{new.name}="{value}"')
+        return object.__new__(cls)
 
     def __post_init__(self) -> None:
         """Numbers of choices are texts: 2 and "2" are the same kernel."""

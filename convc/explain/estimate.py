@@ -21,7 +21,7 @@ def estimate_lines(plan: Plan) -> Iterator[str]:
     parts = f" x {plan.launch.parts}" if plan.launch.parts > 1 else ""
     grid = f"{plan.launch.grid[0]} x {plan.launch.grid[1]}{parts}"
     held = f", {cost.beside} on each at a time" if cost.beside > 1 else ""
-    grid = f"{grid}, of which others are given to those" if plan.launch.fetched else grid
+    grid = f"{grid}, of which others are given to those" if plan.launch.dynamic else grid
     yield f"{cost.ctas} CTAs ({grid}) on {rates.sms} SMs{held}: {waves}, the last one {cost.last_wave_fill:.0%} full."
     yield from _resident(plan)
     yield f"{cost.useful:.1%} of the multiplications are the convolution's own; the rest pads tiles."

@@ -29,7 +29,7 @@ OWN = {"schedule": "reload", **ALONE}
 TMA = {"schedule": "slide", **WALKS, "store": "tma"}
 DIRECT = {"schedule": "slide", **WALKS, "store": "direct"}
 NARROW = square(64, 64, 56, batch=32)
-FETCHED = {**WALKS, "work": "fetched"}
+DYNAMIC = {**WALKS, "tile_scheduler": "dynamic"}
 
 
 def third(channels: int, extent: int):
@@ -55,7 +55,7 @@ SAID = {
     ],
     "the 1x1 layer of 64 channels of ResNet-50 at batch 32 takes {cycles} cycles so and {cycles} where CTAs go by "
     "their number, the 3x3 layer {cycles} and {cycles},": [
-        (NARROW, FETCHED), (NARROW, WALKS), (STEM, FETCHED), (STEM, WALKS),
+        (NARROW, DYNAMIC), (NARROW, WALKS), (STEM, DYNAMIC), (STEM, WALKS),
     ],
     "a product of 4096 x 4096 x 4096 takes {us} us with persistent pairs, {us} without either, {us} where "
     "CTAs walk alone. What `auto` takes for the first 3x3 layers of ResNet-50 at batch 256 takes {us} us instead of "

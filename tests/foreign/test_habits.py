@@ -24,7 +24,7 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 KINDS = {
     "dense": "tensor_store_f16",
     "persistent": "persistent_f16",
-    "dynamic": "fetched_f16",
+    "dynamic": "dynamic_f16",
     "block-scaled": "scaled_nvfp4",
     "pair": "pair_f16",
     "cluster": "multicast_f16",

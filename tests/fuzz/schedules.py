@@ -32,7 +32,7 @@ DRAWN = (1, 1, 2, 2, 3, 4)
 OTHER_TARGET = 0.3
 """How often the target is drawn as well."""
 
-NEEDS = {"work": ("persistent", "on"), "shift": ("schedule", "shift"), "filters": ("schedule", "slide")}
+NEEDS = {"tile_scheduler": ("persistent", "on"), "shift": ("schedule", "shift"), "filters": ("schedule", "slide")}
 """What a choice is refused without, and comes before it, unless that is drawn otherwise."""
 
 CTAS = ("auto", "auto", 1, 2, 3)

@@ -40,7 +40,7 @@ FORMS: tuple[tuple[ConvProblem, dict[str, object]], ...] = (
     (POINTWISE, {"schedule": "reload", "pairs": "on", "tile_order": "columns"}),
     (SHARED, {"schedule": "reload", "multicast": "2x2", "persistent": "off"}),
     (SHARED, {"schedule": "slide", "filters": "together", "pairs": "on"}),
-    (POINTWISE, {"schedule": "reload", "work": "fetched", "persistent": "on"}),
+    (POINTWISE, {"schedule": "reload", "tile_scheduler": "dynamic", "persistent": "on"}),
     (SHARED, {"schedule": "reload", "split_k": "2"}),
     (STEM, {"schedule": "reload", "columns": "overlap"}),
     (SCALED, {"schedule": "reload"}),

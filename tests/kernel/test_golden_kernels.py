@@ -169,9 +169,9 @@ CHOICES = {
             "block_n": 48,
             "stages": 3,
         },
-        "fetched_f16": {
+        "dynamic_f16": {
             "options": ScheduleOptions(
-                schedule="reload", store="tma", persistent="on", work="fetched", residual_load="direct"
+                schedule="reload", store="tma", persistent="on", tile_scheduler="dynamic", residual_load="direct"
             ),
             "block_n": 48,
             "stages": 2,
@@ -216,7 +216,7 @@ PROBLEMS |= dict.fromkeys(SCHEDULES, SHARED) | {
     "persistent_f16": WALKED, "copied_residual_f16": replace(WALKED, name="copied_residual_f16"),
     "pair_f16": PAIRED, "multicast_f16": LOADED, "split_k_f16": SPLIT, "tile_order_f16": ORDERED,
     "line_store_f16": replace(SHARED, name="line_store_f16", epilogue=(AddResidual(), Relu())),
-    "fetched_f16": replace(WALKED, name="fetched_f16"),
+    "dynamic_f16": replace(WALKED, name="dynamic_f16"),
 }  # fmt: skip
 
 

@@ -178,9 +178,9 @@ def test_the_planner_takes_what_it_finds_faster_and_says_why():
             "ctas must be auto or in 1..2147483647, as many as a grid has, got 0",
         ),
         (
-            {"persistent": "on", "schedule": "slide", "border": "mask", "work": "fetched"},
+            {"persistent": "on", "schedule": "slide", "border": "mask", "tile_scheduler": "dynamic"},
             PlanError,
-            "masks lanes, and a fetched tile is known too late for that",
+            "masks lanes, and a dynamic tile scheduler assigns tiles too late for that",
         ),
     ],
 )

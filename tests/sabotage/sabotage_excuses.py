@@ -97,7 +97,7 @@ EXCUSES = (
     Excuse(
         r"(?:48|32) \+1 in \d+: mad\.lo\.s32 %k, %tile_n, \d+, %column; @(?:epilogue|add)\.k",
         "it is for the test of channels alone, which come by eights up to a multiple of 8",
-        only=r"// (?:persistent_f16|fetched_f16|(?:hopper_)?split_k_f16|conv: 1x64x12x12 \* 80x64x3x3 )",
+        only=r"// (?:persistent_f16|dynamic_f16|(?:hopper_)?split_k_f16|conv: 1x64x12x12 \* 80x64x3x3 )",
     ),
     Excuse(r"8 \+1 in \d+: setp\.ne\.u32 %skip, %warp, 8; @", "another warp of the warpgroup loads"),
     Excuse(r"0 \+1 in \d+: bar\.sync 0;", "all warps meet at one barrier, whatever its number"),

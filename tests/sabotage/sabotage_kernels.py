@@ -310,7 +310,7 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "golden hopper_tensor_store_f16": partial(golden, "hopper_tensor_store_f16"),
     "golden persistent_f16": partial(golden, "persistent_f16"),
     "golden hopper_persistent_f16": partial(golden, "hopper_persistent_f16"),
-    "golden fetched_f16": partial(golden, "fetched_f16"),
+    "golden dynamic_f16": partial(golden, "dynamic_f16"),
     "golden pair_f16": partial(golden, "pair_f16"),
     "golden multicast_f16": partial(golden, "multicast_f16"),
     "persistent clusters with multicast": partial(
@@ -353,7 +353,7 @@ SLOW: dict[str, Callable[[], Subject]] = {
     ),
     "CTAs that ask for tiles": partial(
         conv, in_channels=64, out_channels=80, block_n=48, batch=3,
-        options=ScheduleOptions(schedule="reload", store="tma", persistent="on", work="fetched"),
+        options=ScheduleOptions(schedule="reload", store="tma", persistent="on", tile_scheduler="dynamic"),
     ),
     "residual by tensor copies": partial(
         conv, in_channels=64, out_channels=128, block_n=128, kernel=(1, 1), **UNPADDED,

@@ -33,7 +33,7 @@ MISTAKES = {
         "nvfp4, scaled", inside(r"epilogue\.ready") + FENCE, r"\1", "proxy-fence-missing",
     ),
     "an answer comes without a fence": (
-        "golden fetched_f16", inside(r"\w+\.told") + FENCE, r"\1", "proxy-fence-missing",
+        "golden dynamic_f16", inside(r"\w+\.told") + FENCE, r"\1", "proxy-fence-missing",
     ),
     "a CTA of a pair leaves before the last signals": (
         PAIR, inside(r"load\.last_empty") + LAST, r"\1", "exit-before-arrival",

@@ -12,7 +12,7 @@ TAKE = r"(@%granted clusterlaunchcontrol\.query_cancel\.get_first_ctaid::x\.b32\
 AGAIN = inside(r"epilogue\.again") + r"(?<=\{)"
 PASS = r"\1setp.eq.u32 %passed, 0, 0;"
 
-WALK, FETCH, ORDER = "golden persistent_f16", "golden fetched_f16", "golden tile_order_f16"
+WALK, FETCH, ORDER = "golden persistent_f16", "golden dynamic_f16", "golden tile_order_f16"
 MASKS = "slide, persistent CTAs over masked tiles"
 HELD = "persistent CTAs, bias in registers"
 MISTAKES = {

@@ -141,14 +141,14 @@ OPTION_SETS: dict[str, OptionSet] = {
     "reload walk residual": _set(
         _pointwise(), WALK | ALONE | {"store": "tma", "residual_load": "tma", "dependent_launch": True}
     ),
-    "reload fetched": _set(
+    "reload dynamic": _set(
         _pointwise(),
-        RELOAD | ALONE | {"persistent": "on", "work": "fetched", "store": "tma", "residual_load": "tma"},
+        RELOAD | ALONE | {"persistent": "on", "tile_scheduler": "dynamic", "store": "tma", "residual_load": "tma"},
         block_n=80,
         stages=2,
     ),
-    "reload fetched dependent": _set(
-        _pointwise(), RELOAD | ALONE | {"persistent": "on", "work": "fetched", "dependent_launch": True}
+    "reload dynamic dependent": _set(
+        _pointwise(), RELOAD | ALONE | {"persistent": "on", "tile_scheduler": "dynamic", "dependent_launch": True}
     ),
     "reload hilbert": _set(_pointwise(), RELOAD | ALONE | {"tile_order": "hilbert", "store": "direct"}),
     "reload hilbert walk": _set(_pointwise(), WALK | ALONE | {"tile_order": "hilbert"}),
@@ -174,7 +174,7 @@ OPTION_SETS: dict[str, OptionSet] = {
         SLIDE | {"pairs": "on", "border": "mask", "store": "tma", "residual_load": "tma", "dependent_launch": True},
     ),
     "slide walk": _set(_shared(epilogue=ENDING), SLIDE | ALONE | {"persistent": "on", "ctas": 2}, stages=2),
-    "slide fetched": _set(_shared(epilogue=ENDING), SLIDE | ALONE | {"persistent": "on", "work": "fetched"}),
+    "slide dynamic": _set(_shared(epilogue=ENDING), SLIDE | ALONE | {"persistent": "on", "tile_scheduler": "dynamic"}),
     "slide split": _set(_shared(in_channels=144), SLIDE | {"split_k": "2", "pairs": "off"}),
     "slide multicast 2x1": _set(_shared(out_channels=96), SLIDE | {"multicast": "2x1", "pairs": "off"}),
     "slide pairs walk": _set(_shared(epilogue=ENDING), SLIDE | {"pairs": "on", "persistent": "on", "ctas": 2}),

@@ -83,7 +83,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """The grid: one CTA for each tile, or persistent CTAs."""
         if self.tiled.ctas is None:
             return (*self.tiled.grid, self.tiled.parts)
-        return (math.prod(self.tiled.grid) if self.offer.fetched else self.tiled.ctas, 1, 1)
+        return (math.prod(self.tiled.grid) if self.offer.dynamic else self.tiled.ctas, 1, 1)
 
     @property
     def storage(self) -> Storage:
@@ -103,7 +103,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, weak
         rules: what a tiling must keep.
         geometry: how activations are shared; None where they are not.
         most_ctas: CTAs at most, which walk over tiles (`convc.compiler.plan.persistent`); None: each tile has its own.
-        fetched: whether those ask for their tiles, so that as many run as can.
+        dynamic: whether those ask for their tiles, so that as many run as can.
         parts: CTAs that share the K loop of a tile (`convc.compiler.plan.split`).
     """
 
@@ -117,7 +117,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, weak
     rules: Sequence[TilingRule] = TILING_RULES
     geometry: Geometry | None = None
     most_ctas: int | None = None
-    fetched: bool = False
+    dynamic: bool = False
     parts: int = 1
 
     @property
@@ -215,7 +215,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, weak
         if self.most_ctas is None:
             return None
         tiles = math.prod(grid)
-        return min(tiles, self.most_ctas) if self.fetched else walkers(tiles, self.most_ctas, together)
+        return min(tiles, self.most_ctas) if self.dynamic else walkers(tiles, self.most_ctas, together)
 
 
 class Width(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):

@@ -66,7 +66,7 @@ def persistent(
     ctas: int | None,
     stages: int | None = None,
     *,
-    fetched: bool = False,
+    dynamic: bool = False,
 ) -> ScheduleCandidates:
     """Offer the tilings to persistent CTAs, as far as these can be.
 
@@ -75,14 +75,14 @@ def persistent(
         arch: the target.
         ctas: CTAs at most; None: one for each SM.
         stages: of operand tiles; None: as many as is best.
-        fetched: each tile has a CTA in the grid, and those that run take over tiles of those that have not begun.
+        dynamic: each tile has a CTA in the grid, and those that run take over tiles of those that have not begun.
     """
     most = ctas or arch.rates.sms
-    parts = (_walking(part, most, stages, fetched) if isinstance(part, Offer) else part for part in candidates.parts)
+    parts = (_walking(part, most, stages, dynamic) if isinstance(part, Offer) else part for part in candidates.parts)
     return replace(candidates, parts=tuple(parts))
 
 
-def _walking(offer: Offer, most: int, stages: int | None, fetched: bool) -> Offer | Rejection:
+def _walking(offer: Offer, most: int, stages: int | None, dynamic: bool) -> Offer | Rejection:
     """An offer with the storage of persistent CTAs."""
     if offer.layout.blocks is not None:
         reason = f"{offer.layout.blocks.name} has scale factors, which the epilogue's warps copy: no persistent CTAs"
@@ -98,7 +98,7 @@ def _walking(offer: Offer, most: int, stages: int | None, fetched: bool) -> Offe
             if held(offer.layout, tiling):
                 once = replace(once, numbers=None)
             halves = two_halves(once, offer.arch)
-            return with_answers(halves, offer.arch) if fetched else halves
+            return with_answers(halves, offer.arch) if dynamic else halves
         columns = -(-offer.layout.problem.out_channels // tiling.block_n) * tiling.block_n
         return in_registers(once, columns, offer.arch)
 
@@ -107,7 +107,7 @@ def _walking(offer: Offer, most: int, stages: int | None, fetched: bool) -> Offe
         if offer.arch.limits.tmem_columns:
             numbers = 0 if held(offer.layout, tiling) else once.numbers
             halves = room_for_halves(replace(once, numbers=numbers))
-            return room_for_answers(halves, offer.arch) if fetched else halves
+            return room_for_answers(halves, offer.arch) if dynamic else halves
         columns = -(-offer.layout.problem.out_channels // tiling.block_n) * tiling.block_n
         return room_in_registers(once, columns, tiling.block_n)
 
@@ -117,7 +117,7 @@ def _walking(offer: Offer, most: int, stages: int | None, fetched: bool) -> Offe
         return replace(once, held=keeps)
 
     ahead = offer.depths if stages is not None else tuple(map(deeper, offer.depths))
-    return replace(offer, depths=ahead, storage=storage, room=room, work=work, most_ctas=most, fetched=fetched)
+    return replace(offer, depths=ahead, storage=storage, room=room, work=work, most_ctas=most, dynamic=dynamic)
 
 
 def deeper(each: Depths) -> Depths:

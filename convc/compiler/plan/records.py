@@ -87,7 +87,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
         grid, threads: CTAs, and threads of each.
         tiles: of the output, along M and along N.
         persistent: whether a CTA walks over tiles, from the one of its own number on by the number of CTAs.
-        fetched: whether it goes on to tiles that it asks for instead: each has a CTA in the grid, which may not begin.
+        dynamic: whether it goes on to tiles that it asks for instead: each has a CTA in the grid, which may not begin.
         why: the reasons for all of this.
         dependent: the kernel sets itself up while the one in front of it runs, and waits for that before it reads.
         cluster: CTAs of a cluster along the axes of the grid.
@@ -101,7 +101,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     threads: int
     tiles: tuple[int, int]
     persistent: bool = False
-    fetched: bool = False
+    dynamic: bool = False
     why: Reasons = msgspec.field(default_factory=Reasons)
     dependent: bool = False
     cluster: tuple[int, int, int] = (1, 1, 1)

@@ -45,7 +45,7 @@ ResidualLoad = Literal["direct", "tma"]
 """Whether a residual is read by the threads that add it, or brought by tensor copies ahead of need."""
 RESIDUAL_LOADS: tuple[ResidualLoad, ...] = ("direct", "tma")
 
-FETCHED = "fetched"
+DYNAMIC = "dynamic"
 """The tile scheduler of persistent CTAs that request their tiles."""
 
 PARTS_OF: Mapping[str, int | None] = {"estimate": None, "off": 1, "2": 2, "4": 4, "8": 8}
@@ -74,7 +74,7 @@ class Request:
         store: how results leave (schedules whose lanes are output pixels).
         persistent: whether CTAs walk over tiles; None: each tile has its own, if nobody finds the other better.
         ctas: how many these are at most; None: one for each SM.
-        fetched: whether they ask for their tiles, as many of them as run.
+        dynamic: whether they ask for their tiles, as many of them as run.
         filters: where filter tiles are put (schedules that read the same activations for several filter columns).
         pairs: whether the tensor cores of two CTAs multiply as one; None: each by itself, if nobody finds the other
             better.
@@ -92,7 +92,7 @@ class Request:
     store: Store | None = None
     persistent: bool | None = None
     ctas: int | None = None
-    fetched: bool = False
+    dynamic: bool = False
     filters: Filters | None = None
     pairs: bool | None = None
     residual_load: ResidualLoad | None = None
@@ -105,7 +105,7 @@ class Request:
     def alone(self) -> Request:
         """The request for CTAs that have a tile each, as far as a method asks about others.
 
-        It does where tiles are fetched, and so known late, and where loads are shared, so that tiles come in parts.
+        It does where a dynamic scheduler assigns tiles late, and where loads are shared, so that tiles come in parts.
         """
         return _alone(self)
 
@@ -117,7 +117,7 @@ class Request:
 @lru_cache(maxsize=64)
 def _alone(request: Request) -> Request:
     """`Request.alone`, which every schedule asks of the same requests."""
-    walks = request.persistent if request.fetched else None
+    walks = request.persistent if request.dynamic else None
     return replace(request, persistent=walks, ctas=None, pairs=None, parts=None, order=None)
 
 
@@ -255,7 +255,7 @@ class Schedule:
         if request.persistent:
             from convc.compiler.plan.persistent import persistent
 
-            return persistent(found, arch, request.ctas, request.stages, fetched=request.fetched)
+            return persistent(found, arch, request.ctas, request.stages, dynamic=request.dynamic)
         if (request.parts or 1) > 1:
             from convc.compiler.plan.split import split
 

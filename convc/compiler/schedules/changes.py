@@ -28,7 +28,7 @@ def walk_of(plan: Plan) -> Change:
     rows, columns = plan.launch.tiles
     ctas = plan.launch.grid[0]
     tiles = {"TILES_M": rows, "TILES_N": columns, "GRID": rows * columns}
-    if plan.launch.fetched:
+    if plan.launch.dynamic:
         return Change("fetch", tiles)
     return Change("walk", {**tiles, "CTAS": ctas, "TURNS": -(-rows * columns // ctas)})
 

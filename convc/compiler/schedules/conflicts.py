@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from convc.compiler.options import AUTO, ESTIMATE, MOST_CTAS, ScheduleOptions, options
 from convc.compiler.schedules.all import SCHEDULES, names, variants
-from convc.compiler.schedules.base import DIRECT, FETCHED, TMA, Schedule
+from convc.compiler.schedules.base import DIRECT, DYNAMIC, TMA, Schedule
 from convc.errors import InputError
 from convc.ir.arch import ARCHS, Arch
 from convc.support.guessing import nearest
@@ -74,31 +74,31 @@ CONFLICTS: tuple[Conflict, ...] = (
         needs="persistent on",
     ),
     Conflict(
-        option="work",
-        values=(FETCHED,),
+        option="tile_scheduler",
+        values=(DYNAMIC,),
         other="persistent",
         excluded=(AUTO, "off"),
         why="it is the tile scheduler of persistent CTAs",
         needs="persistent on",
     ),
     Conflict(
-        option="work",
-        values=(FETCHED,),
+        option="tile_scheduler",
+        values=(DYNAMIC,),
         other="ctas",
         excluded=(GIVEN,),
         why="the grid has a CTA for each tile, of which the GPU runs as many as fit",
         hint="leave ctas out",
     ),
     Conflict(
-        option="work",
-        values=(FETCHED,),
+        option="tile_scheduler",
+        values=(DYNAMIC,),
         other="pairs",
         excluded=("on",),
         why="a request is for one tile and one CTA",
     ),
     Conflict(
-        option="work",
-        values=(FETCHED,),
+        option="tile_scheduler",
+        values=(DYNAMIC,),
         other="multicast",
         excluded=_CLUSTERS,
         why="a request is for one tile and one CTA",
@@ -170,8 +170,8 @@ def _of_targets() -> Iterator[Conflict]:
 
     fragments = targets(lambda arch: not arch.limits.tmem_columns)
     yield Conflict(
-        option="work",
-        values=(FETCHED,),
+        option="tile_scheduler",
+        values=(DYNAMIC,),
         other="target",
         excluded=fragments,
         why="two accumulators in tensor memory are needed",

@@ -170,7 +170,7 @@ def _walking(pick: Pick, survey: Survey) -> Pick:
     if best.tiled.parts > 1:
         return pick.because(walk=CLUSTERS)
     if request.persistent is not None:
-        asked = "on, and ask for their tiles" if request.fetched else "on"
+        asked = "on, and ask for their tiles" if request.dynamic else "on"
         return pick.because(walk=f"persistent CTAs are switched {asked if request.persistent else 'off'}")
     tiles = math.prod(best.tiled.grid)
     if tiles <= arch.rates.sms:

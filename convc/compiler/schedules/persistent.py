@@ -59,7 +59,7 @@ def _tiles(plan: Plan, role: str, steps: tuple[Step, ...]) -> TileLoop | FetchLo
     derived = walk_of(plan)
     count = derived.extent("turn")
     found = asked_for(place_steps(plan, role, Var(WALK)), steps)
-    if plan.launch.fetched:
+    if plan.launch.dynamic:
         return FetchLoop(
             id=f"{role}.tiles",
             note="the CTA's own, and others while there are any",

@@ -30,7 +30,7 @@ from convc.compiler.plan.records import (
 )
 from convc.compiler.schedules.all import schedule_of
 from convc.compiler.schedules.base import (
-    FETCHED,
+    DYNAMIC,
     FILTERS,
     MULTICAST_OF,
     PARTS_OF,
@@ -181,12 +181,12 @@ def _request(options: ScheduleOptions, block_n: int | None, stages: int | None) 
         store=next((store for store in STORES if store == options.store), None),
         persistent={"on": True, "off": False}.get(options.persistent),
         ctas=options.ctas if isinstance(options.ctas, int) else None,
-        fetched=options.work == FETCHED,
-        pairs=False if options.work == FETCHED else {"on": True, "off": False}.get(options.pairs),
+        dynamic=options.tile_scheduler == DYNAMIC,
+        pairs=False if options.tile_scheduler == DYNAMIC else {"on": True, "off": False}.get(options.pairs),
         filters=next((filters for filters in FILTERS if filters == options.filters), None),
         residual_load=next((way for way in RESIDUAL_LOADS if way == options.residual_load), None),
         parts=_parts(options),
-        multicast=(1, 1) if options.work == FETCHED else MULTICAST_OF[options.multicast],
+        multicast=(1, 1) if options.tile_scheduler == DYNAMIC else MULTICAST_OF[options.multicast],
         order=asked_order(options),
         registers={"on": True, "off": False}.get(options.registers),
     )
@@ -262,7 +262,7 @@ def _finished(pick: Pick, indexing: Indexing, choices: tuple[ScheduleSummary, ..
             threads=32 * warps,
             tiles=tiles,
             persistent=best.tiled.ctas is not None,
-            fetched=best.offer.fetched,
+            dynamic=best.offer.dynamic,
             why=pick.because(registers=reason).why,
             dependent=options.dependent_launch,
             cluster=(*best.tiled.tiling.cluster, best.tiled.parts),

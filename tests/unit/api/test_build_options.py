@@ -11,7 +11,7 @@ from convc import ScheduleOptions
 from convc.api.drawing import time_schedules
 from convc.api.listing import list_layers
 from convc.api.paging import page_report
-from convc.errors import BuildError
+from convc.errors import BuildError, InputError
 from convc.support.resources import model_folder
 
 MODEL = model_folder() / "tiny_conv.onnx"
@@ -25,7 +25,7 @@ SETS = [
     {"timed": True},
     {"schedule": "slide", "filters": "together", "pairs": "on"},
     {"schedule": "reload", "multicast": "2x1", "cache_hints": "on"},
-    {"schedule": "reload", "persistent": "on", "work": "fetched", "tile_order": "hilbert"},
+    {"schedule": "reload", "persistent": "on", "tile_scheduler": "dynamic", "tile_order": "hilbert"},
     {"split_k": "2", "columns": "off", "dependent_launch": True},
     {"target": "sm_90a", "store": "direct", "registers": "off"},
     {"schedule": "shift", "shift": "windows", "residual_load": "direct", "tile_order": "grouped"},
@@ -98,3 +98,28 @@ def test_options_that_cannot_be_are_a_damaged_build(change, said, tmp_path):
     network.write_text(json.dumps(held))
     with pytest.raises(BuildError, match=said.replace("|", r"\|")):
         convc.inspect(tmp_path / "b")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({"work": "fetched"}, 'tile_scheduler="dynamic"'),
+    ],
+)
+def test_old_names_are_answered_with_the_new_ones(old, new):
+    (name,) = old
+    with pytest.raises(
+        InputError, match=f"ScheduleOptions has no {name}: it is called {new.partition('=')[0]}"
+    ) as told:
+        ScheduleOptions(**old)
+    assert told.value.hint == new
+
+
+def test_a_build_of_before_names_the_command_that_makes_it_anew(tmp_path):
+    convc.compile(MODEL, tmp_path / "b")
+    network = tmp_path / "b" / "network.json"
+    held = json.loads(network.read_text()) | {"format": "convc-build/3", "schedule": {"work": "static", "store": None}}
+    network.write_text(json.dumps(held))
+    with pytest.raises(BuildError, match="expected format 'convc-build/4', got 'convc-build/3'") as told:
+        convc.inspect(tmp_path / "b")
+    assert told.value.hint == f"compile the model again: convc compile MODEL.onnx -o {tmp_path / 'b'}"

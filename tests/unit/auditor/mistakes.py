@@ -98,7 +98,7 @@ MISTAKES = {
     "stages are not waited for": waitless("same_3x3_f16", "load_wait", "load.wait", "memory-reuse"),
     "the accumulator is not waited for": waitless("same_3x3_f16", "epilogue_wait", "epilogue.wait", "tcgen05-order"),
     "the half is not waited for": waitless("persistent_f16", "mma_drained", "mma.drained", "tcgen05-order"),
-    "answers are not waited for": waitless("fetched_f16", "mma_answered", "mma.answered", "copy-arrival"),
+    "answers are not waited for": waitless("dynamic_f16", "mma_answered", "mma.answered", "copy-arrival"),
     "stages are not given back": without("same_3x3_f16", "mma.release", r"tcgen05\.commit[^;]*;", "no-end"),
     "the accumulator is never complete": without("same_3x3_f16", "mma.done", r"tcgen05\.commit[^;]*;", "no-end"),
     "other columns are given back": Mistake(
@@ -143,7 +143,7 @@ MISTAKES = {
         "",
         ("memory-reuse",),
     ),
-    "answers are given back unfenced": without("fetched_f16", "mma.told", PROXY, "proxy-fence"),
+    "answers are given back unfenced": without("dynamic_f16", "mma.told", PROXY, "proxy-fence"),
     "accumulators are unfenced": Mistake("hopper_f16", r"wgmma\.fence\.sync\.aligned;", "", ("wgmma-order",)),
     "a stage is given back too early": Mistake(
         "hopper_slide_f16",

@@ -292,7 +292,7 @@ def test_what_is_asked_of_one_schedule_is_asked_of_the_others():
         cache_hints="on",
         registers="on",
         ctas=3,
-        work="fetched",
+        tile_scheduler="dynamic",
         filters="apart",
         dependent_launch=True,
         residual_load="tma",

@@ -302,7 +302,7 @@ def test_of_ctas_that_walk_one_with_most_tiles_is_timed(tiles: int, most: int, w
 
 def test_of_ctas_that_ask_for_tiles_one_with_most_is_timed():
     """Ten tiles on four SMs: each makes up to three, as if they went by their number."""
-    folder = TESTS / "golden" / "fetched_f16"
+    folder = TESTS / "golden" / "dynamic_f16"
     text = (folder / "kernel.ptx").read_text()
     launch = load_launch(folder / "launch.json")
     found = time_kernel(text, launch, {}, B200.changed({"chip.sms": 4}))

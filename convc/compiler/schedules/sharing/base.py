@@ -272,8 +272,11 @@ class Sharing(Method):
                 refused.append(Rejection(rule="geometry", reason=error.message))
                 continue
             reason = self.refuses(geometry)
-            if request.persistent and request.fetched and self.masks(layout, geometry):
-                reason = f"border {border} with rows {row} masks lanes, and a fetched tile is known too late for that"
+            if request.persistent and request.dynamic and self.masks(layout, geometry):
+                reason = (
+                    f"border {border} with rows {row} masks lanes, and a dynamic tile scheduler assigns tiles too late "
+                    "for that"
+                )
             if reason is None:
                 found.append(geometry)
             else:

@@ -31,7 +31,7 @@ FORMS = {
     "staged": Request(store="tma", residual_load="direct"),
     "residual": Request(store="tma", residual_load="tma"),
     "walking": Request(persistent=True),
-    "fetched": Request(persistent=True, fetched=True),
+    "dynamic": Request(persistent=True, dynamic=True),
     "persistent pairs": Request(pairs=True, persistent=True),
     "loaded together": Request(multicast=(2, 1)),
     "shared": Request(parts=2),

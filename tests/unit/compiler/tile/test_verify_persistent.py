@@ -86,8 +86,8 @@ def test_numbers_of_all_tiles_are_held_before_the_first(edit, held):
     assert found in contradictions(rewrite(ONE_COLUMN, edit))
 
 
-FETCHED = build(
-    plan(device_layout(PROBLEM), options=replace(OPTIONS, ctas="auto", work="fetched"), block_n=48, stages=3)
+DYNAMIC = build(
+    plan(device_layout(PROBLEM), options=replace(OPTIONS, ctas="auto", tile_scheduler="dynamic"), block_n=48, stages=3)
 )
 
 
@@ -116,8 +116,8 @@ FETCHED = build(
     ],
 )
 def test_every_mistake_about_a_tile_that_is_asked_for_is_named(edit, sentence):
-    assert contradictions(FETCHED) == ()
-    assert any(sentence in found for found in contradictions(rewrite(FETCHED, edit)))
+    assert contradictions(DYNAMIC) == ()
+    assert any(sentence in found for found in contradictions(rewrite(DYNAMIC, edit)))
 
 
 def _twice(step):
@@ -126,14 +126,14 @@ def _twice(step):
 
 def test_a_role_that_goes_by_numbers_beside_those_that_ask_is_named():
     (walks,) = (role for role in PROGRAM.roles if role.name == "mma")
-    mixed = tuple(walks if role.name == "mma" else role for role in FETCHED.roles)
-    found = contradictions(replace(FETCHED, roles=mixed))
+    mixed = tuple(walks if role.name == "mma" else role for role in DYNAMIC.roles)
+    found = contradictions(replace(DYNAMIC, roles=mixed))
     assert "roles walk over different tiles: only load, epilogue ask for them" in found
 
 
 def test_answers_over_something_else_are_found():
-    answers = replace(FETCHED.storage.answers, offset=FETCHED.storage.ring("done").offset)
-    found = contradictions(replace(FETCHED, storage=replace(FETCHED.storage, answers=answers)))
+    answers = replace(DYNAMIC.storage.answers, offset=DYNAMIC.storage.ring("done").offset)
+    found = contradictions(replace(DYNAMIC, storage=replace(DYNAMIC.storage, answers=answers)))
     assert any("overlaps the answers" in sentence for sentence in found), found
 
 

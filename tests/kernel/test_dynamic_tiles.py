@@ -1,4 +1,4 @@
-"""CTAs that ask for tiles whose CTAs have not begun (``--work fetched``): right whoever is given which, or refused."""
+"""The dynamic tile scheduler (``--tile-scheduler dynamic``): right whoever gets which tile, or refused."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SMALL = ConvProblem(
 
 def fetching(schedule: str = "reload", **more: str | None) -> ScheduleOptions:
     """Options for a kernel whose CTAs ask for their tiles."""
-    return ScheduleOptions(schedule=schedule, persistent="on", work="fetched", **more)
+    return ScheduleOptions(schedule=schedule, persistent="on", tile_scheduler="dynamic", **more)
 
 
 @settings(max_examples=5, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
@@ -107,15 +107,21 @@ def test_a_tile_twice_or_never_is_found(before, after, said):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"persistent": "auto"}, "work fetched needs persistent on, and persistent is auto"),
+        ({"persistent": "auto"}, "tile_scheduler dynamic needs persistent on, and persistent is auto"),
         ({"ctas": 2}, "(?s)the grid has a CTA for each tile, .* leave ctas out"),
-        ({"pairs": "on"}, "work fetched and pairs on exclude each other: a request is for one tile and one CTA"),
+        (
+            {"pairs": "on"},
+            "tile_scheduler dynamic and pairs on exclude each other: a request is for one tile and one CTA",
+        ),
         (
             {"target": "sm_90a"},
-            "work fetched and target sm_90a exclude each other: two accumulators in tensor memory are needed",
+            "tile_scheduler dynamic and target sm_90a exclude each other: two accumulators in tensor memory are needed",
         ),
-        ({"multicast": "2x1"}, "work fetched and multicast 2x1 exclude each other: a request is for one tile"),
-        ({"work": "stolen"}, "work must be one of static, fetched, got 'stolen'"),
+        (
+            {"multicast": "2x1"},
+            "tile_scheduler dynamic and multicast 2x1 exclude each other: a request is for one tile",
+        ),
+        ({"tile_scheduler": "stolen"}, "tile_scheduler must be one of static, dynamic, got 'stolen'"),
     ],
 )
 def test_what_cannot_be_is_refused(options, words):
