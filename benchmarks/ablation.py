@@ -30,7 +30,7 @@ PLAIN = ScheduleOptions(
     schedule="reload",
     store="direct",
     persistent="off",
-    pairs="off",
+    cta_group="1",
     columns="off",
     split_k="off",
     tile_order="rows",
@@ -41,9 +41,9 @@ FEATURES: Mapping[str, Mapping[str, str]] = {
     "columns as channels": {"columns": "overlap"},
     "persistent": {"persistent": "on"},
     "multicast": {"multicast": "2x1"},
-    "pairs": {"pairs": "on", "multicast": "off"},
+    "pairs": {"cta_group": "2", "multicast": "off"},
     "tile order": {"tile_order": "auto"},
-    "split K": {"split_k": "estimate", "store": "direct", "persistent": "off", "pairs": "off"},
+    "split K": {"split_k": "estimate", "store": "direct", "persistent": "off", "cta_group": "1"},
 }
 """What each adds to the options of those before it; pairs come instead of clusters that share loads, and CTAs that
 share a tile instead of tensor stores, walks and pairs."""

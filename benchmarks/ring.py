@@ -20,8 +20,8 @@ from convc.timing.kernel import time_kernel
 from convc.timing.parameters import read_chip
 from convc.timing.trace import Item, Trace
 
-ONE_TILE = ScheduleOptions(schedule="reload", persistent="off", pairs="off", split_k="off", columns="off")
-WALK = ScheduleOptions(persistent="on", pairs="off", split_k="off")
+ONE_TILE = ScheduleOptions(schedule="reload", persistent="off", cta_group="1", split_k="off", columns="off")
+WALK = ScheduleOptions(persistent="on", cta_group="1", split_k="off")
 
 TENSOR = ("tcgen05.mma", "tcgen05.cp", "tcgen05.shift")
 """Instructions of the tensor core, by the beginning of their names."""
@@ -44,7 +44,7 @@ KERNELS: Mapping[str, tuple[ConvProblem, ScheduleOptions]] = {
     "pointwise_walk": (square(256, 64, 56, batch=32), WALK),
     "pairs": (
         square(256, 256, 14, kernel=3, batch=32),
-        ScheduleOptions(schedule="reload", persistent="on", pairs="on"),
+        ScheduleOptions(schedule="reload", persistent="on", cta_group="2"),
     ),
     "slide": (SQUARE, replace(ONE_TILE, schedule="slide")),
     "slide_walk": (MANY, replace(WALK, schedule="slide")),

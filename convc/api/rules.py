@@ -21,7 +21,7 @@ MADE_LATER = {
     "results": "Results of a schedule that shares activations cannot be copied, or a residual: the reason says why.",
     "proof": "A claim about the index maps of the schedule is refuted; the reason has the counterexample.",
     "persistent": "CTAs cannot walk over tiles here: the reason says what a CTA makes once that a tile would need.",
-    "pairs": "CTAs cannot multiply in pairs here: the reason says what the target or the schedule lacks.",
+    "pairs": "CTAs cannot multiply as one here: the reason says what the target or the schedule lacks.",
     "split": "CTAs cannot share the K loop of a tile here: the reason says what the schedule or the store lacks.",
     "multicast": "CTAs cannot load for each other here: the reason says what stands against it.",
     "emission": "The schedule was planned, but its kernel cannot be written.",

@@ -323,7 +323,7 @@ def only(schedule: Schedule, options: ScheduleOptions | None) -> ScheduleOptions
         rows=shared.rows,
         filters=shared.filters,
         store=asked.store if asked.store in schedule.stores else AUTO,
-        pairs=asked.pairs if schedule.pairs else AUTO,
+        cta_group=asked.cta_group if schedule.pairs else AUTO,
         residual_load=asked.residual_load if TMA in schedule.stores else AUTO,
         split_k=asked.split_k if schedule.splits else "off",
         multicast=asked.multicast if schedule.multicasts else "off",

@@ -68,6 +68,7 @@ class Renamed:
 
 RENAMED: Mapping[str, Renamed] = {
     "work": Renamed(name="tile_scheduler", values={"fetched": "dynamic"}),
+    "pairs": Renamed(name="cta_group", values={"on": "2", "off": "1"}),
 }
 """Options that had another name, by that: who says it is told the new one."""
 
@@ -204,11 +205,15 @@ class ScheduleOptions:
             f"persistent on; dynamic: {_BLACKWELL}",
         ),
     ] = "static"
-    pairs: Annotated[
+    cta_group: Annotated[
         str,
         row(
-            "2-CTA MMA (cta_group::2): two CTAs compute one tile, each with half of the filter tile.",
-            {AUTO: "by the estimate", "on": "yes", "off": "no"},
+            "The number of CTAs of an MMA (tcgen05.mma, cta_group::1 or ::2).",
+            {
+                AUTO: "by the estimate",
+                "1": "each CTA computes a tile of its own",
+                "2": "2-CTA MMA: two CTAs compute one tile, each with half of the filter tile",
+            },
             _BLACKWELL,
         ),
     ] = AUTO

@@ -46,7 +46,7 @@ def launch_words(choice: ScheduleSummary) -> Iterator[str]:
     if choice.persistent:
         yield "persistent"
     if choice.tiling is not None and choice.tiling.ctas > 1:
-        yield "CTA pairs"
+        yield "2-CTA MMA"
     if choice.parts > 1:
         yield f"split K {choice.parts}"
     if choice.tiling is not None and choice.tiling.multicast != (1, 1):

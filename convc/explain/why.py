@@ -74,7 +74,7 @@ def _launched(plan: Plan, taken: ScheduleSummary, fastest: ScheduleSummary) -> I
     why = plan.launch.why
     sentences = (
         ("persistent", why.walk),
-        ("CTA pairs", why.pairs),
+        ("2-CTA MMA", why.pairs),
         ("split K", why.split),
         ("multicast", why.multicast),
     )

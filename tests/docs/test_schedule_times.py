@@ -21,9 +21,9 @@ VGG = LAYERS["VGG conv3, 3x3, 256 -> 256"]
 STEM = square(64, 64, 56, kernel=3, batch=32)
 WIDE = square(256, 256, 14, kernel=3, batch=32)
 LONG = LAYERS["ResNet-50 layer4, 1x1, 2048 -> 512"]
-ALONE = {"pairs": "off", "persistent": "off"}
-WALKS = {"pairs": "off", "persistent": "on"}
-WALKING_PAIRS = {"pairs": "on", "persistent": "on"}
+ALONE = {"cta_group": "1", "persistent": "off"}
+WALKS = {"cta_group": "1", "persistent": "on"}
+WALKING_PAIRS = {"cta_group": "2", "persistent": "on"}
 MASKED = {"schedule": "slide", "border": "mask", "store": "tma"}
 OWN = {"schedule": "reload", **ALONE}
 TMA = {"schedule": "slide", **WALKS, "store": "tma"}
@@ -42,10 +42,10 @@ SAID = {
     "(`slide`, persistent CTAs). With a box the layer of 256 channels takes {us} us instead of {us}.": [
         (STEM, TMA), (STEM, DIRECT), (WIDE, TMA), (WIDE, DIRECT),
     ],
-    "the 3x3 layer of 512 channels of ResNet-50 takes {us} us at batch 256 by `slide` with masks, persistent CTA pairs "
+    "the 3x3 layer of 512 channels of ResNet-50 takes {us} us at batch 256 by `slide` with masks, persistent 2-CTA MMA "
     "and `--store tma` (`reload`: {us}), and {us} with a CTA for each tile.": [
         (third(512, 7), MASKED | WALKING_PAIRS), (third(512, 7), {"schedule": "reload"} | WALKING_PAIRS),
-        (third(512, 7), MASKED | {"pairs": "on", "persistent": "off"}),
+        (third(512, 7), MASKED | {"cta_group": "2", "persistent": "off"}),
     ],
     "the first 3x3 layer of 64 channels of ResNet-50 at batch 32 takes {cycles} cycles with a CTA for each tile, and "
     "{cycles} with persistent CTAs; the 1x1 layer from 64 to 256 channels {cycles} and {cycles}, the one from 256 to "
@@ -61,7 +61,7 @@ SAID = {
     "CTAs walk alone. What `auto` takes for the first 3x3 layers of ResNet-50 at batch 256 takes {us} us instead of "
     "{us} without pairs (128 channels), {us} instead of {us} (256) and {us} instead of {us} (512).": [
         (PRODUCT, WALKING_PAIRS), (PRODUCT, ALONE), (PRODUCT, WALKS),
-        *((third(c, e), options) for c, e in ((128, 28), (256, 14), (512, 7)) for options in ({}, {"pairs": "off"})),
+        *((third(c, e), options) for c, e in ((128, 28), (256, 14), (512, 7)) for options in ({}, {"cta_group": "1"})),
     ],
     "a product of 4096 x 4096 x 4096 takes {us} us in clusters of 2 x 1, 1 x 2 or 2 x 2 with a CTA for each tile, {us} "
     "where each CTA loads for itself;": [

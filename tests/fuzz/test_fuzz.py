@@ -170,8 +170,12 @@ def test_choices_that_cannot_be_had_together_go_until_there_is_a_kernel(monkeypa
     monkeypatch.setattr(schedules, "witnesses_agree", witnesses)
     monkeypatch.setattr(schedules, "audit_kernel", lambda ptx, launch: clean)
     case = SUBJECTS["schedules"].case(generator(1, 0))
-    SUBJECTS["schedules"].check(case | {"options": {"store": "tma", "pairs": "on", "split_k": "2"}})
-    assert tried == [{"store": "tma", "pairs": "on", "split_k": "2"}, {"store": "tma", "pairs": "on"}, {"store": "tma"}]
+    SUBJECTS["schedules"].check(case | {"options": {"store": "tma", "cta_group": "2", "split_k": "2"}})
+    assert tried == [
+        {"store": "tma", "cta_group": "2", "split_k": "2"},
+        {"store": "tma", "cta_group": "2"},
+        {"store": "tma"},
+    ]
 
 
 def test_one_kernel_of_eight_is_assembled(monkeypatch):

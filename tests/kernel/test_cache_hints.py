@@ -37,9 +37,9 @@ SCALED = ConvProblem(batch=2, in_channels=64, out_channels=96, in_extent=(9, 9),
 FORMS: tuple[tuple[ConvProblem, dict[str, object]], ...] = (
     *((SHARED, {"schedule": each.name, "shift": each.variant or "auto"}) for each in SCHEDULES),
     (POINTWISE, {"schedule": "reload", "store": "tma", "residual_load": "tma", "persistent": "on", "ctas": 2}),
-    (POINTWISE, {"schedule": "reload", "pairs": "on", "tile_order": "columns"}),
+    (POINTWISE, {"schedule": "reload", "cta_group": "2", "tile_order": "columns"}),
     (SHARED, {"schedule": "reload", "multicast": "2x2", "persistent": "off"}),
-    (SHARED, {"schedule": "slide", "filters": "together", "pairs": "on"}),
+    (SHARED, {"schedule": "slide", "filters": "together", "cta_group": "2"}),
     (POINTWISE, {"schedule": "reload", "tile_scheduler": "dynamic", "persistent": "on"}),
     (SHARED, {"schedule": "reload", "split_k": "2"}),
     (STEM, {"schedule": "reload", "columns": "overlap"}),
@@ -144,12 +144,12 @@ def test_readers_are_the_tiles_that_ask_for_the_same_bytes():
         return plan(device_layout(SHARED), options=options, block_n=32).launch.hints.why
 
     assert why() == ()
-    alone = why(cache_hints="on", pairs="off")
+    alone = why(cache_hints="on", cta_group="1")
     assert alone == (
         "activations: evict_last, read for 4 tiles of channels",
         "filters: evict_last, read for 4 tiles of pixels",
     )
-    assert "for 2 tiles of pixels" in why(cache_hints="on", pairs="on")[1]
-    assert "for 2 tiles of pixels" in why(cache_hints="on", pairs="off", multicast="2x1")[1]
+    assert "for 2 tiles of pixels" in why(cache_hints="on", cta_group="2")[1]
+    assert "for 2 tiles of pixels" in why(cache_hints="on", cta_group="1", multicast="2x1")[1]
     with pytest.raises(InputError, match="cache_hints must be one of auto, estimate, off, on, got 'always'"):
         why(cache_hints="always")

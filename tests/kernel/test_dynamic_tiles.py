@@ -110,8 +110,8 @@ def test_a_tile_twice_or_never_is_found(before, after, said):
         ({"persistent": "auto"}, "tile_scheduler dynamic needs persistent on, and persistent is auto"),
         ({"ctas": 2}, "(?s)the grid has a CTA for each tile, .* leave ctas out"),
         (
-            {"pairs": "on"},
-            "tile_scheduler dynamic and pairs on exclude each other: a request is for one tile and one CTA",
+            {"cta_group": "2"},
+            "tile_scheduler dynamic and cta_group 2 exclude each other: a request is for one tile and one CTA",
         ),
         (
             {"target": "sm_90a"},

@@ -58,7 +58,7 @@ SCHEDULES = {
         # masks of columns and rows, cleared first
         "slide_f16": ScheduleOptions(schedule="slide", border="mask", rows="merged", split_k="off"),
         "slide_together_f16": ScheduleOptions(
-            schedule="slide", filters="together", rows="outer", border="mask", pairs="off", split_k="off"
+            schedule="slide", filters="together", rows="outer", border="mask", cta_group="1", split_k="off"
         ),
         "shift_chain_f16": ScheduleOptions(schedule="shift", shift="chain", border="zero", rows="outer", split_k="off"),
         "shift_ashift_f16": ScheduleOptions(
@@ -140,7 +140,7 @@ LINES = ScheduleOptions(schedule="shift", shift="windows", border="zero", rows="
 HOPPER = ScheduleOptions(schedule="reload", target="sm_90a", store="direct")
 HOPPER_TMA = replace(HOPPER, store="tma")
 
-ALONE = replace(RELOAD_ONLY, pairs="off")
+ALONE = replace(RELOAD_ONLY, cta_group="1")
 
 CHOICES = {
     name: {"options": RELOAD_ONLY} | choice
@@ -182,13 +182,13 @@ CHOICES = {
             "stages": 2,
         },
         "pair_f16": {
-            "options": ScheduleOptions(schedule="reload", store="tma", persistent="on", ctas=2, pairs="on"),
+            "options": ScheduleOptions(schedule="reload", store="tma", persistent="on", ctas=2, cta_group="2"),
             "block_n": 96,
             "stages": 2,
         },
         "multicast_f16": {
             "options": ScheduleOptions(
-                schedule="reload", persistent="off", pairs="off", multicast="2x2", store="direct"
+                schedule="reload", persistent="off", cta_group="1", multicast="2x2", store="direct"
             ),
             "block_n": 48,
             "stages": 2,

@@ -28,7 +28,7 @@ SMALL = ConvProblem(
 
 def loading(shape: str, **more: object) -> ScheduleOptions:
     """Options for a kernel whose CTAs load for each other."""
-    return ScheduleOptions(**{"schedule": "reload", "multicast": shape, "persistent": "off", "pairs": "off", **more})
+    return ScheduleOptions(**{"schedule": "reload", "multicast": shape, "persistent": "off", "cta_group": "1", **more})
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -91,7 +91,7 @@ def test_filters_of_activations_that_move(shift, more, assembled):
 @pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
 def test_nobody_waits_for_all_of_his_memory_to_tell_another_cta(target):
     """ptxas puts a MEMBAR.ALL.GPU before an arrival that says .release.cluster."""
-    more = {"multicast": "2x1"} if target == "sm_90a" else {"pairs": "on"}
+    more = {"multicast": "2x1"} if target == "sm_90a" else {"cta_group": "2"}
     options = ScheduleOptions(schedule="reload", persistent="on", ctas=2, target=target, **more)
     text = compile_problem(SMALL, options=options).artifact.ptx
     assert "mbarrier.arrive.shared::cluster.b64" in text
@@ -124,7 +124,7 @@ def test_warps_tell_the_ctas_that_load(shape, more, assembled):
     assert told == {planned.tiling.block_m // 16 * sharers_of(planned.tiling.multicast)}
 
 
-@pytest.mark.parametrize("left_open", ["pairs", "split_k", "persistent"])
+@pytest.mark.parametrize("left_open", ["cta_group", "split_k", "persistent"])
 def test_other_clusters_are_not_taken_instead(left_open):
     layer = ConvProblem(batch=256, in_channels=1024, out_channels=1024, in_extent=(14, 14), kernel=(1, 1))
     if left_open == "split_k":
@@ -150,7 +150,7 @@ def test_the_planner_takes_what_it_finds_faster_and_says_why(monkeypatch):
     ("options", "words"),
     [
         ({"shape": "4x4"}, "multicast must be one of auto, estimate, off, 2x1, 1x2, 2x2"),
-        ({"pairs": "on"}, "multicast 2x2 and pairs on exclude each other: multicast sends whole filter tiles"),
+        ({"cta_group": "2"}, "multicast 2x2 and cta_group 2 exclude each other: multicast sends whole filter tiles"),
         ({"split_k": "2"}, "multicast 2x2 and split_k 2 exclude each other: a multicast cluster has several tiles"),
         ({"persistent": "on"}, "multicast 2x2 and persistent on exclude each other: persistent clusters go along"),
         ({"schedule": "stationary"}, "schedule stationary does not support multicast"),

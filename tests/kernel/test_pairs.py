@@ -1,4 +1,4 @@
-"""CTA pairs (``--pairs on``): right, or refused."""
+"""CTA pairs (``--cta-group 2``): right, or refused."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SMALL = ConvProblem(
 
 def paired(schedule: str = "reload", **more: object) -> ScheduleOptions:
     """Options for a kernel whose CTAs multiply two at a time."""
-    return ScheduleOptions(**{"schedule": schedule, "pairs": "on", "persistent": "off", **more})
+    return ScheduleOptions(**{"schedule": schedule, "cta_group": "2", "persistent": "off", **more})
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -104,16 +104,16 @@ def test_lanes_that_are_masked_in_both_ctas(schedule, extent, rows, assembled):
 def test_the_planner_takes_what_it_finds_faster_and_says_why():
     layer = ConvProblem(batch=256, in_channels=256, out_channels=256, in_extent=(14, 14), kernel=(1, 1))
     plans = {
-        choice: plan(device_layout(layer), options=ScheduleOptions(schedule="reload", pairs=choice))
-        for choice in ("auto", "off", "on")
+        choice: plan(device_layout(layer), options=ScheduleOptions(schedule="reload", cta_group=choice))
+        for choice in ("auto", "1", "2")
     }
-    auto, off, on = (plans[choice].estimate for choice in ("auto", "off", "on"))
+    auto, off, on = (plans[choice].estimate for choice in ("auto", "1", "2"))
     assert auto.cycles <= SLACK * min(off.cycles, on.cycles)
     assert auto.traffic_bytes <= off.traffic_bytes
-    assert plans["off"].launch.why.pairs == "CTA pairs are switched off"
+    assert plans["1"].launch.why.pairs == "1-CTA MMA, as requested"
     many = plan(device_layout(dataclasses.replace(layer, in_channels=1024, out_channels=1024)))
     assert many.launch.cluster == (2, 1, 1)
-    assert many.launch.why.pairs.startswith("CTA pairs: ")
+    assert many.launch.why.pairs.startswith("2-CTA MMA: ")
     few = plan(device_layout(SMALL), options=ScheduleOptions(schedule="reload"))
     assert few.launch.why.pairs.startswith("1-CTA MMA: ")
 
@@ -121,8 +121,8 @@ def test_the_planner_takes_what_it_finds_faster_and_says_why():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"target": "sm_90a"}, "CTA pairs need tcgen05, and sm_90a has wgmma"),
-        ({"schedule": "stationary"}, "schedule stationary does not support CTA pairs"),
+        ({"target": "sm_90a"}, "2-CTA MMA needs tcgen05, and sm_90a has wgmma"),
+        ({"schedule": "stationary"}, "schedule stationary does not support 2-CTA MMA"),
     ],
 )
 def test_what_cannot_be_is_refused(options, words):

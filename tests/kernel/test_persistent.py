@@ -92,14 +92,14 @@ def test_two_numbers_of_a_channel_stay_in_shared_memory():
 def test_every_tile_has_masks_of_its_own(forms, rows, assembled):
     """Seven images of 84 pixels: each tile begins at another place of a row, and of an image."""
     problem = dataclasses.replace(SMALL, batch=7, in_channels=24, out_channels=32, in_extent=(7, 12), bias=True)
-    options = walking(3, border="mask", rows=rows, pairs="off", **forms)
+    options = walking(3, border="mask", rows=rows, cta_group="1", **forms)
     compiled = witnesses_agree(problem, 7, assembled, options, block_n=16)
     assert (compiled.plan.storage.masks, compiled.plan.storage.mask_tables) == (6 if rows == "merged" else 3, 2)
     assert compiled.program.visits >= 4
 
 
 @pytest.mark.parametrize(
-    "more", [{"pairs": "on"}, {"tile_order": "hilbert", "pairs": "off"}, {"multicast": "2x1", "pairs": "off"}]
+    "more", [{"cta_group": "2"}, {"tile_order": "hilbert", "cta_group": "1"}, {"multicast": "2x1", "cta_group": "1"}]
 )
 def test_masks_of_ctas_that_walk_together_or_in_order(more, assembled):
     problem = dataclasses.replace(SMALL, batch=7, in_channels=24, out_channels=32, in_extent=(7, 12))

@@ -31,8 +31,8 @@ TURNED = tuple(name for name in ORDERS if name != ROWS)
 FORMS: tuple[dict[str, object], ...] = (
     {},
     {"persistent": "on", "ctas": 2},
-    {"pairs": "on"},
-    {"pairs": "on", "persistent": "on", "ctas": 4, "store": "tma"},
+    {"cta_group": "2"},
+    {"cta_group": "2", "persistent": "on", "ctas": 4, "store": "tma"},
     {"split_k": "2"},
     {"target": "sm_90a"},
     {"schedule": "slide", "border": "mask"},
@@ -78,7 +78,7 @@ def test_the_order_of_least_traffic_is_taken_where_l2_does_not_hold_all():
 def test_what_l2_is_said_to_miss_is_what_a_cache_misses(order):
     """Its accesses go through a cache of lines; L2 holds half of the launch, twelve CTAs run at once."""
     problem = ConvProblem(batch=12, in_channels=64, out_channels=512, in_extent=(16, 8), kernel=(1, 1))
-    options = ScheduleOptions(schedule="reload", store="tma", tile_order=order, persistent="off", pairs="off")
+    options = ScheduleOptions(schedule="reload", store="tma", tile_order=order, persistent="off", cta_group="1")
     compiled = compile_problem(problem, options=options, block_n=64)
     launch = compiled.artifact.launch
     activation, filters, out = (launch.buffers[name].size_bytes for name in ("activation", "filter", "output"))
@@ -109,7 +109,7 @@ def test_who_decides_among_timed_kernels_is_told_what_their_order_fetches():
         return 1000.0
 
     large = ConvProblem(in_channels=16384, out_channels=4096, in_extent=(64, 64), kernel=(1, 1))
-    options = ScheduleOptions(schedule="reload", persistent="off", pairs="off", split_k="off", multicast="off")
+    options = ScheduleOptions(schedule="reload", persistent="off", cta_group="1", split_k="off", multicast="off")
     made = compile_timed(large, options, timer)
     assert made.plan.launch.order.timed is not None
     assert asked[0] == made.plan.launch.order.timed

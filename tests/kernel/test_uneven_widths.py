@@ -24,7 +24,7 @@ PROBLEM = ConvProblem(
     [
         ScheduleOptions(schedule="reload", store="direct"),
         ScheduleOptions(schedule="reload", store="tma", persistent="on", ctas=2),
-        ScheduleOptions(schedule="reload", pairs="on"),
+        ScheduleOptions(schedule="reload", cta_group="2"),
         ScheduleOptions(schedule="slide", split_k="off"),
         ScheduleOptions(schedule="reload", target="sm_90a"),
     ],

@@ -215,7 +215,7 @@ def demo(name: str, tiles: int | None = None) -> Subject:
         pad_lo=(layer.pad,) * 2,
         pad_hi=(layer.pad,) * 2,
     )
-    alone = dataclasses.replace(RELOAD_ONLY, pairs="off")
+    alone = dataclasses.replace(RELOAD_ONLY, cta_group="1")
     artifact = compile_problem(problem, options=alone).artifact
     grid = artifact.launch.grid if tiles is None else (tiles, *artifact.launch.grid[1:])
     return Subject(text=artifact.ptx, launch=msgspec.structs.replace(artifact.launch, grid=grid))
@@ -315,7 +315,8 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "golden multicast_f16": partial(golden, "multicast_f16"),
     "persistent clusters with multicast": partial(
         conv, in_channels=64, out_channels=80, block_n=48, batch=3, stages=3, kernel=(1, 3), **UNPADDED,
-        options=ScheduleOptions(schedule="reload", store="tma", persistent="on", ctas=2, pairs="off", multicast="2x1"),
+        options=ScheduleOptions(schedule="reload", store="tma", persistent="on", ctas=2, cta_group="1",
+                                multicast="2x1"),
     ),
     "golden copied_residual_f16": partial(golden, "copied_residual_f16"),
     "golden split_k_f16": partial(golden, "split_k_f16"),
@@ -339,17 +340,17 @@ SLOW: dict[str, Callable[[], Subject]] = {
     ),
     "persistent CTAs, bias in registers": partial(
         conv, in_channels=64, out_channels=128, block_n=128, batch=8, in_extent=(12, 13), kernel=(1, 1), **UNPADDED,
-        options=ScheduleOptions(schedule="reload", store="tma", persistent="on", ctas=2, pairs="off"),
+        options=ScheduleOptions(schedule="reload", store="tma", persistent="on", ctas=2, cta_group="1"),
     ),
     "dependent launch, residual": partial(
         conv, in_channels=64, out_channels=64, kernel=(1, 1), bias=True, epilogue=(AddResidual(), Relu()), **UNPADDED,
         options=ScheduleOptions(
-            schedule="reload", store="direct", persistent="off", pairs="off", dependent_launch=True
+            schedule="reload", store="direct", persistent="off", cta_group="1", dependent_launch=True
         ),
     ),
     "clusters with many columns and few bytes": partial(
         conv, in_channels=16, out_channels=512, kernel=(1, 1), in_extent=(28, 28), block_n=256, stages=1, **UNPADDED,
-        options=ScheduleOptions(schedule="reload", store="direct", persistent="off", pairs="off", multicast="2x2"),
+        options=ScheduleOptions(schedule="reload", store="direct", persistent="off", cta_group="1", multicast="2x2"),
     ),
     "CTAs that ask for tiles": partial(
         conv, in_channels=64, out_channels=80, block_n=48, batch=3,
@@ -377,7 +378,7 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "slide, persistent CTAs over masked tiles": partial(
         conv, in_channels=96, out_channels=32, block_n=16, batch=7, in_extent=(7, 12),
         options=ScheduleOptions(
-            schedule="slide", filters="apart", border="mask", rows="merged", persistent="on", ctas=3, pairs="off"
+            schedule="slide", filters="apart", border="mask", rows="merged", persistent="on", ctas=3, cta_group="1"
         ),
     ),
     "shift, CTAs that share masked tiles": partial(
@@ -437,7 +438,7 @@ SLOW: dict[str, Callable[[], Subject]] = {
     ),
     "slide in CTA pairs": partial(
         conv, in_channels=128, out_channels=96, block_n=48, stages=4, batch=3, in_extent=(4, 61),
-        options=ScheduleOptions(schedule="slide", border="zero", rows="outer", filters="apart", pairs="on"),
+        options=ScheduleOptions(schedule="slide", border="zero", rows="outer", filters="apart", cta_group="2"),
     ),
     "slide, lines by tensor copies": partial(
         conv, in_channels=64, out_channels=80, block_n=48, in_extent=(3, 24), batch=2, epilogue=(AddResidual(),),
@@ -456,13 +457,13 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "slide in CTA pairs, masks": partial(
         conv, in_channels=128, out_channels=96, block_n=48, stages=4, batch=3, in_extent=(4, 61),
         options=ScheduleOptions(
-            schedule="slide", border="mask", rows="merged", filters="apart", pairs="on", persistent="off",
+            schedule="slide", border="mask", rows="merged", filters="apart", cta_group="2", persistent="off",
         ),
     ),
     "slide in CTA pairs that walk, masks": partial(
         conv, in_channels=64, out_channels=32, block_n=32, stages=4, batch=7, in_extent=(7, 12),
         options=ScheduleOptions(
-            schedule="slide", border="mask", rows="merged", pairs="on", persistent="on", ctas=2,
+            schedule="slide", border="mask", rows="merged", cta_group="2", persistent="on", ctas=2,
         ),
     ),
     "golden slide_together_f16": partial(golden, "slide_together_f16"),
@@ -472,11 +473,11 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "shift windows": partial(sharing, "shift", "windows"),
     "shift chain in CTA pairs": partial(
         conv, in_channels=128, out_channels=96, block_n=48, stages=4, batch=3, in_extent=(4, 61),
-        options=ScheduleOptions(schedule="shift", shift="chain", border="zero", rows="outer", pairs="on"),
+        options=ScheduleOptions(schedule="shift", shift="chain", border="zero", rows="outer", cta_group="2"),
     ),
     "shift windows in CTA pairs": partial(
         conv, in_channels=128, out_channels=96, block_n=48, stages=4, batch=3, in_extent=(4, 61),
-        options=ScheduleOptions(schedule="shift", shift="windows", border="zero", rows="outer", pairs="on"),
+        options=ScheduleOptions(schedule="shift", shift="windows", border="zero", rows="outer", cta_group="2"),
     ),
     "stationary": partial(sharing, "stationary", batch=5, width=43, out_channels=168, block_n=None),
     "stationary, full tiles": partial(

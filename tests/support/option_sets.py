@@ -66,7 +66,7 @@ CHAIN = {"schedule": "shift", "shift": "chain"}
 ASHIFT = {"schedule": "shift", "shift": "ashift"}
 WINDOWS = {"schedule": "shift", "shift": "windows"}
 HOPPER = {"target": "sm_90a"}
-ALONE = {"pairs": "off", "split_k": "off", "multicast": "off"}
+ALONE = {"cta_group": "1", "split_k": "off", "multicast": "off"}
 
 
 def _set(problem: ConvProblem, options: dict, *, block_n: int | None = None, stages: int | None = None) -> OptionSet:
@@ -89,46 +89,46 @@ OPTION_SETS: dict[str, OptionSet] = {
         _pointwise(), RELOAD | ALONE | {"persistent": "off", "store": "direct", "dependent_launch": True}
     ),
     "reload pairs": _set(
-        _pointwise(), RELOAD | {"pairs": "on", "persistent": "off", "store": "direct"}, block_n=96, stages=1
+        _pointwise(), RELOAD | {"cta_group": "2", "persistent": "off", "store": "direct"}, block_n=96, stages=1
     ),
     "reload pairs residual": _set(
-        _pointwise(), RELOAD | {"pairs": "on", "persistent": "off", "store": "tma", "residual_load": "tma"}
+        _pointwise(), RELOAD | {"cta_group": "2", "persistent": "off", "store": "tma", "residual_load": "tma"}
     ),
     "reload pairs dependent": _set(
-        _pointwise(), RELOAD | {"pairs": "on", "dependent_launch": True, "store": "tma", "residual_load": "direct"}
+        _pointwise(), RELOAD | {"cta_group": "2", "dependent_launch": True, "store": "tma", "residual_load": "direct"}
     ),
     "reload pairs walk": _set(
-        _pointwise(), WALK | {"pairs": "on", "store": "tma", "residual_load": "tma"}, block_n=96, stages=2
+        _pointwise(), WALK | {"cta_group": "2", "store": "tma", "residual_load": "tma"}, block_n=96, stages=2
     ),
     "reload multicast 2x1": _set(
         _pointwise(),
-        RELOAD | {"multicast": "2x1", "pairs": "off", "persistent": "off", "store": "direct"},
+        RELOAD | {"multicast": "2x1", "cta_group": "1", "persistent": "off", "store": "direct"},
         block_n=80,
         stages=1,
     ),
     "reload multicast 1x2": _set(
-        _pointwise(), RELOAD | {"multicast": "1x2", "pairs": "off", "store": "tma", "residual_load": "tma"}
+        _pointwise(), RELOAD | {"multicast": "1x2", "cta_group": "1", "store": "tma", "residual_load": "tma"}
     ),
     "reload multicast 2x2": _set(
         _pointwise(),
-        RELOAD | {"multicast": "2x2", "pairs": "off", "dependent_launch": True, "store": "direct"},
+        RELOAD | {"multicast": "2x2", "cta_group": "1", "dependent_launch": True, "store": "direct"},
         block_n=80,
         stages=1,
     ),
     "reload multicast walk": _set(
-        _pointwise(), WALK | {"multicast": "2x1", "pairs": "off", "ctas": 4}, block_n=80, stages=2
+        _pointwise(), WALK | {"multicast": "2x1", "cta_group": "1", "ctas": 4}, block_n=80, stages=2
     ),
     "reload multicast 2x2 wide": _set(
         _pointwise(in_channels=16, out_channels=512, batch=16),
-        RELOAD | {"multicast": "2x2", "pairs": "off"},
+        RELOAD | {"multicast": "2x2", "cta_group": "1"},
         block_n=256,
     ),
     "reload split 2": _set(
-        _pointwise(in_channels=256), RELOAD | {"split_k": "2", "pairs": "off", "tile_order": "columns"}
+        _pointwise(in_channels=256), RELOAD | {"split_k": "2", "cta_group": "1", "tile_order": "columns"}
     ),
     "reload split 4": _set(
         _pointwise(in_channels=512),
-        RELOAD | {"split_k": "4", "pairs": "off", "dependent_launch": True},
+        RELOAD | {"split_k": "4", "cta_group": "1", "dependent_launch": True},
     ),
     "reload split 8": _set(_pointwise(in_channels=1024), RELOAD | {"split_k": "8"}),
     "reload walk": _set(_pointwise(), WALK | ALONE | {"store": "direct", "tile_order": "boustrophedon"}),
@@ -155,10 +155,10 @@ OPTION_SETS: dict[str, OptionSet] = {
     "reload grouped hints": _set(_pointwise(), RELOAD | ALONE | {"tile_order": "grouped", "cache_hints": "on"}),
     "reload columns": _set(_stem(), RELOAD | ALONE | {"columns": "overlap"}),
     "reload columns walk": _set(_stem(), WALK | ALONE | {"columns": "overlap"}),
-    "reload columns host": _set(_stem(), RELOAD | {"columns": "host", "pairs": "on"}),
+    "reload columns host": _set(_stem(), RELOAD | {"columns": "host", "cta_group": "2"}),
     "reload stem": _set(_stem(), RELOAD | {"columns": "off", "multicast": "1x2"}),
     "reload columns multicast": _set(
-        _stem(out_channels=128), RELOAD | {"columns": "overlap", "multicast": "2x1", "pairs": "off"}
+        _stem(out_channels=128), RELOAD | {"columns": "overlap", "multicast": "2x1", "cta_group": "1"}
     ),
     # slide
     "slide": _set(_shared(), SLIDE | ALONE | {"border": "mask", "rows": "merged", "store": "direct"}, stages=2),
@@ -168,30 +168,30 @@ OPTION_SETS: dict[str, OptionSet] = {
     "slide apart": _set(
         _shared(), SLIDE | ALONE | {"filters": "apart", "rows": "outer", "border": "mask", "dependent_launch": True}
     ),
-    "slide pairs": _set(_shared(epilogue=ENDING), SLIDE | {"pairs": "on"}, stages=2),
+    "slide pairs": _set(_shared(epilogue=ENDING), SLIDE | {"cta_group": "2"}, stages=2),
     "slide pairs mask": _set(
         _shared(epilogue=ENDING),
-        SLIDE | {"pairs": "on", "border": "mask", "store": "tma", "residual_load": "tma", "dependent_launch": True},
+        SLIDE | {"cta_group": "2", "border": "mask", "store": "tma", "residual_load": "tma", "dependent_launch": True},
     ),
     "slide walk": _set(_shared(epilogue=ENDING), SLIDE | ALONE | {"persistent": "on", "ctas": 2}, stages=2),
     "slide dynamic": _set(_shared(epilogue=ENDING), SLIDE | ALONE | {"persistent": "on", "tile_scheduler": "dynamic"}),
-    "slide split": _set(_shared(in_channels=144), SLIDE | {"split_k": "2", "pairs": "off"}),
-    "slide multicast 2x1": _set(_shared(out_channels=96), SLIDE | {"multicast": "2x1", "pairs": "off"}),
-    "slide pairs walk": _set(_shared(epilogue=ENDING), SLIDE | {"pairs": "on", "persistent": "on", "ctas": 2}),
+    "slide split": _set(_shared(in_channels=144), SLIDE | {"split_k": "2", "cta_group": "1"}),
+    "slide multicast 2x1": _set(_shared(out_channels=96), SLIDE | {"multicast": "2x1", "cta_group": "1"}),
+    "slide pairs walk": _set(_shared(epilogue=ENDING), SLIDE | {"cta_group": "2", "persistent": "on", "ctas": 2}),
     "slide pairs walk mask": _set(
-        _shared(), SLIDE | {"pairs": "on", "border": "mask", "rows": "merged", "persistent": "on", "ctas": 2}
+        _shared(), SLIDE | {"cta_group": "2", "border": "mask", "rows": "merged", "persistent": "on", "ctas": 2}
     ),
     # shift
     "chain": _set(_shared(), CHAIN | ALONE | {"border": "zero", "rows": "outer", "store": "direct"}),
     "chain mask": _set(
         _shared(epilogue=ENDING), CHAIN | ALONE | {"border": "mask", "store": "tma", "residual_load": "tma"}
     ),
-    "chain pairs": _set(_shared(epilogue=ENDING), CHAIN | {"pairs": "on"}, stages=2),
+    "chain pairs": _set(_shared(epilogue=ENDING), CHAIN | {"cta_group": "2"}, stages=2),
     "chain dependent": _set(_shared(epilogue=ENDING), CHAIN | ALONE | {"dependent_launch": True, "rows": "merged"}),
     "chain walk": _set(_shared(epilogue=ENDING), CHAIN | ALONE | {"persistent": "on", "ctas": 2}),
     "chain split": _set(_shared(in_channels=144), CHAIN | {"split_k": "2"}),
     "ashift": _set(_shared(), ASHIFT | ALONE | {"border": "mask", "rows": "outer"}),
-    "ashift pairs": _set(_shared(epilogue=ENDING), ASHIFT | {"pairs": "on"}),
+    "ashift pairs": _set(_shared(epilogue=ENDING), ASHIFT | {"cta_group": "2"}),
     "ashift dependent": _set(_shared(epilogue=ENDING), ASHIFT | ALONE | {"dependent_launch": True, "border": "zero"}),
     "windows": _set(_shared(), WINDOWS | ALONE | {"border": "mask", "rows": "outer"}),
     "windows lines": _set(
@@ -199,16 +199,16 @@ OPTION_SETS: dict[str, OptionSet] = {
         WINDOWS | ALONE | {"border": "zero", "rows": "outer", "residual_load": "tma"},
         stages=3,
     ),
-    "windows pairs": _set(_shared(epilogue=ENDING), WINDOWS | {"pairs": "on"}),
+    "windows pairs": _set(_shared(epilogue=ENDING), WINDOWS | {"cta_group": "2"}),
     "windows dependent": _set(_shared(epilogue=ENDING), WINDOWS | ALONE | {"dependent_launch": True}),
     "stationary": _set(_shared(), STATIONARY | {"border": "mask", "rows": "outer"}, stages=3),
     "stationary zero": _set(_shared(epilogue=ENDING), STATIONARY | {"border": "zero"}),
     "stationary dependent": _set(_shared(epilogue=ENDING), STATIONARY | {"dependent_launch": True}),
     "stationary walk": _set(_shared(epilogue=ENDING), STATIONARY | {"persistent": "on", "ctas": 2}),
     # types
-    "tf32": _set(_typed("tf32"), RELOAD | {"pairs": "on"}),
-    "bf16 slide": _set(_typed("bf16"), SLIDE | {"pairs": "off"}),
-    "e4m3 pairs": _set(_typed("e4m3"), RELOAD | {"pairs": "on"}),
+    "tf32": _set(_typed("tf32"), RELOAD | {"cta_group": "2"}),
+    "bf16 slide": _set(_typed("bf16"), SLIDE | {"cta_group": "1"}),
+    "e4m3 pairs": _set(_typed("e4m3"), RELOAD | {"cta_group": "2"}),
     "s8": _set(_typed("s8", bias=False), RELOAD | {"multicast": "1x2"}),
     "mxfp8": _set(_typed("mxfp8"), RELOAD | ALONE),
     "mxfp4": _set(_typed("mxfp4"), RELOAD | ALONE | {"store": "tma"}),

@@ -66,7 +66,7 @@ class Unhindered(Replay):
 def compared(layer: str, problem: ConvProblem, schedule: Schedule, columns: int | None = None) -> Compared:
     """Time a layer in one schedule both ways, a CTA for each tile by itself; `columns`: the width of its tiles."""
     options = ScheduleOptions(
-        schedule=schedule.name, shift=schedule.variant or "auto", persistent="off", pairs="off", split_k="off"
+        schedule=schedule.name, shift=schedule.variant or "auto", persistent="off", cta_group="1", split_k="off"
     )
     compiled = compile_problem(problem, options=options, block_n=columns)
     chip = read_chip("b200")

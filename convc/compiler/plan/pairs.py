@@ -31,9 +31,9 @@ def paired(candidates: ScheduleCandidates, arch: Arch, *, able: bool) -> Schedul
     """
     reason = None
     if arch.tensor_core != "tcgen05":
-        reason = f"CTA pairs need tcgen05, and {arch.name} has {arch.tensor_core}"
+        reason = f"2-CTA MMA needs tcgen05, and {arch.name} has {arch.tensor_core}"
     elif not able:
-        reason = f"schedule {candidates.schedule.title} does not support CTA pairs"
+        reason = f"schedule {candidates.schedule.title} does not support 2-CTA MMA"
     if reason is not None:
         return replace(candidates, parts=(Rejection(rule="pairs", reason=reason),))
     return replace(
@@ -44,7 +44,7 @@ def paired(candidates: ScheduleCandidates, arch: Arch, *, able: bool) -> Schedul
 def _paired(offer: Offer) -> Offer | Rejection:
     """An offer whose tiles of pixels are made two at a time; of an odd number, one more is empty."""
     if offer.layout.blocks is not None:
-        reason = f"{offer.layout.blocks.name} has scale factors, for which CTA pairs need another layout"
+        reason = f"{offer.layout.blocks.name} has scale factors, for which 2-CTA MMA needs another layout"
         return Rejection(rule="pairs", reason=reason)
 
     def storage(tiling: Tiling) -> Storage:

@@ -92,8 +92,8 @@ CONFLICTS: tuple[Conflict, ...] = (
     Conflict(
         option="tile_scheduler",
         values=(DYNAMIC,),
-        other="pairs",
-        excluded=("on",),
+        other="cta_group",
+        excluded=("2",),
         why="a request is for one tile and one CTA",
     ),
     Conflict(
@@ -113,15 +113,15 @@ CONFLICTS: tuple[Conflict, ...] = (
     Conflict(
         option="split_k",
         values=_SPLIT,
-        other="pairs",
-        excluded=("on",),
+        other="cta_group",
+        excluded=("2",),
         why="split-K gives each CTA of a cluster a part of K, and a 2-CTA MMA gives both the same",
     ),
     Conflict(
         option="multicast",
         values=_CLUSTERS,
-        other="pairs",
-        excluded=("on",),
+        other="cta_group",
+        excluded=("2",),
         why="multicast sends whole filter tiles, and a 2-CTA MMA takes halves",
     ),
     Conflict(

@@ -126,7 +126,7 @@ def _to_be_timed(schedule: ScheduleCandidates, best: Candidate) -> Pick:
     tiles = math.prod(best.tiled.grid)
     parts = best.tiled.parts
     walk = f"a CTA for each of {tiles} tiles" if best.tiled.ctas is None else _walkers(best)
-    pairs = "CTA pairs, as one of the candidates that are timed" if best.tiled.tiling.ctas == PAIR else ""
+    pairs = "2-CTA MMA, as one of the candidates that are timed" if best.tiled.tiling.ctas == PAIR else ""
     split = f"{parts} CTAs share a tile, as one of the candidates that are timed: {_busy(best)}" if parts > 1 else ""
     if parts > 1:
         walk = CLUSTERS
@@ -224,7 +224,7 @@ def _pairing(pick: Pick, survey: Survey) -> Pick:
     if best.tiled.parts > 1:
         return pick
     if request.pairs is not None:
-        return pick.because(pairs=f"CTA pairs are switched {'on' if request.pairs else 'off'}")
+        return pick.because(pairs=f"{PAIR if request.pairs else 1}-CTA MMA, as requested")
     found = list(_pairs(pick.schedule, survey)) if best.tiled.grid[0] >= PAIR else []
     if not found:
         return pick
@@ -236,8 +236,8 @@ def _pairing(pick: Pick, survey: Survey) -> Pick:
     near = ""
     if SLACK * pairs.cycles > best.cycles:
         moved = f"{human_bytes(pairs.traffic_bytes)} for {human_bytes(best.traffic_bytes)}"
-        near = f", equal within the error of the estimate; pairs move fewer bytes: {moved}"
-    taken = replace(pick, schedule=schedule, best=pairs).because(pairs=f"CTA pairs: {both}, {alone}{near}")
+        near = f", equal within the error of the estimate; 2-CTA MMA moves fewer bytes: {moved}"
+    taken = replace(pick, schedule=schedule, best=pairs).because(pairs=f"2-CTA MMA: {both}, {alone}{near}")
     if request.persistent is not None:
         return taken
     each = f"one CTA for each of {math.prod(pairs.tiled.grid)} tiles"

@@ -182,7 +182,7 @@ def _request(options: ScheduleOptions, block_n: int | None, stages: int | None) 
         persistent={"on": True, "off": False}.get(options.persistent),
         ctas=options.ctas if isinstance(options.ctas, int) else None,
         dynamic=options.tile_scheduler == DYNAMIC,
-        pairs=False if options.tile_scheduler == DYNAMIC else {"on": True, "off": False}.get(options.pairs),
+        pairs=False if options.tile_scheduler == DYNAMIC else {"2": True, "1": False}.get(options.cta_group),
         filters=next((filters for filters in FILTERS if filters == options.filters), None),
         residual_load=next((way for way in RESIDUAL_LOADS if way == options.residual_load), None),
         parts=_parts(options),

@@ -23,7 +23,7 @@ SETS = [
     {"schedule": "slide", "border": "mask", "rows": "merged", "store": "direct"},
     {"target": "sm_90a", "schedule": "reload", "registers": "on"},
     {"timed": True},
-    {"schedule": "slide", "filters": "together", "pairs": "on"},
+    {"schedule": "slide", "filters": "together", "cta_group": "2"},
     {"schedule": "reload", "multicast": "2x1", "cache_hints": "on"},
     {"schedule": "reload", "persistent": "on", "tile_scheduler": "dynamic", "tile_order": "hilbert"},
     {"split_k": "2", "columns": "off", "dependent_launch": True},
@@ -104,6 +104,7 @@ def test_options_that_cannot_be_are_a_damaged_build(change, said, tmp_path):
     ("old", "new"),
     [
         ({"work": "fetched"}, 'tile_scheduler="dynamic"'),
+        ({"pairs": "on"}, 'cta_group="2"'),
     ],
 )
 def test_old_names_are_answered_with_the_new_ones(old, new):

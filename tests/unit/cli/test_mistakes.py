@@ -180,6 +180,7 @@ compile m.onnx -o new --json m.onnx => 2 error[I100]: this would overwrite 'm.on
 compile m.onnx -o new --schedule quick => 2 error[I100]: schedule must be one of auto, reload, slide, shift, stat
 compile m.onnx -o new --persistent on --work fetched => 2 --work is called --tile-scheduler: convc compile m.onnx -o
 compile m.onnx -o new --work=static => 2 --work is called --tile-scheduler: convc compile m.onnx -o new --tile-scheduler
+verify m.onnx --pairs off => 2 --pairs is called --cta-group: convc verify m.onnx --cta-group 1
 compile m.onnx -o new --shift windows => 2 error[I100]: shift windows needs schedule shift, and schedul
 compile m.onnx -o new --jobs 0 => 2 Invalid value for '--jobs': 0 is not in the range 1<=x<=1024.
 compile group3.onnx -o new => 2 error[O200]: the input has shape (N, C, H, W) = (1, 4, 8, 8), the weights (K, C/3

@@ -285,7 +285,7 @@ def test_what_is_asked_of_one_schedule_is_asked_of_the_others():
         store="direct",
         columns="host",
         persistent="on",
-        pairs="on",
+        cta_group="2",
         split_k="2",
         multicast="2x1",
         tile_order="hilbert",
@@ -298,7 +298,7 @@ def test_what_is_asked_of_one_schedule_is_asked_of_the_others():
         residual_load="tma",
     )
     others = {"schedule": "slide", "shift": "auto", "timed": False}
-    others["pairs"] = "on" if SLIDE.pairs else "auto"
+    others["cta_group"] = "2" if SLIDE.pairs else "auto"
     others["multicast"] = "2x1" if SLIDE.multicasts else "off"
     given = {field.name: getattr(asked, field.name) for field in dataclasses.fields(asked)}
     assert all(

@@ -49,7 +49,7 @@ PROBLEMS = (
 )  # fmt: skip
 KINDS = (
     ScheduleOptions(schedule="reload"),
-    ScheduleOptions(schedule="reload", pairs="on"),
+    ScheduleOptions(schedule="reload", cta_group="2"),
     ScheduleOptions(schedule="reload", multicast="1x2"),
     ScheduleOptions(schedule="slide", rows="outer", border="mask"),
     ScheduleOptions(schedule="slide", rows="merged", border="mask"),

@@ -21,7 +21,7 @@ PROBLEM = ConvProblem(in_channels=64, out_channels=128, in_extent=(16, 24), kern
 
 @pytest.mark.parametrize(
     ("options", "tiles"),
-    [({}, 3), ({"multicast": "2x1"}, 4), ({"multicast": "1x2"}, 3), ({"pairs": "on"}, 4), ({"persistent": "on"}, 3)],
+    [({}, 3), ({"multicast": "2x1"}, 4), ({"multicast": "1x2"}, 3), ({"cta_group": "2"}, 4), ({"persistent": "on"}, 3)],
 )
 def test_what_is_shown_is_what_the_kernel_computes(options, tiles):
     compiled = compile_problem(PROBLEM, options=ScheduleOptions(schedule="reload", split_k="off", **options))

@@ -106,7 +106,7 @@ def test_the_last_turn_of_pairs_that_walk_waits(late):
     problem = ConvProblem(
         batch=4, in_channels=16, out_channels=16, in_extent=(12, 12), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1)
     )
-    options = ScheduleOptions(schedule="reload", pairs="on", persistent="on", ctas=4)
+    options = ScheduleOptions(schedule="reload", cta_group="2", persistent="on", ctas=4)
     kernel = kernel_of(compile_problem(problem, options=options))
     x, w, b = integer_data(problem, 3)
     layer = layer_of(problem, kernel, w, b)

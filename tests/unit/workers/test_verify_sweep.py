@@ -275,7 +275,7 @@ def test_parts_of_a_launch_are_the_launch(tiny_conv, schedule, mode):
     Sums that are not whole numbers may be rounded in another order: a BLAS does so where a product has fewer rows.
     """
     machine = RunOptions()
-    kernel = Kernels(ScheduleOptions(schedule=schedule, pairs="off")).compiled(tiny_conv.problem)
+    kernel = Kernels(ScheduleOptions(schedule=schedule, cta_group="1")).compiled(tiny_conv.problem)
     ctas = kernel.artifact.launch.ctas
     assert ctas >= 4
     rounding = 0 if mode == "integer" else 2**-10

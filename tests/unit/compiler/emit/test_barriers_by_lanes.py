@@ -30,7 +30,7 @@ def wanted(compiled: Compiled) -> list[tuple[int, int]]:
     [
         (ScheduleOptions(schedule="reload", persistent="off"), {"block_n": 16, "stages": 4}, 1),
         (ScheduleOptions(schedule="reload", persistent="off"), {"block_n": 16, "stages": 16}, 2),
-        (ScheduleOptions(schedule="slide", persistent="on", pairs="off"), {"block_n": 64}, 2),
+        (ScheduleOptions(schedule="slide", persistent="on", cta_group="1"), {"block_n": 64}, 2),
     ],
 )
 def test_each_barrier_is_made_ready_by_one_lane(options, choice, instructions, assembled):

@@ -16,7 +16,7 @@ from convc.layout.device_layout import device_layout
 LAYER = ConvProblem(
     in_channels=64, out_channels=64, in_extent=(56, 56), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1), bias=True
 )
-ALONE = ScheduleOptions(pairs="off", split_k="off")
+ALONE = ScheduleOptions(cta_group="1", split_k="off")
 
 
 def planned(batch: int, **options: str) -> Plan:

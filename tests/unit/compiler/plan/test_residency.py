@@ -50,9 +50,9 @@ def test_registers_are_counted_and_columns_are_not():
 @pytest.mark.parametrize(
     "options",
     [
-        ScheduleOptions(schedule="reload", multicast="2x2", persistent="off", pairs="off"),
-        ScheduleOptions(schedule="reload", persistent="off", pairs="on"),
-        ScheduleOptions(schedule="reload", persistent="off", pairs="off", store="direct"),
+        ScheduleOptions(schedule="reload", multicast="2x2", persistent="off", cta_group="1"),
+        ScheduleOptions(schedule="reload", persistent="off", cta_group="2"),
+        ScheduleOptions(schedule="reload", persistent="off", cta_group="1", store="direct"),
     ],
     ids=["2x2", "pairs", "alone"],
 )

@@ -80,9 +80,9 @@ def test_every_form_is_in_the_race():
     ("asked", "form"),
     [
         ({"persistent": "on"}, {"persistent": True}),
-        ({"pairs": "on", "schedule": "reload"}, {"pairs": True}),
+        ({"cta_group": "2", "schedule": "reload"}, {"pairs": True}),
         ({"split_k": "2", "schedule": "reload"}, {"parts": 2}),
-        ({"persistent": "off", "pairs": "off", "split_k": "off"}, {"persistent": False, "pairs": False, "parts": 1}),
+        ({"persistent": "off", "cta_group": "1", "split_k": "off"}, {"persistent": False, "pairs": False, "parts": 1}),
     ],
 )
 def test_a_form_that_is_asked_for_is_the_only_one_in_the_race(asked, form):

@@ -21,7 +21,7 @@ def depthwise(height: int, batch: int = 2) -> ConvProblem:
 
 def options(persistent: str = "off", ctas: int | None = None) -> ScheduleOptions:
     return ScheduleOptions(
-        schedule="reload", columns="off", pairs="off", split_k="off", persistent=persistent, ctas=ctas
+        schedule="reload", columns="off", cta_group="1", split_k="off", persistent=persistent, ctas=ctas
     )
 
 

@@ -76,7 +76,7 @@ EARLY = r"@%one cp\.async\.bulk\.prefetch\.tensor\.\d+d\.L2\.global\.tile \[%(\w
 @pytest.mark.parametrize("schedule", ["reload", "slide", "stationary"])
 @pytest.mark.parametrize("persistent", ["on", "off"])
 def test_filters_of_the_first_stages_are_asked_for_ahead_of_the_wait(schedule, persistent):
-    options = dataclasses.replace(DEPENDENT, schedule=schedule, persistent=persistent, pairs="off")
+    options = dataclasses.replace(DEPENDENT, schedule=schedule, persistent=persistent, cta_group="1")
     compiled = compile_problem(PROBLEM, options=options)
     text = compiled.artifact.ptx
     asked = re.findall(EARLY, text)
@@ -91,7 +91,7 @@ def test_filters_of_the_first_stages_are_asked_for_ahead_of_the_wait(schedule, p
 
 def test_tiles_that_are_asked_for_are_those_that_are_copied_first():
     """Coordinates that the interpreter works out for the role that loads, tile by tile."""
-    program = compile_problem(PROBLEM, options=dataclasses.replace(DEPENDENT, schedule="reload", pairs="off")).program
+    program = compile_problem(PROBLEM, options=dataclasses.replace(DEPENDENT, schedule="reload", cta_group="1")).program
     early = [step for role in program.setup for step in role.steps if step.id.startswith("early.")]
     known = {step.dst: step.expr for step in early if isinstance(step, Compute)}
     (tiles,) = (step.tiles for step in early if isinstance(step, PrefetchTiles))

@@ -16,7 +16,7 @@ from convc.ir.problem import ConvProblem
 from convc.layout.device_layout import device_layout
 
 PROBLEM = ConvProblem(name="p", in_channels=64, out_channels=96, in_extent=(20, 20), kernel=(3, 3), bias=True)
-OPTIONS = ScheduleOptions(schedule="reload", persistent="off", pairs="off", multicast="2x2")
+OPTIONS = ScheduleOptions(schedule="reload", persistent="off", cta_group="1", multicast="2x2")
 PROGRAM = build(plan(device_layout(PROBLEM), options=OPTIONS, block_n=48, stages=3))
 
 

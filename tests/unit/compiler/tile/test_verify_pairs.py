@@ -18,7 +18,7 @@ from convc.ir.problem import ConvProblem
 from convc.layout.device_layout import device_layout
 
 PROBLEM = ConvProblem(name="p", in_channels=64, out_channels=96, in_extent=(20, 20), kernel=(3, 3), bias=True)
-OPTIONS = ScheduleOptions(schedule="reload", persistent="on", ctas=2, pairs="on")
+OPTIONS = ScheduleOptions(schedule="reload", persistent="on", ctas=2, cta_group="2")
 PROGRAM = build(plan(device_layout(PROBLEM), options=OPTIONS, block_n=96, stages=3))
 
 
@@ -67,7 +67,7 @@ def test_a_signal_for_the_wrong_barriers_is_found(ring, at, sentence):
 MASKED = build(
     plan(
         device_layout(replace(PROBLEM, batch=3, pad_lo=(1, 1), pad_hi=(1, 1))),
-        options=ScheduleOptions(schedule="slide", border="mask", rows="merged", pairs="on", persistent="off"),
+        options=ScheduleOptions(schedule="slide", border="mask", rows="merged", cta_group="2", persistent="off"),
         block_n=96,
         stages=3,
     )
@@ -89,7 +89,7 @@ def test_masks_and_cleared_sums_of_one_cta_alone_are_found():
 WALKING = build(
     plan(
         device_layout(replace(PROBLEM, batch=3, pad_lo=(1, 1), pad_hi=(1, 1))),
-        options=ScheduleOptions(schedule="slide", border="mask", rows="merged", pairs="on", persistent="on", ctas=2),
+        options=ScheduleOptions(schedule="slide", border="mask", rows="merged", cta_group="2", persistent="on", ctas=2),
         block_n=96,
         stages=3,
     )
