@@ -33,7 +33,7 @@ PLAIN = ScheduleOptions(
     cta_group="1",
     columns="off",
     split_k="off",
-    tile_order="rows",
+    rasterization_order="rows",
 )
 FEATURES: Mapping[str, Mapping[str, str]] = {
     "plain": {},
@@ -42,7 +42,7 @@ FEATURES: Mapping[str, Mapping[str, str]] = {
     "persistent": {"persistent": "on"},
     "multicast": {"multicast": "2x1"},
     "pairs": {"cta_group": "2", "multicast": "off"},
-    "tile order": {"tile_order": "auto"},
+    "rasterization order": {"rasterization_order": "auto"},
     "split K": {"split_k": "estimate", "store": "direct", "persistent": "off", "cta_group": "1"},
 }
 """What each adds to the options of those before it; pairs come instead of clusters that share loads, and CTAs that

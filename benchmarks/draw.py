@@ -22,7 +22,7 @@ PICTURES = {
     "swizzle": ("swizzle", "128B"),
     "mma-layout": ("mma-layout", "--kind", "f16", "--m", "128", "--n", "64"),
     "descriptor": ("descriptor", "0x8100010", "--kind", "f16"),
-    "tile-order": ("tile-order", MODEL),
+    "rasterization-order": ("rasterization-order", MODEL),
     "passes": ("passes", MODEL),
     "timeline": ("timeline", MODEL),
     "roofline": ("roofline", MODEL),

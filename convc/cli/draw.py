@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from convc.api.options import AUTO
 from convc.cli.contradictions import MODEL_OPTIONS, refuse_given
 from convc.cli.draw_layer import lanes_command, layer_of_model, memory_command, operands_command, tile_command
 from convc.cli.draw_output import check_output, output_option, write_picture
@@ -92,17 +93,15 @@ def _grid(ctx: click.Context, param: click.Parameter, given: str | None) -> tupl
     return int(numbers[0]), int(numbers[1])
 
 
-@draw_command.command("tile-order", short_help="The order in which tiles begin.")
+@draw_command.command("rasterization-order", short_help="The order in which tiles begin.")
 @functools.partial(layer_of_model, required=False)
 @click.option("--grid", callback=_grid, metavar="PxQ", help="Tiles along M and along N, in place of a layer's.")
-@click.option("--order", help="rows, columns, grouped, boustrophedon or hilbert; by default the layer's own, or rows.")
 @click.option("--sms", type=click.IntRange(min=1), default=148, show_default=True, help="SMs of the chip.")
 @output_option
-def draw_tile_order(
+def draw_rasterization_order(
     model: Path | None,
     layer: str | None,
     grid: tuple[int, int] | None,
-    order: str | None,
     sms: int,
     output: Path | None,
     chosen: Chosen,
@@ -118,12 +117,13 @@ def draw_tile_order(
         raise click.UsageError("expected a model, whose layer has a grid, or --grid PxQ, and not both")
     check_output(output)
     if grid is not None:
-        refuse_given("--grid is a grid without a layer", {*MODEL_OPTIONS, "layer"})
-        drawn = grid_order(*grid, sms, order or "rows")
+        refuse_given("--grid is a grid without a layer", {*MODEL_OPTIONS, "layer"} - {"rasterization_order"})
+        order = chosen.schedule.rasterization_order
+        drawn = grid_order(*grid, sms, "rows" if order == AUTO else order)
     else:
         assert model is not None
         plan = api.inspect(model, layer, read=chosen.read, schedule=chosen.schedule).plan
-        drawn = grid_order(*plan.launch.tiles, sms, order) if order else plan_order(plan)
+        drawn = plan_order(plan)
     write_picture(tile_order_picture(drawn, sms), output)
 
 

@@ -9,7 +9,7 @@ import collections
 
 import click
 
-from convc.cli.renamed import refuse_old_names
+from convc.cli.renamed import refuse_old_command, refuse_old_names
 from convc.support.guessing import nearest
 
 
@@ -24,6 +24,8 @@ class OnceGroup(click.Group):
             return super().resolve_command(ctx, args)
         names = self.list_commands(ctx)
         near = nearest(args[0], names)
+        if args[0] not in names:
+            refuse_old_command(ctx, args)
         if args[0] in names or near is None:
             name, command, rest = super().resolve_command(ctx, args)
             if command is not None:

@@ -9,7 +9,15 @@ import click
 
 from convc.api.options import RENAMED
 
+_COMMANDS = {"tile-order": "rasterization-order"}
 _OPTIONS = {f"--{old.replace('_', '-')}": new for old, new in RENAMED.items()}
+
+
+def refuse_old_command(ctx: click.Context, args: Sequence[str]) -> None:
+    """Raise click.UsageError for a command by its old name; ``args`` begin with it."""
+    new = _COMMANDS.get(args[0])
+    if new is not None:
+        raise click.UsageError(f"{args[0]} is called {new}: {shlex.join([*ctx.command_path.split(), new, *args[1:]])}")
 
 
 def refuse_old_names(ctx: click.Context, args: Sequence[str]) -> None:

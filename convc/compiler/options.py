@@ -69,6 +69,8 @@ class Renamed:
 RENAMED: Mapping[str, Renamed] = {
     "work": Renamed(name="tile_scheduler", values={"fetched": "dynamic"}),
     "pairs": Renamed(name="cta_group", values={"on": "2", "off": "1"}),
+    "tile_order": Renamed(name="rasterization_order"),
+    "order": Renamed(name="rasterization_order"),
 }
 """Options that had another name, by that: who says it is told the new one."""
 
@@ -247,7 +249,7 @@ class ScheduleOptions:
             "schedules reload, slide and shift",
         ),
     ] = AUTO
-    tile_order: Annotated[
+    rasterization_order: Annotated[
         str,
         row(
             "The order in which the tiles of the output are computed.",
@@ -256,7 +258,7 @@ class ScheduleOptions:
                 "rows": "along M first",
                 "columns": "along N first",
                 "grouped": "groups of a few tiles along N",
-                "boustrophedon": "along M, there and back",
+                "boustrophedon": "serpentine along M: every other column backwards",
                 "hilbert": "along a Hilbert curve",
             },
         ),

@@ -72,7 +72,7 @@ def tile_order_picture(order: Order, sms: int) -> Picture:
         path("M" + "L".join(points), "way"),
     ]
     name = f"{order.name}, {order.groups} groups" if order.groups > 1 else order.name
-    title = f"tile order {name}: {tiles_m} x {tiles_n} tiles in {last + 1} round{'s' if last else ''}"
+    title = f"rasterization order {name}: {tiles_m} x {tiles_n} tiles in {last + 1} round{'s' if last else ''}"
     return titled(title, table.width(cell) + 2 * MARGIN, top + table.height + MARGIN, parts)
 
 

@@ -37,7 +37,7 @@ SCALED = ConvProblem(batch=2, in_channels=64, out_channels=96, in_extent=(9, 9),
 FORMS: tuple[tuple[ConvProblem, dict[str, object]], ...] = (
     *((SHARED, {"schedule": each.name, "shift": each.variant or "auto"}) for each in SCHEDULES),
     (POINTWISE, {"schedule": "reload", "store": "tma", "residual_load": "tma", "persistent": "on", "ctas": 2}),
-    (POINTWISE, {"schedule": "reload", "cta_group": "2", "tile_order": "columns"}),
+    (POINTWISE, {"schedule": "reload", "cta_group": "2", "rasterization_order": "columns"}),
     (SHARED, {"schedule": "reload", "multicast": "2x2", "persistent": "off"}),
     (SHARED, {"schedule": "slide", "filters": "together", "cta_group": "2"}),
     (POINTWISE, {"schedule": "reload", "tile_scheduler": "dynamic", "persistent": "on"}),

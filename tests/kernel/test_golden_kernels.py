@@ -197,7 +197,7 @@ CHOICES = {
         "split_k_f16": {"options": ScheduleOptions(schedule="reload", split_k="2"), "block_n": 48, "stages": 1},
         "hopper_split_k_f16": {"options": replace(HOPPER, split_k="2"), "block_n": 32, "stages": 1},
         "tile_order_f16": {
-            "options": ScheduleOptions(schedule="reload", store="direct", tile_order="hilbert"),
+            "options": ScheduleOptions(schedule="reload", store="direct", rasterization_order="hilbert"),
             "block_n": 16,
             "stages": 1,
         },

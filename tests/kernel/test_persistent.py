@@ -99,7 +99,8 @@ def test_every_tile_has_masks_of_its_own(forms, rows, assembled):
 
 
 @pytest.mark.parametrize(
-    "more", [{"cta_group": "2"}, {"tile_order": "hilbert", "cta_group": "1"}, {"multicast": "2x1", "cta_group": "1"}]
+    "more",
+    [{"cta_group": "2"}, {"rasterization_order": "hilbert", "cta_group": "1"}, {"multicast": "2x1", "cta_group": "1"}],
 )
 def test_masks_of_ctas_that_walk_together_or_in_order(more, assembled):
     problem = dataclasses.replace(SMALL, batch=7, in_channels=24, out_channels=32, in_extent=(7, 12))

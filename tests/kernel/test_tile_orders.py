@@ -1,4 +1,4 @@
-"""Tiles made in another order than along M first (``--tile-order``): right in every form of kernel, or refused."""
+"""Every rasterization order (``--rasterization-order``): right in every form of kernel, or refused."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def cases():
 
 @pytest.mark.parametrize(("form", "order"), list(cases()))
 def test_witnesses_agree(form, order, assembled):
-    options = ScheduleOptions(**{"schedule": "reload", "tile_order": order, **form})
+    options = ScheduleOptions(**{"schedule": "reload", "rasterization_order": order, **form})
     compiled = witnesses_agree(SMALL, 7, assembled, options, block_n=32)
     launch = compiled.plan.launch
     assert launch.order.name == order
@@ -60,7 +60,7 @@ def test_witnesses_agree(form, order, assembled):
 @settings(max_examples=8, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(problems("f16"), st.sampled_from(TURNED), st.integers(0, 2**32 - 1))
 def test_random_problems(assembled, problem, order, seed):
-    witnesses_agree(problem, seed, assembled, ScheduleOptions(schedule="reload", tile_order=order), block_n=16)
+    witnesses_agree(problem, seed, assembled, ScheduleOptions(schedule="reload", rasterization_order=order), block_n=16)
 
 
 def test_the_order_of_least_traffic_is_taken_where_l2_does_not_hold_all():
@@ -78,7 +78,9 @@ def test_the_order_of_least_traffic_is_taken_where_l2_does_not_hold_all():
 def test_what_l2_is_said_to_miss_is_what_a_cache_misses(order):
     """Its accesses go through a cache of lines; L2 holds half of the launch, twelve CTAs run at once."""
     problem = ConvProblem(batch=12, in_channels=64, out_channels=512, in_extent=(16, 8), kernel=(1, 1))
-    options = ScheduleOptions(schedule="reload", store="tma", tile_order=order, persistent="off", cta_group="1")
+    options = ScheduleOptions(
+        schedule="reload", store="tma", rasterization_order=order, persistent="off", cta_group="1"
+    )
     compiled = compile_problem(problem, options=options, block_n=64)
     launch = compiled.artifact.launch
     activation, filters, out = (launch.buffers[name].size_bytes for name in ("activation", "filter", "output"))
@@ -121,7 +123,7 @@ def test_who_decides_among_timed_kernels_is_told_what_their_order_fetches():
 
 def test_one_column_of_tiles_has_one_order():
     launch = plan(
-        device_layout(SMALL), options=ScheduleOptions(schedule="reload", tile_order=HILBERT), block_n=96
+        device_layout(SMALL), options=ScheduleOptions(schedule="reload", rasterization_order=HILBERT), block_n=96
     ).launch
     assert launch.tiles[1] == 1
     assert launch.order.places is None
@@ -129,9 +131,9 @@ def test_one_column_of_tiles_has_one_order():
 
 def test_what_cannot_be_is_refused():
     large = ConvProblem(batch=64, in_channels=16, out_channels=64, in_extent=(112, 112), kernel=(1, 1))
-    options = ScheduleOptions(schedule="reload", tile_order=HILBERT)
+    options = ScheduleOptions(schedule="reload", rasterization_order=HILBERT)
     with pytest.raises(PlanError, match="hilbert looks 12544 places up in a table, which has 4096 at most"):
         plan(device_layout(large), options=options, block_n=16)
-    assert plan(device_layout(large), options=ScheduleOptions(schedule="reload", tile_order=GROUPED)).launch
-    with pytest.raises(InputError, match="tile_order must be one of auto, rows, columns"):
-        plan(device_layout(SMALL), options=ScheduleOptions(tile_order="spiral"))
+    assert plan(device_layout(large), options=ScheduleOptions(schedule="reload", rasterization_order=GROUPED)).launch
+    with pytest.raises(InputError, match="rasterization_order must be one of auto, rows, columns"):
+        plan(device_layout(SMALL), options=ScheduleOptions(rasterization_order="spiral"))

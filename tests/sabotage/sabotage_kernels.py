@@ -324,15 +324,15 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "golden tile_order_f16": partial(golden, "tile_order_f16"),
     "tiles in groups, persistent CTAs": partial(
         conv, in_channels=64, out_channels=80, block_n=48, batch=3,
-        options=ScheduleOptions(schedule="reload", persistent="on", ctas=3, tile_order="grouped"),
+        options=ScheduleOptions(schedule="reload", persistent="on", ctas=3, rasterization_order="grouped"),
     ),
     "serpentine tiles": partial(
         conv, in_channels=128, out_channels=96, block_n=32, batch=3,
-        options=ScheduleOptions(schedule="reload", tile_order="boustrophedon", split_k="off"),
+        options=ScheduleOptions(schedule="reload", rasterization_order="boustrophedon", split_k="off"),
     ),
     "tiles looked up": partial(
         conv, in_channels=64, out_channels=96, block_n=32, batch=3,
-        options=ScheduleOptions(schedule="reload", tile_order="hilbert", split_k="off", cache_hints="on"),
+        options=ScheduleOptions(schedule="reload", rasterization_order="hilbert", split_k="off", cache_hints="on"),
     ),
     "persistent CTAs": partial(
         conv, in_channels=64, out_channels=80, block_n=48, batch=3,

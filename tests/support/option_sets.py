@@ -124,17 +124,17 @@ OPTION_SETS: dict[str, OptionSet] = {
         block_n=256,
     ),
     "reload split 2": _set(
-        _pointwise(in_channels=256), RELOAD | {"split_k": "2", "cta_group": "1", "tile_order": "columns"}
+        _pointwise(in_channels=256), RELOAD | {"split_k": "2", "cta_group": "1", "rasterization_order": "columns"}
     ),
     "reload split 4": _set(
         _pointwise(in_channels=512),
         RELOAD | {"split_k": "4", "cta_group": "1", "dependent_launch": True},
     ),
     "reload split 8": _set(_pointwise(in_channels=1024), RELOAD | {"split_k": "8"}),
-    "reload walk": _set(_pointwise(), WALK | ALONE | {"store": "direct", "tile_order": "boustrophedon"}),
+    "reload walk": _set(_pointwise(), WALK | ALONE | {"store": "direct", "rasterization_order": "boustrophedon"}),
     "reload walk stored": _set(
         _pointwise(),
-        WALK | ALONE | {"store": "tma", "residual_load": "direct", "tile_order": "rows", "cache_hints": "off"},
+        WALK | ALONE | {"store": "tma", "residual_load": "direct", "rasterization_order": "rows", "cache_hints": "off"},
         block_n=48,
         stages=2,
     ),
@@ -150,9 +150,11 @@ OPTION_SETS: dict[str, OptionSet] = {
     "reload dynamic dependent": _set(
         _pointwise(), RELOAD | ALONE | {"persistent": "on", "tile_scheduler": "dynamic", "dependent_launch": True}
     ),
-    "reload hilbert": _set(_pointwise(), RELOAD | ALONE | {"tile_order": "hilbert", "store": "direct"}),
-    "reload hilbert walk": _set(_pointwise(), WALK | ALONE | {"tile_order": "hilbert"}),
-    "reload grouped hints": _set(_pointwise(), RELOAD | ALONE | {"tile_order": "grouped", "cache_hints": "on"}),
+    "reload hilbert": _set(_pointwise(), RELOAD | ALONE | {"rasterization_order": "hilbert", "store": "direct"}),
+    "reload hilbert walk": _set(_pointwise(), WALK | ALONE | {"rasterization_order": "hilbert"}),
+    "reload grouped hints": _set(
+        _pointwise(), RELOAD | ALONE | {"rasterization_order": "grouped", "cache_hints": "on"}
+    ),
     "reload columns": _set(_stem(), RELOAD | ALONE | {"columns": "overlap"}),
     "reload columns walk": _set(_stem(), WALK | ALONE | {"columns": "overlap"}),
     "reload columns host": _set(_stem(), RELOAD | {"columns": "host", "cta_group": "2"}),

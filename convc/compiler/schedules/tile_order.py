@@ -33,7 +33,7 @@ CTA = Number("cta")
 
 def asked_order(options: ScheduleOptions) -> OrderName | None:
     """The order that a user asks for; None: the planner's choice."""
-    return next((order for order in ORDERS if order == options.tile_order), None)
+    return next((order for order in ORDERS if order == options.rasterization_order), None)
 
 
 def order_for(best: Candidate, asked: OrderName | None) -> TileOrder:
@@ -42,7 +42,9 @@ def order_for(best: Candidate, asked: OrderName | None) -> TileOrder:
     if tiled.tiling.multicast != (1, 1):
         if asked in (None, ROWS):
             return in_rows(bytes_of(best))
-        raise PlanError(f"tile_order {asked} leaves no rows and columns of tiles to a cluster whose CTAs share loads")
+        raise PlanError(
+            f"rasterization_order {asked} leaves no rows and columns of tiles to a cluster whose CTAs share loads"
+        )
     at_once = tiled.ctas or tiled.arch.rates.sms * best.cost.beside // tiled.parts
     return choose_order(tiled.grid, tiled.tiling.ctas, at_once, bytes_of(best), asked)
 

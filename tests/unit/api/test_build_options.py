@@ -25,10 +25,10 @@ SETS = [
     {"timed": True},
     {"schedule": "slide", "filters": "together", "cta_group": "2"},
     {"schedule": "reload", "multicast": "2x1", "cache_hints": "on"},
-    {"schedule": "reload", "persistent": "on", "tile_scheduler": "dynamic", "tile_order": "hilbert"},
+    {"schedule": "reload", "persistent": "on", "tile_scheduler": "dynamic", "rasterization_order": "hilbert"},
     {"split_k": "2", "columns": "off", "dependent_launch": True},
     {"target": "sm_90a", "store": "direct", "registers": "off"},
-    {"schedule": "shift", "shift": "windows", "residual_load": "direct", "tile_order": "grouped"},
+    {"schedule": "shift", "shift": "windows", "residual_load": "direct", "rasterization_order": "grouped"},
     {"schedule": "stationary", "persistent": "off"},
 ]
 """Every option is in one of them; the first six are compiled in each run."""
@@ -105,6 +105,7 @@ def test_options_that_cannot_be_are_a_damaged_build(change, said, tmp_path):
     [
         ({"work": "fetched"}, 'tile_scheduler="dynamic"'),
         ({"pairs": "on"}, 'cta_group="2"'),
+        ({"tile_order": "columns"}, 'rasterization_order="columns"'),
     ],
 )
 def test_old_names_are_answered_with_the_new_ones(old, new):

@@ -60,7 +60,7 @@ verify m.onnx --dtype fp8 => 2 nvfp4; fp8 is e4m3 or e5m2
 verify m.onnx --dtype bfloat16 => 2 nvfp4; say bf16
 inspect m.onn => 2 hint: did you mean 'm.onnx'?
 verify m.onnx --schedule relaod => 2 hint: did you mean 'reload'?
-verify m.onnx --tile-order hilbrt => 2 hint: did you mean 'hilbert'?
+verify m.onnx --rasterization-order hilbrt => 2 hint: did you mean 'hilbert'?
 compile m.onnx -o new --persistent on --ctas 99999999999999999999 => 2 is not in the range 1<=x<=2147483647
 verify no/m.onnx => 2 hint: the folder 'no' is not there
 verify m.onnx --dtype F16 => 2 nvfp4; did you mean 'f16'?
@@ -181,6 +181,9 @@ compile m.onnx -o new --schedule quick => 2 error[I100]: schedule must be one of
 compile m.onnx -o new --persistent on --work fetched => 2 --work is called --tile-scheduler: convc compile m.onnx -o
 compile m.onnx -o new --work=static => 2 --work is called --tile-scheduler: convc compile m.onnx -o new --tile-scheduler
 verify m.onnx --pairs off => 2 --pairs is called --cta-group: convc verify m.onnx --cta-group 1
+verify m.onnx --tile-order columns => 2 --tile-order is called --rasterization-order: convc verify m.onnx --raster
+draw rasterization-order --grid 4x4 --order grouped => 2 --order is called --rasterization-order: convc draw rasterizat
+draw tile-order --grid 4x4 => 2 tile-order is called rasterization-order: convc draw rasterization-order --grid 4x4
 compile m.onnx -o new --shift windows => 2 error[I100]: shift windows needs schedule shift, and schedul
 compile m.onnx -o new --jobs 0 => 2 Invalid value for '--jobs': 0 is not in the range 1<=x<=1024.
 compile group3.onnx -o new => 2 error[O200]: the input has shape (N, C, H, W) = (1, 4, 8, 8), the weights (K, C/3
@@ -350,9 +353,9 @@ draw mma-layout --kind f61 --m 128 --n 64 => 2 error[I100]: expected a kind of t
 draw mma-layout --kind f16 --m 128 --n 64 --k 24 => 2 error[I100]: expected k as a multiple of 16, what one instr
 draw mma-layout --kind f16 --m 128 => 2 Missing option '--n'.
 draw registers --shape 16x256b --num x64 => 2 error[I100]: expected a number of x1, x2, x4, x8, x16, x32 for 16x2
-draw tile-order --grid 16 => 2 Invalid value for '--grid': expected tiles along M and along N, such as 16x12, got
-draw tile-order => 2 expected a model, whose layer has a grid, or --grid PxQ, and not both
-draw tile-order --grid 4x4 --order spiral => 2 error[I100]: expected an order of rows, columns, grouped, boustrophedon,
+draw rasterization-order --grid 16 => 2 Invalid value for '--grid': expected tiles along M and along N, such as 16x12,
+draw rasterization-order => 2 expected a model, whose layer has a grid, or --grid PxQ, and not both
+draw rasterization-order --grid 4x4 --rasterization-order spiral => 2 error[I100]: expected an order of rows, columns
 draw tile => 2 Missing argument 'MODEL|DIR'.
 draw tile nope.onnx => 2 error[I100]: there is no such file or folder
 draw tile two.onnx --s 1 => 2 error[I100]: there are 2 layers: say which with --layer
@@ -386,7 +389,7 @@ launch b --seed 1 -o - => 2 buffers and programs are files: only the report of -
 launch b --seed 1 --emit-host filter.bin => 2 error[I100]: the contents of buffer 'filter' would overwrite the program
 time k/kernel.ptx k/launch.json --batch 2 --layer x => 2 is no layer of a model: leave --layer, --batch out.
 draw timeline k/kernel.ptx k/launch.json --schedule slide => 2 is no layer of a model: leave --schedule out.
-draw tile-order --grid 4x4 --layer conv => 2 --grid is a grid without a layer: leave --layer out.
+draw rasterization-order --grid 4x4 --layer conv => 2 --grid is a grid without a layer: leave --layer out.
 report --example --dtype f16 --verify -o x.html => 2 --example shows its own convolution: leave --verify, --dtype out.
 probe --apply probed/right.json --chip b200 => 2 the GPU that answers says whose parameters they are: leave --chip out.
 probe --apply probed/right.json -o - => 2 -o takes the name of a file: only the report of --json goes to stdout (-).

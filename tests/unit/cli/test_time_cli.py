@@ -288,7 +288,7 @@ def test_what_is_asked_of_one_schedule_is_asked_of_the_others():
         cta_group="2",
         split_k="2",
         multicast="2x1",
-        tile_order="hilbert",
+        rasterization_order="hilbert",
         cache_hints="on",
         registers="on",
         ctas=3,

@@ -119,12 +119,12 @@ def test_memory_is_that_of_the_plan(impulse, schedule):
 
 def test_the_order_of_tiles_is_that_of_the_layers_grid():
     model = str(model_folder() / "tiny_conv.onnx")
-    call = ["draw", "tile-order", model, "--schedule", "reload"]
+    call = ["draw", "rasterization-order", model, "--schedule", "reload"]
     drawn = table(CliRunner().invoke(main, call, catch_exceptions=False).stdout, "grid")
     tiles_m, tiles_n, _ = convc.inspect(model, schedule=convc.ScheduleOptions(schedule="reload")).launch.grid
     assert drawn == [[str(row + tiles_m * column) for column in range(tiles_n)] for row in range(tiles_m)]
     problem = ConvProblem(in_channels=64, out_channels=80, in_extent=(20, 20), kernel=(1, 1))
-    plan = compile_problem(problem, options=convc.ScheduleOptions(tile_order="hilbert"), block_n=16).plan
+    plan = compile_problem(problem, options=convc.ScheduleOptions(rasterization_order="hilbert"), block_n=16).plan
     drawn = table(tile_order_picture(plan_order(plan), 148).svg(), "grid")
     m, n = plan.launch.order.places.at(np.arange(20))
     assert [drawn[row][column] for row, column in zip(m, n, strict=True)] == [str(number) for number in range(20)]

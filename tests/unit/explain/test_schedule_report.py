@@ -219,7 +219,11 @@ def test_the_reasons_agree_with_the_choice():
         ({"in_channels": 256, "out_channels": 256, "in_extent": (56, 56), "batch": 16}, {}, "2-CTA MMA"),
         ({"in_channels": 64, "out_channels": 64, "in_extent": (56, 56), "batch": 8}, {"cta_group": "2"}, "2-CTA MMA"),
         ({}, {"multicast": "2x1", "schedule": "reload"}, "multicast 2x1"),
-        ({"in_channels": 256, "out_channels": 256, "in_extent": (56, 56), "batch": 16}, {"tile_order": "columns"}, ""),
+        (
+            {"in_channels": 256, "out_channels": 256, "in_extent": (56, 56), "batch": 16},
+            {"rasterization_order": "columns"},
+            "",
+        ),
     ],
 )
 def test_the_reason_has_the_numbers_of_the_choice(problem, options, words):

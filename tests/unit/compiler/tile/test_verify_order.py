@@ -19,7 +19,7 @@ PROBLEM = ConvProblem(name="p", in_channels=64, out_channels=80, in_extent=(20, 
 
 
 def made(order, **more):
-    options = ScheduleOptions(schedule="reload", tile_order=order, **more)
+    options = ScheduleOptions(schedule="reload", rasterization_order=order, **more)
     return build(plan(device_layout(PROBLEM), options=options, block_n=16))
 
 
