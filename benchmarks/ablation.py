@@ -51,7 +51,7 @@ share a tile instead of tensor stores, walks and pairs."""
 CHOSEN = "what auto takes"
 """The column behind the features: everything is left to the planner."""
 
-DEPENDENT = "its gap with dependent launch"
+DEPENDENT = "its gap with PDL"
 """The last column: what auto takes, and the time between the kernel in front of it in a graph and its first cycle."""
 
 
@@ -123,7 +123,7 @@ def ladder(problem: ConvProblem, chip: Chip) -> dict[str, Measured | str]:
         found[feature] = measure(problem, wider, chip)
         options = wider if isinstance(found[feature], Measured) else options
     chosen = measure(problem, ScheduleOptions(), chip)
-    dependent = measure(problem, ScheduleOptions(dependent_launch=True), chip)
+    dependent = measure(problem, ScheduleOptions(pdl=True), chip)
     return found | {CHOSEN: chosen, DEPENDENT: _gaps(chosen, dependent)}
 
 

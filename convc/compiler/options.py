@@ -71,6 +71,7 @@ RENAMED: Mapping[str, Renamed] = {
     "pairs": Renamed(name="cta_group", values={"on": "2", "off": "1"}),
     "tile_order": Renamed(name="rasterization_order"),
     "order": Renamed(name="rasterization_order"),
+    "dependent_launch": Renamed(name="pdl"),
 }
 """Options that had another name, by that: who says it is told the new one."""
 
@@ -283,8 +284,8 @@ class ScheduleOptions:
             "sm_90a, where the accumulator is in registers",
         ),
     ] = AUTO
-    dependent_launch: Annotated[
-        bool, row("Programmatic dependent launch: set a kernel up while the one before runs.")
+    pdl: Annotated[
+        bool, row("Programmatic dependent launch (PDL): a kernel sets itself up while the kernel before it runs.")
     ] = False
     timed: Annotated[bool, row("Let the timing engine decide among the candidates with the best estimates.")] = False
     target: Annotated[
@@ -296,8 +297,8 @@ class ScheduleOptions:
         """Refuse a field by its old name: InputError says what it is called."""
         for old in RENAMED.keys() & chosen.keys():
             new = RENAMED[old]
-            value = new.value(str(chosen[old]))
-            raise InputError(f"ScheduleOptions has no {old}: it is called {new.name}", hint=f'{new.name}="{value}"')
+            value = new.value(chosen[old]) if isinstance(chosen[old], str) else chosen[old]
+            raise InputError(f"ScheduleOptions has no {old}: it is called {new.name}", hint=f"{new.name}={value!r}")
         return object.__new__(cls)
 
     def __post_init__(self) -> None:

@@ -18,7 +18,7 @@ SMALL = ConvProblem(
 @pytest.mark.parametrize(("schedule", "store", "persistent"), [("reload", "tma", "on"), ("slide", "direct", "off")])
 def test_registers_are_handed_over(schedule, store, persistent, assembled):
     options = ScheduleOptions(
-        schedule=schedule, store=store, persistent=persistent, target="sm_90a", registers="on", dependent_launch=True
+        schedule=schedule, store=store, persistent=persistent, target="sm_90a", registers="on", pdl=True
     )
     compiled = witnesses_agree(SMALL, 1, assembled, options, block_n=48)
     assert compiled.program.launch.block == (384, 1, 1)

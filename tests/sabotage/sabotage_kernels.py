@@ -336,7 +336,7 @@ SLOW: dict[str, Callable[[], Subject]] = {
     ),
     "persistent CTAs": partial(
         conv, in_channels=64, out_channels=80, block_n=48, batch=3,
-        options=ScheduleOptions(schedule="reload", store="tma", persistent="on", ctas=3, dependent_launch=True),
+        options=ScheduleOptions(schedule="reload", store="tma", persistent="on", ctas=3, pdl=True),
     ),
     "persistent CTAs, bias in registers": partial(
         conv, in_channels=64, out_channels=128, block_n=128, batch=8, in_extent=(12, 13), kernel=(1, 1), **UNPADDED,
@@ -345,7 +345,7 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "dependent launch, residual": partial(
         conv, in_channels=64, out_channels=64, kernel=(1, 1), bias=True, epilogue=(AddResidual(), Relu()), **UNPADDED,
         options=ScheduleOptions(
-            schedule="reload", store="direct", persistent="off", cta_group="1", dependent_launch=True
+            schedule="reload", store="direct", persistent="off", cta_group="1", pdl=True
         ),
     ),
     "clusters with many columns and few bytes": partial(

@@ -85,9 +85,7 @@ OPTION_SETS: dict[str, OptionSet] = {
     "reload residual": _set(
         _pointwise(), RELOAD | ALONE | {"persistent": "off", "store": "tma", "residual_load": "tma"}, block_n=160
     ),
-    "reload dependent": _set(
-        _pointwise(), RELOAD | ALONE | {"persistent": "off", "store": "direct", "dependent_launch": True}
-    ),
+    "reload dependent": _set(_pointwise(), RELOAD | ALONE | {"persistent": "off", "store": "direct", "pdl": True}),
     "reload pairs": _set(
         _pointwise(), RELOAD | {"cta_group": "2", "persistent": "off", "store": "direct"}, block_n=96, stages=1
     ),
@@ -95,7 +93,7 @@ OPTION_SETS: dict[str, OptionSet] = {
         _pointwise(), RELOAD | {"cta_group": "2", "persistent": "off", "store": "tma", "residual_load": "tma"}
     ),
     "reload pairs dependent": _set(
-        _pointwise(), RELOAD | {"cta_group": "2", "dependent_launch": True, "store": "tma", "residual_load": "direct"}
+        _pointwise(), RELOAD | {"cta_group": "2", "pdl": True, "store": "tma", "residual_load": "direct"}
     ),
     "reload pairs walk": _set(
         _pointwise(), WALK | {"cta_group": "2", "store": "tma", "residual_load": "tma"}, block_n=96, stages=2
@@ -111,7 +109,7 @@ OPTION_SETS: dict[str, OptionSet] = {
     ),
     "reload multicast 2x2": _set(
         _pointwise(),
-        RELOAD | {"multicast": "2x2", "cta_group": "1", "dependent_launch": True, "store": "direct"},
+        RELOAD | {"multicast": "2x2", "cta_group": "1", "pdl": True, "store": "direct"},
         block_n=80,
         stages=1,
     ),
@@ -128,7 +126,7 @@ OPTION_SETS: dict[str, OptionSet] = {
     ),
     "reload split 4": _set(
         _pointwise(in_channels=512),
-        RELOAD | {"split_k": "4", "cta_group": "1", "dependent_launch": True},
+        RELOAD | {"split_k": "4", "cta_group": "1", "pdl": True},
     ),
     "reload split 8": _set(_pointwise(in_channels=1024), RELOAD | {"split_k": "8"}),
     "reload walk": _set(_pointwise(), WALK | ALONE | {"store": "direct", "rasterization_order": "boustrophedon"}),
@@ -138,9 +136,7 @@ OPTION_SETS: dict[str, OptionSet] = {
         block_n=48,
         stages=2,
     ),
-    "reload walk residual": _set(
-        _pointwise(), WALK | ALONE | {"store": "tma", "residual_load": "tma", "dependent_launch": True}
-    ),
+    "reload walk residual": _set(_pointwise(), WALK | ALONE | {"store": "tma", "residual_load": "tma", "pdl": True}),
     "reload dynamic": _set(
         _pointwise(),
         RELOAD | ALONE | {"persistent": "on", "tile_scheduler": "dynamic", "store": "tma", "residual_load": "tma"},
@@ -148,7 +144,7 @@ OPTION_SETS: dict[str, OptionSet] = {
         stages=2,
     ),
     "reload dynamic dependent": _set(
-        _pointwise(), RELOAD | ALONE | {"persistent": "on", "tile_scheduler": "dynamic", "dependent_launch": True}
+        _pointwise(), RELOAD | ALONE | {"persistent": "on", "tile_scheduler": "dynamic", "pdl": True}
     ),
     "reload hilbert": _set(_pointwise(), RELOAD | ALONE | {"rasterization_order": "hilbert", "store": "direct"}),
     "reload hilbert walk": _set(_pointwise(), WALK | ALONE | {"rasterization_order": "hilbert"}),
@@ -168,12 +164,12 @@ OPTION_SETS: dict[str, OptionSet] = {
     "slide residual": _set(_shared(epilogue=ENDING), SLIDE | ALONE | {"store": "tma", "residual_load": "tma"}),
     "slide together": _set(_shared(), SLIDE | ALONE | {"filters": "together", "rows": "outer", "border": "mask"}),
     "slide apart": _set(
-        _shared(), SLIDE | ALONE | {"filters": "apart", "rows": "outer", "border": "mask", "dependent_launch": True}
+        _shared(), SLIDE | ALONE | {"filters": "apart", "rows": "outer", "border": "mask", "pdl": True}
     ),
     "slide pairs": _set(_shared(epilogue=ENDING), SLIDE | {"cta_group": "2"}, stages=2),
     "slide pairs mask": _set(
         _shared(epilogue=ENDING),
-        SLIDE | {"cta_group": "2", "border": "mask", "store": "tma", "residual_load": "tma", "dependent_launch": True},
+        SLIDE | {"cta_group": "2", "border": "mask", "store": "tma", "residual_load": "tma", "pdl": True},
     ),
     "slide walk": _set(_shared(epilogue=ENDING), SLIDE | ALONE | {"persistent": "on", "ctas": 2}, stages=2),
     "slide dynamic": _set(_shared(epilogue=ENDING), SLIDE | ALONE | {"persistent": "on", "tile_scheduler": "dynamic"}),
@@ -189,12 +185,12 @@ OPTION_SETS: dict[str, OptionSet] = {
         _shared(epilogue=ENDING), CHAIN | ALONE | {"border": "mask", "store": "tma", "residual_load": "tma"}
     ),
     "chain pairs": _set(_shared(epilogue=ENDING), CHAIN | {"cta_group": "2"}, stages=2),
-    "chain dependent": _set(_shared(epilogue=ENDING), CHAIN | ALONE | {"dependent_launch": True, "rows": "merged"}),
+    "chain dependent": _set(_shared(epilogue=ENDING), CHAIN | ALONE | {"pdl": True, "rows": "merged"}),
     "chain walk": _set(_shared(epilogue=ENDING), CHAIN | ALONE | {"persistent": "on", "ctas": 2}),
     "chain split": _set(_shared(in_channels=144), CHAIN | {"split_k": "2"}),
     "ashift": _set(_shared(), ASHIFT | ALONE | {"border": "mask", "rows": "outer"}),
     "ashift pairs": _set(_shared(epilogue=ENDING), ASHIFT | {"cta_group": "2"}),
-    "ashift dependent": _set(_shared(epilogue=ENDING), ASHIFT | ALONE | {"dependent_launch": True, "border": "zero"}),
+    "ashift dependent": _set(_shared(epilogue=ENDING), ASHIFT | ALONE | {"pdl": True, "border": "zero"}),
     "windows": _set(_shared(), WINDOWS | ALONE | {"border": "mask", "rows": "outer"}),
     "windows lines": _set(
         _shared(epilogue=ENDING),
@@ -202,10 +198,10 @@ OPTION_SETS: dict[str, OptionSet] = {
         stages=3,
     ),
     "windows pairs": _set(_shared(epilogue=ENDING), WINDOWS | {"cta_group": "2"}),
-    "windows dependent": _set(_shared(epilogue=ENDING), WINDOWS | ALONE | {"dependent_launch": True}),
+    "windows dependent": _set(_shared(epilogue=ENDING), WINDOWS | ALONE | {"pdl": True}),
     "stationary": _set(_shared(), STATIONARY | {"border": "mask", "rows": "outer"}, stages=3),
     "stationary zero": _set(_shared(epilogue=ENDING), STATIONARY | {"border": "zero"}),
-    "stationary dependent": _set(_shared(epilogue=ENDING), STATIONARY | {"dependent_launch": True}),
+    "stationary dependent": _set(_shared(epilogue=ENDING), STATIONARY | {"pdl": True}),
     "stationary walk": _set(_shared(epilogue=ENDING), STATIONARY | {"persistent": "on", "ctas": 2}),
     # types
     "tf32": _set(_typed("tf32"), RELOAD | {"cta_group": "2"}),
@@ -214,7 +210,7 @@ OPTION_SETS: dict[str, OptionSet] = {
     "s8": _set(_typed("s8", bias=False), RELOAD | {"multicast": "1x2"}),
     "mxfp8": _set(_typed("mxfp8"), RELOAD | ALONE),
     "mxfp4": _set(_typed("mxfp4"), RELOAD | ALONE | {"store": "tma"}),
-    "nvfp4": _set(_typed("nvfp4"), RELOAD | ALONE | {"dependent_launch": True}),
+    "nvfp4": _set(_typed("nvfp4"), RELOAD | ALONE | {"pdl": True}),
     # hopper
     "hopper": _set(_pointwise(), RELOAD | HOPPER | ALONE | {"store": "direct"}, block_n=80, stages=2),
     "hopper walk": _set(_pointwise(), WALK | HOPPER | ALONE | {"store": "tma", "registers": "off"}),
@@ -224,9 +220,9 @@ OPTION_SETS: dict[str, OptionSet] = {
     "hopper registers": _set(
         _pointwise(in_channels=256, out_channels=256), RELOAD | HOPPER | ALONE | {"registers": "on"}
     ),
-    "hopper slide": _set(_shared(epilogue=ENDING), SLIDE | HOPPER | {"dependent_launch": True}),
+    "hopper slide": _set(_shared(epilogue=ENDING), SLIDE | HOPPER | {"pdl": True}),
     "hopper slide walk": _set(_shared(epilogue=ENDING), SLIDE | HOPPER | {"persistent": "on", "ctas": 2}),
     "hopper columns": _set(_stem(), RELOAD | HOPPER | {"columns": "overlap"}),
-    "hopper dependent": _set(_pointwise(), RELOAD | HOPPER | ALONE | {"dependent_launch": True, "store": "direct"}),
+    "hopper dependent": _set(_pointwise(), RELOAD | HOPPER | ALONE | {"pdl": True, "store": "direct"}),
 }
 """By name; what cannot be had together is left out, and `ScheduleOptions` says why where one asks for it."""

@@ -264,7 +264,7 @@ def _finished(pick: Pick, indexing: Indexing, choices: tuple[ScheduleSummary, ..
             persistent=best.tiled.ctas is not None,
             dynamic=best.offer.dynamic,
             why=pick.because(registers=reason).why,
-            dependent=options.dependent_launch,
+            dependent=options.pdl,
             cluster=(*best.tiled.tiling.cluster, best.tiled.parts),
             order=order,
             hints=hints_for(best, order, options.cache_hints),

@@ -26,7 +26,7 @@ SETS = [
     {"schedule": "slide", "filters": "together", "cta_group": "2"},
     {"schedule": "reload", "multicast": "2x1", "cache_hints": "on"},
     {"schedule": "reload", "persistent": "on", "tile_scheduler": "dynamic", "rasterization_order": "hilbert"},
-    {"split_k": "2", "columns": "off", "dependent_launch": True},
+    {"split_k": "2", "columns": "off", "pdl": True},
     {"target": "sm_90a", "store": "direct", "registers": "off"},
     {"schedule": "shift", "shift": "windows", "residual_load": "direct", "rasterization_order": "grouped"},
     {"schedule": "stationary", "persistent": "off"},
@@ -103,9 +103,10 @@ def test_options_that_cannot_be_are_a_damaged_build(change, said, tmp_path):
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ({"work": "fetched"}, 'tile_scheduler="dynamic"'),
-        ({"pairs": "on"}, 'cta_group="2"'),
-        ({"tile_order": "columns"}, 'rasterization_order="columns"'),
+        ({"work": "fetched"}, "tile_scheduler='dynamic'"),
+        ({"pairs": "on"}, "cta_group='2'"),
+        ({"tile_order": "columns"}, "rasterization_order='columns'"),
+        ({"dependent_launch": True}, "pdl=True"),
     ],
 )
 def test_old_names_are_answered_with_the_new_ones(old, new):

@@ -58,7 +58,7 @@ def test_a_kernel_of_ours_depends_on_no_open_question(convc, build):
 @pytest.mark.parametrize("store", ["direct", "tma"])
 def test_a_kernel_that_does_not_wait_for_the_one_in_front_is_an_error(convc, tiny, tmp_path, store):
     build = tmp_path / "b"
-    convc.good("compile", tiny, "-o", build, "--dependent-launch", "--schedule", "reload", "--store", store)
+    convc.good("compile", tiny, "-o", build, "--pdl", "--schedule", "reload", "--store", store)
     assert convc.good("check", build).splitlines()[0] == "conv: clean, nothing found"
     (kernel,) = build.glob("kernels/*/kernel.ptx")
     kernel.write_text(edited(kernel.read_text(), r"griddepcontrol\.wait;", ""))

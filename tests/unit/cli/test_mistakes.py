@@ -184,6 +184,7 @@ verify m.onnx --pairs off => 2 --pairs is called --cta-group: convc verify m.onn
 verify m.onnx --tile-order columns => 2 --tile-order is called --rasterization-order: convc verify m.onnx --raster
 draw rasterization-order --grid 4x4 --order grouped => 2 --order is called --rasterization-order: convc draw rasterizat
 draw tile-order --grid 4x4 => 2 tile-order is called rasterization-order: convc draw rasterization-order --grid 4x4
+compile m.onnx -o new --dependent-launch => 2 --dependent-launch is called --pdl: convc compile m.onnx -o new --pdl
 compile m.onnx -o new --shift windows => 2 error[I100]: shift windows needs schedule shift, and schedul
 compile m.onnx -o new --jobs 0 => 2 Invalid value for '--jobs': 0 is not in the range 1<=x<=1024.
 compile group3.onnx -o new => 2 error[O200]: the input has shape (N, C, H, W) = (1, 4, 8, 8), the weights (K, C/3

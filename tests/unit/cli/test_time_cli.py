@@ -39,7 +39,7 @@ def test_a_model_has_a_line_for_each_layer(convc, two):
 def test_what_lies_between_kernels_of_a_graph_is_less_with_dependent_launch(convc, two, tmp_path):
     """One gap between two kernels: the period of empty ones, less the entry of a CTA, which a kernel's time has."""
     found = []
-    for options in ((), ("--dependent-launch",)):
+    for options in ((), ("--pdl",)):
         convc.good("time", two, *options, "--set", "launch.entry=200", "--clock", "2", "--json", tmp_path / "t.json")
         found.append(json.loads((tmp_path / "t.json").read_text())["gaps_microseconds"])
     chip = read_chip("b200")
@@ -294,7 +294,7 @@ def test_what_is_asked_of_one_schedule_is_asked_of_the_others():
         ctas=3,
         tile_scheduler="dynamic",
         filters="apart",
-        dependent_launch=True,
+        pdl=True,
         residual_load="tma",
     )
     others = {"schedule": "slide", "shift": "auto", "timed": False}

@@ -22,14 +22,14 @@ from convc.ir.expr import evaluate
 from convc.ir.problem import ConvProblem
 
 PROBLEM = ConvProblem(in_channels=16, out_channels=24, in_extent=(6, 9), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1))
-DEPENDENT = ScheduleOptions(dependent_launch=True)
+DEPENDENT = ScheduleOptions(pdl=True)
 TOUCHES = ("cp.async.bulk.tensor", "ld.global", "st.global")
 
 
 @pytest.mark.parametrize("target", ["sm_100a", "sm_90a"])
 @pytest.mark.parametrize("dependent", [True, False])
 def test_a_dependent_kernel_waits_before_it_touches_a_buffer(target, dependent, assembled):
-    options = ScheduleOptions(target=target, dependent_launch=dependent)
+    options = ScheduleOptions(target=target, pdl=dependent)
     compiled = witnesses_agree(PROBLEM, 1, assembled, options)
     text = compiled.artifact.ptx
     assert plan_launch(compiled.artifact.launch, text).dependent == dependent
@@ -85,7 +85,7 @@ def test_filters_of_the_first_stages_are_asked_for_ahead_of_the_wait(schedule, p
     assert text.count("cp.async.bulk.prefetch.L2.global") == 1
     assert text.rindex("cp.async.bulk.prefetch") < text.index("griddepcontrol.wait;")
     assert text.rindex("cp.async.bulk.prefetch") < text.index("tcgen05.alloc")
-    plain = dataclasses.replace(options, dependent_launch=False)
+    plain = dataclasses.replace(options, pdl=False)
     assert "prefetch.L2" not in compile_problem(PROBLEM, options=plain).artifact.ptx
 
 
@@ -121,7 +121,7 @@ def test_what_the_kernel_in_front_writes_is_not_asked_for():
 def test_what_the_kernel_in_front_may_still_write_is_no_constant(target, schedule, assembled):
     finished = dataclasses.replace(PROBLEM, epilogue=(AddResidual(),), bias=True)
     for dependent in (False, True):
-        options = ScheduleOptions(schedule=schedule, target=target, store="direct", dependent_launch=dependent)
+        options = ScheduleOptions(schedule=schedule, target=target, store="direct", pdl=dependent)
         text = compile_problem(finished, options=options).artifact.ptx
         assert assembled(text, target).spill_bytes == 0
         step = text[text.index("//@ step=epilogue.apply_0 ") :].split("//@ step=")[1]
