@@ -101,7 +101,7 @@ def measure(problem: ConvProblem, options: ScheduleOptions, chip: Chip) -> Measu
         compiled = compile_problem(problem, options=options)
     except (PlanError, InputError):
         return NOT_LEGAL
-    if options.split_k == "auto" and compiled.plan.launch.parts == 1:
+    if options.split_k == "estimate" and compiled.plan.launch.parts == 1:
         return DECLINED
     order = compiled.plan.launch.order.timed
     timed = time_kernel(compiled.artifact.ptx, compiled.artifact.launch, {}, chip, order=order)

@@ -297,7 +297,8 @@ class ScheduleOptions:
         """Refuse a field by its old name: InputError says what it is called."""
         for old in RENAMED.keys() & chosen.keys():
             new = RENAMED[old]
-            value = new.value(chosen[old]) if isinstance(chosen[old], str) else chosen[old]
+            value = chosen[old]
+            value = new.value(value) if isinstance(value, str) else value
             raise InputError(f"ScheduleOptions has no {old}: it is called {new.name}", hint=f"{new.name}={value!r}")
         return object.__new__(cls)
 

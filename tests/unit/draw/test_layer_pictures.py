@@ -37,7 +37,7 @@ def impulse():
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
-@pytest.mark.parametrize(("schedule", "shift"), [("shift", "chain"), ("slide", None), ("reload", None)])
+@pytest.mark.parametrize(("schedule", "shift"), [("shift", "chain"), ("slide", "auto"), ("reload", "auto")])
 def test_lanes_hold_the_pixels_that_the_machine_multiplies(impulse, schedule, shift, tmp_path):
     """Every pixel has a value of its own: the simulator's output says which pixel its lane multiplied."""
     options = convc.ScheduleOptions(schedule=schedule, shift=shift)
