@@ -62,7 +62,7 @@ class Renamed:
     values: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def value(self, old: str) -> str:
-        """What an old value is called now."""
+        """Give the name that an old value has now."""
         return self.values.get(old, old)
 
 
