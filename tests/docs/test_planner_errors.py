@@ -9,8 +9,7 @@ import pytest
 from planner_errors import MARKED, PAGE, correlation, light_layers, measured, table
 
 from convc.compiler.compile import compile_problem
-from convc.compiler.options import ScheduleOptions
-from convc.compiler.schedules.all import AUTO
+from convc.compiler.options import AUTO, ScheduleOptions
 from convc.ir.problem import ConvProblem
 from convc.timing.kernel import time_kernel
 from convc.timing.parameters import read_chip
