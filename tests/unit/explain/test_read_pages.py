@@ -10,6 +10,7 @@ from support.option_sets import OPTION_SETS
 
 from convc.compiler.compile import compile_problem
 from convc.compiler.options import ScheduleOptions
+from convc.explain.chain import plan_stages
 from convc.explain.inspect import About, print_inspection, print_summary
 from convc.explain.schedules import choice_lines
 from convc.ir.epilogue import AddResidual, Relu
@@ -44,7 +45,7 @@ CHOSEN = {
 }
 """Problems, and what is asked of their schedules."""
 
-SETS = ("reload split 2", "slide pairs mask", "reload multicast walk", "reload fetched", "nvfp4", "hopper columns")
+SETS = ("reload split 2", "slide pairs mask", "reload multicast walk", "nvfp4", "hopper columns")
 """Kernels with an option each, of which the plan has a line."""
 
 
@@ -65,5 +66,6 @@ def test_a_page_is_what_was_read(name, golden, monkeypatch):
     print_inspection(to, compiled, about, only=("plan", "memory"))
     monkeypatch.undo()
     page = re.sub(r"(?s)numbers that the kernel computes:.*?\n\n", "", paper.getvalue())  # see test_claims.py
-    said = [re.sub(" +$", "", page, flags=re.MULTILINE), *choice_lines(compiled.plan), ""]
+    stages = [f"{each.algorithm.title}: {each.source}: {each.said}" for each in plan_stages(compiled.plan)]
+    said = [re.sub(" +$", "", page, flags=re.MULTILINE), *choice_lines(compiled.plan), "", *stages, ""]
     golden("inspected", {f"{name.replace(' ', '_')}.txt": "\n".join(said)})
