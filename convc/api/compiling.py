@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from convc.api.arguments import file_or, given_options
-from convc.api.inputs import BuildSource
 from convc.api.models import Model, check_model, chosen_convolutions, name_of, read_network
 from convc.api.options import ReadOptions, ScheduleOptions, WorkOptions
 from convc.api.working import open_kernels, open_pool
@@ -17,7 +17,10 @@ from convc.build.writer import write_build
 from convc.errors import InputError
 from convc.ir.network import CONVOLUTIONS
 from convc.support.progress import Progress
-from convc.workers.jobs import compile_all
+from convc.workers.compiling import compile_all
+
+if TYPE_CHECKING:
+    from convc.api.inputs import BuildSource
 
 
 def compile(

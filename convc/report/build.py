@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from rich.console import Console
@@ -20,7 +20,9 @@ from convc.report.layers import ESTIMATED, Columns, estimate_cells, estimate_leg
 from convc.report.layout_notes import layout_notes
 from convc.report.output import json_text
 from convc.support.ptxas import Assembled
-from convc.verification.records import LayerReport
+
+if TYPE_CHECKING:
+    from convc.verification.records import LayerReport
 
 BUILD_COLUMNS: Columns = (
     ("layer", "left"),

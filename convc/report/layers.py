@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from rich.console import Console, JustifyMethod
@@ -12,8 +12,10 @@ from rich.console import Console, JustifyMethod
 from convc.ir.planned import Planned
 from convc.report.format import element_place
 from convc.report.grid import Column, Row, print_grid
-from convc.verification.compare import Comparison
-from convc.verification.records import LayerReport, ModelReport
+
+if TYPE_CHECKING:
+    from convc.verification.compare import Comparison
+    from convc.verification.records import LayerReport, ModelReport
 
 Columns = tuple[tuple[str, JustifyMethod], ...]
 """Headings of a table, and how what is below them is aligned."""

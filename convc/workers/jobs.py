@@ -12,7 +12,6 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-import threading
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,8 +19,7 @@ from dataclasses import dataclass
 from threadpoolctl import ThreadpoolController
 
 from convc.compiler.fingerprint import compiler_digest
-from convc.compiler.kernels import Kernel, Kernels, KernelTimer, compile_shared, kernel_of, shared_problem
-from convc.compiler.options import ScheduleOptions
+from convc.compiler.kernels import Kernel, Kernels
 from convc.errors import WorkerError
 from convc.ir.launch import LaunchSpec
 from convc.ir.network import ConvNode
@@ -42,6 +40,7 @@ from convc.verification.layer import (
 )
 from convc.verification.records import Check, LayerReport, Mode
 from convc.verification.sampled_layer import check_sampled
+from convc.workers.compiling import compile_all, one_at_a_time, require_same
 from convc.workers.pool import Pool, Task
 
 PART_MACS = 1_000_000_000
@@ -77,36 +76,19 @@ OWN_BYTES = 130 << 20
 MOST_MEMORY = 1.3
 """Times the memory of one process that processes may take which were not asked for."""
 
-_one_at_a_time = threading.RLock()
-"""Work of one process is done piece by piece, even where its executor has threads: they would not be faster."""
-
-
-def compile_job(
-    digest: str, problem: ConvProblem, options: ScheduleOptions, timer: KernelTimer | None = None
-) -> Kernel:
-    """Compile a problem in a worker; ``digest`` is that of the sender's convc (see `convc.compiler.fingerprint`).
-
-    Raises:
-        PlanError: there is no kernel.
-        WorkerError: this is another convc.
-    """
-    _require(digest)
-    with _one_at_a_time:
-        return kernel_of(compile_shared(problem, options, timer))
-
 
 def part_job(
     digest: str, conv: ConvNode, kernel: Kernel, mode: Mode, seed: int, options: RunOptions, ctas: tuple[int, int]
 ) -> LayerRun | None:
     """Run some CTAs of a layer in a worker (see `convc.verification.layer.run_part`); errors as `check_job`."""
-    _require(digest)
+    require_same(digest)
     with one_thread():
         return run_part(conv, kernel, mode, seed, options, ctas)
 
 
 def expected_job(digest: str, conv: ConvNode, mode: Mode, seed: int, images: tuple[int, int], sums: Sums) -> Expected:
     """Compute the reference for some images in a worker (see `convc.verification.layer.expect_part`)."""
-    _require(digest)
+    require_same(digest)
     with one_thread():
         return expect_part(conv, mode, seed, images, sums)
 
@@ -127,7 +109,7 @@ def check_job(
         LimitError: the data do not fit into memory.
         WorkerError: this is another convc.
     """
-    _require(digest)
+    require_same(digest)
     if sample is not None:
         return check_one(conv, kernel, sample, seed=seed, modes=modes, options=options)
     with one_thread():
@@ -154,7 +136,7 @@ def check_one(
 @contextmanager
 def one_thread() -> Generator[None]:
     """One piece of work at a time, on one BLAS thread: workers fill the cores, and sums have one order."""
-    with _one_at_a_time, _blas().limit(limits=1, user_api="blas"):
+    with one_at_a_time, _blas().limit(limits=1, user_api="blas"):
         yield
 
 
@@ -162,39 +144,6 @@ def one_thread() -> Generator[None]:
 def _blas() -> ThreadpoolController:
     """The thread pools of this process; looking for them takes milliseconds."""
     return ThreadpoolController()
-
-
-def _require(digest: str) -> None:
-    """Raise `WorkerError` where the sender's convc is another one."""
-    if digest != compiler_digest():
-        raise WorkerError(
-            "a worker has another version of convc, or of the libraries it compiles with, than this process",
-            hint="install the same convc on all machines of the cluster, and start its workers anew",
-        )
-
-
-def compile_all(kernels: Kernels, convs: Sequence[ConvNode], pool: Pool, progress: Progress = SILENT) -> None:
-    """Compile in workers what `kernels` does not know yet, each distinct problem once.
-
-    Raises:
-        PlanError: a problem has no kernel.
-        WorkerError: compiling loses its worker, each time, or see `Pool.run`.
-    """
-    # Backwards, so that a problem that several layers share is called by the name of the first.
-    unknown = [conv for conv in reversed(convs) if kernels.known(conv.problem) is None]
-    distinct = list({shared_problem(conv.problem): conv for conv in unknown}.values())
-    digest = compiler_digest()
-    pieces: list[Task] = []
-    for conv in distinct:
-        arguments = (digest, conv.problem, kernels.options, kernels.timer)
-        pieces.append(Task(name=f"compile {conv.name}", function=compile_job, arguments=arguments))
-    if pieces:
-        progress(f"compile {len(pieces)} kernels", 0.0)
-    for count, (index, kernel) in enumerate(pool.run(pieces), 1):
-        if isinstance(kernel, WorkerError):
-            raise kernel
-        kernels.add(distinct[index].problem, kernel)
-        progress(f"{pieces[index].name} ({count} of {len(pieces)} kernels)", count / len(pieces))
 
 
 def check_all(

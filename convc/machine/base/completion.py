@@ -27,9 +27,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 from convc.errors import MachineFault
-from convc.ptx import Instr
+
+if TYPE_CHECKING:
+    from convc.ptx import Instr
 
 POLICIES = ("eager", "late", "seeded")
 CHANCE = 0.25

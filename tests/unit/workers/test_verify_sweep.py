@@ -35,7 +35,7 @@ from convc.verification.data import normal_data
 from convc.verification.layer import check_layer, combined, expect_part, judged_in_parts, run_part
 from convc.verification.records import Check, LayerReport
 from convc.verification.special_data import draw_special
-from convc.workers import jobs
+from convc.workers import compiling, jobs
 from convc.workers.jobs import cta_ranges, image_ranges, worth_sending
 from convc.workers.pool import Pool
 
@@ -240,7 +240,7 @@ def test_a_pool_serves_several_calls_which_fill_the_cache_and_use_it(model, alon
         cold = convc.verify(model, seed=3, work=work)
         pids = set(workers_of(os.getpid()))
         assert pids > others
-        monkeypatch.setattr(jobs, "compile_job", None)  # not to be asked
+        monkeypatch.setattr(compiling, "compile_job", None)  # not to be asked
         warm = convc.verify(model, seed=3, work=work)
         assert set(workers_of(os.getpid())) == pids
     assert bits(cold.layers) == bits(warm.layers) == alone
