@@ -1,7 +1,7 @@
-"""Convolutions that the host turns into others before a kernel is made: transposed ones, folded axes, volumes.
+"""Convolutions that the host turns into others before a kernel is made: transposed ones, folded axes, volumes, rows.
 
-Nothing of a kernel depends on these; they are identities of the definition, one axis at a time, on which
-`convc.layout.transposed` and `convc.layout.fold` rest.
+They are identities of the definition, one axis at a time. What the host does to arrays is read off their maps
+(`convc.derived.hosted`), and held against the definition for every problem (`convc.compiler.plan.hosted`).
 """
 
 # pyright: reportArgumentType=false, reportOperatorIssue=false
@@ -11,10 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from sympy import S as CONSTANT
+
 from convc.derive import symbols as z
+from convc.derive.kernels import Map
 from convc.derive.results import Fact, equal
-from convc.derive.symbols import FloorDiv, Mod, axis, size
-from convc.derive.theorem import below, proved
+from convc.derive.symbols import FloorDiv, Mod, axes, axis, size
+from convc.derive.theorem import at_most, below, proved
 
 U = size("U")
 """Stride of an axis."""
@@ -27,26 +30,79 @@ OFFSET = size("OFFSET", least=0)
 TAP = z.s
 AT = axis("x")
 """A pixel of the input."""
+OUT = axis("o")
+"""A pixel of the output of a transposed convolution."""
 PLANE = axis("y")
+IMAGE = axis("image")
+PLACE = axis("place")
+"""A place of a block of pixels."""
+AHEAD = size("AHEAD", least=0)
+"""Blocks from that of an output to the one that a tap reads."""
+PLACED = size("PLACED", least=0)
+"""The place of a tap in its block."""
+LEFT = size("LEFT", least=0)
+"""Zeros in front of the spread input."""
+FIRST = size("FIRST", least=0)
+"""Places of the spread input that are cropped in front."""
+COUNT = size("COUNT")
+"""Values of the inner one of two numbers."""
+INNER, OUTER, NUMBER = axes("inner outer number")
 
 
 def phases() -> Fact:
     """Outputs of a transposed convolution, by their phase: output channels of one with stride 1."""
     output = z.q * U + PHASE
+    ahead = PHASE + PAD - TAP * D
     reads = proved(
         "a tap of a phase reads the pixel OFFSET behind the output's: j*u + t*d = o + pad",
         [((z.q + OFFSET) * U + TAP * D, output + (OFFSET * U + TAP * D - PHASE))],
     )
+    taken = proved(
+        "tap t of phase a reads the pixel (a + pad - t*d) // u behind the output's, where that leaves no rest",
+        [((z.q + FloorDiv(ahead, U)) * U + TAP * D + Mod(ahead, U), output + PAD)],
+    )
     once = proved(
         "an output of a transposed convolution is one pixel of one phase",
-        [(FloorDiv(output, U), z.q), (Mod(output, U), PHASE)],
+        [
+            (FloorDiv(output, U), z.q),
+            (Mod(output, U), PHASE),
+            (FloorDiv(OUT, U) * U + Mod(OUT, U), OUT),
+        ],
         [below(PHASE, U)],
     )
     return Fact(
         name="phases of a transposed convolution",
         says="the phases of a transposed convolution are output channels of an ordinary one",
-        theorems=(reads, once),
+        theorems=(reads, taken, once),
         conditions=equal(OFFSET * U + TAP * D, PHASE + PAD, "the tap is one of the phase"),
+        maps={
+            "reads": Map(axes=(PHASE, TAP), results={"offset": FloorDiv(ahead, U), "rest": Mod(ahead, U)}),
+            "output": Map(axes=(z.q, PHASE), results={"o": output}),
+            "pixel": Map(axes=(OUT,), results={"q": FloorDiv(OUT, U), "phase": Mod(OUT, U)}),
+        },
+    )
+
+
+def channels() -> Fact:
+    """Numbers of channels that are made of those of groups, phases and channels of a group."""
+    number = OUTER * COUNT + INNER
+    once = proved(
+        "number outer*COUNT + inner is one (outer, inner)",
+        [
+            (FloorDiv(number, COUNT), OUTER),
+            (Mod(number, COUNT), INNER),
+            (FloorDiv(NUMBER, COUNT) * COUNT + Mod(NUMBER, COUNT), NUMBER),
+        ],
+        [below(INNER, COUNT)],
+    )
+    return Fact(
+        name="channels of phases",
+        says="an output channel is one channel of one phase of one group",
+        theorems=(once,),
+        maps={
+            "number": Map(axes=(OUTER, INNER), results={"number": number}),
+            "digits": Map(axes=(NUMBER,), results={"outer": FloorDiv(NUMBER, COUNT), "inner": Mod(NUMBER, COUNT)}),
+        },
     )
 
 
@@ -67,6 +123,12 @@ def spread() -> Fact:
                 [(FloorDiv(AT * U, U), AT), (Mod(AT * U, U), 0 * AT)],
             ),
         ),
+        conditions=equal(FIRST + span, LEFT + PAD, "zeros in front of the spread input, less what is cropped"),
+        maps={
+            "place": Map(axes=(AT,), results={"place": AT * U}),
+            "turned": Map(axes=(TAP,), results={"tap": turned}),
+            "pads": Map(axes=(), results={"before": span - PAD}),
+        },
     )
 
 
@@ -75,17 +137,42 @@ def folded() -> Fact:
     reach = TAP * D
     return Fact(
         name="a folded axis",
-        says="tap t of output p reads place t % u of block p + t // u",
+        says="a tap reads the place of a block that it has, for every output the block as many further on",
         theorems=(
             proved(
+                "place PLACED of block p + AHEAD is the pixel that a tap of output p reads, blocks a stride apart",
+                [((z.p + AHEAD) * U + PLACED - PAD, z.p * U + (AHEAD * U + PLACED) - PAD)],
+            ),
+            proved(
                 "pixel p*u + t is place t % u of block p + t // u",
-                [((z.p + FloorDiv(reach, U)) * U + Mod(reach, U), z.p * U + reach)],
+                [((z.p + FloorDiv(reach, U)) * U + Mod(reach, U) - PAD, z.p * U + reach - PAD)],
             ),
             proved(
                 "a pixel is one place of one block",
                 [(FloorDiv(AT, U) * U + Mod(AT, U), AT)],
             ),
         ),
+        conditions=equal(AHEAD * U + PLACED, reach, "the place of the block is the pixel of the tap"),
+        maps={
+            "tap": Map(axes=(TAP,), results={"block": FloorDiv(reach, U), "place": Mod(reach, U)}),
+            "pixel": Map(axes=(z.block, PLACE), results={"pixel": z.block * U + PLACE - PAD}),
+        },
+    )
+
+
+def own() -> Fact:
+    """An axis of whose filter every tap has channels of its own."""
+    reach = TAP * D
+    return Fact(
+        name="channels for every tap",
+        says="tap t of output p reads place t of block p",
+        theorems=(
+            proved(
+                "place t*d of block p is the pixel that tap t of output p reads",
+                [(z.p * U + reach - PAD, (z.p + FloorDiv(reach, U)) * U + Mod(reach, U) - PAD)],
+            ),
+        ),
+        maps={"tap": Map(axes=(TAP,), results={"block": CONSTANT.Zero, "place": reach})},
     )
 
 
@@ -98,13 +185,44 @@ def planes() -> Fact:
         theorems=(
             proved(
                 "image n*P + y is plane y of volume n",
-                [(FloorDiv(plane, z.P), z.n), (Mod(plane, z.P), PLANE)],
+                [
+                    (FloorDiv(plane, z.P), z.n),
+                    (Mod(plane, z.P), PLANE),
+                    (FloorDiv(IMAGE, z.P) * z.P + Mod(IMAGE, z.P), IMAGE),
+                ],
                 [below(PLANE, z.P)],
             ),
         ),
+        maps={
+            "image": Map(axes=(z.n, PLANE), results={"image": plane}),
+            "plane": Map(axes=(IMAGE,), results={"n": FloorDiv(IMAGE, z.P), "y": Mod(IMAGE, z.P)}),
+        },
+    )
+
+
+def lines() -> Fact:
+    """Rows, each of them an image of one line."""
+    one = {"in_extent": 1, "kernel": 1, "stride": 1, "dilation": 1}
+    return Fact(
+        name="rows as images",
+        says="a row is an image of one line",
+        theorems=(
+            proved(
+                "the only line of an image is the one that its outputs read",
+                [at_most(z.p + z.r, 0)],
+                [at_most(z.p, 0), at_most(z.r, 0)],
+            ),
+        ),
+        maps={
+            "line": Map(
+                axes=(),
+                results={name: CONSTANT.One * value for name, value in one.items()}
+                | dict.fromkeys(("pad_lo", "pad_hi"), CONSTANT.Zero),
+            )
+        },
     )
 
 
 def hosted() -> Iterator[Fact]:
     """Every way."""
-    yield from (phases(), spread(), folded(), planes())
+    yield from (phases(), channels(), spread(), folded(), own(), planes(), lines())

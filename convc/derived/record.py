@@ -15,6 +15,7 @@ import functools
 import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -63,6 +64,15 @@ class Formula(msgspec.Struct, array_like=True, frozen=True, gc=False):
             assert isinstance(term.atom, str)
             total += number_of(term.times, sizes) * sizes[term.atom]
         return total
+
+    def value(self, values: Mapping[str, Any]) -> Any:
+        """The number of a formula; of arrays or expressions in place of the numbers of axes, what they make."""
+        total: Any = None
+        for term in self.terms:
+            part = _value(term.atom, values) * number_of(term.times, values)
+            total = part if total is None else total + part
+        constant = number_of(self.constant, values)
+        return constant if total is None else total + constant
 
     def names(self) -> Iterator[str]:
         """Sizes and axes outside of divisions."""
@@ -237,6 +247,14 @@ def number_of(products: Products, sizes: Sizes) -> int:
             first *= sizes[name]  # pyright: ignore[reportArgumentType]
         total += first
     return total
+
+
+def _value(atom: str | Division, values: Mapping[str, Any]) -> Any:
+    if isinstance(atom, str):
+        return values[atom]
+    dividend = atom.dividend.value(values)
+    divisor = number_of(atom.divisor, values)
+    return dividend // divisor if atom.sign == "//" else dividend % divisor
 
 
 def atom_at(atom: str | Division, sizes: Sizes, ranges: Mapping[str, Interval]) -> IntExpr:

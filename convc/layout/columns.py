@@ -25,11 +25,12 @@ import math
 import msgspec
 import numpy as np
 
+from convc.derived.hosted import OWN
 from convc.ir.arch import SM_100A
 from convc.ir.columns import Columns
 from convc.ir.problem import ConvProblem
 from convc.layout.block_scaled import FORMATS
-from convc.layout.fold import AxisFold, choose_fold
+from convc.layout.fold import AxisFold, choose_fold, fold_by
 
 UNIT_BYTES = SM_100A.limits.tma_unit_bytes
 
@@ -78,9 +79,7 @@ def why_not_joined(base: ConvProblem, way: Columns) -> str | None:
 
 def columns_fold(base: ConvProblem) -> AxisFold:
     """Fold the last axis so that every tap along it has channels of its own."""
-    taps = range(base.kernel[-1])
-    places = tuple(tap * base.dilation[-1] for tap in taps)
-    return AxisFold(step=base.stride[-1], places=places, taps=tuple((0, tap) for tap in taps))
+    return fold_by(OWN, base, base.rank - 1)
 
 
 def overlap_of(base: ConvProblem) -> Overlap:

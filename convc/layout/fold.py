@@ -18,10 +18,12 @@ With both axes folded, channels are ordered (place along H, place along W, C).
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import msgspec
 import numpy as np
 
+from convc.derived.hosted import FOLDED, LINES, OWN, PLANES, axis_sizes, hosted
 from convc.ir.arch import SM_100A
 from convc.ir.problem import ConvProblem
 
@@ -54,8 +56,12 @@ def images(problem: ConvProblem) -> ConvProblem:
         return problem
     if problem.rank == 3:
         planes = {name: getattr(problem, name)[1:] for name in _AXIS_FIELDS}
-        return dataclasses.replace(problem, batch=problem.batch * problem.in_extent[0], output_padding=(), **planes)
-    lines = {name: (0 if name.startswith("pad") else 1, *getattr(problem, name)) for name in _AXIS_FIELDS}
+        depth = problem.in_extent[0]
+        return dataclasses.replace(
+            problem, batch=image_of(depth, problem.batch - 1, depth - 1) + 1, output_padding=(), **planes
+        )
+    line = hosted(LINES, "line", {})
+    lines = {name: (line[name], *getattr(problem, name)) for name in _AXIS_FIELDS}
     return dataclasses.replace(problem, output_padding=(), **lines)
 
 
@@ -64,18 +70,20 @@ def choose_fold(problem: ConvProblem, axis: int) -> AxisFold | None:
     stride = problem.stride[axis]
     reach = problem.span[axis] - 1
     if problem.rank == 3 and axis == 0:
-        offsets = tuple(tap * problem.dilation[0] for tap in range(problem.kernel[0]))
-        return AxisFold(step=stride, places=offsets, taps=tuple((0, tap) for tap in range(len(offsets))))
+        return fold_by(OWN, problem, axis)
     if stride <= LIMITS.tma_element_stride and _encodable(problem.pad_lo[axis], problem.pad_hi[axis], reach):
         return None
-    offsets = [tap * problem.dilation[axis] for tap in range(problem.kernel[axis])]
-    if stride > LIMITS.tma_element_stride and _encodable(0, 0, reach // stride):
-        places = sorted({offset % stride for offset in offsets})
-        taps = [(offset // stride, places.index(offset % stride)) for offset in offsets]
-    else:
-        places = offsets
-        taps = [(0, tap) for tap in range(len(offsets))]
-    return AxisFold(step=stride, places=tuple(places), taps=tuple(taps))
+    short = stride > LIMITS.tma_element_stride and _encodable(0, 0, reach // stride)
+    return fold_by(FOLDED if short else OWN, problem, axis)
+
+
+def fold_by(fact: str, problem: ConvProblem, axis: int) -> AxisFold:
+    """Fold an axis as a fact says (`convc.derive.hosted`): into blocks, or with channels for every tap."""
+    sizes = axis_sizes(problem, axis)
+    read = [hosted(fact, "tap", {**sizes, "s": tap}) for tap in range(problem.kernel[axis])]
+    places = sorted({one["place"] for one in read})
+    taps = tuple((one["block"], places.index(one["place"])) for one in read)
+    return AxisFold(step=problem.stride[axis], places=tuple(places), taps=taps)
 
 
 def fold_problem(problem: ConvProblem, folds: tuple[AxisFold | None, ...]) -> ConvProblem:
@@ -92,15 +100,24 @@ def fold_problem(problem: ConvProblem, folds: tuple[AxisFold | None, ...]) -> Co
     return dataclasses.replace(problem, in_channels=channels, **changes)
 
 
+def pixel_of(fold: AxisFold, pad_lo: int, block: Any, place: Any) -> Any:
+    """The pixel of the input at a place of a block; below 0 and behind the input it is padding."""
+    return hosted(FOLDED, "pixel", {"U": fold.step, "PAD": pad_lo, "block": block, "place": place})["pixel"]
+
+
+def image_of(depth: int, n: Any, plane: Any) -> Any:
+    """The image that a plane of a volume is, of so many planes each."""
+    return hosted(PLANES, "image", {"P": depth, "n": n, "y": plane})["image"]
+
+
 def fold_pixels(pixels: np.ndarray, dim: int, fold: AxisFold, pad_lo: int, blocks: int) -> np.ndarray:
     """Fold dimension ``dim`` of activations (N, *spatial, C): it becomes ``blocks``, C becomes places x C."""
     lines = np.moveaxis(pixels, dim, 0)
     folded = np.zeros((blocks, len(fold.places), *lines.shape[1:]), pixels.dtype)
     for index, place in enumerate(fold.places):
-        first = place - pad_lo  # input coordinate of this place in block 0
-        skip = min(blocks, max(0, -(first // fold.step)))  # blocks whose pixel lies before the input
-        source = lines[first + skip * fold.step :: fold.step][: blocks - skip]
-        folded[skip : skip + len(source), index] = source
+        pixels_of = pixel_of(fold, pad_lo, np.arange(blocks), place)
+        inside = (pixels_of >= 0) & (pixels_of < len(lines))
+        folded[inside, index] = lines[pixels_of[inside]]
     return _places_to_channels(folded, dim)
 
 

@@ -13,6 +13,9 @@ phases      Output o = i*u + a of phase a reads the pixels j = i + (a + pad_lo -
 dilated     The input is spread out, u - 1 zeros between neighbours; then it is an ordinary convolution with stride 1
             and the filter turned round. It multiplies the zeros.
 
+Which tap reads which pixel, and which channel is which phase, is derived (`convc.derive.hosted`); what stands here is
+the way from a problem to the numbers of its axes, and arrays.
+
 Sources: V. Dumoulin and F. Visin, "A guide to convolution arithmetic for deep learning", arXiv 1603.07285, chapter 4;
 W. Shi et al., "Real-Time Single Image and Video Super-Resolution ...", arXiv 1609.05158, for the phases.
 """
@@ -21,13 +24,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
 
+from convc.derived.hosted import PHASES, SPREAD, axis_sizes, digits, hosted, numbered
 from convc.ir.problem import ConvProblem
 
 
@@ -69,7 +73,8 @@ def _phases(problem: ConvProblem) -> ForwardEquivalent:
     """The convolution that makes all phases, as output channels."""
     axes = tuple(_phase_axis(problem, axis) for axis in range(problem.rank))
     phases = math.prod(problem.stride)
-    pixels = [-(-out // u) for out, u in zip(problem.out_extent, problem.stride, strict=True)]
+    lasts = [pixel_of(problem, axis, out - 1) for axis, out in enumerate(problem.out_extent)]
+    pixels = [pixel + 1 for pixel, _ in lasts]
     after = [
         max(0, i + axis.taps - 1 - extent - axis.before)
         for i, axis, extent in zip(pixels, axes, problem.in_extent, strict=True)
@@ -94,26 +99,26 @@ def _phases(problem: ConvProblem) -> ForwardEquivalent:
 
 def _phase_axis(problem: ConvProblem, axis: int) -> PhaseAxis:
     """Which tap of the transposed filter each phase of an axis reads, and at which offset from its pixel."""
-    u = problem.stride[axis]
-    d = problem.dilation[axis]
-    pad = problem.pad_lo[axis]
-    found = [
-        (phase, tap, (phase + pad - tap * d) // u)
-        for phase in range(u)
-        for tap in range(problem.kernel[axis])
-        if (phase + pad - tap * d) % u == 0
-    ]
-    offsets = [0, *(offset for _, _, offset in found)]
-    first = min(offsets)
-    last = max(offsets)
-    reads = tuple((phase, tap, offset - first) for phase, tap, offset in found)
+    phases, taps = np.indices((problem.stride[axis], problem.kernel[axis]))
+    ahead, rest = reads_of(problem, axis, phases, taps)
+    found = np.argwhere(rest == 0).tolist()
+    offsets = ahead[rest == 0].tolist()
+    first = min(0, *offsets)
+    last = max(0, *offsets)
+    reads = tuple((phase, tap, offset - first) for (phase, tap), offset in zip(found, offsets, strict=True))
     return PhaseAxis(reads=reads, taps=last - first + 1, before=-first)
+
+
+def reads_of(model: ConvProblem, axis: int, phase: Any, tap: Any) -> tuple[Any, Any]:
+    """Pixels from that of an output to the one that a tap of a phase reads, and the rest; where that is 0 it does."""
+    found = hosted(PHASES, "reads", {**axis_sizes(model, axis), "phase": phase, "s": tap})
+    return found["offset"], found["rest"]
 
 
 def _dilated(problem: ConvProblem) -> ForwardEquivalent | None:
     """The convolution of the spread-out input; None where the pads leave nothing of it."""
-    spread = [(e - 1) * u + 1 for e, u in zip(problem.in_extent, problem.stride, strict=True)]
-    pad_lo = [span - 1 - lo for span, lo in zip(problem.span, problem.pad_lo, strict=True)]
+    spread = _spread_extent(problem)
+    pad_lo = [_zeros_before(problem, axis) for axis in range(problem.rank)]
     ends = zip(problem.span, problem.pad_hi, problem.output_padding, strict=True)
     pad_hi = [span - 1 - hi + more for span, hi, more in ends]
     # A pad below zero crops the spread-out input: what lies there reaches only outputs that the model crops.
@@ -138,11 +143,30 @@ def ordinary_input(equivalent: ForwardEquivalent, model: ConvProblem, x: np.ndar
     """Activations (N, C, *in) as the ordinary convolution takes them: spread out and cropped, or as they are."""
     if equivalent.strategy == "phases":
         return x
-    extent = [(e - 1) * u + 1 for e, u in zip(model.in_extent, model.stride, strict=True)]
-    spread = np.zeros((*x.shape[:2], *extent), x.dtype)
-    spread[(..., *(slice(None, None, u) for u in model.stride))] = x
-    first = [max(0, pad - span + 1) for pad, span in zip(model.pad_lo, model.span, strict=True)]
-    return spread[(..., *(slice(lo, lo + e) for lo, e in zip(first, equivalent.problem.in_extent, strict=True)))]
+    spread = np.zeros((*x.shape[:2], *_spread_extent(model)), x.dtype)
+    first, second = ([place_of(model, axis, pixel) for axis in range(model.rank)] for pixel in (0, 1))
+    spread[(..., *(slice(one, None, two - one) for one, two in zip(first, second, strict=True)))] = x
+    cropped = cropped_before(model)
+    return spread[(..., *(slice(lo, lo + e) for lo, e in zip(cropped, equivalent.problem.in_extent, strict=True)))]
+
+
+def cropped_before(model: ConvProblem) -> list[int]:
+    """Places of the spread input that the ordinary convolution does not see, in front of each axis."""
+    return [max(0, -_zeros_before(model, axis)) for axis in range(model.rank)]
+
+
+def _spread_extent(model: ConvProblem) -> list[int]:
+    return [place_of(model, axis, extent - 1) + 1 for axis, extent in enumerate(model.in_extent)]
+
+
+def place_of(model: ConvProblem, axis: int, pixel: Any) -> Any:
+    """The place of a pixel in the spread input."""
+    return hosted(SPREAD, "place", {**axis_sizes(model, axis), "x": pixel})["place"]
+
+
+def _zeros_before(model: ConvProblem, axis: int) -> int:
+    """Zeros in front of the spread input; below zero: places that are cropped."""
+    return hosted(SPREAD, "pads", axis_sizes(model, axis))["before"]
 
 
 def ordinary_filter(equivalent: ForwardEquivalent, model: ConvProblem, w: np.ndarray) -> np.ndarray:
@@ -151,62 +175,61 @@ def ordinary_filter(equivalent: ForwardEquivalent, model: ConvProblem, w: np.nda
     depth = model.out_channels // groups
     turned = w.reshape(groups, model.group_channels, depth, *model.kernel).swapaxes(1, 2)
     if equivalent.strategy == "dilated":
-        turned = turned[(..., *(slice(None, None, -1) for _ in model.kernel))]
+        for axis, taps in enumerate(model.kernel):
+            turned = np.take(turned, turned_tap(model, axis, np.arange(taps)), axis=3 + axis)
         return turned.reshape(equivalent.problem.w_shape)
-    taps = equivalent.problem.kernel
-    found = np.zeros((groups, *model.stride, depth, model.group_channels, *taps), w.dtype)
+    found = np.zeros(equivalent.problem.w_shape, w.dtype)
     for reads in itertools.product(*(axis.reads for axis in equivalent.axes)):
         phases, old, new = zip(*reads, strict=True)
-        found[(slice(None), *phases, slice(None), slice(None), *new)] = turned[(..., *old)]
-    return found.reshape(equivalent.problem.w_shape)
+        found[(_channels(model, phases), slice(None), *new)] = turned[(..., *old)].reshape(-1, model.group_channels)
+    return found
+
+
+def turned_tap(model: ConvProblem, axis: int, tap: Any) -> Any:
+    """The tap of the model's filter that is a tap of the one turned round."""
+    return hosted(SPREAD, "turned", {**axis_sizes(model, axis), "s": tap})["tap"]
 
 
 def ordinary_bias(equivalent: ForwardEquivalent, model: ConvProblem, bias: np.ndarray) -> np.ndarray:
     """Bias (K,) for every phase."""
-    phases = equivalent.problem.out_channels // model.out_channels
-    groups = bias.reshape(model.groups, 1, -1)
-    return np.repeat(groups, phases, axis=1).reshape(-1)
+    if equivalent.strategy == "dilated":
+        return bias
+    found = np.empty(equivalent.problem.out_channels, bias.dtype)
+    for phases in _all_phases(model):
+        found[_channels(model, phases)] = bias
+    return found
 
 
 def transposed_output(equivalent: ForwardEquivalent, model: ConvProblem, y: np.ndarray) -> np.ndarray:
     """What the ordinary convolution gives as the output (N, K, *out): its phases side by side, cropped."""
     if equivalent.strategy == "dilated":
         return y
-    rank = model.rank
-    depth = model.out_channels // model.groups
-    pixels = y.shape[2:]
-    apart = y.reshape(len(y), model.groups, *model.stride, depth, *pixels)
-    order = [0, 1, 2 + rank]  # N, G, K/G, then pixel and phase of each axis in turn
-    for axis in range(rank):
-        order += [3 + rank + axis, 2 + axis]
-    together = apart.transpose(order).reshape(len(y), model.out_channels, *_whole(model, pixels))
-    return np.ascontiguousarray(together[(..., *map(slice, model.out_extent))])
+    found = np.empty((len(y), model.out_channels, *model.out_extent), y.dtype)
+    for phases in _all_phases(model):
+        of_phase = found[(..., *_outputs(model, phases))]
+        of_phase[...] = y[(slice(None), _channels(model, phases), *map(slice, of_phase.shape[2:]))]
+    return found
 
 
 def ordinary_output(equivalent: ForwardEquivalent, model: ConvProblem, y: np.ndarray) -> np.ndarray:
     """The inverse of `transposed_output`: an output (N, K, *out) as the ordinary convolution makes it, zeros around."""
     if equivalent.strategy == "dilated":
         return y
-    rank = model.rank
-    pixels = equivalent.problem.out_extent
-    whole = np.zeros((*y.shape[:2], *_whole(model, pixels)), y.dtype)
-    whole[(..., *map(slice, model.out_extent))] = y
-    split = [extent for pair in zip(pixels, model.stride, strict=True) for extent in pair]
-    apart = whole.reshape(len(y), model.groups, -1, *split)
-    phases = range(4, 4 + 2 * rank, 2)  # axes of `apart`: N, G, K/G, then pixel and phase of each axis in turn
-    places = range(3, 3 + 2 * rank, 2)
-    return apart.transpose(0, 1, *phases, 2, *places).reshape(equivalent.problem.y_shape)
+    found = np.zeros(equivalent.problem.y_shape, y.dtype)
+    for phases in _all_phases(model):
+        of_phase = y[(..., *_outputs(model, phases))]
+        found[(slice(None), _channels(model, phases), *map(slice, of_phase.shape[2:]))] = of_phase
+    return found
 
 
 def ordinary_element(equivalent: ForwardEquivalent, model: ConvProblem, element: tuple[int, ...]) -> tuple[int, ...]:
     """Which element (n, k, *pixel) of the ordinary convolution an element of the output is."""
     if equivalent.strategy == "dilated":
         return element
-    n, k, *pixel = element
-    group, inside = divmod(k, model.out_channels // model.groups)
-    phase = np.ravel_multi_index([o % u for o, u in zip(pixel, model.stride, strict=True)], model.stride)
-    number = (group * math.prod(model.stride) + int(phase)) * (model.out_channels // model.groups) + inside
-    return (n, number, *(o // u for o, u in zip(pixel, model.stride, strict=True)))
+    n, k, *outputs = element
+    group, inside = digits(k, model.out_channels // model.groups)
+    found = [pixel_of(model, axis, output) for axis, output in enumerate(outputs)]
+    return (n, channel_of(model, group, [phase for _, phase in found], inside), *(pixel for pixel, _ in found))
 
 
 def model_elements(
@@ -217,13 +240,46 @@ def model_elements(
         return element
     n, number, *pixel = element
     depth = model.out_channels // model.groups
-    outer, inside = np.divmod(number, depth)
-    group, phase = np.divmod(outer, math.prod(model.stride))
-    phases = np.unravel_index(phase, model.stride)
-    shifted = (p * u + a for p, u, a in zip(pixel, model.stride, phases, strict=True))
-    return (n, group * depth + inside, *shifted)
+    group, inside = digits(number, depth)
+    phases: list[Any] = []
+    for u in reversed(model.stride):
+        group, phase = digits(group, u)
+        phases.insert(0, phase)
+    outputs = (output_of(model, axis, *of_axis) for axis, of_axis in enumerate(zip(pixel, phases, strict=True)))
+    return (n, numbered(group, depth, inside), *outputs)
 
 
-def _whole(model: ConvProblem, pixels: tuple[int, ...]) -> Iterator[int]:
-    """Extents of the output before it is cropped: so many pixels of every phase."""
-    return (count * u for count, u in zip(pixels, model.stride, strict=True))
+def _all_phases(model: ConvProblem) -> Iterator[tuple[int, ...]]:
+    """Every phase, by its number along each axis."""
+    return itertools.product(*map(range, model.stride))
+
+
+def channel_of(model: ConvProblem, group: Any, phases: Iterable[Any], inside: Any) -> Any:
+    """The channel of the ordinary convolution that is a channel of a phase of a group."""
+    for phase, u in zip(phases, model.stride, strict=True):
+        group = numbered(group, u, phase)
+    return numbered(group, model.out_channels // model.groups, inside)
+
+
+def _channels(model: ConvProblem, phases: Iterable[int]) -> np.ndarray:
+    """The channels of a phase, in the order of the model's."""
+    group, inside = digits(np.arange(model.out_channels), model.out_channels // model.groups)
+    return channel_of(model, group, phases, inside)
+
+
+def output_of(model: ConvProblem, axis: int, pixel: Any, phase: Any) -> Any:
+    """The output along an axis that is a pixel of a phase."""
+    return hosted(PHASES, "output", {**axis_sizes(model, axis), "q": pixel, "phase": phase})["o"]
+
+
+def _outputs(model: ConvProblem, phases: Iterable[int]) -> Iterator[slice]:
+    """The outputs of a phase along each axis."""
+    for axis, phase in enumerate(phases):
+        first, second = (output_of(model, axis, pixel, phase) for pixel in (0, 1))
+        yield slice(first, None, second - first)
+
+
+def pixel_of(model: ConvProblem, axis: int, output: Any) -> tuple[Any, Any]:
+    """The inverse of `output_of`: pixel and phase."""
+    found = hosted(PHASES, "pixel", {**axis_sizes(model, axis), "o": output})
+    return found["q"], found["phase"]

@@ -18,7 +18,12 @@ from tests.support.examples import some
 DERIVED = ("compiler/index/", "derived/", "derive/")
 """Where formulas get their numbers (and, where the record is not the one of `convc.derive`, are derived)."""
 
-CHECKS = ("compiler/plan/meanings.py", "compiler/plan/validation.py", "compiler/schedules/loop_check.py")
+CHECKS = (
+    "compiler/plan/hosted.py",
+    "compiler/plan/meanings.py",
+    "compiler/plan/validation.py",
+    "compiler/schedules/loop_check.py",
+)
 """Where it is said once more what each number means, so that isl can hold numbers against it: no kernel has it."""
 
 

@@ -16,6 +16,7 @@ from convc.compiler.options import AUTO, ESTIMATE, ScheduleOptions
 from convc.compiler.plan.candidate import ScheduleCandidates
 from convc.compiler.plan.choice import ASSUMED_SLACK, SLACK, slack
 from convc.compiler.plan.columns import with_columns
+from convc.compiler.plan.hosted import with_host
 from convc.compiler.plan.names import Form
 from convc.compiler.plan.offer import Candidate
 from convc.compiler.plan.records import (
@@ -89,7 +90,7 @@ def plan(
         pick = loading(launched(_chosen(legal), survey), survey)
         chosen = pick.schedule
         try:
-            indexing = with_columns(layout, schedule_of(chosen.schedule).indexing(pick.best))
+            indexing = _indexing(layout, chosen.schedule, pick.best)
         except PlanError as error:
             form = form_of(pick)
             refused[form] = error.message
@@ -135,13 +136,18 @@ def contenders(layout: DeviceLayout, *, options: ScheduleOptions, refused: Mappi
         if any((form_of(pick), pick.best.tiled.tiling, pick.best.work) == (p.form, p.tiling, p.work) for p in plans):
             continue
         try:
-            indexing = with_columns(layout, schedule_of(name).indexing(pick.best))
+            indexing = _indexing(layout, name, pick.best)
         except PlanError:
             continue  # its schedule is in the race with another width, or `plan` has said why it is not
         others = {**found, name: replace(pick.schedule, picked=pick.best)}
         summaries = tuple(one.summary for one in others.values())
         plans.append(_finished(pick, indexing, summaries, options))
     return tuple(plans)
+
+
+def _indexing(layout: DeviceLayout, schedule: ScheduleName, candidate: Candidate) -> Indexing:
+    """The numbers of a kernel, with what they and the host's work rest on."""
+    return with_host(layout, with_columns(layout, schedule_of(schedule).indexing(candidate)))
 
 
 def _forms_first(picks: Sequence[Pick]) -> list[Pick]:
