@@ -152,7 +152,6 @@ def _is_build(source: str | Path) -> bool:
 
 
 def _audit_build(build: Build, layer: LayerNames | None, done: _Watched, told: Progress) -> None:
-    """Each kernel of a build once."""
     users: dict[str, list[str]] = {}
     for record in pick_layers(build.network.layers, layer, str(build.path)):
         users.setdefault(record.kernel, []).append(record.name)
@@ -163,7 +162,6 @@ def _audit_build(build: Build, layer: LayerNames | None, done: _Watched, told: P
 
 
 def _audit_text(source: str | Path, launch: LaunchSpec | str | Path | None) -> KernelAudit:
-    """One kernel, with its launch where there is one."""
     if _is_text(source):
         text = str(source)
         file = "kernel.ptx"

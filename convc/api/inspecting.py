@@ -161,7 +161,6 @@ def check_settled(read: ReadOptions | None, schedule: ScheduleOptions | None) ->
 
 
 def _of_build(build: Build, layer: str | None) -> Inspection:
-    """A layer of a build, compiled with the options that the build holds."""
     record = build.record(layer)
     text = read_text(build.path / "kernels" / record.kernel / "kernel.ptx", BuildError)
     options = build.network.schedule

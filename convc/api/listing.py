@@ -51,7 +51,6 @@ def list_layers(
 
 
 def _listed(kernels: Kernels, conv: ConvNode) -> ListedLayer:
-    """A layer with its plan, or with the reason why there is none."""
     planned: Planned | None = None
     reason = ""
     try:
@@ -62,7 +61,6 @@ def _listed(kernels: Kernels, conv: ConvNode) -> ListedLayer:
 
 
 def _of_build(build: Build) -> Listing:
-    """The layers of a build."""
     layers: list[ListedLayer] = []
     for record in build.network.layers:
         layers.append(ListedLayer(name=record.name, problem=record.problem, fused=record.fused, planned=record.planned))

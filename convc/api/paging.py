@@ -85,7 +85,6 @@ def page_report(
 
 
 def _layer(node: Node, found: Inspection | str, texts: list[str], times: dict[str, KernelTime]) -> PageLayer:
-    """A layer of the page."""
     if isinstance(found, str):
         return PageLayer(name=node.name, problem=node.problem, fused=node.fused, reason=found)
     point = RoofPoint(

@@ -108,7 +108,6 @@ def _flags(word: int, form: Form) -> list[str]:
 
 
 def _types(word: int, form: Form) -> list[str]:
-    """Types of A, B and D."""
     types = TYPES.get(form.kind)
     if types is None:
         return []
@@ -138,7 +137,6 @@ def _scale_type(ue8m0: int, form: Form) -> list[str]:
 
 
 def _shape(shape: Shape, form: Form) -> list[str]:
-    """M and N."""
     m = shape.m
     n = shape.n
     if form.stationary:

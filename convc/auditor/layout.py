@@ -90,7 +90,6 @@ def _place(
     scalars: dict[tuple[int, int], int],
     maps: dict[int, TensorMap],
 ) -> None:
-    """One parameter, at its address."""
     match part:
         case TensorMapParam(map=tmap):
             maps[address] = tmap

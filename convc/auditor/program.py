@@ -264,7 +264,6 @@ def _both(function: Callable[..., int | None], readers: list[Reader], pair: Pair
 
 
 def _parts(operand: Operand) -> tuple[tuple[Operand, ...], int]:
-    """The parts of a vector, and the bits of each."""
     assert isinstance(operand, Vector)
     widths = [width(item.type) for item in operand.items if isinstance(item, Reg)]
     return operand.items, widths[0] if widths else 32

@@ -137,7 +137,6 @@ def _unheard(ledger: Ledger, kernel: Kernel) -> None:
 
 
 def _extents(kernel: Kernel, launch: LaunchSpec | None, file: str) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-    """Block and cluster."""
     if launch is not None:
         return launch.block, launch.cluster
     block = kernel.directives.get("reqntid") or kernel.directives.get("maxntid")

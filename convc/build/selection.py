@@ -69,7 +69,6 @@ def names_of(wanted: LayerNames) -> tuple[str, ...]:
 
 
 def _hint(name: str, known: Sequence[str]) -> str:
-    """The nearest name, if one is near, and those there are."""
     listed = f"layers: {_listed(known)}"
     near = nearest(name, known)
     return listed if near is None else f"did you mean {near!r}? {listed}"

@@ -62,7 +62,6 @@ def audit_command(
 
 
 def _json(report: AuditReport) -> AuditJson:
-    """A report as JSON."""
     from convc.report.audit import kernel_json
     from convc.report.sarif import verdict_name
 

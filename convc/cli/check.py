@@ -93,7 +93,6 @@ def _total(layers: int, kernels: int) -> str:
 
 
 def _json(report: CheckReport) -> CheckJson:
-    """A report as JSON."""
     from convc.report.sarif import finding_json, groups_json, verdict_name
 
     kernels: list[CheckedKernel] = [

@@ -41,7 +41,6 @@ row_option = click.option(
 
 
 def _table(model: Path, layer: str | None, tile: int | None, row: int | None, chosen: Chosen) -> Any:
-    """The lanes that are asked for."""
     tiles = api.inspect(model, layer, read=chosen.read, schedule=chosen.schedule).tiles
     return tiles.typical(row) if tile is None else tiles.lanes(tile, row)
 

@@ -118,7 +118,6 @@ def explain_command(code: tuple[str, ...], schema: str | None, json_file: Path |
 
 
 def _explained(one: Code) -> str:
-    """A code with all that is known of it."""
     status = "" if one.exit_code is None else f" (exit code {one.exit_code})"
     title = f"{one.code}: {one.name if one.kind == 'error' else one.kind}{status}"
     return f"{title}\n\n{one.explanation}"

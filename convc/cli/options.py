@@ -81,7 +81,6 @@ def collected(keyword: str, record: type[Any]) -> Callable[[Command], Command]:
 
 
 def _taken(record: type[Any], given: dict[str, Any]) -> Any:
-    """A record of what is given for its fields, which is taken away from there."""
     values = {}
     for each in dataclasses.fields(record):
         inner = each.default_factory

@@ -120,7 +120,6 @@ def _run_layer(
     json_file: Path | None,
     chosen: Chosen,
 ) -> None:
-    """One layer, from file to file."""
     # Imported when the command runs: its help needs no report.
     from convc.report.console import console, progress_bar
     from convc.report.launch import layer_run_json, print_findings, print_layer_run
@@ -154,7 +153,6 @@ def _run_network(
     json_file: Path | None,
     chosen: Chosen,
 ) -> None:
-    """A whole model, from files to files."""
     # Imported when the command runs: its help needs no report.
     from convc.report.console import console, progress_bar
     from convc.report.network import network_run_json, print_network_run
@@ -189,7 +187,6 @@ def _pipe(outputs: Mapping[str, Any], name: str) -> None:
 
 
 def _write_array(name: str, values: Any) -> None:
-    """Write an array to stdout, as a .npy file."""
     from convc.support.arrays import npy_bytes, storable
 
     write_stdout(npy_bytes(storable(name, values)))
@@ -203,7 +200,6 @@ def _looks_like_model(path: Path) -> bool:
 
 
 def _one_file(files: dict[str, Path], spelling: str) -> Path:
-    """The one file that a layer takes, without a name."""
     if not files:
         raise click.UsageError(f"Missing option '{spelling}': a layer of a build folder takes one file.")
     if list(files) != [""]:

@@ -174,7 +174,6 @@ def time_command(
 
 
 def _show_more(out: Console, report: TimeReport, shown: Shown) -> None:
-    """Show and write all else that is asked for."""
     from convc.draw.passes import passes_picture
     from convc.report.output import json_text, write_report
     from convc.report.passes import passes_csv, print_passes

@@ -229,7 +229,6 @@ def verify_command(
 def _verify_layers(
     models: tuple[Path, ...], layer: Layers, shown: Shown, files: Files, drawn: Drawn, chosen: Chosen
 ) -> None:
-    """Verify the layers of each model, and say what was found."""
     # Imported when the command runs: its help needs no report.
     from convc.report.annotation import check_annotated, write_annotated
     from convc.report.console import console, print_heading

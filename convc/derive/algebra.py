@@ -45,7 +45,6 @@ def expanded(expr: Expr) -> Expr:
 
 
 def _polynomial(expr: Expr) -> PolyElement:
-    """An expression in the ring of its atoms."""
     atoms: dict[Expr, None] = {}
     _collect(expr, atoms)
     ring = _ring(tuple(atoms))
@@ -128,7 +127,6 @@ def _quotient(x: Expr, divisor: Expr, facts: Facts) -> Expr:
 
 
 def _divided(term: Expr, divisor: Expr) -> tuple[Expr, Expr]:
-    """A term as divisor*times + left."""
     times = term / divisor
     if times.as_numer_denom()[1] == 1:
         return times, S.Zero

@@ -79,7 +79,6 @@ def _parts() -> Share:
 
 
 def _sets(results: Place, pixels: int, channels: int) -> Theorem:
-    """The sets of CTAs of a cluster, place by place."""
     says: list[Equal] = []
     ranks = list(itertools.product(range(channels), range(pixels)))
 

@@ -122,7 +122,6 @@ def _once(counted: Symbol) -> Theorem:
 
 
 def _columns() -> Theorem:
-    """Of the columns of a tile, each is added by one CTA."""
     row = z.axis("row")
     place = z.part * z.OWN + (z.chunk * z.SOME + row)
     inside = z.chunk * z.SOME + row

@@ -94,7 +94,6 @@ def draw_cells(x: float, y: float, table: Cells, cell: float | None = None) -> s
 
 
 def _heads(x: float, y: float, table: Cells, width: float) -> Iterator[str]:
-    """The indices of the columns and of the rows."""
     for column, words in enumerate(table.above):
         yield text(x + table.side + (column + 0.5) * width, y + HEAD - 4, words, "soft mid")
     for row, words in enumerate(table.beside):
@@ -102,7 +101,6 @@ def _heads(x: float, y: float, table: Cells, width: float) -> Iterator[str]:
 
 
 def _row(x: float, y: float, row: int, table: Cells, width: float) -> Iterator[str]:
-    """Boxes of a row, and the words on them."""
     for kind, run in groupby(range(table.columns), lambda column: table.kinds(row, column)):
         columns = list(run)
         yield rect(x + columns[0] * width, y, len(columns) * width, ROW, kind)

@@ -88,5 +88,4 @@ def _line(found: ExplainedDescriptor, first: int, top: float) -> Iterator[str]:
 
 
 def _middle(place: int) -> float:
-    """The middle of a bit by its place in its line, from the right."""
     return MARGIN + (LINE - 1 - place) * BIT + BIT / 2

@@ -248,7 +248,6 @@ def _tensormap_meaning(name: str, kind: np.dtype) -> Meaning:
 def _explained(
     name: str, kind: str, word: int, table: Fields, meanings: Mapping[str, Meaning], check: Callable[[], object]
 ) -> ExplainedDescriptor:
-    """The fields of a table with the bits between them."""
     fields: list[Field] = []
     end = 0
     places = sorted((low, width, label) for label, (low, width) in table.items())
@@ -275,7 +274,6 @@ def _bits(word: int, low: int, width: int) -> int:
 
 
 def _named(codes: Mapping[str, int] | Mapping[int, int], code: int) -> str:
-    """The name of a code."""
     return next((str(name) for name, known in codes.items() if known == code), "no such code")
 
 

@@ -150,7 +150,6 @@ def state_of(cell: Cell) -> str:
 
 
 def _shared(table: LaneTable, x: float) -> Iterator[str]:
-    """The rows of shared memory of each copy."""
     for number, buffer in enumerate(table.buffers):
         yield text(x, TOP - 26, f"copy {number}, for s = {', '.join(map(str, buffer.taps))}")
         yield text(x, TOP - 8, "row of shared memory")

@@ -48,7 +48,6 @@ def passes_picture(kernel: KernelTime) -> Picture:
 
 
 def _chart(shape: MmaShape, chain: list[Step], top: float, end: float) -> Iterator[str]:
-    """The rows of one shape."""
     yield text(MARGIN, top + LANE - 7, f"{COUNT} tcgen05.mma of {called(shape)}; cycles from left to right")
     for row, name in enumerate(("port", *(f"sub-core {core}" for core in range(SUB_CORES))), 1):
         yield text(MARGIN, top + (row + 1) * LANE - 7, name)

@@ -152,7 +152,6 @@ def _roofs(plot: _Plot, peaks: dict[int, float], slopes: dict[str, float]) -> It
 
 
 def _dot(plot: _Plot, point: RoofPoint, kind: str, named: bool) -> str:
-    """A layer, with its name where there are few."""
     x = plot.x(point.intensity)
     y = plot.y(point.tflops)
     tip = f"{point.name}: {point.tflops:.3g} TFLOP/s at {point.intensity:.3g} FLOP/byte"

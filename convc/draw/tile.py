@@ -124,7 +124,6 @@ class _Image:
             yield self._lane(lane, cell, x + (cell.held.w - left) * CELL, y + place * CELL, count)
 
     def _lane(self, lane: Lane, cell: Cell, x: float, y: float, count: int) -> str:
-        """A lane on its pixel."""
         state = state_of(cell)
         kind = "pad box" if cell.held.real else "pad box dash"
         if cell.held.real and state != "idle":

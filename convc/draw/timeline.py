@@ -74,7 +74,6 @@ def timeline_picture(kernel: KernelTime) -> Picture:
 
 
 def _said(state: str) -> str:
-    """A state in the legend."""
     return f"waits for {state}" if state in WAITS else state
 
 

@@ -175,7 +175,6 @@ def _cuts(plan: Plan, schedule: Schedule, lanes: int) -> list[Geometry]:
 
 
 def _verdict(plan: Plan, title: str, kernel: str, titles: Sequence[str]) -> str:
-    """Whether the kernel is of an algorithm, and why or why not."""
     taken = taken_choice(plan)
     if _number(title) == "1":
         return "what every kernel has to compute"

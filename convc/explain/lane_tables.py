@@ -236,7 +236,6 @@ def _listed(words: Iterable[str]) -> str:
 
 
 def _spans(pixels: Iterable[Pixel]) -> Iterator[str]:
-    """Pixels, those of an image row as one."""
     for (n, h), row in groupby(pixels, lambda pixel: (pixel.n, pixel.h)):
         columns = [pixel.w for pixel in row]
         yield f"(n={n}, h={h}, w={columns[0]}..{columns[-1]})"

@@ -60,7 +60,6 @@ def listing_json(listing: Listing) -> bytes:
 
 
 def _cells(layer: ListedLayer, wide: bool) -> tuple[str, ...]:
-    """The cells of a layer, one for each column."""
     problem = layer.problem
     planned = layer.planned
     cycles, us, share = estimate_cells(planned)

@@ -71,7 +71,6 @@ def _requantised(arrays: Arrays, bias: np.ndarray | None, channels: int) -> tupl
 
 
 def _refusing(node: NodeProto, name: str) -> Refuse:
-    """Makes the errors of a node."""
 
     def refuse(message: str, hint: str = "") -> NodeError:
         return NodeError(message, where=f"node {name!r} ({node.op_type})", hint=hint)

@@ -259,7 +259,6 @@ class Extents:
                 self.causes[name] = causes or (() if reason else doubts) or (own,)
 
     def _union(self, node: NodeProto, of: Callable[[str], tuple[Cause, ...]]) -> tuple[Cause, ...]:
-        """Causes of all inputs of a node, each once."""
         return tuple(dict.fromkeys(cause for name in node.input if name for cause in of(name)))[:_CAUSES]
 
     def _evaluate(self, node: NodeProto) -> None:

@@ -115,7 +115,6 @@ class _Chain:
 
 
 def _follow(view: GraphView, index: int, conv: ConvNode) -> Fused:
-    """Take in what can be, node by node."""
     if conv.problem.operand_dtype.integer:
         return Fused(conv=conv, position=index, taken=())
     channels = conv.problem.out_channels

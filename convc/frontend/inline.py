@@ -229,7 +229,6 @@ class _Inliner:
         return made
 
     def _attribute(self, attribute: AttributeProto, scope: _Scope, target: dict[str, int]) -> AttributeProto:
-        """An attribute, its graphs placed."""
         if not attribute.HasField("g") and not attribute.graphs:
             return attribute
         made = AttributeProto()
@@ -299,7 +298,6 @@ def _opsets(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:
 
 
 def _all_names(graph: GraphProto) -> Iterator[str]:
-    """Names of all tensors of a graph and of its subgraphs."""
     for value in (*graph.input, *graph.initializer, *graph.output):
         yield value.name
     for node in graph.node:

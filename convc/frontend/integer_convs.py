@@ -190,7 +190,6 @@ class _Writer:
             yield onnx.helper.make_node("Clip", [made, *limits], [output], self.view.names[conv.activations[-1]])
 
     def _constant(self, graph: onnx.GraphProto, what: str, array: np.ndarray) -> str:
-        """The name of a new initializer."""
         name = self._free(what)
         graph.initializer.append(numpy_helper.from_array(np.asarray(array), name))
         return name
@@ -205,6 +204,5 @@ class _Writer:
 
 
 def _stated_types(graph: onnx.GraphProto) -> dict[str, int]:
-    """Element types that the graph states, by tensor."""
     values = (*graph.input, *graph.value_info, *graph.output)
     return {value.name: value.type.tensor_type.elem_type for value in values if value.type.HasField("tensor_type")}

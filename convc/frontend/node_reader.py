@@ -216,7 +216,6 @@ class NodeReader:
 
 
 def _rounded(weight: np.ndarray, dtype: dtypes.DType, refuse: Refuse) -> np.ndarray:
-    """Weights as float32 with values of the operand type."""
     require_memory(16 * math.prod(weight.shape), f"rounding weights of shape {weight.shape}")
     with np.errstate(invalid="ignore"):  # a signalling NaN
         rounded = dtypes.quantise(dtype, weight)

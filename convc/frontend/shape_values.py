@@ -102,7 +102,6 @@ def _flags(value: Value) -> np.ndarray:
 
 
 def _attribute(node: NodeProto, name: str, default: Any = None) -> Any:
-    """An attribute of a node."""
     for attribute in node.attribute:
         if attribute.name == name:
             return helper.get_attribute_value(attribute)

@@ -115,7 +115,6 @@ def plan_launch(launch: LaunchSpec, text: str = "") -> LaunchPlan:
 
 
 def _planned(launch: LaunchSpec, index: int, param: Param) -> PlannedParam:
-    """A parameter as bytes and patches."""
     where = f"parameter {index}"
     if not isinstance(param, StructParam):
         data, patches = _part(launch, where, 0, param)

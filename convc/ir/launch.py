@@ -289,7 +289,6 @@ def _check_values(name: str, buffer: BufferSpec, buffers: dict[str, BufferSpec],
 
 
 def _check_address(here: str, buffer: BufferSpec, value: AddressOf, buffers: dict[str, BufferSpec], where: str) -> None:
-    """An address fits into the type, and is one of a buffer."""
     if buffer.dtype not in ("u64", "s64"):
         raise LaunchError(f"{here} is an address, which takes 64 bits; the type is {buffer.dtype}", where=where)
     target = buffers.get(value.address_of)

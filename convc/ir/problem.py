@@ -319,7 +319,6 @@ class ConvProblem:
             raise self._error(f"{field} must be at least {least} along every axis, got {values}", hint=hint)
 
     def _check_output(self) -> None:
-        """Every axis of the output has a pixel."""
         for axis, extent in enumerate(self.out_extent):
             if extent >= 1:
                 continue

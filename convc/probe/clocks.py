@@ -48,7 +48,6 @@ def _measured(name: str, numbers: tuple[float, float, float]) -> Answer:
 
 
 def _warp(body: str, target: str) -> tuple[ProbeKernel, ...]:
-    """A kernel of one warp for each count."""
     given = np.ones(32, np.uint32)
     return tuple(
         probe_kernel(

@@ -54,7 +54,6 @@ def probe_text(frame: str, target: str, body: str, every: str = "") -> str:
 
 @functools.cache
 def _frame(name: str) -> str:
-    """A frame as its file has it."""
     return (FRAMES / f"{name}.ptx").read_text(encoding="utf-8")
 
 

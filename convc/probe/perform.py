@@ -86,7 +86,6 @@ def perform_probes(
 
 
 def _asked(driver: Driver, probe: Probe, target: str) -> ProbedAnswer:
-    """The answer of a probe."""
     answers: list[bytes] = []
     for kernel in probe.kernels(target):
         plan = plan_launch(kernel.launch, kernel.text)
@@ -98,7 +97,6 @@ def _asked(driver: Driver, probe: Probe, target: str) -> ProbedAnswer:
 
 
 def _failed(probe: Probe, target: str, message: str) -> ProbedAnswer:
-    """A probe without an answer."""
     return ProbedAnswer(probe=probe.name, target=target, answers=(), error=message, outcome="")
 
 

@@ -100,7 +100,6 @@ def answer_bytes(probe: Probe, answer: ProbedAnswer, where: str = "") -> tuple[b
 
 
 def _decoded(file: Path) -> Probed:
-    """The record in a file, as it is."""
     where = str(file)
     if is_missing(file):
         raise no_file(file)

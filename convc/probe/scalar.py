@@ -153,7 +153,6 @@ def _flushed_sum(target: str) -> ProbeKernel:
 def _switch(
     name: str, question: str, body: str, second: np.ndarray | None = None, targets: tuple[str, ...] = BOTH
 ) -> RuleProbe:
-    """A probe of the switch of its name, by one warp."""
     given = np.zeros(32, np.uint32) if second is None else second
     return RuleProbe(
         name=name, question=question, targets=targets, switch=name, kernel=functools.partial(_warp, body, given)

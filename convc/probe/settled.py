@@ -97,7 +97,6 @@ def settle(record: Probed) -> Settled:
 
 
 def _measured(probe: ClockProbe, answer: Answer, chip: str, record: Probed) -> dict[str, Parameter]:
-    """The parameters that a probe measured, with their units and where they come from."""
     base = read_chip(chip).parameters
     source = f"`convc probe {probe.name}` on {record.device.name}, {record.date}"
     return {

@@ -62,7 +62,6 @@ def print_launched(console: Console, done: Launched) -> None:
 
 
 def _time_line(timing: Timing) -> str:
-    """The times of launches, in one line."""
     times = timing.microseconds
     return (
         f"time: {timing.median:.1f} us alone ({min(times):.1f} to {max(times):.1f}, {len(times)} launches), "

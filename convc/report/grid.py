@@ -163,5 +163,4 @@ def _padded(text: str, width: int, column: Column) -> str:
 
 
 def _total(widths: Sequence[int]) -> int:
-    """Width of a row."""
     return sum(widths) + GAP * (len(widths) - 1)

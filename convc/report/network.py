@@ -241,7 +241,6 @@ def network_json(report: NetworkReport) -> bytes:
 
 
 def _row(layer: LayerReport) -> tuple[str, ...]:
-    """The cells of a layer."""
     problem = layer.problem
     right = layer.compared("network")
     agrees = layer.compared("network", "onnxruntime")

@@ -98,7 +98,6 @@ def data_json(report: DataReport) -> bytes:
 
 
 def _row(layer: LayerReport) -> tuple[str, ...]:
-    """The cells of a layer."""
     right = layer.compared("network")
     return (
         layer.name,

@@ -70,7 +70,6 @@ def print_assumptions(console: Console, known: Assumptions) -> None:
 
 
 def _table(*columns: str) -> Table:
-    """An empty table."""
     table = Table(box=None, pad_edge=False, header_style="")
     for column in columns:
         table.add_column(column, overflow="fold")
@@ -78,7 +77,6 @@ def _table(*columns: str) -> Table:
 
 
 def _names(names: tuple[str, ...]) -> str:
-    """Names of probes, or that there is none."""
     return ", ".join(names) or "none"
 
 

@@ -54,7 +54,6 @@ def survey_markdown(report: SurveyReport) -> bytes:
 
 
 def _row(model: SurveyedModel) -> tuple[str, ...]:
-    """The cells of a model."""
     every = None if model.convolutions is None else model.convolutions + len(model.left_out)
     return (
         model.file,

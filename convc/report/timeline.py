@@ -96,7 +96,6 @@ def _stages(slices: Iterable[Slice]) -> Iterator[State]:
 
 
 def _spans(states: Iterable[State], span: float, count: int) -> Sequence[dict[str, float]]:
-    """Cycles of each state in each span."""
     cells: list[dict[str, float]] = [defaultdict(float) for _ in range(count)]
     for start, end, letter in states:
         for cell in range(int(start / span), min(count, int(end / span) + 1)):

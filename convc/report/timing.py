@@ -139,7 +139,6 @@ def _slower(load: Load) -> str:
 
 
 def _print_assembly(console: Console, made: Assembly) -> None:
-    """What ptxas made of the text."""
     print_heading(console, "what ptxas made of it")
     console.print(
         f"{len(made.code)} instructions, {made.registers} registers a thread, {made.spill_bytes} bytes of spills, "

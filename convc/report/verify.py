@@ -169,7 +169,6 @@ def verdict(check: Check, problem: ConvProblem) -> str:
 
 
 def _print_details(console: Console, layer: LayerReport, check: Check) -> None:
-    """Print what is wrong in one check of a layer, and who wrote it."""
     console.print(f"\n{layer.name}, {check.mode} data, {layer.kernel}:")
     if check.fault:
         console.print(check.fault, soft_wrap=True)

@@ -47,7 +47,6 @@ def _heading(one: WhatIfSetting, answer: WhatIf) -> str:
 
 
 def _microseconds(one: WhatIfSetting, at: int, marks: bool) -> str:
-    """A time, marked where it is the least."""
     time = one.times[at]
     mark = "* " if marks and time.cycles == one.fastest.cycles else ""
     return f"{mark}{time.microseconds:.2f}"

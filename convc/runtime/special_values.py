@@ -237,7 +237,6 @@ def special_launch(layout: DeviceLayout, given: Mapping[str, np.ndarray]) -> Spe
 
 
 def _of_kind(kind: str, values: np.ndarray) -> np.ndarray:
-    """Which numbers are of a kind."""
     match kind:
         case "above":
             return values > 0

@@ -76,7 +76,6 @@ class Writes(Checker):
         self.releases.order(instr, self.order[instr.index], np.unique(self._cluster(cta)))
 
     def _numbers(self, strand: ObservedStrand) -> np.ndarray:
-        """Numbers of the CTAs of a strand."""
         return self.cohort.place.number if strand.rows is None else self.cohort.place.number[strand.rows]
 
     def _note(self, instr: Instr, cta: np.ndarray) -> None:

@@ -235,7 +235,6 @@ def _places(instr: Instr) -> Places:
 
 
 def _base(operand: Operand) -> tuple[int, ...]:
-    """The slot of the register of an address."""
     return (operand.base.slot,) if isinstance(operand, Address) and isinstance(operand.base, Reg) else ()
 
 

@@ -86,7 +86,6 @@ def _counted(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _distinct(places: np.ndarray) -> np.ndarray:
-    """The distinct places in order."""
     low = int(places.min())
     span = int(places.max()) - low + 1
     if span > MARKED * places.size:

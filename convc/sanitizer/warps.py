@@ -99,5 +99,4 @@ class Warps(Checker):
 
 
 def _warps(strand: ObservedStrand) -> set[Warp]:
-    """The warps of a strand in the CTAs that are watched."""
     return {(row, warp) for _, row in watched_rows(strand) for warp in strand.warps.tolist()}

@@ -114,11 +114,9 @@ class Recorder(Observer):
             )
 
     def _last(self, row: int, warp: int) -> Item:
-        """The item that a warp is executing."""
         return self.trace.items[row, warp][-1]
 
     def _here(self, row: int, warp: int, works: Iterable[int] = ()) -> Contribution:
-        """The contribution of what a warp is executing."""
         return Contribution((row, warp), len(self.trace.items[row, warp]) - 1, tuple(works))
 
     # ---- works -----------------------------------------------------------------------------------------------------

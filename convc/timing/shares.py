@@ -91,7 +91,6 @@ def side_by_side(trace: Trace, copies: int) -> Trace:
 
 
 def _moved(item: Item, rows: int, first: int, copy: int) -> Item:
-    """An item of a copy."""
     waits = None if item.waits is None else (item.waits[0] + rows, item.waits[1], item.waits[2])
     meets = None if item.meets is None else (*item.meets, copy)
     leaves = None if item.leaves is None else (*item.leaves, copy)
@@ -99,6 +98,5 @@ def _moved(item: Item, rows: int, first: int, copy: int) -> Item:
 
 
 def _contribution(one: Contribution, rows: int, first: int) -> Contribution:
-    """A contribution of a copy."""
     warp = None if one.warp is None else (one.warp[0] + rows, one.warp[1])
     return Contribution(warp, one.item, tuple(work + first for work in one.works))

@@ -51,7 +51,6 @@ class Spread(float):
 
 
 def _made(lanes: np.ndarray) -> Spread:
-    """A number of its lanes."""
     made = Spread(lanes[0])
     made.lanes = lanes
     return made

@@ -154,7 +154,6 @@ def _read(instr: Instr) -> tuple[Operand, ...]:
 
 
 def _registers(operand: Operand) -> Iterator[Reg]:
-    """The registers in an operand."""
     match operand:
         case Reg():
             yield operand

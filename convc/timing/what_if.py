@@ -128,7 +128,6 @@ def _ends(name: str, chip: Chip) -> Iterator[tuple[str, Mapping[str, float], Chi
 def _setting(
     setting: str, numbers: Mapping[str, float], chip: Chip, asked: Sequence[tuple[Candidate, bool]]
 ) -> WhatIfSetting:
-    """The times of kernels on a chip, each with whether it is the planned one."""
     times: list[WhatIfTime] = []
     for one, planned in asked:
         cycles = one.kernel.on(chip).cycles

@@ -132,5 +132,4 @@ def _all_right(dtype: DType, y: np.ndarray) -> Comparison:
 
 
 def _round(dtype: DType, values: np.ndarray) -> np.ndarray:
-    """Values rounded to a type, as float64."""
     return dtypes.decode(dtype, dtypes.encode(dtype, values))

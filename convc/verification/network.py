@@ -205,7 +205,6 @@ def _whole(
 
 
 def _output(name: str, value: object, expected: np.ndarray | None, allowed: Allowed) -> OutputReport:
-    """The report on one output of the network."""
     if not isinstance(value, np.ndarray):
         return OutputReport(name=name, dtype=type(value).__name__, shape=(), drift=None, allowed=allowed.drift)
     numeric = value.dtype.kind in "fV"

@@ -172,7 +172,6 @@ def _judged(
     only: ConvRun | None,
     allowed: Allowed,
 ) -> ExpectedOutput:
-    """The report on one output."""
     if not isinstance(value, np.ndarray):
         return ExpectedOutput(name=name, dtype=describe_value(value), shape=())
     if expected is None or value.dtype.kind in "OUS":

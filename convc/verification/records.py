@@ -157,7 +157,6 @@ class ModelReport:
         return Sampled(ctas=sum(part.ctas for part in parts), of=sum(part.of for part in parts)) if parts else None
 
     def _repr_html_(self) -> str:
-        """A row for each layer, for notebooks."""
         rows = [(layer.name, layer.problem.describe(), layer.schedule, layer.verdict) for layer in self.layers]
         return table_html(repr(self)[1:-1], ("layer", "convolution", "schedule", "verdict"), rows)
 

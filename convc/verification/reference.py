@@ -237,7 +237,6 @@ def _inside(
 
 
 def _padded(x: np.ndarray, pad_lo: tuple[int, ...], pad_hi: tuple[int, ...], value: float) -> np.ndarray:
-    """x in float64 with a border of one value."""
     if not any(pad_lo + pad_hi):
         return np.asarray(x, np.float64)
     axes = list(zip(pad_lo, x.shape[2:], pad_hi, strict=True))

@@ -122,14 +122,12 @@ class TileMap:
         return numbers
 
     def _place(self, tile: int) -> tuple[int, int]:
-        """The place of a tile, from its number."""
         if self._info.places is None:
             return tile % self.grid[0], tile // self.grid[0]
         m, n = self._info.place_of(np.array([tile]))
         return int(m[0]), int(n[0])
 
     def _outputs(self, tile_m: int, tile_n: int) -> Outputs:
-        """List what belongs to a tile."""
         layout = self._layout
         env = {
             "lane": np.arange(self._info.lanes)[:, None],

@@ -150,7 +150,6 @@ def _whole(strip: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _image(layout: DeviceLayout, strip: np.ndarray) -> np.ndarray:
-    """A strip as one image of one line."""
     return strip.reshape(1, len(strip), *(1,) * (layout.model.rank - 1), -1)
 
 

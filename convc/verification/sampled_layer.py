@@ -205,7 +205,6 @@ def _small_data(
     first: tuple[int, ...],
     channels: slice,
 ) -> LayerData:
-    """The operands of a small problem."""
     problem = strips.problem
     places: list[np.ndarray] = []
     axes = zip(first, small.in_extent, problem.stride, problem.pad_lo, strict=True)

@@ -63,7 +63,6 @@ def _alloc(instr: Instr) -> Run:
 
 
 def _rendezvous(warp: Warp, instr: Instr) -> None:
-    """Of a pair, the peer has to run."""
     ledger = warp.cta.cluster.ledger
     ledger.look("pair-rendezvous", instr.index)
     peer = warp.cta.rank ^ 1

@@ -79,7 +79,6 @@ def emit(program: TileProgram) -> KernelArtifact:
 
 
 def _role(program: TileProgram, role: Role) -> str:
-    """The block of one role."""
     places = dict.fromkeys(known_stages(role.steps), 0)
     context = RoleContext(program=program, role=role, numbers=numbers_of(program, role), places=places)
     states = [(*(() if state in places else (stage(state),)), phase(state)) for state in context.states]
@@ -101,7 +100,6 @@ def _role(program: TileProgram, role: Role) -> str:
 
 
 def _steps(steps: tuple[Step, ...], context: RoleContext) -> str:
-    """The fragments of a list of steps."""
     return "\n".join(_step(step, context) for step in steps)
 
 

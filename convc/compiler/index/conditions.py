@@ -45,7 +45,6 @@ def met(fact: Fact) -> Outcome:
 
 
 def _outcome(condition: Condition, instance: Instance | Change | Fact, about: Mapping[str, int]) -> Outcome:
-    """Whether a condition holds, of a buffer if it is about one."""
     sizes = {**instance.sizes, **about}
     formulas = derived().expressions
     tried: list[str] = []

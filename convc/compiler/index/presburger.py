@@ -144,7 +144,6 @@ def missed(
 
 
 def _conditions(condition: IntExpr) -> tuple[Less, ...]:
-    """The comparisons of a condition."""
     if isinstance(condition, Less):
         return (condition,)
     if not isinstance(condition, And):

@@ -121,7 +121,6 @@ def unit_of(together: int) -> IntExpr:
 
 
 def _every_entry(claim: str, table: tuple[tuple[int, int], ...], rows: int, columns: int) -> Outcome:
-    """Whether a table has every unit once."""
     seen: set[tuple[int, int]] = set()
     for index, (m, n) in enumerate(table):
         if not (0 <= m < rows and 0 <= n < columns) or (m, n) in seen:

@@ -82,7 +82,6 @@ def choose_hints(asked: str, readers: Readers) -> CacheHints:
 
 
 def _of_activations(readers: Readers) -> tuple[Priority | None, str]:
-    """The priority of activations, and the reason."""
     if readers.activations == 1:
         if readers.taps:
             return None, "no hint, read again by the filter taps of a tile alone"
@@ -94,7 +93,6 @@ def _of_activations(readers: Readers) -> tuple[Priority | None, str]:
 
 
 def _of_filters(readers: Readers) -> tuple[Priority | None, str]:
-    """The priority of filters, and the reason."""
     if readers.filters == 1:
         return EVICT_FIRST, "evict_first, read once"
     read = f"read for {readers.filters} tiles of pixels"

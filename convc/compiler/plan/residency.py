@@ -84,12 +84,10 @@ def bytes_for_columns(columns: int, arch: Arch) -> int:
 
 
 def _by_shared(need: MemoryNeed, arch: Arch) -> int:
-    """CTAs that an SM has shared memory for."""
     return arch.rates.sm_shared_bytes // (need.smem_bytes + RESERVED_SHARED)
 
 
 def _by_threads(arch: Arch) -> int:
-    """CTAs that an SM has threads for."""
     return min(MOST_CTAS, arch.rates.sm_threads // THREADS)
 
 

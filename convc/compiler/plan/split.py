@@ -49,7 +49,6 @@ def split(candidates: ScheduleCandidates, parts: int, *, able: bool) -> Schedule
 
 
 def _shared(offer: Offer, parts: int) -> Offer | Rejection:
-    """An offer with room for sums."""
     if offer.layout.blocks is not None:
         reason = f"{offer.layout.blocks.name} has scale factors, which the epilogue's warps copy: no split-K"
         return Rejection(rule="split", reason=reason)

@@ -74,7 +74,6 @@ def validated(candidate: Candidate, indexing: Indexing, *, transposed: bool) -> 
 
 
 def _with_theorems(coordinates: Coordinates, meanings: Iterable[Meaning]) -> Coordinates:
-    """The coordinates, each with the theorem that its meaning has."""
     found = {each.name: replace(getattr(coordinates, each.name), theorem=each.theorem) for each in meanings}
     return replace(coordinates, **found)
 
@@ -90,7 +89,6 @@ def wrong_number(problem: ConvProblem, why: str, theorem: str = "") -> Derivatio
 
 
 def _number(problem: ConvProblem, indexing: Indexing, meaning: Meaning) -> Coordinate:
-    """The number of that name."""
     found: Coordinate | None = getattr(indexing.coordinates, meaning.name)
     if found is None:
         raise wrong_number(problem, f"the kernel has no {meaning.name}", meaning.theorem)

@@ -181,7 +181,6 @@ def _same(plan: Plan, step: Compute, wanted: IntExpr, ranges: dict[str, Interval
 def _places(
     steps: tuple[Step, ...], loops: tuple[Repeat, ...] = (), before: Mapping[str, Compute] | None = None
 ) -> Iterator[Place]:
-    """All steps with the loops around them."""
     computed = dict(before or {})
     for step in steps:
         if isinstance(step, Compute):

@@ -53,7 +53,6 @@ def _may_name(hint: object) -> bool:
 
 
 def _names(hint: object, value: Any) -> Iterator[tuple[Kind, str]]:
-    """The names in a value of some type."""
     if value is None:
         return
     if hint in KINDS:

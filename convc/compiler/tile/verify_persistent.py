@@ -210,7 +210,6 @@ def numbers_held(program: TileProgram) -> Iterator[str]:
 
 
 def _in_loop(role: Role) -> Iterator[Step]:
-    """The steps of a role for each tile."""
     loops = (step for step in role.steps if isinstance(step, TileLoop | FetchLoop))
     return itertools.chain.from_iterable(walk(step.body) for step in loops)
 

@@ -291,7 +291,6 @@ def _place(error: MachineError) -> str:
 
 
 def _site(error: MachineError, strand: Strand, pc: int) -> None:
-    """Note the step, and a warp of the strand."""
     who = first_active_warp(strand)
     error.cta = strand.cohort.number(who.row)
     error.warp = who.warp
@@ -309,7 +308,6 @@ def _same(before: list[Value], after: list[Value]) -> bool:
 
 
 def _describe(strand: Strand) -> str:
-    """The CTAs and warps of a strand, for people."""
     rows = range(strand.cohort.ctas) if strand.rows is None else strand.rows
     first = strand.cohort.number(rows[0])
     last = strand.cohort.number(rows[-1])

@@ -118,7 +118,6 @@ def _unusual(instr: Instr, reads: int, writes: int, table: SlotTable) -> tuple[i
 
 
 def _bits_of(operand: Operand) -> int:
-    """The slots of all registers that an operand names, as bits."""
     if type(operand) is Address:
         return 1 << operand.base.slot if type(operand.base) is Reg else 0
     bits = 0

@@ -235,7 +235,6 @@ class _Inliner:
     # ---- calls ---------------------------------------------------------------------------------------------
 
     def _call(self, call: Instr, depth: int) -> None:
-        """A call of a function by its name."""
         name = next(o for o in call.operands if isinstance(o, Func)).name
         function = self.functions.get(name)
         if function is None:
@@ -386,6 +385,5 @@ def _on_stack(function: Kernel) -> bool:
 
 
 def _arguments(operands: tuple[Operand, ...]) -> tuple[Operand, ...]:
-    """The items of the one list of arguments among operands, if there is one."""
     found = [o.items for o in operands if isinstance(o, Arguments)]
     return found[0] if found else ()

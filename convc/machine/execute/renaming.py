@@ -119,7 +119,6 @@ def fitting(module: Module, prototype: Prototype) -> list[Kernel]:
 
 
 def _named(value: Initial | None) -> list[str]:
-    """Names of the functions in an initial value."""
     if isinstance(value, tuple):
         return [name for item in value for name in _named(item)]
     return [value.name] if isinstance(value, Func) else []

@@ -330,7 +330,6 @@ class _SharedStore:
 
 
 def _threads(guard: Guard | None, strand: Strand) -> int:
-    """Threads of a strand where a guard holds, all of which are active."""
     mask = mask_of(guard, strand.regs)
     if mask is None:
         return threads_active(strand)

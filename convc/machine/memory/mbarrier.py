@@ -241,7 +241,6 @@ class MBarrier:
                 setattr(self, name, int(value[0]))
 
     def _overflow(self, what: str, row: int) -> MachineFault:
-        """The fault of the mbarrier of a CTA."""
         return MachineFault(
             f"mbarrier at shared address {self.address:#x}: more {what} than the phase allows ({self.describe(row)})",
             hint="the count given to mbarrier.init, or the bytes given to expect_tx, do not match what arrives",

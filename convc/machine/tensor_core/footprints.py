@@ -69,7 +69,6 @@ def _copy(copy: Copy, refresh_lane: str) -> Footprint:
 
 @lru_cache(maxsize=256)
 def _shift(taddr: int, extent: str) -> Footprint:
-    """The footprint of a tcgen05.shift."""
     to = (32 * shift_parts(taddr, extent)[:, None] + np.arange(31)).reshape(-1)
     column = taddr & 0xFFFF
     reads = fixed(TensorMemory.places(to + 1, column, SHIFT_COLUMNS))
@@ -102,7 +101,6 @@ def _operands(shape: Shape, a: int | None, b: int, skip: int) -> tuple[np.ndarra
 
 @lru_cache(maxsize=64)
 def _cells_read(shape: Shape, d: int | None, a: int | None, factors: tuple[int, ...]) -> np.ndarray:
-    """Cells of D, of A and of the scale factors, so far as they are read."""
     parts = [NOTHING]
     if d is not None:
         parts.append(TensorMemory.places(shape.lanes(d >> 16), d & 0xFFFF, shape.columns))
@@ -123,7 +121,6 @@ def _cells_written(shape: Shape, d: int, moved: int | None) -> np.ndarray:
 
 
 def _operand(shape: Shape, word: int, rows: int, element: str, transposed: bool, skip: int) -> np.ndarray:
-    """Shared bytes of an operand."""
     if transposed:
         size = formats.storage(element).itemsize
         index = fetch.element_index((word,), rows, shape.k, size, skip).reshape(-1)

@@ -92,7 +92,6 @@ def check_room(expected: Mapping[str, TypeProto], where: str) -> None:
 
 
 def _type(value: Any) -> TypeProto:
-    """The type of an array."""
     if not isinstance(value, np.ndarray):
         raise TypeError("no array")
     return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
@@ -131,7 +130,6 @@ def _starting_inside(
 def _called(
     node: NodeProto, opsets: Mapping[str, int], types: Mapping[str, TypeProto], functions: Sequence[onnx.FunctionProto]
 ) -> dict[str, TypeProto]:
-    """The results of a node that calls a function of the model."""
     graph = onnx.GraphProto(name="one", node=[node])
     graph.input.extend(onnx.ValueInfoProto(name=name, type=kind) for name, kind in types.items())
     graph.output.extend(onnx.ValueInfoProto(name=name) for name in node.output if name)

@@ -47,7 +47,6 @@ class Scan(OpRun):
         return self._check_and_fix_outputs(tuple(made))
 
     def _body(self, context: dict[str, Any] | None, attributes: Any) -> Body:
-        """The body, to be called with what it is given."""
         names = self.body.input_names
 
         def run(given: Sequence[Any]) -> Sequence[Any]:

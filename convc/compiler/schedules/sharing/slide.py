@@ -100,7 +100,6 @@ class Slide(Sharing):
 
 
 def _multiply(tile: SharedTile) -> Iterator[Step]:
-    """One activation tile with all its filter columns."""
     plan = tile.plan
     mark = tile.mark
     position = Var(tile.position)

@@ -168,7 +168,6 @@ def _multiply(tile: SharedTile) -> Iterator[Step]:
 
 
 def _tap(tile: SharedTile, tap: Tap, place: int) -> Iterator[Step]:
-    """One filter column."""
     plan = tile.plan
     name = f"s{tap.s}"
     zeroing = _zeroing(tile, tap)

@@ -134,7 +134,6 @@ def multiply_high(bits: int, is_signed_type: bool) -> Binary:
 
 
 def _as_read(value: Value, bits: int, is_signed_type: bool) -> Value:
-    """The bits as a number of the type."""
     return signed(value, bits) if is_signed_type else value
 
 

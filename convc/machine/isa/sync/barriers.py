@@ -103,7 +103,6 @@ def _arrive_alike(strand: Strand, number: Value, threads: Value | None) -> Ticke
 
 
 def _arrive(strand: Strand, instr: Instr, number: Value, threads: Value | None) -> Ticket:
-    """The active warps arrive, each at its barrier."""
     cohort = strand.cohort
     rows = cohort.rows_or_all(strand.rows)
     joining = np.broadcast_to(active_warps(strand), (strand.row_count, len(strand.warps)))

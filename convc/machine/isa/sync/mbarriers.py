@@ -40,7 +40,6 @@ def init(instr: Instr, table: SlotTable) -> Run:
 
 
 def _init(strand: Strand, instr: Instr, party: Party) -> None:
-    """A party initialises an mbarrier."""
     cohort = strand.cohort
     where = party.where
     rows = active_rows(strand)
@@ -227,7 +226,6 @@ def _over(strand: Strand, party: Party, name: str, by_parity: bool) -> bool | np
 
 
 def _tell(strand: Strand, instr: Instr, party: Party, done: bool | np.ndarray) -> None:
-    """Tell the observer of waits that have succeeded."""
     if strand.cohort.observer is not None and np.any(done):
         reached = np.broadcast_to(done, (strand.row_count,))
         strand.cohort.observer.wait(strand, instr, party.where, reached)

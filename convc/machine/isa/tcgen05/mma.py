@@ -97,7 +97,6 @@ def notify_operation(
 
 
 def _issuers(strand: Strand, thread: tuple[int, int]) -> Rows:
-    """The CTAs in which a thread is active."""
     rows = strand.rows
     mask = strand.mask
     if mask is not None and mask.shape[0] > 1:
