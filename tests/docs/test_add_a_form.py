@@ -11,7 +11,7 @@ from support.kernels import execute, module
 from support.ptxas import DECLARATIONS, END, judge
 
 from convc.errors import PtxSyntaxError, UnmodelledError
-from convc.machine.isa.registry import OPS
+from convc.machine.isa.registry import OPS, TRAITS
 from convc.ptx import parse, tables
 
 PAGE = "add_a_form.md"
@@ -43,7 +43,7 @@ def _meaning(tmp_path):
     """The builder of the page, for as long as the test takes."""
     module_of(PAGE, tmp_path)
     yield
-    del OPS["vmax4"]
+    del OPS["vmax4"], TRAITS["vmax4"]
 
 
 def test_the_reader_and_ptxas_take_the_same(tmp_path):

@@ -15,7 +15,7 @@ from convc.machine.execute.repeat import may_repeat
 from convc.machine.execute.segments import with_segments
 from convc.machine.execute.straight import segments_of
 from convc.machine.isa import all as _all_forms  # noqa: F401 - registers the builders
-from convc.machine.isa.registry import OPS, Run
+from convc.machine.isa.registry import OPS, Run, Traits, forms_with
 from convc.machine.isa.sync import control
 from convc.machine.isa.wgmma.groups import serialised
 from convc.machine.state.course import Kept
@@ -25,13 +25,6 @@ from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import DONE, Strand
 from convc.machine.state.variables import Variables
 from convc.ptx import Guard, Instr, Kernel, Module
-
-WAITING = frozenset((
-    "bar.sync", "bar.arrive", "bar.red", "barrier.cluster.arrive", "barrier.cluster.wait", "mbarrier.try_wait",
-    "mbarrier.try_wait.parity", "tcgen05.alloc", "wgmma.wait_group", "setmaxnreg",
-))  # fmt: skip
-"""Forms that count whole warps or may block, so that a warp whose guard is false must not take part."""
-
 
 MULTIPLY = "wgmma.mma_async"
 """The form whose registers are not to be touched before its group has been waited for."""
@@ -159,7 +152,7 @@ def _decode_body(kernel: Kernel, table: SlotTable) -> list[Run]:
         if instr.index in applied and applied[instr.index].run is not run:
             del applied[instr.index]  # more than that function: a switch chooses, say
         if instr.guard is not None and name not in JUMPS:
-            guarded = control.by_whole_warps if name in WAITING else _guarded
+            guarded = control.by_whole_warps if name in forms_with(Traits.WHOLE_WARPS) else _guarded
             run = guarded(run, instr.guard, instr.index)
         ops.append(run)
     if refused:

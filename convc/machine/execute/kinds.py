@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from convc.machine.base.values import width
 from convc.machine.isa.memory.ld_st import space_of
+from convc.machine.isa.registry import Traits, forms_with
 from convc.machine.state.slots import SlotTable
 from convc.ptx import Address, Imm, Instr, Reg, Special, Symbol, Vector
-
-SCALAR = frozenset((
-    "int.add", "int.sub", "int.mul.lo", "int.mul.wide", "int.mad.lo", "int.mad.wide", "int.div", "int.rem", "int.min",
-    "int.max", "logic.and", "logic.or", "logic.xor", "logic.not", "logic.shl", "logic.shr", "mov", "setp", "selp",
-    "cvt", "cvta", "cvta.to", "mapa", "tcgen05.wait",
-))  # fmt: skip
-"""Forms that only write registers and never fault; and the wait for tcgen05.ld, which has nothing to do then."""
 
 _STORED = {"global": "store", "shared": "st.shared"}
 _LOADED = {"global": "load", "shared": "ld.shared", "cluster": "ld.cluster"}
@@ -54,7 +48,7 @@ def _new_kind(instr: Instr, table: SlotTable) -> str:
     if instr.guard is None and name == "tcgen05.ld":
         plain = instr.slots["shape"] == "32x32b" and not instr.slots.get("pack")
         return "tensor" if plain and all(isinstance(r, Reg) for r in _items(instr.args["r"])) else ""
-    if name not in SCALAR or "wait::st" in instr.mods:
+    if name not in forms_with(Traits.EARLY) or "wait::st" in instr.mods:
         return ""
     return "scalar" if _PLAIN.issuperset(map(type, instr.operands)) else ""
 

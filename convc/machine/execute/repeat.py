@@ -11,22 +11,9 @@ from __future__ import annotations
 
 from convc.machine.execute.straight import Segment, handed_on, places_of
 from convc.machine.isa.memory.ld_st import space_of
+from convc.machine.isa.registry import Traits, forms_with
 from convc.machine.state.flow import Flow, slots_of
 from convc.ptx import Instr
-
-BLIND = frozenset((
-    "int.add", "int.sub", "int.mul.lo", "int.mul.wide", "int.mad.lo", "int.mad.wide", "int.div", "int.rem", "int.min",
-    "int.max", "logic.and", "logic.or", "logic.xor", "logic.not", "logic.shl", "logic.shr", "mov", "mov.pack",
-    "mov.unpack", "setp", "selp", "cvt", "cvta", "cvta.to", "bra", "ret", "exit", "elect.sync", "bar.warp.sync",
-    "bar.sync", "bar.arrive", "shfl.sync", "mbarrier.init", "mbarrier.arrive.expect_tx", "mbarrier.arrive",
-    "mbarrier.try_wait.parity", "fence.mbarrier_init", "fence.proxy", "prefetch.tensormap",
-    "cp.async.bulk.tensor.load", "tcgen05.alloc",
-    "tcgen05.dealloc", "tcgen05.relinquish_alloc_permit", "tcgen05.fence", "tcgen05.commit", "tcgen05.mma",
-    "tcgen05.cp", "tcgen05.shift", "tcgen05.wait", "cp.async.bulk.tensor.store", "cp.async.bulk.commit_group",
-    "cp.async.bulk.wait_group", "mapa", "barrier.cluster.arrive", "barrier.cluster.wait",
-))  # fmt: skip
-"""Forms that look at no data; copies and products among them tell the cohort whether theirs may wait, and stores of
-tensors what they did."""
 
 SPACES = ("param", "shared")
 """State spaces that may be read besides; what copies or segments brought there counts as looked at."""
@@ -38,12 +25,13 @@ def may_repeat(body: tuple[Instr, ...], flow: Flow, segments: list[Segment]) -> 
         return False
     bits = 0
     facts = flow.facts
+    blind = forms_with(Traits.BLIND)
     stops = [0, *[segment.stop for segment in segments]]
     starts = [*[segment.start for segment in segments], len(body)]
     for stop, start in zip(stops, starts, strict=True):
         for instr, fact in zip(body[stop:start], facts[stop:start], strict=True):
             name = instr.form.name
-            if name not in BLIND and (name != "ld" or space_of(instr) not in SPACES):
+            if name not in blind and (name != "ld" or space_of(instr) not in SPACES):
                 return False
             bits |= fact.reads
     data = {slot for segment in segments for left in segment.left for _, slot in left}

@@ -18,13 +18,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from convc.machine.execute.kinds import kind_of, slots_in
-from convc.machine.isa.registry import NO_RESULT
+from convc.machine.isa.registry import NO_RESULT, Traits, forms_with
 from convc.machine.state.flow import Flow
 from convc.machine.state.slots import SlotTable
 from convc.ptx import Address, Guard, Instr, Reg
-
-BEGINS = frozenset(("tcgen05.ld", "ld", "ld.nc"))
-"""Forms that a segment may begin with, besides arithmetic on floating-point numbers."""
 
 FIRST = frozenset(("tensor", "load", "ld.shared", "ld.cluster", "apply"))
 """Kinds of packs that a segment may begin with."""
@@ -95,7 +92,8 @@ class Segment:
 
 def segments_of(body: tuple[Instr, ...], table: SlotTable, flow: Flow) -> list[Segment]:
     """The segments of a kernel, which do not overlap."""
-    begins = sorted(table.applied.keys() | [i for i, instr in enumerate(body) if instr.form.name in BEGINS])
+    loads = forms_with(Traits.LOADS)
+    begins = sorted(table.applied.keys() | [i for i, instr in enumerate(body) if instr.form.name in loads])
     if len(begins) < FEWEST:
         return []
     leaders = {fact.target for fact in flow.facts if fact.target is not None}

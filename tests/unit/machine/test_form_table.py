@@ -23,7 +23,7 @@ from tma_programs import matrix_programs, recordings
 from convc.errors import UnmodelledError
 from convc.machine.execute.decode import decode
 from convc.machine.execute.inline import REWRITTEN
-from convc.machine.isa.registry import NO_RESULT, OPS, REFUSED
+from convc.machine.isa.registry import NO_RESULT, OPS, REFUSED, TRAITS, Traits, op
 from convc.ptx import parse
 from convc.ptx.grammar import forms
 from convc.ptx.tables import Row, opcodes, rows_of
@@ -50,6 +50,21 @@ def test_the_page_is_what_the_tables_say(request):
         PAGE.write_text(page(), encoding="ascii")
     assert PAGE.read_text(encoding="ascii") == page(), "write it again: pytest --update-golden"
     assert all(where for where in sections().values())
+
+
+def test_no_form_comes_without_its_traits():
+    with pytest.raises(TypeError, match="traits"):
+        op("int.new")  # pyright: ignore[reportCallIssue] - what is tested
+    assert TRAITS.keys() == OPS.keys()
+
+
+def test_forms_that_run_early_look_at_no_data_and_touch_registers_alone():
+    early = {name for name, traits in TRAITS.items() if Traits.EARLY in traits}
+    assert all(Traits.BLIND in TRAITS[name] for name in early)
+    assert not early & NO_RESULT - {"tcgen05.wait"}
+    assert not [name for name in early if name.startswith(("ld", "st", "atom", "red", "cp.", "mbarrier.", "bar"))]
+    families = ("int.add", "int.sub", "int.min", "int.max", "int.neg", "int.abs", "logic.and", "logic.shl")
+    assert early.issuperset(families)
 
 
 def test_every_form_has_a_builder_or_a_reason():

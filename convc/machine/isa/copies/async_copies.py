@@ -16,7 +16,7 @@ from convc.machine.base.values import Value, array
 from convc.machine.isa.memory.shared_space import shared_offset
 from convc.machine.isa.observe import notify_shared
 from convc.machine.isa.operands import address_of, number, reader
-from convc.machine.isa.registry import Run, op
+from convc.machine.isa.registry import ORDINARY, Run, op
 from convc.machine.isa.sync.parties import Party, act, parties_of
 from convc.machine.isa.threads import rows_of, thread_shape
 from convc.machine.memory.mbarrier import Arrival
@@ -26,7 +26,7 @@ from convc.machine.state.strand import Strand
 from convc.ptx import Instr
 
 
-@op("cp.async", result=False)
+@op("cp.async", traits=ORDINARY, result=False)
 def async_copy(instr: Instr, table: SlotTable) -> Run:
     """[dst], [src], size {, src_size | ignore_src}: bytes past src_size are zeros; ignore_src means src_size 0."""
     args = instr.args
@@ -118,7 +118,7 @@ def _fetch(cohort: Cohort, origin: np.ndarray, wanted: np.ndarray, size: int) ->
     return data
 
 
-@op("cp.async.commit_group", result=False)
+@op("cp.async.commit_group", traits=ORDINARY, result=False)
 def commit_group(instr: Instr, table: SlotTable) -> Run:
     """cp.async.commit_group: close the group of each thread."""
 
@@ -131,7 +131,7 @@ def commit_group(instr: Instr, table: SlotTable) -> Run:
     return run
 
 
-@op("cp.async.wait_group", "cp.async.wait_all", result=False)
+@op("cp.async.wait_group", "cp.async.wait_all", traits=ORDINARY, result=False)
 def wait_group(instr: Instr, table: SlotTable) -> Run:
     """cp.async.wait_group n: wait for all groups but the latest n. wait_all: commit_group, then wait_group 0."""
     count = instr.args.get("n")
@@ -151,7 +151,7 @@ def wait_group(instr: Instr, table: SlotTable) -> Run:
     return run
 
 
-@op("cp.async.mbarrier.arrive", result=False)
+@op("cp.async.mbarrier.arrive", traits=ORDINARY, result=False)
 def arrive_on_copies(instr: Instr, table: SlotTable) -> Run:
     """cp.async.mbarrier.arrive{.noinc} [addr]: an arrival of each thread when its earlier copies are done.
 

@@ -28,7 +28,7 @@ from convc.machine.isa.copies.once import once
 from convc.machine.isa.copies.perform import check_written, note_writer, perform_load, perform_store
 from convc.machine.isa.observe import notify_copy
 from convc.machine.isa.operands import address_of, modifier, number
-from convc.machine.isa.registry import Run, op
+from convc.machine.isa.registry import BLIND, ORDINARY, Run, op
 from convc.machine.state.cohort import Cohort
 from convc.machine.state.counters import copies_of
 from convc.machine.state.observer import GlobalRange, LaneAccess, Lines
@@ -38,7 +38,7 @@ from convc.machine.tma.reduce import Reduction, reduce_into, reduction
 from convc.ptx import Instr
 
 
-@op("cp.async.bulk.load", result=False)
+@op("cp.async.bulk.load", traits=ORDINARY, result=False)
 def bulk_load(instr: Instr, table: SlotTable) -> Run:
     """[dst], [src], size, [mbar] {, mask}: global to shared memory of one CTA or several."""
     args = instr.args
@@ -122,7 +122,7 @@ def _deliver(
     return np.arange(where.start, where.stop)
 
 
-@op("cp.async.bulk.peer", "cp.reduce.async.bulk.peer", result=False)
+@op("cp.async.bulk.peer", "cp.reduce.async.bulk.peer", traits=ORDINARY, result=False)
 def bulk_peer(instr: Instr, table: SlotTable) -> Run:
     """[dst], [src], size, [mbar]: shared memory of this CTA to that of a CTA of the cluster."""
     args = instr.args
@@ -173,7 +173,7 @@ def _from_shared(cohort: Cohort, instr: Instr, origin: int, size: int, rows: np.
     return cohort.shared.part(where.start, where.stop)[slice(None) if rows is None else rows, where].copy()
 
 
-@op("cp.async.bulk.store", "cp.reduce.async.bulk.store", result=False)
+@op("cp.async.bulk.store", "cp.reduce.async.bulk.store", traits=ORDINARY, result=False)
 def bulk_store(instr: Instr, table: SlotTable) -> Run:
     """[dst], [src], size {, byte mask}: shared to global memory."""
     args = instr.args
@@ -246,7 +246,7 @@ def _store(
     copies_of(cohort.counters.bulk_stores, buffer.name).add(group.count, len(written))
 
 
-@op("st.bulk", result=False)
+@op("st.bulk", traits=ORDINARY, result=False)
 def fill_zero(instr: Instr, table: SlotTable) -> Run:
     """st.bulk [a], size, 0: zero a range of shared memory."""
     target = address_of(instr.args["a"], table)
@@ -285,7 +285,7 @@ Step = Callable[[Cohort, tuple[int, int], np.ndarray | None], None]
 """What a thread, (warp number, lane), does in the CTAs of some rows; None for all."""
 
 
-@op("cp.async.bulk.commit_group", result=False)
+@op("cp.async.bulk.commit_group", traits=BLIND, result=False)
 def commit_group(instr: Instr, table: SlotTable) -> Run:
     """cp.async.bulk.commit_group: close the thread's group of bulk copies."""
 
@@ -300,7 +300,7 @@ def commit_group(instr: Instr, table: SlotTable) -> Run:
     return run
 
 
-@op("cp.async.bulk.wait_group", result=False)
+@op("cp.async.bulk.wait_group", traits=BLIND, result=False)
 def wait_group(instr: Instr, table: SlotTable) -> Run:
     """cp.async.bulk.wait_group{.read} n: wait until at most n groups are under way."""
     left = number(instr.args["n"])

@@ -33,7 +33,7 @@ from convc.machine.isa.copies.tensor_put_off import (
 )
 from convc.machine.isa.observe import notify_copy
 from convc.machine.isa.operands import address_of, expect
-from convc.machine.isa.registry import Run, op
+from convc.machine.isa.registry import BLIND, ORDINARY, Run, op
 from convc.machine.lazy.regions import region
 from convc.machine.memory.global_memory import CONST_WINDOW, PARAM_WINDOW, WINDOW_SHIFT
 from convc.machine.state.cohort import Cohort
@@ -116,7 +116,7 @@ def _copy_own(strand: Strand, instr: Instr, thread: tuple[int, int], issued: Iss
     perform_load(strand, instr, group, _load, box, CopyTarget(*own, strand.rows, 1, strand.rows))
 
 
-@op("cp.async.bulk.tensor.load", result=False)
+@op("cp.async.bulk.tensor.load", traits=BLIND, result=False)
 def tensor_load(instr: Instr, table: SlotTable) -> Run:
     """[dst], [map, {coords}], [mbar] {, info} {, mask}: copy, then complete_tx of the bytes on the mbarrier."""
     slots = instr.slots
@@ -193,7 +193,7 @@ def _tell(
         notify_copy(strand, instr, group, target, writes=writes, memory=memory, swizzle=swizzle)
 
 
-@op("cp.async.bulk.prefetch.tensor", "cp.async.bulk.prefetch", result=False)
+@op("cp.async.bulk.prefetch.tensor", "cp.async.bulk.prefetch", traits=ORDINARY, result=False)
 def prefetch(instr: Instr, table: SlotTable) -> Run:
     """Prefetches into L2: no effect that the simulator computes."""
     return lambda strand: None

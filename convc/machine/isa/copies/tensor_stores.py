@@ -20,7 +20,7 @@ from convc.machine.isa.copies.perform import check_written, note_writer, perform
 from convc.machine.isa.copies.tensor_copies import MODES, TensorBox, tensor_at, tensor_slots
 from convc.machine.isa.observe import notify_copies, notify_copy
 from convc.machine.isa.operands import address_of
-from convc.machine.isa.registry import Run, op
+from convc.machine.isa.registry import BLIND, ORDINARY, Run, op
 from convc.machine.memory.shared_memory import same_rows
 from convc.machine.state.cohort import Cohort
 from convc.machine.state.counters import copies_of
@@ -36,7 +36,8 @@ _Tile = tuple[IssueGroup, TensorBox, int]
 """What threads store, and its shared address."""
 
 
-@op("cp.async.bulk.tensor.store", "cp.reduce.async.bulk.tensor", result=False)
+@op("cp.async.bulk.tensor.store", traits=BLIND, result=False)
+@op("cp.reduce.async.bulk.tensor", traits=ORDINARY, result=False)
 def tensor_store(instr: Instr, table: SlotTable) -> Run:
     """[map, {coords}], [src]: write the box, or combine it with what is there; completes in the thread's bulk group."""
     slots = instr.slots

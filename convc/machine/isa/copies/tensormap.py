@@ -10,7 +10,7 @@ import numpy as np
 from convc.errors import MachineFault
 from convc.machine.isa.copies.issue import issue_groups, own_address, shared_span
 from convc.machine.isa.operands import address_of, modifier, number
-from convc.machine.isa.registry import Run, op
+from convc.machine.isa.registry import ORDINARY, Run, op
 from convc.machine.memory.global_memory import Buffer
 from convc.machine.state.cohort import Cohort
 from convc.machine.state.slots import SlotTable
@@ -19,7 +19,7 @@ from convc.machine.tma.tensormap_bytes import SIZE, replace
 from convc.ptx import Instr
 
 
-@op("tensormap.replace", result=False)
+@op("tensormap.replace", traits=ORDINARY, result=False)
 def tensormap_replace(instr: Instr, table: SlotTable) -> Run:
     """tensormap.replace.tile.field [a] {, ord}, value: change one field of the map at ``a``."""
     args = instr.args
@@ -50,7 +50,7 @@ def tensormap_replace(instr: Instr, table: SlotTable) -> Run:
     return run
 
 
-@op("tensormap.cp_fenceproxy", result=False)
+@op("tensormap.cp_fenceproxy", traits=ORDINARY, result=False)
 def copy_map(instr: Instr, table: SlotTable) -> Run:
     """tensormap.cp_fenceproxy [dst], [src], 128: copy a map from shared to global memory, and fence."""
     target = address_of(instr.args["dst"], table)

@@ -18,7 +18,7 @@ from convc.machine.base.values import DTYPE, MASK, SIGNED, Function, Value, arra
 from convc.machine.isa.float import floating, rounding
 from convc.machine.isa.float.rounding import FORMATS, decode, encode
 from convc.machine.isa.operands import apply
-from convc.machine.isa.registry import Run, op
+from convc.machine.isa.registry import ORDINARY, SCALAR, Run, op
 from convc.machine.isa.scalar.integer import cut, extend
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
@@ -170,7 +170,7 @@ def convert(target: str, source: str, options: set[str]) -> Function:
     return run
 
 
-@op("cvt")
+@op("cvt", traits=SCALAR)
 def cvt(instr: Instr, table: SlotTable) -> Run:
     """cvt between integers and floating types; registers may be wider, the result is extended."""
     target, source = instr.mods[-2:]
@@ -222,7 +222,7 @@ def random_parts(word: np.ndarray, target: str, count: int, apart: bool) -> tupl
     return [number >> place & ((1 << bits) - 1) for place in places], bits
 
 
-@op("cvt.rs")
+@op("cvt.rs", traits=ORDINARY)
 def cvt_rs(instr: Instr, table: SlotTable) -> Run:
     """cvt.rs{.relu}{.satfinite}.type.f32: two or four numbers of f32, the first one to the highest place."""
     packed = instr.mods[-2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from convc.machine.base.values import width
 from convc.machine.isa.memory import spaces
 from convc.machine.isa.operands import address_of, type_of
-from convc.machine.isa.registry import Run, op
+from convc.machine.isa.registry import LOADS, ORDINARY, Run, op
 from convc.machine.isa.scalar.integer import cut, extend
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
@@ -28,7 +28,8 @@ def space_of(instr: Instr) -> str | None:
     return None
 
 
-@op("ld", "ld.nc", "ld.mmio", "multimem.ld_reduce")
+@op("ld", "ld.nc", traits=LOADS)
+@op("ld.mmio", "multimem.ld_reduce", traits=ORDINARY)
 def load(instr: Instr, table: SlotTable) -> Run:
     """ld{.vec}.type d, [a]; a register that is wider than the type is extended (PTX manual, 9.4.1).
 
@@ -51,7 +52,7 @@ def load(instr: Instr, table: SlotTable) -> Run:
     return run
 
 
-@op("st", "st.mmio", "multimem.st", result=False)
+@op("st", "st.mmio", "multimem.st", traits=ORDINARY, result=False)
 def store(instr: Instr, table: SlotTable) -> Run:
     """st{.vec}.type [a], b."""
     space = space_of(instr)
@@ -68,7 +69,7 @@ def store(instr: Instr, table: SlotTable) -> Run:
     return run
 
 
-@op("applypriority", "discard", result=False)
+@op("applypriority", "discard", traits=ORDINARY, result=False)
 def cache_hint(instr: Instr, table: SlotTable) -> Run:
     """Cache control changes nothing that the simulator computes (discard may leave the old contents)."""
     return lambda strand: None

@@ -9,7 +9,7 @@ import numpy as np
 from convc.machine.base.values import DTYPE, Function, Value, array, width
 from convc.machine.isa.float import floating
 from convc.machine.isa.operands import Read, apply, negated, reader, type_of
-from convc.machine.isa.registry import Run, op
+from convc.machine.isa.registry import ORDINARY, SCALAR, Run, op
 from convc.machine.isa.scalar import integer
 from convc.machine.isa.scalar.integer_forms import integer_bits
 from convc.machine.state.slots import SlotTable
@@ -50,7 +50,7 @@ def _halves(value: Value) -> tuple[Value, Value]:
     return value & 0xFFFF, value >> 16
 
 
-@op("setp")
+@op("setp", traits=SCALAR)
 def setp(instr: Instr, table: SlotTable) -> Run:
     """setp.CMP{.BOOL}.type p{|q}, a, b{, c}: p compares, q takes the opposite.
 
@@ -88,7 +88,7 @@ ONE = {"f32": 0x3F800000, "f16": 0x3C00, "f16x2": 0x3C00, "bf16": 0x3F80, "bf16x
 """Bit pattern of 1.0."""
 
 
-@op("set")
+@op("set", traits=ORDINARY)
 def set_(instr: Instr, table: SlotTable) -> Run:
     """set.CMP{.BOOL}.dtype.stype: all ones (integers) or 1.0 where the comparison holds, else zero."""
     target, kind = instr.mods[-2:]
@@ -121,14 +121,14 @@ def set_(instr: Instr, table: SlotTable) -> Run:
     return run
 
 
-@op("selp")
+@op("selp", traits=SCALAR)
 def selp(instr: Instr, table: SlotTable) -> Run:
     """selp d, a, b, p."""
     bits = width(type_of(instr))
     return apply(instr, table, lambda a, b, p: integer.select(a, b, p, bits), bits, bits, 1)
 
 
-@op("slct")
+@op("slct", traits=ORDINARY)
 def slct(instr: Instr, table: SlotTable) -> Run:
     """slct d, a, b, c: a where c >= 0, else b (b for a NaN); -0.0 counts as zero."""
     target, kind = instr.mods[-2:]

@@ -7,7 +7,7 @@ import operator
 from convc.errors import UnmodelledError
 from convc.machine.base.values import packed, width
 from convc.machine.isa.operands import apply, type_of
-from convc.machine.isa.registry import Builder, Run, op, switched
+from convc.machine.isa.registry import ORDINARY, SCALAR, Builder, Run, op, switched
 from convc.machine.isa.scalar import integer
 from convc.machine.state.slots import SlotTable
 from convc.ptx import Instr
@@ -117,13 +117,15 @@ def build_shift(name: str) -> Builder:
 
 
 for _name in ("add", "sub", "div", "rem", "min", "max"):
-    op(f"int.{_name}")(build_arithmetic(_name))
+    op(f"int.{_name}", traits=SCALAR)(build_arithmetic(_name))
 for _name in ("neg", "abs"):
-    op(f"int.{_name}")(build_negate(_name))
+    op(f"int.{_name}", traits=SCALAR)(build_negate(_name))
 for _name in ("and", "or", "xor"):
-    op(f"logic.{_name}")(build_logic(_name))
+    op(f"logic.{_name}", traits=SCALAR)(build_logic(_name))
 for _name in ("shl", "shr"):
-    op(f"logic.{_name}")(build_shift(_name))
-op("int.mul.lo", "int.mul.hi", "int.mul.wide")(build_arithmetic("mul"))
-op("int.mad.lo", "int.mad.hi", "int.mad.wide")(build_mad)
-op("logic.not")(build_not)
+    op(f"logic.{_name}", traits=SCALAR)(build_shift(_name))
+op("int.mul.lo", "int.mul.wide", traits=SCALAR)(build_arithmetic("mul"))
+op("int.mul.hi", traits=ORDINARY)(build_arithmetic("mul"))
+op("int.mad.lo", "int.mad.wide", traits=SCALAR)(build_mad)
+op("int.mad.hi", traits=ORDINARY)(build_mad)
+op("logic.not", traits=SCALAR)(build_not)

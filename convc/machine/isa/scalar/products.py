@@ -9,7 +9,7 @@ import numpy as np
 
 from convc.machine.base.values import DTYPE, MASK, SIGNED, ArrayFunction, width
 from convc.machine.isa.operands import type_of
-from convc.machine.isa.registry import Builder, Run, op
+from convc.machine.isa.registry import ORDINARY, Builder, Run, op
 from convc.machine.isa.scalar.bitfields import Made, Maker, Mods, form
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
@@ -185,4 +185,4 @@ for _form, _name in (
     ("int.mad.cc", "mad"),
     ("int.madc", "madc"),
 ):
-    op(_form)(_carry_builder(_name))
+    op(_form, traits=ORDINARY)(_carry_builder(_name))

@@ -7,7 +7,7 @@ import numpy as np
 from convc.errors import MachineFault
 from convc.ir.findings import Verdict
 from convc.machine.isa.operands import expect
-from convc.machine.isa.registry import Run, op
+from convc.machine.isa.registry import BLIND, ORDINARY, Run, op
 from convc.machine.isa.threads import first_active_warp
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
@@ -16,13 +16,13 @@ from convc.ptx import Guard, Instr, Label
 # ---- branches --------------------------------------------------------------------------------------------------------
 
 
-@op("bra", result=False)
+@op("bra", traits=BLIND, result=False)
 def bra(instr: Instr, table: SlotTable) -> Run:
     """bra: jump; a predicate that differs between warps or CTAs splits the strand, between lanes it parts them."""
     return _jump(instr, expect(instr.operands[0], Label).target)
 
 
-@op("ret", "exit", result=False)
+@op("ret", "exit", traits=BLIND, result=False)
 def leave(instr: Instr, table: SlotTable) -> Run:
     """ret and exit from a kernel: a jump behind the last instruction, where the active lanes retire."""
     return _jump(instr, len(table.kernel.body))
@@ -111,7 +111,7 @@ def _kinds(strand: Strand, taken: np.ndarray) -> np.ndarray:
 # ---- the end ---------------------------------------------------------------------------------------------------------
 
 
-@op("trap", result=False)
+@op("trap", traits=ORDINARY, result=False)
 def trap(instr: Instr, table: SlotTable) -> Run:
     """trap: the kernel gives up."""
     why = f" ({instr.mods[0]})" if instr.mods else ""
@@ -122,7 +122,7 @@ def trap(instr: Instr, table: SlotTable) -> Run:
     return run
 
 
-@op("dropped.printf", result=False)
+@op("dropped.printf", traits=ORDINARY, result=False)
 def printf(instr: Instr, table: SlotTable) -> Run:
     """A call of vprintf: noted, not printed."""
 
@@ -136,14 +136,15 @@ def printf(instr: Instr, table: SlotTable) -> Run:
 # ---- no effect -------------------------------------------------------------------------------------------------------
 
 
-@op("brkpt", "pmevent", result=False)
-@op("prefetch", "prefetch.tensormap", "prefetchu", "nanosleep", result=False)
+@op("brkpt", "pmevent", traits=ORDINARY, result=False)
+@op("prefetch", "prefetchu", "nanosleep", traits=ORDINARY, result=False)
+@op("prefetch.tensormap", traits=BLIND, result=False)
 def no_effect(instr: Instr, table: SlotTable) -> Run:
     """Prefetches, hints, and events for debuggers and profilers change nothing that the simulator computes."""
     return lambda strand: None
 
 
-@op("griddepcontrol", result=False)
+@op("griddepcontrol", traits=ORDINARY, result=False)
 def grid_control(instr: Instr, table: SlotTable) -> Run:
     """griddepcontrol: kernels run one after the other here, so it does nothing; an observer is told."""
 

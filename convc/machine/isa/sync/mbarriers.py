@@ -11,7 +11,7 @@ from convc.ir.findings import Verdict
 from convc.machine.base.values import Value, fixed, narrow
 from convc.machine.isa.observe import notify_shared
 from convc.machine.isa.operands import apply, shared_address_of
-from convc.machine.isa.registry import Builder, Run, op
+from convc.machine.isa.registry import BLIND, ORDINARY, WHOLE_WARPS, Builder, Run, op
 from convc.machine.isa.scalar.integer import extend
 from convc.machine.isa.sync.parties import Party, act, parties_of
 from convc.machine.isa.threads import active_lanes, active_rows, first_active_warp, thread_shape, warps_active
@@ -24,7 +24,7 @@ NOBODY = fixed(np.zeros((1, 1), bool))
 """Whose wait is over (CTAs, warps), where nobody's is."""
 
 
-@op("mbarrier.init", result=False)
+@op("mbarrier.init", traits=BLIND, result=False)
 def init(instr: Instr, table: SlotTable) -> Run:
     """mbarrier.init [addr], count."""
     parties = parties_of(instr, table, own=True)
@@ -100,8 +100,9 @@ def _one_thread(lanes: np.ndarray | None) -> bool:
     return lanes is not None and len(lanes) == 1 and int(np.count_nonzero(lanes)) == 1
 
 
-@op("mbarrier.arrive", "mbarrier.arrive.expect_tx", "mbarrier.arrive.noComplete")
-@op("mbarrier.arrive_drop", "mbarrier.arrive_drop.expect_tx", "mbarrier.arrive_drop.noComplete")
+@op("mbarrier.arrive", "mbarrier.arrive.expect_tx", traits=BLIND)
+@op("mbarrier.arrive.noComplete", traits=ORDINARY)
+@op("mbarrier.arrive_drop", "mbarrier.arrive_drop.expect_tx", "mbarrier.arrive_drop.noComplete", traits=ORDINARY)
 def arrive(instr: Instr, table: SlotTable) -> Run:
     """mbarrier.arrive{_drop}{.expect_tx, .noComplete} state, [addr] {, count | tx_count}.
 
@@ -175,7 +176,7 @@ def _write_states(strand: Strand, slot: int, states: Count) -> None:
     strand.write(slot, each.reshape(full.shape))
 
 
-@op("mbarrier.pending_count")
+@op("mbarrier.pending_count", traits=ORDINARY)
 def pending_count(instr: Instr, table: SlotTable) -> Run:
     """mbarrier.pending_count d, state: the pending arrivals that a state holds."""
     return apply(instr, table, lambda state: extend(state, 64, 32, False), 64)
@@ -205,8 +206,8 @@ def _transaction(sign: int) -> Builder:
     return builder
 
 
-op("mbarrier.expect_tx", result=False)(_transaction(1))
-op("mbarrier.complete_tx", result=False)(_transaction(-1))
+op("mbarrier.expect_tx", traits=ORDINARY, result=False)(_transaction(1))
+op("mbarrier.complete_tx", traits=ORDINARY, result=False)(_transaction(-1))
 
 
 def _over(strand: Strand, party: Party, name: str, by_parity: bool) -> bool | np.ndarray:
@@ -249,7 +250,9 @@ def _all_through(strand: Strand, address: Value, parity: Value) -> bool | None:
     return (barrier.phase ^ parity) & 1 == 1
 
 
-@op("mbarrier.try_wait", "mbarrier.try_wait.parity", "mbarrier.test_wait", "mbarrier.test_wait.parity")
+@op("mbarrier.try_wait", traits=WHOLE_WARPS)
+@op("mbarrier.try_wait.parity", traits=BLIND | WHOLE_WARPS)
+@op("mbarrier.test_wait", "mbarrier.test_wait.parity", traits=ORDINARY)
 def wait(instr: Instr, table: SlotTable) -> Run:
     """mbarrier.{try,test}_wait p, [addr], phase: whether a phase, named by its parity or by a state, has completed.
 
@@ -313,7 +316,7 @@ def wait(instr: Instr, table: SlotTable) -> Run:
     return run
 
 
-@op("mbarrier.inval", result=False)
+@op("mbarrier.inval", traits=ORDINARY, result=False)
 def inval(instr: Instr, table: SlotTable) -> Run:
     """mbarrier.inval [addr]: the memory may be used for something else."""
     parties = parties_of(instr, table, own=True)

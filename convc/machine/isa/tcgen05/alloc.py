@@ -14,7 +14,7 @@ from convc.errors import MachineFault
 from convc.machine.base.values import Value
 from convc.machine.isa.memory.shared_space import shared_offset
 from convc.machine.isa.operands import address_of
-from convc.machine.isa.registry import Run, op
+from convc.machine.isa.registry import BLIND, WHOLE_WARPS, Run, op
 from convc.machine.isa.tcgen05.collective import check_pair, is_pair, warp_groups
 from convc.machine.isa.threads import per_warp
 from convc.machine.state.cohort import Cohort
@@ -25,7 +25,7 @@ from convc.machine.tensor_core.tensor_memory import TensorMemory
 from convc.ptx import Instr
 
 
-@op("tcgen05.alloc", result=False)
+@op("tcgen05.alloc", traits=BLIND | WHOLE_WARPS, result=False)
 def alloc(instr: Instr, table: SlotTable) -> Run:
     """tcgen05.alloc [dst], columns: blocks until free; the address goes to shared memory. A pair allocates together.
 
@@ -174,7 +174,7 @@ def _publish(cohort: Cohort, rows: np.ndarray | None, places: np.ndarray, bases:
         cohort.shared.written.mark(slice(int(place), int(place) + 4), own)
 
 
-@op("tcgen05.relinquish_alloc_permit", result=False)
+@op("tcgen05.relinquish_alloc_permit", traits=BLIND, result=False)
 def relinquish(instr: Instr, table: SlotTable) -> Run:
     """tcgen05.relinquish_alloc_permit: this CTA allocates no more."""
 
@@ -187,7 +187,7 @@ def relinquish(instr: Instr, table: SlotTable) -> Run:
     return run
 
 
-@op("tcgen05.dealloc", result=False)
+@op("tcgen05.dealloc", traits=BLIND, result=False)
 def dealloc(instr: Instr, table: SlotTable) -> Run:
     """tcgen05.dealloc taddr, columns: give back exactly what was allocated. Each CTA of a pair gives back its own."""
     address = table.slot(instr.operands[0], 32)

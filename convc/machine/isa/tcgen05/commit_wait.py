@@ -11,7 +11,7 @@ import numpy as np
 
 from convc.machine.isa.observe import actors
 from convc.machine.isa.operands import address_of, modifier
-from convc.machine.isa.registry import Run, op
+from convc.machine.isa.registry import BLIND, SCALAR, Run, op
 from convc.machine.isa.sync.barriers import notify_fence
 from convc.machine.isa.sync.parties import Party, act, parties_of
 from convc.machine.isa.tcgen05.collective import is_pair
@@ -26,7 +26,7 @@ from convc.machine.tensor_core.copy_shift import Copy, Shift
 from convc.ptx import Instr
 
 
-@op("tcgen05.commit", result=False)
+@op("tcgen05.commit", traits=BLIND, result=False)
 def commit(instr: Instr, table: SlotTable) -> Run:
     """tcgen05.commit [mbar] {, mask}: one arrival when the thread's earlier asynchronous tcgen05 operations are done.
 
@@ -107,7 +107,7 @@ def _notify(
     observer.commit(strand, instr, barrier, signals)
 
 
-@op("tcgen05.wait", result=False)
+@op("tcgen05.wait", traits=SCALAR, result=False)
 def wait(instr: Instr, table: SlotTable) -> Run:
     """tcgen05.wait::ld, wait::st: the warp's loads have filled their registers, its stores their cells."""
     loads = "wait::ld" in instr.mods
@@ -122,7 +122,7 @@ def wait(instr: Instr, table: SlotTable) -> Run:
     return run
 
 
-@op("tcgen05.cp", result=False)
+@op("tcgen05.cp", traits=BLIND, result=False)
 def copy(instr: Instr, table: SlotTable) -> Run:
     """tcgen05.cp.shape{.multicast}{.format} [taddr], descriptor."""
     target = address_of(instr.args["taddr"], table)
@@ -149,7 +149,7 @@ def copy(instr: Instr, table: SlotTable) -> Run:
     return run
 
 
-@op("tcgen05.shift", result=False)
+@op("tcgen05.shift", traits=BLIND, result=False)
 def shift(instr: Instr, table: SlotTable) -> Run:
     """tcgen05.shift.down [taddr]."""
     target = address_of(instr.args["taddr"], table)

@@ -14,7 +14,7 @@ from convc.errors import MachineFault
 from convc.machine.base.values import Value, fixed, plain
 from convc.machine.isa.observe import LANES
 from convc.machine.isa.operands import address_of, modifier, number
-from convc.machine.isa.registry import Run, op
+from convc.machine.isa.registry import LOADS, ORDINARY, Run, op
 from convc.machine.isa.tcgen05.collective import Group, warp_groups
 from convc.machine.isa.threads import first_active_warp, warps_active
 from convc.machine.state.observer import LaneAccess, Observer
@@ -168,7 +168,7 @@ class Window:
             cells[self.rows[:, None, None, None], self.lanes[None], columns[None]] = values
 
 
-@op("tcgen05.ld")
+@op("tcgen05.ld", traits=LOADS)
 def load(instr: Instr, table: SlotTable) -> Run:
     """tcgen05.ld.sync.aligned.shape.xN{.pack::16b} registers, [taddr] {, split}."""
     slots = table.targets(instr.args["r"])
@@ -231,7 +231,7 @@ def loaded(strand: Strand, instr: Instr, address: Value, count: int) -> np.ndarr
     return found[0].block() if whole else None
 
 
-@op("tcgen05.st", result=False)
+@op("tcgen05.st", traits=ORDINARY, result=False)
 def store(instr: Instr, table: SlotTable) -> Run:
     """tcgen05.st.sync.aligned.shape.xN{.unpack::16b} [taddr] {, split}, registers."""
     slots = table.slots(instr.args["r"], 32)

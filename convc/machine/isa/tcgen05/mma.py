@@ -14,7 +14,7 @@ import numpy as np
 from convc.errors import MachineFault, UnmodelledError
 from convc.machine.base.values import Value, fixed, narrow, plain
 from convc.machine.isa.operands import Read, address_of, modifier, number, reader
-from convc.machine.isa.registry import REFUSED, Run, op
+from convc.machine.isa.registry import BLIND, ORDINARY, REFUSED, Run, op
 from convc.machine.isa.tcgen05.collective import check_pair, is_pair
 from convc.machine.state.observer import Operation
 from convc.machine.state.slots import SlotTable
@@ -107,7 +107,7 @@ def _issuers(strand: Strand, thread: tuple[int, int]) -> Rows:
     return None if rows is None else tuple(rows.tolist())
 
 
-@op("tcgen05.mma.sp", "tcgen05.mma.sp.block_scale", "tcgen05.mma.ws.sp", result=False)
+@op("tcgen05.mma.sp", "tcgen05.mma.sp.block_scale", "tcgen05.mma.ws.sp", traits=ORDINARY, result=False)
 def sparse(instr: Instr, table: SlotTable) -> Run:
     """Sparse A is not modelled."""
     raise UnmodelledError(
@@ -116,7 +116,8 @@ def sparse(instr: Instr, table: SlotTable) -> Run:
     )
 
 
-@op("tcgen05.mma", "tcgen05.mma.ws", "tcgen05.mma.block_scale", result=False)
+@op("tcgen05.mma", traits=BLIND, result=False)
+@op("tcgen05.mma.ws", "tcgen05.mma.block_scale", traits=ORDINARY, result=False)
 def mma(instr: Instr, table: SlotTable) -> Run:
     """tcgen05.mma{.ws} [d], a, b, idesc {, scale factors} {, mask}, enable {, scale | zero mask}."""
     args = instr.args

@@ -15,7 +15,7 @@ from convc.machine.base.values import DTYPE, MASK, Value, array
 from convc.machine.isa.memory import spaces
 from convc.machine.isa.memory.ld_st import space_of
 from convc.machine.isa.operands import address_of, expect, modifier
-from convc.machine.isa.registry import Run, op
+from convc.machine.isa.registry import ORDINARY, Run, op
 from convc.machine.isa.tcgen05.collective import whole_warps
 from convc.machine.isa.threads import per_warp, thread_shape
 from convc.machine.isa.warp import fragments, mma_sums
@@ -84,7 +84,7 @@ def _by_warp(table: int | np.ndarray) -> np.ndarray:
     return whole.reshape(1, 1, 1) if whole.ndim == 0 else whole[:, :, None]
 
 
-@op("wmma.load")
+@op("wmma.load", traits=ORDINARY)
 def load(instr: Instr, table: SlotTable) -> Run:
     """wmma.load.{a, b, c}.sync.aligned.layout.shape{.space}.type d, [p] {, stride}."""
     places = Places(instr, table, instr.mods[1])
@@ -107,7 +107,7 @@ def load(instr: Instr, table: SlotTable) -> Run:
     return run
 
 
-@op("wmma.store", result=False)
+@op("wmma.store", traits=ORDINARY, result=False)
 def store(instr: Instr, table: SlotTable) -> Run:
     """wmma.store.d.sync.aligned.layout.shape{.space}.type [p], d {, stride}."""
     places = Places(instr, table, "d")
@@ -126,7 +126,7 @@ def store(instr: Instr, table: SlotTable) -> Run:
     return run
 
 
-@op("wmma.mma")
+@op("wmma.mma", traits=ORDINARY)
 def mma(instr: Instr, table: SlotTable) -> Run:
     """wmma.mma.sync.aligned.alayout.blayout.shape.dtype{.atype.btype}.ctype d, a, b, c: d = a b + c."""
     shape = shape_of(next(mod for mod in instr.mods if mod.startswith("m") and mod[1].isdigit()))

@@ -15,7 +15,7 @@ import numpy as np
 from convc.errors import UnmodelledError
 from convc.machine.base.completion import Action, named
 from convc.machine.isa.operands import number
-from convc.machine.isa.registry import Run, op
+from convc.machine.isa.registry import ORDINARY, WHOLE_WARPS, Run, op
 from convc.machine.isa.sync.barriers import notify_fence
 from convc.machine.isa.wgmma.accumulate import Accumulation
 from convc.machine.isa.wgmma.multiply import warpgroup_warps
@@ -30,7 +30,7 @@ Ready = Callable[[WarpgroupMultiply], np.ndarray]
 EVERY_WARP = np.ones((1, 1, 1), bool)
 
 
-@op("wgmma.fence", result=False)
+@op("wgmma.fence", traits=ORDINARY, result=False)
 def fence(instr: Instr, table: SlotTable) -> Run:
     """wgmma.fence: registers are performed in order anyway; the observer is told."""
 
@@ -42,7 +42,7 @@ def fence(instr: Instr, table: SlotTable) -> Run:
     return run
 
 
-@op("wgmma.commit_group", result=False)
+@op("wgmma.commit_group", traits=ORDINARY, result=False)
 def commit_group(instr: Instr, table: SlotTable) -> Run:
     """wgmma.commit_group: close the group of each warp."""
 
@@ -62,7 +62,7 @@ def commit_group(instr: Instr, table: SlotTable) -> Run:
     return run
 
 
-@op("wgmma.wait_group", result=False)
+@op("wgmma.wait_group", traits=WHOLE_WARPS, result=False)
 def wait_group(instr: Instr, table: SlotTable) -> Run:
     """wgmma.wait_group n: wait for all groups but the latest n, which is no less than 0."""
     left = number(instr.args["n"])
