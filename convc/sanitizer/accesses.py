@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import TypedDict, Unpack
 
@@ -11,11 +11,9 @@ import numpy as np
 from convc.ir.findings import Verdict
 from convc.machine.base.values import fixed
 from convc.machine.state.observed import ObservedCohort
-from convc.machine.state.observer import LaneAccess
 from convc.machine.tensor_core.footprints import Operand
 from convc.machine.tensor_core.tensor_memory import COLUMNS, LANES
 from convc.ptx import Instr
-from convc.sanitizer.alike import alike, warps_alike
 from convc.sanitizer.allocations import Allocations
 from convc.sanitizer.causes import TWO_LANES, UNFENCED, cause_of
 from convc.sanitizer.clocks import GENERIC, GLOBAL, SHARED, TENSOR, AsyncStream, WarpClocks
@@ -37,10 +35,6 @@ ONE_LANE = tuple([fixed(np.array([lane])) for lane in range(32)])
 
 DISORDERED = "; its descriptor has another swizzle"
 """What is to say of a copy that has brought a matrix in another order."""
-
-
-Entry = Callable[[LaneAccess], tuple[Access, WarpClocks]]
-"""Makes the entry of the log for an access, at another time of its warp, and gives the clocks of that."""
 
 
 class AccessFields(TypedDict, total=False):
@@ -140,49 +134,6 @@ class Accesses(Order):
             self.perform(access_set, access, clocks)
             self.visit(access, lanes, clocks)
 
-    def accessed_alike(
-        self, space: str, places: np.ndarray, lanes: np.ndarray, made: Sequence[tuple[Access, WarpClocks]]
-    ) -> bool:
-        """`access` of several CTAs in memories of their own, each at the same places, if none of these races.
-
-        Returns:
-            Whether it was so; if not, nothing has happened.
-        """
-        accesses = [access for access, _ in made]
-        if accesses[0].write and accesses[0].strength is not None:  # `Alike.record` knows no atomics
-            return False
-        memories = [self.shadow(space, access.home) for access in accesses]
-        reached = alike(self.cuts[space], memories, lanes, places)
-        before = None if reached is None else reached.before(accesses[0].write)
-        if reached is None or before is None:
-            return False
-        for shadow, earlier, (access, clocks) in zip(memories, before, made, strict=True):
-            if earlier and any(self._racing(space, shadow, earlier, reached.parts, reached.owners, access, clocks)):
-                return False
-        reached.record(len(self.log), accesses)
-        self.log += accesses
-        for access, clocks in made:
-            self.visit(access, lanes, clocks)
-        return True
-
-    def access_each(self, space: str, accesses: Sequence[LaneAccess], entry: Entry) -> None:
-        """`access` of each, as ``entry`` makes it; of all CTAs at once as long as they do alike and none races."""
-        warps = warps_alike(accesses)
-        if not warps:
-            for access in accesses:
-                self.access(space, access.home, access.places, access.lanes, *entry(access))
-            return
-        made = [entry(access) for access in accesses]
-        done = 0
-        while done < warps:
-            like = accesses[done]
-            if not self.accessed_alike(space, like.places, like.lanes, made[done::warps]):
-                break
-            done += 1
-        for at, access in enumerate(accesses):
-            if at % warps >= done:
-                self.access(space, access.home, access.places, access.lanes, *made[at])
-
     def within(self, space: str, home: int, places: np.ndarray, lanes: np.ndarray) -> AccessSet | None:
         """The parts of a CTA's memory that lanes (n,) access; None where they reach outside, or nothing."""
         self.shadow(space, home)  # it has parts of its own from its first access on
@@ -212,29 +163,16 @@ class Accesses(Order):
         self, shadow: Shadow, access_set: AccessSet, access: Access, clocks: WarpClocks
     ) -> Iterator[tuple[int, str]]:
         """Log numbers of what an access races with, and what to do where the two are of one warp."""
+        space = access_set.space
         places = access_set.places
-        before = shadow.before(places, access.write)
-        return self._racing(access_set.space, shadow, before, places, access_set.owners, access, clocks)
-
-    def _racing(
-        self,
-        space: str,
-        shadow: Shadow,
-        before: list[int],
-        places: np.ndarray,
-        owners: np.ndarray,
-        access: Access,
-        clocks: WarpClocks,
-    ) -> Iterator[tuple[int, str]]:
-        """`_races`, of those accesses of ``places`` that come ``before``."""
-        for index in before:
+        for index in shadow.before(places, access.write):
             first = self.log[index]
             if not _ordered(space, first, access, clocks):
                 yield index, ""
             elif (
                 clocks.between_lanes(first.component, first.time)
                 and not _as_one(first, access)
-                and shadow.by_another(places, owners, index)
+                and shadow.by_another(places, access_set.owners, index)
             ):
                 yield index, TWO_LANES
             elif space == "shared" and _unfenced(first, access, clocks):

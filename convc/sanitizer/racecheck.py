@@ -60,8 +60,8 @@ class Races(TensorRaces):
         counted = {who: self.nth(instr, *who) for who in {(t.row, t.warp) for t in accesses}}
         write = kind != "ld"
 
-        def entry(access: LaneAccess) -> tuple[Access, WarpClocks]:
-            """The access, at another time of its warp."""
+        heard = self._heard(kind, strength)
+        for access in accesses:
             row = access.row
             warp = access.warp
             clocks = self.clocks(row, warp)
@@ -74,16 +74,11 @@ class Races(TensorRaces):
             }
             if name in STREAMS:
                 more |= self._stream(name, row, warp, clocks)
-            return self.entry(instr, name, row, warp, clocks, **more), clocks
-
-        if not self._heard(kind, strength):
-            self.access_each("shared", accesses, entry)
-            return
-        for access in accesses:
-            made, clocks = entry(access)
+            made = self.entry(instr, name, row, warp, clocks, **more)
             self.access("shared", access.home, access.places, access.lanes, made, clocks)
-            starts: list[Location] = [("shared", access.home, place) for place in access.places[:, 0].tolist()]
-            self._observe(starts, kind, access.row, strength, clocks)
+            if heard:
+                starts: list[Location] = [("shared", access.home, place) for place in access.places[:, 0].tolist()]
+                self._observe(starts, kind, row, strength, clocks)
 
     def _stream(self, name: str, row: int, warp: int, clocks: WarpClocks) -> AccessFields:
         """Component and time of cp.async, and of mbarrier.init, which fence.mbarrier_init releases by itself."""
@@ -205,27 +200,10 @@ class Races(TensorRaces):
     def copy(self, strand: ObservedStrand, instr: Instr, transfer: Transfer) -> None:
         """A tensor or bulk copy: ordered after what its issuer knows."""
         issuers = np.flatnonzero(transfer.rows < self.cohort.watched).tolist()
-        if len(issuers) > 1 and self._lands_alike(transfer):
-            landing = [self._copy(instr, transfer, at) for at in issuers]
-            made = [(into[0][0], clocks) for into, clocks in landing]
-            if self.accessed_alike("shared", transfer.writes, ONE_LANE[transfer.thread[1]], made):
-                for into, clocks in landing:
-                    self._signal(instr, into[0][0].row, transfer.thread, into[0][1], clocks)
-            else:
-                for into, clocks in landing:
-                    self._land(instr, transfer, into, clocks)
-        else:
-            for at in issuers:
-                self._land(instr, transfer, *self._copy(instr, transfer, at))
+        for at in issuers:
+            self._land(instr, transfer, *self._copy(instr, transfer, at))
         if transfer.barrier is not None:
             self.settle({(bell, transfer.barrier) for at in issuers for bell in transfer.signals[at].tolist()})
-
-    def _lands_alike(self, transfer: Transfer) -> bool:
-        """Whether each CTA copies to itself, from where nobody has written or from nowhere."""
-        memory = transfer.memory
-        unread = memory is None or (memory.kind == "ld" and memory.buffer not in self.written)
-        own = transfer.barrier is not None and transfer.homes.shape[1] == 1
-        return own and unread and not transfer.reads.size and bool((transfer.homes[:, 0] == transfer.rows).all())
 
     def _land(self, instr: Instr, transfer: Transfer, into: Sequence[Landing], clocks: WarpClocks) -> None:
         """A copy writes its destinations, one after the other, and signals the barrier of each."""

@@ -60,13 +60,6 @@ class TensorRaces(Accesses):
         steps = [("shared", operation.shared, False), ("tensor", operation.reads, False)][: 1 if both else 2]
         steps += [("tensor", operation.writes, True)]
         steps = [step for step in steps if step[1].size]
-        if not operation.pair and len(made) > 1:
-            while steps:
-                space, places, write = steps[0]
-                own = [(writing if write else reading, clocks) for reading, writing, clocks in made]
-                if not self.accessed_alike(space, places, lanes, own):
-                    break
-                del steps[0]
         for reading, writing, clocks in made:
             for space, places, write in steps:
                 home = reading.home
@@ -87,8 +80,7 @@ class TensorRaces(Accesses):
     def tensor(self, strand: ObservedStrand, instr: Instr, kind: str, accesses: Sequence[LaneAccess]) -> None:
         """tcgen05.ld and st: known to others only behind their wait."""
 
-        def entry(access: LaneAccess) -> tuple[Access, WarpClocks]:
-            """The access, at another time of its warp."""
+        for access in accesses:
             clocks = self.clocks(access.row, access.warp)
             work = self.stream(f"tcgen05.{kind}", access.row, access.warp)
             clocks.tick()
@@ -104,9 +96,7 @@ class TensorRaces(Accesses):
                 write=kind == "st",
                 nth=self.nth(instr, access.row, access.warp),
             )
-            return made, clocks
-
-        self.access_each("tensor", accesses, entry)
+            self.access("tensor", access.home, access.places, access.lanes, made, clocks)
 
     def allocate(
         self, strand: ObservedStrand, instr: Instr, row: int, warp: int, column: int, columns: int, free: bool
