@@ -134,18 +134,13 @@ def test_the_order_of_tiles_is_that_of_the_layers_grid():
     ("words", "grid", "sms", "order"),
     [
         (["--grid", "3x2"], (3, 2), 148, "rows"),
-        (["--grid", "3x2", "--sms", "4", "--order", "columns"], (3, 2), 4, "columns"),
-        (["--grid", "5x3", "--sms", "1", "--order", "hilbert"], (5, 3), 1, "hilbert"),
-        (["--schedule", "reload", "--order", "boustrophedon", "--sms", "3"], None, 3, "boustrophedon"),
+        (["--grid", "3x2", "--sms", "4", "--rasterization-order", "columns"], (3, 2), 4, "columns"),
+        (["--grid", "5x3", "--sms", "1", "--rasterization-order", "hilbert"], (5, 3), 1, "hilbert"),
     ],
 )
 def test_the_order_that_is_asked_for_is_drawn(words, grid, sms, order):
-    """Of a grid without a layer, or in place of the layer's own."""
-    model = str(model_folder() / "tiny_conv.onnx")
-    if grid is None:
-        grid = convc.inspect(model, schedule=convc.ScheduleOptions(schedule="reload")).launch.grid[:2]
-        words = [model, *words]
-    drawn = CliRunner().invoke(main, ["draw", "tile-order", *words], catch_exceptions=False).stdout
+    """Of a grid without a layer."""
+    drawn = CliRunner().invoke(main, ["draw", "rasterization-order", *words], catch_exceptions=False).stdout
     assert drawn.rstrip() == tile_order_picture(grid_order(*grid, sms, order), sms).svg().rstrip()
 
 
