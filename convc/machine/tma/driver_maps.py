@@ -5,14 +5,18 @@ NVIDIA does not publish what the bytes mean. The layout was found from 1,600 map
 this file says. 32-bit words, little endian:
 
     0, 1    address of the tensor
-    2       bit 0 im2col mode; 4..6 rank - 1; 7..10 type; 11..12 interleave; 13..14 swizzle; 15 NaN fill; 16 rounding to
-            tf32; 17..18 promotion to L2; 21 set by some drivers for small tensors, see `convc.gpu.tensormaps`
+    2       bit 0 im2col mode; 1 the second half means nothing; 4..6 rank - 1; 7..10 type; 11..12 interleave; 13..14
+            swizzle; 15 NaN fill; 16 rounding to tf32; 17..18 promotion to L2; 21 set by some drivers for small
+            tensors, see `convc.gpu.tensormaps`
     3..6    strides of dimensions 1.. in units of 16 bytes, without their upper 4 bits, which are in word 7
     8..12   extents - 1
     13      steps - 1, of 3 bits each; bits 24..31 box of dimension 0, or channels, - 1
     14      box of dimensions 1.. - 1, of 8 bits each; or the lower and the upper corners, 16 bits for those of all axes
     15      pixels - 1
     16, 18  what the driver notes for itself: bytes of a box, and where in shared memory it may begin
+
+CuTe DSL makes maps without a driver: it sets bit 1 of word 2, writes the first 16 words, and leaves in the others what
+lay there.
 
 What only sm_100 has (types of less than a byte, atoms of a swizzle, im2col_w) was not recorded. A bit without a known
 meaning is a fault.
@@ -33,7 +37,10 @@ ROUNDED = {"f32": "tf32", "f32_ftz": "tf32_ftz"}
 
 SWIZZLES: tuple[Swizzle, ...] = ("none", "32B", "64B", "128B")
 
-KNOWN = {2: 0x0027FFF1, 13: 0xFF007FFF, 15: 0x3FF, 17: 0, 19: 0, **dict.fromkeys(range(20, 32), 0)}
+HALF = 2
+"""The bit of word 2 that says that only the first half of the map counts."""
+
+KNOWN = {2: 0x0027FFF3, 13: 0xFF007FFF, 15: 0x3FF, 17: 0, 19: 0, **dict.fromkeys(range(20, 32), 0)}
 """Bits of each word that have a meaning; of words that are not named, all."""
 
 
@@ -44,8 +51,9 @@ def decode_driver_map(raw: bytes) -> tuple[TensorMap, int]:
         MachineFault: these are no such bytes, or some have no known meaning, or the layout is not modelled.
     """
     words = struct.unpack("<32I", raw)
-    unknown = next((at for at, bits in KNOWN.items() if words[at] & ~bits), None)
     flags = words[2]
+    counted = len(words) // 2 if flags & HALF else len(words)
+    unknown = next((at for at, bits in KNOWN.items() if at < counted and words[at] & ~bits), None)
     rank = (flags >> 4 & 7) + 1
     number = flags >> 7 & 15
     if unknown is not None or rank > 5 or number >= len(TYPES):

@@ -71,7 +71,7 @@ def test_maps_of_recorded_copies_are_read_back():
 def test_every_bit_without_a_meaning_is_a_fault():
     raw = next(raw for _, interleave, _, raw in recorded() if not interleave)
     words = np.frombuffer(raw, np.uint32)
-    for word, bit in [(2, 1), (2, 19), (2, 31), (13, 15), (13, 23), (15, 10), (17, 0), (20, 3), (31, 31)]:
+    for word, bit in [(2, 2), (2, 19), (2, 31), (13, 15), (13, 23), (15, 10), (17, 0), (20, 3), (31, 31)]:
         changed = words.copy()
         changed[word] |= np.uint32(1 << bit)
         with pytest.raises(MachineFault, match=f"word {word} is"):
@@ -81,6 +81,20 @@ def test_every_bit_without_a_meaning_is_a_fault():
         changed[2] = np.uint32(field)
         with pytest.raises(MachineFault, match="word 2 is"):
             decode_driver_map(changed.tobytes())
+
+
+def test_of_a_map_that_says_so_only_the_first_half_counts():
+    """As CuTe DSL leaves it: bit 1 of word 2 is set, and behind the 16 words lies anything."""
+    tmap, _, address, raw = next(case for case in recorded() if not case[1])
+    words = np.frombuffer(raw, np.uint32).copy()
+    words[16:] = np.arange(7, 23)
+    with pytest.raises(MachineFault, match="word 17 is"):
+        decode_driver_map(words.tobytes())
+    words[2] |= np.uint32(2)
+    assert decode(words.tobytes()) == (tmap, address)
+    words[15] |= np.uint32(1 << 20)
+    with pytest.raises(MachineFault, match="word 15 is"):
+        decode_driver_map(words.tobytes())
 
 
 def chosen() -> tuple[TensorMap, bytes]:
