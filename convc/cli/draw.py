@@ -106,7 +106,7 @@ def draw_rasterization_order(
     output: Path | None,
     chosen: Chosen,
 ) -> None:
-    """Draw the order in which the tiles of a grid begin, and the round of CTAs over the SMs that each is in.
+    """Draw the order in which the tiles of a grid begin, and the wave of CTAs over the SMs that each is in.
 
     The grid is that of a layer's plan, or given with --grid.
     """

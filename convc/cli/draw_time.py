@@ -110,11 +110,11 @@ def passes_command(timed: Timed, output: Path | None) -> None:
     write_picture(passes_picture(timed.single().kernel), output)
 
 
-@click.command("timeline", short_help="The first round of a kernel, warp by warp.")
+@click.command("timeline", short_help="The first wave of a kernel, warp by warp.")
 @timed_source
 @output_option
 def timeline_command(timed: Timed, output: Path | None) -> None:
-    """Draw what the warps, the units and the stages of a kernel do in its first round, and what they wait for."""
+    """Draw what the warps, the units and the stages of a kernel do in its first wave, and what they wait for."""
     from convc.draw.timeline import timeline_picture
 
     check_output(output)
@@ -159,7 +159,7 @@ def schedules_command(found: Inspection, chip: ChipOptions, chosen: Chosen, outp
 @click.command("memory-time", short_help="Shared and tensor memory of a CTA, cycle by cycle.")
 @timed_layer
 def memory_time_command(found: Inspection, chip: ChipOptions, chosen: Chosen, output: Path | None) -> None:
-    """Draw which bytes of shared memory fill and are full, and who uses tensor memory, over a kernel's first round."""
+    """Draw which bytes of shared memory fill and are full, and who uses tensor memory, over a kernel's first wave."""
     from convc.api.drawing import time_inspected
     from convc.draw.memory_time import memory_time_picture
 

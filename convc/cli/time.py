@@ -105,7 +105,7 @@ class Shown:
     "trace_file",
     type=target_type,
     metavar="FILE.pftrace",
-    help="Write the first round of a kernel as a trace that ui.perfetto.dev opens (extra convc[trace]).",
+    help="Write the first wave of a kernel as a trace that ui.perfetto.dev opens (extra convc[trace]).",
 )
 @click.option(
     "--csv",

@@ -1,4 +1,4 @@
-"""The memory of the first CTA over time: the bytes of each stage to scale downwards, the first round's cycles across.
+"""The memory of the first CTA over time: the bytes of each stage to scale downwards, the first wave's cycles across.
 
 Stages are filling, full and free as the timing engine has their barriers (`convc.timing.rings`); the columns of tensor
 memory are written and read while a step runs that names them.
@@ -32,7 +32,7 @@ KINDS = dict(LEGEND)
 
 
 def memory_time_picture(kernel: KernelTime, program: TileProgram) -> Picture:
-    """Draw what shared memory and tensor memory of the first CTA hold in its first round."""
+    """Draw what shared memory and tensor memory of the first CTA hold in its first wave."""
     storage = program.storage
     end = kernel.launch.lengths[0]
     names = [tile.name for tile in (*storage.tiles, *storage.tmem)]
@@ -53,7 +53,7 @@ def memory_time_picture(kernel: KernelTime, program: TileProgram) -> Picture:
             *_tensor(kernel, program, left, low),
         ]
     parts += ticks(end, left, top - 4, bottom)
-    title = f"{kernel.name}: memory of a CTA over its first round on {kernel.chip.name}, {end:.0f} cycles"
+    title = f"{kernel.name}: memory of a CTA over its first wave on {kernel.chip.name}, {end:.0f} cycles"
     return titled(title, left + WIDTH + MARGIN, bottom + MARGIN, parts)
 
 

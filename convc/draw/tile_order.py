@@ -41,7 +41,7 @@ def plan_order(plan: Plan) -> Order:
 
 
 def tile_order_picture(order: Order, sms: int) -> Picture:
-    """Draw the grid with the number of each tile, coloured by the round of CTAs, one on each SM, and the way over it.
+    """Draw the grid with the number of each tile, coloured by the wave of CTAs, one on each SM, and the way over it.
 
     InputError for a grid too large to look at.
     """
@@ -72,7 +72,7 @@ def tile_order_picture(order: Order, sms: int) -> Picture:
         path("M" + "L".join(points), "way"),
     ]
     name = f"{order.name}, {order.groups} groups" if order.groups > 1 else order.name
-    title = f"rasterization order {name}: {tiles_m} x {tiles_n} tiles in {last + 1} round{'s' if last else ''}"
+    title = f"rasterization order {name}: {tiles_m} x {tiles_n} tiles in {last + 1} wave{'s' if last else ''}"
     return titled(title, table.width(cell) + 2 * MARGIN, top + table.height + MARGIN, parts)
 
 

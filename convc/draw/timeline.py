@@ -1,4 +1,4 @@
-"""The first round of a kernel on a chip: a row for each warp, unit, copy in flight and stage of a ring, cycles across.
+"""The first wave of a kernel on a chip: a row for each warp, unit, copy in flight and stage of a ring, cycles across.
 
 Slices that are narrower than a pixel join the one before them; the rest is drawn as the timing engine has it.
 """
@@ -47,7 +47,7 @@ class _Run:
 
 
 def timeline_picture(kernel: KernelTime) -> Picture:
-    """Draw the first round of a kernel."""
+    """Draw the first wave of a kernel."""
     found = timeline(kernel.launch)
     end = kernel.launch.lengths[0]
     label = max(width_of(track.name) for track in found.tracks) + 8
@@ -69,7 +69,7 @@ def timeline_picture(kernel: KernelTime) -> Picture:
                 parts.append(text(MARGIN, y + 12, track.name))
                 parts.append(group(_boxes(rows[id(track)], left, y, WIDTH / end), track=track.name, group=name))
                 y += ROW
-    title = f"{kernel.name}: first round on {kernel.chip.name}, {end:.0f} cycles"
+    title = f"{kernel.name}: first wave on {kernel.chip.name}, {end:.0f} cycles"
     return titled(title, left + WIDTH + 2 * MARGIN, y + MARGIN, [*keys, *ticks(end, left, top + 16, y), *parts])
 
 

@@ -64,7 +64,7 @@ def estimate_lines(plan: Plan) -> Iterator[str]:
 
 
 def order_lines(launch: Launch) -> Iterator[str]:
-    """Say in which order tiles are made and why, and what a round of CTAs and the launch move in it, and in others."""
+    """Say in which order tiles are made and why, and what a wave of CTAs and the launch move in it, and in others."""
     order = launch.order
     if not order.why:
         return
@@ -73,7 +73,7 @@ def order_lines(launch: Launch) -> Iterator[str]:
         yield order.proof
     if order.traffic:
         taken, *others = order.traffic
-        yield f"a round of CTAs reads {taken.round_bytes} bytes of operands, each once"
+        yield f"a wave of CTAs reads {taken.round_bytes} bytes of operands, each once"
         for one in others:
             name = f"{one.order}, {one.groups} groups" if one.groups > 1 else one.order
             yield f"  in order {name}: {one.round_bytes} bytes a round, {one.memory_bytes} through memory"

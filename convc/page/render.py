@@ -238,7 +238,7 @@ def _summary(kernel: PageKernel, fused: tuple[str, ...]) -> list[str]:
 
 
 def _answer(kernel: PageKernel) -> list[tuple[str, str]]:
-    """The answer first: schedule, time, waits, CTAs and rounds, memory."""
+    """The answer first: schedule, time, waits, CTAs and waves, memory."""
     plan = kernel.compiled.plan
     time = kernel.time
     return [
@@ -247,14 +247,14 @@ def _answer(kernel: PageKernel) -> list[tuple[str, str]]:
         ("time", f"{time.microseconds:.2f} us, {time.cycles:.0f} cycles on {time.chip.name}"),
         ("", two_times(plan, time.cycles)),
         ("waits for", _waits(time, WAITS)),
-        ("CTAs", f"{time.ctas} on {time.launch.busy} SMs, up to {time.launch.beside} on each, in {_rounds(time)}"),
+        ("CTAs", f"{time.ctas} on {time.launch.busy} SMs, up to {time.launch.beside} per SM, {_waves(time)}"),
         ("memory", _memory(plan)),
     ]
 
 
-def _rounds(time: KernelTime) -> str:
+def _waves(time: KernelTime) -> str:
     """Rounds of CTAs over the SMs."""
-    return "1 round" if time.launch.rounds == 1 else f"{time.launch.rounds} rounds"
+    return "1 wave" if time.launch.rounds == 1 else f"{time.launch.rounds} waves"
 
 
 def _memory(plan: Plan) -> str:

@@ -1,7 +1,7 @@
 """A timeline as a trace that Perfetto (ui.perfetto.dev, trace_processor) opens.
 
 A nanosecond of the trace is a cycle of the SM clock, rounded; the exact number is the argument ``cycles`` of a slice.
-Every SM of the first round's cluster is a process, with a thread-like track for each warp, unit, copy in flight and
+Every SM of the first wave's cluster is a process, with a thread-like track for each warp, unit, copy in flight and
 stage of a ring, and counters. A further process shows which CTAs each SM of the chip runs, round after round.
 
 Source: https://perfetto.dev/docs/reference/synthetic-track-event (TrackEvent, written with the package ``perfetto``).
@@ -70,7 +70,7 @@ class _Writer:
         groups: dict[str, int] = {}
         for each in (*shown.tracks, *shown.curves):
             if each.group not in groups:
-                title = f"{each.group} of {self.kernel.chip.name}, first round of {self.kernel.name} ({clock})"
+                title = f"{each.group} of {self.kernel.chip.name}, first wave of {self.kernel.name} ({clock})"
                 groups[each.group] = self._process(title, len(groups) + 1)
         for rank, track in enumerate(shown.tracks):
             self._plan(track.slices, self._describe(track.name, groups[track.group], rank).uuid)
@@ -112,7 +112,7 @@ class _Writer:
             self._planned.append((round(time), False, len(self._planned), descriptor.uuid, value))
 
     def _chip(self, number: int, clock: str) -> None:
-        """The CTAs of each SM, in all rounds."""
+        """The CTAs of each SM, in all waves."""
         launch = self.kernel.launch
         size = len(launch.replay.sms)
         slots = int(self.kernel.chip["chip.sms"]) // size

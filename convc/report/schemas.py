@@ -183,8 +183,8 @@ class AssemblyJson(TypedDict):
 class TimedLayer(TypedDict):
     """The time of a kernel on a chip, and its share of the time of all.
 
-    ``use`` has the share of the first round in which each resource works; ``round_cycles`` is the length of each round.
-    The cycles of ``steps`` and those of ``critical_path`` add up to the length of the first round.
+    ``use`` has the share of the first wave in which each resource works; ``wave_cycles`` is the length of each round.
+    The cycles of ``steps`` and those of ``critical_path`` add up to the length of the first wave.
     """
 
     layer: str
@@ -195,8 +195,8 @@ class TimedLayer(TypedDict):
     tflops: float | None
     ctas: int
     ctas_per_sm: int
-    rounds: int
-    round_cycles: list[float]
+    waves: int
+    wave_cycles: list[float]
     l2_bytes_per_clk: float
     use: dict[str, float]
     steps: list[TimedStep]
@@ -234,7 +234,7 @@ class WhatIfJson(TypedDict):
 class TimeJson(TypedDict):
     """Times of ``convc time``; ``waits_for``: share of all by cause; ``gaps_microseconds``: between graph launches."""
 
-    format: Literal["convc-time/1"]
+    format: Literal["convc-time/2"]
     source: str
     chip: str
     microseconds: float
@@ -371,7 +371,7 @@ WRITTEN: dict[str, Callable[[], Any]] = {
     "convc-run/1": lambda: RunJson,
     "convc-settled/1": lambda: SettledJson,
     "convc-survey/1": _survey,
-    "convc-time/1": lambda: TimeJson,
+    "convc-time/2": lambda: TimeJson,
     "convc-verify/2": _verify,
     "convc-verify-models/1": _models,
 }

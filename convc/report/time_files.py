@@ -23,18 +23,18 @@ USES = ("tensor core", "fill", "read port", "L2", "sectors", "tensor memory", "b
 
 LAYER_COLUMNS: tuple[str, ...] = (
     "layer", "schedule", "chip", "clock_ghz", "cycles", "microseconds", "share", "cumulated_share", "tflops", "ctas",
-    "ctas_per_sm", "rounds", *(f"use_{name.lower().replace(' ', '_')}" for name in USES),
+    "ctas_per_sm", "waves", *(f"use_{name.lower().replace(' ', '_')}" for name in USES),
     "wait_1", "wait_1_share", "wait_2", "wait_2_share", "wait_3", "wait_3_share",
 )  # fmt: skip
 """Shares are of 1: ``share`` of the time of all layers, ``cumulated_share`` with the layers above; ``use_`` of the
-first round in which a resource works; ``wait_1_share`` of the layer's critical path. Cells are empty where nothing is
+first wave in which a resource works; ``wait_1_share`` of the layer's critical path. Cells are empty where nothing is
 known."""
 
 EVENT_COLUMNS: tuple[str, ...] = (
     "event", "track", "cta", "warp", "step", "line", "name", "start_cycle", "end_cycle", "cycles", "waits_for",
     "after_event", "bytes",
 )  # fmt: skip
-"""Of the first round. ``track``: a warp, or the unit that performs what the warp has issued; ``cta``: its row among
+"""Of the first wave. ``track``: a warp, or the unit that performs what the warp has issued; ``cta``: its row among
 those on the cluster's SMs; ``after_event``: the event that let it begin or end when it did; ``bytes``: of a copy."""
 
 
@@ -58,7 +58,7 @@ def layers_csv(rows: Sequence[Row]) -> bytes:
             "tflops": "" if rate is None else rate,
             "ctas": kernel.ctas,
             "ctas_per_sm": launch.beside,
-            "rounds": launch.rounds,
+            "waves": launch.rounds,
         }
         line |= {f"use_{unit.lower().replace(' ', '_')}": launch.use[unit] for unit in USES}
         for number, (cause, share) in enumerate(list(kernel.waits.items())[:3], 1):
@@ -68,7 +68,7 @@ def layers_csv(rows: Sequence[Row]) -> bytes:
 
 
 def events_csv(kernel: KernelTime) -> bytes:
-    """A row for each event of the first round, in the order of their beginning."""
+    """A row for each event of the first wave, in the order of their beginning."""
     events = kernel.launch.events
     works = kernel.launch.replay.trace.works
     lines: list[dict[str, object]] = []
@@ -118,8 +118,8 @@ def times_json(source: str, chip: str, rows: Sequence[Row], answers: Sequence[Wh
                 "tflops": rate,
                 "ctas": kernel.ctas,
                 "ctas_per_sm": launch.beside,
-                "rounds": launch.rounds,
-                "round_cycles": list(launch.lengths),
+                "waves": launch.rounds,
+                "wave_cycles": list(launch.lengths),
                 "l2_bytes_per_clk": launch.l2,
                 "use": launch.use,
                 "assembly": None if kernel.assembly is None else _assembly_json(kernel.assembly),
@@ -133,7 +133,7 @@ def times_json(source: str, chip: str, rows: Sequence[Row], answers: Sequence[Wh
             }
         )
     return {
-        "format": "convc-time/1",
+        "format": "convc-time/2",
         "source": source,
         "chip": chip,
         "microseconds": total,

@@ -33,14 +33,14 @@ STAGES = {"filling": "-", "full": "#"}
 
 
 def print_timeline(console: Console, kernel: KernelTime) -> None:
-    """The first round of a kernel, as wide as the terminal."""
+    """The first wave of a kernel, as wide as the terminal."""
     tracks = timeline(kernel.launch).tracks
     end = kernel.launch.lengths[0]
     label = max(len(track.name) for track in tracks)
     width = table_width(console)
     count = max(LEAST, (WIDTH if width == FULL_WIDTH else width) - label - 2)
     span = end / count
-    print_heading(console, f"first round: {end:.0f} cycles, {span:.0f} a character")
+    print_heading(console, f"first wave: {end:.0f} cycles, {span:.0f} a character")
     used: set[str] = set()
     groups = dict.fromkeys(track.group for track in tracks)
     for group in groups:

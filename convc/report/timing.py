@@ -27,12 +27,12 @@ COLUMNS: tuple[Column, ...] = (
     Column("cycles", "right"),
     Column("us", "right"),
     Column("share", "right"),
-    Column("so far", "right"),
+    Column("cumulative", "right"),
     Column("TFLOP/s", "right"),
     Column("tensor core", "right"),
     Column("waits for", "left", below=True),
 )
-"""A line for each layer; ``so far``: the share of this layer and those above it."""
+"""A line for each layer; ``cumulative``: the share of this layer and those above it."""
 
 STEP_COLUMNS: tuple[Column, ...] = (
     Column("step", "left", name=True),
@@ -42,9 +42,8 @@ STEP_COLUMNS: tuple[Column, ...] = (
 )
 
 LEGEND = (
-    "share: of the time of all kernels; so far: with those above; tensor core: share of the time in which it "
-    "multiplies; waits for: the largest parts of the critical path. "
-    "Estimates of a model: convc time --layer NAME says what each rests on."
+    "share: of the time of all kernels; cumulative: with those above; tensor core: its utilization; waits for: the "
+    "largest parts of the critical path. Estimates of a model: convc time --layer NAME shows their sensitivity."
 )
 
 
@@ -72,16 +71,13 @@ def print_times(console: Console, rows: Sequence[Row]) -> None:
         )
     print_grid(console, list(COLUMNS), made)
     largest = waits(waits_of_all(kernel for _, _, _, kernel in rows), 3)
-    console.print(f"{total:.1f} us in all, the kernels alone; the largest waits: {largest}", soft_wrap=True)
+    console.print(f"total: {total:.1f} us of kernels; largest waits: {largest}", soft_wrap=True)
     slowed = [kernel.chip["chip.clock"] for _, _, _, kernel in rows if kernel.load is not None]
     if slowed:
-        console.print(
-            f"under the load of their tensor cores {len(slowed)} of {len(rows)} go at less than the full clock: "
-            f"{min(slowed):.4g} to {max(slowed):.4g} GHz",
-            soft_wrap=True,
-        )
+        clocks = f"{min(slowed):.4g} to {max(slowed):.4g} GHz in {len(slowed)} of {len(rows)} kernels"
+        console.print(f"clock under tensor load: {clocks}", soft_wrap=True)
     between = gaps([kernel for _, _, _, kernel in rows])
-    console.print(f"launched by a graph, {between:.1f} us more lie between them", soft_wrap=True)
+    console.print(f"in a CUDA graph: {between:.1f} us more between kernels", soft_wrap=True)
     console.print(LEGEND, soft_wrap=True)
 
 
@@ -111,43 +107,43 @@ def print_kernel(console: Console, row: Row) -> None:
         console.print(_slower(kernel.load))
     if rate is not None:
         console.print(f"{rate:.1f} TFLOP/s")
-    rounds = "1 round" if launch.rounds == 1 else f"{launch.rounds} rounds"
+    waves = "1 wave" if launch.rounds == 1 else f"{launch.rounds} waves"
     console.print(
-        f"{kernel.ctas} CTAs on {launch.busy} SMs, up to {launch.beside} on each, in {rounds}; L2 gives each SM "
-        f"{launch.l2:.0f} B/clk"
+        f"{kernel.ctas} CTAs on {launch.busy} SMs, up to {launch.beside} per SM, {waves}; L2 bandwidth {launch.l2:.0f} "
+        "B/clk per SM"
     )
     if kernel.assembly is not None:
         _print_assembly(console, kernel.assembly)
-    print_heading(console, "what is used: share of the first round in which it works")
+    print_heading(console, "utilization in the first wave")
     for unit, share in launch.use.items():
         console.print(f"{unit:14} {percent(share):>7}")
-    print_heading(console, "critical path of the first round: its steps, and what they wait for")
+    print_heading(console, "critical path of the first wave: its steps, and what they wait for")
     _print_steps(console, by_step(kernel.parts), launch.lengths[0], launch.spread if launch.rounds == 1 else 0.0)
-    print_heading(console, "numbers that the answer rests on by 2 % and more")
+    print_heading(console, "sensitivity: change of the time over the range of a parameter, 2 % and more")
     for one in rests:
         console.print(_rests(one))
     if not rests:
-        console.print("none: no parameter's range moves it as much")
+        console.print("none: no parameter changes it as much")
 
 
 def _slower(load: Load) -> str:
     """Why a launch goes slower than the chip's clock."""
     return (
-        f"clock under load: the tensor cores work {percent(load.use)} of the time with {load.kind}, and may "
-        f"{percent(load.most)} at {load.full:g} GHz; --clock {load.full:g} times it so"
+        f"clock under load: tensor core utilization is {percent(load.use)} ({load.kind}), and {load.full:g} GHz allows "
+        f"{percent(load.most)}; --clock {load.full:g} times it without that limit"
     )
 
 
 def _print_assembly(console: Console, made: Assembly) -> None:
-    print_heading(console, "what ptxas made of it")
+    print_heading(console, "ptxas")
     console.print(
         f"{len(made.code)} instructions, {made.registers} registers a thread, {made.spill_bytes} bytes of spills, "
         f"{made.stack_bytes} bytes of stack"
     )
     for loop in made.lane_loops:
-        console.print(f"line {loop.line}: a loop over lanes around {loop.opcode}, {loop.cycles} cycles a turn")
+        console.print(f"line {loop.line}: {loop.opcode} is in a loop over lanes, {loop.cycles} cycles per iteration")
     if not made.lane_loops:
-        console.print("no loop over lanes around a copy or an operation of the tensor core")
+        console.print("no copy or tensor core instruction is in a loop over lanes")
 
 
 def _print_steps(console: Console, steps: Sequence[StepTime], own: float, spread: float) -> None:
@@ -156,10 +152,10 @@ def _print_steps(console: Console, steps: Sequence[StepTime], own: float, spread
     shown = [(one.step or "entry", one.cycles, waits(one.waits, 3)) for one in steps[:MOST_STEPS]]
     rest = sum(one.cycles for one in steps[MOST_STEPS:])
     if rest:
-        shown.append(("all others", rest, ""))
+        shown.append(("other steps", rest, ""))
     if spread:
-        shown.append(("spread of CTAs", spread, "those that began or went on later"))
-    shown.append(("in all", total, ""))
+        shown.append(("CTA skew", spread, "CTAs that start or advance later"))
+    shown.append(("total", total, ""))
     rows = [GridRow((step, f"{cycles:.0f}", percent(cycles / total), causes)) for step, cycles, causes in shown]
     print_grid(console, list(STEP_COLUMNS), rows)
 

@@ -82,9 +82,9 @@ class Launch:
 
     Attributes:
         cycles: of the SM clock, from the entry of the first CTA to the exit of the last.
-        drained: cycles until the CTAs of the first round can be replaced: L2 has what their warps have stored.
-        beside: CTAs that an SM holds at once. busy: SMs with work in the first round. l2: bytes a cycle for each.
-        replay: of one cluster's SMs in the first round. use: share of its time in which each unit of the first of
+        drained: cycles until the CTAs of the first wave can be replaced: L2 has what their warps have stored.
+        beside: CTAs that an SM holds at once. busy: SMs with work in the first wave. l2: bytes a cycle for each.
+        replay: of one cluster's SMs in the first wave. use: share of its time in which each unit of the first of
             them works; ``L2`` and ``memory``: of what all SMs that are busy could get.
         clusters: of each round. lengths: cycles of each. reading: part of the SMs that read at the same time in each.
         spread: cycles behind the last round until CTAs that began or went on later have ended.
@@ -109,7 +109,7 @@ class Launch:
 
     @property
     def events(self) -> Sequence[Event]:
-        """Of the first round, on the SMs of one cluster."""
+        """Of the first wave, on the SMs of one cluster."""
         return self.replay.events
 
 

@@ -62,7 +62,7 @@ def kind_of(body: Iterable[Instr]) -> str:
 
 
 def use_of_all(launch: Launch, chip: Chip) -> float:
-    """Share of a launch's time in which the tensor cores of all SMs work, as in its first round."""
+    """Share of a launch's time in which the tensor cores of all SMs work, as in its first wave."""
     return float(launch.use["tensor core"] * launch.busy / chip["chip.sms"])
 
 

@@ -74,7 +74,7 @@ class KernelTime:
         chip: whose parameters were used, with the clock that the launch goes at.
         ctas: of the grid; those that begin, where they ask for the others.
         launch: the grid on the chip.
-        parts: critical path of the first round, most first.
+        parts: critical path of the first wave, most first.
         shapes: of the MMAs, each once.
         trace: what one cluster does.
         footprint: what a CTA takes of its SM.
@@ -123,7 +123,7 @@ class KernelTime:
 
     @property
     def waits(self) -> Mapping[str, float]:
-        """Share of the first round's critical path by cause, most first."""
+        """Share of the first wave's critical path by cause, most first."""
         total = sum(part.cycles for part in self.parts)
         return {cause: cycles / total for cause, cycles in by_cause(self.parts).items()}
 

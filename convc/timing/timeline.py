@@ -1,4 +1,4 @@
-"""The first round of a kernel as tracks of slices: what its warps, the units of its SMs and the stages of its rings do.
+"""The first wave of a kernel as tracks of slices: what its warps, the units of its SMs and the stages of its rings do.
 
 Nothing overlaps on a track: what is in flight at the same time gets tracks of its own. Slices of warps lie inside each
 other: steps, the instructions in them, and in a wait that was blocked the part after its phase had completed. Times are
@@ -82,7 +82,7 @@ class Curve:
 
 @dataclass(slots=True, kw_only=True)
 class Timeline:
-    """Tracks of the first round, curves beside them, and how many arrows lead from slice to slice."""
+    """Tracks of the first wave, curves beside them, and how many arrows lead from slice to slice."""
 
     tracks: list[Track]
     curves: list[Curve]
@@ -90,7 +90,7 @@ class Timeline:
 
 
 def timeline(launch: Launch) -> Timeline:
-    """The timeline of the first round of a launch: the warps first, then units, copies and stages of each SM."""
+    """The timeline of the first wave of a launch: the warps first, then units, copies and stages of each SM."""
     replay = launch.replay
     rings = stages(replay)
     shown: dict[int, Slice] = {}

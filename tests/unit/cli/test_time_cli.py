@@ -33,7 +33,7 @@ def test_a_model_has_a_line_for_each_layer(convc, two):
     lines = shown.splitlines()
     assert lines[0].split()[:4] == ["layer", "schedule", "cycles", "us"]
     assert [line.split()[0] for line in lines[1:3]] == ["stem", "head"]
-    assert "us in all, the kernels alone" in shown
+    assert "total: " in shown
 
 
 def test_what_lies_between_kernels_of_a_graph_is_less_with_dependent_launch(convc, two, tmp_path):
@@ -45,14 +45,14 @@ def test_what_lies_between_kernels_of_a_graph_is_less_with_dependent_launch(conv
     chip = read_chip("b200")
     assert found == pytest.approx([chip["launch.period"] - 0.1, chip["launch.dependent_period"] - 0.1])
     entry = chip["launch.entry"] / chip["chip.clock"] / 1000
-    assert f"launched by a graph, {chip['launch.period'] - entry:.1f} us more" in convc.good("time", two)
+    assert f"in a CUDA graph: {chip['launch.period'] - entry:.1f} us more" in convc.good("time", two)
 
 
 def test_one_layer_is_shown_with_what_it_waits_for_and_what_it_rests_on(convc, tiny):
     shown = convc.good("time", tiny)
     assert "cycles" in shown
-    assert "critical path of the first round" in shown
-    assert "numbers that the answer rests on by 2 % and more" in shown
+    assert "critical path of the first wave" in shown
+    assert "sensitivity: change of the time over the range of a parameter, 2 % and more" in shown
     assert "tma.latency (inferred)" in shown
 
 
@@ -66,10 +66,10 @@ def test_a_build_takes_as_long_as_its_model(convc, tiny, build, tmp_path):
     convc.good("time", tiny, "--json", tmp_path / "model.json")
     convc.good("time", build, "--json", tmp_path / "build.json")
     model, built = (json.loads((tmp_path / name).read_text()) for name in ("model.json", "build.json"))
-    assert model["format"] == "convc-time/1"
+    assert model["format"] == "convc-time/2"
     assert model["layers"][0]["cycles"] == built["layers"][0]["cycles"]
     path = model["layers"][0]["critical_path"]
-    assert sum(part["cycles"] for part in path) == pytest.approx(sum(model["layers"][0]["round_cycles"]))
+    assert sum(part["cycles"] for part in path) == pytest.approx(sum(model["layers"][0]["wave_cycles"]))
 
 
 def test_a_build_knows_what_its_order_of_tiles_fetches_until_its_text_is_changed(build, kernel):
@@ -148,7 +148,7 @@ def rows_of(text: str) -> list[dict[str, str]]:
 
 def test_a_kernel_is_shown_on_a_timeline_as_wide_as_the_terminal(written):
     shown, _ = written
-    lines = shown[shown.index("== first round") :].splitlines()
+    lines = shown[shown.index("== first wave") :].splitlines()
     tracks = [line for line in lines if "|" in line]
     assert {len(line) for line in tracks} == {90}
     names = [line.split("|")[0].strip() for line in tracks]
@@ -199,9 +199,9 @@ def test_the_profile_of_a_network_adds_up(convc, two, tmp_path):
     assert sum(layer["share"] for layer in report["layers"]) == pytest.approx(1)
     assert sum(report["waits_for"].values()) == pytest.approx(1)
     for layer in report["layers"]:
-        assert sum(step["cycles"] for step in layer["steps"]) == pytest.approx(layer["round_cycles"][0])
+        assert sum(step["cycles"] for step in layer["steps"]) == pytest.approx(layer["wave_cycles"][0])
     assert "100.0 %" in shown
-    assert f"the largest waits: {next(iter(report['waits_for']))}" in shown
+    assert f"largest waits: {next(iter(report['waits_for']))}" in shown
 
     layers = rows_of((tmp_path / "t.csv").read_text())
     assert tuple(layers[0]) == LAYER_COLUMNS

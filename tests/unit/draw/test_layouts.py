@@ -110,7 +110,7 @@ def test_registers_are_those_that_the_machine_loads(shape, number, count):
 def test_tiles_have_their_numbers_and_a_path_leads_from_each_to_the_next(order, numbers):
     svg = tile_order_picture(grid_order(3, 2, 4, order), 4).svg()
     assert table(svg, "grid") == numbers
-    assert f"rasterization order {order}: 3 x 2 tiles in 2 rounds" in words(svg)
+    assert f"rasterization order {order}: 3 x 2 tiles in 2 waves" in words(svg)
     way = re.search(r'class="way" d="M([^"]*)"', svg)[1].split("L")
     places = {number: (row, column) for row, line in enumerate(numbers) for column, number in enumerate(line)}
     x, y = (sorted({float(point.split()[axis]) for point in way}) for axis in (0, 1))
@@ -120,7 +120,7 @@ def test_tiles_have_their_numbers_and_a_path_leads_from_each_to_the_next(order, 
 
 
 def test_more_sms_than_a_machine_number_holds_make_one_round():
-    assert "rasterization order rows: 3 x 2 tiles in 1 round" in words(
+    assert "rasterization order rows: 3 x 2 tiles in 1 wave" in words(
         tile_order_picture(grid_order(3, 2, 4, "rows"), 1 << 80).svg()
     )
 

@@ -104,7 +104,7 @@ def test_a_roofline_needs_a_layer(report):
 
 
 def test_results_show_themselves_in_notebooks(report):
-    assert "first round on b200" in report._repr_svg_()
+    assert "first wave on b200" in report._repr_svg_()
     assert report._repr_svg_() == report.layers[0]._repr_svg_()
     several = dataclasses.replace(report, layers=report.layers * 2)
     assert "roofline of b200: 2 layers" in several._repr_svg_()

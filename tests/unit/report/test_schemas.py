@@ -90,7 +90,7 @@ CALLS = [
     ("convc-lanes/1", "inspect m.onnx --layer conv --lanes", 0),
     ("convc-layers/1", "inspect m.onnx", 0),
     ("convc-inspect/1", "inspect m.onnx --layer conv", 0),
-    ("convc-time/1", "time m.onnx", 0),
+    ("convc-time/2", "time m.onnx", 0),
     ("convc-data/1", "verify m.onnx --input x.npy", 0),
     ("convc-audit/1", "audit b", 0),
     ("convc-audit/1", "audit racy", 1),
