@@ -171,6 +171,7 @@ class _Book:
             "guard": self.bounds(nest.guard),
             "accumulate": None if nest.accumulate is None else nest.accumulate.name,
             "load": None if nest.load is None else self.load(nest.load),
+            "pixel": self.place(nest.pixel()) if nest.load is None else [],
             "read": self.expr(nest.read),
             "move": None if nest.move is None else self.move(nest.move),
             "masks": [self.mask(each) for each in nest.masks],

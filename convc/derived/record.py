@@ -136,13 +136,14 @@ class MaskRecord(msgspec.Struct, frozen=True):
 
 
 class NestRecord(msgspec.Struct, frozen=True):
-    """A loop nest (`convc.derive.nests.Nest`), its expressions by their numbers."""
+    """A loop nest (`convc.derive.nests.Nest`), its expressions by their numbers; `pixel` where no load brings any."""
 
     loops: list[tuple[str, int, str]]
     space: list[tuple[str, int]]
     guard: list[Bound]
     accumulate: str | None
     load: LoadRecord | None
+    pixel: list[tuple[str, int]]
     read: int | None
     move: MoveRecord | None
     masks: list[MaskRecord]

@@ -19,12 +19,12 @@ from convc.compiler.index.conditions import conditions
 from convc.compiler.index.formulas import Instance
 from convc.compiler.index.maps import Axis, Guard, IndexMap, Outcome, simplify_guards
 from convc.compiler.index.row_walk import RowWalk
-from convc.compiler.index.smaller import smaller, tidy
+from convc.compiler.index.smaller import smaller
 from convc.derive.text import NestText, let_text
 from convc.derived.record import LetRecord, NestRecord, derived, number_of
 from convc.ir import expr as intexpr
 from convc.ir.epilogue import describe
-from convc.ir.expr import Const, IntExpr, Var, substitute
+from convc.ir.expr import Const, IntExpr, substitute
 from convc.ir.problem import ConvProblem
 
 
@@ -100,6 +100,11 @@ def kernel_nest(instance: Instance) -> FilledNest:
     return FilledNest(instance, derived().nests[instance.record.algorithms[-1][1]])
 
 
+def definition(instance: Instance) -> FilledNest:
+    """The nest of the definition, with the numbers of a form."""
+    return FilledNest(instance, derived().nests[instance.record.algorithms[0][1]])
+
+
 def kernel_theorems(instance: Instance) -> Iterator[str]:
     """The theorems by which the kernel's numbers are those of its last nest."""
     yield from (_record()[1][number].name for number in instance.record.theorems)
@@ -166,7 +171,7 @@ class FilledNest:
         """The nest for people; problem: whose bias and epilogue are shown too."""
         record = self.record
         load = record.load
-        pixel = dict(load.pixel) if load is not None else {}
+        pixel = dict(record.pixel if load is None else load.pixel)
         outputs = {axis for name, one in record.space if name in "npqk" for axis in self.expr(one).variables()}
         about = [(each, each.condition.variables() <= outputs) for each in self.guards]
         written = self._text
@@ -180,7 +185,7 @@ class FilledNest:
             guard=tuple(str(each) for each, stored in about if stored),
             summed=tuple(str(each) for each, stored in about if not stored),
             accumulate=record.accumulate or "",
-            pixel=tuple(written(pixel[name]) for name in "nhwc") if load is not None else self._plain(),
+            pixel=tuple(written(pixel[name]) for name in "nhwc"),
             load=None if load is None else (load.inside, load.row, written(load.rows), written(load.since), load.words),
             read=written(record.read),
             move=None if move is None else (move.inside, written(move.lanes), move.words),
@@ -204,10 +209,3 @@ class FilledNest:
 
     def _text(self, formula: int | None) -> str:
         return "" if formula is None else str(self.expr(formula))
-
-    def _plain(self) -> tuple[str, ...]:
-        """The pixel of the definition."""
-        sizes = self.instance.sizes
-        h = tidy(Var("p") * sizes["u_h"] + Var("r") * sizes["d_h"] - sizes["pad_h"])
-        w = tidy(Var("q") * (sizes["g"] * sizes["u"]) + Var("s") * (sizes["g"] * sizes["d"]) - sizes["pad_w"])
-        return "n", str(h), str(w), "c" if sizes["K"] == sizes["K_g"] else "c of the group of k"

@@ -29,7 +29,7 @@ from convc.compiler.plan.meanings import MASK_R, MASK_S
 from convc.compiler.schedules.all import CHAIN, RELOAD, SLIDE
 from convc.compiler.schedules.base import Schedule
 from convc.compiler.schedules.sharing.indexing import schedule_form
-from convc.explain.derived import FilledNest, kernel_nest
+from convc.explain.derived import FilledNest, definition, kernel_nest
 from convc.ir.problem import ConvProblem
 
 LOOKED_AT = 32
@@ -243,6 +243,7 @@ class _Tile:
 
     def __init__(self, nest: FilledNest, instance: Instance, problem: ConvProblem, moves: bool, tile_m: int) -> None:
         self.nest = nest
+        self.definition = definition(instance)
         self.problem = problem
         self.moves = moves
         self.lane = "column" if nest.record.swapped else "lane"
@@ -262,16 +263,16 @@ class _Tile:
 
     def meets(self, r: int) -> bool:
         """Whether an output finds a filter row in its image."""
-        needed = (self.needed(output, r, 0) for output in self.outputs if output is not None)
+        needed = (pixel for pixel in self.needed(r, 0) if pixel is not None)
         return any(0 <= pixel.h < self.problem.in_extent[0] for pixel in needed)
 
-    def needed(self, output: Place, r: int, s: int) -> Pixel:
-        """The pixel that an output needs at a filter tap, by the definition."""
-        problem = self.problem
-        n, p, q = output
-        h = p * problem.stride[0] + r * problem.dilation[0] - problem.pad_lo[0]
-        w = q * problem.stride[1] + s * problem.dilation[1] - problem.pad_lo[1]
-        return self.pixel(n, h, w)
+    def needed(self, r: int, s: int) -> list[Pixel | None]:
+        """The pixel that the output of each lane needs at a filter tap, by the definition; None where it has none."""
+        pixel = dict(self.definition.record.pixel)
+        at: Values = {**self.space, "r": r, "s": s}
+        n, h, w = (np.broadcast_to(self.definition.value(pixel[axis], at), self.lanes.shape).tolist() for axis in "nhw")
+        places = zip(n, h, w, self.outputs, strict=True)
+        return [None if output is None else self.pixel(*place) for *place, output in places]
 
     def pixel(self, n: int, h: int, w: int) -> Pixel:
         """A place with what it is: inside an image or not."""
@@ -365,8 +366,7 @@ class _Tile:
         for tap, s in enumerate(taps):
             masked = self.masked(r, buffer, tap).tolist()
             held = self.held(further[tap])
-            for lane, (row, output) in enumerate(zip(held, self.outputs, strict=True)):
-                needed = None if output is None else self.needed(output, r, s)
+            for lane, (row, needed) in enumerate(zip(held, self.needed(r, s), strict=True)):
                 fresh = before is not None and row not in before
                 cells[lane].append(Cell(row, rows[row].pixel, needed, masked[lane], fresh))
             before = set(held)
