@@ -15,8 +15,6 @@ CONVOLUTIONS = {
     "bvlc_alexnet": 5, "densenet121": 121, "inception_v1": 57, "inception_v2": 69, "resnet50": 53, "shufflenet": 49,
     "squeezenet": 26, "vgg19": 16, "zfnet512": 5,
 }  # fmt: skip
-QUICK = "zfnet512"
-SLOW = [name for name in CONVOLUTIONS if name != QUICK]
 
 
 def verify(name: str, seed: int, host: str) -> None:
@@ -42,12 +40,8 @@ def test_the_table_is_complete():
     assert sum(CONVOLUTIONS.values()) == 401
 
 
-def test_a_light_network():
-    verify(QUICK, seed=11, host="onnxruntime")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("host", ["reference", "onnxruntime"])
-@pytest.mark.parametrize("name", SLOW)
+@pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_light_network(name, host):
     verify(name, seed=11, host=host)

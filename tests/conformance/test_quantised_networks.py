@@ -38,11 +38,11 @@ KINDS = [
     if (form, way) != ("qoperator", "fake quantised")
 ]
 IN_TURNS = [
-    pytest.param(network, *kind, marks=() if (turn + n) % len(NETWORKS) == 0 else pytest.mark.slow)
+    pytest.param(network, *kind, marks=() if (turn + 3 * n) % (3 * len(NETWORKS)) == 0 else pytest.mark.slow)
     for turn, kind in enumerate(KINDS)
     for n, network in enumerate(NETWORKS)
 ]
-"""Every kind on one network, and on the others in ``make slow``."""
+"""A third of all kinds on one network, and every kind on each in ``make slow``."""
 
 SHARED = Convolutions()
 """The kernels of one operator set are those of the others."""
@@ -83,8 +83,8 @@ def test_quantised_network(network, form, way, opset):
 @pytest.mark.parametrize(
     ("network", "form"),
     [
-        ("mobilenet", "qdq"),
         ("resnet", "qoperator"),
+        pytest.param("mobilenet", "qdq", marks=pytest.mark.slow),
         pytest.param("mobilenet", "qoperator", marks=pytest.mark.slow),
         pytest.param("resnet", "qdq", marks=pytest.mark.slow),
     ],

@@ -108,7 +108,7 @@ def test_every_prefix_of_an_example():
 
 TOP = ".version 9.0\n.target sm_100a\n"
 BODY = TOP + ".entry k() {\n.reg .b32 %r<4>; .reg .pred %p;\n"
-MANY = 40_000
+MANY = 20_000
 
 
 @pytest.mark.parametrize(
@@ -148,4 +148,4 @@ MANY = 40_000
 def test_long_texts_are_answered_in_time(text):
     started = time.process_time()
     answer(text)
-    assert time.process_time() - started < 6  # half a second to two here; what grows with the square takes minutes
+    assert time.process_time() - started < 6  # a tenth here; what grows with the square takes minutes
