@@ -34,6 +34,9 @@ class Choice(click.Choice):  # type: ignore[type-arg] - click 8.1 has no paramet
         return self.fail(f"{given!r} is not one of {known}{f'; {guess}' if guess else ''}", param, ctx)
 
 
+DTYPES = ("f16", "bf16", "tf32", "e4m3", "e5m2", "mxfp8", "mxfp4", "nvfp4")
+"""The types of ``--dtype``: all of `convc.ir.dtypes.FLOAT_OPERANDS` but float32 in parts, which ``--precision`` has."""
+
 FLOAT_NAMES = {
     "fp8": "fp8 is e4m3 or e5m2 (or mxfp8, with scale factors)",
     "float8": "float8 is e4m3 or e5m2 (or mxfp8, with scale factors)",

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from convc.api.options import MachineOptions, ReadOptions, ScheduleOptions, WorkOptions
-from convc.cli.choice import FLOAT_NAMES, Choice
+from convc.cli.choice import DTYPES, FLOAT_NAMES, Choice
 from convc.cli.failures import answering
 from convc.cli.files import check_there, note_file
 from convc.cli.schedule_options import schedule_options
@@ -187,7 +187,7 @@ shape_option = click.option(
 )
 dtype_option = click.option(
     "--dtype",
-    type=Choice(["f16", "bf16", "tf32", "e4m3", "e5m2", "mxfp8", "mxfp4", "nvfp4"], FLOAT_NAMES),
+    type=Choice(DTYPES, FLOAT_NAMES),
     help="Operand type, in place of the model's (float32 models run as tf32); the last three share scale factors.",
 )
 

@@ -44,6 +44,10 @@ class DType:
         max_finite: the largest finite value.
         integer: whole numbers only.
         signed: whether there are numbers below zero.
+        kind: ``.kind`` of the instruction that multiplies it; empty: it is no operand.
+        result: whether results are stored in it.
+        parts: float32 that is multiplied as a sum of parts (see `convc.layout.split_precision`).
+        scaled: float32 that is multiplied as bytes with scale factors (see `convc.layout.block_scaled`).
     """
 
     name: str
@@ -54,6 +58,10 @@ class DType:
     max_finite: float
     integer: bool = False
     signed: bool = True
+    kind: str = ""
+    result: bool = False
+    parts: bool = False
+    scaled: bool = False
 
     @property
     def bytes(self) -> int:
@@ -91,7 +99,9 @@ ARRAY_TYPES = {
 """The numpy type of an array of each type in `convc.ir.element_types` that has one."""
 
 
-def _floating(name: str, *, precision: int, min_exponent: int, max_finite: float) -> DType:
+def _floating(
+    name: str, *, precision: int, min_exponent: int, max_finite: float, kind: str = "", result: bool = False
+) -> DType:
     return DType(
         name=name,
         bits=ELEMENT_TYPES[name].bits,
@@ -99,10 +109,12 @@ def _floating(name: str, *, precision: int, min_exponent: int, max_finite: float
         precision=precision,
         min_exponent=min_exponent,
         max_finite=max_finite,
+        kind=kind,
+        result=result,
     )
 
 
-def _whole(name: str, *, max_finite: float, signed: bool = True) -> DType:
+def _whole(name: str, *, max_finite: float, signed: bool = True, kind: str = "") -> DType:
     bits = ELEMENT_TYPES[name].bits
     return DType(
         name=name,
@@ -113,57 +125,61 @@ def _whole(name: str, *, max_finite: float, signed: bool = True) -> DType:
         max_finite=max_finite,
         integer=True,
         signed=signed,
+        kind=kind,
+        result=True,
     )
 
 
-F16 = _floating("f16", precision=11, min_exponent=-14, max_finite=65504.0)
-BF16 = _floating("bf16", precision=8, min_exponent=-126, max_finite=(2 - 2.0**-7) * 2.0**127)
-TF32 = _floating("tf32", precision=11, min_exponent=-126, max_finite=(2 - 2.0**-10) * 2.0**127)
-F32 = _floating("f32", precision=24, min_exponent=-126, max_finite=(2 - 2.0**-23) * 2.0**127)
-E4M3 = _floating("e4m3", precision=4, min_exponent=-6, max_finite=448.0)
-E5M2 = _floating("e5m2", precision=3, min_exponent=-14, max_finite=57344.0)
-U8 = _whole("u8", max_finite=255.0, signed=False)
-S8 = _whole("s8", max_finite=127.0)
+def _float32_as(name: str, kind: str, *, bits: int = 32) -> DType:
+    return replace(F32, name=name, bits=bits, kind=kind, result=False, parts=bits == 32, scaled=bits == 8)
+
+
+F16 = _floating("f16", precision=11, min_exponent=-14, max_finite=65504.0, kind="f16", result=True)
+BF16 = _floating("bf16", precision=8, min_exponent=-126, max_finite=(2 - 2.0**-7) * 2.0**127, kind="f16", result=True)
+TF32 = _floating("tf32", precision=11, min_exponent=-126, max_finite=(2 - 2.0**-10) * 2.0**127, kind="tf32")
+F32 = _floating("f32", precision=24, min_exponent=-126, max_finite=(2 - 2.0**-23) * 2.0**127, result=True)
+E4M3 = _floating("e4m3", precision=4, min_exponent=-6, max_finite=448.0, kind="f8f6f4")
+E5M2 = _floating("e5m2", precision=3, min_exponent=-14, max_finite=57344.0, kind="f8f6f4")
+BF16X3 = _float32_as("bf16x3", "f16")
+BF16X6 = _float32_as("bf16x6", "f16")
+TF32X3 = _float32_as("tf32x3", "tf32")
+MXFP8 = _float32_as("mxfp8", "mxf8f6f4", bits=8)
+MXFP4 = _float32_as("mxfp4", "mxf4", bits=8)
+NVFP4 = _float32_as("nvfp4", "mxf4nvf4", bits=8)
 S32 = _whole("s32", max_finite=2.0**31 - 1)
+U8 = _whole("u8", max_finite=255.0, signed=False, kind="i8")
+S8 = _whole("s8", max_finite=127.0, kind="i8")
 
-BF16X3, BF16X6, TF32X3 = (replace(F32, name=name) for name in ("bf16x3", "bf16x6", "tf32x3"))
-"""float32 as operands that are split into parts (see `convc.layout.split_precision`)."""
-MXFP8, MXFP4, NVFP4 = (replace(F32, name=name, bits=8) for name in ("mxfp8", "mxfp4", "nvfp4"))
-"""float32 that the device multiplies as bytes with scale factors (see `convc.layout.block_scaled`)."""
+DTYPES = (F16, BF16, TF32, F32, E4M3, E5M2, BF16X3, BF16X6, TF32X3, MXFP8, MXFP4, NVFP4, S32, U8, S8)
+"""The table, in the order of messages; all names below are read off it."""
 
-BY_NAME = {
-    dtype.name: dtype
-    for dtype in (F16, BF16, TF32, F32, BF16X3, BF16X6, TF32X3, MXFP8, MXFP4, NVFP4, E4M3, E5M2, U8, S8, S32)
-}
+BY_NAME = {dtype.name: dtype for dtype in DTYPES}
 
-SPLIT_OPERANDS = ("bf16x3", "bf16x6", "tf32x3")
+SPLIT_OPERANDS = tuple(dtype.name for dtype in DTYPES if dtype.parts)
 """Names for float32 that is multiplied as parts of bf16 or tf32."""
 
-SCALED_OPERANDS = ("mxfp8", "mxfp4", "nvfp4")
+SCALED_OPERANDS = tuple(dtype.name for dtype in DTYPES if dtype.scaled)
 """Names for float32 that is multiplied as numbers of few bits, with a scale factor for each block of channels."""
 
-FLOAT_OPERANDS = ("f16", "bf16", "tf32", "e4m3", "e5m2", *SPLIT_OPERANDS, *SCALED_OPERANDS)
+FLOAT_OPERANDS = tuple(dtype.name for dtype in DTYPES if dtype.kind and not dtype.integer)
 """Names of the floating-point types that are multiplied; sums of their products are f32."""
 
-INTEGER_OPERANDS = ("u8", "s8")
+INTEGER_OPERANDS = tuple(dtype.name for dtype in DTYPES if dtype.kind and dtype.integer)
 """Names of the whole numbers that the tensor core multiplies; sums of their products are s32."""
 
 OPERANDS = FLOAT_OPERANDS + INTEGER_OPERANDS
 """Names of the types that are multiplied."""
 
-KINDS = {
-    "f16": "f16", "bf16": "f16", "tf32": "tf32", "e4m3": "f8f6f4", "e5m2": "f8f6f4", "u8": "i8", "s8": "i8",
-    "bf16x3": "f16", "bf16x6": "f16", "tf32x3": "tf32", "mxfp8": "mxf8f6f4", "mxfp4": "mxf4", "nvfp4": "mxf4nvf4",
-}  # fmt: skip
+KINDS = {dtype.name: dtype.kind for dtype in DTYPES if dtype.kind}
 """``.kind`` of the instruction that multiplies a type (PTX manual, tcgen05.mma)."""
 
 MIXED_KINDS = ("f8f6f4", "i8")
 """Kinds whose two operands may have different types."""
 
-FLOAT_OUTPUTS = ("f16", "bf16", "f32")
+FLOAT_OUTPUTS = tuple(dtype.name for dtype in DTYPES if dtype.result and not dtype.integer)
 """Names of the types that a floating-point convolution can store its result in."""
 
-INTEGER_OUTPUTS = ("s32", "u8", "s8")
+INTEGER_OUTPUTS = tuple(dtype.name for dtype in DTYPES if dtype.result and dtype.integer)
 """Names of the types that a convolution of whole numbers can store its result in."""
 
 OUTPUTS = FLOAT_OUTPUTS + INTEGER_OUTPUTS

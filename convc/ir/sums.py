@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from convc.ir.dtypes import KINDS
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sums:
@@ -39,7 +41,7 @@ def sums_of(ptx: str, operand: str, numerics: str = "exact") -> Sums:
         operand: type of its operands.
         numerics: of the simulator (``float32`` adds in float32 whatever the target), ``exact`` for a GPU.
     """
-    exact = numerics == "exact" and operand in ("e4m3", "e5m2")
+    exact = numerics == "exact" and KINDS.get(operand) == "f8f6f4"
     return HOPPER_FP8 if exact and target_of(ptx) == "sm_90a" else FLOAT32
 
 
