@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from convc.compiler.index.changes import Change, changed
 from convc.compiler.index.conditions import conditions
 from convc.compiler.index.formulas import Instance
-from convc.compiler.index.maps import Axis, Guard, IndexMap, Outcome, simplify_guards
+from convc.compiler.index.maps import Axis, Guard, Outcome, needed_guards
 from convc.compiler.index.row_walk import RowWalk
 from convc.compiler.index.smaller import smaller
 from convc.derive.text import NestText, let_text
@@ -165,7 +165,7 @@ class FilledNest:
     def guards(self) -> tuple[Guard, ...]:
         """The conditions that the extents do not make true."""
         found = tuple(Guard(self.expr(one.low), self.expr(one.high), one.sign == "<") for one in self.record.guard)
-        return simplify_guards(IndexMap(name="space", domain=self._domain, results=(), guard=found))[0].guard
+        return needed_guards(found, {axis.name: axis.range for axis in self._domain})[0]
 
     def text(self, problem: ConvProblem | None = None) -> NestText:
         """The nest for people; problem: whose bias and epilogue are shown too."""

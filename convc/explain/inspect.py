@@ -17,6 +17,7 @@ from rich.table import Table
 from convc import ptx
 from convc.compiler.compile import Compiled
 from convc.compiler.index.columns import layout_maps
+from convc.compiler.index.conv import all_maps
 from convc.compiler.index.maps import by_theorem
 from convc.compiler.index.reuse import reuse_maps
 from convc.compiler.plan.columns import columns_of
@@ -191,7 +192,7 @@ def _maps_lines(plan: Plan) -> Iterator[str]:
             yield ""
     if plan.reuse is None:
         maps = plan_maps(plan)
-        for index_map in maps.maps:
+        for index_map in all_maps(maps):
             yield from index_map.lines()
             yield ""
         rows = None if plan.storage.results is None else plan.arch.limits.warp_rows

@@ -18,8 +18,6 @@ from typing import Literal
 
 import numpy as np
 
-from convc.compiler.index.conv import ConvMaps
-from convc.compiler.index.conv import instance_of as plain_instance
 from convc.compiler.index.formulas import Instance
 from convc.compiler.index.lane_masks import masked_columns, masked_lines, tiles_with_masks, words
 from convc.compiler.index.maps import Counterexample
@@ -155,12 +153,12 @@ def _shared(maps: ReuseMaps, schedule: Schedule) -> Instance:
     return shared_instance(maps.problem, maps, schedule_form(maps, schedule), dict[str, int].fromkeys(CHANNELS, 1))
 
 
-def reload_table(maps: ConvMaps, tile_m: int, r: int | None = None) -> LaneTable:
+def reload_table(derived: Instance, problem: ConvProblem, tile_m: int, r: int | None = None) -> LaneTable:
     """The lanes of a tile of the schedule that loads a tile for every filter tap: each finds its own pixel, or a zero.
 
     ValueError for a tile or a filter row that there is not.
     """
-    return _table(plain_instance(maps.problem, maps.tiles), RELOAD, maps.problem, tile_m, r)
+    return _table(derived, RELOAD, problem, tile_m, r)
 
 
 def why_masked(maps: ReuseMaps) -> tuple[Counterexample, ...]:

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 from rich.console import Console
 
-from convc.compiler.index.conv import ConvMaps
+from convc.compiler.index.formulas import Instance
 from convc.compiler.index.maps import Outcome
 from convc.compiler.index.reuse import ReuseMaps, reuse_maps
 from convc.compiler.plan.records import Plan
@@ -97,11 +97,11 @@ def plan_tiles(plan: Plan) -> Tiles:
         maps = reuse_maps(plan.problem, plan.reuse)
         tiles = reuse_tiles(maps, schedule_of(plan.schedule), lambda: plan_stages(plan))
         return replace(tiles, nest=lambda: kernel_nest(plan), chain=lambda: kernel_chain(plan))
-    maps = plan_maps(plan)
+    derived = plan_maps(plan)
     return Tiles(
-        count=maps.tiles.m_tiles,
-        rows=maps.problem.kernel[0],
-        table=lambda tile, row: reload_table(maps, tile, row),
+        count=derived.sizes["TILES_M"],
+        rows=plan.problem.kernel[0],
+        table=lambda tile, row: reload_table(derived, plan.problem, tile, row),
         nest=lambda: kernel_nest(plan),
         stages=lambda: plan_stages(plan),
         chain=lambda: kernel_chain(plan),
@@ -114,8 +114,8 @@ def kernel_nest(plan: Plan) -> NestText:
     return kernel_loops(plan).text(plan.problem)
 
 
-def plan_maps(plan: Plan) -> ConvMaps:
-    """The index maps that the plan's coordinates were taken from."""
+def plan_maps(plan: Plan) -> Instance:
+    """The derivation that the plan's coordinates were taken from."""
     return tap_maps(plan.layout, plan.tiling, plan.pipeline.channels, plan.launch.tiles[0])
 
 

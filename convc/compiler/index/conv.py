@@ -28,8 +28,7 @@ from collections.abc import Mapping
 import msgspec
 
 from convc.compiler.index.formulas import Instance
-from convc.compiler.index.maps import Axis, IndexMap, simplify_guards
-from convc.compiler.index.walk import Im2colBox, im2col_box
+from convc.compiler.index.maps import Axis, IndexMap
 from convc.derived.numbers import problem_sizes
 from convc.errors import PlanError
 from convc.ir.problem import ConvProblem
@@ -37,12 +36,11 @@ from convc.ir.problem import ConvProblem
 RELOAD = "reload"
 """The form of the derivation (`convc.derive.forms`)."""
 
-COMPUTED = ("row", "start", "step", "pack", "column", "store")
 READ = (
     *("row", "pixel", "window", "start", "walk", "step", "pack", "activation", "operand_a", "filter", "operand_b"),
     *("column", "output", "store"),
 )
-"""The maps that a kernel computes; and all of them, in reading order."""
+"""All maps in reading order, those that copies and the tensor core go by included."""
 
 
 class Tiles(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,34 +56,7 @@ class Tiles(msgspec.Struct, frozen=True, kw_only=True):
     blocks: int
 
 
-class ConvMaps(msgspec.Struct, frozen=True, kw_only=True):
-    """The maps of one tiled convolution that its kernel computes (see the module's table).
-
-    Attributes:
-        box: corners of the im2col tensor map.
-        dropped: (names of maps, condition, reason) of each guard that the extents made superfluous.
-    """
-
-    problem: ConvProblem
-    tiles: Tiles
-    box: Im2colBox
-    row: IndexMap
-    start: IndexMap
-    step: IndexMap
-    pack: IndexMap
-    column: IndexMap
-    store: IndexMap
-    dropped: tuple[tuple[str, str, str], ...]
-
-    @property
-    def maps(self) -> tuple[IndexMap, ...]:
-        """All maps of the derivation in reading order, those that copies and the tensor core go by included."""
-        reload = instance_of(self.problem, self.tiles)
-        names = (name for name in READ if name != "pack" or self.problem.groups > 1)
-        return tuple(simplify_guards(_made(reload, name))[0] for name in names)
-
-
-def conv_maps(
+def tiled(
     problem: ConvProblem,
     *,
     block_m: int,
@@ -94,8 +65,8 @@ def conv_maps(
     c_pitch: int,
     k_pitch: int,
     m_tiles: int | None = None,
-) -> ConvMaps:
-    """Derive the maps of one tiled convolution.
+) -> Instance:
+    """The derivation of `reload` with the numbers of a problem and of its tiles, whose maps are those above.
 
     Args:
         problem: the convolution that the kernel runs (two spatial axes).
@@ -118,19 +89,14 @@ def conv_maps(
         k_pitch=k_pitch,
         m_tiles=m_tiles,
     )
-    reload = instance_of(problem, tiles)
-    derived = {name: simplify_guards(_made(reload, name)) for name in COMPUTED}
-    dropped: dict[tuple[str, str], list[str]] = {}
-    for name, (_, reasons) in derived.items():
-        for reason in reasons:
-            dropped.setdefault(reason, []).append(name)
-    return ConvMaps(
-        problem=problem,
-        tiles=tiles,
-        box=im2col_box(problem),
-        **{name: index_map for name, (index_map, _) in derived.items()},
-        dropped=tuple((", ".join(names), *reason) for reason, names in dropped.items()),
-    )
+    return instance_of(problem, tiles)
+
+
+def all_maps(reload: Instance) -> tuple[IndexMap, ...]:
+    """The maps of tiles in reading order; where there is one group, no tile says which."""
+    one_group = reload.sizes["K_g"] == reload.sizes["K"]
+    names = (name for name in READ if name != "pack" or not one_group)
+    return tuple(reload.map(name, without=("tile_n",) if one_group and name == "operand_a" else ()) for name in names)
 
 
 def tiles_of(
@@ -143,7 +109,7 @@ def tiles_of(
     k_pitch: int,
     m_tiles: int | None = None,
 ) -> Tiles:
-    """The tiles of a problem; arguments as of `conv_maps`."""
+    """The tiles of a problem; arguments as of `tiled`."""
     return Tiles(
         block_m=block_m,
         block_n=block_n,
@@ -189,12 +155,6 @@ def instance_of(problem: ConvProblem, tiles: Tiles, tiling: Mapping[str, int] | 
         "x": sizes["Q"],
     }
     return Instance(RELOAD, sizes, {name: Axis(name, extent) for name, extent in extents.items()})
-
-
-def _made(reload: Instance, name: str) -> IndexMap:
-    """A map of the module's table."""
-    one_group = reload.sizes["K_g"] == reload.sizes["K"]  # no tile says which
-    return reload.map(name, without=("tile_n",) if one_group and name in ("pack", "operand_a") else ())
 
 
 def _check(

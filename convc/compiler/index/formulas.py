@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from convc.compiler.index.maps import Axis, Guard, IndexMap
+from convc.compiler.index.maps import Axis, Guard, IndexMap, needed_guards
 from convc.compiler.index.smaller import smaller, tidy
 from convc.derived.record import FormRecord, MapRecord, Sizes, atom_at, derived, number_of
 from convc.ir import expr as intexpr
@@ -57,7 +57,7 @@ class Instance(msgspec.Struct, frozen=True):
         Args:
             name: by which the form has it. called: another name for people.
             without: axes that it does not depend on, here.
-            small: whether it is made smaller by the ranges of its axes.
+            small: whether it is made smaller by the ranges of its axes, without conditions that these make true.
         """
         record = self.map_record(name)
         domain = tuple(self.axes[axis] for axis in record.axes if axis not in without)
@@ -74,12 +74,10 @@ class Instance(msgspec.Struct, frozen=True):
                 self.known[key] = smaller(expr, ranges) if small else tidy(expr)
             return self.known[key]
 
-        return IndexMap(
-            name=called or name,
-            domain=domain,
-            results=tuple((result, made(formula)) for result, formula in record.results),
-            guard=tuple(Guard(made(each.low), made(each.high), each.sign == "<") for each in record.guard),
-        )
+        results = tuple((result, made(formula)) for result, formula in record.results)
+        guard = tuple(Guard(made(each.low), made(each.high), each.sign == "<") for each in record.guard)
+        guard, dropped = needed_guards(guard, ranges) if small else (guard, ())
+        return IndexMap(name=called or name, domain=domain, results=results, guard=guard, dropped=dropped)
 
     def coordinate(self, name: str, result: str) -> IntExpr:
         """A result of a map as a tile program computes it: terms in the order of loops, each as small as it gets.

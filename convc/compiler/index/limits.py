@@ -7,11 +7,11 @@ on sm_90a hardware. That a kernel's numbers are the right ones is not asked here
 
 from __future__ import annotations
 
-from convc.compiler.index.conv import ConvMaps
+from convc.compiler.index.formulas import Instance
 from convc.compiler.index.maps import Counterexample, Kept, Outcome, Proof
 from convc.compiler.index.reuse import ReuseMaps
 from convc.ir.arch import SM_100A
-from convc.ir.dtypes import BY_NAME
+from convc.ir.tensormap import TensorMap
 
 CORNER_LIMITS = SM_100A.limits.im2col_corner
 WIDE_CORNER_LIMITS = SM_100A.limits.wide_corner
@@ -22,42 +22,46 @@ MAX_PIXELS = SM_100A.limits.im2col_pixels
 MAX_CHANNELS = SM_100A.limits.tma_box
 
 
-def prove_limits(maps: ConvMaps) -> tuple[Outcome, ...]:
-    """The limits of the im2col tensor map and of the coordinates given to the copies."""
-    box = maps.box
-    tiles = maps.tiles
-    element = BY_NAME[maps.problem.operand].bytes
+def prove_limits(reload: Instance, a: TensorMap) -> tuple[Outcome, ...]:
+    """The limits of the im2col tensor map over activations, and of the coordinates given to its copies.
+
+    Args:
+        reload: the tiles (`convc.compiler.index.conv.tiled`). a: the map.
+    """
     corners = [
         (f"{which} corner along {axis}", corner)
-        for which, pair in (("lower", box.lower), ("upper", box.upper))
+        for which, pair in (("lower", a.lower), ("upper", a.upper))
         for axis, corner in zip("WH", pair, strict=True)
     ]
-    strides = [(f"stride along {axis}", stride) for axis, stride in zip("WH", box.stride, strict=True)]
+    strides = [(f"stride along {axis}", stride) for axis, stride in zip("WH", a.element_strides[1:3], strict=True)]
     offsets = {"off_w": OFFSET_LIMITS, "off_h": OFFSET_LIMITS}
-    inside = {"w": (box.lower[0], box.last[0]), "h": (box.lower[1], box.last[1]), "n": (0, maps.problem.batch - 1)}
+    inside = {
+        axis: (lower, extent + upper - 1)
+        for axis, lower, extent, upper in zip("wh", a.lower, a.dims[1:3], a.upper, strict=True)
+    }
+    inside["n"] = 0, reload.sizes["N"] - 1
+    channels = reload.sizes["BK"]
     return (
         _within("the corners of the im2col box fit 8 bits", corners, CORNER_LIMITS),
         _within("the element strides are 1 to 8", strides, STRIDE_LIMITS),
-        _kept(maps.step.prove_in(offsets, "the filter offsets are {} to {} (8 bits)".format(*OFFSET_LIMITS))),
-        _within(f"a column has at most {MAX_PIXELS} pixels", [("block_m", tiles.block_m)], (1, MAX_PIXELS)),
-        _within(
-            f"a pixel has at most {MAX_CHANNELS} channels", [("channels", tiles.channels_per_step)], (1, MAX_CHANNELS)
-        ),
-        _kept(maps.start.prove_in(inside, "every copy starts inside the im2col box and inside the batch")),
-        _aligned(maps, element),
+        _kept(reload.map("step").prove_in(offsets, "the filter offsets are {} to {} (8 bits)".format(*OFFSET_LIMITS))),
+        _within(f"a column has at most {MAX_PIXELS} pixels", [("block_m", reload.sizes["BM"])], (1, MAX_PIXELS)),
+        _within(f"a pixel has at most {MAX_CHANNELS} channels", [("channels", channels)], (1, MAX_CHANNELS)),
+        _kept(reload.map("start").prove_in(inside, "every copy starts inside the im2col box and inside the batch")),
+        _aligned(reload, a.element_bytes),
     )
 
 
-def _aligned(maps: ConvMaps, element: int) -> Outcome:
+def _aligned(reload: Instance, element: int) -> Outcome:
     claim = f"every channel coordinate is a multiple of 16 bytes (elements of {element} bytes)"
-    tiles = maps.tiles
+    sizes = reload.sizes
     for axis, count, elements in (
-        ("block", tiles.blocks, tiles.channels_per_step),
-        ("group", maps.problem.groups, tiles.c_pitch),
+        ("block", sizes["BLOCKS"], sizes["BK"]),
+        ("group", sizes["K"] // sizes["K_g"], sizes["C_PITCH"]),
     ):
         if elements * element % 16 and count > 1:
             return Counterexample(claim, ((axis, 1),), f"the copy starts at byte {elements * element}")
-    return Kept(claim, f"c = {maps.pack['c']}")
+    return Kept(claim, f"c = {reload.map('pack')['c']}")
 
 
 def prove_wide_limits(maps: ReuseMaps) -> tuple[Outcome, ...]:

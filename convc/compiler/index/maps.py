@@ -11,11 +11,10 @@ A guard is a conjunction of ``a < b`` and ``a <= b``; outside of it a map says n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 import numpy as np
-from msgspec.structs import replace
 
 from convc.compiler.index.presburger import find
 from convc.ir import expr as intexpr
@@ -123,6 +122,7 @@ class IndexMap(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         domain: the axes it runs over, outermost first.
         results: (name, expression in the variables that the axes are), in order.
         guard: conditions that all hold wherever the map means anything.
+        dropped: (condition, reason) of each that the extents of the axes make true.
 
     Raises:
         ValueError: where an expression reads a variable that is no axis, or a name occurs twice.
@@ -132,6 +132,7 @@ class IndexMap(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     domain: tuple[Axis, ...]
     results: tuple[tuple[str, IntExpr], ...]
     guard: tuple[Guard, ...] = ()
+    dropped: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         for names in ([axis.name for axis in self.domain], [name for name, _ in self.results]):
@@ -211,23 +212,25 @@ class IndexMap(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return Counterexample(claim, tuple(point.items()), f"{name} = {intexpr.evaluate(result, point)}")
 
 
-def simplify_guards(index_map: IndexMap) -> tuple[IndexMap, tuple[tuple[str, str], ...]]:
-    """Drop every condition that the extents of the axes make true; with (condition, reason) for each.
+def needed_guards(
+    guard: Iterable[Guard], ranges: Mapping[str, Interval]
+) -> tuple[tuple[Guard, ...], tuple[tuple[str, str], ...]]:
+    """The conditions that the ranges of variables do not make true, and (condition, reason) for each other one.
 
     This is how a store loses its guard where the tiles of M end with M.
     """
     kept: list[Guard] = []
     dropped: list[tuple[str, str]] = []
-    for condition in index_map.guard:
-        _, most = intexpr.bounds(condition.low, index_map.ranges)
-        least, _ = intexpr.bounds(condition.high, index_map.ranges)
+    for condition in guard:
+        _, most = intexpr.bounds(condition.low, ranges)
+        least, _ = intexpr.bounds(condition.high, ranges)
         if most < least or (not condition.strict and most == least):
             reasons = [] if isinstance(condition.low, Const) else [f"the left side is at most {most}"]
             reasons += [] if isinstance(condition.high, Const) else [f"the right side is at least {least}"]
             dropped.append((str(condition), " and ".join(reasons) or "constants"))
         else:
             kept.append(condition)
-    return replace(index_map, guard=tuple(kept)), tuple(dropped)
+    return tuple(kept), tuple(dropped)
 
 
 def _known(index_map: IndexMap) -> dict[IntExpr, Interval]:

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 
 from convc.compiler.index.formulas import Instance
 from convc.compiler.index.geometry import Geometry
-from convc.compiler.index.maps import Axis, IndexMap, Outcome, simplify_guards
+from convc.compiler.index.maps import Axis, IndexMap, Outcome
 from convc.compiler.index.row_stream import WINDOW
 from convc.derived.numbers import problem_sizes
 from convc.ir.expr import And, Const, IntExpr, Select
@@ -38,7 +38,6 @@ class ReuseMaps(Geometry, frozen=True, kw_only=True):
     start: IndexMap
     column: IndexMap
     line: IndexMap
-    dropped: tuple[tuple[str, str], ...]
     proofs: tuple[Outcome, ...] = ()
 
     @property
@@ -52,7 +51,6 @@ class ReuseMaps(Geometry, frozen=True, kw_only=True):
 def reuse_maps(problem: ConvProblem, geometry: Geometry) -> ReuseMaps:
     """Give the maps of a problem (two spatial axes) that `geometry_of` cuts into tiles."""
     shared = shared_instance(problem, geometry)
-    pixel, dropped = simplify_guards(shared.map("pixel"))
     return ReuseMaps(
         problem=problem,
         walk=geometry.walk,
@@ -60,11 +58,10 @@ def reuse_maps(problem: ConvProblem, geometry: Geometry) -> ReuseMaps:
         tile=geometry.tile,
         tiles=geometry.tiles,
         spare=geometry.spare,
-        pixel=pixel,
+        pixel=shared.map("pixel"),
         start=shared.map("start"),
         column=shared.map("lanes_s", called="column"),
         line=shared.map("lanes_r", called="line"),
-        dropped=dropped,
     )
 
 

@@ -14,7 +14,8 @@ from msgspec.structs import replace
 
 from convc.compiler.index.changes import Fact
 from convc.compiler.index.conditions import met
-from convc.compiler.index.conv import RELOAD, ConvMaps, instance_of
+from convc.compiler.index.conv import RELOAD
+from convc.compiler.index.formulas import Instance
 from convc.compiler.index.kernel_nest import KernelNest
 from convc.compiler.index.limits import prove_limits
 from convc.compiler.index.maps import Outcome, by_theorem
@@ -210,53 +211,54 @@ class Reload(Method):
         layout = candidate.tiled.layout
         tiling = candidate.tiled.tiling
         pipeline = candidate.pipeline
-        maps = tap_maps(layout, tiling, pipeline.channels, candidate.tiled.grid[0])
+        derived = tap_maps(layout, tiling, pipeline.channels, candidate.tiled.grid[0])
+        row, step, column, store = map(derived.map, ("row", "step", "column", "store"))
+        loads = loads_of(layout, tiling)
         blocks = layout.blocks
         factors = None if blocks is None else factor_coordinates(blocks, layout, tiling, pipeline)
         results = candidate.storage.results
         rows = candidate.tiled.arch.limits.warp_rows
         residual = candidate.storage.residual
-        derived = instance_of(layout.problem, maps.tiles)
         check_candidate(candidate, derived.sizes)
         conditions = met_conditions(self.schedule.name, layout.problem, derived)
-        proofs = [*conditions, *prove_limits(maps), *_prove_rows(candidate, maps, rows)]
+        proofs = [*conditions, *prove_limits(derived, loads.a), *_prove_rows(candidate, derived, rows)]
         if blocks is not None and factors is not None:
             proofs.append(prove_factors(factors, blocks, layout, tiling, pipeline))
         demand_proof(layout.problem, proofs)
         element = layout.problem.out_dtype.bytes
         first = result_of(derived.map("first_k"), "k", "first_k").value
         first_k = coordinate("first_k", first, "first output channel of the tile")
-        filters = filter_start_of(maps, tiling)
+        filters = filter_start_of(derived, tiling)
         if filters is not None:
             first_k = result_of(filters, "k", "first_k")
         if tiling.multicast[0] > 1:
             along, _ = place_of(tiling)
             first_k = moved(first_k, rank=along)
-        store = share("place of an element", "byte", ELEMENT=element, offset=maps.store["offset"])
+        byte = share("place of an element", "byte", ELEMENT=element, offset=store["offset"])
         return Indexing(
             coordinates=TapCoordinates(
-                **_starts(maps, tiling),
+                **_starts(derived, tiling),
                 first_k=first_k,
-                off_w=result_of(maps.step, "off_w", "off_w"),
-                off_h=result_of(maps.step, "off_h", "off_h"),
-                tap=result_of(maps.step, "tap", "tap"),
-                c=result_of(maps.step, "c", "c"),
-                pack_c=result_of(maps.pack, "c", "pack_c") if layout.problem.groups > 1 else None,
+                off_w=result_of(step, "off_w", "off_w"),
+                off_h=result_of(step, "off_h", "off_h"),
+                tap=result_of(step, "tap", "tap"),
+                c=result_of(step, "c", "c"),
+                pack_c=result_of(derived.map("pack"), "c", "pack_c") if layout.problem.groups > 1 else None,
                 factors=factors,
-                first_m=None if results is None else _first_row(maps, rows),
-                m=result_of(maps.row, "m", "m"),
-                k=result_of(maps.column, "k", "k"),
-                out_byte=coordinate("out_byte", store, f"store.offset in bytes of {layout.problem.out}"),
+                first_m=None if results is None else _first_row(derived, rows),
+                m=result_of(row, "m", "m"),
+                k=result_of(column, "k", "k"),
+                out_byte=coordinate("out_byte", byte, f"store.offset in bytes of {layout.problem.out}"),
             ),
             loads=replace(
-                loads_of(layout, tiling),
+                loads,
                 out=None if results is None else result_map(layout, results, rows),
                 residual=None if residual is None else residual_map(layout, tiling),
             ),
-            derivation=(*map(str, proofs), *_dropped(maps)),
+            derivation=(*map(str, proofs), *_dropped(derived)),
             form=RELOAD,
-            row_limit=layout.problem.gemm_m if maps.row.guard else None,
-            channel_limit=layout.k_pitch if maps.column.guard else None,
+            row_limit=layout.problem.gemm_m if row.guard else None,
+            channel_limit=layout.k_pitch if column.guard else None,
         )
 
     def roles(self, plan: Plan) -> Roles:
@@ -276,33 +278,37 @@ def tap_coordinates(plan: Plan) -> TapCoordinates:
     return coordinates
 
 
-def _starts(maps: ConvMaps, tiling: Tiling) -> dict[str, Coordinate]:
+def _starts(derived: Instance, tiling: Tiling) -> dict[str, Coordinate]:
     """Where a CTA's copies of activations begin: at its tile, or at the part of it that it brings."""
     pieces = tiling.multicast[1]
     _, across = place_of(tiling)
-    start = start_of(maps, tiling)
+    start = start_of(derived, tiling)
     where = {} if pieces == 1 else {"tile_m": share("part of a tile", "tile_m", CHANNELS=pieces, across=across)}
     return {f"start_{axis}": moved(result_of(start, axis, f"start_{axis}"), **where) for axis in "whn"}
 
 
-def _first_row(maps: ConvMaps, rows: int) -> Coordinate:
+def _first_row(derived: Instance, rows: int) -> Coordinate:
     """The output pixel of the first row of a warp."""
-    return result_of(first_row(maps, rows), "m", "first_m", warp_rows(maps, rows).record.theorem)
+    return result_of(first_row(derived, rows), "m", "first_m", warp_rows(derived, rows).record.theorem)
 
 
-def _prove_rows(candidate: Candidate, maps: ConvMaps, rows: int) -> Iterator[Outcome]:
+def _prove_rows(candidate: Candidate, derived: Instance, rows: int) -> Iterator[Outcome]:
     """Whether the rows of a warp, and those of a residual's tile, lie as copies take them."""
     if candidate.storage.results is not None:
-        yield met(warp_rows(maps, rows))
+        yield met(warp_rows(derived, rows))
     if candidate.storage.residual is not None:
         yield met(Fact("rows of a tile", {}))
 
 
-def _dropped(maps: ConvMaps) -> Iterator[str]:
-    """Which conditions were found to hold always, with the theorem that asks for the test."""
-    for name, condition, reason in maps.dropped:
-        by = by_theorem(COLUMNS_TILED if "column" in name.split(", ") else LANES_TILED)
-        yield f"{name}: no test of {condition} is needed ({reason}, {by})"
+def _dropped(derived: Instance) -> Iterator[str]:
+    """Say which conditions of the kernel's maps hold always, with the theorem that asks for the test."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for name in ("row", "start", "step", "pack", "column", "store"):
+        for dropped in derived.map(name).dropped:
+            found.setdefault(dropped, []).append(name)
+    for (condition, reason), names in found.items():
+        by = by_theorem(COLUMNS_TILED if "column" in names else LANES_TILED)
+        yield f"{', '.join(names)}: no test of {condition} is needed ({reason}, {by})"
 
 
 def _load(plan: Plan, nest: KernelNest, coordinates: TapCoordinates) -> tuple[Step, ...]:

@@ -11,7 +11,7 @@ from support.examples import some
 from support.followed_copies import held_rows, shared_rows
 from support.masks_of_tiles import tile_mask
 
-from convc.compiler.index.conv import conv_maps
+from convc.compiler.index.conv import all_maps, tiled
 from convc.compiler.index.lane_masks import words
 from convc.compiler.index.maps import Counterexample
 from convc.compiler.index.reuse import ReuseMaps
@@ -189,9 +189,9 @@ def test_reload_loads_every_tap_by_itself():
     problem = ConvProblem(
         in_channels=16, out_channels=16, in_extent=(6, 7), kernel=(3, 3), stride=(1, 2), pad_lo=(1, 1), pad_hi=(1, 1)
     )
-    maps = conv_maps(problem, block_m=16, block_n=16, channels_per_step=16, c_pitch=16, k_pitch=16)
-    (activation,) = (each for each in maps.maps if each.name == "activation")
-    table = reload_table(maps, 1)
+    maps = tiled(problem, block_m=16, block_n=16, channels_per_step=16, c_pitch=16, k_pitch=16)
+    (activation,) = (each for each in all_maps(maps) if each.name == "activation")
+    table = reload_table(maps, problem, 1)
     assert table.masks == ()
     assert [buffer.taps for buffer in table.buffers] == [(0,), (1,), (2,)]
     for buffer in table.buffers:

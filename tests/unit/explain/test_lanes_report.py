@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 from support.cut_maps import cut_maps
 
-from convc.compiler.index.conv import conv_maps
+from convc.compiler.index.conv import tiled
 from convc.compiler.index.maps import Proof
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.schedules.all import CHAIN, SLIDE, STATIONARY
@@ -103,8 +103,8 @@ def test_rows_of_shared_memory(table):
 
 
 def test_rows_beyond_the_last_image_are_one_line():
-    maps = conv_maps(IMAGES, block_m=128, block_n=16, channels_per_step=8, c_pitch=8, k_pitch=8)
-    lines = printed(print_rows, reload_table(maps, 0))
+    maps = tiled(IMAGES, block_m=128, block_n=16, channels_per_step=8, c_pitch=8, k_pitch=8)
+    lines = printed(print_rows, reload_table(maps, IMAGES, 0))
     assert [line.split()[1] for line in lines if line.endswith("no image")] == ["40..127"] * 3
 
 
@@ -124,8 +124,10 @@ def test_masks_that_differ_from_row_to_row():
 
 
 def test_reload_masks_nothing():
-    maps = conv_maps(IMAGES, block_m=16, block_n=16, channels_per_step=8, c_pitch=8, k_pitch=8)
-    assert printed(print_masks, reload_table(maps, 0)) == ["no lane is masked: every filter tap loads its own pixels"]
+    maps = tiled(IMAGES, block_m=16, block_n=16, channels_per_step=8, c_pitch=8, k_pitch=8)
+    assert printed(print_masks, reload_table(maps, IMAGES, 0)) == [
+        "no lane is masked: every filter tap loads its own pixels"
+    ]
 
 
 def test_claims_and_the_reasons_for_masks(maps):

@@ -42,9 +42,9 @@ def test_what_is_shown_is_what_the_kernel_computes(options, tiles):
     for index_map in filter(None, shown):
         assert "\n".join(index_map.lines()) in "\n".join(said["maps"])
     if "multicast" not in options:
-        start = maps.start
+        start = maps.map("start")
         assert {coordinates[f"start_{axis}"] for axis in "whn"} == {start[axis] for axis in "whn"}
-    assert str(coordinates["m"]) == str(maps.row["m"])
+    assert str(coordinates["m"]) == str(maps.map("row")["m"])
     assert [line for line in said["maps"] if line.startswith("proved: ")] == [
         line for line in plan.indexing.derivation if line.startswith("proved: ")
     ]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import strategies as st
-from support.records import replace
 
-from convc.compiler.index.conv import conv_maps
+from convc.compiler.index.conv import all_maps, tiled
 from convc.compiler.index.limits import (
     prove_limits,
 )
@@ -45,25 +46,26 @@ def _maps(problem=None, **sizes):
         batch=2, in_channels=5, out_channels=10, in_extent=(6, 7), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1)
     )
     defaults = {"block_m": 16, "block_n": 16, "channels_per_step": 8, "c_pitch": 8, "k_pitch": 16}
-    return conv_maps(problem, **{**defaults, **sizes})
+    return tiled(problem, **{**defaults, **sizes})
 
 
 def test_no_edge_means_no_guard():
     even = ConvProblem(in_channels=8, out_channels=16, in_extent=(8, 8), kernel=(1, 1))
     maps = _maps(even)
-    assert all(each.guard == () for each in maps.maps if each.name != "activation")
-    assert ("row, store", "tile_m*16 + lane < 64", "the left side is at most 63") in (maps.dropped)
+    assert all(each.guard == () for each in all_maps(maps) if each.name != "activation")
+    for name in ("row", "store"):
+        assert ("tile_m*16 + lane < 64", "the left side is at most 63") in maps.map(name).dropped
     edge = _maps()
-    assert [str(condition) for condition in edge.store.conditions] == ["tile_m*16 + lane < 84"]
+    assert [str(condition) for condition in edge.map("store").conditions] == ["tile_m*16 + lane < 84"]
 
 
 def test_output_channels_behind_the_pitch_are_not_stored():
     maps = _maps(block_n=16, k_pitch=12)
-    assert [str(condition) for condition in maps.store.conditions] == [
+    assert [str(condition) for condition in maps.map("store").conditions] == [
         "column < 12",
         "tile_m*16 + lane < 84",
     ]
-    (operand_b,) = (each for each in maps.maps if each.name == "operand_b")
+    (operand_b,) = (each for each in all_maps(maps) if each.name == "operand_b")
     assert [str(condition) for condition in operand_b.conditions] == [
         "column < 10",
     ]
@@ -74,12 +76,12 @@ def test_a_map_is_shown_with_its_conditions():
         in_channels=20, out_channels=24, in_extent=(9, 10), kernel=(3, 3), stride=(2, 2), pad_lo=(1, 1), pad_hi=(1, 1)
     )
     maps = _maps(problem, channels_per_step=16, c_pitch=24, k_pitch=24)
-    assert maps.row.lines() == [
+    assert maps.map("row").lines() == [
         "row(tile_m < 2, lane < 16) -> m",
         "    m = tile_m*16 + lane",
         "    where tile_m*16 + lane < 25",
     ]
-    assert maps.store.lines() == [
+    assert maps.map("store").lines() == [
         "store(tile_m < 2, lane < 16, tile_n < 2, column < 16) -> offset",
         "    offset = tile_m*384 + lane*24 + tile_n*16 + column",
         "    where tile_n*16 + column < 24",
@@ -97,7 +99,7 @@ def test_start_is_what_the_kernel_computes():
         pad_lo=(3, 3),
         pad_hi=(3, 3),
     )
-    start = _maps(stem, block_m=128, k_pitch=64).start
+    start = _maps(stem, block_m=128, k_pitch=64).map("start")
     assert {name: str(expr) for name, expr in start.results} == {
         "w": "((tile_m*8) % 7)*32 - 3",
         "h": "((tile_m*8) // 7)*2 - 3",
@@ -132,24 +134,35 @@ def test_other_ranks_are_refused():
 # --- claims that must be refuted ---------------------------------------------------------------------------------
 
 
-def _with(index_map, **changes):
-    """A map with some results replaced."""
-    return replace(index_map, results=tuple((name, changes.get(name, expr)) for name, expr in index_map.results))
+def _box(problem, off=0):
+    """What the tensor map over activations says of its box; `off`: by how much it begins too late along W."""
+    (top, left), (bottom, right) = problem.pad_lo, problem.pad_hi
+    height, width = problem.in_extent
+    return SimpleNamespace(
+        dims=(8, width, height, problem.batch),
+        lower=(-left + off, -top),
+        upper=(right - problem.span[1] + 1, bottom - problem.span[0] + 1),
+        element_strides=(1, *problem.stride[::-1], 1),
+        element_bytes=2,
+    )
 
 
 def test_a_start_outside_the_box_is_refuted():
-    maps = _maps()
-    outcomes = prove_limits(replace(maps, start=_with(maps.start, w=maps.start["w"] - 1)))
+    problem = ConvProblem(
+        batch=2, in_channels=5, out_channels=10, in_extent=(6, 7), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1)
+    )
+    outcomes = prove_limits(_maps(problem), _box(problem, off=1))
     assert [str(outcome) for outcome in outcomes if not isinstance(outcome, Proof)] == [
-        "REFUTED: every copy starts inside the im2col box and inside the batch [at tile_m = 0: w = -2]"
+        "REFUTED: every copy starts inside the im2col box and inside the batch [at tile_m = 0: w = -1]"
     ]
 
 
 def test_a_map_is_a_plain_record():
     maps = _maps()
-    assert isinstance(maps.store, IndexMap)
-    assert hash(maps.store) == hash(_maps().store)
-    assert maps.store == _maps().store
+    store = maps.map("store")
+    assert isinstance(store, IndexMap)
+    assert hash(store) == hash(_maps().map("store"))
+    assert store == _maps().map("store")
 
 
 @pytest.mark.parametrize(
@@ -176,6 +189,6 @@ def test_limits_of_the_tensor_map(change, sizes, value):
             **change,
         }
     )
-    failures = [each for each in prove_limits(_maps(problem, **sizes)) if not isinstance(each, Proof)]
+    failures = [each for each in prove_limits(_maps(problem, **sizes), _box(problem)) if not isinstance(each, Proof)]
     assert len(failures) == 1
     assert failures[0].value.startswith(value)
