@@ -24,7 +24,8 @@ def audited(name: str, text: str):
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_a_golden_kernel_is_clean_and_understood(name):
+def test_a_golden_kernel_is_clean_and_understood(name, golden):
+    """And looked at: each rule at so many places, so many times on the way."""
     found = audited(name, (GOLDEN / name / "kernel.ptx").read_text())
     assert [str(finding) for finding in found.findings] == []
     assert found.unclear == ()
@@ -32,6 +33,8 @@ def test_a_golden_kernel_is_clean_and_understood(name):
     assert places["transaction-bytes"] >= 2
     assert places["matrix-descriptor"] >= 1
     assert places["launch-limits"] >= 4
+    said = [f"{looked.rule} {looked.places} {looked.times}\n" for looked in found.looked]
+    golden("audits", {f"{name}.looked.txt": "".join(said)})
 
 
 def without_lines(said: str) -> str:
