@@ -149,6 +149,11 @@ def lane_table(maps: ReuseMaps, schedule: Schedule, tile_m: int, r: int | None =
     return _table(_shared(maps, schedule), schedule, maps.problem, tile_m, r)
 
 
+def tile_count(maps: ReuseMaps, schedule: Schedule) -> int:
+    """Count the tiles of a schedule's nest; a tile that the grid has besides, so that CTAs have peers, is none."""
+    return kernel_nest(_shared(maps, schedule)).extents["tile_m"]
+
+
 def _shared(maps: ReuseMaps, schedule: Schedule) -> Instance:
     return shared_instance(maps.problem, maps, schedule_form(maps, schedule), dict[str, int].fromkeys(CHANNELS, 1))
 

@@ -19,7 +19,7 @@ from convc.derive.text import NestText
 from convc.errors import InputError
 from convc.explain.chain import Stage, chain_lines, claims_of, kernel_chain, kernel_loops, plan_stages
 from convc.explain.lane_tables import print_claims, print_lanes, print_masks, print_rows
-from convc.explain.lanes import LaneTable, lane_table, reload_table, why_masked
+from convc.explain.lanes import LaneTable, lane_table, reload_table, tile_count, why_masked
 from convc.report.console import print_heading, print_part
 
 LOOKED_AT = 8
@@ -81,7 +81,7 @@ class Tiles(msgspec.Struct, frozen=True, kw_only=True):
 def reuse_tiles(maps: ReuseMaps, schedule: Schedule, stages: Callable[[], tuple[Stage, ...]]) -> Tiles:
     """The tiles of a schedule whose filter columns share their activations, with its algorithms."""
     return Tiles(
-        count=maps.all_tiles,
+        count=tile_count(maps, schedule),
         rows=maps.problem.kernel[0],
         table=lambda tile, row: lane_table(maps, schedule, tile, row),
         nest=lambda: stages()[-1].algorithm.nest.text(),

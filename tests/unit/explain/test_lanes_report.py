@@ -9,6 +9,7 @@ import xml.etree.ElementTree as ET
 import pytest
 from rich.console import Console
 from support.cut_maps import cut_maps
+from support.option_sets import OPTION_SETS
 
 from convc.compiler.index.conv import tiled
 from convc.compiler.index.maps import Proof
@@ -16,6 +17,7 @@ from convc.compiler.options import ScheduleOptions
 from convc.compiler.schedules.all import CHAIN, SLIDE, STATIONARY
 from convc.compiler.schedules.planner import plan
 from convc.draw.lanes import lanes_picture
+from convc.errors import InputError
 from convc.explain.lane_tables import lanes_json, print_claims, print_lanes, print_masks, print_rows
 from convc.explain.lanes import LaneTable, lane_table, reload_table, why_masked
 from convc.explain.tiles import plan_tiles
@@ -215,3 +217,16 @@ def test_a_typical_tile_lies_inside_the_image():
         table = tiles.typical()
         assert table.r == 1
         assert all(cell.held.real for buffer in table.buffers for lane in buffer.lanes for cell in lane.cells)
+
+
+def test_a_tile_that_the_grid_has_besides_is_not_shown():
+    """CTAs that multiply as one come in twos: of an odd number of tiles one CTA has none."""
+    chosen = OPTION_SETS["windows pairs"]
+    made = plan(device_layout(chosen.problem), options=chosen.options)
+    assert made.reuse is not None
+    assert made.reuse.spare == 1
+    tiles = plan_tiles(made)
+    assert tiles.count == made.reuse.all_tiles - 1
+    assert tiles.typical().tile_m < tiles.count
+    with pytest.raises(InputError, match=f"there is no tile {tiles.count}"):
+        tiles.lanes(tiles.count)
