@@ -130,7 +130,10 @@ class Reach:
         return self._seconds[file]
 
     def tests(self, source: str, text: str, lines: tuple[int, ...]) -> dict[str, list[Reaching]]:
-        """Test file -> its tests that reach the first of these lines that any does, of a file with this text now."""
+        """Test file -> its tests that reach the first of these lines that any does, of a file with this text now.
+
+        Where the file had another text and none reached the line, as it came from elsewhere: those that reach the file.
+        """
         found = {}
         rows = self._base.execute("select file, text, tests from lines where source = ?", (source,)).fetchall()
         for file, digest, groups in rows:
@@ -139,6 +142,8 @@ class Reach:
             names = list(seconds)
             reached = json.loads(zlib.decompress(groups))
             numbers = next(filter(None, (_at(reached, line) for line in then)), ())
+            if not numbers and digest != digest_of(text):
+                numbers = set().union(*(tests for tests, _ in reached))
             timed = ((names[i], seconds[names[i]]) for i in sorted(numbers))
             found[file] = [Reaching(name=name, seconds=spent) for name, spent in timed if spent is not None]
         return {file: tests for file, tests in found.items() if tests}

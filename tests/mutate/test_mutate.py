@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from mutate.__main__ import main
 from mutate.mutants import Source
-from mutate.reach import Reaching, lines_then
+from mutate.reach import Reach, Reaching, lines_then
 from mutate.swap import imported_lines, swapped
 from mutate.trial import rounds
 
@@ -152,6 +152,26 @@ def test_the_lines_of_an_import_are_those_outside_of_functions():
     found = {line for number, line in enumerate(TWO.splitlines(), 1) if number in numbers}
     assert found >= {"LIMIT = 3", "DOUBLES = [2 * i for i in range(4)]", "    SIZE = 4", "made = maker(5)"}
     assert not found & {"    return min(x, most)", "        return self.SIZE + 1", "        return x + step"}
+
+
+def test_a_line_that_came_from_elsewhere_is_tried_by_all_that_reach_its_file(tmp_path):
+    (tmp_path / "m.py").write_text("def f():\n    return 1\n\n\ndef g():\n    return 2\n")
+    answer = tmp_path / "answer.json"
+    lines = {"m.py": [[[], [1, 5]], [[0], [2]], [[1], [6]]]}
+    answer.write_text(json.dumps({"seconds": {"t::f": 1.0, "t::g": 2.0, "t::h": 3.0}, "lines": lines}))
+    reach = Reach(tmp_path / "map.sqlite")
+    reach.add("t", "text", answer, tmp_path)
+    then = (tmp_path / "m.py").read_text()
+    now = then.replace("def g", "def new():\n    x = 3\n    return x\n\n\ndef g")
+
+    def found(text: str, line: int) -> set[str]:
+        return {test.name for tests in reach.tests("m.py", text, (line,)).values() for test in tests}
+
+    assert found(then, 2) == {"t::f"}
+    assert found(now, 11) == {"t::g"}
+    assert found(then.replace("return 1", "return 1\n    return 4"), 3) == {"t::f"}
+    assert found(then, 3) == set()
+    assert found(now, 6) == {"t::f", "t::g"}
 
 
 ROOM = '''"""A room."""
