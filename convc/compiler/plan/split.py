@@ -23,7 +23,7 @@ from convc.compiler.plan.records import Pipeline, Rejection, Tiling
 from convc.compiler.plan.result_tile import number_tile
 from convc.compiler.plan.room import Room
 from convc.compiler.plan.storage import SUM_BYTES, SmemTile, Storage, lay_out
-from convc.compiler.plan.work import STORE_BYTES, CtaWork
+from convc.compiler.plan.work import STORE_BYTES, CtaWork, RingUse
 from convc.ir.dtypes import DType
 
 MOST_SUMS = 128
@@ -120,6 +120,22 @@ def summed_columns(tiling: Tiling, parts: int, dtype: DType) -> tuple[int, int]:
     return columns, own // columns
 
 
+_SHARED = [
+    "mmas",
+    "activation_bytes",
+    "filter_bytes",
+    "loads",
+    "copies",
+    "refreshes",
+    "shifts",
+    "moving",
+    "drains",
+    "own_waits",
+    "masked",
+]
+"""Counts of the K loop, of which each CTA has its part."""
+
+
 def part_of(work: CtaWork, units: int, parts: int, rows: int) -> CtaWork:
     """The work of the CTA with the most steps of a tile, and its columns of the epilogue.
 
@@ -129,24 +145,12 @@ def part_of(work: CtaWork, units: int, parts: int, rows: int) -> CtaWork:
         rows: output pixels of the tile.
     """
     most = -(-units // parts)
-
-    def share(count: int) -> int:
-        return count * most // units
-
-    rings = (replace(ring, steps=share(ring.steps), load_unrolled=0, multiply_unrolled=0) for ring in work.rings)
+    steps = [ring.steps * most // units for ring in work.rings]
+    rings = [RingUse(steps=own, stages=ring.stages) for own, ring in zip(steps, work.rings, strict=True)]
+    shared = {name: getattr(work, name) * most // units for name in _SHARED}
     return replace(
         work,
-        mmas=share(work.mmas),
-        activation_bytes=share(work.activation_bytes),
-        filter_bytes=share(work.filter_bytes),
-        loads=share(work.loads),
-        copies=share(work.copies),
-        refreshes=share(work.refreshes),
-        shifts=share(work.shifts),
-        moving=share(work.moving),
-        drains=share(work.drains),
-        own_waits=share(work.own_waits),
-        masked=share(work.masked),
+        **shared,
         rings=tuple(rings),
         chunks=-(-work.chunks // parts),
         stores=-(-work.stores // parts),

@@ -64,6 +64,9 @@ SPANS = SM_100A.limits.wide_swizzle_spans
 A_STAGES = (2, 3, 4)
 """Activation tiles in flight, as far as there are so many."""
 
+Loops = Callable[[Tiling, Pipeline], CtaWork]
+"""The work of a CTA whose results leave from registers, counted once for all ways."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Sharing(Method):
@@ -287,20 +290,22 @@ class Sharing(Method):
         self, layout: DeviceLayout, arch: Arch, request: Request, geometry: Geometry
     ) -> Iterator[Offer | Rejection]:
         """The tilings of one cut, for each way in which results leave and a residual comes."""
+        loops = lru_cache(maxsize=None)(partial(self.work, layout, geometry=geometry, arch=arch))
         for ways in ways_of(self.schedule, layout, arch, request):
             reason = not_copied(geometry, layout, arch, ways)
             if reason is None:
-                yield self._offer(layout, arch, request, geometry, ways)
+                yield self._offer(layout, arch, request, geometry, ways, loops)
             else:
                 yield Rejection(rule="results", reason=reason)
 
-    def _offer(self, layout: DeviceLayout, arch: Arch, request: Request, geometry: Geometry, ways: Ways) -> Offer:
-        """The tilings of one cut whose results leave, and whose residual comes, in one way."""
-
+    def _offer(
+        self, layout: DeviceLayout, arch: Arch, request: Request, geometry: Geometry, ways: Ways, loops: Loops
+    ) -> Offer:
+        """The tilings of one cut whose results leave, and whose residual comes, in one way; `loops` is `work`."""
         lines = line_copies(geometry, layout, arch) if ways.store == TMA else 0
 
         def work(tiling: Tiling, pipeline: Pipeline) -> CtaWork:
-            done = self.work(layout, tiling, pipeline, geometry, arch)
+            done = loops(tiling, pipeline)
             if ways.store == TMA:
                 done = staged(done, result_tile(layout, tiling), lines)
             return copied(done, layout, tiling) if ways.residual_load == TMA else done
