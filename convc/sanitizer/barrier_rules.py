@@ -4,7 +4,8 @@
   undefined (PTX manual, "mbarrier", "mbarrier.inval").
 * An arrival or a wait that says ``.cta`` orders the threads of one CTA alone. Where another CTA of the cluster arrives,
   both sides need ``.cluster``, which is what they mean when they say nothing (PTX manual, "Scope", "mbarrier.arrive",
-  "mbarrier.try_wait").
+  "mbarrier.try_wait"). A wait alone that is too narrow breaks a rule where the other CTA only gives room back, as in
+  kernels in wide use; where it has stored into the memory of the one that waits, it is an error.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ class BarrierRules(Checker):
         """No CTA has arrived at a barrier of another one."""
         self.cohort = cohort
         self.remote: set[tuple[int, int]] = set()
+        self.narrow: set[tuple[int, int]] = set()  # of these, where an arrival says .cta
+        self.handed: set[int] = set()  # CTAs in whose memory another one has stored
 
     # ---- scope -------------------------------------------------------------------------------------------------------
 
@@ -46,8 +49,9 @@ class BarrierRules(Checker):
                 continue
             self.remote.add((int(homes[at]), barrier))
             if instr.slots.get("scope") == "cta":
+                self.narrow.add((int(homes[at]), barrier))
                 why = "arrives at an mbarrier of another CTA"
-                self._narrow(instr, row, warp, lanes, why)
+                self._narrow(instr, row, warp, lanes, why, Verdict.error)
 
     def wait(self, strand: ObservedStrand, instr: Instr, barrier: int, done: np.ndarray) -> None:
         """A wait for what another CTA has said."""
@@ -55,22 +59,27 @@ class BarrierRules(Checker):
             return
         for at, row, _, warp, lanes in actors(strand):
             if done[at] and (row, barrier) in self.remote:
-                self._narrow(instr, row, warp, lanes, "waits for an mbarrier at which another CTA arrives")
+                wrong = row in self.handed or (row, barrier) in self.narrow
+                why = "waits for an mbarrier at which another CTA arrives"
+                self._narrow(instr, row, warp, lanes, why, Verdict.error if wrong else Verdict.rule)
 
-    def _narrow(self, instr: Instr, row: int, warp: int, lanes: np.ndarray, why: str) -> None:
+    def _narrow(self, instr: Instr, row: int, warp: int, lanes: np.ndarray, why: str, verdict: Verdict) -> None:
         message = f"{instr.form.name} {why}, and its scope is .cta: it needs .cluster, as without a scope"
-        self._report("scope-too-narrow", instr, row, warp, lanes, message)
+        self._report("scope-too-narrow", instr, row, warp, lanes, message, verdict)
 
     # ---- life --------------------------------------------------------------------------------------------------------
 
     def shared(self, strand: ObservedStrand, instr: Instr, kind: str, accesses: Sequence[LaneAccess]) -> None:
         """Ordinary accesses; those of mbarrier instructions are told of in another way, or are no matter here."""
+        if kind != "ld":
+            self.handed.update(access.home for access in accesses if access.home != access.row)
         if self.cohort.barriers and not instr.form.name.startswith("mbarrier."):
             for access in accesses:
                 self._touch(instr, kind, access)
 
     def async_store(self, strand: ObservedStrand, instr: Instr, parts: Sequence[tuple[LaneAccess, int]]) -> None:
         """Asynchronous stores."""
+        self.handed.update(access.home for access, _ in parts if access.home != access.row)
         for access, _ in parts:
             self._touch(instr, "st", access)
 
@@ -96,7 +105,8 @@ class BarrierRules(Checker):
                     f"{instr.form.name} {verb} bytes of the mbarrier at shared address {address:#x}, which has not "
                     "been invalidated: undefined; mbarrier.inval ends its life"
                 )
-                self._report("mbarrier-touched", instr, access.row, access.warp, access.lanes[reached], message)
+                lanes = access.lanes[reached]
+                self._report("mbarrier-touched", instr, access.row, access.warp, lanes, message, Verdict.error)
                 return
 
     def _alive(self, home: int, low: int, high: int) -> Iterable[int]:
@@ -105,9 +115,11 @@ class BarrierRules(Checker):
             if address <= high and address + OBJECT > low and home not in barrier.gone:
                 yield address
 
-    def _report(self, rule: str, instr: Instr, row: int, warp: int, lanes: np.ndarray, message: str) -> None:
+    def _report(
+        self, rule: str, instr: Instr, row: int, warp: int, lanes: np.ndarray, message: str, verdict: Verdict
+    ) -> None:
         key = (rule, instr.index)
-        if key not in self.found:
+        if key not in self.found or self.found[key].verdict < verdict:
             site = Site(
                 file=instr.span.file,
                 line=instr.span.line,
@@ -116,4 +128,4 @@ class BarrierRules(Checker):
                 warp=warp,
                 lanes=tuple(lanes.tolist()),
             )
-            self.found[key] = finding(Verdict.error, rule, message, site)
+            self.found[key] = finding(verdict, rule, message, site)

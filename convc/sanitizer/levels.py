@@ -8,6 +8,8 @@ and the result did not depend on when asynchronous work was performed:
 * a CTA that exits before its last copy into global memory is known to be complete;
 * tcgen05 operations of one thread, in an order that the manual does not promise (mma, then cp);
 * an mbarrier that a warp makes behind its fence.mbarrier_init, and then arrives at the cluster barrier, relaxed;
+* warps of a warpgroup that take different counts of registers (setmaxnreg), each of which is done for its warp;
+* a wait that says ``.cta`` for what another CTA arrives at, where that CTA hands over no data of its own;
 * registers of a wgmma touched before its wait, or without wgmma.fence: the assembler puts the wait and the fence there;
 * a tcgen05.ld without a wait, where an instruction of the warp has used its registers since: the assembler waits.
 """
@@ -23,6 +25,8 @@ SENTENCES = {
     "aligned-after-divergence": "PTX manual, .aligned: all threads of the warp must execute the same instruction",
     "exit-before-completion": "PTX manual, cp.async.bulk.wait_group: a copy has read its source when its group is "
     "complete, and not before",
+    "warpgroup-apart": "PTX manual, setmaxnreg: all warps of a warpgroup must execute the same one",
+    "scope-too-narrow": "PTX manual, mbarrier.try_wait, Scope: .cta orders nothing that another CTA did",
     "race-shared-memory": "PTX manual, fence.mbarrier_init, barrier.cluster: the fence orders the mbarrier.init in "
     "front of it, a relaxed arrival nothing",
     "accumulator-before-wait": "PTX manual, wgmma.mma_async: accessing its registers before wgmma.wait_group is "

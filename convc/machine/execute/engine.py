@@ -366,16 +366,11 @@ def _stands(strands: list[Strand]) -> list[str]:
 def _report_leftovers(cohort: Cohort) -> None:
     """What a kernel must have put back before it exits."""
     cohort.bulk_groups.report_leftovers(cohort.findings)
-    parted = cohort.warpgroups.parted()
-    if parted is not None:
-        row, group = parted
-        cohort.findings.report(
-            "warpgroup-apart",
-            f"the warps of warpgroup {group} executed different wgmma, descriptors included, or different setmaxnreg",
-            None,
-            Verdict.error,
-            Who(row=row),
-        )
+    for what, verdict in (("wgmma, descriptors included", Verdict.error), ("setmaxnreg", Verdict.rule)):
+        parted = cohort.warpgroups.parted(counts=verdict is Verdict.rule)
+        if parted is not None:
+            message = f"the warps of warpgroup {parted[1]} executed different {what}"
+            cohort.findings.report("warpgroup-apart", message, None, verdict, Who(row=parted[0]))
     alone = cohort.warpgroups.alone()
     if alone is not None:
         instr, row, warp = alone

@@ -66,7 +66,7 @@ class Warpgroups:
     Attributes:
         closed: int64 (ctas, warps), groups that each warp has committed.
         done: int64 (ctas, warps), groups of each whose part it has performed.
-        path: uint64 (ctas, warps), a digest of the wgmma and setmaxnreg instructions that each warp has executed.
+        path: uint64 (2, ctas, warps), a digest of the wgmma, and one of the setmaxnreg, that each warp has executed.
         registers: int64 (ctas, warps), the registers of a thread once setmaxnreg has been executed.
         counted: of each wgmma.fence, commit_group and wait_group, int32 (ctas, warps), how often each has executed it.
     """
@@ -74,7 +74,7 @@ class Warpgroups:
     def __init__(self, ctas: int, warps: int) -> None:
         self.closed = np.zeros((ctas, warps), np.int64)
         self.done = np.zeros((ctas, warps), np.int64)
-        self.path = np.zeros((ctas, warps), np.uint64)
+        self.path = np.zeros((2, ctas, warps), np.uint64)
         self.registers: np.ndarray | None = None
         self.counted: dict[int, tuple[Instr, np.ndarray]] = {}
         self._noted = False
@@ -82,7 +82,7 @@ class Warpgroups:
     def count(self, instr: Instr, rows: np.ndarray, warps: np.ndarray, active: np.ndarray) -> None:
         """Warps (n,) of CTAs (m,) execute a wgmma.fence or the like where ``active``, bool (m | 1, n)."""
         if instr.index not in self.counted:
-            self.counted[instr.index] = instr, np.zeros(self.path.shape, np.int32)
+            self.counted[instr.index] = instr, np.zeros(self.path.shape[1:], np.int32)
         self.counted[instr.index][1][np.ix_(rows, warps)] += active
 
     def alone(self) -> tuple[Instr, int, int] | None:
@@ -98,22 +98,28 @@ class Warpgroups:
                 return instr, row, WARPS * group + warp
         return None
 
-    def note(self, rows: np.ndarray, warps: np.ndarray, active: np.ndarray, word: int | np.ndarray) -> None:
-        """Warps (n,) of CTAs (m,) execute an instruction where ``active``, bool (m | 1, n); a ``word`` for it."""
+    def note(
+        self, rows: np.ndarray, warps: np.ndarray, active: np.ndarray, word: int | np.ndarray, *, counts: bool = False
+    ) -> None:
+        """Warps (n,) of CTAs (m,) execute an instruction where ``active``, bool (m | 1, n); a ``word`` for it.
+
+        ``counts``: it is a setmaxnreg, no wgmma.
+        """
         self._noted = True
         here = np.ix_(rows, warps)
-        old = self.path[here]
-        self.path[here] = np.where(active, (old ^ np.asarray(word, np.uint64)) * _PRIME + np.uint64(1), old)
+        path = self.path[int(counts)]
+        old = path[here]
+        path[here] = np.where(active, (old ^ np.asarray(word, np.uint64)) * _PRIME + np.uint64(1), old)
 
     def least_done(self, rows: np.ndarray, warps: np.ndarray) -> np.ndarray:
         """int64 (m, n): for each warp the groups that all four of its warpgroup have performed."""
         return _by_group(self.done).min(axis=2)[np.ix_(rows, warps // WARPS)]
 
-    def parted(self) -> tuple[int, int] | None:
-        """(row, warpgroup) of the first one whose warps executed different wgmma or setmaxnreg, or None."""
+    def parted(self, *, counts: bool = False) -> tuple[int, int] | None:
+        """(row, warpgroup) of the first one whose warps executed different wgmma (``counts``: setmaxnreg), or None."""
         if not self._noted:
             return None
-        whole = _by_group(self.path)
+        whole = _by_group(self.path[int(counts)])
         found = np.argwhere((whole != whole[:, :, :1]).any(axis=2))
         return None if not len(found) else (int(found[0, 0]), int(found[0, 1]))
 

@@ -253,4 +253,19 @@ def test_a_warpgroup_takes_registers_as_one():
         return pool(f".reg .pred %first; {more} {low.format(rest=rest)}".replace("LOW:", f"LOW: {first}"), bound)
 
     assert found("") == []
-    assert "or different setmaxnreg" in found("setmaxnreg.dec.sync.aligned.u32 88;")[0]
+    text = "setmaxnreg.dec.sync.aligned.u32 88;"
+    assert found(text) == ["the warps of warpgroup 0 executed different setmaxnreg"]
+    many = module(POOL.replace("128", "96") + f"bra END; LOW: {text} END:").replace("sm_100a", "sm_90a")
+    (finding,) = check_kernel(
+        many.replace(")\n{", ") .maxntid 128 .maxnreg 96\n{"),
+        LaunchSpec(
+            entry="k",
+            grid=(1, 1, 1),
+            block=(128, 1, 1),
+            buffers={"out": BufferSpec(dtype="u32", shape=(1,))},
+            params=(PointerParam(buffer="out"),),
+        ),
+        {"out": np.zeros(1, np.uint32)},
+    ).findings
+    assert (finding.rule, finding.verdict) == ("warpgroup-apart", Verdict.rule)
+    assert "; PTX manual, setmaxnreg: all warps" in finding.message

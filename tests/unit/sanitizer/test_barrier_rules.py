@@ -6,6 +6,8 @@ import pytest
 from check_kernels import MEET, check
 from support.kernels import module
 
+from convc.ir.findings import Verdict
+
 HEAD = """.reg .b32 %t, %b, %v, %w, %rank, %far, %x<4>; .reg .b64 %d, %l; .reg .pred %p, %q;
 mov.u32 %t, %tid.x; mov.u32 %b, bar; mov.u32 %v, tile; mov.u32 %rank, %cluster_ctarank;
 setp.ne.u32 %p, %t, 0; @%p bra READY;
@@ -69,6 +71,27 @@ def test_the_scope_holds_all_who_take_part(one, two):
     messages = found(REMOTE.replace("ONE", one).replace("TWO", two), "scope-too-narrow", grid=2, cluster=2)
     assert len(messages) == [one, two].count("cta")
     assert any("arrives at an mbarrier of another CTA" in message for message in messages) == (one == "cta")
+
+
+@pytest.mark.parametrize(
+    ("one", "before", "verdict"),
+    [
+        ("cluster", "", Verdict.rule),
+        ("cta", "", Verdict.error),
+        ("cluster", "mapa.shared::cluster.u32 %x0, %v, 0; st.shared::cluster.u32 [%x0], %t;", Verdict.error),
+        ("cluster", "ld.shared.u32 %w, [%v]; st.shared.u32 [%v], %t;", Verdict.rule),
+    ],
+)
+def test_a_wait_that_is_too_narrow_for_room_that_is_given_back(one, before, verdict):
+    """Nothing of the other CTA's is read behind the wait, or what it has stored there."""
+    text = (
+        REMOTE.replace("ONE", one).replace("TWO", "cta").replace("mbarrier.arrive.rel", f"{before} mbarrier.arrive.rel")
+    )
+    checked = check(
+        module(HEAD + "st.shared.u32 [%v], %t; bar.sync 0;" + text, shared=SHARED), grid=2, cluster=2, threads=32
+    )
+    waits = [f for f in checked.findings if f.rule == "scope-too-narrow" and "try_wait" in f.message]
+    assert [finding.verdict for finding in waits] == [verdict]
 
 
 def test_no_scope_is_that_of_the_cluster():

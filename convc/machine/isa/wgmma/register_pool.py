@@ -81,7 +81,8 @@ def set_count(instr: Instr, table: SlotTable) -> Run:
             strand.ready = np.broadcast_to(enough[:, None], own.shape) | ~active
             return BLOCK
         held[here] = new
-        cohort.warpgroups.note(rows, strand.warps, active, 2 * count + more)  # Triton has one for each way of a warp
+        # Triton has one for each way of a warp: the count is compared, not the place
+        cohort.warpgroups.note(rows, strand.warps, active, 2 * count + more, counts=True)
         return None
 
     return run
