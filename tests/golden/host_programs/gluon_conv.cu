@@ -1,6 +1,6 @@
 // Launch gluon_conv on the first GPU, and print a digest of every buffer. Written by convc .
 //
-//     nvcc -std=c++17 -o host host.cu -lcuda
+//     nvcc -std=c++17 -o host gluon_conv.cu -lcuda
 //     ./host [FOLDER]        FOLDER has the .bin files of the buffers that are read; by default the current one
 //
 // A buffer without a file holds small whole numbers of a seed, or bytes 0xFF. The digests are those of `convc launch`.

@@ -285,7 +285,7 @@ def test_the_host_program_is_compiled(name, tmp_path):
         assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("name", ["cuda_cluster", "gluon_conv"])
+@pytest.mark.parametrize("name", ["cuda_cluster", "cuda_groups", "gluon_conv"])
 def test_the_host_program_is_what_was_read(name, tmp_path, golden):
     """All but the kernel and the version: buffers that are drawn, poison or read, maps, attributes, addresses."""
     launch = load_launch(FOREIGN / name / "launch.json")
@@ -294,8 +294,10 @@ def test_the_host_program_is_what_was_read(name, tmp_path, golden):
     kernel = FOREIGN / name / "kernel.ptx"
     first, spec = next(iter(buffers.items()))
     data = np.zeros(spec.size_bytes, np.uint8)
-    convc.write_host_program(kernel, launch, convc.KernelInputs(given={first: data}, seed=1), tmp_path / "host.cu")
-    program = (tmp_path / "host.cu").read_text().replace(kernel.read_text().strip(), "").replace(convc.__version__, "")
+    convc.write_host_program(kernel, launch, convc.KernelInputs(given={first: data}, seed=1), tmp_path / f"{name}.cu")
+    program = (
+        (tmp_path / f"{name}.cu").read_text().replace(kernel.read_text().strip(), "").replace(convc.__version__, "")
+    )
     golden("host_programs", {f"{name}.cu": program})
 
 

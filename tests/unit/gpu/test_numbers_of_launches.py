@@ -15,10 +15,10 @@ from convc.errors import GpuError, LimitError
 from convc.gpu.clock import clock_plan
 from convc.gpu.contents import digest, drawn
 from convc.gpu.perform import GUARD, MOST_QUEUED, QUEUE_CYCLES, WARM_UP, perform
-from convc.gpu.plan import plan_launch
+from convc.gpu.plan import Address, plan_launch
 from convc.gpu.result import compare_buffers
 from convc.gpu.tensormaps import LAST_DRIVER_TO_FIX, fixed
-from convc.ir.launch import BufferSpec, PointerParam
+from convc.ir.launch import BufferSpec, PointerParam, ScalarParam, StructField, StructParam
 
 WORD = (1 << 64) - 1
 
@@ -97,7 +97,12 @@ def test_whole_numbers_have_to_be_the_same_whatever_is_allowed():
             ("sm_100a", (10, 0), True),
             ("sm_100a", (10, 3), False),
         ),
-        *(("sm_100f", (10, 0), True), ("sm_100f", (10, 3), True), ("sm_103f", (10, 0), False)),
+        *(
+            ("sm_next", (9, 0), True),
+            ("sm_100f", (10, 0), True),
+            ("sm_100f", (10, 3), True),
+            ("sm_103f", (10, 0), False),
+        ),
         *(("sm_100f", (11, 0), False), ("sm_90", (10, 3), True), ("sm_103", (10, 0), False), ("sm_75", (7, 5), True)),
         *(("sm_103", (10, 3), True),),
     ],
@@ -111,6 +116,17 @@ def test_which_code_runs_where(target, capability, runs):
     else:
         with pytest.raises(GpuError, match=f"the kernel is for {target}"):
             perform(driver, plan, b"", {})
+
+
+def test_a_structure_without_bytes_is_as_long_as_its_last_field_and_zero_between():
+    fields = (
+        StructField(at=8, param=ScalarParam(dtype="u32", value=7)),
+        StructField(at=16, param=PointerParam(buffer="b", offset=4)),
+    )
+    (planned,) = plan_launch(spec(StructParam(fields=fields))).params
+    assert planned.data == bytes(8) + (7).to_bytes(4, "little") + bytes(4) + bytes(8)
+    assert planned.patches == (Address(at=16, buffer="b", offset=4),)
+    assert planned.grows
 
 
 def test_all_there_is_may_be_asked_for():
