@@ -22,6 +22,7 @@ from convc.derive import symbols as z
 from convc.derive.algebra import expanded, normal
 from convc.derive.nests import Nest, Place, at_zero, definition, put
 from convc.derive.reuse import Rows, window_first, window_start
+from convc.derive.streams import reads
 from convc.derive.symbols import FloorDiv, Mod
 from convc.derive.theorem import Bound, Theorem, at_most, below, proved
 
@@ -249,12 +250,22 @@ def shared_maps(nest: Nest, rows: Rows) -> tuple[dict[str, Map], tuple[Theorem, 
         "start": Map(axes=(z.tile_m, z.window), results=start),
         "copy": Map(axes=(z.tile_m, z.window, BEGUN, z.r), results=copy),
         "offset": Map(axes=(z.buffer,), results={"w": z.d_w * z.buffer}),
+        "turned": Map(axes=(z.tap,), results={"lanes": reads(nest, "turned").turn}),
+        "masks": Map(axes=(), results={name: _masks(nest, axis, extent) for name, axis, extent in FILTER_AXES}),
         "needed": Map(axes=(row, z.q, z.s), results={"row": row, "w": need(z.q, z.s)}),
         "held": Map(axes=(row, z.q, z.s), results=_held(number, moved)),
         **_mask_maps(space, place, moved),
     }
     copied = (*_copy_theorems(rows, nest.load.pixel, start, copy), _walk(first, place))
     return maps, (*theorems, *copied, *_mask_theorems(nest, maps, lane))
+
+
+FILTER_AXES = (("columns", z.s, z.S), ("rows", z.r, z.R))
+
+
+def _masks(nest: Nest, axis: Symbol, extent: Expr) -> Expr:
+    """Masks of a tile along an axis of the filter: one for each of its numbers, if lanes are left out by it."""
+    return extent if any(mask.axis == axis for mask in nest.masks) else S.Zero
 
 
 def _copies(rows: Rows, start: Place) -> dict[str, Expr]:

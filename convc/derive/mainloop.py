@@ -19,6 +19,7 @@ from convc.derive import symbols as z
 from convc.derive.kernels import Map
 from convc.derive.nests import Loop, Nest
 from convc.derive.reuse import J, window_start
+from convc.derive.streams import LAST
 from convc.derive.symbols import FloorDiv, Mod, axis, size
 from convc.derive.theorem import Theorem, at_most, below, proved
 
@@ -117,6 +118,8 @@ def shared_mainloop(nest: Nest, *, overlapping: bool) -> MainloopMaps:
         "halo": Map(axes=(), results={"rows": HALO_ROWS}),
         "moved": Map(axes=(z.tap,), results={"rows": S.Zero if nest.move is None else z.tap * nest.move.lanes}),
         "window_at": Map(axes=(z.window,), results={"byte": at}),
+        "copied": Map(axes=(), results={"rows": rows}),
+        "moves": Map(axes=(), results=_moves(nest)),
     }
     reach = proved("no column of a buffer is further on than its halo", [at_most(J, HALO_ROWS)], [below(z.tap, z.TAPS)])
     if not nest.swapped:
@@ -124,6 +127,12 @@ def shared_mainloop(nest: Nest, *, overlapping: bool) -> MainloopMaps:
     entered, where = _entered(nest)
     maps["entered"] = Map(axes=(START_W,), results={"place": entered})
     return maps, (*theorems, *any_order, *once, reach, *enough, where)
+
+
+def _moves(nest: Nest) -> dict[str, Expr]:
+    """How often rows of a buffer move, and by how many lanes altogether: behind each of its columns but the last."""
+    lanes = S.Zero if nest.move is None else nest.move.lanes
+    return {"turns": S.Zero if nest.move is None else LAST, "lanes": LAST * lanes}
 
 
 def _rounds(nest: Nest) -> MainloopMaps:

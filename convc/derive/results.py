@@ -19,6 +19,7 @@ from convc.derive import symbols as z
 from convc.derive.forms import reload, stream_tiles
 from convc.derive.kernels import Map
 from convc.derive.nests import Nest
+from convc.derive.reuse import rows_stay
 from convc.derive.symbols import FloorDiv, Mod
 from convc.derive.theorem import Condition, Theorem, at_most, below, proved
 
@@ -123,6 +124,17 @@ def stream_rows() -> Fact:
     )
 
 
+def rows_inside() -> Fact:
+    """Lanes of a stream of several images of which none finds a row of another image than its own."""
+    inside, conditions = rows_stay(stream_tiles("merged", "contiguous"))
+    return Fact(
+        name="rows inside of their image",
+        says="no filter row leaves its image, so that no lane has to be masked because of its row",
+        theorems=(inside,),
+        conditions=conditions,
+    )
+
+
 def walked_images() -> Fact:
     """Copies that walk through the rows of all images."""
     number = (FloorDiv(FIRST, z.T * z.Y) * z.Y + Mod(FloorDiv(FIRST, z.T), z.Y)) * z.T + Mod(FIRST, z.T) + ROW
@@ -188,4 +200,4 @@ def _lanes_follow(rows: str) -> Iterator[Theorem]:
 
 def facts() -> Iterator[Fact]:
     """All of them."""
-    yield from (warp_rows(), tile_rows(), stream_rows(), walked_images(), walked_rows())
+    yield from (warp_rows(), tile_rows(), stream_rows(), rows_inside(), walked_images(), walked_rows())

@@ -13,6 +13,7 @@ padding (`mask`), or find some (`zeroed`).
 """
 
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false
+# pyright: reportOperatorIssue=false
 # sympy says Basic of what is an Expr.
 
 from __future__ import annotations
@@ -24,8 +25,19 @@ from sympy import Expr, S, Symbol
 from convc.derive import symbols as z
 from convc.derive.nests import Load, Mask, Move, Nest, Step, pixel_of
 from convc.derive.rewrites import done
+from convc.derive.streams import (
+    LINE,
+    begun,
+    cut_off,
+    left_out,
+    padding_before,
+    padding_behind,
+    padding_of_next,
+    reads,
+    two_rows,
+)
 from convc.derive.symbols import FloorDiv, Mod
-from convc.derive.theorem import Bound, Condition, Either, Refused, Theorem, at_most, below, proved
+from convc.derive.theorem import Condition, Either, Refused, Theorem, at_most, below, proved
 
 Rows = Literal["outer", "merged", "boxed"]
 """How output rows follow each other (`convc.compiler.index.row_stream`): a stream each, or one for all of them, in
@@ -36,8 +48,6 @@ J = z.tap * z.d
 BORDER = "mask or zero: lanes that read a pixel of another row than their own"
 ROWS = "rows masked, or inside of their image: lanes whose row is another image's"
 """What one load for several columns owes."""
-Y_ = z.axis("y")
-"""A row of the stream."""
 
 
 def _walked(number: Expr, p: Expr, rows: Rows) -> dict[str, Expr]:
@@ -109,12 +119,12 @@ def _further(at: Expr) -> Theorem:
 
 def _held() -> Theorem:
     """Where a lane finds a pixel of its own row, that is the one that it needs."""
-    number = Y_ * z.T + z.q + J - z.lead
+    number = LINE * z.T + z.q + J - z.lead
     held = z.u_w * (z.lead + Mod(number, z.T)) + z.d_w * z.buffer - z.pad_w
     need = z.u_w * z.q + z.d_w * (z.tap * z.u + z.buffer) - z.pad_w
     return proved(
         "row lane + tap*d of the tile is of the lane's row, and the pixel that column tap*u + buffer needs",
-        [(FloorDiv(number, z.T), Y_), (held, need)],
+        [(FloorDiv(number, z.T), LINE), (held, need)],
         [at_most(0, z.q + J - z.lead), below(z.q + J - z.lead, z.T)],
     )
 
@@ -157,27 +167,19 @@ def _line_conditions(rows: Rows) -> tuple[Condition, ...]:
 def mask(nest: Nest) -> Nest:
     """Leave out lanes that need padding, where the pixel of another row may come to stand in its place."""
     name = "mask: disable the lanes that need padding and hold another row's pixel"
-    _staged(nest, name)
+    load = _staged(nest, name)
     place = _place(nest, name)
     if BORDER not in nest.owes:
         raise Refused(name, "every column loads its own pixels, and padding comes as zero: hoist first")
-    need = nest.pixel()
+    found = reads(nest, name)
     held = place + J - z.lead
-    begun = z.T * FloorDiv(window_first(place, z.lane), z.T)
+    since = held - z.T * FloorDiv(window_first(place, z.lane), z.T)
     across = z.u_w * (z.lead + Mod(held, z.T)) + z.d_w * z.buffer - z.pad_w
-    masks = (Mask(axis=z.s, need=need["w"], end=z.W, held=across, held_end=z.W, since=held - begun),)
-    last = z.Q + z.HALO
-    start = z.d_w * z.buffer
-    conditions = (
-        Either(
-            (at_most(z.lead, 0), below(z.u_w * (z.lead - 1) + start, z.pad_w)), "what the walk leaves out is padding"
-        ),
-        Either(
-            (at_most(last, z.T + z.lead), at_most(z.W + z.pad_w, z.u_w * (z.T + z.lead) + start)),
-            "behind T pixels a row has padding alone",
-        ),
-    )
-    step = Step(name=name, theorems=(_left_of(), _right_of()), conditions=conditions)
+    masks = (Mask(axis=z.s, need=nest.pixel()["w"], end=z.W, held=across, held_end=z.W, since=since),)
+    left = left_out(found, z.lead)
+    right = cut_off(found, z.lead)
+    theorems = (padding_before(found, left), padding_behind(found, right, z.lead), _finds(load, masks[0]))
+    step = Step(name=name, theorems=theorems, conditions=(left, right))
     return done(nest, step, masks=(*masks, *_of_rows(nest)), owes=_without(nest, BORDER))
 
 
@@ -187,16 +189,15 @@ def zeroed(nest: Nest) -> Nest:
     _staged(nest, name)
     if BORDER not in nest.owes:
         raise Refused(name, "every column loads its own pixels, and padding comes as zero: hoist first")
-    last = z.Q + z.HALO
-    start = z.d_w * z.buffer
-    fits = at_most(last, z.T)
-    conditions = (
-        at_most(z.lead, 0, "the walk leaves nothing out"),
-        Either((fits, at_most(z.W + z.pad_w, z.u_w * z.T + start)), "behind T pixels a row has padding alone"),
-        Either((fits, below(z.u_w * (last - 1 - z.T) + start, z.pad_w)), "the next row begins with as much padding"),
-        at_most(last, 2 * z.T, "no lane reads past the next row"),
+    found = reads(nest, name)
+    right = cut_off(found, S.Zero)
+    following = begun(found)
+    conditions = (at_most(z.lead, 0, "the walk leaves nothing out"), right, following)
+    theorems = (
+        padding_behind(found, right, S.Zero),
+        padding_of_next(found, following),
+        two_rows(right, following),
     )
-    theorems = (_right_of(), _found_zero())
     step = Step(name=name, theorems=theorems, conditions=conditions)
     return done(nest, step, masks=_of_rows(nest), owes=_without(nest, BORDER))
 
@@ -226,51 +227,44 @@ def rows_inside(nest: Nest) -> Nest:
     """No lane need be left out because of its row: no row of the filter leaves an image, or there is one image."""
     name = "rows stay inside of their image, or there is one image"
     _owing(nest, name)
-    h = z.u_h * z.p + z.d_h * z.r - z.pad_h
-    last = z.u_h * (z.P - 1) + z.d_h * (z.R - 1) - z.pad_h
-    inside = proved(
-        "every row that a filter row needs lies in the image",
-        [at_most(0, h), below(h, z.H)],
-        [below(z.p, z.P), below(z.r, z.R), at_most(z.pad_h, 0), below(last, z.H)],
-    )
-    one = at_most(z.N, 1)
-    conditions = (
-        Either((one, at_most(z.pad_h, 0)), "no row above an image, or one image"),
-        Either((one, below(last, z.H)), "no row below an image, or one image"),
-    )
+    inside, conditions = rows_stay(nest)
     step = Step(name=name, theorems=(inside,), conditions=conditions)
     return done(nest, step, owes=_without(nest, ROWS))
 
 
-def _left_of() -> Theorem:
-    need = z.u_w * z.q + z.d_w * (z.tap * z.u + z.buffer) - z.pad_w
-    return proved(
-        "a lane that would read in front of its row needs padding",
-        [below(need, 0)],
-        [below(z.q + J, z.lead), below(z.u_w * (z.lead - 1) + z.d_w * z.buffer, z.pad_w)],
+def rows_stay(nest: Nest) -> tuple[Theorem, tuple[Condition, ...]]:
+    """Give the theorem that no row of the filter leaves an image, and what it asks of the first and of the last."""
+    h = nest.pixel()["h"].xreplace({nest.space["p"]: z.p})
+    first, last = (h.xreplace(at) for at in ({z.p: S.Zero, z.r: S.Zero}, {z.p: z.P - 1, z.r: z.R - 1}))
+    above = at_most(-first, 0)
+    under = below(last, z.H)
+    inside = proved(
+        "every row that a filter row needs lies in the image",
+        [at_most(0, h), below(h, z.H)],
+        [below(z.p, z.P), below(z.r, z.R), above, under],
+    )
+    one = at_most(z.N, 1)
+    return inside, (
+        Either((one, above), "no row above an image, or one image"),
+        Either((one, under), "no row below an image, or one image"),
     )
 
 
-def _right_of() -> Theorem:
-    need = z.u_w * z.q + z.d_w * (z.tap * z.u + z.buffer) - z.pad_w
+def _finds(load: Load, mask: Mask) -> Theorem:
+    """What a lane finds is the row that it reads of the tile; in a window, as far as it reaches."""
+    inside = z.axis("i")
+    lane = z.window * z.WINDOW + inside
+    row = {load.row: lane + J}
+    assert mask.since is not None
+    assert load.since is not None
     return proved(
-        "a lane that would read behind its row needs padding",
-        [at_most(z.W, need)],
-        [at_most(z.T + z.lead, z.q + J), at_most(z.W, z.u_w * (z.T + z.lead) + z.d_w * z.buffer - z.pad_w)],
+        "what a masked lane finds is what was loaded to row lane + tap*d",
+        [
+            (load.pixel["w"].xreplace(row), mask.held.xreplace({z.lane: lane})),
+            (load.since.xreplace(row), mask.since.xreplace({z.lane: lane})),
+        ],
+        [below(inside + J, z.WINDOW)],
     )
-
-
-def _found_zero() -> Theorem:
-    """The pixels at the beginning of the next row are padding, as far as lanes read them."""
-    number = Y_ * z.T + z.q + J
-    held = z.u_w * Mod(number, z.T) + z.d_w * z.buffer - z.pad_w
-    given: list[Bound] = [
-        at_most(z.T, z.q + J),
-        below(z.q + J, 2 * z.T),
-        at_most(z.q + J, z.Q + z.HALO - 1),
-        below(z.u_w * (z.Q + z.HALO - 1 - z.T) + z.d_w * z.buffer, z.pad_w),
-    ]
-    return proved("a lane that reads behind its row finds padding", [below(held, 0)], given)
 
 
 def shift(nest: Nest, *, overlapping: bool) -> Nest:

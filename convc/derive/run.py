@@ -109,6 +109,7 @@ def _pixels(nest: Nest, points: Mapping[str, Any], shape: tuple[int, ...]) -> tu
     load = nest.load
     place: Place = nest.pixel()
     since: np.ndarray | int = 0
+    left: np.ndarray | int = 1
     if load is not None:
         row = value(nest.read, points)
         if nest.move is not None:  # behind so many turns a row has moved by so many lanes
@@ -118,8 +119,9 @@ def _pixels(nest: Nest, points: Mapping[str, Any], shape: tuple[int, ...]) -> tu
         points = {**points, **{axis.name: 0 for axis in nest.axes if axis not in known}, load.row.name: row}
         place = load.pixel
         since = 0 if load.since is None else value(load.since, points)
+        left = value(load.rows, points) - row
     found = {name: np.broadcast_to(value(place[name], points), shape) for name in PIXEL}
-    inside = np.broadcast_to(np.asarray(since) >= 0, shape)
+    inside = np.broadcast_to((np.asarray(since) >= 0) & (np.asarray(left) > 0), shape)
     for name, end in zip("nhw", (z.N, z.H, z.W), strict=True):
         inside = inside & (found[name] >= 0) & (found[name] < value(end, points))
     return found, inside

@@ -58,6 +58,7 @@ class Share:
 def shares() -> Iterator[tuple[str, Share]]:
     """Every share, by its name."""
     yield "chunk", _chunks()
+    yield "word of a mask", _mask_words()
     yield "pair of chunks", _halves()
     yield "column of a chunk", _inside()
     yield "slab", _slabs()
@@ -66,6 +67,14 @@ def shares() -> Iterator[tuple[str, Share]]:
     yield "row of a group", _grouped()
     yield "scale factors", _factors()
     yield "place of an element", _bytes()
+
+
+def _mask_words() -> Share:
+    """The bit of a lane in the words of its tile's mask (PTX manual, tcgen05.mma, disable-output-lane)."""
+    word = FloorDiv(z.lane, THREADS)
+    bit = Mod(z.lane, THREADS)
+    once = proved("a lane is one bit of one word of a mask", [(word * THREADS + bit, z.lane)])
+    return Share(map=Map(axes=(z.lane,), results={"word": word, "bit": bit}), theorems=(once,))
 
 
 def _chunks() -> Share:

@@ -30,11 +30,12 @@ from convc.derive.nests import Let, Load, Loop, Mask, Move, Nest, Place, Step
 from convc.derive.reindex import Reindexed
 from convc.derive.results import Fact, facts
 from convc.derive.shares import Share, shares
+from convc.derive.solve import Solved, solved
 from convc.derive.symbols import AXES, Division, FloorDiv
 from convc.derive.theorem import Bound, Condition, Either, Theorem
 
 FORMAT = "convc-derived/1"
-PARTS = ("expressions", "conditions", "theorems", "steps", "nests")
+PARTS = ("expressions", "conditions", "theorems", "steps", "nests", "numbers")
 FOLDER = Path(__file__).parent
 FILE = FOLDER.parent / "derived" / "derived.json"
 
@@ -122,7 +123,20 @@ class _Book:
             "maps": {name: self.map(found) for name, found in form.maps.items()},
             "theorems": [self.theorem(each) for each in form.theorems],
             "conditions": list(dict.fromkeys(number for each in form.nest.steps for number in self.conditions(each))),
+            "solved": {each.symbol.name: self.solved(each) for each in solved(form.nest)},
         }
+
+    def solved(self, found: Solved) -> int:
+        demands = [
+            [
+                each.least,
+                [None if limit is None else self.expr(limit.value) for limit in each.limits],
+                self.bounds(each.bounds),
+            ]
+            for each in found.demands
+        ]
+        entry = [found.greatest, demands, [self.theorem(each) for each in found.theorems]]
+        return self.parts["numbers"].number(entry)
 
     def change(self, change: Reindexed) -> dict[str, Any]:
         return {
@@ -263,7 +277,8 @@ def _is_atom(part: Expr) -> bool:
 
 def _nesting(atom: Expr) -> int:
     """The place of an atom in a sum: that of the outermost loop that it reads."""
-    return min(NESTED.index(each.name) if each.name in NESTED else len(NESTED) for each in _axes(atom))
+    places = (NESTED.index(each.name) if each.name in NESTED else len(NESTED) for each in _axes(atom))
+    return min(places, default=len(NESTED))
 
 
 def _axes(atom: Expr) -> Iterable[Symbol]:

@@ -15,7 +15,6 @@ def problem_sizes(problem: ConvProblem) -> dict[str, int]:
     height, width = problem.in_extent
     out_h, out_w = problem.out_extent
     taps_h, taps_w = problem.kernel
-    common = math.gcd(problem.stride[1], problem.dilation[1])
     return {
         "N": problem.batch,
         "C": problem.group_channels,
@@ -29,9 +28,13 @@ def problem_sizes(problem: ConvProblem) -> dict[str, int]:
         "S": taps_w,
         "u_h": problem.stride[0],
         "d_h": problem.dilation[0],
-        "g": common,
-        "u": problem.stride[1] // common,
-        "d": problem.dilation[1] // common,
+        **across(problem.stride[1], problem.dilation[1]),
         "pad_h": problem.pad_lo[0],
         "pad_w": problem.pad_lo[1],
     }
+
+
+def across(stride: int, dilation: int) -> dict[str, int]:
+    """The stride and the dilation along W: what they have in common, and the rest of each."""
+    common = math.gcd(stride, dilation)
+    return {"g": common, "u": stride // common, "d": dilation // common}

@@ -58,11 +58,11 @@ class Formula(msgspec.Struct, array_like=True, frozen=True, gc=False):
         return intexpr.add(*terms, number_of(self.constant, sizes))
 
     def number(self, sizes: Sizes) -> int:
-        """The number of a formula without divisions; of axes too, as if they were sizes."""
+        """The number of a formula, of axes too, as if they were sizes."""
         total = number_of(self.constant, sizes)
         for term in self.terms:
-            assert isinstance(term.atom, str)
-            total += number_of(term.times, sizes) * sizes[term.atom]
+            atom = term.atom
+            total += number_of(term.times, sizes) * (sizes[atom] if isinstance(atom, str) else atom.number(sizes))
         return total
 
     def value(self, values: Mapping[str, Any]) -> Any:
@@ -88,6 +88,12 @@ class Division(msgspec.Struct, array_like=True, frozen=True, gc=False):
     dividend: Formula
     divisor: Products
 
+    def number(self, sizes: Sizes) -> int:
+        """The number, as of `Formula.number`."""
+        dividend = self.dividend.number(sizes)
+        divisor = number_of(self.divisor, sizes)
+        return dividend // divisor if self.sign == "//" else dividend % divisor
+
 
 class Bound(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """``low < high`` or ``low <= high``, by the numbers of formulas."""
@@ -95,6 +101,11 @@ class Bound(msgspec.Struct, array_like=True, frozen=True, gc=False):
     sign: str
     low: int
     high: int
+
+    def holds(self, sizes: Sizes) -> bool:
+        """Whether it is so for these numbers."""
+        low, high = (derived().expressions[side].number(sizes) for side in (self.low, self.high))
+        return low < high if self.sign == "<" else low <= high
 
 
 class MapRecord(msgspec.Struct, array_like=True, frozen=True):
@@ -161,13 +172,30 @@ class Condition(msgspec.Struct, frozen=True):
     either: list[Bound]
 
 
+class DemandRecord(msgspec.Struct, array_like=True, frozen=True):
+    """One of several bounds has to hold: those with a limit hold from there on, up or down; the others do or do not."""
+
+    least: bool
+    limits: list[int | None]
+    bounds: list[Bound]
+
+
+class SolvedRecord(msgspec.Struct, array_like=True, frozen=True):
+    """A number that a schedule chooses (`convc.derive.solve.Solved`): the largest that is legal, or the smallest."""
+
+    greatest: bool
+    demands: list[DemandRecord]
+    theorems: list[int]
+
+
 class FormRecord(msgspec.Struct, frozen=True):
-    """A form of a schedule: titles, nests and rewrites of its algorithms; its maps, theorems and conditions."""
+    """A form of a schedule: titles, nests and rewrites of its algorithms; maps, theorems, conditions, numbers."""
 
     algorithms: list[tuple[str, int, list[int]]]
     maps: dict[str, MapRecord]
     theorems: list[int]
     conditions: list[int]
+    solved: dict[str, int]
 
 
 class CaseRecord(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -237,6 +265,7 @@ class Derived(msgspec.Struct, frozen=True):
     theorems: msgspec.Raw
     steps: msgspec.Raw
     nests: list[NestRecord]
+    numbers: list[SolvedRecord]
 
 
 def number_of(products: Products, sizes: Sizes) -> int:

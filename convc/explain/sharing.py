@@ -13,6 +13,7 @@ from convc.compiler.index.row_walk import BORDERS
 from convc.compiler.plan.records import Plan, Reuse
 from convc.compiler.schedules.base import ROWS
 from convc.compiler.schedules.nesting import tile_numbers
+from convc.derived.solved import reached, solved
 from convc.errors import PlanError
 
 
@@ -52,7 +53,8 @@ def lane_use(plan: Plan, reuse: Reuse) -> str:
     rows = stream.image_rows - stream.outputs
     if rows:
         causes.append(f"{rows} of {stream.image_rows} rows an image have none")
-    if reuse.length < reuse.tiles * tile.outputs:
+    places = reached(solved(reuse.form, "TILES"), shared_instance(plan.problem, reuse).sizes)
+    if places < reuse.tiles * tile.outputs:
         causes.append(f"the last tile of {'each' if stream.streams > 1 else 'the'} stream is not full")
     why = "; ".join(causes)
     return f"lane use: {used} of {lanes} lanes ({used / lanes:.1%})" + (f": {why}" if why else "")

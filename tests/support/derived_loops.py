@@ -92,7 +92,8 @@ class Ran:
                 row = row + self.points[nest["move"]["inside"]] * self.number(nest["move"]["lanes"])
             self.points[load["row"]] = row
             place = {name: self.at(formula) for name, formula in load["pixel"]}
-            inside = True if load["since"] is None else self.at(load["since"]) >= 0
+            inside = row < self.number(load["rows"])  # what is not loaded is nothing
+            inside = inside if load["since"] is None else inside & (self.at(load["since"]) >= 0)
         ends = {"n": problem.batch, "h": problem.in_extent[0], "w": problem.in_extent[1], "c": problem.in_channels}
         for name, end in ends.items():
             inside = inside & (place[name] >= 0) & (place[name] < end)

@@ -19,10 +19,10 @@ import numpy as np
 from convc.compiler.index.maps import IndexMap
 from convc.compiler.index.presburger import find
 from convc.compiler.index.reuse import ReuseMaps
+from convc.derived.record import derived
+from convc.derived.solved import mapped
 from convc.ir import expr
 from convc.ir.expr import And, Const, IntExpr, Less, Select
-
-WORD = 32
 
 
 class MaskRule(msgspec.Struct, frozen=True):
@@ -120,9 +120,12 @@ def tiles_with_masks(maps: ReuseMaps, tap: Literal["r", "s"], value: int) -> Ite
 
 def words(mask: np.ndarray) -> tuple[int, ...]:
     """The mask of a tile's lanes as words of 32 bits, lane 0 lowest."""
-    padded = np.zeros(-(-mask.size // WORD) * WORD, bool)
-    padded[: mask.size] = mask
-    return tuple(int(word) for word in np.packbits(padded, bitorder="little").view("<u4"))
+    place = derived().shares["word of a mask"].map
+    lanes = [(mapped(place, "word", {"lane": lane}), mapped(place, "bit", {"lane": lane})) for lane in range(mask.size)]
+    found = [0] * (lanes[-1][0] + 1)
+    for (word, bit), off in zip(lanes, mask.tolist(), strict=True):
+        found[word] |= off << bit
+    return tuple(found)
 
 
 def _within(value: IntExpr, end: int) -> tuple[IntExpr, IntExpr]:

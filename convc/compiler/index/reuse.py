@@ -17,17 +17,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from convc.compiler.index.formulas import Instance
-from convc.compiler.index.geometry import Geometry
+from convc.compiler.index.geometry import Geometry, form_of
 from convc.compiler.index.maps import Axis, IndexMap, Outcome
 from convc.compiler.index.row_stream import WINDOW
 from convc.derived.numbers import problem_sizes
 from convc.ir.expr import And, Const, IntExpr, Select
 from convc.ir.problem import ConvProblem
-
-ADDRESSED = "read further on"
-EXCHANGED = "operands exchanged"
-MOVED = "rows moved"
-"""How a lane comes to the pixel that a filter column needs (`convc.derive.forms`)."""
 
 
 class ReuseMaps(Geometry, frozen=True, kw_only=True):
@@ -53,10 +48,12 @@ def reuse_maps(problem: ConvProblem, geometry: Geometry) -> ReuseMaps:
     shared = shared_instance(problem, geometry)
     return ReuseMaps(
         problem=problem,
+        form=geometry.form,
         walk=geometry.walk,
         stream=geometry.stream,
         tile=geometry.tile,
         tiles=geometry.tiles,
+        grid=geometry.grid,
         spare=geometry.spare,
         pixel=shared.map("pixel"),
         start=shared.map("start"),
@@ -71,16 +68,6 @@ def output_pixel(maps: ReuseMaps) -> IntExpr:
     if not maps.pixel.guard:
         return number
     return Select(And(maps.pixel.conditions), number, Const(maps.problem.gemm_m))
-
-
-def form_of(geometry: Geometry, reading: str = "") -> str:
-    """The form of a schedule that cuts the output so (`convc.derive.forms`); by default one that can."""
-    stream = geometry.stream
-    together = "boxed" if stream.boxed else "merged"
-    rows = together if stream.merged else "outer"
-    lanes = "overlapping" if geometry.windowed else "contiguous"
-    reading = reading or (MOVED if geometry.windowed else ADDRESSED)
-    return f"{reading}, rows {rows}, border {geometry.walk.border}, {lanes}"
 
 
 def shared_instance(

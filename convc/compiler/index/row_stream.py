@@ -21,13 +21,20 @@ image alone always merges, and what lies above and below it is filled with zeros
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import msgspec
 
+from convc.derived.record import Sizes, derived
+from convc.derived.solved import all_hold, limits
 from convc.ir.arch import SM_100A
-from convc.ir.problem import ConvProblem
 
 WINDOW = SM_100A.limits.tmem_part_lanes
 """Lanes of a sub-partition of tensor memory: rows shift inside it and never across."""
+STEP = ("N", "P", "H", "R", "u_h", "d_h", "pad_h")
+"""The sizes that the step of images and streams depends on."""
+INSIDE = "rows inside of their image"
+"""The fact that no lane of a stream of several images has to be masked because of its row (`convc.derive.results`)."""
 
 
 class LaneTile(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -78,55 +85,55 @@ class RowStream(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.rows - self.image_rows + self.outputs - 1
 
 
-def outer_stream(problem: ConvProblem) -> RowStream:
+def outer_stream(sizes: Sizes) -> RowStream:
     """One stream per output row."""
-    return RowStream(
-        merged=False, streams=problem.out_extent[0], rows=problem.batch, image_rows=1, outputs=1, step=1, masked=False
-    )
+    return RowStream(merged=False, streams=sizes["P"], rows=sizes["N"], image_rows=1, outputs=1, step=1, masked=False)
 
 
-def boxed_stream(problem: ConvProblem) -> RowStream:
+def boxed_stream(sizes: Sizes) -> RowStream:
     """One stream for all output rows, in the box of an im2col map."""
-    outputs = problem.out_extent[0]
+    outputs = sizes["P"]
     return RowStream(
         merged=True,
         streams=1,
-        rows=problem.batch * outputs,
+        rows=sizes["N"] * outputs,
         image_rows=outputs,
         outputs=outputs,
-        step=problem.stride[0],
+        step=sizes["u_h"],
         masked=False,
         boxed=True,
     )
 
 
-def merged_stream(problem: ConvProblem) -> RowStream | str:
-    """One stream for all output rows, or the condition that fails, with its numbers."""
-    height, _ = problem.in_extent
-    outputs, _ = problem.out_extent
-    stride = problem.stride[0]
-    if problem.batch == 1:
-        return RowStream(
-            merged=True, streams=1, rows=outputs, image_rows=outputs, outputs=outputs, step=stride, masked=False
-        )
-    if height % stride:
-        return f"stride {stride} does not divide the {height} rows of an image, so images would not keep step"
-    rows = height // stride
-    if rows < outputs:
-        return f"an image has {outputs} output rows, but only {rows} steps of {stride} rows in its {height} rows"
+def merged_stream(sizes: Sizes, form: str) -> RowStream | str:
+    """One stream for all output rows, or the condition that fails, with its numbers.
+
+    sizes: of the problem. form: of the schedule.
+    """
+    height, outputs, stride = (sizes[name] for name in ("H", "P", "u_h"))
+    about = tuple((name, sizes[name]) for name in STEP)
+    rows, most, masked = _steps(derived().forms[form].solved["Y"], about)
+    if most is not None and rows > most:
+        if height % stride:
+            return f"stride {stride} does not divide the {height} rows of an image, so images would not keep step"
+        return f"an image has {outputs} output rows, but only {most} steps of {stride} rows in its {height} rows"
     return RowStream(
         merged=True,
         streams=1,
-        rows=problem.batch * rows,
+        rows=sizes["N"] * rows,
         image_rows=rows,
         outputs=outputs,
         step=stride,
-        masked=_leaves(problem),
+        masked=masked,
     )
 
 
-def _leaves(problem: ConvProblem) -> bool:
-    """Whether any tap of any output row lies above or below the image."""
-    lowest = -problem.pad_lo[0]
-    highest = problem.stride[0] * (problem.out_extent[0] - 1) - problem.pad_lo[0] + problem.span[0] - 1
-    return lowest < 0 or highest >= problem.in_extent[0]
+@lru_cache(maxsize=256)
+def _steps(number: int, about: tuple[tuple[str, int], ...]) -> tuple[int, int | None, bool]:
+    """The least and the most rows of the stream that an image may have, and whether lanes have to be masked by rows.
+
+    number: of what the rows are solved for, which forms have in common. about: the sizes that it reads.
+    """
+    sizes = dict(about)
+    least, most = limits(derived().numbers[number], sizes)
+    return least, most, not all_hold(derived().facts[INSIDE].conditions, sizes)

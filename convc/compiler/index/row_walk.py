@@ -17,10 +17,20 @@ left padding are not walked over at all, since the end of the row before stands 
 
 from __future__ import annotations
 
+import functools
+from typing import NamedTuple
+
 import msgspec
 
 from convc.compiler.index.border import BORDERS as BORDERS
 from convc.compiler.index.border import Border as Border
+from convc.derived.numbers import across
+from convc.derived.record import derived
+from convc.derived.solved import chosen
+
+BUFFER = "buffer"
+HALO = "HALO"
+"""What conditions are about that ask something of each buffer."""
 
 
 class RowProblem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -38,6 +48,12 @@ class RowProblem(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     stride: int
     dilation: int
     pad: int
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The numbers, by the names of sizes in `convc.derive.symbols`."""
+        found = {"W": self.width, "Q": self.outputs, "S": self.taps, "pad_w": self.pad}
+        return found | across(self.stride, self.dilation)
 
     def pixel(self, q: int, s: int) -> int:
         """The pixel that output q needs at tap s; outside 0..W-1 it is padding."""
@@ -113,52 +129,75 @@ class RowWalk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.period - self.problem.outputs
 
 
-def row_walk(problem: RowProblem, border: Border) -> RowWalk:
-    """Derive the walk: the shortest one, if every filter column meets the image somewhere.
+OUTER = "read further on, rows outer, border {border}, contiguous"
+"""A form that walks so; what a walk is solved for is the same in those that cut the output otherwise."""
 
-    With X(o) = ceil((left - o)/u) positions of buffer o left of the image and E(o) = ceil((W + left - o)/u) the first
-    one right of it, a lane with a foreign pixel stands at x < lead or x >= lead + P. It needs padding exactly if
-    lead <= X(o) and lead + P >= E(o), unless no tap reaches so far (x <= Q - 1 + halo). For border ``zero`` it must
-    *hold* padding as well: nothing is left out on the left, and a row's end wraps only into the X(o) zeros of the next.
+
+def row_walk(problem: RowProblem, border: Border, form: str = "") -> RowWalk:
+    """Solve for the walk: the shortest one, if every filter column meets the image somewhere.
+
+    form: of the schedule, whose nest says what is asked for (`convc.derive.solve`).
     """
-    buffers = _buffers(problem)
-    u = problem.stride
-    width = problem.width
-    pad = problem.pad
-    outputs = problem.outputs
-    left = [max(0, -((buffer.offset - pad) // u)) for buffer in buffers]
-    end = [-((buffer.offset - width - pad) // u) for buffer in buffers]
-    lead = min(left) if border == "mask" else 0
-    period = outputs
-    for buffer, zeros, first_right in zip(buffers, left, end, strict=True):
-        reach = outputs + buffer.halo
-        wrapping = first_right if border == "mask" else max(first_right, reach - zeros)
-        period = max(period, min(reach, wrapping) - lead)
-    return RowWalk(problem=problem, border=border, lead=lead, period=period, buffers=buffers)
+    found = _formulas(form or OUTER.format(border=border))
+    return _walk(problem, border, _buffers(problem, found.columns), found.lead, found.period)
 
 
-def _buffers(problem: RowProblem) -> tuple[Buffer, ...]:
-    """Filter columns by the remainder of s*d after division by u, in order of their first column."""
-    u = problem.stride
-    d = problem.dilation
-    classes: dict[int, list[int]] = {}
-    for s in range(problem.taps):
-        classes.setdefault(s * d % u, []).append(s)
-    return tuple(
-        Buffer(
-            offset=members[0] * d,
-            taps=tuple(Tap(s=s, lanes=(s - members[0]) * d // u, inside=_inside(problem, s)) for s in members),
-        )
-        for members in classes.values()
-    )
+class _Columns(NamedTuple):
+    """What buffers are made of: numbers that are solved for, and formulas, by their places in the record."""
+
+    buffers: int
+    last: int
+    first_q: int
+    last_q: int
+    s: int
+    lanes: int
+    offset: int
 
 
-def _inside(problem: RowProblem, s: int) -> tuple[int, int]:
-    """First and last output whose pixel at tap s lies in the image: 0 <= u*q + s*d - left < W."""
-    shift = problem.dilation * s - problem.pad
-    first = max(0, -(shift // problem.stride))
-    last = min(problem.outputs - 1, (problem.width - 1 - shift) // problem.stride)
-    return (first, last) if first <= last else (0, -1)
+class _Formulas(NamedTuple):
+    """What a walk is made of; forms have most of it in common, so that walks are found again by it."""
+
+    columns: _Columns
+    lead: int
+    period: int
+
+
+@functools.cache
+def _formulas(form: str) -> _Formulas:
+    record = derived().forms[form]
+    numbers = (record.solved[name] for name in ("BUFFERS", "LAST", "FIRST_Q", "LAST_Q"))
+    maps = (("s", "s"), ("turned", "lanes"), ("offset", "w"))
+    formulas = (dict(record.maps[name].results)[result] for name, result in maps)
+    return _Formulas(_Columns(*numbers, *formulas), record.solved["lead"], record.solved["T"])
+
+
+@functools.lru_cache(maxsize=256)
+def _walk(problem: RowProblem, border: Border, buffers: tuple[Buffer, ...], lead: int, period: int) -> RowWalk:
+    """The walk of some buffers."""
+    cases = [{**problem.sizes, BUFFER: number, HALO: buffer.halo} for number, buffer in enumerate(buffers)]
+    numbers = derived().numbers
+    left = chosen(numbers[lead], *cases)
+    length = chosen(numbers[period], *({**case, "lead": left} for case in cases))
+    return RowWalk(problem=problem, border=border, lead=left, period=length, buffers=buffers)
+
+
+@functools.lru_cache(maxsize=256)
+def _buffers(problem: RowProblem, columns: _Columns) -> tuple[Buffer, ...]:
+    """Filter columns that need the same pixels, in order of their first column."""
+    numbers = derived().numbers
+    formulas = derived().expressions
+    found: list[Buffer] = []
+    for buffer in range(chosen(numbers[columns.buffers], problem.sizes)):
+        sizes = {**problem.sizes, BUFFER: buffer}
+        taps: list[Tap] = []
+        for tap in range(chosen(numbers[columns.last], sizes) + 1):
+            s = formulas[columns.s].number({**sizes, "tap": tap})
+            at = {**sizes, "tap": tap, "s": s}
+            inside = chosen(numbers[columns.first_q], at), chosen(numbers[columns.last_q], at)
+            lanes = formulas[columns.lanes].number(at)
+            taps.append(Tap(s=s, lanes=lanes, inside=inside if inside[0] <= inside[1] else (0, -1)))
+        found.append(Buffer(offset=formulas[columns.offset].number(sizes), taps=tuple(taps)))
+    return tuple(found)
 
 
 def padding_run(walk: RowWalk, tap: Tap) -> tuple[int, int]:

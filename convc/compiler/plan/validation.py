@@ -182,12 +182,27 @@ def _of_walk(problem: ConvProblem, geometry: Geometry) -> Iterator[Count]:
         for tap in buffer.taps:
             yield f"pixels to filter column {tap.s}", buffer.offset + tap.lanes * stride, tap.s * dilation
             yield f"whether filter column {tap.s} reads the image as said", int(_reads(problem, tap)), 1
+    yield (
+        "whether rows of the filter leave lanes out",
+        int(geometry.stream.masked),
+        int(_leaves_images(problem, geometry)),
+    )
     streams = 1 if geometry.stream.merged else problem.out_extent[0]
     yield "streams of output rows", geometry.stream.streams, streams
     yield "tiles of all streams", geometry.all_tiles, streams * geometry.tiles + geometry.spare
     last = (problem.batch - 1, problem.out_extent[0] - 1) if geometry.stream.merged else (0, problem.batch - 1)
     place = (last[0] * geometry.stream.image_rows + last[1]) * geometry.walk.period + problem.out_extent[1] - 1
     yield "last place of a stream that its tiles reach", min(geometry.tiles * geometry.tile.outputs - 1, place), place
+
+
+def _leaves_images(problem: ConvProblem, geometry: Geometry) -> bool:
+    """Whether a filter row of several images in one stream reads above or below its own."""
+    stream = geometry.stream
+    if not stream.merged or stream.boxed or problem.batch == 1:
+        return False
+    first = -problem.pad_lo[0]
+    last = first + (problem.out_extent[0] - 1) * problem.stride[0] + (problem.kernel[0] - 1) * problem.dilation[0]
+    return first < 0 or last >= problem.in_extent[0]
 
 
 def _reads(problem: ConvProblem, tap: Tap) -> bool:

@@ -10,9 +10,9 @@ from support.derived_loops import computes
 from convc.compiler.index.conditions import conditions
 from convc.compiler.index.conv import Tiles, instance_of
 from convc.compiler.index.formulas import Instance
-from convc.compiler.index.geometry import geometry_of
+from convc.compiler.index.geometry import ADDRESSED, EXCHANGED, MOVED, form_of, geometry_of
 from convc.compiler.index.maps import Proof
-from convc.compiler.index.reuse import ADDRESSED, EXCHANGED, MOVED, form_of, shared_instance
+from convc.compiler.index.reuse import shared_instance
 from convc.errors import PlanError, ProblemError
 from convc.ir.problem import ConvProblem
 
@@ -98,7 +98,7 @@ CHOSEN = ("T", "Y", "lead", "TILES", "TILES_M", "TILES_N", "GROUP_TILES", "BLOCK
 """Numbers that somebody chooses."""
 GIVEN = ("P", "Q", "u_h", "d_h", "g", "u", "d", "pad_h", "pad_w", "W", "H", "N", "K", "R", "S", "BM", "BN", "BK")
 """Numbers of the problem, and of the tile."""
-AS_GOOD = ("T", "TILES_N", "TAPS", "BM", "BK", "W", "H")
+AS_GOOD = ("T", "TILES_N", "TAPS", "BM", "BK", "W", "H", "HALO")
 """Numbers of which a larger one makes the same sums."""
 FORMS = [drawn_form(seed) for seed in range(24)]
 
@@ -122,7 +122,7 @@ def test_the_conditions_are_enough_for_what_is_chosen(name, by):
 
 
 @pytest.mark.parametrize("by", [-1, 1])
-@pytest.mark.parametrize("name", [*GIVEN, "TILES_N", "TAPS", "T", "GROUP_TILES"])
+@pytest.mark.parametrize("name", [*GIVEN, "TILES_N", "TAPS", "T", "GROUP_TILES", "HALO"])
 def test_a_number_that_is_off_is_noticed(name, by):
     """By a condition, or by the loops."""
     noticed = tried = 0

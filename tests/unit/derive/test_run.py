@@ -26,6 +26,7 @@ def test_every_algorithm_is_the_convolution(reading):
 
 BROKEN = {
     "a period that is too short": (SLIDE, {"T": 8}, "y[0, 0, 7, 0] += x[0, 0, 8, 0] * w[0, 0, 2, 0] is missing"),
+    "a halo that is too short": (SLIDE, {"HALO": 1}, "y[1, 0, 6, 0] += x[1, 0, 7, 0] * w[0, 0, 2, 0] is missing"),
     "no masks": (
         replace(SLIDE, masks=()),
         {},

@@ -42,11 +42,12 @@ from convc.compiler.schedules.base import ROWS, TMA, Method, Request, Roles, Way
 from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.multicast import peers
 from convc.compiler.schedules.residual import load_residual
-from convc.compiler.schedules.sharing.indexing import coordinates_of, instance_of, proved_maps, reuse_of
+from convc.compiler.schedules.sharing.indexing import coordinates_of, instance_of, proved_maps, reading_of, reuse_of
 from convc.compiler.schedules.sharing.lane_masks import clear, mask_steps, masks, zero_step
 from convc.compiler.schedules.sharing.results import line_copies, not_copied, staged_results
 from convc.compiler.schedules.sharing.roles import load
 from convc.compiler.schedules.sharing.storage import (
+    copied_rows,
     largest_halo,
     mask_entries,
     operand_barriers,
@@ -116,7 +117,8 @@ class Sharing(Method):
 
     def tile_rows(self, geometry: Geometry, halo: int) -> int:
         """Rows of shared memory that a copy with this halo fills."""
-        return geometry.tile.lanes + halo
+        tile = geometry.tile
+        return copied_rows(reading_of(self.schedule), geometry.form, tile.lanes, tile.windows, halo)
 
     @abstractmethod
     def tensor_tiles(self, layout: DeviceLayout, tiling: Tiling, arch: Arch) -> tuple[TmemTile, ...]:

@@ -5,19 +5,10 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from convc.compiler.index.formulas import Instance
-from convc.compiler.index.geometry import Geometry
+from convc.compiler.index.geometry import ADDRESSED, EXCHANGED, MOVED, Geometry, form_of
 from convc.compiler.index.lane_masks import column_mask, line_mask, masked_columns, masked_lines
 from convc.compiler.index.limits import prove_wide_limits
-from convc.compiler.index.reuse import (
-    ADDRESSED,
-    EXCHANGED,
-    MOVED,
-    ReuseMaps,
-    form_of,
-    output_pixel,
-    reuse_maps,
-    shared_instance,
-)
+from convc.compiler.index.reuse import ReuseMaps, output_pixel, reuse_maps, shared_instance
 from convc.compiler.plan.coordinates import Coordinate, RowCoordinates, coordinate, moved
 from convc.compiler.plan.evidence import ROWS_BEFORE, Rule
 from convc.compiler.plan.names import RANK
@@ -62,10 +53,12 @@ def reuse_of(
     first = whole[0] if whole_tap_first and whole else 0
     before = (ROWS_BEFORE,) if maps.stream.merged and not maps.stream.boxed and maps.problem.pad_lo[0] else ()
     return Reuse(
+        form=maps.form,
         walk=maps.walk,
         stream=maps.stream,
         tile=maps.tile,
         tiles=maps.tiles,
+        grid=maps.grid,
         spare=maps.spare,
         masked_columns=columns,
         masked_lines=lines,
@@ -130,8 +123,14 @@ def instance_of(candidate: Candidate, schedule: Schedule) -> Instance:
 
 def schedule_form(geometry: Geometry, schedule: Schedule) -> str:
     """Name the form of a schedule that cuts the output so (`convc.derive.forms`)."""
-    reading = MOVED if schedule.activations == "tensor memory" else ADDRESSED
-    return form_of(geometry, EXCHANGED if schedule.transposed else reading)
+    return form_of(geometry, reading_of(schedule))
+
+
+def reading_of(schedule: Schedule) -> str:
+    """Say how the lanes of a schedule come to the pixels that they need."""
+    if schedule.transposed:
+        return EXCHANGED
+    return MOVED if schedule.activations == "tensor memory" else ADDRESSED
 
 
 def _first_filter(shared: Instance, tiling: Tiling) -> Coordinate:

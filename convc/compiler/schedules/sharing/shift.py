@@ -28,6 +28,7 @@ from convc.compiler.schedules.sharing.storage import (
     A_TMEM,
     masks_read,
     ring_uses,
+    row_moves,
 )
 from convc.compiler.schedules.skeleton import about, number
 from convc.compiler.tile.steps.base import Advance, Commit, Compute, Loop, RingWait, Step
@@ -71,10 +72,6 @@ class Shift(Sharing):
         if refused is None and self.ashift and step > 1:
             return f"filter columns of a buffer are {step} lanes apart, and .ashift moves by one"
         return refused
-
-    def tile_rows(self, geometry: Geometry, halo: int) -> int:
-        """Rows of a copy: a halo for each sub-partition, unless windows overlap."""
-        return geometry.tile.lanes + (0 if self.windows else 4 * halo)
 
     def tensor_tiles(self, layout: DeviceLayout, tiling: Tiling, arch: Arch) -> tuple[TmemTile, ...]:
         """The accumulator, and activation tiles behind it."""
@@ -161,10 +158,11 @@ class Shift(Sharing):
 
         ``ashift``: before every refresh. ``chain``: between two moves that no MMA stands between.
         """
-        buffers = geometry.walk.buffers
-        if self.ashift:
-            return sum(len(buffer.taps) - 1 for buffer in buffers)
-        return sum((len(buffer.taps) - 1) * max(0, buffer.step - 1) for buffer in buffers)
+        waits = 0
+        for buffer in geometry.walk.buffers:
+            turns, lanes = row_moves(geometry.form, len(buffer.taps) - 1, buffer.step)
+            waits += turns if self.ashift else lanes - turns
+        return waits
 
     # ---- steps -------------------------------------------------------------------------------------------------------
 

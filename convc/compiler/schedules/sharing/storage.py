@@ -7,13 +7,17 @@ tiles with their halo, filter tiles, barriers, the table of lane masks, the word
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from convc.compiler.index.geometry import Geometry
+from convc.compiler.index.geometry import MOVED, Geometry, read_so
+from convc.compiler.index.row_stream import WINDOW
 from convc.compiler.plan.names import A, B, RingName, TmemName
 from convc.compiler.plan.records import Pipeline, Tiling
 from convc.compiler.plan.storage import BarrierRing, SmemTile, aligned_stage, tile_ring
 from convc.compiler.plan.work import UNROLLED_TURNS, RingUse
+from convc.derived.record import derived
+from convc.derived.solved import mapped
 from convc.ir.problem import ConvProblem
 
 FULL_A = RingName("full_a")
@@ -85,8 +89,8 @@ def operand_barriers(tiling: Tiling) -> int:
 
 def mask_entries(problem: ConvProblem, geometry: Geometry) -> int:
     """Entries of the mask table: filter columns, and filter rows behind them, as far as the cut masks any."""
-    columns = problem.kernel[1] if geometry.walk.border == "mask" else 0
-    return columns + (problem.kernel[0] if geometry.stream.masked else 0)
+    columns, rows = _masks(geometry.form, *problem.kernel)
+    return columns + (rows if geometry.stream.masked else 0)
 
 
 def masks_read(geometry: Geometry) -> int:
@@ -94,7 +98,34 @@ def masks_read(geometry: Geometry) -> int:
 
     Those of the second CTA of a pair are asked for behind those of the first, and there is no wait between the two.
     """
-    return (geometry.walk.border == "mask") + geometry.stream.masked
+    columns, _ = _masks(geometry.form, 1, 1)
+    return columns + geometry.stream.masked
+
+
+@lru_cache(maxsize=256)
+def _masks(form: str, rows: int, columns: int) -> tuple[int, int]:
+    """Masks of filter columns and of filter rows, by the nest of a form."""
+    masks = derived().forms[form].maps["masks"]
+    sizes = {"R": rows, "S": columns}
+    return mapped(masks, "columns", sizes), mapped(masks, "rows", sizes)
+
+
+@lru_cache(maxsize=256)
+def copied_rows(reading: str, form: str, lanes: int, windows: int, halo: int) -> int:
+    """Rows of shared memory that the copies of a buffer fill, by the nest of a form that is read so."""
+    sizes = {"BM": lanes, "WINDOW": WINDOW, "WINDOWS": windows, "PARTITIONS": lanes // WINDOW, "HALO": halo}
+    return mapped(derived().forms[read_so(form, reading)].maps["copied"], "rows", sizes)
+
+
+@lru_cache(maxsize=256)
+def row_moves(form: str, last: int, apart: int) -> tuple[int, int]:
+    """Count the moves of the rows of a buffer, and the lanes of them all, by the nest of a form that moves rows.
+
+    last: column of the buffer. apart: lanes from one column to the next.
+    """
+    moves = derived().forms[read_so(form, MOVED)].maps["moves"]
+    sizes = {"LAST": last, "d": apart}
+    return mapped(moves, "turns", sizes), mapped(moves, "lanes", sizes)
 
 
 def ring_uses(

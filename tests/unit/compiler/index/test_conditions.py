@@ -6,9 +6,9 @@ import pytest
 from support.records import replace
 
 from convc.compiler.index.conditions import conditions
-from convc.compiler.index.geometry import geometry_of
+from convc.compiler.index.geometry import EXCHANGED, form_of, geometry_of
 from convc.compiler.index.maps import Counterexample, Proof
-from convc.compiler.index.reuse import EXCHANGED, form_of, shared_instance
+from convc.compiler.index.reuse import shared_instance
 from convc.compiler.plan.results import met_conditions
 from convc.errors import PlanError
 from convc.ir.problem import ConvProblem

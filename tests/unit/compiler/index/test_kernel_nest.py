@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from convc.compiler.index.geometry import geometry_of
+from convc.compiler.index.geometry import ADDRESSED, form_of, geometry_of
 from convc.compiler.index.kernel_nest import KernelNest
-from convc.compiler.index.reuse import ADDRESSED, form_of, shared_instance
+from convc.compiler.index.reuse import shared_instance
 from convc.ir.expr import Const, Var, evaluate
 from convc.ir.problem import ConvProblem
 

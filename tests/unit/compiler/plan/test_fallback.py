@@ -104,13 +104,13 @@ def test_a_walk_that_is_not_proved_gives_way_too(monkeypatch):
 
 BROKEN = {
     "a period too short": (
-        "period = max(period, min(reach, wrapping) - lead)",
-        "period = outputs - 1",
+        "period=length",
+        "period=problem.outputs - 1",
         "period T >= Q: 55 < 56",
     ),
     "a lead of real pixels": (
-        'lead = min(left) if border == "mask" else 0',
-        "lead = 2",
+        "lead=left, period",
+        "lead=2, period",
         "what the walk leaves out is padding for buffer 0: 0 < 2 and 1 <= 1; |the walk leaves nothing out: 0 < 2",
     ),
 }
