@@ -15,7 +15,7 @@ from convc.compiler.emit.exprs import Number
 from convc.compiler.emit.fragments import fragment
 from convc.compiler.emit.fragments.base import TABLE, RoleContext, common_names, numbers_of, template_name
 from convc.compiler.emit.operands import MASK_WORDS, phase, stage, values_per_word
-from convc.compiler.emit.places import all_written, in_stages, known_stages
+from convc.compiler.emit.places import all_written, in_stages, known_stages, turns
 from convc.compiler.emit.render import render
 from convc.compiler.tile.program import Role, TileProgram, walk
 from convc.compiler.tile.steps.base import Compute, Loop, Repeat, Step
@@ -120,12 +120,11 @@ def _copies(loop: Loop, context: RoleContext) -> dict[str, list[tuple[int, str]]
         inside = context if loop.copies == 1 and not all_written(loop) else _within(context, loop, value, last)
         return value, _indent(_steps(loop.body, inside))
 
-    if all_written(loop):
-        return {"bodies": [body(value, value) for value in range(loop.count)], "rest": []}
-    whole = loop.count - loop.count % loop.copies
+    repeated, rest = turns(loop)
+    further = 0 if all_written(loop) else rest.start - len(repeated)
     return {
-        "bodies": [body(first, whole - loop.copies + first) for first in range(loop.copies)],
-        "rest": [body(value, value) for value in range(whole, loop.count)],
+        "bodies": [body(first, first + further) for first in repeated],
+        "rest": [body(value, value) for value in rest],
     }
 
 

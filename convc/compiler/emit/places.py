@@ -31,6 +31,13 @@ def all_written(loop: Loop) -> bool:
     return loop.written_out or 1 < loop.count < 2 * loop.copies
 
 
+def turns(loop: Loop) -> tuple[range, range]:
+    """The numbers of a loop's bodies in the text: the first ones of those that are repeated, and of those behind."""
+    if all_written(loop):
+        return range(loop.count), range(0)
+    return range(loop.copies), range(loop.count - loop.count % loop.copies, loop.count)
+
+
 def in_stages(text: str, places: Mapping[str, int]) -> str:
     """The text of a step with the number of a stage in place of the register for it, where it is known."""
     for state, place in places.items():
