@@ -301,6 +301,25 @@ def test_the_host_program_is_what_was_read(name, tmp_path, golden):
     golden("host_programs", {f"{name}.cu": program})
 
 
+@pytest.mark.parametrize(
+    ("words", "kind", "field"),
+    [
+        ("%envreg1", "COOPERATIVE", "cooperative = 1"),
+        ("griddepcontrol.wait", "PROGRAMMATIC_STREAM_SERIALIZATION", "programmaticStreamSerializationAllowed = 1"),
+    ],
+)
+def test_a_host_program_has_the_attributes_that_its_kernel_needs(words, kind, field, place):
+    convc_command("launch", place / "kernel.ptx", place / "launch.json", "--emit-host", place / "plain.cu")
+    plain = (place / "plain.cu").read_text()
+    text = (place / "kernel.ptx").read_text()
+    (place / "kernel.ptx").write_text(f"{text}// {words}\n")
+    convc_command("launch", place / "kernel.ptx", place / "launch.json", "--emit-host", place / "more.cu")
+    more = (place / "more.cu").read_text()
+    assert f"CU_LAUNCH_ATTRIBUTE_{kind}" in more
+    assert f".{field};" in more
+    assert f"CU_LAUNCH_ATTRIBUTE_{kind}" not in plain
+
+
 def test_contents_that_were_given_lie_beside_the_host_program(place):
     done = convc_command("launch", place / "kernel.ptx", place / "launch.json", "--emit-host", place / "host.cu")
     assert done.exit_code == 0, done.output
