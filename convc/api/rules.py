@@ -20,7 +20,7 @@ MADE_LATER = {
     "reuse": "A schedule cannot share activations in this convolution: the reason says which of its conditions fails.",
     "results": "Results of a schedule that shares activations cannot be copied, or a residual: the reason says why.",
     "proof": "A claim about the index maps of the schedule is refuted; the reason has the counterexample.",
-    "persistent": "CTAs cannot walk over tiles here: the reason says what a CTA makes once that a tile would need.",
+    "persistent": "CTAs cannot be persistent here: the reason says what a CTA sets up once that each tile needs.",
     "pairs": "CTAs cannot multiply as one here: the reason says what the target or the schedule lacks.",
     "split": "CTAs cannot share the K loop of a tile here: the reason says what the schedule or the store lacks.",
     "multicast": "CTAs cannot load for each other here: the reason says what stands against it.",

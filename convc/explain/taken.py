@@ -1,7 +1,7 @@
 """The candidates that a plan compares, each in one line: of every schedule the best, and the one that was taken.
 
-What was taken may be no schedule's line: the planner looks at each schedule by itself first, and lets CTAs walk, pair
-or share a tile afterwards. So the line of what was taken is made of the plan's own estimate.
+What was taken may be no schedule's line: the planner looks at each schedule by itself first, and decides afterwards
+whether CTAs are persistent, pair or share a tile. So the line of what was taken is made of the plan's own estimate.
 """
 
 from __future__ import annotations

@@ -53,13 +53,13 @@ SAID = {
         (STEM, ALONE), (STEM, WALKS), (square(64, 256, 56, batch=32), ALONE), (square(64, 256, 56, batch=32), WALKS),
         (square(256, 64, 56, batch=256), ALONE), (square(256, 64, 56, batch=256), WALKS),
     ],
-    "the 1x1 layer of 64 channels of ResNet-50 at batch 32 takes {cycles} cycles so and {cycles} where CTAs go by "
-    "their number, the 3x3 layer {cycles} and {cycles},": [
+    "the 1x1 layer of 64 channels of ResNet-50 at batch 32 takes {cycles} cycles with the dynamic and {cycles} "
+    "with the static scheduler, the 3x3 layer {cycles} and {cycles},": [
         (NARROW, DYNAMIC), (NARROW, WALKS), (STEM, DYNAMIC), (STEM, WALKS),
     ],
-    "a product of 4096 x 4096 x 4096 takes {us} us with persistent pairs, {us} without either, {us} where "
-    "CTAs walk alone. What `auto` takes for the first 3x3 layers of ResNet-50 at batch 256 takes {us} us instead of "
-    "{us} without pairs (128 channels), {us} instead of {us} (256) and {us} instead of {us} (512).": [
+    "a product of 4096 x 4096 x 4096 takes {us} us with persistent pairs, {us} without either, {us} with "
+    "persistent CTAs alone. What `auto` takes for the first 3x3 layers of ResNet-50 at batch 256 takes {us} us "
+    "instead of {us} without pairs (128 channels), {us} instead of {us} (256) and {us} instead of {us} (512).": [
         (PRODUCT, WALKING_PAIRS), (PRODUCT, ALONE), (PRODUCT, WALKS),
         *((third(c, e), options) for c, e in ((128, 28), (256, 14), (512, 7)) for options in ({}, {"cta_group": "1"})),
     ],

@@ -31,7 +31,7 @@ SMALL = ConvProblem(
 
 
 def walking(ctas: int, schedule: str = "reload", store: str = "auto", **more: str) -> ScheduleOptions:
-    """Options for a kernel whose CTAs walk over tiles, so few of them that all do."""
+    """Options for a kernel with persistent CTAs, so few that each has several tiles."""
     return ScheduleOptions(schedule=schedule, store=store, persistent="on", ctas=ctas, **more)
 
 

@@ -22,7 +22,7 @@ class ScheduleName:
 class Form(NamedTuple):
     """A schedule, and what its CTAs do together.
 
-    They walk over tiles or multiply in pairs; several share the K loop of a tile; a cluster of tiles of pixels and of
+    They are persistent or multiply in pairs; several share the K loop of a tile; a cluster of tiles of pixels and of
     channels shares loads.
     """
 

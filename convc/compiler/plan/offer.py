@@ -102,7 +102,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, weak
         work: what a CTA does; of tilings that differ in their stages alone, only `CtaWork.rings` may differ.
         rules: what a tiling must keep.
         geometry: how activations are shared; None where they are not.
-        most_ctas: CTAs at most, which walk over tiles (`convc.compiler.plan.persistent`); None: each tile has its own.
+        most_ctas: persistent CTAs at most (`convc.compiler.plan.persistent`); None: each tile has its own.
         dynamic: whether those ask for their tiles, so that as many run as can.
         parts: CTAs that share the K loop of a tile (`convc.compiler.plan.split`).
     """

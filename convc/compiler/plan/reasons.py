@@ -12,7 +12,7 @@ class Reasons(msgspec.Struct, frozen=True, kw_only=True):
     in ``convc inspect``.
 
     Attributes:
-        walk: whether CTAs walk over tiles.
+        walk: whether CTAs are persistent.
         pairs: whether the tensor cores of two CTAs multiply as one.
         split: how many CTAs share the K loop of a tile.
         multicast: whether the CTAs of a cluster load for each other.

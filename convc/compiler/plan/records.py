@@ -208,7 +208,7 @@ class ScheduleSummary(msgspec.Struct, frozen=True, kw_only=True):
         schedule: which.
         tiling, cycles, mma_cycles, read_cycles, multiply_cycles, traffic_bytes, bottleneck: of its best candidate (see
             `Estimate`); None, 0 and "" where there is none.
-        persistent, parts: whether its CTAs walk over tiles, and how many share one.
+        persistent, parts: whether its CTAs are persistent, and how many share one.
         reason: the conditions that fail, with their numbers; empty where it is legal.
         fell: ``proof`` or ``emission`` where it was the one to take, and then its index maps could not be proved or its
             kernel could not be written down; else empty.
@@ -260,7 +260,7 @@ class TimedCandidate(msgspec.Struct, frozen=True, kw_only=True):
     """A candidate that was written down and timed.
 
     Attributes:
-        schedule, tiling: which. tensor_stores: its results leave through TMA. persistent: its CTAs walk over tiles.
+        schedule, tiling: which. tensor_stores: its results leave through TMA. persistent: its CTAs are persistent.
         parts: CTAs that share a tile.
         estimated: cycles by the estimate, for which it was among the best. cycles: by the timer.
         preferred: the estimates alone would take it. taken: it is the plan's own.

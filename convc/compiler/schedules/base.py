@@ -72,7 +72,7 @@ class Request:
         border, rows: how the output is cut (schedules that share activations).
         block_n, stages: tile width, and number of stages.
         store: how results leave (schedules whose lanes are output pixels).
-        persistent: whether CTAs walk over tiles; None: each tile has its own, if nobody finds the other better.
+        persistent: whether CTAs are persistent; None: each tile has its own, if nobody finds the other better.
         ctas: how many these are at most; None: one for each SM.
         dynamic: whether they ask for their tiles, as many of them as run.
         filters: where filter tiles are put (schedules that read the same activations for several filter columns).

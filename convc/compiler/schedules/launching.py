@@ -1,4 +1,4 @@
-"""The launch of a schedule's candidates: whether CTAs walk over tiles, multiply in pairs, or share a tile.
+"""The launch of a schedule's candidates: whether CTAs are persistent, multiply in pairs, or share a tile.
 
 Each choice is one function from a pick to a pick. It keeps the candidate or takes another one, and writes its reason
 down. A candidate of another form is taken where it is faster by more than estimates are off.
@@ -134,8 +134,8 @@ def _to_be_timed(schedule: ScheduleCandidates, best: Candidate) -> Pick:
 
 
 def _walkers(best: Candidate) -> str:
-    """How many CTAs walk."""
-    return f"persistent: {best.tiled.ctas} CTAs walk over {math.prod(best.tiled.grid)} tiles"
+    """How many persistent CTAs there are."""
+    return f"persistent: {best.tiled.ctas} CTAs for {math.prod(best.tiled.grid)} tiles"
 
 
 def _busy(best: Candidate) -> str:
@@ -163,7 +163,7 @@ def assumed(candidates: ScheduleCandidates) -> int:
 
 
 def _walking(pick: Pick, survey: Survey) -> Pick:
-    """CTAs walk over tiles where that is faster and not refused, of whichever schedule."""
+    """CTAs are persistent where that is faster and not refused, of whichever schedule."""
     request = survey.request
     best = pick.best
     arch = best.tiled.arch
@@ -203,7 +203,7 @@ def _walking(pick: Pick, survey: Survey) -> Pick:
 
 
 def _walks(one: ScheduleCandidates, pick: Pick, survey: Survey) -> ScheduleCandidates | str:
-    """What a schedule has to offer where CTAs walk; why it has nothing."""
+    """What a schedule has to offer with persistent CTAs; why it has nothing."""
     tiled = pick.best.tiled
     own = one is pick.schedule
     tiling = tiled.tiling

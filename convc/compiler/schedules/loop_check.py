@@ -146,7 +146,7 @@ def check_shares(plan: Plan, roles: Roles) -> None:
 
 
 def check_walk(plan: Plan, roles: Roles) -> None:
-    """Look at the places of tiles that CTAs walk over, where tiles are counted along the pixels first.
+    """Look at the places of the tiles of persistent CTAs, where tiles are counted along the pixels first.
 
     Raises:
         DerivationError: a number counts another tile.

@@ -1,4 +1,4 @@
-"""From a kernel that makes one tile a CTA to one whose CTAs walk over tiles.
+"""From a kernel that makes one tile a CTA to one with persistent CTAs.
 
 Nothing of a schedule changes: each role does for every tile what it did for its one. Stage and phase of every ring go
 on from tile to tile. The accumulator is one of two halves, which the roles that multiply and that carry away hand to

@@ -1,6 +1,6 @@
 """A CTA that makes several tiles: every tile is made once, and nothing of one is in the way of the next.
 
-Its roles walk over the same tiles, each at its own pace, so that what they hand to each other needs a ring. What one
+Its roles go over the same tiles, each at its own pace, so that what they hand to each other needs a ring. What one
 role alone uses again (the tile of results, the numbers of the epilogue) it must not write while it is still read. What
 all tiles have in common (numbers in registers) is there before the first.
 """
@@ -53,10 +53,10 @@ def every_tile_once(program: TileProgram) -> Iterator[str]:
     loops = [step for role in program.roles for step in role.steps if isinstance(step, TileLoop | FetchLoop)]
     limits = {loop.limit if isinstance(loop, TileLoop) else loop.count for loop in loops}
     if len(limits) > 1:
-        yield f"roles walk over different tiles: {sorted(limits)}"
+        yield f"roles go over different tiles: {sorted(limits)}"
     rows = {str(expr.b) for loop in loops for expr in _made(loop) if isinstance(expr, Mod | FloorDiv)}
     if program.ordered is None and len(rows) > 1:
-        yield f"roles walk over tiles in columns of different heights: {', '.join(sorted(rows))}"
+        yield f"roles go over tiles in columns of different heights: {', '.join(sorted(rows))}"
 
 
 def _numbers(loop: TileLoop | FetchLoop, ctas: int) -> Iterator[str]:
@@ -99,7 +99,7 @@ def tiles_fetched(program: TileProgram) -> Iterator[str]:
     if len(asking) != 1:
         yield f"a tile is asked for {len(asking)} times while one is made"
     if len(fetching) != len(program.roles):
-        yield f"roles walk over different tiles: only {', '.join(role.name for role in fetching)} ask for them"
+        yield f"roles go over different tiles: only {', '.join(role.name for role in fetching)} ask for them"
     for role in fetching:
         (loop,) = (step for step in role.steps if isinstance(step, FetchLoop))
         kinds = [type(step) for step in loop.body if not isinstance(step, RoleSync)]

@@ -32,7 +32,7 @@ LAUNCHES = (DOCS / "hardware_measurements.md").read_text("utf-8")
 LINES = {
     "one wave": "H200, kernels of convc with wgmma in one wave, but conv1",
     "waves": "H200, kernels of convc with wgmma in several waves, but conv1",
-    "walking": "H200, kernels of convc with wgmma whose CTAs walk over tiles, but conv1",
+    "walking": "H200, kernels of convc with wgmma with persistent CTAs, but conv1",
     "conv1": "H200, conv1 with wgmma, batch 1, 8 and 32",
     "one wave, widths": "H200, 1x1 convolutions with tiles of a given width, in one wave",
     "waves, widths": "H200, 1x1 convolutions with tiles of a given width, in several waves",

@@ -21,7 +21,7 @@ LINES = {
     False: "H200, layers of other networks, a CTA for each tile",
     True: "H200, layers of other networks, persistent CTAs",
 }
-"""By whether CTAs walk."""
+"""By whether CTAs are persistent."""
 
 FEW = {"mobilenet.last_b4", "densenet.bottleneck_b1", "inception.row_b1", "convnext.patches_b1", "yolo.stride_b4"}
 """Small ones of both schedules and of either kind."""

@@ -71,7 +71,7 @@ def _mask_loop(role: str, mask: Coordinate, var: NewNumber, column: IntExpr | No
 def clear(plan: Plan) -> tuple[Role, ...]:
     """Roles of the set-up that set the accumulator to zero, where its first tap does not write every lane.
 
-    Where CTAs walk over tiles, the epilogue does.
+    With persistent CTAs, the epilogue does.
     """
     zero = zero_step(plan)
     if zero is None or plan.launch.persistent:

@@ -1,4 +1,4 @@
-"""CTAs walk by the schedule that is best when they do, which need not be the one that is best when they do not."""
+"""Persistent CTAs take the schedule that is best for them, which need not be the best with a CTA for each tile."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def test_claims_that_take_too_long_leave_no_kernel(monkeypatch):
 
 
 WALKED = ConvProblem(batch=32, in_channels=64, out_channels=256, in_extent=(56, 56), kernel=(1, 1))
-"""Its CTAs walk over tiles where nothing is in the way."""
+"""Its CTAs are persistent where nothing is in the way."""
 
 
 def test_ctas_that_walk_give_way_to_a_cta_for_each_tile(monkeypatch):

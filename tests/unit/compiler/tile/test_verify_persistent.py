@@ -1,4 +1,4 @@
-"""A kernel whose CTAs walk over tiles, with one thing wrong, is found out."""
+"""A kernel with persistent CTAs, with one thing wrong, is found out."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def _other_rows(step):
     ("edit", "sentence"),
     [
         (at("load.tiles", stride=1), "load.tiles goes by 1 from cta on to 6, the grid has 2 CTAs"),
-        (at("load.tiles", limit=5), "roles walk over different tiles: [5, 6]"),
+        (at("load.tiles", limit=5), "roles go over different tiles: [5, 6]"),
         (at("mma.tiles", count=2), "mma.tiles counts 2 tiles, 2 CTAs make 6"),
         (at("load.tile_m", expr=Var("tile") % 2), "load.tiles finds the place of a tile by tile // 3"),
         (at("load.tile_n", expr=Var("tile") // 2), "load.tiles finds the place of a tile by tile // 2"),
-        (_other_rows, "roles walk over tiles in columns of different heights: 2, 3"),
+        (_other_rows, "roles go over tiles in columns of different heights: 2, 3"),
         (at("load.tile_n", expr=Var("tile")), "load.tiles finds the place of a tile by tile, which"),
         (without("mma.drained"), "role mma uses an accumulator and has not waited for it"),
         (without("epilogue.release"), "ring drained is signalled by nobody, not by epilogue"),
@@ -95,7 +95,7 @@ DYNAMIC = build(
     ("edit", "sentence"),
     [
         (at("load.tiles", count=5), "load.tiles begins at cta of 5 tiles, the grid has 6 CTAs"),
-        (at("load.tiles", count=5), "roles walk over different tiles: [5, 6]"),
+        (at("load.tiles", count=5), "roles go over different tiles: [5, 6]"),
         (at("load.tiles", first="thread"), "load.tiles begins at thread of 6 tiles, the grid has 6 CTAs"),
         (at("mma.take", var="k_step"), "mma.take sets k_step, the loop over tiles goes by tile"),
         (without("load.ask"), "a tile is asked for 0 times while one is made"),
@@ -128,7 +128,7 @@ def test_a_role_that_goes_by_numbers_beside_those_that_ask_is_named():
     (walks,) = (role for role in PROGRAM.roles if role.name == "mma")
     mixed = tuple(walks if role.name == "mma" else role for role in DYNAMIC.roles)
     found = contradictions(replace(DYNAMIC, roles=mixed))
-    assert "roles walk over different tiles: only load, epilogue ask for them" in found
+    assert "roles go over different tiles: only load, epilogue ask for them" in found
 
 
 def test_answers_over_something_else_are_found():
