@@ -38,10 +38,10 @@ PLAIN = ScheduleOptions(
 FEATURES: Mapping[str, Mapping[str, str]] = {
     "plain": {},
     "TMA store": {"store": "tma"},
-    "columns as channels": {"columns": "overlap"},
+    "folded columns": {"columns": "overlap"},
     "persistent": {"persistent": "on"},
     "multicast": {"multicast": "2x1"},
-    "pairs": {"cta_group": "2", "multicast": "off"},
+    "2-CTA MMA": {"cta_group": "2", "multicast": "off"},
     "rasterization order": {"rasterization_order": "auto"},
     "split K": {"split_k": "estimate", "store": "direct", "persistent": "off", "cta_group": "1"},
 }

@@ -64,7 +64,7 @@ class LayerRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         stem: how its weight files start.
         kernel: folder of its kernel.
         problem: what it computes.
-        columns: whether its kernel takes filter columns as channels (see `convc.layout.columns`).
+        columns: whether its kernel takes filter columns folded into K (see `convc.layout.columns`).
         input, output: its tensors in the model.
         residual: the tensor that the epilogue adds, where it adds one.
         fused: names of the nodes of the model that the kernel does as well.

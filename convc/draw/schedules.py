@@ -70,7 +70,7 @@ class _Bar:
 
     @property
     def words(self) -> str:
-        """Bytes, and the assumed rules that it rests on, for people."""
+        """Bytes, and the rules that it assumes, for people."""
         assumed = f", {assumed_of(self.choice)} assumed" if assumed_of(self.choice) else ""
         estimated = ", estimated" if self.kernel is None else ""
         return f"{estimated}; {human_bytes(self.choice.traffic_bytes)} from L2{assumed}"

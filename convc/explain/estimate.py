@@ -76,7 +76,7 @@ def order_lines(launch: Launch) -> Iterator[str]:
         yield f"a wave of CTAs reads {taken.round_bytes} bytes of operands, each once"
         for one in others:
             name = f"{one.order}, {one.groups} groups" if one.groups > 1 else one.order
-            yield f"  in order {name}: {one.round_bytes} bytes a round, {one.memory_bytes} through memory"
+            yield f"  in order {name}: {one.round_bytes} bytes a wave, {one.memory_bytes} through memory"
 
 
 def _resident(plan: Plan) -> Iterator[str]:

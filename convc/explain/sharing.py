@@ -1,4 +1,4 @@
-"""Sharing of activations between filter columns in a plan: lanes, their cost, masks, and the rules it rests on."""
+"""Sharing of activations between filter columns in a plan: lanes, their cost, masks, and the rules that it assumes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def sharing_lines(plan: Plan) -> Iterator[str]:
     if reuse.clear:
         yield "the accumulator is cleared first, because the first tap leaves masked lanes as they are"
     for rule in reuse.rests_on:
-        yield f"rests on: {rule}"
+        yield f"assumes: {rule}"
 
 
 def lane_use(plan: Plan, reuse: Reuse) -> str:

@@ -72,5 +72,5 @@ def numbers_of(choice: ScheduleSummary) -> tuple[object, ...]:
 
 
 def assumed_of(choice: ScheduleSummary) -> int:
-    """Assumed rules that a schedule rests on."""
+    """Rules that a schedule assumes."""
     return schedule_of(choice.schedule).assumed

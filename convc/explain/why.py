@@ -86,7 +86,7 @@ def _launched(plan: Plan, taken: ScheduleSummary, fastest: ScheduleSummary) -> I
 
 
 def _column_line(plan: Plan) -> Iterator[str]:
-    """What the planner made of filter columns as channels, where it had a choice."""
+    """What the planner made of filter columns folded into K, where it had a choice."""
     ways = {
         each.columns: f"about {each.cycles:.0f} cycles" if not each.reason else f"no kernel ({each.reason})"
         for each in plan.columns

@@ -1,4 +1,4 @@
-"""Filter columns as channels: the few channels of neighbouring pixels become one run of K.
+"""Filter columns folded into K: the few channels of neighbouring pixels become one run of K.
 
 A step of the K loop takes one filter tap and whole 32 bytes of channels. Of an image with 3 channels most of them are
 zeros. But pixels lie side by side, and the S pixels that a row of the filter reads are one run of memory: with C'

@@ -24,7 +24,7 @@ FEATURES = {
     "chosen: reload dynamic": "work that is asked for, residuals by tensor copies",
     "chosen: slide pairs mask": "masks",
     "chosen: nvfp4": "scale factors",
-    "chosen: reload columns": "columns as channels",
+    "chosen: reload columns": "filter columns folded into K",
 }
 """Kernels of which two synchronising instructions are left out in `make test`, and what they have."""
 

@@ -1,4 +1,4 @@
-"""Rules of the hardware that a schedule rests on although the manual does not settle them.
+"""Rules of the hardware that a schedule assumes although the manual does not settle them.
 
 Each is a row of ``convc/docs/fidelity.md``, with its class of evidence; each schedule names those that it needs. A
 schedule that needs an *assumed* rule is only chosen where it is clearly faster than one that does not.

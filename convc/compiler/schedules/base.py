@@ -187,7 +187,7 @@ class Schedule:
 
     @property
     def assumed(self) -> int:
-        """The number of assumed rules that it rests on."""
+        """The number of rules that it assumes."""
         return sum(rule.evidence == "assumed" for rule in self.rests_on)
 
     def candidates(
@@ -311,7 +311,7 @@ class Method(ABC):
     """The work of a schedule: its candidates, its index maps, its steps.
 
     Attributes:
-        schedule: the record of the schedule, with what it can hold and what it rests on.
+        schedule: the record of the schedule, with what it can hold and what it assumes.
     """
 
     schedule: Schedule

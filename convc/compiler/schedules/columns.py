@@ -1,4 +1,4 @@
-"""Filter columns as channels, or not: the layout is planned every way that is possible, and the fastest is taken.
+"""Filter columns folded into K, or not: the layout is planned every way that is possible, and the fastest is taken.
 
 The ways are those of `convc.layout.columns`. Where the caller leaves the schedule and the columns to the planner, it
 looks at the problems whose channels are fewer than one MMA takes, or on Hopper leave a part of a row empty; of the ways

@@ -158,7 +158,7 @@ def cycles(candidates: ScheduleCandidates) -> float:
 
 
 def assumed(candidates: ScheduleCandidates) -> int:
-    """Assumed rules that a schedule rests on."""
+    """Rules that a schedule assumes."""
     return schedule_of(candidates.schedule).assumed
 
 
@@ -256,7 +256,7 @@ def _worth_pairing(pairs: Candidate, best: Candidate) -> bool:
 
 
 def _pairs(chosen: ScheduleCandidates, survey: Survey) -> Iterator[tuple[ScheduleCandidates, Candidate]]:
-    """The best candidates of CTA pairs, of schedules that rest on no more assumed rules than the chosen one.
+    """The best candidates of CTA pairs, of schedules with no more assumed rules than the chosen one.
 
     A schedule whose pairs are all slower than those before is left out.
 

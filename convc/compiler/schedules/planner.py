@@ -159,7 +159,7 @@ def _forms_first(picks: Sequence[Pick]) -> list[Pick]:
 
 
 def quickest(timed: Sequence[TimedCandidate]) -> TimedCandidate:
-    """The candidate to take by what was timed: the fastest, or a little slower one that rests on no assumed rules.
+    """The candidate to take by what was timed: the fastest, or a little slower one without assumed rules.
 
     A little is `ASSUMED_SLACK`, where the fastest rests on some.
     """
@@ -230,7 +230,7 @@ def _turned_down(candidates: ScheduleCandidates, rule: str, reason: str) -> Sche
 
 
 def _chosen(legal: Sequence[ScheduleCandidates]) -> ScheduleCandidates:
-    """The schedule to take: of those about as fast as the fastest, those that rest on fewest assumed rules of the
+    """The schedule to take: of those about as fast as the fastest, those with the fewest assumed rules of the
     hardware, and of these that are about as fast the one that moves fewest bytes.
     """
     fastest = min(legal, key=cycles)

@@ -1,4 +1,4 @@
-"""Filter columns as channels: the rows that a tensor map finds in the buffer are the pixels that the filter reads."""
+"""Filter columns folded into K: the rows that a tensor map finds in the buffer are the pixels that the filter reads."""
 
 from __future__ import annotations
 

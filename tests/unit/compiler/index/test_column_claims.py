@@ -1,4 +1,4 @@
-"""Filter columns as channels: every claim is proved for the maps of a plan, and refuted where one number is off."""
+"""Filter columns folded into K: every claim is proved for the maps of a plan, and refuted where one number is off."""
 
 from __future__ import annotations
 
