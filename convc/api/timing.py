@@ -62,7 +62,7 @@ class LayerTime:
         return None if self.macs is None else 2e-6 * self.macs / self.kernel.microseconds
 
     def _repr_svg_(self) -> str:
-        """The first round of its kernel, for notebooks."""
+        """The first wave of its kernel, for notebooks."""
         return timeline_picture(self.kernel).svg()
 
 
@@ -98,7 +98,7 @@ class TimeReport:
         return waits_of_all(layer.kernel for layer in self.layers)
 
     def _repr_svg_(self) -> str | None:
-        """A kernel's first round, or several layers under the roofs of the chip, for notebooks."""
+        """A kernel's first wave, or several layers under the roofs of the chip, for notebooks."""
         if len(self.layers) == 1:
             return self.layers[0]._repr_svg_()  # pyright: ignore[reportPrivateUsage] - the name is IPython's
         points = roof_points(self)

@@ -49,7 +49,7 @@ def test_a_golden_kernel_has_a_report(name):
     for line in why_lines(compiled.plan):
         assert line.replace("'", "&#39;").replace("<", "&lt;").replace(">", "&gt;") in page
     packed = [gzip.decompress(base64.b64decode(each)).decode() for each in re.findall(r'class="packed">([^<]*)<', page)]
-    assert f"{name}: first round on {chip.name}, {time.launch.lengths[0]:.0f} cycles" in packed[0]
+    assert f"{name}: first wave on {chip.name}, {time.launch.lengths[0]:.0f} cycles" in packed[0]
     steps = set(re.findall(r"//@ step=(\S+)", text))
     assert steps <= set(re.findall(r'data-step="([^"]*)"', packed[1]))
     assert lanes_picture(plan_tiles(compiled.plan).typical()).parts
