@@ -20,8 +20,8 @@ import onnx
 from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto
 
 from convc.errors import ConvcError, ModelError
-from convc.frontend.captured import needed
 from convc.frontend.expand_causal import expand_causal_conv
+from convc.frontend.graph_view import needed
 from convc.frontend.model_file import check_header, subgraphs
 from convc.frontend.order import sorted_model
 from convc.frontend.same_node import as_in

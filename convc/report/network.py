@@ -23,7 +23,7 @@ from convc.report.layers import (
 from convc.report.output import json_text
 from convc.runtime.layer import to_standard_dtype
 from convc.runtime.network.stats import NetworkRun, RunStats
-from convc.runtime.network.values import describe_value
+from convc.runtime.network.steps import describe_value
 from convc.verification.records import Check, DataReport, LayerReport, NetworkReport, OutputReport
 
 NETWORK_COLUMNS: Columns = (

@@ -16,8 +16,7 @@ from convc.machine.state.observer import LaneAccess, Observer, Operation, Places
 from convc.machine.state.warpgroups import WARPS
 from convc.ptx import Address, Instr
 from convc.timing.accesses import LINE, lonely, requests, sectors, wavefronts
-from convc.timing.barrier_names import BarrierNames
-from convc.timing.forms import IDLE, WAIT, Form, form_of, mode_of, warpgroup_shape
+from convc.timing.forms import IDLE, WAIT, BarrierNames, Form, form_of, mode_of, warpgroup_shape
 from convc.timing.loops import Unrolled
 from convc.timing.tensor_core import MmaShape
 from convc.timing.trace import Contribution, Item, Meeting, Trace, Warp, Work

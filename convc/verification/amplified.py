@@ -28,7 +28,7 @@ from onnx import NodeProto
 
 from convc.runtime.network.convolutions import Convolutions
 from convc.runtime.network.executor import Graph, Look
-from convc.runtime.network.values import Value
+from convc.runtime.network.steps import Value
 from convc.verification.drift import allowed_drift, drift, unit_of
 from convc.verification.records import Amplification, DataReport, ExpectedOutput, NetworkReport, OutputReport
 

@@ -4,6 +4,12 @@ Two kinds of data (`convc.verification.data`): *integer* data have exact sums, s
 epilogue computes exponentials or the like: then what that may err by, and no more, is allowed); *normal* data with the
 model's own weights must stay inside a derived bound (`convc.verification.bound`). Where an element is wrong, the kernel
 is run once more to see who wrote it.
+
+Infinities and NaN among test data: they must reach the outputs that read them, and no other.
+
+Normal data have one such number, in a pixel and a channel at random, so that a few outputs are not finite and all
+others are what they would be. Some layouts multiply it by zeros for outputs that do not read it
+(`convc.runtime.special_values`).
 """
 
 from __future__ import annotations
@@ -20,6 +26,7 @@ from convc.build.folder import Layer
 from convc.build.writer import kernel_file, layer_of
 from convc.compiler.kernels import Kernel
 from convc.errors import InputError, MachineError
+from convc.ir import dtypes
 from convc.ir.dtypes import BY_NAME, encode
 from convc.ir.epilogue import exact_on_integers
 from convc.ir.findings import Finding, Verdict
@@ -38,7 +45,82 @@ from convc.verification.compare import Comparison, compare
 from convc.verification.data import integer_data, multipliers, normal_data, residual_data
 from convc.verification.epilogue_bound import through_epilogue
 from convc.verification.records import Check, LayerReport, Mode, Oracle
-from convc.verification.special_data import Drawn, draw_special, without_drawn
+
+MOST = 0.25
+"""The largest share of outputs that may read what is not finite: they show nothing of the sums that are made there."""
+
+INFINITE = 0.25
+"""The share of infinities; the others are NaN, which take fewer launches where a layout needs some."""
+
+Box = tuple[slice, ...]
+"""Outputs (n, k, pixel) that read a number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """A number that is not finite.
+
+    Attributes:
+        place: (n, c, pixel) among the activations.
+        value: infinity, -infinity or NaN.
+        box: the outputs that read it, and perhaps some between them that do not.
+    """
+
+    place: tuple[int, ...]
+    value: float
+    box: Box
+
+
+def draw_special(problem: ConvProblem, seed: int) -> Drawn | None:
+    """Choose a place and a value; None for whole numbers, and where too many outputs would read it."""
+    if problem.operand_dtype.integer:
+        return None
+    rng = np.random.default_rng((seed, 2))
+    place = tuple(int(rng.integers(extent)) for extent in problem.x_shape)
+    value = np.nan
+    if rng.random() < INFINITE and _has_infinity(problem.operand):
+        value = float(rng.choice((np.inf, -np.inf)))
+    n, channel, *pixel = place
+    own = problem.out_channels // problem.groups
+    group = channel // problem.group_channels
+    ranges = [_outputs(problem, axis, at) for axis, at in enumerate(pixel)]
+    box = (slice(n, n + 1), slice(group * own, (group + 1) * own), *(slice(*ends) for ends in ranges))
+    share = own * np.prod([last - first for first, last in ranges], dtype=float) / np.prod(problem.y_shape, dtype=float)
+    return None if share > MOST else Drawn(place=place, value=value, box=box)
+
+
+def without_drawn(found: Comparison, y: np.ndarray, drawn: Drawn | None) -> Comparison:
+    """A comparison that does not count as remarkable what is not finite because of what was drawn."""
+    if drawn is None or not found.ok:
+        return found
+    values = dtypes.decode(dtypes.of_array(y), y[drawn.box])
+    return dataclasses.replace(
+        found,
+        count_nan=found.count_nan - int(np.isnan(values).sum()),
+        count_infinite=found.count_infinite - int(np.isinf(values).sum()),
+    )
+
+
+def _has_infinity(operand: str) -> bool:
+    """Whether infinity stays one when it is rounded to a type: not in e4m3, nor in blocks, whose factor becomes NaN."""
+    return operand != "e4m3" and operand not in dtypes.SCALED_OPERANDS
+
+
+def _outputs(problem: ConvProblem, axis: int, at: int) -> tuple[int, int]:
+    """First and last-but-one output along an axis that may read the pixel ``at``."""
+    step = problem.stride[axis]
+    pad = problem.pad_lo[axis]
+    span = problem.span[axis]
+    extent = problem.out_extent[axis]
+    if problem.transposed:
+        first = at * step - pad
+        last = first + span
+    else:
+        first = -((span - 1 - at - pad) // step)
+        last = (at + pad) // step + 1
+    first = min(max(0, first), extent)
+    return first, min(max(first, last), extent)
+
 
 MODES: tuple[Mode, ...] = ("integer", "normal")
 """Data that a layer is checked on by itself."""

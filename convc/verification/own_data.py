@@ -33,7 +33,7 @@ from convc.runtime.network.constants import StartValues
 from convc.runtime.network.convolutions import Arrays, Convolutions, ConvRun, Ready
 from convc.runtime.network.executor import Graph, Look
 from convc.runtime.network.host import HostNodes
-from convc.runtime.network.values import Value, describe_value
+from convc.runtime.network.steps import Value, describe_value
 from convc.support.progress import SILENT, Progress
 from convc.verification.amplified import examined
 from convc.verification.bounded import Allowed, allowed_of, bounded_outputs

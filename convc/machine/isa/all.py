@@ -9,7 +9,6 @@ import convc.machine.isa.copies.async_stores
 import convc.machine.isa.copies.bulk_copies
 import convc.machine.isa.copies.tensor_copies
 import convc.machine.isa.copies.tensor_stores
-import convc.machine.isa.copies.tensormap
 import convc.machine.isa.float.convert
 import convc.machine.isa.float.float_forms
 import convc.machine.isa.float.floating

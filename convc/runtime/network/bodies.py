@@ -14,12 +14,12 @@ import numpy as np
 from onnx import GraphProto, NodeProto, TypeProto, ValueInfoProto, helper
 
 from convc.errors import ConvcError, NodeError
-from convc.frontend.captured import free_names
+from convc.frontend.graph_view import free_names
 from convc.frontend.model_file import ONNX_DOMAINS
 from convc.runtime.network.loop import run_loop
 from convc.runtime.network.node_info import node_place
 from convc.runtime.network.scan import run_scan
-from convc.runtime.network.values import Value
+from convc.runtime.network.steps import Value
 
 _SCAN_WITHOUT_BATCH = 9
 

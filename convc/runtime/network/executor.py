@@ -33,8 +33,7 @@ from convc.runtime.network.hidden import hidden_convolutions
 from convc.runtime.network.host import HostNode, HostNodes
 from convc.runtime.network.node_info import needed, node_place
 from convc.runtime.network.stats import RunStats
-from convc.runtime.network.steps import Step, fused_steps, last_uses, plain_steps
-from convc.runtime.network.values import Value
+from convc.runtime.network.steps import Step, Value, fused_steps, last_uses, plain_steps
 from convc.support.progress import SILENT, Progress
 
 Watch = Callable[[str, ConvRun], None]

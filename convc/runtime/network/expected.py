@@ -17,7 +17,7 @@ from onnx import NodeProto, TypeProto, helper, numpy_helper, shape_inference
 from convc.frontend.contrib_shapes import as_standard
 from convc.frontend.model_file import ONNX_DOMAINS
 from convc.runtime.network.node_info import element_dtype
-from convc.runtime.network.values import describe_value
+from convc.runtime.network.steps import describe_value
 from convc.support.memory import require_memory
 
 _VALUES = 64

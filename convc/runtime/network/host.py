@@ -38,7 +38,7 @@ from convc.runtime.network.converted_nodes import ConvertedNode
 from convc.runtime.network.expected import check_room, difference, expected_types
 from convc.runtime.network.node_info import Refusal, needed, node_place, refuse_external
 from convc.runtime.network.reference_node import OWN, ReferenceNode
-from convc.runtime.network.values import Value, describe_value
+from convc.runtime.network.steps import Value, describe_value
 from convc.support.memory import out_of_memory
 
 HOSTS = ("auto", "onnxruntime", "reference")

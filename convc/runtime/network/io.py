@@ -18,7 +18,7 @@ from convc.runtime.network.convolutions import Convolutions
 from convc.runtime.network.executor import Graph, with_integers
 from convc.runtime.network.feeds import why_refused
 from convc.runtime.network.node_info import element_dtype
-from convc.runtime.network.values import Value
+from convc.runtime.network.steps import Value
 from convc.support.arrays import Accept, arrays_of, read_arrays, storable, write_npz
 from convc.support.files import NpyHeader, check_target, write_npy
 from convc.support.guessing import hint_of

@@ -9,7 +9,7 @@ import numpy as np
 from onnx import NodeProto, TensorProto, helper
 
 from convc.errors import NodeError
-from convc.frontend.captured import needed as needed
+from convc.frontend.graph_view import needed as needed
 from convc.frontend.model_file import subgraphs
 
 

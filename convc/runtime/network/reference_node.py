@@ -39,7 +39,7 @@ from convc.frontend.opset_compat import as_defined
 from convc.runtime.network.loop import Loop
 from convc.runtime.network.node_info import Refusal, first_line, needed
 from convc.runtime.network.scan import Scan
-from convc.runtime.network.values import Value
+from convc.runtime.network.steps import Value
 
 BEYOND = float(1 << 24)
 """A quotient that saturates with every zero point and in every type of at most 16 bits, and that float32 has."""

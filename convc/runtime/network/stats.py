@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from convc.runtime.network.values import Value
+from convc.runtime.network.steps import Value
 
 
 @dataclass(slots=True)

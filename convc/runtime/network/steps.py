@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from onnx import ModelProto, NodeProto
@@ -21,7 +22,6 @@ from convc.ir.network import ConvNode, TensorRef
 from convc.runtime.network.constants import StartValues
 from convc.runtime.network.device_tensor import PackedTensor
 from convc.runtime.network.node_info import needed
-from convc.runtime.network.values import Value
 
 Named = tuple[str, NodeProto]
 """A node and its name, which is unique in the graph."""
@@ -119,3 +119,12 @@ def _fits(value: Value, expected: TensorRef) -> bool:
     if not isinstance(value, np.ndarray | PackedTensor):
         return False
     return value.shape == expected.shape and value.dtype == dtypes.BY_NAME[expected.dtype].storage
+
+
+Value = Any
+"""An array, a list of arrays (a sequence), or None (an empty optional)."""
+
+
+def describe_value(value: Value) -> str:
+    """``float32 [1, 1000]``; the kind of a value that is no array."""
+    return f"{value.dtype.name} {list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__

@@ -32,7 +32,6 @@ ALLOWED = {
     ("copies/tensor_put_off.py", "put_off_in_clusters"): ALIKE,
     ("copies/tensor_stores.py", "_of_all"): GROUPS,
     ("copies/tensor_stores.py", "run"): GROUPS,
-    ("copies/tensormap.py", "run"): GROUPS,
     ("float/narrow_floats.py", "pack_halves"): "the first half of a packed register, in all threads",
     ("memory/atomics.py", "_perform"): "the words of a 128-bit value, in all threads",
     ("memory/rows.py", "read_cluster"): "fills threads that do not load with the address of one that does",

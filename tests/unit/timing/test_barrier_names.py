@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from convc.timing.barrier_names import BarrierNames, names_in
+from convc.timing.forms import BarrierNames, names_in
 
 
 @pytest.mark.parametrize(
