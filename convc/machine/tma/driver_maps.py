@@ -18,8 +18,8 @@ this file says. 32-bit words, little endian:
 CuTe DSL makes maps without a driver: it sets bit 1 of word 2, writes the first 16 words, and leaves in the others what
 lay there.
 
-What only sm_100 has (types of less than a byte, atoms of a swizzle, im2col_w) was not recorded. A bit without a known
-meaning is a fault.
+What only sm_100 has (other types of less than a byte, atoms of a swizzle, im2col_w) was not recorded. A bit without a
+known meaning is a fault.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ import struct
 from convc.errors import MachineFault
 from convc.ir.tensormap import CORNER_BITS, Swizzle, TensorMap
 
-TYPES = ("u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f32_ftz", "f64", "bf16")
-"""Element types by their number."""
+TYPES = ("u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f32_ftz", "f64", "bf16", "b4x16")
+"""Element types by their number; the last as CuTe DSL has it, which tells of no other type of less than a byte."""
 
 ROUNDED = {"f32": "tf32", "f32_ftz": "tf32_ftz"}
 """Types that round to tf32 where bit 16 says so."""

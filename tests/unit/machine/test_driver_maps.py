@@ -76,7 +76,7 @@ def test_every_bit_without_a_meaning_is_a_fault():
         changed[word] |= np.uint32(1 << bit)
         with pytest.raises(MachineFault, match=f"word {word} is"):
             decode_driver_map(changed.tobytes())
-    for field in (5 << 4, 11 << 7):  # rank 6, type 11
+    for field in (5 << 4, 12 << 7):  # rank 6, type 12
         changed = words.copy()
         changed[2] = np.uint32(field)
         with pytest.raises(MachineFault, match="word 2 is"):
@@ -95,6 +95,16 @@ def test_of_a_map_that_says_so_only_the_first_half_counts():
     words[15] |= np.uint32(1 << 20)
     with pytest.raises(MachineFault, match="word 15 is"):
         decode_driver_map(words.tobytes())
+
+
+def test_elements_of_four_bits():
+    """256 of them are a row of 128 bytes."""
+    words = np.zeros(32, np.uint32)
+    words[2] = 11 << 7 | 1 << 4 | 3 << 13 | 2
+    words[[3, 8, 9, 13, 14]] = 8, 255, 63, 255 << 24, 127
+    tmap, address = decode(words.tobytes())
+    assert (tmap.dtype, tmap.dims, tmap.box) == ("b4x16", (256, 64), (256, 128))
+    assert (tmap.strides, tmap.swizzle, address) == ((128,), "128B", 0)
 
 
 def chosen() -> tuple[TensorMap, bytes]:
