@@ -115,9 +115,11 @@ def fold_pixels(pixels: np.ndarray, dim: int, fold: AxisFold, pad_lo: int, block
     lines = np.moveaxis(pixels, dim, 0)
     folded = np.zeros((blocks, len(fold.places), *lines.shape[1:]), pixels.dtype)
     for index, place in enumerate(fold.places):
-        pixels_of = pixel_of(fold, pad_lo, np.arange(blocks), place)
-        inside = (pixels_of >= 0) & (pixels_of < len(lines))
-        folded[inside, index] = lines[pixels_of[inside]]
+        first, second = (pixel_of(fold, pad_lo, block, place) for block in (0, 1))
+        step = second - first
+        skip = min(blocks, max(0, -(first // step)))  # blocks whose pixel lies before the input
+        source = lines[first + skip * step :: step][: blocks - skip]
+        folded[skip : skip + len(source), index] = source
     return _places_to_channels(folded, dim)
 
 

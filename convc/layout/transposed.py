@@ -179,9 +179,10 @@ def ordinary_filter(equivalent: ForwardEquivalent, model: ConvProblem, w: np.nda
             turned = np.take(turned, turned_tap(model, axis, np.arange(taps)), axis=3 + axis)
         return turned.reshape(equivalent.problem.w_shape)
     found = np.zeros(equivalent.problem.w_shape, w.dtype)
+    channels = {phases: _channels(model, phases) for phases in _all_phases(model)}
     for reads in itertools.product(*(axis.reads for axis in equivalent.axes)):
         phases, old, new = zip(*reads, strict=True)
-        found[(_channels(model, phases), slice(None), *new)] = turned[(..., *old)].reshape(-1, model.group_channels)
+        found[(channels[phases], slice(None), *new)] = turned[(..., *old)].reshape(-1, model.group_channels)
     return found
 
 
@@ -261,10 +262,11 @@ def channel_of(model: ConvProblem, group: Any, phases: Iterable[Any], inside: An
     return numbered(group, model.out_channels // model.groups, inside)
 
 
-def _channels(model: ConvProblem, phases: Iterable[int]) -> np.ndarray:
-    """The channels of a phase, in the order of the model's."""
+def _channels(model: ConvProblem, phases: Iterable[int]) -> np.ndarray | slice:
+    """The channels of a phase, in the order of the model's; as a slice where they lie side by side."""
     group, inside = digits(np.arange(model.out_channels), model.out_channels // model.groups)
-    return channel_of(model, group, phases, inside)
+    found = channel_of(model, group, phases, inside)
+    return slice(found[0], found[-1] + 1) if model.groups == 1 else found
 
 
 def output_of(model: ConvProblem, axis: int, pixel: Any, phase: Any) -> Any:
