@@ -22,14 +22,14 @@ STEM = square(64, 64, 56, kernel=3, batch=32)
 WIDE = square(256, 256, 14, kernel=3, batch=32)
 LONG = LAYERS["ResNet-50 layer4, 1x1, 2048 -> 512"]
 ALONE = {"cta_group": "1", "persistent": "off"}
-WALKS = {"cta_group": "1", "persistent": "on"}
-WALKING_PAIRS = {"cta_group": "2", "persistent": "on"}
+PERSISTENT = {"cta_group": "1", "persistent": "on"}
+PERSISTENT_PAIRS = {"cta_group": "2", "persistent": "on"}
 MASKED = {"schedule": "slide", "border": "mask", "store": "tma"}
 OWN = {"schedule": "reload", **ALONE}
-TMA = {"schedule": "slide", **WALKS, "store": "tma"}
-DIRECT = {"schedule": "slide", **WALKS, "store": "direct"}
+TMA = {"schedule": "slide", **PERSISTENT, "store": "tma"}
+DIRECT = {"schedule": "slide", **PERSISTENT, "store": "direct"}
 NARROW = square(64, 64, 56, batch=32)
-DYNAMIC = {**WALKS, "tile_scheduler": "dynamic"}
+DYNAMIC = {**PERSISTENT, "tile_scheduler": "dynamic"}
 
 
 def third(channels: int, extent: int):
@@ -44,23 +44,24 @@ SAID = {
     ],
     "the 3x3 layer of 512 channels of ResNet-50 takes {us} us at batch 256 by `slide` with masks, persistent 2-CTA MMA "
     "and `--store tma` (`reload`: {us}), and {us} with a CTA for each tile.": [
-        (third(512, 7), MASKED | WALKING_PAIRS), (third(512, 7), {"schedule": "reload"} | WALKING_PAIRS),
+        (third(512, 7), MASKED | PERSISTENT_PAIRS), (third(512, 7), {"schedule": "reload"} | PERSISTENT_PAIRS),
         (third(512, 7), MASKED | {"cta_group": "2", "persistent": "off"}),
     ],
     "the first 3x3 layer of 64 channels of ResNet-50 at batch 32 takes {cycles} cycles with a CTA for each tile, and "
     "{cycles} with persistent CTAs; the 1x1 layer from 64 to 256 channels {cycles} and {cycles}, the one from 256 to "
     "64 channels at batch 256 {cycles} and {cycles}.": [
-        (STEM, ALONE), (STEM, WALKS), (square(64, 256, 56, batch=32), ALONE), (square(64, 256, 56, batch=32), WALKS),
-        (square(256, 64, 56, batch=256), ALONE), (square(256, 64, 56, batch=256), WALKS),
+        (STEM, ALONE), (STEM, PERSISTENT),
+        (square(64, 256, 56, batch=32), ALONE), (square(64, 256, 56, batch=32), PERSISTENT),
+        (square(256, 64, 56, batch=256), ALONE), (square(256, 64, 56, batch=256), PERSISTENT),
     ],
-    "the 1x1 layer of 64 channels of ResNet-50 at batch 32 takes {cycles} cycles with the dynamic and {cycles} "
-    "with the static scheduler, the 3x3 layer {cycles} and {cycles},": [
-        (NARROW, DYNAMIC), (NARROW, WALKS), (STEM, DYNAMIC), (STEM, WALKS),
+    "the 1x1 layer of 64 channels of ResNet-50 at batch 32 takes {cycles} cycles with the dynamic and {cycles} with "
+    "the static scheduler, the 3x3 layer {cycles} and {cycles},": [
+        (NARROW, DYNAMIC), (NARROW, PERSISTENT), (STEM, DYNAMIC), (STEM, PERSISTENT),
     ],
-    "a product of 4096 x 4096 x 4096 takes {us} us with persistent pairs, {us} without either, {us} with "
-    "persistent CTAs alone. What `auto` takes for the first 3x3 layers of ResNet-50 at batch 256 takes {us} us "
+    "a product of 4096 x 4096 x 4096 takes {us} us with persistent 2-CTA MMA, {us} without either, {us} "
+    "with persistent CTAs alone. What `auto` takes for the first 3x3 layers of ResNet-50 at batch 256 takes {us} us "
     "instead of {us} without pairs (128 channels), {us} instead of {us} (256) and {us} instead of {us} (512).": [
-        (PRODUCT, WALKING_PAIRS), (PRODUCT, ALONE), (PRODUCT, WALKS),
+        (PRODUCT, PERSISTENT_PAIRS), (PRODUCT, ALONE), (PRODUCT, PERSISTENT),
         *((third(c, e), options) for c, e in ((128, 28), (256, 14), (512, 7)) for options in ({}, {"cta_group": "1"})),
     ],
     "a product of 4096 x 4096 x 4096 takes {us} us in clusters of 2 x 1, 1 x 2 or 2 x 2 with a CTA for each tile, {us} "
