@@ -41,11 +41,21 @@ CHOSEN = {
     "Hopper": (of(128, 128, 28, batch=4), {"target": "sm_90a"}),
     "a chain that is asked for": (of(128, 128, 28, batch=4), {"schedule": "shift", "shift": "chain"}),
     "windows that are asked for": (of(128, 64, 28, batch=4), {"schedule": "shift", "shift": "windows"}),
+    "more tiles than SMs": (of(64, 512, 56, batch=16), {"schedule": "reload"}),
+    "an order that is asked for": (of(64, 512, 56, batch=16), {"schedule": "reload", "rasterization_order": "hilbert"}),
     "filters that stay": (of(32, 32, 56, batch=4), {"schedule": "stationary"}),
 }
 """Problems, and what is asked of their schedules."""
 
-SETS = ("reload split 2", "slide pairs mask", "reload multicast walk", "nvfp4", "hopper columns")
+SETS = (
+    "reload split 2",
+    "slide pairs mask",
+    "reload multicast walk",
+    "reload grouped hints",
+    "reload dynamic",
+    "nvfp4",
+    "hopper columns",
+)
 """Kernels with an option each, of which the plan has a line."""
 
 
