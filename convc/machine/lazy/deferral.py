@@ -52,8 +52,6 @@ class Deferral:
         self.waiting: dict[Columns, Waiting] = {}
         self.read: set[str] = set()  # buffers that something which may wait is read from
         self._looked_at: set[Columns] = set()  # columns whose rows had to be filled in: naming them first costs more
-        self._checked: set[tuple] = set()  # products whose operands are all there
-        self._generation = (0, 0)
         self.course: Course | None = None  # what is done to data, where that is kept
         self.handed: dict[Name, np.ndarray] = {}  # by segments of a course that is taken again
         self.refused: dict[str, int] = {}  # why products did not wait: how many of them
@@ -189,32 +187,16 @@ class Deferral:
         return False
 
     def _check(self, path: Datapath, run: list[Mma], steps: list[Step]) -> None:
-        """What `Product` checks and marks before it multiplies; not again for operands that stay as they were.
+        """What `Product` checks and marks before it multiplies.
 
         Every byte of an operand in shared memory that is rows of copies was written, by these: no need to look.
         """
-        first = run[0]
-        generation = (self.shared.written.generation, self.tensor.written.generation)
-        if generation != self._generation:
-            self._generation = generation
-            self._checked.clear()
-        shape = first.shape  # of which these two say everything: hashing all of it takes longer
-        key = (shape.word, shape.kind, shape.pair, first.d, first.accumulate, first.a_in_tensor)
-        a_written = not first.a_in_tensor and all(self._written(step.a) for step in steps)
-        b_written = all(self._written(step.b) for step in steps)
-        key += () if a_written else tuple([m.a for m in run])
-        key += () if b_written else tuple([m.b for m in run])
-        if first.rows is None and key in self._checked:
-            return
         operands = Operands(path, run)
-        if not a_written:
+        if run[0].a_in_tensor or not all(self._written(step.a) for step in steps):
             operands.a()
-        if not b_written:
+        if not all(self._written(step.b) for step in steps):
             operands.b()
-        lanes, column = operands.accumulator()
-        operands.mark(lanes, column)
-        if not operands.reported and first.mask is None and first.rows is None:
-            self._checked.add(key)
+        operands.mark(*operands.accumulator())
 
     def _written(self, operand: TensorRows) -> bool:
         """Whether the copies that an operand in shared memory lies in end inside it, and none of them was forgotten."""

@@ -8,7 +8,6 @@ whole chunks of 16 bytes (see `tma.store`).
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import accumulate
 
@@ -47,33 +46,14 @@ def all_of(memory: GlobalRange, copies: int) -> GlobalRange:
 
 
 def parts_of(memory: GlobalRange, counts: list[int]) -> list[GlobalRange]:
-    """The range of each of several copies by so many CTAs, of that of all of them (`all_of`)."""
-    table = functools.cache(lambda: _table(memory, sum(counts)))
+    """The range of each of several copies by so many CTAs, of that of all of them."""
     firsts = [0, *accumulate(counts)]
-    return [replace(memory, lines=functools.partial(_part, memory, table, first)) for first in firsts[:-1]]
+    return [replace(memory, lines=functools.partial(_part, memory, first)) for first in firsts[:-1]]
 
 
-def _table(memory: GlobalRange, copies: int) -> tuple[np.ndarray, int] | None:
-    """Starts of the lines of each copy, (copies, n), and bytes per line; None where copies differ in these two."""
-    found = memory.lines(np.arange(copies))
-    alike = len({(size, starts.shape[1]) for _, starts, size in found}) == 1
-    if not alike or sum(len(which) for which, _, _ in found) < copies:  # some reach nothing
-        return None
-    starts = np.empty((copies, found[0][1].shape[1]), np.int64)
-    for which, own, _ in found:
-        starts[which] = own
-    return starts, found[0][2]
-
-
-def _part(
-    memory: GlobalRange, table: Callable[[], tuple[np.ndarray, int] | None], first: int, which: np.ndarray
-) -> list[Lines]:
+def _part(memory: GlobalRange, first: int, which: np.ndarray) -> list[Lines]:
     """The bytes that the copies at positions ``which``, counted from ``first`` on, reach."""
-    known = table()
-    if known is None:
-        return [(of - first, starts, size) for of, starts, size in memory.lines(which + first)]
-    starts, size = known
-    return [(which, starts[which + first], size)]
+    return [(of - first, starts, size) for of, starts, size in memory.lines(which + first)]
 
 
 def _lines(
