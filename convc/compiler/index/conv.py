@@ -25,8 +25,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
-
 from convc.compiler.index.formulas import Instance
 from convc.compiler.index.maps import Axis, IndexMap
 from convc.derived.numbers import problem_sizes
@@ -43,19 +41,6 @@ READ = (
 """All maps in reading order, those that copies and the tensor core go by included."""
 
 
-class Tiles(msgspec.Struct, frozen=True, kw_only=True):
-    """How the iteration space is cut: block extents, pitches in elements, number of blocks along each."""
-
-    block_m: int
-    block_n: int
-    channels_per_step: int
-    c_pitch: int
-    k_pitch: int
-    m_tiles: int
-    n_tiles: int
-    blocks: int
-
-
 def tiled(
     problem: ConvProblem,
     *,
@@ -65,6 +50,7 @@ def tiled(
     c_pitch: int,
     k_pitch: int,
     m_tiles: int | None = None,
+    tiling: Mapping[str, int] | None = None,
 ) -> Instance:
     """The derivation of `reload` with the numbers of a problem and of its tiles, whose maps are those above.
 
@@ -75,79 +61,39 @@ def tiled(
         c_pitch: elements per activation pixel of a group and per filter tap, at least C/G.
         k_pitch: elements per output pixel, at least K.
         m_tiles: tiles along M; None: as many as there are pixels for. In those behind them no lane has a pixel.
+        tiling: further numbers of tiles, by the names of their sizes in `convc.derive`.
 
     Raises:
         PlanError: for another number of spatial axes, or sizes that do not fit the problem.
     """
     _check(problem, block_m, block_n, channels_per_step, c_pitch, k_pitch)
-    tiles = tiles_of(
-        problem,
-        block_m=block_m,
-        block_n=block_n,
-        channels_per_step=channels_per_step,
-        c_pitch=c_pitch,
-        k_pitch=k_pitch,
-        m_tiles=m_tiles,
-    )
-    return instance_of(problem, tiles)
-
-
-def all_maps(reload: Instance) -> tuple[IndexMap, ...]:
-    """The maps of tiles in reading order; where there is one group, no tile says which."""
-    one_group = reload.sizes["K_g"] == reload.sizes["K"]
-    names = (name for name in READ if name != "pack" or not one_group)
-    return tuple(reload.map(name, without=("tile_n",) if one_group and name == "operand_a" else ()) for name in names)
-
-
-def tiles_of(
-    problem: ConvProblem,
-    *,
-    block_m: int,
-    block_n: int,
-    channels_per_step: int,
-    c_pitch: int,
-    k_pitch: int,
-    m_tiles: int | None = None,
-) -> Tiles:
-    """The tiles of a problem; arguments as of `tiled`."""
-    return Tiles(
-        block_m=block_m,
-        block_n=block_n,
-        channels_per_step=channels_per_step,
-        c_pitch=c_pitch,
-        k_pitch=k_pitch,
-        m_tiles=m_tiles or -(-problem.gemm_m // block_m),
-        n_tiles=-(-problem.out_channels // block_n),
-        blocks=-(-c_pitch // channels_per_step),
-    )
-
-
-def instance_of(problem: ConvProblem, tiles: Tiles, tiling: Mapping[str, int] | None = None) -> Instance:
-    """The derivation of `reload` with the numbers of a problem and of its tiles; `tiling`: further ones."""
+    m_tiles = m_tiles or -(-problem.gemm_m // block_m)
+    n_tiles = -(-problem.out_channels // block_n)
+    blocks = -(-c_pitch // channels_per_step)
     sizes = problem_sizes(problem) | {
-        "BM": tiles.block_m,
-        "BN": tiles.block_n,
-        "BK": tiles.channels_per_step,
-        "BLOCKS": tiles.blocks,
-        "TILES_M": tiles.m_tiles,
-        "TILES_N": tiles.n_tiles,
-        "GROUP_TILES": max(1, tiles.n_tiles // problem.groups),
-        "C_PITCH": tiles.c_pitch,
-        "K_PITCH": tiles.k_pitch,
+        "BM": block_m,
+        "BN": block_n,
+        "BK": channels_per_step,
+        "BLOCKS": blocks,
+        "TILES_M": m_tiles,
+        "TILES_N": n_tiles,
+        "GROUP_TILES": max(1, n_tiles // problem.groups),
+        "C_PITCH": c_pitch,
+        "K_PITCH": k_pitch,
         **(tiling or {}),
     }
     extents = {
-        "tile_m": tiles.m_tiles,
-        "lane": tiles.block_m,
-        "tile_n": tiles.n_tiles,
-        "column": tiles.block_n,
-        "block": tiles.blocks,
-        "e": tiles.channels_per_step,
+        "tile_m": m_tiles,
+        "lane": block_m,
+        "tile_n": n_tiles,
+        "column": block_n,
+        "block": blocks,
+        "e": channels_per_step,
         "n": problem.batch,
         "p": sizes["P"],
         "q": sizes["Q"],
         "k": problem.out_channels,
-        "c": problem.groups * tiles.c_pitch,
+        "c": problem.groups * c_pitch,
         "r": sizes["R"],
         "s": sizes["S"],
         "image": problem.batch,
@@ -155,6 +101,13 @@ def instance_of(problem: ConvProblem, tiles: Tiles, tiling: Mapping[str, int] | 
         "x": sizes["Q"],
     }
     return Instance(RELOAD, sizes, {name: Axis(name, extent) for name, extent in extents.items()})
+
+
+def all_maps(reload: Instance) -> tuple[IndexMap, ...]:
+    """The maps of tiles in reading order; where there is one group, no tile says which."""
+    one_group = reload.sizes["K_g"] == reload.sizes["K"]
+    names = (name for name in READ if name != "pack" or not one_group)
+    return tuple(reload.map(name, without=("tile_n",) if one_group and name == "operand_a" else ()) for name in names)
 
 
 def _check(

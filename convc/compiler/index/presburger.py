@@ -3,12 +3,10 @@
 Axes with extents, sums, products with constants, and division and remainder by constants: statements about these are
 statements of Presburger arithmetic, which is decidable, and the library isl decides them (S. Verdoolaege, *isl: An
 Integer Set Library for the Polyhedral Model*, ICMS 2010). It reasons about the extents as numbers, so that a claim
-about an image of 40000x40000 pixels takes as long as one about 56x56. Every question here is one of four:
+about an image of 40000x40000 pixels takes as long as one about 56x56. Every question here is one of two:
 
     find     the least point of a box at which conditions hold
     apart    the first of some pairs of numbers that are not the same everywhere
-    clash    two points that have the same results
-    missed   a point whose results no other point has
 
 "Least" is in the order of the axes, so that an answer does not depend on how isl found it. isl counts what it does;
 beyond `OPERATIONS` it gives up, and so does the question, with an error that names it.
@@ -58,11 +56,6 @@ def find(ranges: Ranges, conditions: Sequence[IntExpr], either: Sequence[IntExpr
     return _bounded(answer)
 
 
-def differ(ranges: Ranges, conditions: Sequence[IntExpr], a: IntExpr, b: IntExpr) -> Point | None:
-    """The least point at which all conditions hold and two expressions are different numbers; or None."""
-    return find(ranges, conditions, (Less(a, b), Less(b, a)))
-
-
 def apart(ranges: Ranges, pairs: Sequence[tuple[IntExpr, IntExpr]]) -> tuple[int, Point] | None:
     """The first pair whose expressions are different numbers somewhere: its place, and the least such point; or None.
 
@@ -88,59 +81,6 @@ def apart(ranges: Ranges, pairs: Sequence[tuple[IntExpr, IntExpr]]) -> tuple[int
 
 def _pieces(a: Piecewise) -> isl.PwAff:
     return isl.PwAff.from_aff(a) if isinstance(a, isl.Aff) else a
-
-
-def clash(ranges: Ranges, conditions: Sequence[IntExpr], results: Sequence[IntExpr]) -> tuple[Point, Point] | None:
-    """The least point whose results a lesser point has too, and the least such one; None where all results differ.
-
-    Args:
-        ranges, conditions: the points, as of `find`.
-        results: expressions in the axes.
-
-    Raises:
-        ValueError, PlanError: as of `find`.
-    """
-
-    def answer() -> tuple[Point, Point] | None:
-        box = _Box(isl.Context(), ranges)
-        points = box.where(conditions)
-        results_of = box.function(results).intersect_domain(points)
-        if results_of.is_injective():
-            return None
-        same = results_of.apply_range(results_of.reverse())
-        later = same.intersect(isl.Map.lex_gt(box.space))
-        point = later.domain().lexmin()
-        return box.read(point), box.read(point.apply(later).lexmin())
-
-    return _bounded(answer)
-
-
-def missed(
-    wanted: Ranges,
-    wanted_results: Sequence[IntExpr],
-    ranges: Ranges,
-    conditions: Sequence[IntExpr],
-    results: Sequence[IntExpr],
-) -> Point | None:
-    """The least point of the box ``wanted`` whose results no point of another box has; None where there is none.
-
-    Args:
-        wanted, wanted_results: the points in question, and expressions in their axes.
-        ranges, conditions, results: the points that have results, as of `clash`.
-
-    Raises:
-        ValueError, PlanError: as of `find`.
-    """
-
-    def answer() -> Point | None:
-        ctx = isl.Context()
-        box = _Box(ctx, wanted)
-        other = _Box(ctx, ranges)
-        found = other.function(results).intersect_domain(other.where(conditions)).range()
-        sought = box.function(wanted_results).intersect_domain(box.points)
-        return box.least(sought.subtract_range(found).domain())
-
-    return _bounded(answer)
 
 
 def _conditions(condition: IntExpr) -> tuple[Less, ...]:
@@ -267,13 +207,6 @@ class _Box:
             return self.value(expr)
         held = self.holds(expr.cond).indicator_function()
         return held.cond(_pieces(self.piecewise(expr.a)), _pieces(self.piecewise(expr.b)))
-
-    def function(self, results: Sequence[IntExpr]) -> isl.Map:
-        """The results as a function of all points, inside and outside of the box."""
-        whole = isl.Map.universe(isl.Space.alloc(self.ctx, 0, len(self.axes), 0))
-        for result in results:
-            whole = whole.flat_range_product(isl.Map.from_aff(self.value(result)))
-        return whole
 
     def least(self, points: isl.Set) -> Point | None:
         """The least of some points; None where there are none."""

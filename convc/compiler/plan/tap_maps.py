@@ -6,6 +6,8 @@ shown is what the kernel computes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from convc.compiler.index.changes import Fact
 from convc.compiler.index.conv import tiled
 from convc.compiler.index.formulas import Instance, further
@@ -14,7 +16,9 @@ from convc.compiler.plan.tiling import Tiling
 from convc.layout.device_layout import DeviceLayout
 
 
-def tap_maps(layout: DeviceLayout, tiling: Tiling, channels: int, tiles_m: int) -> Instance:
+def tap_maps(
+    layout: DeviceLayout, tiling: Tiling, channels: int, tiles_m: int, numbers: Mapping[str, int] | None = None
+) -> Instance:
     """Give the derivation with the numbers of a tiling; nothing is proved yet.
 
     Args:
@@ -22,6 +26,7 @@ def tap_maps(layout: DeviceLayout, tiling: Tiling, channels: int, tiles_m: int) 
         tiling: the tiles of a CTA.
         channels: of a step of the K loop.
         tiles_m: tiles along M of the launch; clusters may have more than there are pixels for.
+        numbers: further ones.
     """
     return tiled(
         layout.problem,
@@ -31,6 +36,7 @@ def tap_maps(layout: DeviceLayout, tiling: Tiling, channels: int, tiles_m: int) 
         c_pitch=layout.c_pitch,
         k_pitch=layout.k_pitch,
         m_tiles=tiles_m,
+        tiling=numbers,
     )
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from convc.compiler.index.conv import instance_of, tiles_of
 from convc.compiler.index.kernel_nest import KernelLoop, KernelNest
 from convc.compiler.index.reuse import shared_instance
 from convc.compiler.plan.coordinates import Coordinate
 from convc.compiler.plan.meanings import sizes_meant
 from convc.compiler.plan.records import Pipeline, Plan, Tiling
+from convc.compiler.plan.tap_maps import tap_maps
 from convc.compiler.plan.validation import check_sizes
 from convc.compiler.schedules.skeleton import about, compute, number
 from convc.compiler.tile.steps.base import Loop, Step
@@ -49,16 +49,7 @@ def _nest(plan: Plan) -> KernelNest:
     numbers = tile_numbers(layout, tiling, plan.pipeline)
     numbers |= {"PARTS": parts, "OWN_BLOCKS": plan.pipeline.blocks // parts}
     if plan.reuse is None:
-        tiles = tiles_of(
-            layout.problem,
-            block_m=tiling.block_m,
-            block_n=tiling.block_n,
-            channels_per_step=plan.pipeline.channels,
-            c_pitch=layout.c_pitch,
-            k_pitch=layout.k_pitch,
-            m_tiles=plan.launch.tiles[0],
-        )
-        return KernelNest(instance_of(layout.problem, tiles, numbers))
+        return KernelNest(tap_maps(layout, tiling, plan.pipeline.channels, plan.launch.tiles[0], numbers))
     numbers |= {"FIRST": plan.reuse.first, "PARTITIONS": tiling.block_m // plan.arch.limits.tmem_part_lanes}
     return KernelNest(shared_instance(layout.problem, plan.reuse, plan.indexing.form, numbers))
 

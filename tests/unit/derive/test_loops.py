@@ -8,7 +8,7 @@ import pytest
 from support.derived_loops import computes
 
 from convc.compiler.index.conditions import conditions
-from convc.compiler.index.conv import Tiles, instance_of
+from convc.compiler.index.conv import tiled
 from convc.compiler.index.formulas import Instance
 from convc.compiler.index.geometry import ADDRESSED, EXCHANGED, MOVED, form_of, geometry_of
 from convc.compiler.index.maps import Proof
@@ -55,11 +55,10 @@ def channels(problem):
 
 def tap_form(problem):
     sizes = channels(problem)
-    tiles = Tiles(
-        block_m=8, block_n=sizes["BN"], channels_per_step=1, c_pitch=sizes["C_PITCH"], k_pitch=sizes["K_PITCH"],
-        m_tiles=-(-problem.gemm_m // 8), n_tiles=sizes["TILES_N"], blocks=sizes["BLOCKS"],
-    )  # fmt: skip
-    return instance_of(problem, tiles), None
+    form = tiled(
+        problem, block_m=8, block_n=sizes["BN"], channels_per_step=1, c_pitch=sizes["C_PITCH"], k_pitch=sizes["K_PITCH"]
+    )
+    return form, None
 
 
 def shared_form(problem, drawn):

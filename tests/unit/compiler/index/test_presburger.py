@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.examples import some
 
 from convc.compiler.index import presburger
-from convc.compiler.index.presburger import clash, find, missed
+from convc.compiler.index.presburger import find
 from convc.errors import PlanError
 from convc.ir.expr import And, Const, Less, Mul, Var, evaluate, floor_div, mod
 
@@ -60,34 +60,10 @@ def test_find_is_the_first_point_that_a_search_meets(ranges, a, b, limit):
     assert find(ranges, conditions[1:], either) == expected
 
 
-@given(boxes(), expressions(), expressions(), st.integers(0, 60))
-@settings(max_examples=some(200), deadline=None)
-def test_clash_is_the_first_point_whose_results_came_before(ranges, a, b, limit):
-    condition = (Less(a, Const(limit)),)
-    seen, expected = {}, None
-    for point in points(ranges, condition):
-        results = evaluate(a, point), evaluate(b, point)
-        if results in seen:
-            expected = point, seen[results]
-            break
-        seen[results] = point
-    assert clash(ranges, condition, (a, b)) == expected
-
-
-@given(boxes(), expressions(), expressions(depth=1), st.integers(0, 60))
-@settings(max_examples=some(200), deadline=None)
-def test_missed_is_the_first_point_without_a_partner(ranges, a, b, limit):
-    condition = (Less(a, Const(limit)),)
-    found = {evaluate(a, point) for point in points(ranges, condition)}
-    expected = next((point for point in points(ranges) if evaluate(b, point) not in found), None)
-    assert missed(ranges, (b,), ranges, condition, (a,)) == expected
-
-
 def test_a_box_of_one_point_and_numbers_beyond_64_bits():
     assert find({}, (Less(Const(1), Const(2)),)) == {}
     assert find({}, (Less(Const(2), Const(1)),)) is None
     assert find({"x": (0, 9)}, (Less(Const(7 * 2**80), X * 2**80),)) == {"x": 8}
-    assert clash({}, (), (Const(3),)) is None
 
 
 def test_extents_cost_nothing():
