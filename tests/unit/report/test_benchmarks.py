@@ -12,7 +12,22 @@ import numpy as np
 import pytest
 from support.schedules import RELOAD_ONLY
 
-from benchmarks import batch, budget, check, foreign, models, network, parsing, reuse, run, time_kernels, timing, twins
+from benchmarks import (
+    batch,
+    budget,
+    check,
+    foreign,
+    layers,
+    models,
+    network,
+    parsing,
+    reuse,
+    run,
+    time_kernels,
+    timing,
+    twins,
+)
+from benchmarks import compile as compile_benchmark
 from benchmarks.layers import light_files, light_models, resnet50
 from convc.compiler.compile import compile_problem
 from convc.compiler.options import ScheduleOptions
@@ -106,6 +121,17 @@ def test_the_numbers_of_checking_have_their_budgets(monkeypatch):
     numbers = check.measure("demo")
     assert set(budget.read_budgets()["check"]) <= set(numbers)
     assert numbers["layers"] == 1
+
+
+def test_the_numbers_of_compiling_have_their_budgets(monkeypatch):
+    small = ConvProblem(in_channels=16, out_channels=16, in_extent=(9, 9), kernel=(3, 3))
+    monkeypatch.setattr(layers, "resnet50", lambda selection: (small, small))
+    monkeypatch.setattr(compile_benchmark, "REPEATS", 1)
+    monkeypatch.setattr(compile_benchmark, "yardstick", lambda: 0.5)
+    numbers = compile_benchmark.measure("demo")
+    assert set(budget.read_budgets()["compile"]) <= set(numbers)
+    assert numbers["kernels"] == 1
+    assert numbers["calls"] > 1000
 
 
 def test_the_numbers_of_parsing_have_their_budgets():
