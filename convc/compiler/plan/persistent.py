@@ -7,7 +7,7 @@ memory needs a place of its own, since the operand tiles are in use all the time
 tile has steps: the loads of the next tiles run ahead. Each tile has masks of its own, so that there are two tables of
 them: the warps that carry a tile away fill that of the next one before.
 
-Where the accumulator lies in registers of the warps that carry it away, there is one: the loads of the next tiles run
+Where the accumulator lies in registers of the warps that store it, there is one: the loads of the next tiles run
 ahead while it is stored.
 """
 

@@ -176,7 +176,7 @@ class StoreTimes(NamedTuple):
     """Cycles of the SM's way to global memory for an epilogue.
 
     Attributes:
-        all: what it stores, the residual that it reads, and the bias. Of results that tensor copies carry away, those
+        all: what it stores, the residual that it reads, and the bias. Of results that tensor copies store, those
             of the port through which they are read from shared memory.
         behind: those that no instruction of the epilogue goes beside. Of tensor copies these are the last one, and the
             residual that threads wait for.

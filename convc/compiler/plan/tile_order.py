@@ -105,7 +105,7 @@ def choose_order(
     if taken.order != ROWS:
         why += f", along M first {best[ROWS].memory_bytes}"
     if asked is not None:
-        why += "; it was asked for"
+        why += "; it was requested"
     made = TileOrder(
         name=taken.order,
         groups=taken.groups,

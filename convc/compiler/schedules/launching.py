@@ -170,8 +170,8 @@ def _walking(pick: Pick, survey: Survey) -> Pick:
     if best.tiled.parts > 1:
         return pick.because(walk=CLUSTERS)
     if request.persistent is not None:
-        asked = "on, and ask for their tiles" if request.dynamic else "on"
-        return pick.because(walk=f"persistent CTAs are switched {asked if request.persistent else 'off'}")
+        asked = "with the dynamic tile scheduler" if request.dynamic else "on"
+        return pick.because(walk=f"persistent CTAs {asked if request.persistent else 'off'}, as requested")
     tiles = math.prod(best.tiled.grid)
     if tiles <= arch.rates.sms:
         return pick.because(walk=f"{tiles} tiles are no more than the {arch.rates.sms} SMs: one CTA per tile")
@@ -312,7 +312,7 @@ def _sharing(pick: Pick, survey: Survey) -> Pick:
     sms = best.tiled.arch.rates.sms
     if request.parts is not None:
         if request.parts == 1:
-            return pick.because(split="split K is switched off")
+            return pick.because(split="no split-K, as requested")
         return pick.because(split=f"{request.parts} split-K CTAs per tile, as requested: {_busy(best)}")
     if request.pairs or request.multicast not in (None, (1, 1)):
         return pick.because(split="no split-K: the requested clusters have another use")

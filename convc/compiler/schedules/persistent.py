@@ -1,7 +1,7 @@
 """From a kernel that makes one tile a CTA to one with persistent CTAs.
 
 Nothing of a schedule changes: each role does for every tile what it did for its one. Stage and phase of every ring go
-on from tile to tile. The accumulator is one of two halves, which the roles that multiply and that carry away hand to
+on from tile to tile. The accumulator is one of two halves, which the mma and epilogue roles hand to
 each other, and the epilogue takes care of what it keeps in shared memory.
 """
 
@@ -110,7 +110,7 @@ def _multiply(roles: Roles) -> tuple[Step, ...]:
 
 
 def _multiply_and_store(plan: Plan, steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """The walk of warps that multiply and carry away: the loads of the next tiles run ahead meanwhile.
+    """The tile loop of warps that multiply and run the epilogue: the loads of the next tiles run ahead meanwhile.
 
     What the epilogue adds to each channel is brought once, that of all tiles.
     """

@@ -1,4 +1,4 @@
-"""Registers that warps which load hand over to those that multiply and carry away (PTX, ``setmaxnreg``).
+"""Registers that warps which load hand over to those that multiply and run the epilogue (PTX, ``setmaxnreg``).
 
 An SM gives every thread of a CTA as many registers at the start. Where the accumulator lies in them, a warp that loads
 leaves most of its own unused, while those that multiply run out. The warps that load are a warpgroup of their own then,
@@ -30,7 +30,7 @@ def handed_over(best: Candidate, asked: bool | None) -> tuple[tuple[int, int] | 
     if tiled.parts > 1:
         return None, "an even share: after all warps have met to add sums, ptxas allows for the fewest that any has"
     if asked is not None:
-        return (counts, f"{moved}, as asked") if asked else (None, "register reallocation is switched off")
+        return (counts, f"{moved}, as requested") if asked else (None, "no register reallocation, as requested")
     share = registers.share(32 * core_of(tiled.arch).warps(tiled.tiling.block_m))
     sums = tiled.arch.limits.mma_m * tiled.tiling.block_n // LANES
     if best.storage.results is not None:

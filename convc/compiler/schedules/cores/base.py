@@ -62,7 +62,7 @@ class TensorCore(ABC):
 
     @abstractmethod
     def joined(self, roles: Roles) -> Roles:
-        """Join the roles that the same warps have: what carries away is then part of what multiplies."""
+        """Join the roles that the same warps have: the epilogue is then part of the role that multiplies."""
 
     @abstractmethod
     def setup(self, plan: Plan, roles: Roles) -> tuple[Role, ...]:

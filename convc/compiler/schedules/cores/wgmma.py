@@ -1,6 +1,6 @@
 """``wgmma``: four warps together multiply 64 rows, and have the accumulator in their registers.
 
-One warp loads. All others multiply, and then carry away what they have: of a tile of 128 rows each warpgroup has a
+One warp loads. All others multiply, and then run their epilogue: of a tile of 128 rows each warpgroup has a
 half, and both read the same filter tile. A warp lies in a quarter of the SM, which has 16384 registers, so that 5 warps
 may have 255 a thread and 9 warps 168. The widest accumulator takes 128, and with 9 warps ptxas then spills some of the
 others where results leave from registers, and hardly any where they leave through copies. So the warp that loads may be
@@ -78,7 +78,7 @@ class Wgmma(TensorCore):
         return (WaitMmas(id="mma.done", note="the accumulator is complete"),)
 
     def joined(self, roles: Roles) -> Roles:
-        """One role multiplies and carries away."""
+        """One role multiplies and runs the epilogue."""
         staged = [index for index, step in enumerate(roles.epilogue) if isinstance(step, StageNumbers)]
         ahead = staged[0] + 1 if staged else 0  # so much of the epilogue can be done while the first copies come
         steps = (*roles.epilogue[:ahead], *roles.multiply, *roles.epilogue[ahead:])
@@ -96,7 +96,7 @@ class Wgmma(TensorCore):
         return (*start_of(plan, load), *roles.before, start, *roles.after, *_giving(plan))
 
     def main(self, plan: Plan, roles: Roles) -> tuple[Role, ...]:
-        """One role loads; the other multiplies and carries away."""
+        """One role loads; the other multiplies and runs the epilogue."""
         load = _multiplying(plan.tiling.block_m)
         multiply = warps_role(
             "mma",

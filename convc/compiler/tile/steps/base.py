@@ -1,7 +1,7 @@
 """Steps: each one act of one role on whole tiles, and the few that every kernel needs.
 
 A CTA of Blackwell is a small factory. One warp fetches operand tiles (``load``), one feeds the tensor core (``mma``),
-four carry results away (``epilogue``); rings of mbarriers keep them apart. A tile program
+four store results (``epilogue``); rings of mbarriers keep them apart. A tile program
 (`convc.compiler.tile.program`) writes that down: who does what, in which order, on which tile, and nothing about
 registers or opcodes.
 

@@ -37,9 +37,9 @@ def test_an_sm_deals_registers_out_by_its_quarters():
         (256, {"store": "direct"}, 384, "168 a thread are too few for 128 of the accumulator and 48 to store from"),
         (224, {"store": "direct"}, 288, "168 a thread are enough for 112 of the accumulator and 48 to store from"),
         (256, {"store": "tma"}, 288, "168 a thread, 128 of them the accumulator; results leave through shared memory"),
-        (256, {"store": "tma", "registers": "on"}, 384, "keep 40 a thread, those that multiply get 200, as asked"),
-        (256, {"store": "direct", "registers": "off"}, 288, "register reallocation is switched off"),
-        (32, {"store": "direct", "registers": "on"}, 384, "as asked"),
+        (256, {"store": "tma", "registers": "on"}, 384, "keep 40 a thread, those that multiply get 200, as requested"),
+        (256, {"store": "direct", "registers": "off"}, 288, "no register reallocation, as requested"),
+        (32, {"store": "direct", "registers": "on"}, 384, "as requested"),
     ],
 )
 def test_they_hand_over_what_an_even_share_lacks(block_n: int, options: dict[str, str], threads: int, reason: str):
