@@ -36,7 +36,7 @@ SENTENCES = {
 """What the manual says, by the rule that is broken; that of tensor memory depends on who is early."""
 
 LOADED = "PTX manual, tcgen05.wait: a tcgen05.ld is complete behind tcgen05.wait::ld of its thread"
-ISSUED = "PTX manual, tcgen05 pipelined instructions: an mma and a cp of one thread are not among the pairs in order"
+ISSUED = "PTX manual, tcgen05 pipelined instructions: these two of one thread are not among the pairs in order"
 
 WENT_WRONG = frozenset(("fault", "hang", "instruction-limit", "completion-order", "grant-order"))
 """Rules of findings that say that a run did not come out right."""
