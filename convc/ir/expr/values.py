@@ -115,6 +115,8 @@ def bounds(expr: IntExpr, ranges: Mapping[str, Interval], known: Mapping[IntExpr
     """
     if isinstance(expr, Const):
         return expr.value, expr.value
+    if isinstance(expr, Var) and not known:
+        return ranges[expr.name]
     lo, hi = _bounds(expr, ranges, [bounds(child, ranges, known) for child in children(expr)])
     if known and expr in known:
         first, last = known[expr]
