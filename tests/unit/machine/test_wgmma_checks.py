@@ -10,6 +10,7 @@ from warpgroup_kernels import Wgmma, deal_rows, deal_sums, instructions, kernel,
 from convc.errors import DeadlockError, MachineFault, UnmodelledError
 from convc.ir.findings import Verdict
 from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam
+from convc.machine import RunOptions, run
 from convc.sanitizer.run import Checked, check_kernel
 
 MMA = Wgmma("m64n8k16.f32.f16.f16")
@@ -134,6 +135,28 @@ def test_registers_of_a_belong_to_wgmma_until_the_wait():
     read = check(text.replace(WAIT, "mov.b32 %x3, %a2;\n" + WAIT)).findings
     assert [(finding.rule, finding.verdict) for finding in read] == [("accumulator-before-wait", Verdict.review)]
     assert "wgmma-fence-missing" in rules(text.replace(FENCE, FENCE + "mov.b32 %a2, 7;\n"))
+
+
+def test_registers_of_a_that_are_the_same_in_all_ctas_and_others():
+    """Two wgmma of one accumulation: A of the first is a value of each CTA, that of the second zero in all."""
+    text = text_of(IN_REGISTERS)
+    (first,) = [line for line in text.splitlines() if line.startswith("wgmma.mma_async")]
+    zeros = first.replace("{%a0, %a1, %a2, %a3}", "{%x0, %x0, %x0, %x0}")
+    own = "mov.u32 %x1, %ctaid.x; and.b32 %x1, %x1, 0; add.u32 %a0, %a0, %x1; mov.b32 %x0, 0;\n"
+    both = text.replace(FENCE, own + FENCE).replace(first, f"{first}\n{zeros}")
+    data = buffers(MMA)
+    launch = LaunchSpec(
+        entry="k",
+        grid=(2, 1, 1),
+        block=(128, 1, 1),
+        shared_bytes=SIZE,
+        buffers={name: BufferSpec(dtype=NAMES[str(array.dtype)], shape=array.shape) for name, array in data.items()},
+        params=tuple(PointerParam(buffer=name) for name in data),
+    )
+    want = check(text).result.buffers["out"]
+    for policy in ("eager", "late"):
+        result = run(both, launch, data, options=RunOptions(policy=policy))
+        assert np.array_equal(result.buffers["out"], want), policy
 
 
 def test_a_missing_wait_before_the_exit():

@@ -189,7 +189,9 @@ class Accumulation:
             if matrix is not None:
                 matrix.check(cohort.shared, cohort.findings, self.first.instr, rows)
         if left is None:
-            a = np.concatenate([self._fragments(each, batch) for each in self.run[start:stop]], axis=2)
+            parts = [self._fragments(each, batch) for each in self.run[start:stop]]
+            ctas = max(map(len, parts))  # those that are the same in all CTAs come once
+            a = np.concatenate([np.broadcast_to(part, (ctas, *part.shape[1:])) for part in parts], axis=2)
         else:
             a = left.fetch(cohort.shared)(batch.select)
         return a, right.fetch(cohort.shared)(batch.select)
