@@ -21,7 +21,7 @@ FEATURES = {
     "chosen: reload pairs walk": "pairs of persistent CTAs",
     "chosen: reload multicast walk": "copies for several CTAs",
     "chosen: reload split 2": "CTAs that share a K loop",
-    "chosen: reload dynamic": "work that is asked for, residuals by tensor copies",
+    "chosen: reload dynamic tiles": "dynamic tile scheduler, residuals by tensor copies",
     "chosen: slide pairs mask": "masks",
     "chosen: nvfp4": "scale factors",
     "chosen: reload columns": "filter columns folded into K",

@@ -137,7 +137,7 @@ OPTION_SETS: dict[str, OptionSet] = {
         stages=2,
     ),
     "reload walk residual": _set(_pointwise(), WALK | ALONE | {"store": "tma", "residual_load": "tma", "pdl": True}),
-    "reload dynamic": _set(
+    "reload dynamic tiles": _set(
         _pointwise(),
         RELOAD | ALONE | {"persistent": "on", "tile_scheduler": "dynamic", "store": "tma", "residual_load": "tma"},
         block_n=80,

@@ -52,7 +52,7 @@ SETS = (
     "slide pairs mask",
     "reload multicast walk",
     "reload grouped hints",
-    "reload dynamic",
+    "reload dynamic tiles",
     "nvfp4",
     "hopper columns",
 )
