@@ -13,6 +13,7 @@ from convc.derive.forms import forms
 from convc.derive.hosted import hosted
 from convc.derive.results import facts
 from convc.derive.shares import shares
+from convc.derive.solve import solved
 from convc.derive.theorem import Condition, Theorem
 
 
@@ -43,6 +44,8 @@ def _uses() -> Iterator[Use]:
         for step in nest.steps:
             yield Use(words=f"the rewrite {step.name}", theorems=step.theorems, conditions=step.conditions)
         yield Use(words=f"what a kernel reads off {title}", theorems=tuple(form.theorems))
+        for each in solved(nest):
+            yield Use(words=f"{each.symbol}, which is solved for in {title}", theorems=each.theorems)
     for change in changes():
         yield Use(words=change.title, theorems=change.step.theorems, conditions=change.step.conditions)
     for fact in (*facts(), *layouts(), *hosted()):

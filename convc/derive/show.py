@@ -11,6 +11,7 @@ from convc.derive.nests import OUTPUT, PIXEL, Nest, Step
 from convc.derive.reindex import Reindexed, let_lines
 from convc.derive.results import Fact
 from convc.derive.shares import Share
+from convc.derive.solve import Solved, solved
 from convc.derive.text import NestText, indented
 from convc.derive.theorem import Bound, Condition, Either, Equal, Statement, Theorem
 
@@ -78,6 +79,20 @@ def form_lines(form: Form, *, known: set[str]) -> Iterator[str]:
     for theorem in new:
         known.add(theorem.name)
         yield from theorem_lines(theorem)
+    for number in solved(form.nest):
+        yield from solved_lines(number, known)
+
+
+def solved_lines(number: Solved, known: set[str]) -> Iterator[str]:
+    """A number that is chosen: what the nest asks for, and why the next one would be wrong, as far as it is new."""
+    told = f"{number.symbol} is the {'largest' if number.greatest else 'smallest'} that is legal:"
+    asked = [str(demand.condition) for demand in number.demands]
+    if f"{told} {asked}" in known:
+        return
+    known.add(f"{told} {asked}")
+    yield told
+    yield from (f"   needs {each}" for each in asked)
+    yield from _theorems((each for each in number.theorems if each.name not in known), known)
 
 
 def change_lines(change: Reindexed, *, known: set[str]) -> Iterator[str]:

@@ -183,5 +183,5 @@ def _needed(nest: Nest, asked: Mapping[Symbol, Iterable[Condition]]) -> dict[Sym
     }
     for outer in (z.TAPS, z.WINDOWS, z.TILES, z.TILES_M):
         cuts = [each for each in asked[outer] if isinstance(each, Bound) and each.high.has(outer)]
-        why[outer] = (theorem for cut in cuts for theorem in streams.reach_needed(cut, outer))
+        why[outer] = iter([theorem for cut in cuts for theorem in streams.reach_needed(cut, outer)])
     return {symbol: tuple(theorems) for symbol, theorems in why.items()}

@@ -33,6 +33,8 @@ def test_all_schedules_in_the_order_of_the_note():
     assert "A[lane, e] = A[lane + d, e]" in text
     assert "disable-output-lane" in text
     assert "zero-column mask" in text
+    assert "T is the smallest that is legal:\n   needs Q <= T\n   needs HALO + Q <= T + lead or " in text
+    assert "   theorem: S <= TAPS*u is TAPS >= -((-S) // u)" in text
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)

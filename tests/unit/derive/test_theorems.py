@@ -13,6 +13,7 @@ from convc.derive.columns import layouts
 from convc.derive.forms import forms
 from convc.derive.hosted import hosted
 from convc.derive.results import facts
+from convc.derive.solve import solved
 from convc.derive.symbols import FloorDiv, Mod
 from convc.derive.theorem import Refused, at_most, below, facts_of, proved, value
 
@@ -28,6 +29,8 @@ def theorems():
     for fact in (*facts(), *layouts(), *hosted()):
         for theorem in fact.theorems:
             found.setdefault((theorem.name, theorem.says), theorem)
+    for theorem in (theorem for form in forms() for number in solved(form.nest) for theorem in number.theorems):
+        found.setdefault((theorem.name, theorem.says), theorem)
     return list(found.values())
 
 
