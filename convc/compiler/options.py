@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Annotated, Any, Literal, cast, get_type_hints
+from typing import Annotated, Literal, cast, get_type_hints
 
 from convc.errors import InputError
 
@@ -39,14 +39,9 @@ class Option:
     most: int | None = None
 
 
-def row(help: str, values: Mapping[str, str] | None = None, applies: str = "", most: int | None = None) -> Any:
-    """Annotate a field with its row, which its JSON schema takes over."""
-    # Imported where a row is asked for: the values of options can be listed without it.
-    import msgspec
-
-    option = Option(help=help, values=values or {}, applies=applies, most=most)
-    schema = {"enum": [*option.values]} if option.values and most is None else None
-    return msgspec.Meta(description=help, extra_json_schema=schema, extra={"option": option})
+def row(help: str, values: Mapping[str, str] | None = None, applies: str = "", most: int | None = None) -> Option:
+    """Annotate a field with its row."""
+    return Option(help=help, values=values or {}, applies=applies, most=most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,4 +309,4 @@ class ScheduleOptions:
 def options() -> Mapping[str, Option]:
     """The table: the row of each field of `ScheduleOptions`, in the order of the help."""
     hints = get_type_hints(ScheduleOptions, include_extras=True)
-    return {name: cast("Option", hint.__metadata__[0].extra["option"]) for name, hint in hints.items()}
+    return {name: cast("Option", hint.__metadata__[0]) for name, hint in hints.items()}

@@ -15,6 +15,7 @@ from typing import Any, Literal, TypedDict, cast, get_type_hints
 import msgspec
 
 from convc.build.folder import NetworkRecord
+from convc.compiler.options import options
 from convc.ir.launch import LaunchSpec
 from convc.ir.planned import Listing, Planned
 from convc.ir.problem import ConvProblem
@@ -284,7 +285,17 @@ def _parts(record: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """The schema of a type, and those of the types that it refers to."""
     schema = msgspec.json.schema(record)
     others = schema["$defs"]
+    if "ScheduleOptions" in others:
+        _describe(others["ScheduleOptions"]["properties"])
     return others.pop(schema["$ref"].rpartition("/")[2]), others
+
+
+def _describe(properties: dict[str, dict[str, Any]]) -> None:
+    """Say of each option of a schedule what its row says."""
+    for name, option in options().items():
+        properties[name]["description"] = option.help
+        if option.values and option.most is None:
+            properties[name]["enum"] = [*option.values]
 
 
 def _finished(format: str, root: dict[str, Any], others: dict[str, Any]) -> dict[str, Any]:

@@ -111,7 +111,7 @@ def test_nobody_is_told_that_none_leaves_an_option_open():
 
 def test_the_example_of_the_page_runs(tmp_path):
     added = module_of("add_an_option.md", tmp_path)
-    assert [*added.Prefetch.__metadata__[0].extra["option"].values] == [AUTO, "on", "off"]
+    assert [*added.Prefetch.__metadata__[0].values] == [AUTO, "on", "off"]
 
 
 def test_few_files_know_an_option_by_its_name():
@@ -121,7 +121,7 @@ def test_few_files_know_an_option_by_its_name():
     places = [
         (DOCS.parent, "*.py"),
         (DOCS / "schemas", "*.json"),
-        (ROOT / "templates", "*"),
+        (ROOT / "templates", "*.j2"),
         (ROOT / "tests/support", "option_sets.py"),
     ]
     files = [DOCS / "options.md", *(file for folder, kind in places for file in folder.rglob(kind))]
