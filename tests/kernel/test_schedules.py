@@ -59,16 +59,14 @@ def check_many(schedule: Schedule, examples: int, assembled) -> None:
     )
     @given(
         problems(),
-        st.sampled_from([None, "mask", "zero"]),
-        st.sampled_from([None, *ROWS]),
-        st.sampled_from([None, *FILTERS]),
+        st.sampled_from(["auto", "mask", "zero"]),
+        st.sampled_from(["auto", *ROWS]),
+        st.sampled_from(["auto", *FILTERS]),
         st.integers(1, 3),
         st.integers(0, 2**32 - 1),
     )
-    def every(
-        problem: ConvProblem, border: str | None, rows: str | None, filters: str | None, stages: int, seed: int
-    ) -> None:
-        filters = filters if schedule.name == "slide" else None
+    def every(problem: ConvProblem, border: str, rows: str, filters: str, stages: int, seed: int) -> None:
+        filters = filters if schedule.name == "slide" else "auto"
         options = replace(only(schedule, border, rows), filters=filters)
         try:
             compiled = witnesses_agree(problem, seed, assembled, options, stages=stages)

@@ -35,7 +35,6 @@ REPEATED = {
     "slide in CTA pairs", "shift chain in CTA pairs", "shift windows in CTA pairs", "serpentine tiles",
     "persistent clusters with multicast", "slide, CTAs that share tiles", "CTAs that share full tiles",
     "four split-K CTAs, in order", "persistent CTAs, bias in registers",
-    "clusters with many columns and few bytes",
 }  # fmt: skip
 """Kernels whose launches take the course of an earlier one: those that touch data in segments and tensor stores alone.
 """

@@ -24,7 +24,6 @@ ALLOWED = {
     "guards.PIECE_BYTES": "the vector that a lane stores is a choice",
     "operands.UNIT_BYTES": "the unit of addresses in a matrix descriptor (PTX, matrix descriptor)",
     "slide.MOST_COLUMNS": "how many columns are written out is a choice",
-    "lane_masks.WORD": "bits of a register",
     "persistent.MOST_HELD": "how many registers are spent on numbers is a choice",
     "registers.LANES": "a warpgroup has four warps (PTX, wgmma)",
     "base.WARP_LANES": "threads of a warp",

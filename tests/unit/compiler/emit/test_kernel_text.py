@@ -60,7 +60,7 @@ def test_every_step_is_marked_once():
 
 def test_no_fragment_hides_a_number_of_its_role():
     """A register declared inside a fragment must not have the name of a number that the fragment reads."""
-    text = "\n".join(path.read_text() for path in (template_folder() / "steps").iterdir())
+    text = "\n".join(path.read_text() for path in (template_folder() / "steps").glob("*.j2"))
     declared = {name for line in re.findall(r"\.reg \.\w+ ([^;{]*);", text) for name in re.findall(r"%(\w+)", line)}
     assert {"bar", "acc", "to", "wrap"} <= declared
     program = compile_problem(BASE, options=RELOAD_ONLY).program

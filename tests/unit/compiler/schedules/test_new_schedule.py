@@ -16,6 +16,7 @@ from convc.cli.main import main
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.candidate import ScheduleCandidates
 from convc.compiler.schedules import all as registry
+from convc.compiler.schedules import conflicts
 from convc.compiler.schedules.base import Request, Schedule
 from convc.compiler.schedules.planner import plan
 from convc.compiler.schedules.reload import Reload
@@ -40,9 +41,9 @@ class Paired(Reload):
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch):
-    monkeypatch.setattr(
-        registry, "SCHEDULES", (*registry.SCHEDULES, Schedule(name="paired", variant="twice", method=Paired))
-    )
+    known = (*registry.SCHEDULES, Schedule(name="paired", variant="twice", method=Paired))
+    for module in (registry, conflicts):
+        monkeypatch.setattr(module, "SCHEDULES", known)
 
 
 def convc(*arguments: object) -> str:
@@ -67,8 +68,8 @@ def test_it_stands_in_the_table_of_schedules():
 
 
 def test_it_is_one_of_those_that_auto_asks():
-    assert registry.asked(ScheduleOptions()) == registry.SCHEDULES
-    assert registry.asked(only(registry.SCHEDULES[-1])) == registry.SCHEDULES[-1:]
+    assert conflicts.schedules_for(ScheduleOptions()) == registry.SCHEDULES
+    assert conflicts.schedules_for(only(registry.SCHEDULES[-1])) == registry.SCHEDULES[-1:]
 
 
 def test_it_compiles_and_runs(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 import pytest
 from support.witnesses import witnesses_agree
@@ -19,7 +20,7 @@ def depthwise(height: int, batch: int = 2) -> ConvProblem:
     return ConvProblem(batch=batch, in_channels=16, out_channels=16, groups=16, in_extent=(12, 10), kernel=(height, 1))
 
 
-def options(persistent: str = "off", ctas: int | None = None) -> ScheduleOptions:
+def options(persistent: str = "off", ctas: int | Literal["auto"] = "auto") -> ScheduleOptions:
     return ScheduleOptions(
         schedule="reload", columns="off", cta_group="1", split_k="off", persistent=persistent, ctas=ctas
     )
