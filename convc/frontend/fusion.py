@@ -249,10 +249,13 @@ def may_scale(problem: ConvProblem, weight: np.ndarray, scale: np.ndarray, shift
             return False
         if problem.operand in dtypes.SCALED_OPERANDS:  # a block has a factor of its own
             return True
-        if not (np.isfinite(_multiplied(problem, folded)) | ~finite).all():
+        strange = finite & _beyond_normal(problem, folded)
+        if not strange.any():
+            return True
+        if not np.isfinite(_multiplied(problem, folded[strange])).all():
             return False
-        lost = _by_channel(problem, np.where(finite, _lost(problem, folded), 0.0))
-        own = np.abs(scale) * _by_channel(problem, np.where(finite, _lost(problem, weight), 0.0))
+        lost = _by_channel(problem, _lost(problem, folded, strange))
+        own = np.abs(scale) * _by_channel(problem, _lost(problem, weight, finite & _beyond_normal(problem, weight)))
         size = _by_channel(problem, np.where(finite, np.abs(folded), 0.0))
     n = problem.gemm_k * 2.0 ** (FLOAT32.bits - FLOAT32.fraction) + problem.gemm_k + 2
     return bool((lost <= MORE * own + n * 2.0**-FLOAT32.bits * size).all())
@@ -284,14 +287,35 @@ def _multiplied(problem: ConvProblem, weight: np.ndarray) -> np.ndarray:
     rounded = dtypes.quantise(problem.operand_dtype, weight).astype(np.float64)
     if problem.operand not in dtypes.SPLIT_OPERANDS:
         return rounded
-    least = (dtypes.TF32 if problem.operand.startswith(dtypes.TF32.name) else dtypes.BF16).min_subnormal
+    least = _least_part(problem)
     return np.rint(rounded / least) * least
 
 
-def _lost(problem: ConvProblem, weight: np.ndarray) -> np.ndarray:
-    """The error of rounding beyond a unit roundoff of each number."""
+def _least_part(problem: ConvProblem) -> float:
+    """The smallest number of the type that parts of float32 have."""
+    return (dtypes.TF32 if problem.operand.startswith(dtypes.TF32.name) else dtypes.BF16).min_subnormal
+
+
+def _beyond_normal(problem: ConvProblem, weight: np.ndarray) -> np.ndarray:
+    """bool, as weights lie: which numbers may round by more than a unit roundoff.
+
+    All others are normal numbers of the type; the last part of split float32 rounds those by far less than that.
+    """
+    dtype = problem.operand_dtype
+    least = dtype.min_normal
+    if problem.operand in dtypes.SPLIT_OPERANDS:
+        least = max(least, _least_part(problem) / dtype.unit_roundoff**2)
+    size = np.abs(weight)
+    return (size != 0) & ~((least <= size) & (size <= dtype.max_finite))
+
+
+def _lost(problem: ConvProblem, weight: np.ndarray, where: np.ndarray) -> np.ndarray:
+    """The error of rounding beyond a unit roundoff of each number; 0 but for those in ``where``."""
+    lost = np.zeros(weight.shape)
+    given = weight[where]
     unit = problem.operand_dtype.unit_roundoff
-    return np.maximum(0.0, np.abs(_multiplied(problem, weight) - weight) - unit * np.abs(weight))
+    lost[where] = np.maximum(0.0, np.abs(_multiplied(problem, given) - given) - unit * np.abs(given))
+    return lost
 
 
 def _by_channel(problem: ConvProblem, array: np.ndarray) -> np.ndarray:

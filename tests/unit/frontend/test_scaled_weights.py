@@ -9,6 +9,7 @@ import pytest
 import convc
 from convc.compiler.compile import compile_problem
 from convc.compiler.kernels import kernel_of
+from convc.frontend import fusion
 from convc.frontend.fusion import may_multiply, may_scale, scaled_weights
 from convc.ir.problem import ConvProblem
 from convc.runtime.network.convolutions import Convolutions
@@ -60,6 +61,42 @@ def test_a_scale_that_a_type_holds(operand, scale, good, transposed, groups):
     changed = np.nonzero(scaled_weights(problem, np.ones_like(weight), np.arange(8.0)) == 5)
     place = changed[1] + 8 // groups * (changed[0] // (32 // groups)) if transposed else changed[0]
     assert set(place) == {5}
+
+
+def plainly(problem: ConvProblem, weight: np.ndarray, scale: np.ndarray) -> bool:
+    """May weights be scaled, with the error of every one of them worked out."""
+    unit = problem.operand_dtype.unit_roundoff
+
+    def lost(array: np.ndarray) -> np.ndarray:
+        beyond = np.abs(fusion._multiplied(problem, array) - array) - unit * np.abs(array)
+        return np.maximum(0.0, beyond).reshape(8, -1).sum(axis=1)
+
+    folded = scaled_weights(problem, weight, scale)
+    if not np.isfinite(fusion._multiplied(problem, folded)).all():
+        return False
+    terms = problem.gemm_k
+    rounding = (terms * 2.0 ** (fusion.FLOAT32.bits - fusion.FLOAT32.fraction) + terms + 2) * 2.0**-fusion.FLOAT32.bits
+    size = np.abs(folded).reshape(8, -1).sum(axis=1)
+    return bool((lost(folded) <= fusion.MORE * np.abs(scale) * lost(weight) + rounding * size).all())
+
+
+@pytest.mark.parametrize("operand", ["f16", "bf16", "tf32", "e4m3", "e5m2", "bf16x3", "bf16x6", "tf32x3"])
+def test_only_numbers_beyond_the_normal_ones_are_looked_at(operand):
+    """The answer is that of all numbers, of weights and scales of any size."""
+    problem = of(operand)
+    rng = np.random.default_rng(5)
+    answers = set()
+    for _ in range(150):
+        low = np.log2(problem.operand_dtype.min_subnormal)
+        size = 2.0 ** rng.uniform(low - 2, min(20, np.log2(problem.operand_dtype.max_finite)))
+        weight = rng.standard_normal(problem.w_shape) * size
+        weight[rng.random(weight.shape) < 0.1] = 0
+        scale = 2.0 ** rng.uniform(-8, 3, 8)
+        with np.errstate(all="ignore"):
+            answer = plainly(problem, weight, scale)
+        assert may_scale(problem, weight, scale, np.zeros(8)) == answer
+        answers.add(answer)
+    assert answers == {False, True}
 
 
 @pytest.mark.parametrize(
