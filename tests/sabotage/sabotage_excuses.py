@@ -291,7 +291,7 @@ EXCUSES = (
     Excuse(
         r"(without|[+-]8 in) .*mbarrier\.try_wait.* @mma\.drained$",
         "residuals of the tile before came before these operands, and their places were free when all before was added",
-        r"at most \d tiles each(?s:.*)barriers empty_r",
+        r"(?:at most \d tiles each|those that begin take over)(?s:.*)barriers empty_r",
         same=False,
     ),
     Excuse(r"mov\.b32 %before, 0;", "there is one first tile, and nobody asks for its number"),
