@@ -122,15 +122,20 @@ class CudaDriver:
         """A kernel of a module."""
         return self._call("cuModuleGetFunction", module, entry.encode())
 
-    def parameter_sizes(self, function: Handle) -> list[int]:
-        """Bytes of each parameter: the driver refuses the number behind the last one."""
+    def parameter_sizes(self, function: Handle, count: int | None) -> list[int]:
+        """Bytes of each parameter.
+
+        Where their number is not known they are asked for until the driver refuses one, which compute-sanitizer calls
+        an error; drivers tell the number from CUDA 13.2 on only.
+        """
         sizes: list[int] = []
-        while True:
+        while len(sizes) != count:
             error, _, size = self._cuda.cuFuncGetParamInfo(function, len(sizes))
-            if error == self._cuda.CUresult.CUDA_ERROR_INVALID_VALUE:
-                return sizes
+            if error == self._cuda.CUresult.CUDA_ERROR_INVALID_VALUE and count is None:
+                break
             self._check("cuFuncGetParamInfo", error)
             sizes.append(int(size))
+        return sizes
 
     def prepare(self, function: Handle, shared_bytes: int, cluster: int) -> None:
         """Allow a kernel that much dynamic shared memory, and clusters of that many CTAs."""

@@ -69,8 +69,8 @@ class Driver(Protocol):
         """A kernel of a module."""
         ...
 
-    def parameter_sizes(self, function: Handle) -> list[int]:
-        """Bytes of each parameter that a kernel declares."""
+    def parameter_sizes(self, function: Handle, count: int | None) -> list[int]:
+        """Bytes of each parameter that a kernel declares; ``count``: how many these are, where that is known."""
         ...
 
     def prepare(self, function: Handle, shared_bytes: int, cluster: int) -> None:

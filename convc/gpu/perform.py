@@ -137,7 +137,7 @@ def _prepared(
     hangs = False  # or was interrupted, which may be why
     try:
         function = driver.function(module, plan.entry)
-        images = _sized(plan, driver.parameter_sizes(function))
+        images = _sized(plan, driver.parameter_sizes(function, plan.declared))
         driver.prepare(function, plan.shared_bytes, plan.cluster[0] * plan.cluster[1] * plan.cluster[2])
         for name, size in plan.buffers.items():
             addresses[name] = driver.allocate(size + GUARD)

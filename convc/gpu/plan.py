@@ -6,6 +6,7 @@ are filled with the address of a buffer, or with a tensor map that the driver en
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from convc.errors import LaunchError
@@ -63,6 +64,7 @@ class LaunchPlan:
         target: as the text says, such as ``sm_100a``; "" for machine code.
         buffers: bytes of each buffer, by name, in the order of the launch file.
         params: in the order of the kernel.
+        declared: how many parameters the kernel declares by its text; None for machine code.
     """
 
     entry: str
@@ -75,6 +77,7 @@ class LaunchPlan:
     target: str
     buffers: dict[str, int]
     params: tuple[PlannedParam, ...]
+    declared: int | None = None
 
     @property
     def bytes(self) -> int:
@@ -111,7 +114,15 @@ def plan_launch(launch: LaunchSpec, text: str = "") -> LaunchPlan:
         target=target_of(text),
         buffers={name: spec.size_bytes for name, spec in launch.buffers.items()},
         params=tuple(_planned(launch, index, param) for index, param in enumerate(launch.params)),
+        declared=declared_parameters(text, launch.entry),
     )
+
+
+def declared_parameters(text: str, entry: str) -> int | None:
+    """How many parameters a kernel declares by a text, which is not parsed; None where it has no such kernel."""
+    code = re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.DOTALL)
+    found = re.search(rf"\.entry\s+{re.escape(entry)}(?![\w$])\s*(\([^)]*\))?", code)
+    return None if found is None else len(re.findall(r"\.param\b", found[1] or ""))
 
 
 def _planned(launch: LaunchSpec, index: int, param: Param) -> PlannedParam:

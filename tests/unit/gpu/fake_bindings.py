@@ -87,6 +87,7 @@ class FakeBindings:
         return call
 
     def cuFuncGetParamInfo(self, function: Any, index: int) -> tuple[Any, ...]:
+        self.calls.append(("cuFuncGetParamInfo", function, index))
         if index >= len(self.sizes):
             return self.fails.get("cuFuncGetParamInfo", INVALID_VALUE), 0, 0
         return SUCCESS, 8 * index, self.sizes[index]

@@ -61,7 +61,7 @@ class FakeDriver:
         self._note("function")
         return entry
 
-    def parameter_sizes(self, function: str) -> list[int]:
+    def parameter_sizes(self, function: str, count: int | None) -> list[int]:
         self._note("parameter_sizes")
         return [8, 8] if function == "sm_clock" else self.sizes
 

@@ -116,13 +116,23 @@ def test_bytes_go_there_and_back(monkeypatch):
     assert driver.read(3, 6).tolist() == [0, 0, 1, 2, 3, 4]
 
 
-def test_parameters_are_counted_until_the_driver_refuses_one(monkeypatch):
+def test_as_many_parameters_are_asked_for_as_a_text_declares(monkeypatch):
     driver, bindings = opened(monkeypatch)
     bindings.sizes = [8, 128, 4]
-    assert driver.parameter_sizes("f") == [8, 128, 4]
+    assert driver.parameter_sizes("f", 3) == [8, 128, 4]
+    asked = [call[2] for call in bindings.calls if call[0] == "cuFuncGetParamInfo"]
+    assert asked == [0, 1, 2]
+    with pytest.raises(GpuError, match="refused cuFuncGetParamInfo"):
+        driver.parameter_sizes("f", 4)
+
+
+def test_parameters_of_machine_code_are_counted_until_the_driver_refuses_one(monkeypatch):
+    driver, bindings = opened(monkeypatch)
+    bindings.sizes = [8, 128, 4]
+    assert driver.parameter_sizes("f", None) == [8, 128, 4]
     bindings.fails["cuFuncGetParamInfo"] = Error(999, "CUDA_ERROR_UNKNOWN")
     with pytest.raises(GpuError, match="refused cuFuncGetParamInfo"):
-        driver.parameter_sizes("f")
+        driver.parameter_sizes("f", None)
 
 
 def types(*names: str):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 import numpy as np
 import pytest
 from unit.machine.tma_recordings import FOLDER, read
 
+from convc import ptx
 from convc.errors import LaunchError
 from convc.gpu.contents import digest, drawn, filled
-from convc.gpu.plan import Address, EncodedMap, plan_launch
+from convc.gpu.plan import Address, EncodedMap, declared_parameters, plan_launch
 from convc.gpu.tensormaps import LAST_DRIVER_TO_FIX, SMALL_TENSOR_BYTES, encode_call, fixed
 from convc.ir.element_types import BUFFER_TYPES
 from convc.ir.launch import (
@@ -23,6 +26,8 @@ from convc.ir.launch import (
 )
 from convc.ir.tensormap import TensorMap
 
+TESTS = Path(__file__).parents[2]
+
 TILE = TensorMap(
     mode="tile", buffer="a", offset=32, dtype="f16", dims=(64, 8), strides=(128,), box=(64, 4), element_strides=(1, 1),
     swizzle="128B", fill="nan",
@@ -32,6 +37,34 @@ TILE = TensorMap(
 def spec(*params, **more) -> LaunchSpec:
     buffers = {"a": BufferSpec(dtype="f16", shape=(2048,)), "b": BufferSpec(dtype="f32", shape=(16,))}
     return LaunchSpec(entry="k", grid=(4, 1, 1), block=(32, 1, 1), buffers=buffers, params=params, **more)
+
+
+TEXTS = sorted(path for folder in ("foreign", "golden") for path in (TESTS / folder).rglob("*.ptx"))
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_a_text_declares_as_many_parameters_as_the_reader_finds(path):
+    text = path.read_text("utf-8")
+    kernels = ptx.parse(text, path.name).kernels
+    assert kernels
+    for kernel in kernels:
+        assert declared_parameters(text, kernel.name) == len(kernel.params), kernel.name
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("", None),
+        (".visible .entry kk(.param .u64 a) { }", None),
+        (".visible .entry k() { }", 0),
+        (".visible .entry k { .param .b32 p; }", 0),
+        (".visible .entry k( // (.param\n .param .u64 .ptr .global .align 16 a, /* ) .param */ .param .b8 m[128])", 2),
+        (".entry k$1(.param .u32 a) .entry k(.param .u64 .param_a, .param .align 64 .b8 m[128], .param .u32 n)", 3),
+    ],
+)
+def test_what_a_text_declares(text, count):
+    assert declared_parameters(text, "k") == count
+    assert plan_launch(spec(), text).declared == count
 
 
 def test_parameters_are_bytes_with_places():
