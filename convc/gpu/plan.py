@@ -119,7 +119,7 @@ def plan_launch(launch: LaunchSpec, text: str = "") -> LaunchPlan:
 
 
 def declared_parameters(text: str, entry: str) -> int | None:
-    """How many parameters a kernel declares by a text, which is not parsed; None where it has no such kernel."""
+    """Count the parameters that a kernel declares by a text, which is not parsed; None where it has no such kernel."""
     code = re.sub(r"//[^\n]*|/\*.*?\*/", " ", text, flags=re.DOTALL)
     found = re.search(rf"\.entry\s+{re.escape(entry)}(?![\w$])\s*(\([^)]*\))?", code)
     return None if found is None else len(re.findall(r"\.param\b", found[1] or ""))

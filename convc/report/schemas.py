@@ -15,7 +15,6 @@ from typing import Any, Literal, TypedDict, cast, get_type_hints
 import msgspec
 
 from convc.build.folder import NetworkRecord
-from convc.compiler.options import options
 from convc.ir.launch import LaunchSpec
 from convc.ir.planned import Listing, Planned
 from convc.ir.problem import ConvProblem
@@ -291,8 +290,10 @@ def _parts(record: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _describe(properties: dict[str, dict[str, Any]]) -> None:
-    """Say of each option of a schedule what its row says."""
-    for name, option in options().items():
+    """Say of each option of a schedule what its row says (`convc.compiler.options`)."""
+    rows = get_type_hints(get_type_hints(NetworkRecord)["schedule"], include_extras=True)
+    for name, hint in rows.items():
+        option = hint.__metadata__[0]
         properties[name]["description"] = option.help
         if option.values and option.most is None:
             properties[name]["enum"] = [*option.values]
