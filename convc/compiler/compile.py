@@ -16,6 +16,7 @@ from convc.ir.launch import KernelArtifact
 from convc.ir.problem import ConvProblem
 from convc.ir.tile_order import OrderTraffic
 from convc.layout.device_layout import DeviceLayout
+from convc.support.collecting import uncollected
 
 if TYPE_CHECKING:
     from convc.compiler.plan.records import Plan
@@ -48,6 +49,7 @@ class Compiled:
         return self.plan.schedule.title
 
 
+@uncollected()
 def compile_problem(
     problem: ConvProblem,
     *,

@@ -6,11 +6,10 @@ buffers, and runs the grid in cohorts of CTAs.
 
 from __future__ import annotations
 
-import gc
 import math
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
@@ -33,6 +32,7 @@ from convc.machine.state.launch import Launch
 from convc.machine.state.observer import Observer
 from convc.machine.state.variables import LIMITS, SHARED_BASE
 from convc.machine.tensor_core.tensor_memory import COLUMNS, LANES
+from convc.support.collecting import uncollected
 
 WORKSPACE_BYTES = 32
 """Workspace of a cooperative launch: its size and the barrier of the grid behind it, a word each, zero here."""
@@ -58,18 +58,6 @@ class RunResult:
     def verdict(self) -> Verdict:
         """The worst finding's verdict."""
         return worst(self.findings)
-
-
-@contextmanager
-def uncollected() -> Generator[None]:
-    """Suspend garbage collection: reading a kernel makes many objects that all stay, running it few in circles."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 @lru_cache(maxsize=64)

@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from convc.errors import ToolError
-from convc.machine.launch import uncollected
+from convc.support.collecting import uncollected
 from convc.timing.kernel import KernelTime
 from convc.timing.timeline import Curve, Slice, Timeline, timeline
 

@@ -15,9 +15,9 @@ from convc.ir.dtypes import ARRAY_TYPES
 from convc.ir.launch import LaunchSpec
 from convc.ir.tile_order import OrderTraffic
 from convc.machine import RunOptions, run
-from convc.machine.launch import uncollected
 from convc.ptx import Instr
 from convc.ptx.parser import parse
+from convc.support.collecting import uncollected
 from convc.support.memory import named_memory
 from convc.timing.assembler import Assembly, assembled, assembly
 from convc.timing.attribution import Part, by_cause, critical_path

@@ -24,7 +24,7 @@ ARROWS = {
     "frontend": "ir support",
     "layout": "derived ir support",
     "auditor": "ir.launch ir.tensormap ir.element_types ir.findings ptx",
-    "machine": "ir ptx",
+    "machine": "ir ptx support.collecting",
     "sanitizer": "ir ptx machine",
     "timing": "ir ptx machine support",
     "gpu": "_version ir support compiler.emit.render",

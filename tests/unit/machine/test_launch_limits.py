@@ -16,8 +16,8 @@ from convc.ir.dtypes import ARRAY_TYPES
 from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam, load_launch
 from convc.machine import RunOptions, run
 from convc.machine.execute import engine
-from convc.machine.launch import uncollected
 from convc.sanitizer.run import check_kernel
+from convc.support.collecting import uncollected
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "tile_order_f16"
 
