@@ -21,6 +21,17 @@ Fetch = Callable[[Blocks, list[Value]], Value]
 """From results of packs and the registers to an operand of a pack."""
 
 
+def pairs_of(sources: list[list[Source]]) -> tuple[Pack, slice] | None:
+    """The pack and its part whose odd elements are the first source, and its even ones the second."""
+    if len(sources) != 2:
+        return None
+    high = _stretch(sources[0])
+    low = _stretch(sources[1])
+    if high is None or low is None or high[0] is not low[0] or high[2] != 2 or low[2] != 2 or high[1] != low[1] + 1:
+        return None
+    return low[0], slice(low[1], low[1] + 2 * len(sources[0]))
+
+
 def _stretch(sources: list[Source]) -> tuple[Pack, int, int] | None:
     """The pack, the first element and the step of sources that are evenly spaced in one pack."""
     head = sources[0]

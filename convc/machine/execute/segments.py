@@ -17,7 +17,7 @@ import numpy as np
 from convc.errors import ConvcError
 from convc.machine.base.values import DTYPE, Value, array
 from convc.machine.execute.pack_loads import Perform, Places, address_read, load, load_cluster, load_shared, tensor
-from convc.machine.execute.pack_operands import Blocks, fetch_of, mask_of, merge_of
+from convc.machine.execute.pack_operands import Blocks, fetch_of, mask_of, merge_of, pairs_of
 from convc.machine.execute.straight import STORES, Pack, Segment, handed_on, places_of
 from convc.machine.isa.memory.rows import row_writer, shared_writer
 from convc.machine.isa.operands import Read, address_of, expect
@@ -246,6 +246,16 @@ def _apply(pack: Pack, body: tuple[Instr, ...], table: SlotTable) -> Perform:
     applied = table.applied[pack.members[0]]
     count = len(pack.targets)
     bits = table.widths[applied.target]
+    whole = pairs_of(pack.sources)
+    if applied.pairs is not None and whole is not None and pack.only is None:
+        first, part = whole
+        pairs = applied.pairs
+
+        def convert(strand: Strand, blocks: Blocks, address: Value) -> bool:
+            blocks[pack] = pairs(np.ascontiguousarray(blocks[first][..., part]))
+            return True
+
+        return convert
     function = applied.function
     fetches = [fetch_of(sources, table) for sources in pack.sources]
     merge = merge_of(pack, table)

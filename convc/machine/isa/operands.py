@@ -107,8 +107,14 @@ def shared_address_of(operand: Operand | None, table: SlotTable) -> Read:
     return run
 
 
-def apply(instr: Instr, table: SlotTable, function: Function, *widths: int) -> Run:
-    """``d = f(a, …)`` with one source operand per given width in bits."""
+def apply(
+    instr: Instr,
+    table: SlotTable,
+    function: Function,
+    *widths: int,
+    pairs: Callable[[np.ndarray], np.ndarray] | None = None,
+) -> Run:
+    """``d = f(a, …)`` with one source operand per given width in bits; ``pairs`` as in `Applied`."""
     target, *operands = instr.operands
     d = target.slot if type(target) is Reg else table.target(target)
     if NotPred in map(type, operands):
@@ -150,7 +156,7 @@ def apply(instr: Instr, table: SlotTable, function: Function, *widths: int) -> R
                     strand.write(d, value)
 
     if instr.form.name.startswith(("float.", "cvt")):
-        table.applied[instr.index] = Applied(run, function, d, sources)
+        table.applied[instr.index] = Applied(run, function, d, sources, pairs)
     return run
 
 

@@ -173,6 +173,7 @@ class _Joint:
 
     def multiply(self) -> None:
         """A few tiles of A at a time, each with every tile of B that goes with it."""
+        self._narrow()
         right = self.right
         if not self.pair and (apart := self._apart(self._grid(len(right.first), self.left.which, right.which))):
             self._each(apart)
@@ -240,6 +241,28 @@ class _Joint:
             own.right = right
             own.target = target[:, :, number]
             own._side_by_side()
+
+    def _narrow(self) -> None:
+        """Leave out the ends of runs that are zero in all of A or in all of B, where the other side is finite there.
+
+        Those of a convolution of few channels are: in B the ends of units, in A what lies behind dimension 0.
+        """
+        size = min(self._short(self.left, self.finite[1]), self._short(self.right, self.finite[0]))
+        if self.right.run == 16 and self.finite[0]:
+            raw = self.right.raw(slice(0, len(self.right.first)), self.right.rows, self.rooms[1])
+            used = np.bitwise_or.reduce(raw.view(np.uint32).reshape(-1, 4)).nonzero()[0]
+            size = min(size, 4 << int(used[-1]).bit_length() if used.size else 4)
+        if size < self.left.run:
+            self.left = self.left.narrowed(size)
+            self.right = self.right.narrowed(size)
+
+    @staticmethod
+    def _short(side: Tiles, finite: bool) -> int:
+        """Bytes of a run of one operand without the zeros at its end, in whole words."""
+        cuts = set(side.cuts.values())
+        if not finite or len(side.cuts) < side.count or side.loader.tmap.fill != "zero":
+            return side.run
+        return side.run - min(cuts) // 4 * 4
 
     def _of_pairs(self, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """B (tiles, columns, k) as pairs multiply by it, of halves (tiles, rows, k), and which tile each target takes.

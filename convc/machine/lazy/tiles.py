@@ -114,6 +114,17 @@ class Tiles:
             groups.append(_Group(base >> power if power else base, where, (shifts >> power)[:, None]))
         return groups, 16 << power
 
+    def narrowed(self, size: int) -> Tiles:
+        """The first ``size`` bytes of each run alone."""
+        found = copy(self)
+        if self.step != 16:
+            units = self.step // 16
+            found.groups = [_Group(group.base * units, group.steps, group.shifts * units) for group in self.groups]
+            found.step = 16
+        found.run = size
+        found.cuts = {step: cut + size - self.run for step, cut in self.cuts.items() if cut + size > self.run}
+        return found
+
     def apart(self, step: int) -> list[Tiles]:
         """Every so many tiles, from each of the first ones on, without the CTAs that have them."""
         if step == 1:

@@ -39,12 +39,14 @@ class Applied(NamedTuple):
         run: its operation.
         function: from the values of ``sources`` to that of ``target``; of any number of axes.
         target: slot. sources: slots.
+        pairs: where the sources are odd and even elements of one array: from that array to the result; or None.
     """
 
     run: Callable[[Strand], int | None]
     function: Callable[..., Value]
     target: int
     sources: list[int]
+    pairs: Callable[[np.ndarray], np.ndarray] | None
 
 
 class SlotTable:

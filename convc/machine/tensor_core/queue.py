@@ -15,6 +15,7 @@ the protocol: a use needs a fill of the same matrix that is still valid (PTX man
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TypeGuard
 
 import numpy as np
 
@@ -83,6 +84,9 @@ class TensorCore:
             self._perform(queue)
 
     def _perform(self, queue: list[Queued]) -> None:
+        if self._is_one_run(queue):
+            self._multiply(queue)
+            return
         run: list[Mma] = []
         for item in joined(self._shifting(queue)):
             if run and not (isinstance(item, Mma) and self._continues(run, item)):
@@ -94,6 +98,15 @@ class TensorCore:
                 item.execute(self.path)
         if run:
             self._multiply(run)
+
+    def _is_one_run(self, queue: list[Queued]) -> TypeGuard[list[Mma]]:
+        """Whether a queue is nothing but MMAs that continue one accumulation, as nearly every one is."""
+        last: list[Mma] = []
+        for item in queue:
+            if not isinstance(item, Mma) or item.ashift or (last and not self._continues(last, item)):
+                return False
+            last.append(item)
+        return bool(last)
 
     def _multiply(self, run: list[Mma]) -> None:
         """Execute a run now, unless it may wait."""

@@ -113,10 +113,10 @@ def test_an_operand_that_waits_is_what_shared_memory_would_hold(case):
     rows = find_rows(shared, lambda _: units, (case,), tmap.rows)
     assert rows is not None
     last = rows.part(rows.units - 1, 1)
-    found = [_raw(Tiles([rows], [None], 1)), _raw(Tiles([last], [None], 1))]
+    found = [_raw(Tiles([rows], [None], 1)), _raw(Tiles([last], [None], 1)), _raw(Tiles([last], [None], 1).narrowed(8))]
     wanted = shared.bytes.reshape(-1, 16)[units].reshape(tmap.rows, -1)
-    for some, low in zip(found, (0, -16), strict=True):
-        np.testing.assert_array_equal(some, wanted[:, low:])
+    for some, low, high in zip(found, (0, -16, -16), (None, None, -8), strict=True):
+        np.testing.assert_array_equal(some, wanted[:, low:high])
 
 
 @pytest.mark.parametrize("case", [*WAITING, ("im2col", 26, 16, "64B", 112), ("tile", 25, 16, "none", 112)])
@@ -131,7 +131,7 @@ def test_rows_that_are_read_often_are_widened_once(case):
     units = np.lexsort((waiting.place.column, waiting.place.row))
     rows = find_rows(shared, lambda _: units, (case,), loader.tmap.rows)
     assert rows is not None
-    for tiles in (Tiles([rows], [None], 1),):
+    for tiles in (Tiles([rows], [None], 1), Tiles([rows], [None], 1).narrowed(48)):
         once = _wide(tiles)
         assert not loader.widened
         loader.gathered = 2 * loader.source.nbytes

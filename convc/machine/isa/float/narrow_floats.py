@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -25,11 +26,17 @@ def pack_halves(high: Value, low: Value, target: str, relu: bool) -> np.ndarray:
     pair = np.empty((*shape, 2), np.float32)
     pair[..., 0] = y
     pair[..., 1] = x
+    return round_pairs(pair.view(np.uint32), target, relu)[..., 0]
+
+
+def round_pairs(values: np.ndarray, target: str, relu: bool) -> np.ndarray:
+    """float32 numbers (their bits, …, 2 n) as f16x2 or bf16x2 words (uint32, …, n), the even ones in the lower half."""
+    numbers = values.view(np.float32)
     with np.errstate(over="ignore", invalid="ignore"):
         if relu:
-            pair = np.where(pair <= 0, np.float32(0), pair)
-        half = round_f16(pair) if target == "f16x2" else round_bf16(pair)
-    return half.view(np.uint32)[..., 0]
+            numbers = np.where(numbers <= 0, np.float32(0), numbers)
+        half = round_f16(numbers) if target == "f16x2" else round_bf16(numbers)
+    return half.view(np.uint32)
 
 
 BLOCK = 1 << 16
@@ -170,7 +177,8 @@ def cvt_pack2(instr: Instr, table: SlotTable) -> Run:
     options = set(instr.mods[:-2])
     half_floats = target in ("f16x2", "bf16x2")
     if half_floats and options <= {"rn", "relu"}:
-        return apply(instr, table, _to_halves(target, "relu" in options), 32, 32)
+        halves, pairs = _to_halves(target, "relu" in options)
+        return apply(instr, table, halves, 32, 32, pairs=pairs)
     one = convert(target[:-2], "f32", options) if half_floats else narrow_float("f32", target[:-2], options)
     total = width(target)
     register = table.width_of(instr.operands[0])
@@ -182,8 +190,12 @@ def cvt_pack2(instr: Instr, table: SlotTable) -> Run:
 
 
 @lru_cache(maxsize=1 << 3)
-def _to_halves(target: str, relu: bool) -> Function:
-    return lambda a, b: pack_halves(a, b, target, relu)
+def _to_halves(target: str, relu: bool) -> tuple[Function, Callable[[np.ndarray], np.ndarray]]:
+    """Two numbers to a pair of halves, and many pairs of numbers at once."""
+    return (
+        lambda a, b: pack_halves(a, b, target, relu),
+        lambda values: round_pairs(values, target, relu),
+    )
 
 
 @op("cvt.packed", traits=ORDINARY)
