@@ -149,7 +149,9 @@ def _demand(condition: Condition, symbol: Symbol) -> Demand:
 def _said(nest: Nest) -> tuple[Bound, ...]:
     """What a nest says besides the conditions of its rewrites, of LAST, HALO, FIRST_Q and LAST_Q."""
     turn = reads(nest, "solve").turn
-    columns = next(each for each in nest.guard if each.low == nest.space["s"])
+    columns = next((each for each in nest.guard if each.low == nest.space["s"]), None)
+    if columns is None:
+        raise Refused("solve", "no guard says where the columns of the filter end")
     need = _needed_pixel(nest)
     return (
         below(columns.low.xreplace({z.tap: LAST}), columns.high, "the last column of a buffer"),
