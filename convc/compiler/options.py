@@ -22,7 +22,7 @@ MOST_CTAS = (1 << 31) - 1
 """CTAs of a grid along x (CUDA programming guide, technical specifications)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Option:
     """A row of the table.
 
@@ -34,14 +34,9 @@ class Option:
     """
 
     help: str
-    values: Mapping[str, str]
+    values: Mapping[str, str] = field(default_factory=dict[str, str])
     applies: str = ""
     most: int | None = None
-
-
-def row(help: str, values: Mapping[str, str] | None = None, applies: str = "", most: int | None = None) -> Option:
-    """Annotate a field with its row."""
-    return Option(help=help, values=values or {}, applies=applies, most=most)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +79,7 @@ class ScheduleOptions:
 
     schedule: Annotated[
         str,
-        row(
+        Option(
             "How activations reach the tensor core: loaded for every filter tap, or shared between filter columns.",
             {
                 AUTO: "the schedule with the best estimate",
@@ -97,7 +92,7 @@ class ScheduleOptions:
     ] = AUTO
     shift: Annotated[
         str,
-        row(
+        Option(
             "How schedule shift moves rows.",
             {
                 AUTO: "the variant with the best estimate",
@@ -110,7 +105,7 @@ class ScheduleOptions:
     ] = AUTO
     border: Annotated[
         str,
-        row(
+        Option(
             "How lanes whose pixel is padding get their zero.",
             {
                 AUTO: "by the estimate",
@@ -122,7 +117,7 @@ class ScheduleOptions:
     ] = AUTO
     rows: Annotated[
         str,
-        row(
+        Option(
             "Output pixels that follow one another in a tile: of one output row, or of all rows.",
             {AUTO: "by the estimate", "outer": "one output row after the other", "merged": "all rows as one"},
             _SHARING,
@@ -130,7 +125,7 @@ class ScheduleOptions:
     ] = AUTO
     store: Annotated[
         str,
-        row(
+        Option(
             "How the epilogue stores results.",
             {
                 AUTO: "by the estimate",
@@ -142,7 +137,7 @@ class ScheduleOptions:
     ] = AUTO
     residual_load: Annotated[
         str,
-        row(
+        Option(
             "How a residual reaches the epilogue.",
             {
                 AUTO: "by the estimate",
@@ -154,7 +149,7 @@ class ScheduleOptions:
     ] = AUTO
     filters: Annotated[
         str,
-        row(
+        Option(
             "Where filter tiles lie in shared memory.",
             {
                 AUTO: "short ones together, others apart",
@@ -166,7 +161,7 @@ class ScheduleOptions:
     ] = AUTO
     columns: Annotated[
         str,
-        row(
+        Option(
             "Fold filter columns into K, so that layers of few channels fill an MMA.",
             {
                 AUTO: "by the estimate; off where a schedule is named",
@@ -178,14 +173,14 @@ class ScheduleOptions:
     ] = AUTO
     persistent: Annotated[
         str,
-        row(
+        Option(
             "Persistent CTAs: each computes several tiles, with the epilogue behind the next mainloop.",
             {AUTO: "by the estimate", "on": "yes", "off": "one CTA per tile"},
         ),
     ] = AUTO
     ctas: Annotated[
         int | Literal["auto"],
-        row(
+        Option(
             "The number of persistent CTAs.",
             {AUTO: "as many as the GPU has SMs"},
             "persistent on, tile scheduler static",
@@ -194,7 +189,7 @@ class ScheduleOptions:
     ] = AUTO
     tile_scheduler: Annotated[
         str,
-        row(
+        Option(
             "The tile scheduler of persistent CTAs.",
             {
                 "static": "tiles by the number of the CTA",
@@ -205,7 +200,7 @@ class ScheduleOptions:
     ] = "static"
     cta_group: Annotated[
         str,
-        row(
+        Option(
             "The number of CTAs of an MMA (tcgen05.mma, cta_group::1 or ::2).",
             {
                 AUTO: "by the estimate",
@@ -217,7 +212,7 @@ class ScheduleOptions:
     ] = AUTO
     split_k: Annotated[
         str,
-        row(
+        Option(
             "The number of CTAs of a cluster that share the K loop of a tile.",
             {
                 AUTO: "estimate, but off for sm_90a",
@@ -232,7 +227,7 @@ class ScheduleOptions:
     ] = AUTO
     multicast: Annotated[
         str,
-        row(
+        Option(
             "TMA multicast in clusters of MxN tiles: tiles of pixels x tiles of channels.",
             {
                 AUTO: "off",
@@ -247,7 +242,7 @@ class ScheduleOptions:
     ] = AUTO
     rasterization_order: Annotated[
         str,
-        row(
+        Option(
             "The order in which the tiles of the output are computed.",
             {
                 AUTO: "along M first; where L2 does not hold all, the order with the least traffic",
@@ -261,7 +256,7 @@ class ScheduleOptions:
     ] = AUTO
     cache_hints: Annotated[
         str,
-        row(
+        Option(
             "L2 eviction priorities of the loads (evict_first, evict_last).",
             {
                 AUTO: "estimate for sm_90a, off for sm_100a",
@@ -273,19 +268,19 @@ class ScheduleOptions:
     ] = AUTO
     registers: Annotated[
         str,
-        row(
+        Option(
             "Warps that load give registers to those that multiply (setmaxnreg).",
             {AUTO: "where an even share is too small for these", "on": "yes", "off": "no"},
             "sm_90a, where the accumulator is in registers",
         ),
     ] = AUTO
     pdl: Annotated[
-        bool, row("Programmatic dependent launch (PDL): a kernel sets itself up while the kernel before it runs.")
+        bool, Option("Programmatic dependent launch (PDL): a kernel sets itself up while the kernel before it runs.")
     ] = False
-    timed: Annotated[bool, row("Let the timing engine decide among the candidates with the best estimates.")] = False
+    timed: Annotated[bool, Option("Let the timing engine decide among the candidates with the best estimates.")] = False
     target: Annotated[
         str,
-        row("The GPU that kernels are for.", {"sm_100a": "Blackwell (B200, B300)", "sm_90a": "Hopper (H100, H200)"}),
+        Option("The GPU that kernels are for.", {"sm_100a": "Blackwell (B200, B300)", "sm_90a": "Hopper (H100, H200)"}),
     ] = "sm_100a"
 
     def __new__(cls, **chosen: object) -> ScheduleOptions:
