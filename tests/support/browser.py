@@ -37,25 +37,26 @@ class Browser:
     folder: Path
 
     def told(self, page: str, width: int, height: int = 1200) -> dict[str, Any]:
-        """What a script at the page's end left as JSON in an element of the id ``told``, in real time.
-
-        The page is printed when it is loaded: that waits for a picture which never comes, until ``told`` is there.
-        """
-        with socket.create_server(("127.0.0.1", 0)) as silent:
-            here = f"http://127.0.0.1:{silent.getsockname()[1]}"
-            held = page.replace("default-src 'none'", f"default-src 'none'; img-src data: {here}", 1)
-            held = held.replace("</body>", f'<img id="held" alt="" hidden src="{here}/">{LET_GO}</body>')
-            found = ANSWER.search(self._call(held, width, height, "--dump-dom"))
+        """What a script at the page's end left as JSON in an element of the id ``told``, in real time."""
+        found = ANSWER.search(self._call(page, width, height, "--dump-dom"))
         assert found, "the script of the test came to no end"
         return json.loads(found[1])
 
     def screenshot(self, page: str, width: int, height: int) -> bytes:
-        """The first screen as PNG."""
+        """The first screen as PNG, when a script at the page's end has left ``told``."""
         image = self.folder / "shot.png"
-        self._call(page, width, height, f"--screenshot={image}", "--virtual-time-budget=20000")
+        self._call(page, width, height, f"--screenshot={image}")
         return image.read_bytes()
 
     def _call(self, page: str, width: int, height: int, *what: str) -> str:
+        """Do something with a loaded page: loading waits for a picture that never comes, until ``told`` is there."""
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            here = f"http://127.0.0.1:{silent.getsockname()[1]}"
+            held = page.replace("default-src 'none'", f"default-src 'none'; img-src data: {here}", 1)
+            held = held.replace("</body>", f'<img id="held" alt="" hidden src="{here}/">{LET_GO}</body>')
+            return self._run(held, width, height, *what)
+
+    def _run(self, page: str, width: int, height: int, *what: str) -> str:
         (self.folder / "page.html").write_text(page)
         flags = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
         flags += [f"--window-size={width},{height}", f"--user-data-dir={self.folder}/profile"]

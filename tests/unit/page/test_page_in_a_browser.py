@@ -266,7 +266,8 @@ def test_the_first_screen_answers_three_questions(browser, layer, layer_page):
 def test_the_first_screen_looks_as_the_page_says(browser, layer_page, dark):
     """Loosely: each lane has its colour where no letter is, and words can be seen; no font and no pixel is compared."""
     page = layer_page.replace("prefers-color-scheme:dark", "min-width:1px") if dark else layer_page
-    told = browser.told(page.replace("</body>", f"{SCREEN}</body>"), *SIZE)
+    page = page.replace("</body>", f"{SCREEN}</body>")
+    told = browser.told(page, *SIZE)
     shot = np.asarray(Image.open(BytesIO(browser.screenshot(page, *SIZE))).convert("RGB")).astype(int)
     assert shot.shape == (SIZE[1], SIZE[0], 3)
     paper = (13, 17, 23) if dark else (255, 255, 255)
