@@ -18,7 +18,7 @@ def measure(selection: str) -> dict[str, float]:
 def _seconds(extent: int) -> float:
     """Seconds of one plan."""
     from convc.compiler.schedules.planner import plan
-    from convc.layout.device_layout import device_layout
+    from convc.host_layout.device_layout import device_layout
 
     problem = ConvProblem(
         in_channels=64, out_channels=64, in_extent=(extent, extent), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1)

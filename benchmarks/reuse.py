@@ -34,8 +34,8 @@ from convc.compiler.options import ScheduleOptions
 from convc.compiler.schedules.conflicts import schedules_for
 from convc.compiler.schedules.planner import plan
 from convc.errors import PlanError
+from convc.host_layout.device_layout import device_layout
 from convc.ir.problem import ConvProblem
-from convc.layout.device_layout import device_layout
 from convc.machine import Counters
 from convc.report.format import convolution
 from convc.runtime.layer import input_buffers

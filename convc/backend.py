@@ -8,7 +8,7 @@ Every convolution of the main graph runs from the PTX that convc compiles for it
 other node runs on the host through `onnx.reference`. So the device is "CPU": no GPU is used.
 
 float32 convolutions run as three tf32 products by default (``precision="tf32x3"``, see
-`convc.layout.split_precision`), because ONNX's conformance tests ask for 1e-3 of each element and one tf32 product
+`convc.host_layout.split_precision`), because ONNX's conformance tests ask for 1e-3 of each element and one tf32 product
 has an error of 1e-3 of the terms that are added up, which is more where they cancel; three bf16 products miss a few
 elements too. ``precision="tf32"`` is a third of the work.
 

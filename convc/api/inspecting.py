@@ -19,10 +19,10 @@ from convc.compiler.tile.program import TileProgram
 from convc.errors import BuildError, InputError, PlanError
 from convc.explain.inspect import About, print_inspection
 from convc.explain.tiles import Tiles, plan_tiles
+from convc.host_layout.device_layout import DeviceLayout
 from convc.ir.launch import LaunchSpec
 from convc.ir.network import ConvNode
 from convc.ir.problem import ConvProblem
-from convc.layout.device_layout import DeviceLayout
 from convc.report.console import page_text
 from convc.support.files import read_text
 

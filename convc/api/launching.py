@@ -22,9 +22,9 @@ from convc.gpu.host_program import host_program
 from convc.gpu.perform import Hang, Performed, perform
 from convc.gpu.plan import plan_launch
 from convc.gpu.result import Launched, compare_buffers
+from convc.host_layout.repack import unpack_output
 from convc.ir.dtypes import ARRAY_TYPES
 from convc.ir.launch import LaunchSpec
-from convc.layout.repack import unpack_output
 from convc.runtime.layer import output_of, to_standard_dtype
 from convc.support.files import check_target, to_npy_dtype, write_bytes, write_npy
 from convc.support.progress import Progress, Tell

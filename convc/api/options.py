@@ -33,7 +33,7 @@ class ReadOptions:
         shapes: extents of inputs by name, where the model leaves them open; not together with ``batch``.
         dtype: operand type, one of `convc.ir.dtypes.FLOAT_OPERANDS`, in place of the model's.
         precision: how float32 is multiplied where no ``dtype`` is given: tf32 (None means that too), bf16x3, bf16x6 or
-            tf32x3 (`convc.layout.split_precision`).
+            tf32x3 (`convc.host_layout.split_precision`).
         fuse: let convolutions take in what follows them (`convc.frontend.fusion`).
         say: called with a sentence on each thing that the model leaves open and how it is read.
     """

@@ -24,11 +24,11 @@ from convc.compiler.schedules.base import TMA, Schedule
 from convc.draw.roofline import RoofPoint, roofline_picture
 from convc.draw.timeline import timeline_picture
 from convc.errors import InputError, PlanError
+from convc.host_layout.block_scaled import FORMATS
 from convc.ir.launch import LaunchSpec, load_launch
 from convc.ir.planned import read_order
 from convc.ir.problem import ConvProblem
 from convc.ir.tile_order import OrderTraffic
-from convc.layout.block_scaled import FORMATS
 from convc.runtime.launch_files import read_buffers
 from convc.support.counted import counted
 from convc.support.files import read_text

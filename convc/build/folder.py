@@ -3,8 +3,9 @@
     build/
       network.json                      which layers there are, what each computes, which kernel it runs and what its
                                         launch should take; and the options that all were scheduled with
-      weights/<stem>.filter.npy         filter and bias of each layer as the kernel reads them (`convc.layout.repack`);
-      weights/<stem>.bias.npy           bfloat16, which .npy cannot name, lies there as uint16
+      weights/<stem>.filter.npy         filter and bias of each layer as the kernel reads them
+      weights/<stem>.bias.npy           (`convc.host_layout.repack`); bfloat16, which .npy cannot name,
+                                        lies there as uint16
       kernels/<digest>/kernel.ptx       the text that runs
                        launch.json      how it is launched
                        debug_info.json  which outputs and filter taps its steps are about, for findings
@@ -33,6 +34,7 @@ import numpy as np
 from convc.build.selection import pick_layer
 from convc.compiler.options import ScheduleOptions
 from convc.errors import BuildError, InputError, PlanError, ProblemError
+from convc.host_layout.device_layout import BufferLayout, DeviceLayout, device_layout
 from convc.ir import dtypes
 from convc.ir.columns import Columns
 from convc.ir.debug_info import DebugInfo, read_debug_info
@@ -41,7 +43,6 @@ from convc.ir.network import SkippedNode, TensorRef
 from convc.ir.planned import Planned, read_order
 from convc.ir.problem import ConvProblem
 from convc.ir.tile_order import OrderTraffic
-from convc.layout.device_layout import BufferLayout, DeviceLayout, device_layout
 from convc.support.counted import counted
 from convc.support.files import NpyHeader, read_npy, read_text, to_npy_dtype, write_bytes, write_npy
 from convc.support.html import table_html
@@ -64,7 +65,7 @@ class LayerRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         stem: how its weight files start.
         kernel: folder of its kernel.
         problem: what it computes.
-        columns: whether its kernel takes filter columns folded into K (see `convc.layout.columns`).
+        columns: whether its kernel takes filter columns folded into K (see `convc.host_layout.columns`).
         input, output: its tensors in the model.
         residual: the tensor that the epilogue adds, where it adds one.
         fused: names of the nodes of the model that the kernel does as well.

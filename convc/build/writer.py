@@ -11,10 +11,10 @@ from convc.build import folder as build
 from convc.build.folder import Layer, LayerRecord, NetworkRecord, digest_of, stems_of
 from convc.build.target import writing
 from convc.compiler.kernels import Kernel, Kernels, planned_of
+from convc.host_layout.device_layout import device_layout
+from convc.host_layout.repack import pack_weights
 from convc.ir.network import ConvNode, Network
 from convc.ir.problem import ConvProblem
-from convc.layout.device_layout import device_layout
-from convc.layout.repack import pack_weights
 from convc.support.progress import SILENT, Progress
 
 

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.names import Form
 from convc.errors import PlanError
+from convc.host_layout.device_layout import DeviceLayout
 from convc.ir.launch import KernelArtifact
 from convc.ir.problem import ConvProblem
 from convc.ir.tile_order import OrderTraffic
-from convc.layout.device_layout import DeviceLayout
 from convc.support.collecting import uncollected
 
 if TYPE_CHECKING:

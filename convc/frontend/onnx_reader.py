@@ -56,7 +56,7 @@ def read_model(
         operand: one of `convc.ir.dtypes.FLOAT_OPERANDS` instead of the model's own type; weights are rounded to it (or
             split or quantised when they are packed), the output keeps its type. Whole numbers keep theirs.
         precision: how float32 is multiplied where no `operand` is given: tf32, or in parts for more accuracy (bf16x3,
-            bf16x6 or tf32x3, see `convc.layout.split_precision`).
+            bf16x6 or tf32x3, see `convc.host_layout.split_precision`).
         constants: values for graph inputs, by name, which then count as constants.
         skip_refused: list convolutions that cannot be compiled as skipped, with the reason, instead of
             raising; there must be one that can. Those of which only a run knows enough always are, and those that need

@@ -1,4 +1,4 @@
-"""The ways to lay out the columns of a filter; `convc.layout.columns` says what they mean."""
+"""The ways to lay out the columns of a filter; `convc.host_layout.columns` says what they mean."""
 
 from __future__ import annotations
 

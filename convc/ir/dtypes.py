@@ -46,8 +46,8 @@ class DType:
         signed: whether there are numbers below zero.
         kind: ``.kind`` of the instruction that multiplies it; empty: it is no operand.
         result: whether results are stored in it.
-        parts: float32 that is multiplied as a sum of parts (see `convc.layout.split_precision`).
-        scaled: float32 that is multiplied as bytes with scale factors (see `convc.layout.block_scaled`).
+        parts: float32 that is multiplied as a sum of parts (see `convc.host_layout.split_precision`).
+        scaled: float32 that is multiplied as bytes with scale factors (see `convc.host_layout.block_scaled`).
     """
 
     name: str

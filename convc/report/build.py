@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.table import Table
 
 from convc.build.folder import Build, LayerRecord
+from convc.host_layout.device_layout import device_layout
 from convc.ir.launch import LaunchSpec
 from convc.ir.network import CONVOLUTIONS, SkippedNode
-from convc.layout.device_layout import device_layout
 from convc.report.format import convolution, counted
 from convc.report.grid import Row, print_grid
 from convc.report.layers import ESTIMATED, Columns, estimate_cells, estimate_legend, grid_columns

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 
+from convc.host_layout.block_scaled import CHANNELS, FORMATS
+from convc.host_layout.device_layout import DeviceLayout
+from convc.host_layout.expand import copies_of
+from convc.host_layout.fold import AxisFold
+from convc.host_layout.groups import GroupPacking
+from convc.host_layout.split_precision import PARTS, PASSES
+from convc.host_layout.transposed import ForwardEquivalent
 from convc.ir.arch import SM_100A
 from convc.ir.problem import AXIS_NAMES, ConvProblem
-from convc.layout.block_scaled import CHANNELS, FORMATS
-from convc.layout.device_layout import DeviceLayout
-from convc.layout.expand import copies_of
-from convc.layout.fold import AxisFold
-from convc.layout.groups import GroupPacking
-from convc.layout.split_precision import PARTS, PASSES
-from convc.layout.transposed import ForwardEquivalent
 from convc.support.memory import human_bytes
 
 

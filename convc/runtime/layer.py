@@ -1,9 +1,9 @@
 """One layer, from the model's array to the model's array.
 
-A kernel reads and writes packed buffers (`convc.layout.device_layout`). Around its launch the host turns activations
-(N, C, H, W) into the kernel's layout (and the residual, where the epilogue adds one), adds the packed weights, and
-turns the output back into (N, K, P, Q). What happens in between is the simulator's business: it gets the text, the
-launch file and the buffers, and no word on what they mean.
+A kernel reads and writes packed buffers (`convc.host_layout.device_layout`). Around its launch the host turns
+activations (N, C, H, W) into the kernel's layout (and the residual, where the epilogue adds one), adds the packed
+weights, and turns the output back into (N, K, P, Q). What happens in between is the simulator's business: it gets the
+text, the launch file and the buffers, and no word on what they mean.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ import numpy as np
 from convc import machine
 from convc.build.folder import Layer
 from convc.errors import InputError
-from convc.ir import dtypes
-from convc.ir.findings import Finding, Verdict, worst
-from convc.ir.problem import shape_text
-from convc.ir.sums import FLOAT32, Sums, sums_of
-from convc.layout.device_layout import DeviceLayout, device_bytes, output_index
-from convc.layout.repack import (
+from convc.host_layout.device_layout import DeviceLayout, device_bytes, output_index
+from convc.host_layout.repack import (
     pack_activation,
     pack_residual,
     scaled_bias,
     unpack_output,
 )
+from convc.ir import dtypes
+from convc.ir.findings import Finding, Verdict, worst
+from convc.ir.problem import shape_text
+from convc.ir.sums import FLOAT32, Sums, sums_of
 from convc.machine import Counters, RunOptions
 from convc.runtime.special_values import special_launch
 from convc.support.arrays import arrays_of, read_arrays
@@ -111,12 +111,11 @@ def run_packed(
     options: RunOptions | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> LayerRun:
-    """Run a layer's kernel on buffers in its own layout, which may come from another kernel (`convc.layout.handover`).
+    """Run a layer's kernel on buffers in its own layout, perhaps from another kernel (`convc.host_layout.handover`).
 
     Args:
-        buffers: ``activation``, and ``residual`` where the epilogue adds one, as `convc.layout.device_layout` lays them
-        out; others
-            are taken from the layer where they are not given.
+        buffers: ``activation``, and ``residual`` where the epilogue adds one, as `convc.host_layout.device_layout`
+            lays them out; others are taken from the layer where they are not given.
 
     Returns:
         As of `run_layer`, but y is the output buffer as it is, (N, P, Q, k_pitch).

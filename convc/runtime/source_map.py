@@ -4,7 +4,7 @@ A checker says which CTA, which lanes, which memory, and how often the instructi
 info (`convc.ir.debug_info`) says what that is part of: the tile of the CTA; of it the lanes and columns of the
 accumulator that an access touches; and the filter tap and channels that the execution of a step works on. Bytes of the
 output say directly which pixels and channels they are. The coordinates are those of the convolution that the kernel
-runs, where an axis was folded (see `convc.layout.device_layout`).
+runs, where an axis was folded (see `convc.host_layout.device_layout`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 r"""Infinities and NaN, in kernels whose layout multiplies numbers that do not belong together.
 
 Some layouts fill filters with zeros where an output does not read an activation: packs of groups
-(`convc.layout.groups`), phases of transposed convolutions (`convc.layout.transposed`), places of folded axes that no
-tap reads (`convc.layout.fold`). For finite numbers such a product is zero. But infinity times zero is NaN, and would
-reach outputs that the model keeps apart. So would an infinite weight by the zeros of padding.
+(`convc.host_layout.groups`), phases of transposed convolutions (`convc.host_layout.transposed`), places of folded axes
+that no tap reads (`convc.host_layout.fold`). For finite numbers such a product is zero. But infinity times zero is NaN,
+and would reach outputs that the model keeps apart. So would an infinite weight by the zeros of padding.
 
 So a launch that meets such numbers is made of several, of the same kernel, all on finite numbers:
 
@@ -30,11 +30,11 @@ from functools import cached_property
 
 import numpy as np
 
+from convc.host_layout.block_scaled import NAN_FACTOR
+from convc.host_layout.device_layout import DeviceLayout, has_multipliers, unread_products
+from convc.host_layout.repack import pack_activation, pack_filter
 from convc.ir import dtypes
 from convc.ir.epilogue_values import after_epilogue
-from convc.layout.block_scaled import NAN_FACTOR
-from convc.layout.device_layout import DeviceLayout, has_multipliers, unread_products
-from convc.layout.repack import pack_activation, pack_filter
 
 Launch = Callable[[Mapping[str, np.ndarray]], np.ndarray]
 """Launches the kernel on buffers: the output buffer, as elements."""

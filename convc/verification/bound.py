@@ -44,8 +44,8 @@ part of the bound above, an error of g * S becomes (g (1 + u) + u) * S |m|, u = 
 bias is added as before. What is lost below float32's normals is multiplied as well, and the product loses once more.
 
 **Parts.** float32 operands that are multiplied in parts have a sum of L products of parts for each pass, whose
-magnitudes are a little larger; what the passes leave out is relative to each product. `convc.layout.split_precision`
-derives both.
+magnitudes are a little larger; what the passes leave out is relative to each product.
+`convc.host_layout.split_precision` derives both.
 
 **Scale factors** of blocks: an element of at most 4 bits times a factor of at most 4, so that a product of two such
 numbers has at most 16 bits and is exact too. The products of nvfp4 and mxfp4 are cut to 35 fractional bits, after sums
@@ -74,11 +74,11 @@ import math
 import numpy as np
 
 from convc.errors import LimitError
+from convc.host_layout.block_scaled import as_multiplied
+from convc.host_layout.split_precision import GROWTH, MISSING, PASSES, SMALLEST
 from convc.ir import dtypes
 from convc.ir.problem import ConvProblem
 from convc.ir.sums import FLOAT32, Sums
-from convc.layout.block_scaled import as_multiplied
-from convc.layout.split_precision import GROWTH, MISSING, PASSES, SMALLEST
 from convc.support.memory import named_memory
 from convc.verification import reference
 from convc.verification.epilogue_bound import through_epilogue

@@ -26,11 +26,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from convc.host_layout.block_scaled import FORMATS, as_filters
+from convc.host_layout.split_precision import EXACT_BITS
 from convc.ir import dtypes
 from convc.ir.epilogue import saturates_at
 from convc.ir.problem import ConvProblem, shape_text
-from convc.layout.block_scaled import FORMATS, as_filters
-from convc.layout.split_precision import EXACT_BITS
 from convc.support.memory import require_memory
 
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray | None]

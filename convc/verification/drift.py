@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from convc.host_layout.block_scaled import FORMATS
+from convc.host_layout.split_precision import MISSING
 from convc.ir import dtypes
-from convc.layout.block_scaled import FORMATS
-from convc.layout.split_precision import MISSING
 from convc.verification.records import LayerReport
 
 _HALF_STEP = 2.0**-9

@@ -26,6 +26,7 @@ from convc.build.folder import Layer
 from convc.build.writer import kernel_file, layer_of
 from convc.compiler.kernels import Kernel
 from convc.errors import InputError, MachineError
+from convc.host_layout.device_layout import device_layout
 from convc.ir import dtypes
 from convc.ir.dtypes import BY_NAME, encode
 from convc.ir.epilogue import exact_on_integers
@@ -34,7 +35,6 @@ from convc.ir.network import ConvNode
 from convc.ir.planned import read_planned
 from convc.ir.problem import ConvProblem
 from convc.ir.sums import FLOAT32, Sums
-from convc.layout.device_layout import device_layout
 from convc.machine import Counters, RunOptions
 from convc.runtime.layer import LayerRun, last_writer, require_room, run_layer
 from convc.support.files import to_npy_dtype

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from convc.host_layout.device_layout import DeviceLayout, output_channels
+from convc.host_layout.transposed import ForwardEquivalent, model_elements
 from convc.ir.debug_info import DebugInfo
 from convc.ir.expr import evaluate, from_json
 from convc.ir.launch import LaunchSpec
-from convc.layout.device_layout import DeviceLayout, output_channels
-from convc.layout.transposed import ForwardEquivalent, model_elements
 
 SCANNED = 4096
 """Tiles that are looked at together, where a pixel is not found by bisection."""

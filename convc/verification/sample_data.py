@@ -21,10 +21,10 @@ import numpy as np
 
 from convc.build.folder import Layer
 from convc.errors import LimitError
+from convc.host_layout.device_layout import BufferLayout, DeviceLayout, device_bytes, has_tensor_scale
+from convc.host_layout.repack import pack_activation, pack_residual
 from convc.ir.network import ConvNode
 from convc.ir.problem import ConvProblem, shape_text
-from convc.layout.device_layout import BufferLayout, DeviceLayout, device_bytes, has_tensor_scale
-from convc.layout.repack import pack_activation, pack_residual
 from convc.support.memory import require_memory
 from convc.verification.layer import data_of
 from convc.verification.records import Mode

@@ -22,24 +22,24 @@ ARROWS = {
     "ir ptx support": "errors",
     "derived": "derive ir support",
     "frontend": "ir support",
-    "layout": "derived ir support",
+    "host_layout": "derived ir support",
     "auditor": "ir.launch ir.tensormap ir.element_types ir.findings ptx",
     "machine": "ir ptx support.collecting",
     "sanitizer": "ir ptx machine",
     "timing": "ir ptx machine support",
     "gpu": "_version ir support compiler.emit.render",
     "probe": "_version ir ptx.descriptors machine timing.parameters gpu support",
-    "compiler": "_version derived ir layout ptx.descriptors support",
-    "build": "ir layout support compiler.kernels compiler.options",
-    "runtime": "ir build compiler.kernels layout frontend machine support",
-    "verification": "ir runtime build compiler.kernels layout frontend machine support",
+    "compiler": "_version derived ir host_layout ptx.descriptors support",
+    "build": "ir host_layout support compiler.kernels compiler.options",
+    "runtime": "ir build compiler.kernels host_layout frontend machine support",
+    "verification": "ir runtime build compiler.kernels host_layout frontend machine support",
     "workers": "ir verification runtime compiler machine support",
-    "report": "_version auditor ir verification runtime build machine timing frontend layout support gpu probe",
+    "report": "_version auditor ir verification runtime build machine timing frontend host_layout support gpu probe",
     "explain": "derive.text derived ir ptx compiler report",
     "draw": "ir ptx machine compiler.index compiler.plan compiler.tile explain report timing support",
     "page": "ir ptx.parser compiler.compile compiler.plan compiler.tile report explain draw timing",
     "api": (
-        "derive ir layout support frontend compiler build runtime verification workers sanitizer auditor machine "
+        "derive ir host_layout support frontend compiler build runtime verification workers sanitizer auditor machine "
         "explain timing report.console gpu draw page.records probe"
     ),
     "cli": "_version support report explain draw page api machine.base.switches",
@@ -85,7 +85,7 @@ DOORS = {
     "numpy": (
         "api", "backend.py", "build/", "compiler/index/", "compiler/kernels.py", "compiler/tile/verify_order.py",
         "derive/run.py", "draw/",
-        "explain/", "frontend/", "gpu/", "ir/", "layout/", "machine/", "networks.py", "probe/", "runtime/",
+        "explain/", "frontend/", "gpu/", "ir/", "host_layout/", "machine/", "networks.py", "probe/", "runtime/",
         "sanitizer/", "support/", "timing/", "verification/",
     ),
     "perfetto": ("report/perfetto.py",),
@@ -187,7 +187,7 @@ def test_every_arrow_is_used():
 
 def test_the_auditor_shares_no_code_with_those_it_judges():
     """It has the manual's rules of its own: not those that encode descriptors, plan, emit, check maps, or run."""
-    shared = ("compiler", "layout", "machine", "sanitizer", "ptx.descriptors", "ptx.forms", "ir.arch", "timing")
+    shared = ("compiler", "host_layout", "machine", "sanitizer", "ptx.descriptors", "ptx.forms", "ir.arch", "timing")
     assert [name for name in used("auditor") if any(is_in(name, each) for each in shared)] == []
     text = "".join(path.read_text("utf-8") for path in (PACKAGE / "auditor").rglob("*.py"))
     assert "tensormap import check" not in text, "the encoder's rules of tensor maps are the simulator's as well"
@@ -220,7 +220,7 @@ def test_outside_libraries_come_through_their_door():
 
 
 HEAVY = ("onnx", "islpy", "jinja2", "numpy", "click", "rich", "sympy")
-DECIDERS = ("convc.compiler", "convc.frontend", "convc.ir.network", "convc.ir.problem", "convc.layout")
+DECIDERS = ("convc.compiler", "convc.frontend", "convc.ir.network", "convc.ir.problem", "convc.host_layout")
 
 
 @pytest.mark.parametrize(

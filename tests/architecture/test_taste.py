@@ -46,7 +46,7 @@ UNSAID = {
     "compiler/index": 16,
     "frontend": 6,
     "ir": 12,
-    "layout": 16,
+    "host_layout": 16,
     "machine": 3,
     "machine/base": 6,
     "machine/execute": 1,

@@ -16,8 +16,8 @@ from convc.compiler.schedules import all as listed
 from convc.compiler.schedules.planner import plan
 from convc.errors import PlanError
 from convc.explain.schedules import choice_lines
+from convc.host_layout.device_layout import device_layout
 from convc.ir.problem import ConvProblem
-from convc.layout.device_layout import device_layout
 
 PROBLEM = ConvProblem(
     name="same",

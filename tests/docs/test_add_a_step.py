@@ -21,8 +21,8 @@ from convc.compiler.tile.show import show
 from convc.compiler.tile.steps.base import Loop
 from convc.compiler.tile.uses import reads
 from convc.compiler.tile.verify import contradictions
+from convc.host_layout import repack
 from convc.ir.problem import ConvProblem
-from convc.layout import repack
 from convc.machine import run
 from convc.verification.data import integer_data
 from convc.verification.reference import conv_problem

@@ -29,10 +29,10 @@ from convc.errors import GpuError, GpuFault
 from convc.gpu.cuda import CudaDriver
 from convc.gpu.perform import perform
 from convc.gpu.plan import plan_launch
+from convc.host_layout.repack import unpack_output
 from convc.ir.epilogue import exact_on_integers
 from convc.ir.problem import ConvProblem
 from convc.ir.sums import sums_of
-from convc.layout.repack import unpack_output
 from convc.machine import RunOptions, Switches
 from convc.runtime.layer import input_buffers, output_of, run_layer
 from convc.verification import reference

@@ -21,9 +21,9 @@ from convc.compiler.plan.names import EVICT_FIRST, EVICT_LAST
 from convc.compiler.schedules.all import SCHEDULES, STATIONARY
 from convc.compiler.schedules.planner import plan
 from convc.errors import InputError
+from convc.host_layout.device_layout import device_layout
 from convc.ir.epilogue import AddResidual
 from convc.ir.problem import ConvProblem
-from convc.layout.device_layout import device_layout
 from convc.support.resources import model_folder
 
 SHARED = ConvProblem(

@@ -15,9 +15,9 @@ from convc.compiler.compile import compile_problem
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.schedules.planner import plan
 from convc.errors import InputError
+from convc.host_layout.device_layout import device_layout
 from convc.ir.epilogue import AddResidual, Relu
 from convc.ir.problem import ConvProblem
-from convc.layout.device_layout import device_layout
 from convc.machine import RunOptions, run
 from convc.machine.state.grants import GRANTS
 from convc.sanitizer.run import check_kernel

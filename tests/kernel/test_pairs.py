@@ -15,9 +15,9 @@ from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.choice import SLACK
 from convc.compiler.schedules.planner import plan
 from convc.errors import PlanError
+from convc.host_layout.device_layout import device_layout
 from convc.ir.epilogue import AddResidual, Relu
 from convc.ir.problem import ConvProblem
-from convc.layout.device_layout import device_layout
 
 SMALL = ConvProblem(
     batch=3, in_channels=64, out_channels=96, in_extent=(12, 12), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1)

@@ -18,11 +18,11 @@ from convc.compiler.options import ScheduleOptions
 from convc.compiler.schedules.planner import plan
 from convc.errors import InputError, PlanError
 from convc.explain.why import store_line
+from convc.host_layout.device_layout import device_layout
 from convc.ir.dtypes import ARRAY_TYPES
 from convc.ir.epilogue import AddResidual, Relu
 from convc.ir.findings import Verdict
 from convc.ir.problem import ConvProblem
-from convc.layout.device_layout import device_layout
 from convc.sanitizer.run import check_kernel
 
 SMALL = ConvProblem(

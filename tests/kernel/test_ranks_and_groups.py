@@ -14,9 +14,9 @@ from support.witnesses import witnesses_agree
 from convc.compiler.compile import compile_problem
 from convc.compiler.options import ScheduleOptions
 from convc.errors import PlanError
+from convc.host_layout.groups import choose_packing, tensor_core_work
 from convc.ir.epilogue import AddResidual, Relu
 from convc.ir.problem import ConvProblem
-from convc.layout.groups import choose_packing, tensor_core_work
 
 EXAMPLES = 40
 """Per rank."""

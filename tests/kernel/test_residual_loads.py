@@ -16,9 +16,9 @@ from convc.compiler.options import ScheduleOptions
 from convc.compiler.schedules.planner import plan
 from convc.errors import InputError, PlanError
 from convc.explain.why import why_lines
+from convc.host_layout.device_layout import device_layout
 from convc.ir.epilogue import AddResidual, Relu
 from convc.ir.problem import ConvProblem
-from convc.layout.device_layout import device_layout
 
 ADDED = ConvProblem(
     batch=3,

@@ -19,10 +19,10 @@ from convc.compiler.kernels import kernel_of
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.schedules.planner import plan
 from convc.errors import InputError, MachineFault, PlanError
+from convc.host_layout.device_layout import device_layout
 from convc.ir.epilogue import AddResidual, Relu
 from convc.ir.findings import Verdict
 from convc.ir.problem import ConvProblem
-from convc.layout.device_layout import device_layout
 from convc.runtime.layer import run_layer
 from convc.sanitizer.run import check_kernel
 

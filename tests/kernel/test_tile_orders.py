@@ -18,9 +18,9 @@ from convc.compiler.index.traffic import Bytes, traffic_of
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.schedules.planner import plan
 from convc.errors import InputError, PlanError
+from convc.host_layout.device_layout import device_layout
 from convc.ir.problem import ConvProblem
 from convc.ir.tile_order import OrderTraffic
-from convc.layout.device_layout import device_layout
 from convc.timing.kernel import time_kernel
 from convc.timing.parameters import read_chip
 

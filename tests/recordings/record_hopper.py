@@ -30,12 +30,12 @@ from convc.gpu.contents import digest
 from convc.gpu.cuda import CudaDriver
 from convc.gpu.perform import perform
 from convc.gpu.plan import plan_launch
+from convc.host_layout import repack
+from convc.host_layout.device_layout import device_layout
 from convc.ir.dtypes import ARRAY_TYPES
 from convc.ir.epilogue import exact_on_integers
 from convc.ir.problem import ConvProblem
 from convc.ir.sums import sums_of
-from convc.layout import repack
-from convc.layout.device_layout import device_layout
 from convc.verification import reference
 from convc.verification.bound import error_bound, expected_result
 from convc.verification.compare import Comparison, compare

@@ -25,10 +25,10 @@ from support.schedules import RELOAD_ONLY
 from convc.compiler.compile import compile_problem
 from convc.compiler.emit import kernel as emit_kernel
 from convc.compiler.options import ScheduleOptions
+from convc.host_layout.repack import pack_activation, pack_weights, scaled_bias
 from convc.ir.epilogue import AddResidual, Clip, LeakyRelu, Relu, Sigmoid, SiLU
 from convc.ir.launch import BufferSpec, LaunchSpec, TensorMapParam, load_launch
 from convc.ir.problem import ConvProblem
-from convc.layout.repack import pack_activation, pack_weights, scaled_bias
 from convc.support.resources import make_models
 from convc.verification.data import integer_data
 

@@ -17,9 +17,9 @@ from convc.compiler.plan.requests import row_cycles
 from convc.compiler.schedules.all import SCHEDULES
 from convc.compiler.schedules.base import Request, Schedule
 from convc.errors import PlanError
+from convc.host_layout.device_layout import device_layout
 from convc.ir.arch import SM_100A
 from convc.ir.problem import ConvProblem
-from convc.layout.device_layout import device_layout
 from convc.timing.engine import Replay
 from convc.timing.events import Event
 from convc.timing.kernel import time_kernel

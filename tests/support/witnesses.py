@@ -12,10 +12,10 @@ from convc.build.writer import layer_of
 from convc.compiler.compile import Compiled, compile_problem
 from convc.compiler.kernels import kernel_of
 from convc.compiler.options import ScheduleOptions
+from convc.host_layout import repack
 from convc.ir.epilogue import exact_on_integers
 from convc.ir.findings import Verdict
 from convc.ir.problem import ConvProblem
-from convc.layout import repack
 from convc.runtime.layer import run_layer
 from convc.verification import reference
 from convc.verification.bound import error_bound, expected_result

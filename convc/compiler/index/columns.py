@@ -1,4 +1,4 @@
-"""Filter columns that are channels (`convc.layout.columns`), by the derivation (`convc.derive.columns`).
+"""Filter columns that are channels (`convc.host_layout.columns`), by the derivation (`convc.derive.columns`).
 
 The kernel runs a convolution with one filter column whose channels are runs. Its own maps say which element of which
 row it reads; those of the derivation say which channel of which pixel that is. The host writes the filter by ``run``

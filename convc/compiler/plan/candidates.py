@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 
 from convc.compiler.plan.records import Pipeline, Tiling
 from convc.compiler.plan.tiling import Depths
+from convc.host_layout.device_layout import DeviceLayout
 from convc.ir.arch import SM_100A
-from convc.layout.device_layout import DeviceLayout
 
 WIDTHS = (16, 32, 48, 64, 96, 128, 160, 192, 224, 256)
 SPANS = SM_100A.limits.swizzle_spans

@@ -9,9 +9,9 @@ from convc.compiler.index.columns import column_layout
 from convc.compiler.index.conditions import met
 from convc.compiler.plan.records import Indexing
 from convc.compiler.plan.results import demand_proof
+from convc.host_layout.device_layout import DeviceLayout
+from convc.host_layout.fold import images
 from convc.ir.tensormap import TensorMap
-from convc.layout.device_layout import DeviceLayout
-from convc.layout.fold import images
 
 
 def columns_of(layout: DeviceLayout, activations: TensorMap) -> Fact:

@@ -15,9 +15,9 @@ from convc.compiler.plan.loads import activation_axes, corners, dims_and_strides
 from convc.compiler.plan.records import Rejection, Tiling
 from convc.compiler.plan.residency import MemoryNeed, beside
 from convc.compiler.plan.work import stored_columns
+from convc.host_layout.device_layout import DeviceLayout
 from convc.ir.arch import Arch
 from convc.ir.problem import AXIS_NAMES
-from convc.layout.device_layout import DeviceLayout
 
 
 class TileGrid(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -23,11 +23,9 @@ from convc.compiler.index.presburger import apart
 from convc.compiler.plan.records import Indexing
 from convc.compiler.plan.validation import wrong_number
 from convc.derived.hosted import FOLDED, PHASES, SPREAD
-from convc.ir.expr import Const, IntExpr, Var, evaluate
-from convc.ir.problem import AXIS_NAMES, ConvProblem
-from convc.layout.device_layout import DeviceLayout
-from convc.layout.fold import AxisFold, image_of, pixel_of
-from convc.layout.transposed import (
+from convc.host_layout.device_layout import DeviceLayout
+from convc.host_layout.fold import AxisFold, image_of, pixel_of
+from convc.host_layout.transposed import (
     ForwardEquivalent,
     PhaseAxis,
     cropped_before,
@@ -38,6 +36,8 @@ from convc.layout.transposed import (
     reads_of,
     turned_tap,
 )
+from convc.ir.expr import Const, IntExpr, Var, evaluate
+from convc.ir.problem import AXIS_NAMES, ConvProblem
 
 K, N, OUT, PHASE, PLANE, Q, S, X = map(Var, ("k", "n", "o", "phase", "y", "q", "s", "x"))
 

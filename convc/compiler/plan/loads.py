@@ -16,9 +16,9 @@ import msgspec
 
 from convc.compiler.plan.records import Loads, Reuse, Tiling
 from convc.compiler.plan.scale_factors import factor_maps
+from convc.host_layout.device_layout import BufferLayout, DeviceLayout
 from convc.ir import dtypes
 from convc.ir.tensormap import Swizzle, TensorMap
-from convc.layout.device_layout import BufferLayout, DeviceLayout
 
 SWIZZLE: dict[int, Swizzle] = {32: "32B", 64: "64B", 128: "128B"}
 """By bytes of an operand row."""

@@ -18,9 +18,9 @@ from convc.compiler.index.geometry import Geometry
 from convc.compiler.index.row_stream import WINDOW
 from convc.compiler.plan.names import RANK
 from convc.compiler.plan.records import Pipeline, Tiling
+from convc.host_layout.device_layout import DeviceLayout
 from convc.ir.expr import And, Const, IntExpr, Less, Select, Var
 from convc.ir.problem import ConvProblem
-from convc.layout.device_layout import DeviceLayout
 
 LANE, BLOCK, COLUMN, K, M, R, S = map(Var, ("lane", "block", "column", "k", "m", "r", "s"))
 TILE_M = Var("tile_m")

@@ -6,8 +6,8 @@ import functools
 import math
 
 from convc.compiler.index.traffic import Bytes
+from convc.host_layout.device_layout import DeviceLayout
 from convc.ir.arch import Rates
-from convc.layout.device_layout import DeviceLayout
 
 
 def launch_bytes(layout: DeviceLayout, rates: Rates) -> Bytes:

@@ -39,8 +39,8 @@ from convc.compiler.plan.room import Room
 from convc.compiler.plan.storage import Storage
 from convc.compiler.plan.tiling import Depths
 from convc.compiler.plan.work import CtaWork, with_stages
+from convc.host_layout.device_layout import DeviceLayout
 from convc.ir.arch import Arch
-from convc.layout.device_layout import DeviceLayout
 from convc.support.once import once
 
 

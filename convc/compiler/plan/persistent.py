@@ -34,8 +34,8 @@ from convc.compiler.plan.storage import (
 )
 from convc.compiler.plan.tiling import Depths
 from convc.compiler.plan.work import CtaWork
+from convc.host_layout.device_layout import DeviceLayout
 from convc.ir.arch import Arch
-from convc.layout.device_layout import DeviceLayout
 
 NUMBER_BYTES = 4
 """Of a number that the epilogue adds to a channel, or that it multiplies it with."""

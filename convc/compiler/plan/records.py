@@ -24,12 +24,12 @@ from convc.compiler.plan.storage import Storage
 from convc.compiler.plan.tile_order import TileOrder
 from convc.compiler.plan.tiling import Tiling as Tiling
 from convc.compiler.plan.work import CtaWork
+from convc.host_layout.device_layout import DeviceLayout
 from convc.ir.arch import Arch
 from convc.ir.columns import Columns
 from convc.ir.expr import to_json as expr_json
 from convc.ir.problem import ConvProblem
 from convc.ir.tensormap import TensorMap
-from convc.layout.device_layout import DeviceLayout
 
 
 class Pipeline(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,8 +13,8 @@ import math
 
 from convc.compiler.plan.loads import activation_axes, dims_and_strides
 from convc.compiler.plan.work import SECTOR_BYTES
+from convc.host_layout.device_layout import DeviceLayout
 from convc.ir.arch import Rates
-from convc.layout.device_layout import DeviceLayout
 
 LINE_BYTES = 128
 """Bytes of a line of global memory: a request asks for sectors of one."""

@@ -17,9 +17,9 @@ from convc.compiler.plan.result_tile import result_map, result_tile
 from convc.compiler.plan.room import Room
 from convc.compiler.plan.storage import BarrierRing, Storage, lay_out
 from convc.compiler.plan.work import CtaWork
+from convc.host_layout.device_layout import DeviceLayout
 from convc.ir.arch import Arch
 from convc.ir.tensormap import TensorMap
-from convc.layout.device_layout import DeviceLayout
 
 STATE = "r"
 """The state of a role that says which slab of the residual it is at."""

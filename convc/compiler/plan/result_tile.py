@@ -27,10 +27,10 @@ from convc.compiler.plan.results import WORD
 from convc.compiler.plan.room import Room
 from convc.compiler.plan.storage import SmemTile, tile_ring
 from convc.compiler.plan.work import CtaWork
+from convc.host_layout.device_layout import DeviceLayout
 from convc.ir import dtypes
 from convc.ir.arch import Arch
 from convc.ir.tensormap import TensorMap
-from convc.layout.device_layout import DeviceLayout
 
 LINES = 4
 """Lines that a copy takes to pixels of their own (PTX manual, mode ``tile::scatter4``)."""

@@ -28,11 +28,11 @@ from convc.compiler.plan.records import Pipeline, Tiling
 from convc.compiler.plan.room import Room
 from convc.compiler.plan.storage import BarrierRing, SmemTile, Storage, TmemTile, lay_out, tile_ring
 from convc.compiler.plan.work import FACTOR_ROW_BYTES as ROW_BYTES
+from convc.host_layout.block_scaled import BlockFormat
+from convc.host_layout.device_layout import DeviceLayout
 from convc.ir.arch import SM_100A, Arch
 from convc.ir.expr import evaluate
 from convc.ir.tensormap import TensorMap
-from convc.layout.block_scaled import BlockFormat
-from convc.layout.device_layout import DeviceLayout
 
 GROUP = SM_100A.limits.tmem_part_lanes
 """Rows whose factors share a column of tensor memory."""

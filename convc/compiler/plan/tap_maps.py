@@ -13,7 +13,7 @@ from convc.compiler.index.conv import tiled
 from convc.compiler.index.formulas import Instance, further
 from convc.compiler.index.maps import IndexMap
 from convc.compiler.plan.tiling import Tiling
-from convc.layout.device_layout import DeviceLayout
+from convc.host_layout.device_layout import DeviceLayout
 
 
 def tap_maps(

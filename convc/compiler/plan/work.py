@@ -11,8 +11,8 @@ import math
 import msgspec
 from msgspec.structs import replace
 
+from convc.host_layout.device_layout import DeviceLayout
 from convc.ir.arch import SM_100A, Arch, Rates
-from convc.layout.device_layout import DeviceLayout
 
 ATOM_BYTES = SM_100A.limits.mma_atom_bytes
 """Bytes of K that an MMA, and a copy to tensor memory, take from every operand row."""

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from convc.compiler.tile.program import Role
     from convc.compiler.tile.steps.base import Step
     from convc.compiler.tile.steps.lanes import ClearAcc
+    from convc.host_layout.device_layout import DeviceLayout
     from convc.ir.arch import Arch
-    from convc.layout.device_layout import DeviceLayout
 
 Rows = Literal["outer", "merged"]
 """Whether a stream of output pixels is one output row, or all of them."""

@@ -1,8 +1,8 @@
 """Filter columns folded into K, or not: the layout is planned every way that is possible, and the fastest is taken.
 
-The ways are those of `convc.layout.columns`. Where the caller leaves the schedule and the columns to the planner, it
-looks at the problems whose channels are fewer than one MMA takes, or on Hopper leave a part of a row empty; of the ways
-about as fast as the fastest it takes the one with the smallest activation buffer, the least work for the host.
+The ways are those of `convc.host_layout.columns`. Where the caller leaves the schedule and the columns to the planner,
+it looks at the problems whose channels are fewer than one MMA takes, or on Hopper leave a part of a row empty; of the
+ways about as fast as the fastest it takes the one with the smallest activation buffer, the least work for the host.
 A schedule that is named is planned on the layout as it is, so that schedules can be compared, and so that the one with
 sharing has columns to share.
 """
@@ -20,11 +20,11 @@ from convc.compiler.plan.records import ColumnSummary, Plan
 from convc.compiler.schedules.conflicts import schedules_for
 from convc.compiler.schedules.planner import plan
 from convc.errors import PlanError
+from convc.host_layout.columns import why_not_joined
+from convc.host_layout.device_layout import DeviceLayout, device_layout
 from convc.ir.arch import ARCHS, Arch
 from convc.ir.columns import COLUMNS, Columns
 from convc.ir.problem import ConvProblem
-from convc.layout.columns import why_not_joined
-from convc.layout.device_layout import DeviceLayout, device_layout
 
 OFF: Columns = "off"
 

@@ -48,9 +48,9 @@ from convc.compiler.tile.steps.epilogue import (
     StageNumbers,
 )
 from convc.compiler.tile.steps.staged import AddSlabResidual, LineStore, ResultStore, StageRow, StoreWait, TileStore
+from convc.host_layout.device_layout import has_tensor_scale
 from convc.ir.epilogue import AddResidual, Clip, EpilogueStep, LeakyRelu, Relu, Sigmoid, SiLU
 from convc.ir.expr import Const, substitute
-from convc.layout.device_layout import has_tensor_scale
 
 PER_WORD = {8: "four", 16: "two"}
 """How many values of so many bits are packed into a word."""

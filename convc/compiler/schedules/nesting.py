@@ -17,8 +17,8 @@ from convc.compiler.plan.tap_maps import tap_maps
 from convc.compiler.plan.validation import check_sizes
 from convc.compiler.schedules.skeleton import about, compute, number
 from convc.compiler.tile.steps.base import Loop, Step
+from convc.host_layout.device_layout import DeviceLayout
 from convc.ir.expr import IntExpr, Var
-from convc.layout.device_layout import DeviceLayout
 
 NAMES = {
     "r": ("rows", "filter rows"),

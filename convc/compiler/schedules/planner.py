@@ -49,8 +49,8 @@ from convc.compiler.schedules.loading import loading
 from convc.compiler.schedules.registers import handed_over
 from convc.compiler.schedules.tile_order import asked_order, order_for, reordered
 from convc.errors import PlanError
+from convc.host_layout.device_layout import DeviceLayout
 from convc.ir.arch import ARCHS
-from convc.layout.device_layout import DeviceLayout
 
 TIMED_MARGIN = 1.35
 """A candidate whose estimate is longer than the shortest by more is not timed: the worst estimate of a launch is off by

@@ -79,9 +79,9 @@ from convc.compiler.schedules.skeleton import (
 )
 from convc.compiler.tile.steps.base import Advance, ExpectBytes, Loop, RingWait, Step
 from convc.compiler.tile.steps.operands import TmaLoad
+from convc.host_layout.device_layout import DeviceLayout
 from convc.ir.arch import Arch
 from convc.ir.expr import Var
-from convc.layout.device_layout import DeviceLayout
 
 FULL = RingName("full")
 EMPTY = RingName("empty")

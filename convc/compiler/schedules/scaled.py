@@ -26,7 +26,7 @@ from convc.compiler.plan.scale_factors import (
 from convc.compiler.schedules.skeleton import MAP_SCALES_A, MAP_SCALES_B, compute, number
 from convc.compiler.tile.steps.base import Advance, Arrive, Compute, ExpectBytes, Loop, RingWait, Step
 from convc.compiler.tile.steps.operands import CarryFactors, MmaScaled, TmaLoad
-from convc.layout.block_scaled import BlockFormat
+from convc.host_layout.block_scaled import BlockFormat
 
 
 def load_factors(plan: Plan, coordinates: TapCoordinates) -> tuple[Step, ...]:

@@ -17,12 +17,12 @@ from convc.build.writer import layer_of
 from convc.compiler.kernels import Kernels
 from convc.errors import ConvcError, InputError, MachineFault, NodeError
 from convc.frontend.onnx_reader import PRECISIONS, read_node
+from convc.host_layout.device_layout import has_tensor_scale
+from convc.host_layout.handover import Use
+from convc.host_layout.repack import pack_activation, pack_residual, scaled_bias
 from convc.ir import dtypes
 from convc.ir.findings import Verdict
 from convc.ir.network import ConvNode
-from convc.layout.device_layout import has_tensor_scale
-from convc.layout.handover import Use
-from convc.layout.repack import pack_activation, pack_residual, scaled_bias
 from convc.machine import RunOptions
 from convc.runtime.layer import LayerRun, require_room, run_layer, run_packed
 from convc.runtime.network.device_tensor import PackedTensor, unpacked

@@ -6,10 +6,10 @@ from typing import TypeVar, overload
 
 import numpy as np
 
+from convc.host_layout.device_layout import DeviceLayout
+from convc.host_layout.handover import Use, share_buffer, why_not_shared
+from convc.host_layout.repack import unpack_output
 from convc.ir import dtypes
-from convc.layout.device_layout import DeviceLayout
-from convc.layout.handover import Use, share_buffer, why_not_shared
-from convc.layout.repack import unpack_output
 
 Other = TypeVar("Other")
 

@@ -78,7 +78,7 @@ class Graph:
         fuse: let convolutions whose weights are constant take in the nodes behind them (`convc.frontend.fusion`).
         prefix: of the names of its nodes, for a graph inside a node.
         share_buffers: where nodes are fused, let kernels read what others wrote without repacking where they can
-            (`convc.layout.handover`); the results have the same bits.
+            (`convc.host_layout.handover`); the results have the same bits.
 
     Attributes:
         inputs: the inputs that a run must be given, in the order of the model: those without a default.

@@ -16,9 +16,9 @@ from convc.build import folder as build
 from convc.build.folder import load_build, stems_of
 from convc.build.target import writing
 from convc.errors import BuildError, InputError, LaunchError, NodeError, PlanError
+from convc.host_layout.repack import pack_bias, pack_filter
 from convc.ir.epilogue import Relu
 from convc.ir.launch import load_launch
-from convc.layout.repack import pack_bias, pack_filter
 from convc.support.resources import model_folder
 
 TWO = model_folder() / "tiny_two_convs.onnx"

@@ -11,9 +11,9 @@ from convc.derive import symbols as z
 from convc.derive.hosted import AT, OFFSET, PAD, PHASE, TAP, D, U, hosted
 from convc.derive.symbols import FloorDiv, Mod
 from convc.derive.theorem import Refused, below, proved
+from convc.host_layout.fold import images
+from convc.host_layout.transposed import _phase_axis
 from convc.ir.problem import ConvProblem
-from convc.layout.fold import images
-from convc.layout.transposed import _phase_axis
 
 BROKEN = {
     "a tap of another phase": lambda: proved("reads", [((z.q + OFFSET) * U + TAP * D, z.q * U + PHASE + PAD)]),

@@ -23,8 +23,8 @@ from convc.errors import PlanError, ProblemError
 from convc.explain import lanes
 from convc.explain.lanes import lane_table, reload_table, why_masked
 from convc.explain.tiles import plan_tiles
+from convc.host_layout.device_layout import device_layout
 from convc.ir.problem import ConvProblem
-from convc.layout.device_layout import device_layout
 
 TWENTY = ConvProblem(
     batch=7, in_channels=8, out_channels=8, in_extent=(3, 20), kernel=(1, 3), pad_lo=(0, 1), pad_hi=(0, 1)

@@ -21,8 +21,8 @@ from convc.errors import InputError
 from convc.explain.lane_tables import lanes_json, print_claims, print_lanes, print_masks, print_rows
 from convc.explain.lanes import LaneTable, lane_table, reload_table, why_masked
 from convc.explain.tiles import plan_tiles
+from convc.host_layout.device_layout import device_layout
 from convc.ir.problem import ConvProblem
-from convc.layout.device_layout import device_layout
 
 PROBLEM = ConvProblem(
     batch=7, in_channels=8, out_channels=8, in_extent=(3, 20), kernel=(1, 3), pad_lo=(0, 1), pad_hi=(0, 1)

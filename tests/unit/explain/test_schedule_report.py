@@ -21,8 +21,8 @@ from convc.explain.schedules import choice_lines, illegal_lines, print_choices
 from convc.explain.sharing import sharing_lines
 from convc.explain.taken import legal_choices, taken_choice
 from convc.explain.why import _compared, why_lines
+from convc.host_layout.device_layout import device_layout
 from convc.ir.problem import ConvProblem
-from convc.layout.device_layout import device_layout
 
 
 def lines(**changes) -> list[str]:

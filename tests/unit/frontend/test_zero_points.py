@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from support.examples import some
 
 from convc.frontend.zero_points import filter_type, multiplier_of, remove_zero_points
+from convc.host_layout.expand import split_filter
 from convc.ir import dtypes
 from convc.ir.problem import ConvProblem
-from convc.layout.expand import split_filter
 from convc.verification import reference
 
 RANGE = {"u8": (0, 255), "s8": (-128, 127)}

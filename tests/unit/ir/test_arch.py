@@ -16,7 +16,7 @@ from convc.machine.tma import walk
 
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGE = ROOT / "convc"
-FILES = sorted(path for room in ("layout", "compiler") for path in (PACKAGE / room).rglob("*.py"))
+FILES = sorted(path for room in ("host_layout", "compiler") for path in (PACKAGE / room).rglob("*.py"))
 
 ALLOWED = {
     "lanes.CHUNK": "columns cleared at a time are a choice",

@@ -17,12 +17,12 @@ from convc.compiler.kernels import Kernels
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.schedules.all import names
 from convc.errors import ConvcError
+from convc.host_layout.device_layout import device_layout, unread_products
+from convc.host_layout.split_precision import PASSES, activation_parts, filter_parts
 from convc.ir import dtypes
 from convc.ir.epilogue import AddResidual, Clip, LeakyRelu, Relu, Sigmoid, SiLU
 from convc.ir.network import ConvNode, TensorRef
 from convc.ir.problem import ConvProblem
-from convc.layout.device_layout import device_layout, unread_products
-from convc.layout.split_precision import PASSES, activation_parts, filter_parts
 from convc.machine import RunOptions
 from convc.machine.base.switches import Switches
 from convc.runtime import layer

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from support.examples import some
 
 from convc.errors import LimitError
+from convc.host_layout.block_scaled import as_multiplied
 from convc.ir import dtypes
 from convc.ir.problem import ConvProblem
 from convc.ir.sums import FLOAT32, HOPPER_FP8, Sums
-from convc.layout.block_scaled import as_multiplied
 from convc.verification import reference
 from convc.verification.bound import UNIT, error_bound, sum_gamma
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from support.examples import some
 
 from convc.errors import LimitError
+from convc.host_layout.block_scaled import as_multiplied
 from convc.ir import dtypes
 from convc.ir.problem import ConvProblem
-from convc.layout.block_scaled import as_multiplied
 from convc.support import memory as limits
 from convc.verification import reference
 from convc.verification.data import integer_data, multipliers, normal_data

@@ -12,12 +12,12 @@ from support.kernel_edits import edited
 from convc.compiler.kernels import Kernels
 from convc.compiler.options import ScheduleOptions
 from convc.errors import LimitError
+from convc.host_layout.device_layout import device_layout
 from convc.ir.debug_info import read_debug_info
 from convc.ir.epilogue import AddResidual, Relu
 from convc.ir.launch import KernelArtifact
 from convc.ir.network import ConvNode, TensorRef
 from convc.ir.problem import ConvProblem
-from convc.layout.device_layout import device_layout
 from convc.verification import sampled_layer
 from convc.verification.data import normal_data
 from convc.verification.sample import TileMap, sample_ctas

@@ -34,9 +34,9 @@ from convc.compiler.tile.steps.operands import (
     TmaWideLoad,
     WarpgroupMma,
 )
+from convc.host_layout.block_scaled import FORMATS
 from convc.ir import dtypes
 from convc.ir.arch import SM_90A, SM_100A
-from convc.layout.block_scaled import FORMATS
 from convc.ptx.descriptors import (
     BlockScaledDescriptor,
     InstructionDescriptor,

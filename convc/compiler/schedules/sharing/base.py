@@ -57,8 +57,8 @@ from convc.compiler.schedules.sharing.storage import (
 )
 from convc.compiler.tile.steps.base import Step
 from convc.errors import PlanError
+from convc.host_layout.device_layout import DeviceLayout
 from convc.ir.arch import SM_100A, Arch
-from convc.layout.device_layout import DeviceLayout
 
 SPANS = SM_100A.limits.wide_swizzle_spans
 """Row lengths that the wide im2col modes can swizzle (CUDA driver, ``cuTensorMapEncodeIm2colWide``)."""

@@ -26,9 +26,9 @@ from convc.compiler.plan.residual_tile import residual_map
 from convc.compiler.plan.result_tile import LINES, result_map, result_pixels, stream_map
 from convc.compiler.plan.results import demand_proof, result_of
 from convc.compiler.schedules.base import DIRECT, TMA, Ways
+from convc.host_layout.device_layout import DeviceLayout
 from convc.ir.arch import Arch
 from convc.ir.tensormap import TensorMap
-from convc.layout.device_layout import DeviceLayout
 
 
 class StagedResults(msgspec.Struct, frozen=True, kw_only=True):

@@ -34,9 +34,9 @@ from convc.compiler.schedules.skeleton import about, number
 from convc.compiler.tile.steps.base import Advance, Commit, Compute, Loop, RingWait, Step
 from convc.compiler.tile.steps.lanes import MoveRows, Refresh, TensorFill
 from convc.compiler.tile.steps.operands import MmaTensor
+from convc.host_layout.device_layout import DeviceLayout
 from convc.ir.arch import Arch
 from convc.ir.expr import Const, IntExpr, Var
-from convc.layout.device_layout import DeviceLayout
 
 TENSOR_TILES = 2
 """Activation tiles in tensor memory: one is filled while the other is multiplied."""

@@ -23,9 +23,9 @@ from convc.compiler.schedules.sharing.k_loop import before_tap, k_loop, release_
 from convc.compiler.schedules.sharing.storage import masks_read, ring_uses
 from convc.compiler.schedules.skeleton import about, number
 from convc.compiler.tile.steps.base import Compute, Loop, Step
+from convc.host_layout.device_layout import DeviceLayout
 from convc.ir.arch import Arch
 from convc.ir.expr import Var
-from convc.layout.device_layout import DeviceLayout
 
 SHORT_TILE_BYTES = 4096
 """A filter tile up to this size arrives faster than a copy with a stage of its own is issued."""

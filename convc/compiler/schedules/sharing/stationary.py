@@ -37,9 +37,9 @@ from convc.compiler.schedules.skeleton import BIAS, OUT, about, compute, number,
 from convc.compiler.tile.steps.base import Compute, Loop, Step
 from convc.compiler.tile.steps.epilogue import AddLaneBias, PixelStore, TmemLoad
 from convc.compiler.tile.steps.operands import MmaStationary
+from convc.host_layout.device_layout import DeviceLayout
 from convc.ir.arch import SM_100A, Arch
 from convc.ir.expr import Const
-from convc.layout.device_layout import DeviceLayout
 
 WS_COLUMNS = SM_100A.limits.ws_n
 """N of ``tcgen05.mma.ws`` (PTX manual, tcgen05.mma shapes)."""

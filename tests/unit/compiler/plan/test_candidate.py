@@ -20,10 +20,10 @@ from convc.compiler.plan.offer import Candidate, Offer
 from convc.compiler.plan.requests import row_cycles
 from convc.compiler.schedules.all import SCHEDULES
 from convc.compiler.schedules.base import Request
+from convc.host_layout.device_layout import device_layout
 from convc.ir.arch import ARCHS, SM_100A
 from convc.ir.epilogue import AddResidual
 from convc.ir.problem import ConvProblem
-from convc.layout.device_layout import device_layout
 
 STAGES = (None, None, None, 0, 1, 3)
 

@@ -10,8 +10,8 @@ from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.choice import SLACK
 from convc.compiler.plan.records import Plan
 from convc.compiler.schedules.planner import plan
+from convc.host_layout.device_layout import device_layout
 from convc.ir.problem import ConvProblem
-from convc.layout.device_layout import device_layout
 
 LAYER = ConvProblem(
     in_channels=64, out_channels=64, in_extent=(56, 56), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1), bias=True

@@ -7,8 +7,8 @@ import pytest
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.schedules.all import STATIONARY, schedule_of
 from convc.compiler.schedules.planner import plan
+from convc.host_layout.device_layout import device_layout
 from convc.ir.problem import ConvProblem
-from convc.layout.device_layout import device_layout
 
 
 def same(batch: int, channels: int, filters: int, extent: int, kernel: tuple[int, int]) -> ConvProblem:

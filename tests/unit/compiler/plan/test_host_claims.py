@@ -12,14 +12,14 @@ from convc.compiler.compile import compile_problem
 from convc.compiler.plan.hosted import host_claims
 from convc.derive.known import theorems, uses
 from convc.errors import ConvcError, DerivationError
+from convc.host_layout.device_layout import device_layout
 from convc.ir.problem import ConvProblem
-from convc.layout.device_layout import device_layout
 
 WRONG = "a number of the kernel is not what it means (theorem "
 
 HOSTED = "convc.derived.hosted"
-TRANSPOSED = "convc.layout.transposed"
-FOLD = "convc.layout.fold"
+TRANSPOSED = "convc.host_layout.transposed"
+FOLD = "convc.host_layout.fold"
 
 PROBLEMS = {
     "phases": ConvProblem(

@@ -12,10 +12,10 @@ from convc.compiler.index.traffic import Bytes
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.moved import launch_bytes, memory_bytes
 from convc.compiler.schedules.planner import plan
+from convc.host_layout.device_layout import device_layout
 from convc.ir.arch import SM_100A, Rates
 from convc.ir.epilogue import AddResidual
 from convc.ir.problem import ConvProblem
-from convc.layout.device_layout import device_layout
 from convc.timing.kernel import time_kernel
 from convc.timing.parameters import read_chip
 

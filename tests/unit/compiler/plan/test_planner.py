@@ -27,9 +27,9 @@ from convc.compiler.schedules.reload import Reload
 from convc.compiler.tile.verify import contradictions
 from convc.errors import PlanError
 from convc.explain.estimate import estimate_lines
+from convc.host_layout.device_layout import device_layout
 from convc.ir.arch import SM_100A, Arch
 from convc.ir.problem import ConvProblem
-from convc.layout.device_layout import device_layout
 
 
 def problem(**changes) -> ConvProblem:

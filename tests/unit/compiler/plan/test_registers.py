@@ -12,9 +12,9 @@ from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.records import Launch
 from convc.compiler.schedules.planner import plan
 from convc.errors import InputError
+from convc.host_layout.device_layout import device_layout
 from convc.ir.arch import SM_90A
 from convc.ir.problem import ConvProblem
-from convc.layout.device_layout import device_layout
 
 WIDE = ConvProblem(name="p", in_channels=128, batch=16, out_channels=256, in_extent=(32, 32), kernel=(1, 1), bias=True)
 OPTIONS = ScheduleOptions(schedule="reload", target="sm_90a", persistent="off")

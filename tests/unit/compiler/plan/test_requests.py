@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from convc.compiler.plan.requests import row_cycles, row_requests
+from convc.host_layout.device_layout import device_layout
 from convc.ir.arch import SM_100A
 from convc.ir.problem import ConvProblem
-from convc.layout.device_layout import device_layout
 from convc.timing.accesses import requests
 
 

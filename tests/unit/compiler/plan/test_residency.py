@@ -12,9 +12,9 @@ from convc.compiler.plan.residency import MemoryNeed, beside, bytes_alone, bytes
 from convc.compiler.schedules.all import SCHEDULES
 from convc.compiler.schedules.base import Request
 from convc.explain.estimate import estimate_lines
+from convc.host_layout.device_layout import device_layout
 from convc.ir.arch import SM_90A, SM_100A
 from convc.ir.problem import ConvProblem
-from convc.layout.device_layout import device_layout
 from convc.timing.chip import MOST_CTAS, Footprint, most_beside
 from convc.timing.parameters import read_chip
 

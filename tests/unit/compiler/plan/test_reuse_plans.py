@@ -20,9 +20,9 @@ from convc.compiler.schedules.planner import plan
 from convc.compiler.schedules.program import build
 from convc.compiler.tile.verify import contradictions
 from convc.errors import InputError, PlanError
+from convc.host_layout.device_layout import device_layout
 from convc.ir.arch import SM_100A
 from convc.ir.problem import ConvProblem
-from convc.layout.device_layout import device_layout
 
 
 def problem(**changes) -> ConvProblem:

@@ -15,16 +15,16 @@ from convc.compiler.plan.scale_factors import columns_of, factor_coordinates, pr
 from convc.compiler.schedules.planner import plan
 from convc.errors import LimitError, PlanError
 from convc.explain.estimate import estimate_lines
-from convc.ir import dtypes
-from convc.ir.problem import ConvProblem
-from convc.layout.block_scaled import FORMATS, dequantise, quantise
-from convc.layout.device_layout import device_layout, has_tensor_scale
-from convc.layout.repack import (
+from convc.host_layout.block_scaled import FORMATS, dequantise, quantise
+from convc.host_layout.device_layout import device_layout, has_tensor_scale
+from convc.host_layout.repack import (
     pack_activation,
     pack_filter,
     pack_weights,
     scaled_bias,
 )
+from convc.ir import dtypes
+from convc.ir.problem import ConvProblem
 from convc.report.layout_notes import layout_notes
 from convc.support import memory as limits
 

@@ -15,8 +15,8 @@ from convc.compiler.schedules.all import CHAIN, RELOAD, SLIDE, STATIONARY, Sched
 from convc.compiler.schedules.planner import MOST_TIMED, TIMED_MARGIN, contenders, quickest
 from convc.errors import PlanError
 from convc.explain.why import why_lines
+from convc.host_layout.device_layout import device_layout
 from convc.ir.problem import ConvProblem
-from convc.layout.device_layout import device_layout
 from convc.support.resources import model_folder
 
 PROBLEM = ConvProblem(in_channels=16, out_channels=32, in_extent=(12, 12), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1))

@@ -21,9 +21,9 @@ from convc.compiler.schedules.base import Request, Schedule
 from convc.compiler.schedules.planner import plan
 from convc.compiler.schedules.reload import Reload
 from convc.explain.schedules import choice_lines
+from convc.host_layout.device_layout import DeviceLayout, device_layout
 from convc.ir.arch import Arch
 from convc.ir.problem import ConvProblem
-from convc.layout.device_layout import DeviceLayout, device_layout
 from convc.support.resources import model_folder
 
 PACKAGE = Path(__file__).resolve().parents[4] / "convc"

@@ -16,10 +16,10 @@ from convc.compiler.schedules.program import build
 from convc.compiler.tile.program import TileProgram
 from convc.compiler.tile.steps.base import Loop, Step
 from convc.errors import TileError
+from convc.host_layout import repack
+from convc.host_layout.device_layout import device_layout
 from convc.ir.expr import Const
 from convc.ir.problem import ConvProblem
-from convc.layout import repack
-from convc.layout.device_layout import device_layout
 from convc.verification.reference import conv_problem
 
 

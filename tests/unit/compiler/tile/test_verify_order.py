@@ -11,9 +11,9 @@ from convc.compiler.options import ScheduleOptions
 from convc.compiler.schedules.planner import plan
 from convc.compiler.schedules.program import build
 from convc.compiler.tile.verify import contradictions
+from convc.host_layout.device_layout import device_layout
 from convc.ir.expr import Const, Var
 from convc.ir.problem import ConvProblem
-from convc.layout.device_layout import device_layout
 
 PROBLEM = ConvProblem(name="p", in_channels=64, out_channels=80, in_extent=(20, 20), kernel=(1, 1), bias=True)
 

@@ -14,8 +14,8 @@ from convc.compiler.tile.steps.base import CtaSync, Loop, Step
 from convc.compiler.tile.steps.lanes import LoadMask
 from convc.compiler.tile.steps.persistent import Release
 from convc.compiler.tile.verify import contradictions
+from convc.host_layout.device_layout import device_layout
 from convc.ir.problem import ConvProblem
-from convc.layout.device_layout import device_layout
 
 PROBLEM = ConvProblem(name="p", in_channels=64, out_channels=96, in_extent=(20, 20), kernel=(3, 3), bias=True)
 OPTIONS = ScheduleOptions(schedule="reload", persistent="on", ctas=2, cta_group="2")

@@ -12,10 +12,10 @@ from convc.compiler.schedules.program import build
 from convc.compiler.tile.program import walk
 from convc.compiler.tile.steps.epilogue import TmemLoad
 from convc.compiler.tile.verify import contradictions
+from convc.host_layout.device_layout import device_layout
 from convc.ir.epilogue import AddResidual
 from convc.ir.expr import Var
 from convc.ir.problem import ConvProblem
-from convc.layout.device_layout import device_layout
 
 PROBLEM = ConvProblem(name="p", in_channels=64, out_channels=80, in_extent=(20, 20), kernel=(3, 3), bias=True)
 OPTIONS = ScheduleOptions(schedule="reload", store="tma", persistent="on", ctas=2)

@@ -16,8 +16,8 @@ from convc.compiler.tile.show import show
 from convc.compiler.tile.steps.base import Advance, Repeat, Step
 from convc.compiler.tile.verify import contradictions, verify
 from convc.errors import PlanError
+from convc.host_layout.device_layout import device_layout
 from convc.ir.problem import ConvProblem
-from convc.layout.device_layout import device_layout
 
 PROBLEM = ConvProblem(
     name="p", in_channels=96, out_channels=80, in_extent=(13, 10), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1)

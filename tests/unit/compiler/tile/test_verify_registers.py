@@ -10,8 +10,8 @@ from convc.compiler.options import ScheduleOptions
 from convc.compiler.schedules.planner import plan
 from convc.compiler.schedules.program import build
 from convc.compiler.tile.verify import contradictions
+from convc.host_layout.device_layout import device_layout
 from convc.ir.problem import ConvProblem
-from convc.layout.device_layout import device_layout
 
 PROBLEM = ConvProblem(name="p", in_channels=64, out_channels=64, in_extent=(20, 20), kernel=(1, 1))
 OPTIONS = ScheduleOptions(schedule="reload", target="sm_90a", store="direct", persistent="off", registers="on")

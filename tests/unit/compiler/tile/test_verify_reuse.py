@@ -12,8 +12,8 @@ from convc.compiler.schedules.program import build
 from convc.compiler.tile.program import TileProgram, executions, walk
 from convc.compiler.tile.show import show
 from convc.compiler.tile.verify import contradictions
+from convc.host_layout.device_layout import device_layout
 from convc.ir.problem import ConvProblem
-from convc.layout.device_layout import device_layout
 
 PROBLEM = ConvProblem(
     batch=9, in_channels=72, out_channels=40, in_extent=(4, 14), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1)

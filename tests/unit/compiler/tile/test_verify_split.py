@@ -11,8 +11,8 @@ from convc.compiler.schedules.planner import plan
 from convc.compiler.schedules.program import build
 from convc.compiler.tile.steps.base import Step
 from convc.compiler.tile.verify import contradictions
+from convc.host_layout.device_layout import device_layout
 from convc.ir.problem import ConvProblem
-from convc.layout.device_layout import device_layout
 
 PROBLEM = ConvProblem(name="p", in_channels=64, out_channels=96, in_extent=(20, 20), kernel=(3, 3), bias=True)
 OPTIONS = ScheduleOptions(schedule="reload", split_k="2")

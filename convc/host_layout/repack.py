@@ -1,6 +1,6 @@
 """Host repacking: the arrays of a model become the arrays that a kernel reads, and its result the model's again.
 
-The buffers, and why they look so: `convc.layout.device_layout`.
+The buffers, and why they look so: `convc.host_layout.device_layout`.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ import msgspec
 import numpy as np
 
 from convc.errors import InputError
-from convc.ir import dtypes
-from convc.ir.problem import ConvProblem
-from convc.layout.block_scaled import bytes_of, filled_channels, filter_blocks, quantise, tensor_scale
-from convc.layout.columns import filled_taps, overlapping_pixels
-from convc.layout.device_layout import DeviceLayout, has_multipliers, output_channels
-from convc.layout.expand import expand_activation, expand_filter
-from convc.layout.fold import fold_pixels, fold_taps
-from convc.layout.groups import GroupPacking, pack_channels, pack_taps
-from convc.layout.transposed import (
+from convc.host_layout.block_scaled import bytes_of, filled_channels, filter_blocks, quantise, tensor_scale
+from convc.host_layout.columns import filled_taps, overlapping_pixels
+from convc.host_layout.device_layout import DeviceLayout, has_multipliers, output_channels
+from convc.host_layout.expand import expand_activation, expand_filter
+from convc.host_layout.fold import fold_pixels, fold_taps
+from convc.host_layout.groups import GroupPacking, pack_channels, pack_taps
+from convc.host_layout.transposed import (
     ordinary_bias,
     ordinary_filter,
     ordinary_input,
     ordinary_output,
     transposed_output,
 )
+from convc.ir import dtypes
+from convc.ir.problem import ConvProblem
 from convc.support.memory import require_memory
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from convc.host_layout.device_layout import device_layout
+from convc.host_layout.expand import copies_of, expand_activation, expand_filter, expanded, split_filter
 from convc.ir.problem import ConvProblem
-from convc.layout.device_layout import device_layout
-from convc.layout.expand import copies_of, expand_activation, expand_filter, expanded, split_filter
 from convc.report.layout_notes import layout_notes
 from convc.verification import reference
 from convc.verification.data import integer_data

@@ -11,9 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import some
 
-from convc.ir import dtypes
-from convc.ir.problem import ConvProblem
-from convc.layout.block_scaled import (
+from convc.host_layout.block_scaled import (
     FORMATS,
     Blocks,
     as_multiplied,
@@ -24,6 +22,8 @@ from convc.layout.block_scaled import (
     quantise,
     tensor_scale,
 )
+from convc.ir import dtypes
+from convc.ir.problem import ConvProblem
 from convc.verification import reference
 
 NAMES = dtypes.SCALED_OPERANDS

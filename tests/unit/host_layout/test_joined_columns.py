@@ -12,12 +12,12 @@ from support.examples import some
 
 from convc.compiler.plan.loads import activation_axes
 from convc.errors import PlanError
+from convc.host_layout.columns import why_not_joined
+from convc.host_layout.device_layout import DeviceLayout, device_layout
+from convc.host_layout.handover import why_not_shared
+from convc.host_layout.repack import pack_activation, pack_filter
 from convc.ir import dtypes
 from convc.ir.problem import ConvProblem
-from convc.layout.columns import why_not_joined
-from convc.layout.device_layout import DeviceLayout, device_layout
-from convc.layout.handover import why_not_shared
-from convc.layout.repack import pack_activation, pack_filter
 from convc.report.layout_notes import layout_notes
 from convc.verification import reference
 

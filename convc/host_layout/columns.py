@@ -12,7 +12,7 @@ overlap  (N, H, W', C'), every pixel once. A row of the tensor map begins u pixe
          pixels long: rows overlap. C is filled up to C' so that u pixels are whole 16 bytes, the step of a tensor map
          (CUDA driver API, ``globalStrides``). The padding left and right is in the buffer, as nothing outside of it can
          lie in the middle of a row; above and below the copy engine adds it as ever.
-host     (N, H, Q, S*C): the host writes every pixel once for each tap that reads it (`convc.layout.fold`).
+host     (N, H, Q, S*C): the host writes every pixel once for each tap that reads it (`convc.host_layout.fold`).
 =======  ==================================================================================================
 
 That rows overlap is allowed and read right was recorded on an H200, see ``tests/recordings``.
@@ -26,11 +26,11 @@ import msgspec
 import numpy as np
 
 from convc.derived.hosted import OWN
+from convc.host_layout.block_scaled import FORMATS
+from convc.host_layout.fold import AxisFold, choose_fold, fold_by
 from convc.ir.arch import SM_100A
 from convc.ir.columns import Columns
 from convc.ir.problem import ConvProblem
-from convc.layout.block_scaled import FORMATS
-from convc.layout.fold import AxisFold, choose_fold, fold_by
 
 UNIT_BYTES = SM_100A.limits.tma_unit_bytes
 

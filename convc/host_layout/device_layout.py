@@ -18,15 +18,15 @@ The 16 bytes are a rule of tensor maps: every ``globalStrides`` entry is a multi
 ``cuTensorMapEncodeIm2col``).
 
 **Block-scaled types** are bytes: behind the channels of each pixel, and of each filter tap, lie their scale factors
-(see `convc.layout.block_scaled`), again rounded up to 16 bytes.
+(see `convc.host_layout.block_scaled`), again rounded up to 16 bytes.
 
-**Groups** are joined to packs, see `convc.layout.groups`.
+**Groups** are joined to packs, see `convc.host_layout.groups`.
 
 **Folding.** An axis beyond the limits of tensor maps is folded on the host, and rows and volumes become images, see
-`convc.layout.fold`. The problem that the kernel runs, `DeviceLayout.problem`, is then another one than was asked,
-`DeviceLayout.model`. So it is where filter columns become channels, see `convc.layout.columns`; of rows that overlap,
-pixels of the activation buffer are not those of `DeviceLayout.problem`. The arrays themselves are repacked by
-`convc.layout.repack`.
+`convc.host_layout.fold`. The problem that the kernel runs, `DeviceLayout.problem`, is then another one than was asked,
+`DeviceLayout.model`. So it is where filter columns become channels, see `convc.host_layout.columns`; of rows that
+overlap, pixels of the activation buffer are not those of `DeviceLayout.problem`. The arrays themselves are repacked by
+`convc.host_layout.repack`.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ import msgspec
 import numpy as np
 
 from convc.errors import PlanError
+from convc.host_layout.block_scaled import FORMATS, BlockFormat
+from convc.host_layout.columns import Overlap, columns_fold, overlap_of, why_not_joined
+from convc.host_layout.expand import expanded
+from convc.host_layout.fold import AxisFold, choose_fold, fold_problem, images
+from convc.host_layout.groups import GroupPacking, choose_packing, device_channels, packed_problem
+from convc.host_layout.transposed import ForwardEquivalent, forward_equivalent, ordinary_element
 from convc.ir import dtypes
 from convc.ir.arch import SM_100A
 from convc.ir.columns import Columns
 from convc.ir.dtypes import DType
 from convc.ir.problem import ConvProblem
-from convc.layout.block_scaled import FORMATS, BlockFormat
-from convc.layout.columns import Overlap, columns_fold, overlap_of, why_not_joined
-from convc.layout.expand import expanded
-from convc.layout.fold import AxisFold, choose_fold, fold_problem, images
-from convc.layout.groups import GroupPacking, choose_packing, device_channels, packed_problem
-from convc.layout.transposed import ForwardEquivalent, forward_equivalent, ordinary_element
 from convc.support.once import once
 
 LIMITS = SM_100A.limits
@@ -74,7 +74,7 @@ class DeviceLayout(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         problem: the problem that the kernel runs, of two spatial axes; differs from ``model`` only where an axis
             is folded, or where the model has rows or volumes in place of images.
         base: the problem that repacking starts from: with zero padding, with parts of numbers as channels (see
-            `convc.layout.expand`), and with the channels of rows that overlap; mostly `ordinary` itself.
+            `convc.host_layout.expand`), and with the channels of rows that overlap; mostly `ordinary` itself.
         folds: per spatial axis of the model how it is folded, None where it is not.
         columns: whether filter columns are channels, and in which way.
         overlap: how rows of the activations overlap; None where they do not.
@@ -142,7 +142,7 @@ def device_layout(problem: ConvProblem, columns: Columns = "off") -> DeviceLayou
 
     Args:
         problem: what was asked.
-        columns: whether filter columns become channels, and in which way (see `convc.layout.columns`).
+        columns: whether filter columns become channels, and in which way (see `convc.host_layout.columns`).
 
     Raises:
         PlanError: they cannot; the message says why.

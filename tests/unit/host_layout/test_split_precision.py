@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from convc.ir import dtypes
-from convc.layout.split_precision import (
+from convc.host_layout.split_precision import (
     EXACT_BITS,
     GROWTH,
     MISSING,
@@ -21,6 +20,7 @@ from convc.layout.split_precision import (
     filter_parts,
     split,
 )
+from convc.ir import dtypes
 
 floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
 

@@ -12,10 +12,10 @@ import dataclasses
 
 import numpy as np
 
+from convc.host_layout.block_scaled import FORMATS, filled_channels
+from convc.host_layout.split_precision import PARTS, PASSES, activation_parts, filter_parts
 from convc.ir import dtypes
 from convc.ir.problem import ConvProblem
-from convc.layout.block_scaled import FORMATS, filled_channels
-from convc.layout.split_precision import PARTS, PASSES, activation_parts, filter_parts
 
 
 def expanded(problem: ConvProblem) -> ConvProblem:

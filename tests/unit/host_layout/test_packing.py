@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from support.examples import some
 
 from convc.errors import InputError, LimitError, ProblemError
-from convc.ir.arch import SM_100A
-from convc.ir.problem import ConvProblem
-from convc.layout.device_layout import DeviceLayout, device_bytes, device_layout
-from convc.layout.repack import (
+from convc.host_layout.device_layout import DeviceLayout, device_bytes, device_layout
+from convc.host_layout.repack import (
     pack_activation,
     pack_bias,
     pack_filter,
     unpack_output,
 )
+from convc.ir.arch import SM_100A
+from convc.ir.problem import ConvProblem
 from convc.report.layout_notes import layout_notes
 from convc.support import memory as limits
 from convc.verification import reference

@@ -16,12 +16,12 @@ from convc.build.writer import layer_of
 from convc.compiler.compile import compile_problem
 from convc.compiler.kernels import kernel_of
 from convc.errors import InputError
+from convc.host_layout.device_layout import device_layout
+from convc.host_layout.handover import share_buffer, why_not_shared
+from convc.host_layout.repack import pack_activation, pack_residual, unpack_output
 from convc.ir import dtypes
 from convc.ir.epilogue import AddResidual, Relu, Sigmoid
 from convc.ir.problem import ConvProblem
-from convc.layout.device_layout import device_layout
-from convc.layout.handover import share_buffer, why_not_shared
-from convc.layout.repack import pack_activation, pack_residual, unpack_output
 from convc.runtime.layer import input_buffers, run_layer, run_packed
 from convc.verification.data import normal_data
 

@@ -1,7 +1,7 @@
 """Where a convolution can read what another one wrote, without going through (N, C, H, W) in between.
 
 A kernel writes pixels with their channels side by side, (N, P, Q, k_pitch), and reads them the same way,
-(N, H, W, c_pitch) (see `convc.layout.device_layout`). Between two convolutions with nothing on the host in between,
+(N, H, W, c_pitch) (see `convc.host_layout.device_layout`). Between two convolutions with nothing on the host between,
 unpacking and packing again would give the same buffer, unless the consumer's axes are folded, the pitches differ, or
 the types do.
 Two things are left to do, both in place or element by element, none a transposition:
@@ -21,9 +21,9 @@ from typing import Literal
 import numpy as np
 
 from convc.errors import InputError
+from convc.host_layout.device_layout import BufferLayout, DeviceLayout
+from convc.host_layout.groups import device_channels, pack_channels
 from convc.ir import dtypes
-from convc.layout.device_layout import BufferLayout, DeviceLayout
-from convc.layout.groups import device_channels, pack_channels
 
 Use = Literal["activation", "residual"]
 
