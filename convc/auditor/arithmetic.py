@@ -39,7 +39,7 @@ def function_of(instr: Instr) -> Function | None:
     make = _MAKERS.get(instr.form.name)
     if make is None:
         return None
-    kind = instr.slots.get("type") or ("s32" if "s32" in instr.mods else "")
+    kind = instr.slots.get("type") or ""
     if instr.form.name not in ("cvt", "cvta", "cvta.to") and not (width(kind) and kind[0] in "usbp"):
         return None
     if instr.slots.get("sat") or "sat" in instr.mods or instr.slots.get("relu"):

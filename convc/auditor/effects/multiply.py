@@ -51,8 +51,8 @@ def ctas_of(warp: Warp, instr: Instr) -> list[Cta]:
     ctas = warp.cta.cluster.ctas
     if _group(instr) == 1:
         return [warp.cta]
-    ranks = sorted({warp.cta.rank, warp.cta.rank ^ 1})
-    return [ctas[rank] for rank in ranks if rank < len(ctas)]
+    first = warp.cta.rank & ~1
+    return ctas[first : first + 2]
 
 
 @effect(*MULTIPLICATIONS)

@@ -55,6 +55,18 @@ def test_a_bulk_copy_ends_in_shared_memory():
     assert "a copy ends at byte" in beyond.findings[0].message
 
 
+def test_an_arrival_behind_copies_is_counted_where_nobody_has_announced_it():
+    """PTX 9.7.13.15.15: without ``.noinc`` it first takes one more arrival into the phase."""
+    text = """
+    @%p mbarrier.init.shared::cta.b64 [%smem+16], 2;
+    @%p cp.async.mbarrier.arrive{counted}.shared::cta.b64 [%smem+16];
+    @%p mbarrier.arrive.shared::cta.b64 _, [%smem+16], {given};
+    """
+    for counted, given, right in ((".noinc", 1, 1), (".noinc", 2, 0), ("", 2, 1), ("", 3, 0)):
+        found = audited(FIRST + text.format(counted=counted, given=given))
+        assert (rules(found), found.unclear) == (set() if right else {"arrival-count"}, ()), (counted, given)
+
+
 HANDED = """
 @%mine bra other;
 st.shared.u32 [%smem+1024], %warp;
