@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from convc.errors import InputError
 from convc.ir import dtypes
-from convc.verification.compare import compare
+from convc.verification.compare import _all_finite, compare
 
 STORAGE = [np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16), np.dtype(np.float32)]
 
@@ -66,6 +66,16 @@ def test_infinities_on_both_sides_pass_and_are_counted(storage):
     y = np.array([1.0, math.inf, 2.0, -math.inf], storage).reshape(1, 4, 1, 1)
     verdict = compare(y, y.astype(np.float64))
     assert (verdict.ok, verdict.count_infinite, verdict.count_nan) == (True, 2, 0)
+
+
+@pytest.mark.parametrize("storage", STORAGE, ids=str)
+def test_the_bits_of_numbers_say_whether_all_are_finite(storage):
+    """A result that is right to the bit is not looked at any further where they are, of either sign."""
+    dtype = dtypes.of_array(np.zeros(1, storage))
+    largest = float(ml_dtypes.finfo(storage).max)
+    assert _all_finite(dtype, np.array([-largest, -0.0, 0.0, largest], storage))
+    for special in (math.inf, -math.inf, math.nan):
+        assert not _all_finite(dtype, np.array([1.0, special], storage))
 
 
 def test_a_reference_that_was_rounded_already_judges_alike():

@@ -99,6 +99,13 @@ def test_a_tolerance_decides_element_by_element(got, expected, atol, rtol, wrong
     assert output.count_nan == (np.isnan(got) & np.isnan(expected)).sum()
 
 
+def test_of_a_drift_the_largest_error_is_shown_however_small():
+    model = onnx.parser.parse_model(f"{HEAD} g (float[3] x) => (float[3] y) {{ y = Identity (x) }}")
+    expected = np.float32([1, 2 - 2**-22, 4])
+    (output,) = convc.verify_data(model, np.float32([1, 2, 4]), convc.Expected(outputs={"y": expected})).outputs
+    assert (output.decided_by, output.count_wrong, output.worst_error) == ("relative RMS error", 0, 2**-22)
+
+
 def test_what_is_expected_has_the_shape_of_the_output():
     model = onnx.parser.parse_model(f"{HEAD} g (float[3] x) => (float[3] y) {{ y = Identity (x) }}")
     with pytest.raises(InputError, match=r"expected an array of the output's shape \[3\], got \[2\]") as refused:

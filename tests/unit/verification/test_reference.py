@@ -54,7 +54,7 @@ def by_definition(x, w, bias, stride, dilation, pads, groups):
         for c, *tap in itertools.product(*map(range, w.shape[1:])):
             at = [p * u + t * d - lo for p, u, t, d, lo in zip(pixel, stride, tap, dilation, pad_lo, strict=True)]
             if all(0 <= i < e for i, e in zip(at, extent, strict=True)):
-                total += int(x[(n, first + c, *at)]) * int(w[(k, c, *tap)])
+                total += float(x[(n, first + c, *at)]) * float(w[(k, c, *tap)])
         y[(n, k, *pixel)] = total
     return y
 
@@ -156,6 +156,16 @@ def test_problem_form_and_defaults():
 def test_special_values_flow_through():
     x = np.array([[[[np.inf, 1.0, np.nan]]]])
     assert np.array_equal(reference.conv(x, np.ones((1, 1, 1, 1))), x, equal_nan=True)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_an_infinite_weight_multiplies_no_padding(seed):
+    case_ = case(seed, rank=seed % 3 + 1, groups=1 + seed % 2, largest=4)
+    case_["pads"][seed % 2][0] += 1
+    w = case_["w"] = case_["w"].astype(np.float64)
+    w[seed % len(w)].flat[0], w[-1].flat[-1] = np.inf, np.nan
+    with np.errstate(invalid="ignore"):
+        assert np.array_equal(reference.conv(**case_), by_definition(**case_), equal_nan=True)
 
 
 def test_a_stride_of_64_bits_where_there_is_one_pixel():
