@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -86,6 +87,14 @@ def test_the_kernel_comes_with_its_bias_and_epilogue():
     assert " + bias[" in store
     assert store.endswith("# then relu")
     assert kernel_loops(plan).text().bias == ""
+
+
+def test_where_a_term_is_summed_is_told_apart_from_where_there_is_an_output():
+    """72 channels in blocks of 64, 162 pixels in tiles of 128."""
+    problem = replace(PROBLEM, in_channels=72, out_channels=130)
+    nest = kernel_nest(plan_of(problem, schedule="reload", split_k="off", cta_group="1"))
+    assert [guard.partition(" < ")[2] for guard in nest.guard] == ["162", "130"]
+    assert nest.summed == ("block*64 + e < 72",)
 
 
 def test_the_ways_to_cut_the_output_are_told_with_what_they_break():

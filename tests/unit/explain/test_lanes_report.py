@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -82,9 +83,10 @@ def test_lanes_of_a_kind_are_cut_unless_all_are_asked_for(table):
     assert set(few) - set(every) <= {line for line in few if "..." in line}
 
 
-def test_a_small_tile_is_shown_whole():
-    small = lane_table(cut_maps(PROBLEM, merged=False, border="mask", lanes=16), SLIDE, 0)
-    assert not any(line.strip().startswith("...") for line in printed(print_lanes, small))
+@pytest.mark.parametrize(("count", "whole"), [(16, True), (32, True), (33, False)])
+def test_a_small_tile_is_shown_whole(table, count, whole):
+    small = replace(table, buffers=tuple(replace(each, lanes=each.lanes[:count]) for each in table.buffers))
+    assert any(line.strip().startswith("...") for line in printed(print_lanes, small)) != whole
 
 
 def test_pixels_are_columns_where_weights_are_rows(maps):
