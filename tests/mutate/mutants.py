@@ -21,7 +21,9 @@ OTHER_OPERATOR: dict[type[ast.AST], type[ast.AST]] = {
 OTHER_CALL = {"max": "min", "min": "max", "any": "all", "all": "any", "sorted": "list"}
 """Names of functions that take the same arguments and do something else with them."""
 
-IN_ANY_ORDER = {"min", "max", "clip", "minimum", "maximum", "gcd", "lcm", "isclose", "array_equal"}
+IN_ANY_ORDER = {
+    "min", "max", "clip", "minimum", "maximum", "gcd", "lcm", "isclose", "array_equal", "swapaxes",
+}  # fmt: skip
 """Names of functions, and methods of numpy, that do not mind the order of their first two arguments (or mostly)."""
 
 UNREAD = {"annotation", "returns", "decorator_list", "type_params"}
