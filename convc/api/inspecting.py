@@ -9,7 +9,7 @@ from convc.api.arguments import given_options
 from convc.api.inputs import opened
 from convc.api.models import Model, chosen_convolutions, read_network
 from convc.api.options import ReadOptions, ScheduleOptions
-from convc.api.working import timer_of
+from convc.api.working import timer_of, tuned_of
 from convc.build.folder import Build, LayerRecord
 from convc.build.selection import pick_layer
 from convc.compiler.compile import Compiled
@@ -143,7 +143,7 @@ def inspect(
     scheduling = given_options(schedule, ScheduleOptions, "schedule")
     network = read_network(model, read, layer)
     conv = pick_layer(chosen_convolutions(network, layer), layer, network.name)
-    compiled = compile_shared(conv.problem, scheduling, timer_of(scheduling))
+    compiled = compile_shared(conv.problem, scheduling, timer_of(scheduling), tuned_of(conv.problem, scheduling))
     return Inspection(node=conv, compiled=compiled, options=scheduling)
 
 
@@ -165,7 +165,7 @@ def _of_build(build: Build, layer: str | None) -> Inspection:
     text = read_text(build.path / "kernels" / record.kernel / "kernel.ptx", BuildError)
     options = build.network.schedule
     try:
-        compiled = compile_shared(record.problem, options, timer_of(options))
+        compiled = compile_shared(record.problem, options, timer_of(options), build.tuned(record))
     except (InputError, PlanError) as problem:
         raise BuildError(
             f"damaged: its options lead to no kernel: {problem.message}",

@@ -17,6 +17,7 @@ from convc.build.folder import Build, Layer
 from convc.errors import InputError, LaunchError
 from convc.gpu.contents import filled
 from convc.ir.launch import LaunchSpec, load_launch
+from convc.ir.tuned import Tuning
 from convc.runtime.launch_files import buffer_files, read_buffers, save_targets
 from convc.runtime.layer import input_buffers, read_residual
 from convc.support.memory import require_memory
@@ -60,6 +61,7 @@ class LaunchJob:
     reads: list[Path]
     saves: dict[str, Path]
     layer: Layer | None
+    tuned: Tuning | None = None
 
 
 def check_inputs(inputs: object) -> None:
@@ -110,6 +112,7 @@ def _layer_job(build: Build, inputs: KernelInputs) -> LaunchJob:
         reads=[build.path, *files],
         saves={},
         layer=ready,
+        tuned=build.record(inputs.layer).planned.tuning,
     )
 
 

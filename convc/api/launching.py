@@ -113,6 +113,7 @@ def launch(
         timing=done.timing,
         comparison=comparison,
         saved=targets,
+        tuned=job.tuned,
     )
 
 

@@ -11,7 +11,7 @@ from convc.api.models import Model, chosen_convolutions, name_of, read_network, 
 from convc.api.options import ChipOptions, ReadOptions, ScheduleOptions, WorkOptions
 from convc.api.timer import chip_of
 from convc.api.timing import element_bits
-from convc.api.working import timer_of
+from convc.api.working import timer_of, tuned_of
 from convc.build.folder import Build, LayerRecord
 from convc.build.selection import LayerNames, pick_layers
 from convc.compiler.kernels import compile_shared, shared_problem
@@ -117,7 +117,9 @@ def _of_model(
         if key not in known:
             told(f"plan {conv.name}", index / len(convs))
             try:
-                compiled = compile_shared(conv.problem, options, timer_of(options, chip))
+                compiled = compile_shared(
+                    conv.problem, options, timer_of(options, chip), tuned_of(conv.problem, options)
+                )
                 known[key] = Inspection(node=conv, compiled=compiled, options=options)
             except PlanError as error:
                 known[key] = error.message

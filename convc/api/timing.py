@@ -18,6 +18,7 @@ from convc.api.timer import chip_of, settings_of
 from convc.api.working import open_kernels
 from convc.build.folder import Build
 from convc.build.selection import LayerNames, pick_layers
+from convc.compiler.kernels import planned_of
 from convc.compiler.options import AUTO
 from convc.compiler.schedules.all import SCHEDULES
 from convc.compiler.schedules.base import TMA, Schedule
@@ -29,6 +30,7 @@ from convc.ir.launch import LaunchSpec, load_launch
 from convc.ir.planned import read_order
 from convc.ir.problem import ConvProblem
 from convc.ir.tile_order import OrderTraffic
+from convc.ir.tuned import Tuning
 from convc.runtime.launch_files import read_buffers
 from convc.support.counted import counted
 from convc.support.files import read_text
@@ -48,6 +50,7 @@ class LayerTime:
         macs: multiply-adds of the convolution; None where the text alone is known.
         kernel: how long its kernel takes, and why.
         element_bits: of an operand of the tensor core; None as of ``macs``.
+        tuned: the tuning record by which its kernel was chosen.
     """
 
     name: str
@@ -55,6 +58,7 @@ class LayerTime:
     macs: int | None
     kernel: KernelTime
     element_bits: int | None = None
+    tuned: Tuning | None = None
 
     @property
     def tflops(self) -> float | None:
@@ -132,6 +136,7 @@ class _Job:
     element_bits: int | None = None
     problem: ConvProblem | None = None  # whose schedule the planner may choose
     order: OrderTraffic | None = None
+    tuned: Tuning | None = None
 
     @property
     def target(self) -> str:
@@ -202,6 +207,7 @@ def time(
                 macs=job.macs,
                 kernel=timed[key],
                 element_bits=job.element_bits,
+                tuned=job.tuned,
             )
         )
     kernels = [Candidate(layer=one.name, schedule=one.schedule, kernel=one.kernel) for one in layers]
@@ -270,7 +276,7 @@ def _built(build: Build, layer: LayerNames | None) -> Iterator[_Job]:
     for record in pick_layers(build.network.layers, layer, str(build.path)):
         ready = build.load(record.name)
         job = _job(record.name, record.planned.schedule, record.problem, ready.ptx, ready.file, ready.launch)
-        yield dataclasses.replace(job, order=build.order(record))
+        yield dataclasses.replace(job, order=build.order(record), tuned=record.planned.tuning)
 
 
 def _compiled(
@@ -291,7 +297,8 @@ def _compiled(
             job = _job(conv.name, kernel.schedule, conv.problem, artifact.ptx, "kernel.ptx", artifact.launch)
             free = schedule is None or schedule.schedule == AUTO
             problem = conv.problem if free else None
-            yield dataclasses.replace(job, problem=problem, order=read_order(kernel.plan))
+            tuned = planned_of(kernel).tuning
+            yield dataclasses.replace(job, problem=problem, order=read_order(kernel.plan), tuned=tuned)
 
 
 def _other_schedules(

@@ -7,7 +7,10 @@ from contextlib import contextmanager
 
 from convc.api.arguments import given_options
 from convc.api.options import ChipOptions, ScheduleOptions, WorkOptions
-from convc.compiler.kernels import Kernels, KernelTimer
+from convc.compiler.kernels import Kernels, KernelTimer, shared_problem
+from convc.compiler.tunings import Tunings
+from convc.ir.problem import ConvProblem
+from convc.ir.tuned import Tuned
 from convc.support.cache import kept_kernels
 from convc.workers.pool import Pool
 
@@ -22,7 +25,14 @@ def open_kernels(
     """
     options = given_options(schedule, ScheduleOptions, "schedule")
     with kept_kernels(work.cache) as cache:
-        yield Kernels(options, cache, timer_of(options, chip))
+        tunings = None if cache is None else Tunings(cache)
+        yield Kernels(options, cache, timer_of(options, chip), tunings)
+
+
+def tuned_of(problem: ConvProblem, options: ScheduleOptions) -> Tuned | None:
+    """The tuning record of a problem of any name in the user's cache; None where there is none."""
+    with kept_kernels() as cache:
+        return None if cache is None else Tunings(cache).find(shared_problem(problem), options)
 
 
 def timer_of(options: ScheduleOptions, chip: ChipOptions | None = None) -> KernelTimer | None:

@@ -40,9 +40,10 @@ from convc.ir.columns import Columns
 from convc.ir.debug_info import DebugInfo, read_debug_info
 from convc.ir.launch import KernelArtifact, LaunchSpec, dump_launch, load_launch
 from convc.ir.network import SkippedNode, TensorRef
-from convc.ir.planned import Planned, read_order
+from convc.ir.planned import Planned, read_order, read_tuned
 from convc.ir.problem import ConvProblem
 from convc.ir.tile_order import OrderTraffic
+from convc.ir.tuned import Tuned
 from convc.support.counted import counted
 from convc.support.files import NpyHeader, read_npy, read_text, to_npy_dtype, write_bytes, write_npy
 from convc.support.html import table_html
@@ -167,6 +168,11 @@ class Build:
         if not file.is_file():
             return None
         return read_order(file.read_bytes()) if self.written(record) else None
+
+    def tuned(self, record: LayerRecord) -> Tuned | None:
+        """The tuning record that a layer's kernel was made by, from its plan; None where there is none."""
+        file = self.path / "kernels" / record.kernel / "plan.json"
+        return read_tuned(file.read_bytes()) if file.is_file() else None
 
     def written(self, record: LayerRecord) -> bool:
         """Whether a layer's kernel is what its folder is named after: nobody changed its text or its launch file.

@@ -136,6 +136,7 @@ def time_command(
     """
     # Imported when the command runs: its help needs no report.
     from convc.report.console import console, progress_bar
+    from convc.report.layers import print_tuned
     from convc.report.output import check_reports
     from convc.report.passes import opened
     from convc.report.perfetto import require_perfetto
@@ -168,6 +169,7 @@ def time_command(
     else:
         shown.check_single()
         print_times(out, rows)
+    print_tuned(out, ((one.name, one.tuned) for one in report.layers))
     for answer in report.what_ifs:
         print_what_if(out, answer)
     _show_more(out, report, shown)

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
-from convc.compiler.options import ScheduleOptions
+from convc.compiler.options import AUTO, ScheduleOptions
+from convc.compiler.options import options as option_table
 from convc.compiler.plan.names import Form
-from convc.errors import PlanError
+from convc.compiler.plan.reasons import Reasons
+from convc.errors import InputError, PlanError
 from convc.host_layout.device_layout import DeviceLayout
 from convc.ir.launch import KernelArtifact
 from convc.ir.problem import ConvProblem
 from convc.ir.tile_order import OrderTraffic
+from convc.ir.tuned import Tuned, Tuning
 from convc.support.collecting import uncollected
 
 if TYPE_CHECKING:
@@ -133,6 +137,67 @@ def compile_timed(problem: ConvProblem, options: ScheduleOptions, timer: Timer) 
     best = written[number]
     ranked = tuple(sorted(timed, key=lambda one: one.cycles))
     return dataclasses.replace(best, plan=replace(best.plan, timed=ranked, columns=by_estimate.columns))
+
+
+def compile_tuned(problem: ConvProblem, options: ScheduleOptions, tuned: Tuned) -> Compiled:
+    """Compile one convolution as a tuning record says; where its choice leads to no kernel, as estimates choose.
+
+    The plan has the record, with the reason where it was not taken, and shows all schedules with their estimates.
+
+    Args:
+        problem: what to compute.
+        options: which schedules to consider, where nothing is recorded.
+        tuned: the record; the options that it chooses are checked like any others.
+
+    Raises:
+        InputError, PlanError: see `compile_problem`.
+    """
+    from convc.compiler.schedules.columns import plan_problem
+
+    try:
+        made = compile_problem(problem, options=chosen_by(tuned, options), block_n=tuned.block_n)
+    except (InputError, PlanError) as error:
+        made = compile_problem(problem, options=options)
+        return _with_plan(made, tuned=Tuning(record=tuned, refused=error.message))
+    tuning = Tuning(record=tuned, changed=text_digest(made.artifact.ptx) != tuned.kernel)
+    if not tuned.choice and tuned.block_n is None:
+        return _with_plan(made, tuned=tuning)
+    open_plan = plan_problem(problem, options=options, refused={})
+    why = {name: said.replace("as requested", "as tuned") for name, said in asdict(made.plan.launch.why).items()}
+    return _with_plan(
+        made,
+        tuned=tuning,
+        launch=replace(made.plan.launch, why=Reasons(**why)),
+        choices=open_plan.choices if open_plan.layout == made.layout else made.plan.choices,
+        columns=open_plan.columns,
+    )
+
+
+def chosen_by(tuned: Tuned, options: ScheduleOptions) -> ScheduleOptions:
+    """The options with those settled that a tuning record chooses; InputError where it chooses what is not open."""
+    for name in tuned.choice:
+        if name not in open_options(options):
+            raise InputError(f"a tuning record chooses {name}, which is no option that was left open")
+    return dataclasses.replace(options, tuned="off", **tuned.choice)
+
+
+def open_options(options: ScheduleOptions) -> tuple[str, ...]:
+    """The names of the options that are left to the planner, and have values to choose from."""
+    return tuple(
+        name
+        for name, row in option_table().items()
+        if name != "tuned" and row.values and row.most is None and getattr(options, name) == AUTO
+    )
+
+
+def text_digest(ptx: str) -> str:
+    """16 hexadecimal digits that stand for the text of a kernel."""
+    return hashlib.sha256(ptx.encode()).hexdigest()[:16]
+
+
+def _with_plan(compiled: Compiled, **changes: Any) -> Compiled:
+    """The same kernel, with other words in its plan."""
+    return dataclasses.replace(compiled, plan=replace(compiled.plan, **changes))
 
 
 def _written(problem: ConvProblem, decided: Plan) -> Compiled:

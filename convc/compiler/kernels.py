@@ -15,15 +15,17 @@ from typing import Protocol
 
 import msgspec
 
-from convc.compiler.compile import Compiled, compile_problem, compile_timed
+from convc.compiler.compile import Compiled, compile_problem, compile_timed, compile_tuned
 from convc.compiler.fingerprint import compiler_digest
 from convc.compiler.options import ScheduleOptions
+from convc.compiler.tunings import Tunings
 from convc.errors import LaunchError, PlanError
 from convc.ir.columns import Columns
 from convc.ir.launch import KernelArtifact
 from convc.ir.planned import Planned, read_planned
 from convc.ir.problem import ConvProblem
 from convc.ir.tile_order import OrderTraffic
+from convc.ir.tuned import Tuned
 from convc.support.cache import KernelCache
 
 
@@ -70,11 +72,13 @@ class Kernels:
         options: with which schedules: all of them by default.
         cache: where kernels are kept from one process to the next; None: nowhere.
         timer: decides among candidates where ``options.timed`` asks for it.
+        tunings: what was measured of problems; None: nothing.
     """
 
     options: ScheduleOptions = ScheduleOptions()  # noqa: RUF009 - frozen record
     cache: KernelCache | None = None
     timer: KernelTimer | None = None
+    tunings: Tunings | None = None
     _made: dict[ConvProblem, Kernel] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -86,7 +90,7 @@ class Kernels:
         shared = shared_problem(problem)
         kernel = self.known(shared)
         if kernel is None:
-            kernel = kernel_of(compile_shared(problem, self.options, self.timer))
+            kernel = kernel_of(compile_shared(problem, self.options, self.timer, self.tuned(shared)))
             self.add(shared, kernel)
         return kernel
 
@@ -94,7 +98,7 @@ class Kernels:
         """The kernel for a problem of any name where it need not be compiled; None where it must."""
         shared = shared_problem(problem)
         if shared not in self._made and self.cache is not None:
-            kept = self.cache.get(cache_key(shared, self.options, self.timer))
+            kept = self.cache.get(cache_key(shared, self.options, self.timer, self.tuned(shared)))
             kernel = None if kept is None else _decoded(kept)
             if kernel is not None:
                 self._made[shared] = kernel
@@ -105,7 +109,12 @@ class Kernels:
         shared = shared_problem(problem)
         self._made[shared] = kernel
         if self.cache is not None:
-            self.cache.put(cache_key(shared, self.options, self.timer), msgspec.msgpack.encode(kernel))
+            key = cache_key(shared, self.options, self.timer, self.tuned(shared))
+            self.cache.put(key, msgspec.msgpack.encode(kernel))
+
+    def tuned(self, problem: ConvProblem) -> Tuned | None:
+        """The tuning record that the kernel for a problem of any name is made by; None where estimates choose."""
+        return None if self.tunings is None else self.tunings.find(shared_problem(problem), self.options)
 
 
 def shared_problem(problem: ConvProblem) -> ConvProblem:
@@ -115,9 +124,14 @@ def shared_problem(problem: ConvProblem) -> ConvProblem:
 
 
 def compile_shared(
-    problem: ConvProblem, options: ScheduleOptions | None = None, timer: KernelTimer | None = None
+    problem: ConvProblem,
+    options: ScheduleOptions | None = None,
+    timer: KernelTimer | None = None,
+    tuned: Tuned | None = None,
 ) -> Compiled:
-    """Compile a problem under the name of its kernel; ``timer`` decides where ``options.timed`` asks for it.
+    """Compile a problem under the name of its kernel, as a tuning record says where there is one.
+
+    ``timer`` decides where ``options.timed`` asks for it.
 
     Raises:
         PlanError: there is no kernel; ``where`` begins with the problem's own name.
@@ -127,6 +141,8 @@ def compile_shared(
         if options is not None and options.timed:
             assert timer is not None, "who asks for timed kernels gives the timer"
             return compile_timed(shared, options, timer)
+        if tuned is not None:
+            return compile_tuned(shared, options or ScheduleOptions(), tuned)
         return compile_problem(shared, options=options)
     except PlanError as error:
         if problem.name != shared.name:
@@ -159,13 +175,15 @@ def planned_of(kernel: Kernel) -> Planned:
     return planned
 
 
-def cache_key(problem: ConvProblem, options: ScheduleOptions, timer: KernelTimer | None = None) -> str:
+def cache_key(
+    problem: ConvProblem, options: ScheduleOptions, timer: KernelTimer | None = None, tuned: Tuned | None = None
+) -> str:
     """Name of a kernel in the compile cache: SHA-256 of all that it depends on.
 
-    That is the problem, the options, the timer where it has a say, and the compiler itself.
+    That is the problem, the options, the timer where it has a say, the tuning record, and the compiler itself.
     """
     deciding = timer.key if timer is not None and options.timed else ""
-    asked = msgspec.json.encode((problem, options, deciding))
+    asked = msgspec.json.encode((problem, options, deciding, tuned))
     return hashlib.sha256(asked + b"\0" + compiler_digest().encode()).hexdigest()
 
 

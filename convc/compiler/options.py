@@ -278,6 +278,13 @@ class ScheduleOptions:
         bool, Option("Programmatic dependent launch (PDL): a kernel sets itself up while the kernel before it runs.")
     ] = False
     timed: Annotated[bool, Option("Let the timing engine decide among the candidates with the best estimates.")] = False
+    tuned: Annotated[
+        str,
+        Option(
+            "Take the choice that `convc tune` found for the problem and these options.",
+            {AUTO: "where there is a record of it", "off": "no"},
+        ),
+    ] = AUTO
     target: Annotated[
         str,
         Option("The GPU that kernels are for.", {"sm_100a": "Blackwell (B200, B300)", "sm_90a": "Hopper (H100, H200)"}),

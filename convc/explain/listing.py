@@ -11,7 +11,7 @@ from convc.report.build import print_skipped
 from convc.report.console import Console
 from convc.report.format import convolution, counted, human_bytes
 from convc.report.grid import Row, print_grid
-from convc.report.layers import Columns, estimate_cells, estimate_legend, grid_columns
+from convc.report.layers import Columns, estimate_cells, estimate_legend, grid_columns, print_tuned
 from convc.report.output import json_text
 
 LIST_COLUMNS: Columns = (
@@ -40,6 +40,7 @@ def print_listing(console: Console, listing: Listing, wide: bool = False) -> Non
     legend = estimate_legend(layer.planned for layer in listing.layers)
     if legend:
         console.print(legend, soft_wrap=True)
+    print_tuned(console, ((layer.name, layer.planned and layer.planned.tuning) for layer in listing.layers))
     reasons: dict[str, list[str]] = {}
     for layer in listing.layers:
         if layer.reason:

@@ -22,6 +22,7 @@ from convc.compiler.schedules.epilogue import holds_numbers
 from convc.compiler.schedules.sharing.results import not_copied
 from convc.explain.moving import moving_lines
 from convc.explain.taken import assumed_of, launch_words, legal_choices, taken_choice, title_of, titles_of
+from convc.ir.tuned import Tuning
 from convc.report.format import human_bytes
 
 
@@ -30,9 +31,11 @@ def why_lines(plan: Plan) -> Iterator[str]:
     yield from _column_line(plan)
     for choice in (choice for choice in plan.choices if choice.fell):
         yield f"{choice.schedule.title} was chosen first, but {choice.fell} failed: {choice.reason}"
+    if plan.tuned is not None:
+        yield from _tuned(plan.tuned)
     if plan.timed:
         yield from _decided(plan.timed)
-    else:
+    elif plan.tuned is None or plan.tuned.refused:
         yield from _estimated(plan, taken_choice(plan), legal_choices(plan))
     yield from around_lines(plan)
 
@@ -165,6 +168,17 @@ def _decided(timed: Sequence[TimedCandidate]) -> Iterator[str]:
         yield "the estimates alone would take the same"
     else:
         yield f"the estimates alone would take {timed_title(preferred)}"
+
+
+def _tuned(tuning: Tuning) -> Iterator[str]:
+    """What a tuning record says, and how it came about."""
+    yield str(tuning)
+    record = tuning.record
+    timed = f"{record.candidates} candidates were timed there"
+    lost = f", {record.lost} of them lost" if record.lost else ""
+    taken = ", ".join(f"{name} {value}" for name, value in record.choice.items()) or "what the estimates take"
+    width = "" if record.block_n is None else f", {record.block_n} channels a tile"
+    yield f"{timed}{lost}; the fastest, to {record.spread:.2f} us: {taken}{width}"
 
 
 def timed_title(one: TimedCandidate) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 
 from convc.gpu.driver import Device
 from convc.gpu.perform import Timing
+from convc.ir.tuned import Tuning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +50,7 @@ class Launched:
         timing: where launches were timed.
         comparison: with the simulator, buffer by buffer, where that was asked for.
         saved: files that were written, by buffer.
+        tuned: of a layer of a build, the tuning record by which its kernel was chosen.
     """
 
     entry: str
@@ -59,6 +61,7 @@ class Launched:
     timing: Timing | None
     comparison: tuple[BufferComparison, ...] | None
     saved: Mapping[str, Path]
+    tuned: Tuning | None = None
 
     @property
     def ok(self) -> bool:

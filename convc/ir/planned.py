@@ -12,6 +12,7 @@ import msgspec
 from convc.ir.network import SkippedNode
 from convc.ir.problem import ConvProblem
 from convc.ir.tile_order import OrderTraffic
+from convc.ir.tuned import Tuned, Tuning
 
 
 class Fallen(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +41,7 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
         traffic_bytes: what all CTAs together read through L2.
         bottleneck: what the K loop waits for.
         fell_back: schedules that would have been taken, had they been possible.
+        tuned: the tuning record by which the kernel was chosen; left out where there is none.
     """
 
     schedule: str
@@ -52,6 +54,12 @@ class Planned(msgspec.Struct, frozen=True, kw_only=True):
     traffic_bytes: int
     bottleneck: str
     fell_back: tuple[Fallen, ...] = ()
+    tuned: Tuning | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def tuning(self) -> Tuning | None:
+        """The tuning record; None where there is none."""
+        return None if isinstance(self.tuned, msgspec.UnsetType) else self.tuned
 
 
 class ListedLayer(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,6 +133,7 @@ class _Plan(msgspec.Struct):
     estimate: _Estimate
     choices: tuple[_Choice, ...]
     timed: tuple[_Timed, ...] = ()
+    tuned: Tuning | msgspec.UnsetType = msgspec.UNSET
 
 
 def read_planned(plan: bytes) -> Planned | None:
@@ -147,6 +156,7 @@ def read_planned(plan: bytes) -> Planned | None:
         traffic_bytes=cost.traffic_bytes,
         bottleneck=cost.bottleneck,
         fell_back=tuple(Fallen(schedule=c.schedule.title, reason=c.reason) for c in read.choices if c.fell),
+        tuned=read.tuned,
     )
 
 
@@ -168,3 +178,16 @@ def read_order(plan: bytes) -> OrderTraffic | None:
         return msgspec.json.decode(plan, type=_Ordered).launch.order.timed
     except msgspec.MsgspecError:
         return None
+
+
+class _TunedPlan(msgspec.Struct):
+    tuned: Tuning | None = None
+
+
+def read_tuned(plan: bytes) -> Tuned | None:
+    """The tuning record that a plan was made by; None where there is none, or it is no plan."""
+    try:
+        found = msgspec.json.decode(plan, type=_TunedPlan).tuned
+    except msgspec.MsgspecError:
+        return None
+    return None if found is None else found.record

@@ -16,7 +16,7 @@ from convc.ir.launch import LaunchSpec
 from convc.ir.network import CONVOLUTIONS, SkippedNode
 from convc.report.format import convolution, counted
 from convc.report.grid import Row, print_grid
-from convc.report.layers import ESTIMATED, Columns, estimate_cells, estimate_legend, grid_columns
+from convc.report.layers import ESTIMATED, Columns, estimate_cells, estimate_legend, grid_columns, print_tuned
 from convc.report.layout_notes import layout_notes
 from convc.report.output import json_text
 from convc.support.ptxas import Assembled
@@ -56,6 +56,7 @@ def print_build(console: Console, build: Build, wide: bool = False) -> None:
     print_grid(console, grid_columns(columns), rows, whole=wide)
     console.print(estimate_legend(layer.planned for layer in layers), soft_wrap=True)
     _print_fallen(console, build)
+    print_tuned(console, ((layer.name, layer.planned.tuning) for layer in layers))
     notes: dict[str, list[str]] = {}
     for layer in build.network.layers:
         for note in layout_notes(device_layout(layer.problem, layer.columns)):

@@ -54,6 +54,8 @@ def print_launched(console: Console, done: Launched) -> None:
     for name, array in done.buffers.items():
         lines.append(f"{name}: {array.dtype.name} {list(array.shape)}, digest {digest(array)}")
     lines += [f"wrote {file}: {f'buffer {name}' if name else 'the result'}" for name, file in done.saved.items()]
+    if done.tuned is not None:
+        lines.append(str(done.tuned))
     if done.timing is not None:
         lines.append(_time_line(done.timing))
     lines += [_comparison_line(each) for each in done.comparison or ()]

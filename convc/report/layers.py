@@ -10,6 +10,7 @@ import msgspec
 from rich.console import Console, JustifyMethod
 
 from convc.ir.planned import Planned
+from convc.ir.tuned import Tuning
 from convc.report.format import element_place
 from convc.report.grid import Column, Row, print_grid
 
@@ -71,6 +72,21 @@ def estimate_legend(plans: Iterable[Planned | None]) -> str:
     chip = f"{'an' if one.chip.startswith('H') else 'a'} {one.chip} at {one.clock_mhz / 1000:g} GHz"
     whose = "the timing engine's" if one.by == "engine" else "the planner's estimate"
     return f"cycles, us, of peak: {whose}, for {chip}, its dense tensor cores being 100%"
+
+
+def print_tuned(console: Console, layers: Iterable[tuple[str, object]]) -> None:
+    """Print of each layer whose kernel a tuning record chose where that was, and how fast; alike layers once.
+
+    Args:
+        layers: names, each with a `Tuning` where there is one.
+    """
+    found: dict[str, list[str]] = {}
+    for name, tuning in layers:
+        if isinstance(tuning, Tuning):
+            found.setdefault(str(tuning), []).append(name)
+    for said, names in found.items():
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        console.print(f"  {names[0]}{more}: {said}", soft_wrap=True, markup=False)
 
 
 def first_wrong(wrong: Comparison) -> str:

@@ -18,6 +18,7 @@ from convc.report.layers import (
     nearest_to_bound,
     network_verdict,
     print_table,
+    print_tuned,
     special_legend,
 )
 from convc.report.output import json_text
@@ -60,6 +61,7 @@ def print_network(console: Console, report: NetworkReport, wide: bool = False) -
     estimated = estimate_legend(layer.planned for layer in report.layers)
     if wide and estimated:
         console.print(estimated, soft_wrap=True)
+    print_tuned(console, ((layer.name, layer.planned and layer.planned.tuning) for layer in report.layers))
     for layer in report.layers:
         for check in layer.checks:
             if not check.ok:

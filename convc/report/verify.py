@@ -27,6 +27,7 @@ from convc.report.layers import (
     model_record,
     nearest_to_bound,
     print_table,
+    print_tuned,
     special_legend,
 )
 from convc.report.output import json_text
@@ -71,6 +72,7 @@ def print_layers(console: Console, layers: tuple[LayerReport, ...], wide: bool =
     legend = [estimated, BOUND_LEGEND if wide else "", special_legend(layers)]
     if any(legend):
         console.print("; ".join(filter(None, legend)), soft_wrap=True)
+    print_tuned(console, ((layer.name, layer.planned and layer.planned.tuning) for layer in layers))
     for layer in layers:
         for check in layer.checks:
             if not check.ok or check.findings:

@@ -11,6 +11,7 @@ from convc.compiler.options import ScheduleOptions
 from convc.errors import WorkerError
 from convc.ir.network import ConvNode
 from convc.ir.problem import ConvProblem
+from convc.ir.tuned import Tuned
 from convc.support.progress import SILENT, Progress
 from convc.workers.pool import Pool, Task
 
@@ -28,7 +29,11 @@ def require_same(digest: str) -> None:
 
 
 def compile_job(
-    digest: str, problem: ConvProblem, options: ScheduleOptions, timer: KernelTimer | None = None
+    digest: str,
+    problem: ConvProblem,
+    options: ScheduleOptions,
+    timer: KernelTimer | None = None,
+    tuned: Tuned | None = None,
 ) -> Kernel:
     """Compile a problem in a worker; ``digest`` is that of the sender's convc (see `convc.compiler.fingerprint`).
 
@@ -38,7 +43,7 @@ def compile_job(
     """
     require_same(digest)
     with one_at_a_time:
-        return kernel_of(compile_shared(problem, options, timer))
+        return kernel_of(compile_shared(problem, options, timer, tuned))
 
 
 def compile_all(kernels: Kernels, convs: Sequence[ConvNode], pool: Pool, progress: Progress = SILENT) -> None:
@@ -54,7 +59,7 @@ def compile_all(kernels: Kernels, convs: Sequence[ConvNode], pool: Pool, progres
     digest = compiler_digest()
     pieces: list[Task] = []
     for conv in distinct:
-        arguments = (digest, conv.problem, kernels.options, kernels.timer)
+        arguments = (digest, conv.problem, kernels.options, kernels.timer, kernels.tuned(conv.problem))
         pieces.append(Task(name=f"compile {conv.name}", function=compile_job, arguments=arguments))
     if pieces:
         progress(f"compile {len(pieces)} kernels", 0.0)

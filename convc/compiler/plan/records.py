@@ -30,6 +30,7 @@ from convc.ir.columns import Columns
 from convc.ir.expr import to_json as expr_json
 from convc.ir.problem import ConvProblem
 from convc.ir.tensormap import TensorMap
+from convc.ir.tuned import Tuning
 
 
 class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
@@ -323,6 +324,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         choices: the schedules that were considered.
         timed: the candidates that were timed to choose among them, the fastest first; none where estimates chose.
         columns: the ways to lay out filter columns that were considered; none where there was one alone.
+        tuned: the tuning record of the problem, where there is one.
     """
 
     layout: DeviceLayout
@@ -340,6 +342,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     choices: tuple[ScheduleSummary, ...]
     timed: tuple[TimedCandidate, ...] = ()
     columns: tuple[ColumnSummary, ...] = ()
+    tuned: Tuning | None = None
 
     @property
     def problem(self) -> ConvProblem:
@@ -363,6 +366,8 @@ def to_json(plan: Plan) -> bytes:
     data = msgspec.to_builtins(plan)
     if not plan.timed:
         del data["timed"]
+    if plan.tuned is None:
+        del data["tuned"]
     data["indexing"]["coordinates"] = [
         {
             "name": coordinate.name,

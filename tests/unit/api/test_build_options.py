@@ -22,7 +22,7 @@ SETS = [
     {"schedule": "reload", "persistent": "on", "ctas": 2},
     {"schedule": "slide", "border": "mask", "rows": "merged", "store": "direct"},
     {"target": "sm_90a", "schedule": "reload", "registers": "on"},
-    {"timed": True},
+    {"timed": True, "tuned": "off"},
     {"schedule": "slide", "filters": "together", "cta_group": "2"},
     {"schedule": "reload", "multicast": "2x1", "cache_hints": "on"},
     {"schedule": "reload", "persistent": "on", "tile_scheduler": "dynamic", "rasterization_order": "hilbert"},
