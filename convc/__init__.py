@@ -166,12 +166,12 @@ verb."""
 
 
 def __getattr__(name: str) -> Any:
-    if name == "api":
-        return importlib.import_module("convc.api")
+    if name in ("api", "layout"):
+        return importlib.import_module(f"convc.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'convc' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOME[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, "api"})
+    return sorted({*globals(), *__all__, "api", "layout"})

@@ -18,7 +18,7 @@ PACKAGE = ROOT / "convc"
 
 ARROWS = {
     "errors _version": "",
-    "derive": "",
+    "derive layout": "",
     "ir ptx support": "errors",
     "derived": "derive ir support",
     "frontend": "ir support",
@@ -93,7 +93,7 @@ DOORS = {
     "platformdirs": ("support/cache.py",),
     "resvg_py": ("draw/png.py",),
     "rich": ("report/", "explain/"),
-    "sympy": ("derive/",),
+    "sympy": ("derive/", "layout/extents.py"),
     "threadpoolctl": ("workers/", "machine/"),
 }  # fmt: skip
 """The files (by the start of their path) that may import an outside library."""
@@ -228,6 +228,7 @@ DECIDERS = ("convc.compiler", "convc.frontend", "convc.ir.network", "convc.ir.pr
     [
         ("convc", HEAVY),
         ("convc.errors", HEAVY),
+        ("convc.layout", HEAVY),
         ("convc.ptx", ("msgspec", *HEAVY)),
         ("convc.ir.launch", HEAVY),
         ("convc.machine", ("onnx", "islpy", "jinja2", *DECIDERS)),
