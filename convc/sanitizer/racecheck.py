@@ -72,8 +72,7 @@ class Races(TensorRaces):
                 "nth": counted[row, warp],
                 "write": write,
             }
-            if name in STREAMS:
-                more |= self._stream(name, row, warp, clocks)
+            more |= self._stream(name, row, warp, clocks)
             made = self.entry(instr, name, row, warp, clocks, **more)
             self.access("shared", access.home, access.places, access.lanes, made, clocks)
             if heard:

@@ -274,32 +274,24 @@ class UnwrittenRegisters(Checker):
 
 
 def _first_read(program: Program) -> list[int]:
-    """Registers that may be read before they are written on some path of the text."""
+    """Registers that may be read before they are written on some path of the text.
+
+    Without accumulators that wgmma names first: no other instruction can reach these unwritten but behind it.
+    """
     count = len(program.kernel.registers)
     live = {slot for slot in program.flow.live_in(0) if slot < count}
     if not live:
         return []
-    accumulators: set[int] = set()
+    seen: set[int] = set()
+    bare: set[int] = set()
     others: set[int] = set()
     for instr in program.kernel.body:
         reads = set(slots_of(program.flow.facts[instr.index].reads)) & live
         own = _results(instr) if instr.form.name in BARE else set()
-        accumulators |= reads & own
+        bare |= (reads & own) - seen
         others |= reads - own
-    bare = _before_wgmma(program, accumulators) if accumulators else set()
-    return sorted((live & others) - bare)
-
-
-def _before_wgmma(program: Program, accumulators: set[int]) -> set[int]:
-    """Accumulators that no other instruction can reach unwritten but behind a wgmma: those that wgmma names first."""
-    seen: set[int] = set()
-    first: set[int] = set()
-    for instr in program.kernel.body:
-        reads = set(slots_of(program.flow.facts[instr.index].reads)) & accumulators
-        if instr.form.name in BARE:
-            first |= (reads & _results(instr)) - seen
         seen |= reads
-    return first
+    return sorted(others - bare)
 
 
 def _results(instr: Instr) -> set[int]:
