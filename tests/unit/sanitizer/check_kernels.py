@@ -28,7 +28,7 @@ def check(
 ) -> Checked:
     """Check a module of `support.kernels.module` with one buffer ``out`` of ``size`` bytes, which is zero.
 
-    `dependent`: buffers that the kernel in front may still use.
+    Every finding names the file. `dependent`: buffers that the kernel in front may still use.
     """
     launch = LaunchSpec(
         entry="k",
@@ -40,7 +40,9 @@ def check(
         params=(*(TensorMapParam(map=m) for m in maps), PointerParam(buffer="out")),
         dependent=dependent,
     )
-    return check_kernel(text, launch, {"out": np.zeros(size // 4, np.uint32)})
+    checked = check_kernel(text, launch, {"out": np.zeros(size // 4, np.uint32)})
+    assert {finding.file for finding in checked.findings} <= {"kernel.ptx"}
+    return checked
 
 
 def rules(checked: Checked) -> set[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.examples import some
 
@@ -25,6 +25,11 @@ ACCESSES = st.tuples(
     st.sampled_from([0, 5 * PAGE - 64]),
 )
 """(bytes, multiples of them to start at, write, strong, component, where the multiples count from)."""
+
+READ_AND_WRITTEN = [
+    (False, False, 0), (True, True, 1), (True, False, 0), (False, False, 2), (True, False, 1), (True, False, 1),
+]  # fmt: skip
+"""(write, strong, component) of accesses of one place: a write makes an end of all before it."""
 
 
 def access(component: int, write: bool, strong: bool) -> Access:
@@ -69,6 +74,7 @@ def test_only_pages_that_are_looked_at_take_memory():
 
 
 @settings(max_examples=some(150), deadline=None)
+@example([(4, [0], write, strong, by, 0) for write, strong, by in READ_AND_WRITTEN])
 @given(st.lists(ACCESSES, min_size=1, max_size=12))
 def test_it_remembers_what_a_table_of_single_bytes_does(accesses):
     """By byte: the last plain write, and since then the last read and atomic of every component."""

@@ -127,6 +127,12 @@ def test_a_read_that_leads_to_nothing_is_for_review():
     assert finding.message == "int.add reads %never, which nothing has written on this path"
 
 
+def test_what_lanes_give_each_other_is_for_review_and_not_followed():
+    (finding,) = found("shfl.sync.idx.b32 %never, %never, 0, 31, -1; st.global.u32 [%d], %never;")
+    assert finding.verdict is Verdict.review
+    assert finding.message == "shfl.sync reads %never, which nothing has written on this path"
+
+
 def test_the_lanes_and_the_cta_are_named():
     body = "setp.eq.u32 %p, %c, 1; setp.eq.and.u32 %p, %t, 37, %p; @!%p mov.u32 %never, 5; st.global.u32 [%d], %never;"
     (finding,) = found(body, grid=3, threads=64)
