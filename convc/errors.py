@@ -212,3 +212,14 @@ class EndlessError(MachineError):
 
     code = "M300"
     exit_code = 1
+
+
+class FindingsError(MachineError):
+    """A launch of a Triton program ran under the checkers, and something is wrong: ``findings`` has all of it."""
+
+    code = "M400"
+    exit_code = 1
+
+    def __init__(self, message: str, *, findings: tuple[object, ...] = ()) -> None:
+        super().__init__(message)
+        self.findings = findings

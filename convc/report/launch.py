@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from rich.console import Console
@@ -92,10 +92,16 @@ def layer_run_json(run: LayerRun, target: Path | None) -> bytes:
 
 def print_findings(console: Console, findings: Iterable[Finding]) -> None:
     """One line per cause, with how many more there are of it."""
+    for line in finding_lines(findings):
+        console.print(line, soft_wrap=True)
+
+
+def finding_lines(findings: Iterable[Finding]) -> Iterator[str]:
+    """One line per cause, with how many more there are of it."""
     for group in grouped(findings):
         more = sorted(set(group.lines[1:]))
         lines = ", ".join(map(str, more[:MOST_LINES])) + (", ..." if len(more) > MOST_LINES else "")
         which = f"line{'s' if len(more) > 1 else ''} {lines}"
         behind = f"; and {group.count - 1} more like it ({which})" if group.count > 1 else ""
         example = dataclasses.replace(group.example, message=with_short_names(group.example.message))
-        console.print(f"{example}{behind}", soft_wrap=True)
+        yield f"{example}{behind}"

@@ -23,6 +23,7 @@ ARROWS = {
     "derived": "derive ir support",
     "frontend": "ir support",
     "host_layout": "derived ir support",
+    "foreign": "ir",
     "auditor": "ir.launch ir.tensormap ir.element_types ir.findings ptx",
     "machine": "ir ptx support.collecting",
     "sanitizer": "ir ptx machine",
@@ -42,6 +43,7 @@ ARROWS = {
         "derive ir host_layout support frontend compiler build runtime verification workers sanitizer auditor machine "
         "explain timing report.console gpu draw page.records probe"
     ),
+    "triton": "api foreign ir machine report.launch support timing",
     "cli": "_version support report explain draw page api machine.base.switches",
     "__init__": "_version api build compiler.options gpu ir probe runtime verification workers",
     "__main__": "cli",
@@ -70,8 +72,8 @@ ONLY = {
     "page": ("api/paging.py", "cli/report.py", "page/"),
     "draw": ("api/", "cli/", "draw/", "page/"),
     "explain": ("api/inspecting.py", "cli/inspect.py", "draw/", "explain/", "page/"),
-    "report": ("api/inspecting.py", "cli/", "draw/", "explain/", "page/", "report/"),
-    "api": ("api/", "cli/", "__init__.py"),
+    "report": ("api/inspecting.py", "cli/", "draw/", "explain/", "page/", "report/", "triton/"),
+    "api": ("api/", "cli/", "triton/", "__init__.py"),
 }
 """Rooms that only these files (by the start of their path) may import."""
 
@@ -86,7 +88,7 @@ DOORS = {
         "api", "backend.py", "build/", "compiler/index/", "compiler/kernels.py", "compiler/tile/verify_order.py",
         "derive/run.py", "draw/",
         "explain/", "frontend/", "gpu/", "ir/", "host_layout/", "machine/", "networks.py", "probe/", "runtime/",
-        "sanitizer/", "support/", "timing/", "verification/",
+        "sanitizer/", "support/", "timing/", "triton/", "verification/",
     ),
     "perfetto": ("report/perfetto.py",),
     "onnx": ("backend.py", "frontend/", "runtime/network/", "verification/"),
@@ -95,6 +97,8 @@ DOORS = {
     "rich": ("report/", "explain/"),
     "sympy": ("derive/", "layout/extents.py"),
     "threadpoolctl": ("workers/", "machine/"),
+    "torch": ("triton/driver.py",),
+    "triton": ("triton/driver.py",),
 }  # fmt: skip
 """The files (by the start of their path) that may import an outside library."""
 
