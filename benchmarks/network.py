@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.layers import resnet50
 from benchmarks.timing import REPEATS, best, peak_kib
-from convc import machine
+from convc import machine, ptx
 from convc.build.writer import layer_of
 from convc.compiler.kernels import Kernels
 from convc.ir.problem import ConvProblem
@@ -71,7 +71,7 @@ def main(selection: str) -> None:
 def simulate(problems: tuple[ConvProblem, ...]) -> tuple[float, float, float]:
     """Seconds to run all layers from text to result, seconds of processor time for that, and the slowest layer's."""
     kernels, times, cpu = Kernels(), [], 0.0
-    execute = machine.run  # imports the simulator, as numpy is imported before its time begins
+    execute, _ = machine.run, ptx.parse  # imports simulator and reader, as numpy is imported before its time begins
     for problem in problems:
         compiled = kernels.compiled(problem)
         x, w, b = normal_data(problem, seed=0)

@@ -32,7 +32,7 @@ from convc.machine.state.launch import Launch
 from convc.machine.state.observer import Observer
 from convc.machine.state.variables import LIMITS, SHARED_BASE
 from convc.machine.tensor_core.tensor_memory import COLUMNS, LANES
-from convc.support.collecting import uncollected
+from convc.support.collecting import staying, uncollected
 
 WORKSPACE_BYTES = 32
 """Workspace of a cooperative launch: its size and the barrier of the grid behind it, a word each, zero here."""
@@ -62,7 +62,7 @@ class RunResult:
 
 @lru_cache(maxsize=64)
 def _decoded(text: str, file: str, entry: str) -> DecodedKernel:
-    with uncollected():
+    with staying():
         module = ptx.parse(text, file, entry)
         for kernel in module.kernels:
             if kernel.name == entry:

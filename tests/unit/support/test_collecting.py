@@ -12,7 +12,9 @@ from convc.compiler.schedules import columns
 from convc.compiler.schedules.columns import plan_problem
 from convc.errors import InputError
 from convc.ir.problem import ConvProblem
-from convc.support.collecting import uncollected
+from convc.machine.launch import program_of
+from convc.support import collecting
+from convc.support.collecting import staying, uncollected
 
 SMALL = ConvProblem(in_channels=16, out_channels=16, in_extent=(6, 6), kernel=(3, 3))
 
@@ -52,3 +54,28 @@ def test_it_is_suspended_while_a_kernel_is_compiled(enabled, monkeypatch):
     compile_problem(SMALL)
     assert seen == [False]
     assert gc.isenabled() == enabled
+
+
+def test_what_stays_counts_as_old_until_a_caller_has_objects_frozen(enabled, monkeypatch):
+    calls: list[str] = []
+    counts = iter([0, 7])  # and nobody counts again: that takes long
+    monkeypatch.setattr(collecting, "_frozen", [])
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: next(counts))
+    monkeypatch.setattr(gc, "freeze", lambda: calls.append("freeze"))
+    monkeypatch.setattr(gc, "unfreeze", lambda: calls.append("unfreeze"))
+    for _ in range(4):
+        with staying():
+            assert not gc.isenabled()
+        assert gc.isenabled() == enabled
+    assert calls == ["freeze", "unfreeze"]  # what a caller froze stays frozen
+
+
+def test_what_a_text_says_counts_as_old(monkeypatch):
+    calls: list[str] = []
+    monkeypatch.setattr(collecting, "_frozen", [])
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: 0)
+    monkeypatch.setattr(gc, "freeze", lambda: calls.append("freeze"))
+    monkeypatch.setattr(gc, "unfreeze", lambda: calls.append("unfreeze"))
+    kernel = compile_problem(SMALL).artifact
+    program_of(kernel.ptx, "read by nobody before.ptx", kernel.launch.entry)
+    assert calls == ["freeze", "unfreeze"]
