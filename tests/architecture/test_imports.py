@@ -22,6 +22,7 @@ ARROWS = {
     "ir ptx support": "errors",
     "derived": "derive ir support",
     "frontend": "ir support",
+    "atoms": "layout",
     "host_layout": "derived ir support",
     "foreign": "ir",
     "auditor": "ir.launch ir.tensormap ir.element_types ir.findings ptx",
@@ -85,8 +86,8 @@ DOORS = {
     "distributed": ("workers/executors.py",),
     "jinja2": ("compiler/emit/render.py", "page/render.py"),
     "numpy": (
-        "api", "backend.py", "build/", "compiler/index/", "compiler/kernels.py", "compiler/tile/verify_order.py",
-        "derive/run.py", "draw/",
+        "api", "atoms/", "backend.py", "build/", "compiler/index/", "compiler/kernels.py",
+        "compiler/tile/verify_order.py", "derive/run.py", "draw/",
         "explain/", "frontend/", "gpu/", "ir/", "host_layout/", "machine/", "networks.py", "probe/", "runtime/",
         "sanitizer/", "support/", "timing/", "triton/", "verification/",
     ),
