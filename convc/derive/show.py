@@ -37,8 +37,6 @@ def nest_text(nest: Nest) -> NestText:
             for mask in nest.masks
         ),
         swapped=nest.swapped,
-        lets=tuple(let_lines(nest.lets)),
-        added=_or_none(nest.added),
     )
 
 
