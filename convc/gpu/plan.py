@@ -98,6 +98,11 @@ def plan_launch(launch: LaunchSpec, text: str = "") -> LaunchPlan:
     """
     launch.check()
     for name, spec in launch.buffers.items():
+        if spec.address is not None or spec.variable is not None:
+            raise LaunchError(
+                f"buffer {name!r} has an address or is a variable of the module, which is for the simulator alone",
+                hint="convc exec runs it on the simulator",
+            )
         if spec.values is not None:
             raise LaunchError(
                 f"buffer {name!r} has values in the launch file, which are not filled in on a GPU",

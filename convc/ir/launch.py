@@ -27,6 +27,12 @@ FORMAT = "convc-launch/1"
 GIB = 1 << 30
 MAX_BUFFER_BYTES = 64 * GIB
 
+FIRST_ADDRESS = 1 << 40
+"""Global address of the first buffer of a launch, and the distance from each to the next."""
+
+MOST_BUFFERS = 0x4000
+"""Buffers that have an address."""
+
 _KNOWN_TYPES = f"one of {', '.join(BUFFER_TYPES)}"
 
 
@@ -47,6 +53,9 @@ class BufferSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
             array given at run time) the buffer starts as poison.
         values: in place of a file, every element: whole numbers, and addresses of buffers (of 64-bit integers only).
         save: .npy to write after the launch, relative to the launch file.
+        address: where it begins in global memory, a multiple of `FIRST_ADDRESS`; left out: behind the buffer in front.
+        variable: the ``.global`` or ``.const`` variable of the module that this buffer is, as
+            ``cudaMemcpyToSymbol`` would fill it; of its bytes, or its initial ones where nothing else fills it.
     """
 
     dtype: str
@@ -54,6 +63,8 @@ class BufferSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     file: str | None = None
     values: tuple[int | AddressOf, ...] | None = None
     save: str | None = None
+    address: int | None = None
+    variable: str | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -173,6 +184,7 @@ class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         for name, buffer in self.buffers.items():
             _check_buffer(name, buffer, where)
             _check_values(name, buffer, self.buffers, where)
+        _check_addresses(self.buffers, where)
         for index, param in enumerate(self.params):
             self._check_param(index, param, where)
         for name in self.in_front or ():
@@ -259,6 +271,24 @@ def _check_buffer(name: str, buffer: BufferSpec, where: str) -> None:
             where=where,
             hint="use a smaller batch or image",
         )
+
+
+def _check_addresses(buffers: dict[str, BufferSpec], where: str) -> None:
+    """All buffers have an address of their own, or none has one; no two are the same variable."""
+    given = [buffer.address for buffer in buffers.values() if buffer.address is not None]
+    if given and len(given) < len(buffers):
+        raise LaunchError("some buffers have an address, and others have none", where=where)
+    for address in given:
+        if address % FIRST_ADDRESS or not 1 <= address // FIRST_ADDRESS <= MOST_BUFFERS or given.count(address) > 1:
+            raise LaunchError(
+                f"the address of a buffer must be its own multiple of {FIRST_ADDRESS:#x}, at most {MOST_BUFFERS} "
+                f"times that, got {address:#x}",
+                where=where,
+            )
+    variables = [buffer.variable for buffer in buffers.values() if buffer.variable is not None]
+    for variable in variables:
+        if variables.count(variable) > 1:
+            raise LaunchError(f"two buffers are the variable {variable!r}", where=where)
 
 
 INTEGERS = ("u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64")

@@ -23,7 +23,7 @@ from convc.ir.findings import Finding, Verdict, worst
 from convc.ir.launch import AddressOf, BufferSpec, LaunchSpec
 from convc.machine.execute.decode import DecodedKernel, decode
 from convc.machine.execute.engine import run_cohort
-from convc.machine.memory.global_memory import GlobalMemory
+from convc.machine.memory.global_memory import SHIFT, GlobalMemory
 from convc.machine.options import RunOptions
 from convc.machine.parameters import parameters_of
 from convc.machine.state.counters import Counters
@@ -33,6 +33,9 @@ from convc.machine.state.observer import Observer
 from convc.machine.state.variables import LIMITS, SHARED_BASE
 from convc.machine.tensor_core.tensor_memory import COLUMNS, LANES
 from convc.support.collecting import staying, uncollected
+
+Placed = tuple[tuple[str, int, int], ...]
+"""Variables of a module that buffers are: name, bytes, address."""
 
 WORKSPACE_BYTES = 32
 """Workspace of a cooperative launch: its size and the barrier of the grid behind it, a word each, zero here."""
@@ -61,23 +64,49 @@ class RunResult:
 
 
 @lru_cache(maxsize=64)
-def _decoded(text: str, file: str, entry: str) -> DecodedKernel:
+def _decoded(text: str, file: str, entry: str, placed: Placed = ()) -> DecodedKernel:
     with staying():
         module = ptx.parse(text, file, entry)
         for kernel in module.kernels:
             if kernel.name == entry:
-                return decode(module, kernel)
+                return decode(module, kernel, _variables(module, placed))
     message = f"the launch file asks for entry {entry!r}, which {file} does not have"
     raise LaunchError(message, hint=f"entries: {module.listed()}")
 
 
-def program_of(text: str, file: str, entry: str) -> DecodedKernel:
+def _variables(module: ptx.Module, placed: Placed) -> dict[str, int]:
+    """The addresses of ``.global`` variables that buffers are."""
+    found: dict[str, int] = {}
+    for name, size, address in placed:
+        variable = next((each for each in module.variables if each.name == name), None)
+        if variable is None or variable.size_bytes != size or variable.space not in ("global", "const"):
+            got = "there is none" if variable is None else f"it is .{variable.space}, of {variable.size_bytes} bytes"
+            raise LaunchError(f"a buffer of {size} bytes is to be the .global or .const variable {name!r}, and {got}")
+        if variable.space == "global":
+            found[name] = address
+    return found
+
+
+def placed_in(launch: LaunchSpec) -> Placed:
+    """The variables that buffers of a launch are."""
+    return tuple(
+        (spec.variable, spec.size_bytes, spec.address or number << SHIFT)
+        for number, (name, spec) in enumerate(launch.buffers.items(), 1)
+        if spec.variable is not None
+    )
+
+
+def program_of(text: str, file: str, entry: str, placed: Placed = ()) -> DecodedKernel:
     """Read and decode a kernel, as `run` does: what follows finds it done.
+
+    Args:
+        text, file, entry: the kernel.
+        placed: what `placed_in` says of its launch, where there is one.
 
     Raises:
         PtxSyntaxError, UnmodelledError, LaunchError: it cannot be run.
     """
-    return _decoded(text, file, entry)
+    return _decoded(text, file, entry, placed)
 
 
 def run(
@@ -160,7 +189,7 @@ def _run(
     """Execute one launch; ``watch``: (buffer, offset) of a byte whose writers are noted."""
     started = time.perf_counter()
     launch.check("launch")
-    decoded = _decoded(text, file, launch.entry)
+    decoded = _decoded(text, file, launch.entry, placed_in(launch))
     decoded.check_block(launch.block)
     _expect_memory(decoded, launch, options)
     memory = _memory(decoded, launch, buffers)
@@ -216,15 +245,21 @@ def _run(
 def _memory(decoded: DecodedKernel, launch: LaunchSpec, buffers: Mapping[str, np.ndarray]) -> GlobalMemory:
     """Global memory with the module's variables and every buffer of the launch."""
     memory = GlobalMemory()
-    for name, data in decoded.variables.global_images():
+    images = dict(decoded.variables.global_images())
+    for name, data in images.items():
         memory.add_variable(name, data)
+    images |= decoded.constant_images()
     for name in buffers:
         if name not in launch.buffers:
             raise LaunchError(
                 f"buffer {name!r} is not in the launch file", hint=f"its buffers: {', '.join(launch.buffers)}"
             )
     for name, spec in launch.buffers.items():
-        memory.add(name, _contents(name, spec, buffers.get(name)))
+        given = buffers.get(name)
+        initial = images.get(spec.variable) if given is None and spec.variable is not None else given
+        memory.add(name, _contents(name, spec, initial), spec.address)
+    variables = {spec.variable: memory.by_name[name] for name, spec in launch.buffers.items() if spec.variable}
+    decoded.set_constants({name: buffer.data[: buffer.size] for name, buffer in variables.items()})
     for name, spec in launch.buffers.items():
         if spec.values is not None and name not in buffers:
             _fill(memory, name, spec.values, spec.dtype)

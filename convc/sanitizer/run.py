@@ -20,7 +20,7 @@ from convc.ir.findings import Finding, Verdict, worst
 from convc.ir.launch import LaunchSpec
 from convc.machine import RunOptions, RunResult, Switches, run
 from convc.machine.base.findings import failure
-from convc.machine.launch import program_of
+from convc.machine.launch import placed_in, program_of
 from convc.machine.state.grants import GRANTS
 from convc.machine.state.observer import Observer
 from convc.machine.state.program import Program
@@ -120,7 +120,7 @@ def check_kernel(
     kernel = _Kernel(text=text, launch=launch, buffers=buffers, file=file, progress=progress, options=options)
     between = Writes()
     checkers: list[Checker] = [*kernel.of_one_cluster(), between]
-    program = program_of(text, file, launch.entry)
+    program = program_of(text, file, launch.entry, placed_in(launch))
     if UnwrittenRegisters.needed(program):
         checkers.append(UnwrittenRegisters())
     found: list[Finding] = []

@@ -5,6 +5,8 @@ Forms without semantics are collected and refused together, before anything runs
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from convc.errors import LaunchError, UnmodelledError
@@ -23,7 +25,7 @@ from convc.machine.state.flow import Flow, slots_of
 from convc.machine.state.pending_registers import finish
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import DONE, Strand
-from convc.machine.state.variables import Variables
+from convc.machine.state.variables import NONE, Variables
 from convc.ptx import Guard, Instr, Kernel, Module
 
 MULTIPLY = "wgmma.mma_async"
@@ -44,10 +46,11 @@ class DecodedKernel:
             by the first CTA of their cohorts.
     """
 
-    def __init__(self, module: Module, kernel: Kernel) -> None:
+    def __init__(self, module: Module, kernel: Kernel, placed: Mapping[str, int] = NONE) -> None:
         self.kernel = inline_calls(module, kernel)
-        self.variables = Variables(module, self.kernel)
+        self.variables = Variables(module, self.kernel, placed)
         self.constants = self.variables.constants
+        self._initial = self.constants.copy()
         self.local_bytes = self.variables.local_bytes
         self.slots = SlotTable(self.kernel, self.variables)
         self.widths = self.slots.widths
@@ -64,6 +67,20 @@ class DecodedKernel:
         self.repeats = False
         self.kept: dict[int, Kept] = {}
         self._joins: set[int] = set()
+
+    def constant_images(self) -> dict[str, np.ndarray]:
+        """The initial bytes of each ``.const`` variable."""
+        return {name: self._initial[part] for name, part in self.variables.constant_parts().items()}
+
+    def set_constants(self, contents: Mapping[str, np.ndarray]) -> None:
+        """Let constant memory hold these bytes of some ``.const`` variables, and the initial ones of the others."""
+        wanted = self._initial.copy()
+        for name, part in self.variables.constant_parts().items():
+            if name in contents:
+                wanted[part] = contents[name]
+        if not np.array_equal(wanted, self.constants):
+            self.constants[:] = wanted
+            self.kept.clear()
 
     def shared_bytes(self, dynamic: int) -> int:
         """Shared memory of a CTA: system area, static variables, dynamic part."""
@@ -129,9 +146,12 @@ def _arriving(run: Run, join: int) -> Run:
     return arrive
 
 
-def decode(module: Module, kernel: Kernel) -> DecodedKernel:
-    """Decode a kernel; `UnmodelledError` lists every form that the simulator has no semantics for."""
-    return DecodedKernel(module, kernel)
+def decode(module: Module, kernel: Kernel, placed: Mapping[str, int] = NONE) -> DecodedKernel:
+    """Decode a kernel; `UnmodelledError` lists every form that the simulator has no semantics for.
+
+    ``placed``: the addresses of ``.global`` variables that buffers are.
+    """
+    return DecodedKernel(module, kernel, placed)
 
 
 def _decode_body(kernel: Kernel, table: SlotTable) -> list[Run]:

@@ -6,9 +6,9 @@ the window and cvta.to takes it off again; the low 32 bits of a generic shared a
 Addresses in parameter space from `LOCAL_PARAMETERS` on are parameters of called functions, which lie in local memory.
 Functions have addresses from `FUNCTIONS` on, 16 apart, where there is no memory.
 
-Buffer number i starts at address (i + 1) << 40, so an address says which buffer it belongs to and a stray pointer never
-lands in another one. The .global variables of a module are such buffers too, from number `MODULE_FIRST` on. Each
-buffer is a flat uint8 array padded to 16 bytes, which lets aligned vector accesses move
+Buffer number i starts at address (i + 1) << 40, or where it is asked for, so an address says which buffer it belongs to
+and a stray pointer never lands in another one. The .global variables of a module are such buffers too, from number
+`MODULE_FIRST` on. Each buffer is a flat uint8 array padded to 16 bytes, which lets aligned vector accesses move
 16-byte chunks as numpy complex128.
 """
 
@@ -61,14 +61,17 @@ class GlobalMemory:
     """
 
     def __init__(self) -> None:
-        self.buffers: list[Buffer] = []
+        self.buffers: list[Buffer | None] = []
         self.by_name: dict[str, Buffer] = {}
         self.module: list[Buffer] = []
         self.watch: int | None = None
         self.writers: list[tuple[Instr, int, int, int]] = []
 
-    def add(self, name: str, data: np.ndarray) -> Buffer:
-        """Place a buffer; ``data`` is any contiguous array, used in place when its size is a multiple of 16 bytes."""
+    def add(self, name: str, data: np.ndarray, address: int | None = None) -> Buffer:
+        """Place a buffer at an address, or behind the others.
+
+        ``data`` is any contiguous array, used in place when its size is a multiple of 16 bytes.
+        """
         flat = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
         size = flat.size
         if size % 16 or not flat.flags.writeable or flat.ctypes.data % 16:
@@ -77,8 +80,10 @@ class GlobalMemory:
             padded = padded[start : start + -(-max(size, 1) // 16) * 16]
             padded[:size] = flat
             flat = padded
-        buffer = Buffer(name, (len(self.buffers) + 1) << SHIFT, size, flat)
-        self.buffers.append(buffer)
+        number = len(self.buffers) if address is None else (address >> SHIFT) - 1
+        buffer = Buffer(name, (number + 1) << SHIFT, size, flat)
+        self.buffers += [None] * (number + 1 - len(self.buffers))
+        self.buffers[number] = buffer
         self.by_name[name] = buffer
         return buffer
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
@@ -21,6 +22,9 @@ FUNCTION_DISTANCE = 16
 
 LIMITS = {"const": 64 << 10, "local": 512 << 10, "shared": 227 << 10, "global": 64 << 30}
 """Bytes that the variables of a kernel may take: of a module, a thread, a CTA. Those of .global are a limit of ours."""
+
+NONE: Mapping[str, int] = MappingProxyType({})
+"""No variable that a buffer is."""
 
 AddressOf = Callable[[Symbol | Func], int]
 
@@ -43,16 +47,21 @@ class Variables:
         local: offset of each local variable, and of each ``.param`` variable that holds an operand of a call.
         local_bytes: local memory of one thread. global_bytes: of all .global variables of the module.
         constants: uint8, the contents of constant memory.
+
+    Args:
+        placed: the addresses of ``.global`` variables that buffers are.
     """
 
-    def __init__(self, module: Module, kernel: Kernel) -> None:
+    def __init__(self, module: Module, kernel: Kernel, placed: Mapping[str, int] = NONE) -> None:
         self._module = module
+        self._placed = placed
         self.parameters = _place_parameters(kernel.params)
         self.shared, self.shared_end = _place_shared(kernel)
         self.local_bytes, self.local = _place((*kernel.local, *kernel.call_params))
         self._global = [v for v in module.variables if v.space == "global" and v.size_bytes]
         constants = [v for v in module.variables if v.space == "const" and v.size_bytes]
         const_bytes, self._const = _place(constants)
+        self._const_sizes = {variable.name: variable.size_bytes for variable in constants}
         self.global_bytes = sum(variable.size_bytes for variable in self._global)
         _expect_room("const", const_bytes)
         _expect_room("local", self.local_bytes)
@@ -89,10 +98,16 @@ class Variables:
             case "const":
                 return self._const.get(name)
             case "global":
+                if name in self._placed:
+                    return self._placed[name]
                 for number, variable in enumerate(self._global):
                     if variable.name == name:
                         return (MODULE_FIRST + number + 1) << SHIFT
         return None
+
+    def constant_parts(self) -> dict[str, slice]:
+        """Give the bytes of constant memory that each ``.const`` variable has."""
+        return {name: slice(at, at + self._const_sizes[name]) for name, at in self._const.items()}
 
     def global_images(self) -> list[tuple[str, np.ndarray]]:
         """The .global variables of the module with their initial bytes, in the order of their addresses."""
