@@ -247,6 +247,8 @@ STATEMENTS = [
     ("  .reg .b32 %q, %r1;", "%r1", "'%r1' is declared twice in this scope", ""),
     ("  .shared .b32 bar;", "bar", "'bar' is declared twice in this scope", ""),
     ("  .reg .b32 %tid;", "%tid", "'%tid' is a special register and cannot be declared", ""),
+    ("  .shared .b32 %laneid;", "%laneid", "'%laneid' is a special register and cannot be declared", ""),
+    ("  .local .b32 ;", "@15", "expected a name, got ';'", ""),
     ("  .reg .b32 %z<999999999>;", "%z", "999999999 registers are too many: an entry may declare 262144", ""),
     ("  .reg .b32 %z<-1>;", "-", "expected a number of registers, got '-'", ""),
     ("  .shared .align 3 .b32 x;", "3", "an alignment is a power of two, got '3'", ""),

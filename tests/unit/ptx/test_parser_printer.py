@@ -18,6 +18,7 @@ NESTED = """.version 9.0
 .const .u64 where[] = {table, generic(table)+8};
 .extern .shared .align 1024 .b8 dynamic[];
 .shared .b64 once;
+.global .v2 .f32 pair;
 .func (.param .b32 r) f(.param .b32 a) { .reg .b32 x; ld.param.b32 x, [a]; st.param.b32 [r], x; ret; }
 .func (.reg .b32 r) g(.reg .b32 a) { { .reg .b32 r; mov.b32 r, a; } mov.b32 r, a; ret; }
 .visible .entry k(.param .align 64 .b8 map[128], .param .u64 .ptr .global out, .param .f32 x)
@@ -74,6 +75,7 @@ def test_a_printed_module_reads_the_same(text, tmp_path):
 def test_what_it_looks_like():
     printed = format_module(parse(NESTED))
     assert "  .reg .b64 %r0_8;\n" in printed
+    assert "\n.global .v2 .f32 pair;\n" in printed, "it has the alignment that its elements ask for"
     assert "  .shared .b16 s$2;\n" in printed
     assert "LOOP:\n//@ step=a role=b\n  mov.u32 %r0, once;\n" in printed
     assert "  mov.f32 %f, 0f7FC00001;\n" in printed
