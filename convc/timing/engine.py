@@ -139,8 +139,7 @@ class Replay:
         issued = self._issued[quarter] = later(begin, self._issued.get(quarter, 0.0)) + held
         if later_anywhere(issued, strand.time):
             strand.time = later(strand.time, issued)
-            if strand.last is not None:
-                self.events[strand.last].end = strand.time
+            self.events[-1].end = strand.time  # the last one of those that it has gone alone through
 
     def _begin(self, strand: _Strand, item: Item) -> tuple[float, float, str]:
         """When the next item of a warp issues, how long it holds the warp, and whose value it had to wait for."""

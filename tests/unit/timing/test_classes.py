@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from convc.ir.launch import load_launch
+from convc.ir.launch import LaunchSpec, load_launch
 from convc.timing.chip import time_launch
-from convc.timing.classes import TileClass, Tiles, in_order
+from convc.timing.classes import TileClass, Tiles, in_order, tiles_of
 from convc.timing.kernel import KernelTime, time_kernel
 from convc.timing.parameters import read_chip
-from convc.timing.trace import Trace
+from convc.timing.trace import Trace, Work
 
 GOLDEN = Path(__file__).resolve().parents[2] / "golden"
 NOTHING = Trace(items={}, works=[], phases={}, arrivals={}, ctas=1)
@@ -30,6 +30,22 @@ def test_classes_lie_at_the_ends_of_axes_with_several():
     ends = [(True, False, False), (False, True, False), (True, True, False)]
     tiles = Tiles(extent=(3, 2, 1), parts=tuple(TileClass(ends=each, trace=NOTHING) for each in ends))
     assert tiles.kinds().tolist() == [0, 0, 1, 2, 2, 3]
+
+
+def test_one_cluster_of_each_class_is_recorded_by_its_first_cta():
+    """Clusters of 2 x 1 x 3 CTAs, of which 3 x 2 x 1 make the grid; at the end of x they do as much as elsewhere."""
+    asked: list[int] = []
+
+    def record(cta: int) -> Trace:
+        asked.append(cta)
+        return whole if cta == 2 * 6 else NOTHING
+
+    whole = replace(NOTHING, works=[Work(kind="load", row=0, step="", line=0, bytes=64)])
+    launch = LaunchSpec(entry="k", grid=(6, 2, 3), cluster=(2, 1, 3), block=(32, 1, 1), buffers={}, params=())
+    tiles = tiles_of(launch, whole, record)
+    assert tiles.extent == (3, 2, 1)
+    assert asked == [5 * 6, 2 * 6, 3 * 6]
+    assert [part.ends for part in tiles.parts] == [(True, True, False), (False, True, False)]
 
 
 def test_the_next_cluster_goes_where_the_first_one_is_done():

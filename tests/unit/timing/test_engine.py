@@ -31,7 +31,7 @@ HEAVY = ["large_output_f32"]
 """Kernels of which a run takes long: gigabytes of output."""
 
 FEW = ["slide_f16", "shift_ashift_f16", "stationary_f16"]
-EACH_NUMBER = [(FEW[0], 4), *(pytest.param(name, 1, marks=pytest.mark.slow) for name in FEW)]
+EACH_NUMBER = [(FEW[0], 12), *(pytest.param(name, 1, marks=pytest.mark.slow) for name in FEW)]
 """The same, and one of how many parameters is changed: each takes two launches."""
 
 
@@ -99,8 +99,19 @@ def test_first_copies_are_asked_for_by_all_at_the_same_time():
     assert Streaming(chip, Share(l2=80.0), True).copy(work, 0.0, 0, together=True)[1] == ends[0]
 
 
-@pytest.mark.parametrize("slow", ["tma.fill", "chip.l2", "chip.memory", "chip.stores", "tensor_core.strip_cycles"])
-@pytest.mark.parametrize("cold", [False, True], ids=["warm", "cold"])
+def test_first_copies_have_less_of_l2_where_all_ctas_begin_together(kernel):
+    slots = int(B200["chip.sms"]) // kernel.trace.ctas * most_beside(kernel.footprint, B200) * kernel.trace.ctas
+    once, again = (time_launch(kernel.trace, n * slots, kernel.footprint, B200) for n in (1, 2))
+    share = once.replay.sms[0].share
+    assert share.crowd < share.l2
+    assert again.replay.sms[0].share.crowd == again.replay.sms[0].share.l2
+
+
+@pytest.mark.parametrize(
+    ("slow", "cold"),
+    [("tma.fill", False), ("chip.l2", False), ("chip.memory", True), ("chip.stores", False),
+     ("tensor_core.strip_cycles", True)],
+)  # fmt: skip
 def test_a_launch_is_never_quicker_than_the_chip_can_be(kernel, slow, cold):
     """Closed forms: what all SMs multiply and fill, what L2 reads and writes, and what memory reads."""
     chip = B200.changed({slow: B200[slow] * (50 if slow == "tensor_core.strip_cycles" else 0.01)})
@@ -242,6 +253,8 @@ def test_an_mma_of_a_pair_waits_for_the_other_sm():
     _, begin, _, cause = first.tensor_work(both, 10.0, 8, second)
     assert (begin, cause) == (128.0, 7)
     assert first.tensor.free == second.tensor.free == 256.0
+    _, begin, _, cause = first.tensor_work(both, 256.0, 9, second)
+    assert (begin, cause) == (256.0, None), "it comes when the others end"
 
 
 def test_a_multicast_copy_takes_the_fill_ports_of_all_that_it_reaches():
@@ -264,6 +277,16 @@ def test_what_fits_on_an_sm():
     assert most_beside(Footprint(shared_bytes=1_000, columns=256, threads=192), B200) == 2
     assert most_beside(Footprint(shared_bytes=1_000, columns=0, threads=1024), B200) == 2
     assert most_beside(Footprint(shared_bytes=232_448, columns=512, threads=192), B200) == 1
+
+
+def test_a_cta_is_replaced_when_l2_has_its_stores_and_the_last_round_ends_before():
+    kernel = timed(TESTS / "golden" / "tensor_store_f16")
+    slots = int(B200["chip.sms"]) * most_beside(kernel.footprint, B200)
+    for rounds in (1, 2):
+        found = time_launch(kernel.trace, rounds * slots, kernel.footprint, B200)
+        end = max(event.end for event in found.events)
+        assert end < found.drained
+        assert [length / found.lengths[-1] for length in found.lengths] == [found.drained / end, 1.0][-rounds:]
 
 
 def test_rounds_of_a_grid_follow_each_other():
