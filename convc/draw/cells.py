@@ -73,6 +73,42 @@ class Cells:
         return HEAD + self.rows * ROW
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """A table at a place of a picture.
+
+    Attributes:
+        table: its cells.
+        x, y: the corner of its indices, in pixels.
+        cell: width of a cell, where another table says so.
+        heading: a line above it.
+        quiet: the line is in a soft colour, and not bold.
+    """
+
+    table: Cells
+    x: float
+    y: float
+    cell: float | None = None
+    heading: str = ""
+    quiet: bool = False
+
+    @property
+    def right(self) -> float:
+        """Pixels to its right edge."""
+        return self.x + self.table.width(self.cell)
+
+    @property
+    def end(self) -> float:
+        """Pixels to its lower edge."""
+        return self.y + self.table.height
+
+    def svg(self) -> str:
+        """The table and its heading as elements of SVG."""
+        drawn = draw_cells(self.x, self.y, self.table, self.cell)
+        above = self.heading and text(self.x, self.y - 6, self.heading, "soft" if self.quiet else "strong")
+        return above + drawn
+
+
 def draw_cells(x: float, y: float, table: Cells, cell: float | None = None) -> str:
     """The table with its indices' corner at a place.
 

@@ -14,6 +14,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import Protocol
 
 TINTS: tuple[str, ...] = tuple(f"t{i}" for i in range(8))
 """Names of pale colours that words stand on."""
@@ -49,6 +50,9 @@ MARGIN = 16
 TITLE = 40
 """Pixels at the top that the title takes."""
 
+NOTE = 18
+"""Pixels from one note to the next."""
+
 
 def _palette(dark: bool) -> str:
     return ";".join(f"--{name}:{pair[dark]}" for name, pair in COLOURS.items())
@@ -75,6 +79,14 @@ STYLE = "\n".join(
 """The style sheet of every picture; a page needs it once."""
 
 
+class Drawn(Protocol):
+    """A table of cells at a place of a picture (`convc.draw.cells.Placed`)."""
+
+    def svg(self) -> str:
+        """Its elements of SVG."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Picture:
     """A drawing.
@@ -83,12 +95,16 @@ class Picture:
         title: what it shows, one line.
         width, height: pixels.
         parts: elements of SVG, later ones on top.
+        tables: tables of cells that are among the parts, for writers of other formats.
+        notes: lines below them, such as layouts in CuTe's notation.
     """
 
     title: str
     width: float
     height: float
     parts: tuple[str, ...]
+    tables: tuple[Drawn, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def svg(self, style: bool = True) -> str:
         """The drawing as text that ends in a newline; without ``style`` for a page that has `STYLE`."""
@@ -110,11 +126,30 @@ class Picture:
         return f"<Picture: {self.title}>"
 
 
-def titled(title: str, width: float, height: float, parts: Iterable[str]) -> Picture:
-    """A picture that is at least as wide as its title, which stands at its top."""
+def titled(
+    title: str,
+    width: float,
+    height: float,
+    parts: Iterable[str],
+    tables: Sequence[Drawn] = (),
+    notes: Sequence[str] = (),
+) -> Picture:
+    """A picture with its title at its top and notes at its end, and at least as wide as these."""
     heading = text(MARGIN, 26, title, "name")
-    wide = max(width, 2 * MARGIN + 1.4 * LETTER * len(title))
-    return Picture(title=title, width=round(wide), height=round(height), parts=(heading, *parts))
+    wide = max(width, 2 * MARGIN + 1.4 * LETTER * len(title), 2 * MARGIN + max(map(width_of, notes), default=0))
+    return Picture(
+        title=title,
+        width=round(wide),
+        height=round(height + NOTE * len(notes)),
+        parts=(
+            heading,
+            *parts,
+            *(each.svg() for each in tables),
+            *(text(MARGIN, height + NOTE * i, words, "soft", note=i) for i, words in enumerate(notes)),
+        ),
+        tables=tuple(tables),
+        notes=tuple(notes),
+    )
 
 
 def plain(svg: str, dark: bool = False) -> str:

@@ -2,7 +2,7 @@
 
     text     swizzle "o" [middle "o"] layout, or layout
     swizzle  "Sw" or "S", "<" number "," number "," number ">"
-    middle   number, or "smem_ptr" "[" number "b" "]" "(" name ")"
+    middle   number, or "smem_ptr" "[" number "b" "]" "(" ("unset" or an address such as 0x400) ")"
     layout   tuple [":" tuple]
     tuple    "(" [tuple {"," tuple}] ")", or extent
     extent   ["-"] factor {"*" factor}
@@ -34,7 +34,9 @@ power), extents of a shape."""
 
 EXAMPLE = "a layout is written ((4,8),(2,2)):((32,1),(16,8)), behind a swizzle Sw<3,4,3> o _0 o (8,64):(64,1)"
 
-TOKEN = re.compile(r"\s*(?:(?P<number>_?[0-9]+)|(?P<name>[A-Za-z][A-Za-z0-9_]*)|(?P<sign>[^\s]))", re.ASCII)
+TOKEN = re.compile(
+    r"\s*(?:(?P<address>0x[0-9a-fA-F]+)|(?P<number>_?[0-9]+)|(?P<name>[A-Za-z][A-Za-z0-9_]*)|(?P<sign>[^\s]))", re.ASCII
+)
 
 
 class Token(NamedTuple):
@@ -81,7 +83,7 @@ class _Reader:
         offset = 0
         unit = None
         if self.next.text == "smem_ptr":
-            unit = self.pointer()
+            unit, offset = self.pointer()
             self.take("o")
         elif self.next.kind == "number" and self.tokens[self.at + 1].text == "o":
             offset = self.number()
@@ -99,18 +101,25 @@ class _Reader:
         self.take(">")
         return numbers
 
-    def pointer(self) -> int:
-        """Bits of an element of ``smem_ptr[16b](unset)``, whose name may be any."""
+    def pointer(self) -> tuple[int, int]:
+        """Bits of an element of ``smem_ptr[16b](unset)``, and the elements before its address."""
         self.at += 1
         self.take("[")
         bits = self.number()
         for sign in ("b", "]", "("):
             self.take(sign)
-        if self.next.kind != "name":
-            self.refuse("unset")
+        address = self.next
+        if address.kind == "address" and len(address.text) <= MOST_DIGITS and bits:
+            offset, rest = divmod(int(address.text, 16) * 8, bits)
+            if rest:
+                self.refuse(f"an address that is a multiple of {bits} bits")
+        elif address.text == "unset":
+            offset = 0
+        else:
+            self.refuse("unset or an address such as 0x400")
         self.at += 1
         self.take(")")
-        return bits
+        return bits, offset
 
     def layout(self) -> Layout:
         start = self.next

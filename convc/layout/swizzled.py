@@ -62,7 +62,8 @@ class Composed:
         layout: of coordinates.
         offset: added before the swizzle.
         unit: None, or bits of an element of shared memory, ``smem_ptr[16b](unset)`` in the notation: offsets count
-            such elements, and the swizzle is of addresses in bytes.
+            such elements, and the swizzle is of addresses in bytes; the address of another offset than 0 takes the
+            place of ``unset``.
     """
 
     swizzle: Swizzle
@@ -73,8 +74,6 @@ class Composed:
     def __post_init__(self) -> None:
         if self.unit is not None and self.unit not in UNITS:
             raise InputError(f"expected elements of {', '.join(map(str, UNITS))} bits in smem_ptr, got {self.unit}")
-        if self.unit is not None and self.offset:
-            raise InputError(f"expected an offset or elements of shared memory, got {self.offset} and {self.unit} bits")
 
     @property
     def shape(self) -> Nested:
@@ -110,7 +109,10 @@ class Composed:
         return [self.placed(each) for each in self.layout.offsets()]
 
     def __str__(self) -> str:
-        middle = f"_{self.offset}" if self.unit is None else f"smem_ptr[{self.unit}b](unset)"
+        middle = f"_{self.offset}"
+        if self.unit is not None:
+            address = f"{self.offset * self.unit // 8:#x}" if self.offset else "unset"
+            middle = f"smem_ptr[{self.unit}b]({address})"
         return f"{self.swizzle} o {middle} o {self.layout}"
 
     def __repr__(self) -> str:

@@ -38,14 +38,14 @@ ARROWS = {
     "workers": "ir verification runtime compiler machine support",
     "report": "_version auditor ir verification runtime build machine timing frontend host_layout support gpu probe",
     "explain": "derive.text derived ir ptx compiler report",
-    "draw": "ir ptx machine compiler.index compiler.plan compiler.tile explain report timing support",
+    "draw": "ir layout ptx machine compiler.index compiler.plan compiler.tile explain report timing support",
     "page": "ir ptx.parser compiler.compile compiler.plan compiler.tile report explain draw timing",
     "api": (
         "derive ir host_layout support frontend compiler build runtime verification workers sanitizer auditor machine "
         "explain timing report.console gpu draw page.records probe"
     ),
     "triton": "api foreign ir machine report.launch support timing",
-    "cli": "_version support report explain draw page api machine.base.switches",
+    "cli": "_version layout support report explain draw page api machine.base.switches",
     "__init__": "_version api build compiler.options gpu ir probe runtime verification workers",
     "__main__": "cli",
     "backend": "compiler frontend machine runtime support",

@@ -12,6 +12,7 @@ from sympy import Symbol
 from convc import layout as cute
 from convc.errors import InputError
 from convc.layout import Layout, Swizzle, parse
+from convc.layout.fitted import fitted, fitted_swizzle
 from convc.layout.layouts import concatenated
 from convc.layout.tuples import congruent
 
@@ -273,3 +274,20 @@ def test_a_recast_has_the_same_bytes():
     assert {offset * 4 for offset in words.offsets()} == {offset * 2 // 4 * 4 for offset in halves.offsets()}
     assert cute.recast(words, 32, 16) == halves
     assert congruent(words.shape, halves.shape)
+
+
+@given(any_layout, any_layout, st.integers(0, 99))
+def test_a_layout_is_found_in_its_offsets(rows, columns, first):
+    table = [[first + row + column for column in columns.offsets()] for row in rows.offsets()]
+    found, base = fitted(table)
+    assert base == first
+    assert found == concatenated(cute.coalesce(rows), cute.coalesce(columns))
+
+
+def test_a_swizzled_layout_is_found_and_what_is_none_is_not():
+    tile = parse("Sw<3,4,3> o smem_ptr[16b](0x420) o (16,16):(64,1)")
+    table = [[tile(row, column) for column in range(16)] for row in range(16)]
+    assert str(fitted_swizzle(table, tile.swizzle, 16)) == str(tile)
+    assert fitted(table) is None
+    assert fitted([[0, 1, 3]]) is None
+    assert fitted([[0, 1], [2, 4]]) is None

@@ -25,6 +25,7 @@ from convc.layout import Composed, Layout, Swizzle, parse
         ("S<2,4,-3> o 16 o (8,64):(64,1)", "Sw<2,4,-3> o _16 o (8,64):(64,1)"),
         ("Sw<3,4,3> o (8,64):(64,1)", "Sw<3,4,3> o _0 o (8,64):(64,1)"),
         ("Sw<3,4,3> o smem_ptr[16b](unset) o (8,64):(64,1)", "Sw<3,4,3> o smem_ptr[16b](unset) o (8,64):(64,1)"),
+        ("Sw<3,4,3> o smem_ptr[16b](0x420) o (8,16):(64,1)", "Sw<3,4,3> o smem_ptr[16b](0x420) o (8,16):(64,1)"),
     ],
 )
 def test_what_is_read_is_printed(text, printed):
@@ -57,6 +58,8 @@ def test_the_print_of_a_layout_is_read_as_the_layout(shape):
         ("Sw<3,4> o 8:1", "expected ',' in a layout, got '>'"),
         ("Sw<3,30,3> o 8:1", "at most 32 bits"),
         ("Sw<3,4,3> o smem_ptr[12b](unset) o 8:1", "expected elements of 1, 2, 4, 8, 16, 32, 64, 128 bits"),
+        ("Sw<3,4,3> o smem_ptr[16b](0x401) o 8:1", "an address that is a multiple of 16 bits"),
+        ("Sw<3,4,3> o smem_ptr[16b](set) o 8:1", "unset or an address such as 0x400"),
         ("9" * 16, "a number of at most 15 digits"),
         ("(" * 20, "at most 16 tuples in each other"),
         (f"({','.join('1' * 65)})", "a shape of at most 64 extents"),
@@ -128,5 +131,3 @@ def test_a_pointer_counts_elements_and_swizzles_bytes():
     assert halves.offsets() == same.offsets()
     fours = Composed(swizzle=Swizzle(3, 4, 3), unit=4, layout=Layout((8, 256), (256, 1)))
     assert fours(1, 0) == 256 + 32
-    with pytest.raises(InputError, match="an offset or elements"):
-        Composed(swizzle=Swizzle(3, 4, 3), unit=16, offset=3, layout=Layout(8))

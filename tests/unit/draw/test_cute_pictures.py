@@ -1,0 +1,117 @@
+"""Pictures of CuTe layouts say the layout's offsets and holders, in SVG and in LaTeX, and refuse what is none."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from click.testing import CliRunner
+from support.drawings import table, words
+
+from convc.cli.main import main
+from convc.draw.layouts import MOST, holders_picture, layout_picture, swizzled
+from convc.draw.svg import COLOURS, titled
+from convc.draw.tikz import tikz
+from convc.errors import InputError
+from convc.layout import Layout, Swizzle, parse
+
+ACCUMULATOR = "((4,8),(2,2)):((32,1),(16,8))"
+"""Threads and values of D of mma.sync.m16n8 (PTX manual, figures of the fragments)."""
+
+
+def draw(*arguments: str):
+    return CliRunner().invoke(main, ["draw", *arguments])
+
+
+def test_a_table_has_the_offset_of_every_coordinate():
+    layout = parse("((4,8),(2,2)):((16,1),(8,64))")
+    drawn = table(draw("layout", str(layout)).stdout, "layout")
+    assert drawn == [[str(layout(row, column)) for column in range(4)] for row in range(32)]
+    assert table(layout_picture(Layout(5, 3)).svg(), "layout") == [["0", "3", "6", "9", "12"]]
+
+
+def test_a_swizzle_moves_the_offsets():
+    shown = draw("layout", "(8,8):(8,1)", "--swizzle", "3,0,3").stdout
+    assert table(shown, "layout")[5] == [str(40 + (column ^ 5)) for column in range(8)]
+    assert "Sw<3,0,3> o _0 o (8,8):(8,1)" in words(shown)
+    named = draw("layout", "(8,128):(128,1)", "--swizzle", "128B").stdout
+    assert "Sw<3,4,3> o _0 o (8,128):(128,1)" in words(named)
+
+
+def test_a_tile_has_thread_and_value_of_every_element():
+    """Rows and columns of the manual: group = lane / 4, row = group (+ 8), column = lane % 4 * 2 (+ 1)."""
+    drawn = table(draw("layout", ACCUMULATOR, "--tile", "16x8").stdout, "tile")
+    for thread in range(32):
+        for value in range(4):
+            row, column = thread // 4 + 8 * (value // 2), thread % 4 * 2 + value % 2
+            assert drawn[row][column] == f"T{thread} V{value}"
+
+
+def test_colours_are_those_of_threads_values_or_offsets():
+    for colours, tints in (("thread", "t0t1t2t3"), ("value", "t0t0t0t0"), ("offset", "t0t2t4t6")):
+        svg = layout_picture(Layout((4, 2), (2, 1)), colours).svg()
+        assert "".join(re.findall(r'data-row="\d"><rect class="(t\d)', svg)) == tints
+
+
+def test_latex_has_the_cells_of_the_svg():
+    picture = holders_picture(parse(ACCUMULATOR), 16, 8)
+    text = tikz(picture)
+    assert re.findall(r"\{(T\d+ V\d)\};", text) == [cell for row in table(picture.svg(), "tile") for cell in row]
+    defined = set(re.findall(r"\\definecolor\{(\w+)\}\{HTML\}\{[0-9A-F]{6}\}", text))
+    used = re.findall(r"\\fill\[(\w+)\]", text)
+    assert set(used) | {"line", "soft"} == defined <= set(COLOURS)
+    assert used[:4] == ["t0", "t1", "t2", "t3"], "two cells of a thread side by side share a box"
+    assert text.count("{") == text.count("}")
+    assert text.count(r"\begin") == text.count(r"\end") == 2
+    ends = dict.fromkeys(("T0 V0", "T31 V3"), r"\node[anchor=base] at")
+    for word, start in ends.items():
+        (line,) = (line for line in text.splitlines() if line.endswith(f"{{{word}}};"))
+        x, y = re.search(r'x="([\d.]+)" y="([\d.]+)" ?[^>]*>' + word, picture.svg()).groups()
+        assert line == f"{start} ({x},{y}) {{{word}}};"
+
+
+def test_words_of_strangers_are_escaped_in_latex():
+    (placed,) = layout_picture(Layout(2)).tables
+    text = tikz(titled(r"\input{x}_$%&#~^ü", 9, 9, [], tables=[placed]))
+    assert r"{\textbackslash{}input\{x\}\_\$\%\&\#\textasciitilde{}\textasciicircum{}?};" in text
+
+
+def test_the_format_is_that_of_the_name(tmp_path):
+    for kind, start in (("svg", b"<svg"), ("png", b"\x89PNG"), ("tex", rb"\documentclass")):
+        assert draw("layout", "(4,4)", "-o", str(tmp_path / f"x.{kind}")).exit_code == 0
+        assert (tmp_path / f"x.{kind}").read_bytes().startswith(start)
+    with pytest.raises(InputError, match="only tables of cells become LaTeX"):
+        tikz(titled("t", 9, 9, []))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["(8,8:(8,1)"], "expected ',' in a layout, got ':'"),
+        (["(8,8,2)"], "expected a layout of one or two modes at the top, got 3 in (8,8,2):(1,8,64)"),
+        (["()"], "expected a layout of one or two modes at the top, got 0"),
+        (["(m,8)"], "expected numbers to draw, got symbols in (m,8):(1,m)"),
+        (["(1000,1000)"], f"a picture has at most {MOST} cells"),
+        (["(8,8)", "--tile", "2x2"], "thread 4 and value 0 are at element 4 of 4"),
+        (["(8,8)", "--tile", "2x0"], "expected rows and columns of a tile, such as 16x8, got '2x0'"),
+        (["(8,8)", "--tile", "9999x9999"], "expected a tile of 1 to 32768 elements, got 9999x9999"),
+        (["8", "--tile", "2x4"], "expected a layout of threads and values, which has two modes, got 8:1"),
+        (["(8,8):(-1,8)", "--tile", "8x8"], "thread 1 and value 0 are at element -1 of 64"),
+        (["(8,8)", "--colours", "red"], "expected colours by thread, value, offset, got 'red'"),
+        (["(8,8)", "--swizzle", "3,4"], "expected B,M,S such as 3,4,3, or 32B, 64B, 128B, got '3,4'"),
+        (["(8,8)", "--swizzle", "4,0,3"], "a magnitude of S of B or more"),
+        (["Sw<3,4,3> o 8", "--swizzle", "3,4,3"], "expected a layout without a swizzle beside --swizzle"),
+        (["Sw<3,4,3> o (8,8)", "--tile", "8x8"], "which has no swizzle"),
+        (["(8,8)", "-o", "x.pdf"], "expected FILE.svg, FILE.png, FILE.tex or - for stdout, got 'x.pdf'"),
+    ],
+)
+def test_what_cannot_be_drawn_is_said(arguments, message):
+    done = draw("layout", *arguments)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert message in done.stderr
+
+
+def test_a_swizzle_is_put_on_once():
+    once = swizzled(Layout(8), Swizzle(1, 0, 1))
+    with pytest.raises(InputError, match="without a swizzle"):
+        swizzled(once, Swizzle(1, 0, 1))
