@@ -110,10 +110,7 @@ def check_job(
         WorkerError: this is another convc.
     """
     require_same(digest)
-    if sample is not None:
-        return check_one(conv, kernel, sample, seed=seed, modes=modes, options=options)
-    with one_thread():
-        return check_layer(conv, kernel, seed=seed, modes=modes, options=options, runs=runs)
+    return check_one(conv, kernel, sample, seed=seed, modes=modes, options=options, runs=runs)
 
 
 def check_one(
@@ -125,11 +122,12 @@ def check_one(
     modes: tuple[Mode, ...],
     options: RunOptions,
     progress: Progress = SILENT,
+    runs: Mapping[Mode, LayerRun] | None = None,
 ) -> LayerReport:
     """Check a layer here: `convc.verification.layer.check_layer`, or `check_sampled` where ``sample`` is a number."""
     with one_thread():
         if sample is None:
-            return check_layer(conv, kernel, seed=seed, modes=modes, options=options, progress=progress)
+            return check_layer(conv, kernel, seed=seed, modes=modes, options=options, progress=progress, runs=runs)
         return check_sampled(conv, kernel, sample, seed=seed, modes=modes, options=options, progress=progress)
 
 
