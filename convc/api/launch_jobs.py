@@ -20,7 +20,6 @@ from convc.ir.launch import LaunchSpec, load_launch
 from convc.ir.tuned import Tuning
 from convc.runtime.launch_files import buffer_files, read_buffers, save_targets
 from convc.runtime.layer import input_buffers, read_residual
-from convc.support.memory import require_memory
 from convc.support.missing import is_missing, no_file
 
 MAX_IMAGE_BYTES = 256 << 20
@@ -140,7 +139,6 @@ def _kernel_job(kernel: Path, launch: LaunchSpec | str | Path, inputs: KernelInp
             for name, buffer in spec.buffers.items()
         },
     )
-    require_memory(2 * sum(buffer.size_bytes for buffer in spec.buffers.values()), "the launch's buffers")
     read = read_buffers(named, folder, arrays) | arrays
     return LaunchJob(
         image=image,

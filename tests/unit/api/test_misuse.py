@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
 
 import convc as c
 from convc import backend
+from convc.api.launch_jobs import launch_job
 from convc.api.options import MachineOptions, ReadOptions, WorkOptions
-from convc.errors import ConvcError, InputError
+from convc.errors import ConvcError, InputError, LimitError
+from convc.support import memory
 from convc.support.resources import model_folder
 
 TINY = model_folder() / "tiny_conv.onnx"
@@ -125,6 +129,15 @@ WRONG = {
         lambda b: c.write_host_program(b, None, c.KernelInputs(seed=1), 3),
         "target must be the name of a file, got int 3",
     ),
+    "read a build otherwise": (lambda b: c.inspect(b, read=ReadOptions(batch=2)), "a build folder has settled how"),
+    "schedule a build": (
+        lambda b: c.inspect(b, schedule=c.ScheduleOptions(schedule="slide")),
+        "a build folder has settled how",
+    ),
+    "multiply in two ways": (
+        lambda b: c.run_network(TINY, X, read=ReadOptions(dtype="f16", precision="tf32")),
+        "leaves no float32 whose precision could be chosen",
+    ),
     "launch on an array": (lambda b: c.launch(b, inputs=X), "inputs must be a KernelInputs, got ndarray"),
     "simulate no file": (lambda b: c.simulate("k.ptx", "l.json"), "k.ptx"),
     "prepare a file": (lambda b: backend.prepare("f.onnx"), "prepare takes an onnx.ModelProto, got str 'f.onnx'"),
@@ -144,6 +157,17 @@ def test_a_wrong_argument_is_a_sentence(build, name, monkeypatch, tmp_path):
     with pytest.raises(ConvcError, match=words):
         call(build)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_buffers_of_a_launch_are_given_by_name_and_refused_before_memory_is_taken(monkeypatch):
+    kernel = Path(__file__).parents[2] / "golden" / "slide_f16"
+    asked = kernel / "kernel.ptx", kernel / "launch.json"
+    assert launch_job(*asked, c.KernelInputs(seed=1)).contents.keys() == {"activation", "filter", "bias", "output"}
+    with pytest.raises(InputError, match="the inputs of a kernel are arrays or files by the name of the buffer"):
+        launch_job(*asked, c.KernelInputs(given=X))
+    monkeypatch.setattr(memory, "available_memory", lambda: 1000)
+    with pytest.raises(LimitError, match=r"the launch's buffers needs .* of memory"):
+        launch_job(*asked, c.KernelInputs(seed=1))
 
 
 def test_a_hint_says_how_to_write_it(build):
