@@ -13,7 +13,7 @@ from __future__ import annotations
 import onnx
 from onnx import inliner
 
-from convc.frontend.model_file import ONNX_DOMAINS
+from convc.frontend.model_file import ONNX_DOMAINS, opset_of
 
 NAME = "CausalConvWithState"
 DOMAIN = "convc.written_out"
@@ -45,7 +45,7 @@ def _with_functions(model: onnx.ModelProto) -> onnx.ModelProto:
     called = onnx.ModelProto()
     called.CopyFrom(model)
     types = _types(model)
-    opset = max(entry.version for entry in model.opset_import if entry.domain in ONNX_DOMAINS)
+    opset = opset_of(model) or 0
     schema = onnx.defs.get_schema(NAME, opset)
     for node in filter(_is_causal, called.graph.node):
         given = [types.get(name, onnx.TypeProto()).SerializeToString() for name in node.input]

@@ -17,7 +17,7 @@ from onnx import numpy_helper
 
 from convc.frontend.constants import Constants
 from convc.frontend.graph_view import GraphView
-from convc.frontend.model_file import ONNX_DOMAINS
+from convc.frontend.model_file import ONNX_DOMAINS, opset_of
 from convc.frontend.qdq_pattern import IntegerConv, NotIntegerError, integer_conv, is_quantised
 from convc.support.memory import require_memory
 
@@ -59,7 +59,7 @@ def integer_convolutions(model: onnx.ModelProto, names: Sequence[str], constants
         return Integers(model=model, source=model)
     view = GraphView(model.graph, list(names), {}, constants)
     types = _stated_types(model.graph)
-    opset = max((entry.version for entry in model.opset_import if entry.domain in ONNX_DOMAINS), default=0)
+    opset = opset_of(model) or 0
     found: list[IntegerConv] = []
     floating: dict[str, str] = {}
     for index, node in enumerate(model.graph.node):

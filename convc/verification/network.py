@@ -26,7 +26,7 @@ import onnx
 from convc.errors import ModelError
 from convc.frontend.inline import inlined
 from convc.frontend.input_shapes import Shapes, every_shape
-from convc.frontend.model_file import ONNX_DOMAINS
+from convc.frontend.model_file import opset_of
 from convc.ir.problem import shape_text
 from convc.runtime.network import ort_session
 from convc.runtime.network.constants import StartValues
@@ -111,7 +111,7 @@ def _run_once(
     feeds = random_inputs(graph.inputs, seed, drawn.batch, say)
     nodes = dict(zip(graph.names, graph.model.graph.node, strict=True))
     version = ort_session.available() or ""
-    opset = max((entry.version for entry in model.opset_import if entry.domain in ONNX_DOMAINS), default=0)
+    opset = opset_of(model) or 0
     made = {output for node in model.graph.node for output in node.output}
     shown = [nodes[name].output[0] for name in graph.convolutions if nodes[name].output[0] in made]
     whole, silent = _whole(model, feeds, weights, shown, version)
