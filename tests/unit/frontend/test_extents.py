@@ -10,7 +10,9 @@ from support.quantised_models import onnxruntime_outputs
 
 import convc
 from convc.frontend.constants import Constants
+from convc.frontend.input_shapes import guessed_shapes
 from convc.frontend.open_extents import extent_name
+from convc.frontend.shape_values import Partial, node_values, shape_value
 from convc.frontend.shapes import infer_facts
 
 X = (1, 4, 9, 7)
@@ -173,6 +175,43 @@ def test_an_extent_that_is_known_passes_beside_one_that_is_not():
     w = Writer(17)
     w.add("Reshape", ["x", w.row(w.extent("x", 2))], "y")
     assert inferred(model(w.nodes, 17, x=("n", 4, "h", "w"))).types["y"].shape == (None,)
+
+
+def test_extents_that_are_known_in_part_are_put_together():
+    some = Partial(numbers=np.array([1, 3]), known=np.array([False, True]))
+    concat = node("Concat", ["a", "b"], ["c"], axis=0)
+    for given, numbers, known in (
+        ((some, np.array([0, 5])), [1, 3, 0, 5], [False, True, True, True]),
+        ((np.array([0, 5]), some), [0, 5, 1, 3], [True, True, False, True]),
+        ((some, some), [1, 3, 1, 3], [False, True, False, True]),
+    ):
+        [made] = node_values(concat, 17, given)
+        assert (made.numbers.tolist(), made.known.tolist()) == (numbers, known)
+
+
+@pytest.mark.parametrize(("extents", "size"), [((1 << 31, 1 << 31), 1 << 62), ((1 << 32, 1 << 31), None)])
+def test_a_size_beyond_64_bits_is_not_known(extents, size):
+    found = shape_value(node("Size", ["x"], ["n"]), extents)
+    assert (None if found is None else int(found)) == size
+
+
+def test_extents_that_nobody_asked_for():
+    asked = [helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name, dims in
+             (("x", ["n", 3, "h"]), ("y", ["m", "n", 5]), ("z", [2, 4]), ("u", ["k", 8]))]  # fmt: skip
+    found = guessed_shapes(asked, {"u": (9, 8)}, 7)
+    assert found == {"x": (1, 3, 7), "y": (1, 1, 5), "u": (9, 8)}
+
+
+SCANNED = """<ir_version: 8, opset_import: ["": 17]>
+g (float[4, 6] state, float[6, 5, 4] xs) => (last, all) {
+    last, all = Scan <num_scan_inputs = 1, scan_input_axes = [1], scan_output_axes = [-1],
+        body = b (s, x) => (t, y) { t = Identity (s)  y = Transpose (x) }> (state, xs)
+}"""
+
+
+def test_a_scan_takes_its_last_inputs_apart_and_puts_results_together():
+    types = inferred(onnx.parser.parse_model(SCANNED)).types
+    assert (types["last"].shape, types["all"].shape) == ((4, 6), (4, 6, 5))
 
 
 WEIGHT = np.random.default_rng(3).standard_normal((6, 4, 3, 3)).astype("f")

@@ -9,6 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import convc
 from convc.errors import LimitError, NodeError
+from convc.frontend.folding import folded
 from convc.runtime.network.executor import Graph
 
 W = np.random.default_rng(5).standard_normal((8, 4, 3, 3)).astype(np.float32)
@@ -85,6 +86,12 @@ def test_the_verbs_take_them():
 def test_what_is_no_constant_is_refused(nodes):
     with pytest.raises(NodeError, match="the weights must be constant, and 'w' is not"):
         convc.load(model(nodes, b=W))
+
+
+def test_texts_are_not_folded():
+    for kind, made in ((TensorProto.STRING, 0), (TensorProto.INT64, 1)):
+        results = folded(node("Cast", ["b"], ["c"], to=kind), 17, [W])
+        assert (results is not None) == made, kind
 
 
 def test_a_chain_that_is_too_long_is_refused():

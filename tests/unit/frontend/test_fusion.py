@@ -128,6 +128,15 @@ def test_a_slope_that_is_no_number_stays_a_node(tmp_path, alpha):
     assert len(network.skipped) == 1
 
 
+@pytest.mark.parametrize(("low", "high"), [(np.nan, 6), (0, np.nan), (np.inf, np.inf), (-np.inf, -np.inf)])
+def test_a_bound_that_is_no_number_stays_a_node(tmp_path, low, high):
+    bounds = {"low": np.float32(low), "high": np.float32(high)}
+    network = read_model(
+        save(tmp_path / "m.onnx", [conv(), node("Clip", ["c", "low", "high"], "y")], bounds), fuse=True
+    )
+    assert network.convs[0].problem.epilogue == ()
+
+
 def test_a_node_with_an_attribute_that_is_not_known_stays_a_node():
     leaky = node("LeakyRelu", ["c"], "y")
     leaky.attribute.append(onnx.helper.make_attribute("beta", 2.0))

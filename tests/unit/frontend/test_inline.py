@@ -10,6 +10,7 @@ import pytest
 from onnx import AttributeProto, FunctionProto, NodeProto, TensorProto, helper, numpy_helper
 
 from convc.errors import ModelError
+from convc.frontend import inline
 from convc.frontend.inline import DOMAIN, inlined
 from convc.frontend.same_node import as_in
 from convc.runtime.network.convolutions import Convolutions
@@ -222,6 +223,23 @@ def test_what_a_call_leaves_out(call, y):
     <domain: "my", opset_import: ["": 17]> F (x, m) => (y, x) {{ s = Add (x, x)  h = Max (s, m)  y = Mul (h, x) }}""")
     model.functions[0].node[1].CopyFrom(helper.make_node("Clip", ["s", "m"], ["h"]))
     assert Graph(model).run({"x": np.array([2 if y != 4 else 1.414213562], np.float32)})["y"] == pytest.approx(y)
+
+
+CALLED = """<ir_version: 8, opset_import: ["": 17, "own": 1]>
+g (float[2] x) => (float[2] y) { a = own.two (x)  y = own.two (a) }
+<domain: "own", opset_import: ["": 17]> two (x) => (z) { y = Neg (x)  z = Neg (y) }"""
+
+
+@pytest.mark.parametrize(("most", "right"), [(6, True), (5, False)])
+def test_nodes_are_counted_with_those_of_functions(most, right, monkeypatch):
+    """Two calls, of two nodes each."""
+    monkeypatch.setattr(inline, "MAX_NODES", most)
+    model = onnx.parser.parse_model(CALLED)
+    if right:
+        inline._check_size(model)
+        return
+    with pytest.raises(ModelError, match="with its functions in place the model has 6 nodes, more than 5"):
+        inline._check_size(model)
 
 
 def test_a_call_with_more_than_the_function_takes():

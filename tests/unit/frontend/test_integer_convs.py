@@ -100,6 +100,17 @@ def test_other_forms(name):
     assert agrees(model, numbers(2, dtype)) <= 2
 
 
+@pytest.mark.parametrize(("zero", "types"), [(np.int8(0), "s8 -> u8"), (np.uint8(0), "u8 x s8 -> u8")])
+def test_without_a_zero_point_numbers_have_the_type_that_they_were_quantised_to(zero, types):
+    nodes = [
+        node("DequantizeLinear", "x sx zx", "xf"),
+        node("QuantizeLinear", "xf sx zi", "xi"),
+        node("DequantizeLinear", "xi sx", "xr"),
+        *qdq_nodes()[1:],
+    ]
+    assert conv_of(qdq_model(nodes, {"zi": zero})).problem.types == types
+
+
 @pytest.mark.parametrize(
     ("activations", "bounds"),
     [
