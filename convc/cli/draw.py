@@ -10,7 +10,7 @@ import click
 from convc.api.options import AUTO
 from convc.cli.contradictions import MODEL_OPTIONS, refuse_given
 from convc.cli.draw_layer import lanes_command, layer_of_model, memory_command, operands_command, tile_command
-from convc.cli.draw_layouts import layout_command
+from convc.cli.draw_layouts import layout_command, tiled_command
 from convc.cli.draw_output import check_output, output_option, write_picture
 from convc.cli.draw_time import (
     memory_time_command,
@@ -130,6 +130,7 @@ def draw_rasterization_order(
 
 for each in (
     layout_command,
+    tiled_command,
     lanes_command,
     tile_command,
     memory_command,

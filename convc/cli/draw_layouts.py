@@ -1,4 +1,4 @@
-"""``convc draw layout``: layouts of CuTe."""
+"""``convc draw layout`` and ``convc draw tiled``: layouts of CuTe, and tiles that threads hold by them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 from convc.cli.draw_output import check_output, table_option, write_picture
 
 if TYPE_CHECKING:
-    from convc.layout import Swizzle
+    from convc.layout import Layout, Swizzle
 
 MOST_DIGITS = 6
 """Of an extent of a tile."""
@@ -70,3 +70,50 @@ def layout_command(
     else:
         raise click.UsageError("--tile draws who holds the elements of a tile, which has no swizzle")
     write_picture(picture, output)
+
+
+@click.command("tiled", short_help="Thread and value of each element of a tiled MMA or copy.")
+@click.option("--atom", metavar="NAME", help="The instruction of a tiled MMA, as convc draw atom takes it.")
+@click.option(
+    "--layout", "groups", required=True, metavar="LAYOUT", help="Of the atoms along M, N, K; of a copy's threads."
+)
+@click.option("--values", metavar="LAYOUT", help="Of each thread's values, of a tiled copy.")
+@click.option("--operand", help="Of a tiled MMA: A (M by K), B (N by K) or D (M by N), by default D.")
+@click.option(
+    "--tile", callback=tile_of, metavar="MxN", help="Rows and columns of the operand; by default one atom each."
+)
+@table_option
+def tiled_command(
+    atom: str | None,
+    groups: str,
+    values: str | None,
+    operand: str | None,
+    tile: tuple[int, int] | None,
+    output: Path | None,
+) -> None:
+    """Draw a tile with the thread and the value that hold each of its elements, and print its thread-value layout.
+
+    With --atom it is an operand of a tiled MMA, whose atoms stand beside each other as --layout says. With --values it
+    is a tiled copy, whose threads do, each with its values side by side.
+    """
+    from convc.draw.tiled import copy_picture, mma_picture
+
+    if (atom is None) == (values is None):
+        raise click.UsageError("expected --atom for a tiled MMA, or --values for a tiled copy, and not both")
+    if values is not None and (operand or tile):
+        raise click.UsageError("--operand and --tile are of a tiled MMA: the tile of a copy is that of its layouts")
+    check_output(output)
+    if atom is not None:
+        picture = mma_picture(atom, _layout(groups), operand or "D", tile)
+    else:
+        picture = copy_picture(_layout(groups), _layout(str(values)))
+    write_picture(picture, output)
+
+
+def _layout(text: str) -> Layout:
+    from convc.layout import Layout, parse
+
+    found = parse(text)
+    if not isinstance(found, Layout):
+        raise click.UsageError(f"expected a layout without a swizzle, got {found}")
+    return found

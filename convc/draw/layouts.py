@@ -59,12 +59,13 @@ def layout_picture(layout: Layout | Composed, colours: str = "thread") -> Pictur
     return _sheet(str(layout), cells, heading, kinds, notes)
 
 
-def holders_picture(layout: Layout, rows: int, columns: int) -> Picture:
+def holders_picture(layout: Layout, rows: int, columns: int, what: str = "") -> Picture:
     """Draw a tile with the thread and the value that hold each of its elements.
 
     Args:
         layout: thread and value to the element ``row + rows * column``, CuTe's thread-value layout.
         rows, columns: of the tile.
+        what: the tile in words, for the title.
 
     Raises:
         InputError: the layout is not of threads and values, or leaves the tile.
@@ -72,8 +73,11 @@ def holders_picture(layout: Layout, rows: int, columns: int) -> Picture:
     cells = held_cells(layout, rows, columns)
     heading = f"rows down, columns across: thread and value; element row + {rows} * column"
     kinds = [(f"thread {i}", TINTS[i]) for i in range(8)]
-    notes = ("threads that differ by 8 share a colour",)
-    return _sheet(f"{layout}: a tile of {rows} x {columns}", cells, heading, kinds, notes)
+    notes = [f"thread, value -> row + {rows} * column: {layout}", "threads that differ by 8 share a colour"]
+    shared = len(layout.offsets()) // len({*layout.offsets()})
+    if shared > 1:
+        notes.append(f"each element is held {shared} times, first by what is shown")
+    return _sheet(f"{what or layout}: a tile of {rows} x {columns}", cells, heading, kinds, notes)
 
 
 def held_cells(layout: Layout, rows: int, columns: int, name: str = "tile") -> Cells:

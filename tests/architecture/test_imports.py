@@ -38,7 +38,7 @@ ARROWS = {
     "workers": "ir verification runtime compiler machine support",
     "report": "_version auditor ir verification runtime build machine timing frontend host_layout support gpu probe",
     "explain": "derive.text derived ir ptx compiler report",
-    "draw": "ir layout ptx machine compiler.index compiler.plan compiler.tile explain report timing support",
+    "draw": "atoms ir layout ptx machine compiler.index compiler.plan compiler.tile explain report timing support",
     "page": "ir ptx.parser compiler.compile compiler.plan compiler.tile report explain draw timing",
     "api": (
         "derive ir host_layout support frontend compiler build runtime verification workers sanitizer auditor machine "

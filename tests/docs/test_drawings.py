@@ -15,6 +15,7 @@ from convc.support.resources import model_folder
 
 PICTURES = {
     "swizzle": "swizzle 64B",
+    "tiled": "tiled --layout (4,8):(8,1) --values (1,4)",
     "layout": "layout ((4,8),(2,2)):((32,1),(16,8)) --tile 16x8",
     "descriptor": "descriptor 0x8100010 --kind f16",
     "registers": "registers --shape 16x128b --num x2",
