@@ -110,6 +110,10 @@ FINDINGS = {
         "Clusters do otherwise than those that were watched, in more ways than are run again: places in shared memory, "
         "or which instructions are executed, depend on data or on the CTA. Check a launch with fewer clusters."
     ),
+    "descriptor-version": (
+        "A shared-memory descriptor of the tensor core has 0 in bits 46-48, and the manual the fixed value 0b001. "
+        "Kernels of Triton 3.5 do that and run on B200. Set bit 46."
+    ),
     "proxy-fence-wrong": (
         "A proxy fence stands between an ordinary access and an asynchronous one, and is for another proxy or state "
         "space. Copies and the tensor core need fence.proxy.async, of .shared::cta or .global where it names one."

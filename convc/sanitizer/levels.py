@@ -11,6 +11,7 @@ and the result did not depend on when asynchronous work was performed:
 * warps of a warpgroup that take different counts of registers (setmaxnreg), each of which is done for its warp;
 * a wait that says ``.cta`` for what another CTA arrives at, where that CTA hands over no data of its own;
 * registers of a wgmma touched before its wait, or without wgmma.fence: the assembler puts the wait and the fence there;
+* bits 46-48 of a shared-memory descriptor that are 0, as in the kernels of Triton 3.5, which run on B200;
 * a tcgen05.ld without a wait, where an instruction of the warp has used its registers since: the assembler waits.
 """
 
@@ -31,6 +32,7 @@ SENTENCES = {
     "front of it, a relaxed arrival nothing",
     "accumulator-before-wait": "PTX manual, wgmma.mma_async: accessing its registers before wgmma.wait_group is "
     "undefined",
+    "descriptor-version": "PTX manual, tcgen05 shared memory descriptor: bits 46-48 have the fixed value 0b001",
     "wgmma-fence-missing": "PTX manual, wgmma.fence: it orders accesses of registers by wgmma.mma_async and by others",
 }
 """What the manual says, by the rule that is broken; that of tensor memory depends on who is early."""

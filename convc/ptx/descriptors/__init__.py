@@ -32,6 +32,7 @@ from convc.ptx.descriptors.shared import (
     decode_warpgroup,
     encode_shared,
     encode_warpgroup,
+    old_version,
 )
 from convc.ptx.descriptors.zero_mask import ZERO_MASK_FIELDS, ZeroColumnMask, decode_zero_mask, encode_zero_mask
 
@@ -62,4 +63,5 @@ __all__ = [
     "encode_shared",
     "encode_warpgroup",
     "encode_zero_mask",
+    "old_version",
 ]

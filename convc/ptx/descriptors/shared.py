@@ -11,6 +11,9 @@ SHARED_FIELDS: Fields = {
     "base_offset": (49, 3), "lbo_absolute": (52, 1), "swizzle": (61, 3),
 }  # fmt: skip
 SHARED_VERSION = 1
+OLD_VERSION = 0
+"""Bits 46-48 as Triton 3.5 leaves them, whose kernels run on B200: the manual asks for `SHARED_VERSION`."""
+
 SWIZZLE_CODES = {"none": 0, "128B_atom32": 1, "128B": 2, "64B": 4, "32B": 6}
 
 WARPGROUP_FIELDS: Fields = {
@@ -56,9 +59,12 @@ def encode_shared(desc: SharedDescriptor) -> int:
 
 
 def decode_shared(value: int) -> SharedDescriptor:
-    """The record of a 64-bit word; `ValueError` where a fixed bit or the swizzle code is wrong."""
+    """The record of a 64-bit word; `ValueError` where a fixed bit or the swizzle code is wrong.
+
+    `OLD_VERSION` is read as well; `old_version` tells.
+    """
     got = unpack(SHARED_FIELDS, value, 64)
-    if got["version"] != SHARED_VERSION:
+    if got["version"] not in (SHARED_VERSION, OLD_VERSION):
         raise ValueError(f"bits 46-48 must be 0b001 on sm_100, got {got['version']:#05b}")
     return SharedDescriptor(
         start=got["start"] << 4,
@@ -68,6 +74,11 @@ def decode_shared(value: int) -> SharedDescriptor:
         lbo_absolute=bool(got["lbo_absolute"]),
         swizzle=name_of("swizzle", SWIZZLE_CODES, got["swizzle"]),
     )
+
+
+def old_version(value: int) -> bool:
+    """Whether a 64-bit word has `OLD_VERSION`, which breaks a rule of the manual."""
+    return value >> 46 & 7 == OLD_VERSION
 
 
 def encode_warpgroup(desc: SharedDescriptor) -> int:

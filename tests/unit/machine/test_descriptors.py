@@ -206,7 +206,7 @@ def test_shared_refusals(changes, message):
 @pytest.mark.parametrize(
     ("word", "message"),
     [
-        (0x4000004000010040, "bits 46-48 must be 0b001 on sm_100, got 0b000"),
+        (0x4000804000010040, "bits 46-48 must be 0b001 on sm_100, got 0b010"),
         (0x6000404000010040, r"code 3 is no swizzle \(0 = none, 1 = 128B_atom32, 2 = 128B, 4 = 64B, 6 = 32B\)"),
         (0xE000404000010040, "code 7 is no swizzle"),
         (0x4000404000014040, r"bit\(s\) 14 must be 0"),

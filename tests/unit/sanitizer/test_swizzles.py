@@ -183,3 +183,19 @@ def test_kernels_with_another_swizzle(name, right, wrong):
     buffers = {key: np.zeros(spec.shape, ARRAY_TYPES[spec.dtype]) for key, spec in launch.buffers.items()}
     found = check_kernel(text.replace(right, wrong), launch, buffers).findings
     assert "swizzle-mismatch" in {finding.rule for finding in found}
+
+
+@pytest.mark.parametrize("names", ["a", "b", "ab"])
+def test_descriptors_of_triton_3_5(names):
+    """Bits 46-48 are 0 there: the tensor core reads such words, and the manual forbids them."""
+    text, clean = judged({"a": "128B", "b": "128B"}, {"a": "128B", "b": "128B"})
+    for name in names:
+        word = encode_shared(matrix("128B", AT[name]))
+        assert f"%{name}, {word};" in text
+        text = text.replace(f"%{name}, {word};", f"%{name}, {word - (1 << 46)};")
+    maps = tuple(box("128B", ROWS[name]) for name in "ab")
+    found = check(text, threads=32, size=1 << 15, shared=32784, maps=maps)
+    (finding,) = found.findings
+    assert (finding.rule, finding.verdict) == ("descriptor-version", Verdict.rule)
+    assert "are 0b000, not 0b001; PTX manual" in finding.message
+    np.testing.assert_array_equal(found.result.buffers["out"], clean.result.buffers["out"])

@@ -12,6 +12,8 @@ from functools import lru_cache
 import numpy as np
 
 from convc.errors import MachineFault, UnmodelledError
+from convc.ir.findings import Verdict
+from convc.machine.base.findings import Who
 from convc.machine.base.values import Value, fixed, narrow, plain
 from convc.machine.isa.operands import Read, address_of, modifier, number, reader
 from convc.machine.isa.registry import BLIND, ORDINARY, REFUSED, Run, op
@@ -24,6 +26,7 @@ from convc.machine.tensor_core.footprints import NOTHING, Footprint
 from convc.machine.tensor_core.mma import Accumulator, LaneMask, Mma
 from convc.machine.tensor_core.shapes import shape_of
 from convc.ptx import Address, Instr
+from convc.ptx.descriptors import old_version
 
 Rows = tuple[int, ...] | None
 
@@ -78,6 +81,7 @@ def notify_operation(
     cohort = strand.cohort
     if cohort.observer is None:
         return
+    _note_version(strand, item, thread)
     touched = UNTOLD
     if not isinstance(item, Mma) or "mma" in cohort.observer.wants:
         touched = cohort.core.footprint(item)
@@ -94,6 +98,18 @@ def notify_operation(
         mma=item if isinstance(item, Mma) else None,
     )
     cohort.observer.tensor_op(strand, item.instr, operation)
+
+
+def _note_version(strand: Strand, item: Mma | Copy | Shift, thread: tuple[int, int]) -> None:
+    """Report descriptors whose fixed bits are 0, which the tensor core reads all the same."""
+    words = (item.descriptor,) if isinstance(item, Copy) else ()
+    if isinstance(item, Mma):
+        words = (item.b,) if item.a_in_tensor else (item.a, item.b)
+    for word in words:
+        if old_version(word):
+            message = f"bits 46-48 of the shared-memory descriptor {word:#018x} are 0b000, not 0b001"
+            who = Who(row=0, warp=int(strand.warps[thread[0]]), lanes=(thread[1],))
+            strand.cohort.findings.report("descriptor-version", message, item.instr, Verdict.rule, who)
 
 
 def _issuers(strand: Strand, thread: tuple[int, int]) -> Rows:
