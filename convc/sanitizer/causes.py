@@ -94,7 +94,7 @@ def cause_of(
 
 def _data(first: Access, second: Access) -> bool:
     """Whether an engine uses what ordinary instructions have written."""
-    return first.kind in ORDINARY and not second.generic
+    return first.kind in ORDINARY and not second.generic and not second.write
 
 
 def _wrong_fence(

@@ -61,6 +61,16 @@ def test_a_barrier_alone_orders_no_proxies():
     )
 
 
+def test_bytes_that_an_engine_overwrites_are_as_those_that_were_read():
+    """Ordinary stores whose bytes a copy overwrites: nobody has their data, so that a missing fence is for review."""
+    stores = ACCESS.replace("ld.shared.u32 %v, [%v]", "st.shared.u32 [%v], %t")
+    text = ring(access=stores)
+    (found,) = check(text, threads=64).findings
+    assert (found.rule, found.verdict) == ("race-shared-memory", Verdict.review)
+    assert "only a proxy fence or a tcgen05 fence is missing" in found.message
+    assert rules(check(ring(access=stores, before_copy=FENCE), threads=64)) == set()
+
+
 def test_a_fence_before_the_read_comes_too_early():
     assert rules(check(ring(access=f"{FENCE} {ACCESS}"), threads=64)) == {"proxy-fence-missing"}
 
