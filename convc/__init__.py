@@ -19,6 +19,7 @@ from convc._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from convc.api.auditing import AuditReport, KernelAudit, audit
+    from convc.api.bench import TunedLayer, TuneReport
     from convc.api.checking import CheckReport, KernelCheck, check
     from convc.api.compiling import compile
     from convc.api.inputs import InputData
@@ -26,13 +27,14 @@ if TYPE_CHECKING:
     from convc.api.launch_jobs import KernelInputs
     from convc.api.launching import launch, write_host_program
     from convc.api.loading import load
-    from convc.api.options import ChipOptions, GpuOptions, MachineOptions, ReadOptions, WorkOptions
+    from convc.api.options import ChipOptions, GpuOptions, MachineOptions, ReadOptions, TuneOptions, WorkOptions
     from convc.api.probing import ProbeRun, assumptions, run_probes, settle_probes
     from convc.api.running import run, run_layer
     from convc.api.running_networks import run_model, run_network
     from convc.api.simulating import Simulation, simulate
     from convc.api.surveying import survey
     from convc.api.timing import LayerTime, TimeReport, time
+    from convc.api.tuning import tune, tune_layers
     from convc.api.verifying import Expected, verify, verify_data, verify_network
     from convc.build.folder import Build, load_build
     from convc.compiler.options import ScheduleOptions
@@ -80,6 +82,9 @@ __all__ = [
     "Simulation",
     "SurveyReport",
     "TimeReport",
+    "TuneOptions",
+    "TuneReport",
+    "TunedLayer",
     "VerifyReport",
     "WorkOptions",
     "assumptions",
@@ -99,6 +104,8 @@ __all__ = [
     "simulate",
     "survey",
     "time",
+    "tune",
+    "tune_layers",
     "verify",
     "verify_data",
     "verify_network",
@@ -137,6 +144,9 @@ _HOME = {
     "Simulation": "convc.api.simulating",
     "SurveyReport": "convc.verification.survey",
     "TimeReport": "convc.api.timing",
+    "TuneOptions": "convc.api.options",
+    "TuneReport": "convc.api.bench",
+    "TunedLayer": "convc.api.bench",
     "VerifyReport": "convc.verification.records",
     "WorkOptions": "convc.api.options",
     "assumptions": "convc.api.probing",
@@ -156,6 +166,8 @@ _HOME = {
     "simulate": "convc.api.simulating",
     "survey": "convc.api.surveying",
     "time": "convc.api.timing",
+    "tune": "convc.api.tuning",
+    "tune_layers": "convc.api.tuning",
     "verify": "convc.api.verifying",
     "verify_data": "convc.api.verifying",
     "verify_network": "convc.api.verifying",

@@ -21,6 +21,8 @@
     run_probes,
     settle_probes
     time             timing               how long kernels take on a chip, and what they wait for
+    tune,            tuning               measure the candidates of layers, and remember the fastest
+    tune_layers
 
 A model is a file, a loaded `onnx.ModelProto` or, for all but whole networks, what `load` gives; a build is a folder, or
 an open `Build`. How a verb goes about its work is said by a few records (`convc.api.options`).
@@ -51,6 +53,8 @@ if TYPE_CHECKING:
     from convc import simulate as simulate
     from convc import survey as survey
     from convc import time as time
+    from convc import tune as tune
+    from convc import tune_layers as tune_layers
     from convc import verify as verify
     from convc import verify_data as verify_data
     from convc import verify_network as verify_network

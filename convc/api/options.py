@@ -107,6 +107,31 @@ class GpuOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TuneOptions:
+    """Options of tuning.
+
+    Attributes:
+        candidates: of a problem that are measured, at most.
+        seconds: for a problem: behind that, no more candidates are loaded and no more turns begin.
+        on: ``gpu`` for the first GPU, ``engine`` for the timing engine; ``auto`` for the GPU where there is one.
+        again: measure what is recorded already.
+        timeout: seconds to wait for a launch on the GPU.
+        own_target: take the target of the GPU in place of that of the options; None: where no options are given.
+        records: a file of records to take before.
+        export: a file to write the records of the layers to.
+    """
+
+    candidates: int = 12
+    seconds: float = 20.0
+    on: str = "auto"
+    again: bool = False
+    timeout: float = 10.0
+    own_target: bool | None = None
+    records: str | Path | None = None
+    export: str | Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkOptions:
     """Options of long work: where it is done, what is kept of it, and who is told how far it has come.
 

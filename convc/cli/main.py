@@ -64,6 +64,7 @@ COMMANDS = {
     "run": "Run a layer of a build folder, or a whole model.",
     "survey": "List, verify and run every model of a folder.",
     "time": "Estimate how long kernels take, and what they wait for.",
+    "tune": "Measure candidates on a GPU, and remember the fastest.",
     "verify": "Check every convolution of a model.",
 }
 """What each command does, as ``convc --help`` lists it; ``x-y`` is ``x_y_command`` of the module ``x_y`` here."""

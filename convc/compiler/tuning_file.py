@@ -12,9 +12,9 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from convc._version import __version__
 from convc.compiler.compile import chosen_by
 from convc.compiler.kernels import shared_problem
-from convc.compiler.schedules.conflicts import schedules_for
 from convc.compiler.tunings import TuningRecord
 from convc.errors import ConvcError, InputError, ProblemError
 from convc.ir.tuned import Name
@@ -64,6 +64,9 @@ def read_tunings(file: Path) -> tuple[TuningRecord, ...]:
 
 def check(record: TuningRecord, where: str) -> None:
     """Raise `InputError` for options that there are not, or a choice of what was not left open."""
+    # Imported where a file is read: who asks for its schema needs no schedules.
+    from convc.compiler.schedules.conflicts import schedules_for
+
     if record.problem != shared_problem(record.problem):
         raise InputError(f"a problem has the name of its kernel, got {record.problem.name[:40]!r}", where=where)
     try:
@@ -73,6 +76,7 @@ def check(record: TuningRecord, where: str) -> None:
         raise InputError(error.message, where=where) from None
 
 
-def tuning_file(version: str, records: Sequence[TuningRecord]) -> TuningFile:
-    """A file of records."""
-    return TuningFile(format=FORMAT, convc=version, records=tuple(records))
+def dump_tunings(records: Sequence[TuningRecord]) -> bytes:
+    """Write a file of records."""
+    made = TuningFile(format=FORMAT, convc=__version__, records=tuple(records))
+    return msgspec.json.format(msgspec.json.encode(made), indent=1) + b"\n"

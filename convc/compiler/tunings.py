@@ -40,12 +40,15 @@ class Tunings:
         self._known: dict[str, Tuned | None] = {}
 
     def find(self, problem: ConvProblem, options: ScheduleOptions) -> Tuned | None:
-        """The record of a problem, under the name of its kernel, that was kept last; None where none is to be taken."""
+        """The record of a problem, under the name of its kernel; None where none is to be taken.
+
+        Of several that which was kept last, those of GPUs before those of the timing engine.
+        """
         if options.tuned == "off" or options.timed:
             return None
         key = _key(problem, options)
         if key not in self._known:
-            self._known[key] = next(iter(self._rows(key)), None)
+            self._known[key] = next(iter(sorted(self._rows(key), key=lambda row: row.by == "engine")), None)
         return self._known[key]
 
     def of_device(self, problem: ConvProblem, options: ScheduleOptions, device: str, by: str) -> Tuned | None:
@@ -59,7 +62,7 @@ class Tunings:
         key = _key(record.problem, record.options)
         others = [row for row in self._rows(key) if (row.device, row.by) != (tuned.device, tuned.by)]
         self.cache.put(key, msgspec.msgpack.encode([tuned, *others[: MOST_DEVICES - 1]]))
-        self._known[key] = tuned
+        self._known.pop(key, None)
 
     def _rows(self, key: str) -> list[Tuned]:
         """The rows of an entry; none where there is none, or it is damaged."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Generator, Iterable, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -106,11 +106,11 @@ def perform(
         LimitError: the buffers do not fit into the memory of the GPU or of this machine.
     """
     device = driver.device()
-    _check_device(plan, device)
+    check_device(plan, device)
     require_memory(2 * plan.bytes, "the launch's buffers")
     timing = None
-    with _prepared(driver, plan, image, contents, device.driver_version) as ready:
-        _launch(driver, ready, plan, seconds)
+    with prepared(driver, plan, image, contents, device.driver_version) as ready:
+        launch_once(driver, ready, plan, seconds)
         results = {name: _read(driver, ready.addresses[name], name, size) for name, size in plan.buffers.items()}
         if repeat:
             timing = _timed(driver, ready, plan, repeat, seconds)
@@ -118,7 +118,7 @@ def perform(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Ready:
+class Ready:
     """A kernel that can be launched: its function, buffers and parameters."""
 
     function: Handle
@@ -128,9 +128,9 @@ class _Ready:
 
 
 @contextmanager
-def _prepared(
+def prepared(
     driver: Driver, plan: LaunchPlan, image: bytes, contents: Mapping[str, np.ndarray], version: int
-) -> Generator[_Ready]:
+) -> Generator[Ready]:
     """Load the kernel, allocate and fill its buffers, encode its maps; give all of it back at the end."""
     addresses: dict[str, int] = {}
     module = driver.load(image)
@@ -148,7 +148,7 @@ def _prepared(
             for patch in param.patches
         ]
         encoded = tuple(each for each in maps if each is not None)
-        yield _Ready(function=function, addresses=addresses, params=images, maps=encoded)
+        yield Ready(function=function, addresses=addresses, params=images, maps=encoded)
     except (Hang, KeyboardInterrupt):
         hangs = True
         raise
@@ -166,7 +166,7 @@ def _give_back(driver: Driver, module: Handle, addresses: Iterable[int]) -> None
         driver.unload(module)
 
 
-def _check_device(plan: LaunchPlan, device: Device) -> None:
+def check_device(plan: LaunchPlan, device: Device) -> None:
     """Refuse what this GPU cannot run, before anything is loaded or taken."""
     if plan.target and not _runs(plan.target, device.capability):
         raise GpuError(
@@ -239,7 +239,7 @@ def _patch(
     return data
 
 
-def _launch(driver: Driver, ready: _Ready, plan: LaunchPlan, seconds: float) -> None:
+def launch_once(driver: Driver, ready: Ready, plan: LaunchPlan, seconds: float) -> None:
     """Launch once, and wait for the end."""
     driver.launch(ready.function, plan, ready.params)
     _wait(driver, driver.mark(), plan, seconds)
@@ -263,23 +263,43 @@ def _read(driver: Driver, address: int, name: str, size: int) -> np.ndarray:
     return driver.read(address, size) if size else np.empty(0, np.uint8)
 
 
-def _timed(driver: Driver, ready: _Ready, plan: LaunchPlan, repeat: int, seconds: float) -> Timing:
+def spinning(driver: Driver) -> AbstractContextManager[Ready]:
+    """The kernel that keeps the GPU busy in front of those that are timed."""
+    return prepared(driver, clock_plan(QUEUE_CYCLES), CLOCK_TEXT.encode(), {}, 0)
+
+
+def _timed(driver: Driver, ready: Ready, plan: LaunchPlan, repeat: int, seconds: float) -> Timing:
     """Time launches, one by one and in a row, after some to warm up; and the clock of the SMs in front of the last."""
     for _ in range(WARM_UP):
-        _launch(driver, ready, plan, seconds)
-    with _prepared(driver, clock_plan(QUEUE_CYCLES), CLOCK_TEXT.encode(), {}, 0) as busy:
-        alone = tuple(_behind(driver, busy, ready, plan, seconds, 1) for _ in range(repeat))
+        launch_once(driver, ready, plan, seconds)
+    with spinning(driver) as busy:
+        alone = tuple(behind(driver, busy, ready, plan, seconds, 1) for _ in range(repeat))
         row = min(repeat, MOST_QUEUED)
-        together = _behind(driver, busy, ready, plan, seconds, row)
+        together = behind(driver, busy, ready, plan, seconds, row)
         cycles, nanoseconds = driver.read(busy.addresses["out"], 16).view(np.uint64).tolist()
     return Timing(microseconds=alone, streamed=together / row, clock_ghz=cycles / max(1, nanoseconds))
 
 
-def _behind(driver: Driver, busy: _Ready, ready: _Ready, plan: LaunchPlan, seconds: float, count: int) -> float:
-    """Microseconds of launches that are queued while a kernel in front of them keeps the GPU busy."""
-    spin = clock_plan(QUEUE_CYCLES * count)
+def behind(
+    driver: Driver, busy: Ready, ready: Ready, plan: LaunchPlan, seconds: float, count: int, warm: int = 0
+) -> float:
+    """Microseconds of launches that are queued while a kernel in front of them keeps the GPU busy.
+
+    Args:
+        driver: of the GPU.
+        busy, ready: the kernel of `convc.gpu.clock` and the one that is timed.
+        plan: of the one that is timed.
+        seconds: how long to wait for the end.
+        count: launches that are timed. warm: launches in front of these.
+
+    Raises:
+        GpuError, GpuFault: see `perform`.
+    """
+    spin = clock_plan(QUEUE_CYCLES * (count + warm))
     busy.params[1][:] = np.frombuffer(spin.params[1].data, np.uint8)
     driver.launch(busy.function, spin, busy.params)
+    for _ in range(warm):
+        driver.launch(ready.function, plan, ready.params)
     start = driver.mark()
     for _ in range(count):
         driver.launch(ready.function, plan, ready.params)

@@ -15,6 +15,7 @@ from typing import Any, Literal, TypedDict, cast, get_type_hints
 import msgspec
 
 from convc.build.folder import NetworkRecord
+from convc.compiler.tuning_file import TuningFile
 from convc.ir.launch import LaunchSpec
 from convc.ir.planned import Listing, Planned
 from convc.ir.problem import ConvProblem
@@ -389,5 +390,11 @@ WRITTEN: dict[str, Callable[[], Any]] = {
 }
 """The reports of commands, and what makes the type of each."""
 
-READ: dict[str, Any] = {"convc-launch/1": LaunchSpec, "convc-build/4": NetworkRecord, "convc-probed/1": Probed}
-"""Files that are read: the launch file of a kernel, network.json of a build folder, and the answers of a GPU."""
+READ: dict[str, Any] = {
+    "convc-launch/1": LaunchSpec,
+    "convc-build/4": NetworkRecord,
+    "convc-probed/1": Probed,
+    "convc-tuning/1": TuningFile,
+}
+"""Files that are read: the launch file of a kernel, network.json of a build folder, the answers of a GPU, and what was
+measured of candidates."""

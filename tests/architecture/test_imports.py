@@ -36,7 +36,10 @@ ARROWS = {
     "runtime": "ir build compiler.kernels host_layout frontend machine support",
     "verification": "ir runtime build compiler.kernels host_layout frontend machine support",
     "workers": "ir verification runtime compiler machine support",
-    "report": "_version auditor ir verification runtime build machine timing frontend host_layout support gpu probe",
+    "report": (
+        "_version compiler.tuning_file auditor ir verification runtime build machine timing frontend host_layout "
+        "support gpu probe"
+    ),
     "explain": "derive.text derived ir ptx compiler report",
     "draw": "atoms ir layout ptx machine compiler.index compiler.plan compiler.tile explain report timing support",
     "page": "ir ptx.parser compiler.compile compiler.plan compiler.tile report explain draw timing",

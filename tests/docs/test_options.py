@@ -17,9 +17,9 @@ from convc.compiler.schedules.conflicts import choices, conflicts, schedules_for
 from convc.errors import InputError
 
 PAGE = (DOCS / "commands.md").read_text("utf-8")
-PLANNING = ("compile", "verify", "inspect", "time", "draw", "report")
+PLANNING = ("compile", "verify", "inspect", "time", "tune", "draw", "report")
 ROOT = DOCS.parents[1]
-MOST_FILES = 8
+MOST_FILES = 9
 
 
 def options_of(command: click.Command) -> set[str]:

@@ -1,0 +1,104 @@
+"""``convc tune``: the candidates of layers are measured, and the fastest is remembered."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import click
+from click.core import ParameterSource
+
+from convc import api
+from convc.api.options import TuneOptions
+from convc.cli.choice import Choice
+from convc.cli.options import (
+    Chosen,
+    Layers,
+    chosen_options,
+    collected,
+    layers_option,
+    model_options,
+    no_cache_option,
+    path_type,
+    target_type,
+)
+from convc.cli.streams import model_source
+
+
+@click.command("tune")
+@click.argument("source", type=path_type, required=False, metavar="[MODEL|DIR]")
+@layers_option
+@model_options
+@click.option(
+    "--candidates",
+    type=click.IntRange(1, 1000),
+    default=12,
+    show_default=True,
+    metavar="N",
+    help="Most that are measured.",
+)
+@click.option(
+    "--seconds", type=float, default=20.0, show_default=True, metavar="S", help="For a layer: then nothing new begins."
+)
+@click.option(
+    "--on",
+    type=Choice(["auto", "gpu", "engine"]),
+    default="auto",
+    show_default=True,
+    help="Who times: the first GPU, or the timing engine, which auto takes where there is no GPU.",
+)
+@click.option("--again", is_flag=True, help="Measure what is recorded already.")
+@click.option(
+    "--timeout", type=float, default=10.0, show_default=True, metavar="SECONDS", help="How long to wait for a launch."
+)
+@click.option("--import", "records", type=path_type, metavar="FILE.json", help="Take the records of a file before.")
+@click.option("--export", type=target_type, metavar="FILE.json", help="Write the records of these layers to a file.")
+@no_cache_option
+@collected("options", TuneOptions)
+@chosen_options
+def tune_command(source: Path | None, layer: Layers, options: TuneOptions, chosen: Chosen) -> None:
+    """Measure the best candidates of each layer on the first GPU, and keep the fastest in the compile cache.
+
+    Of each distinct convolution the kernels that are estimated within 25 % of the best are launched in turns. From then
+    on compile, verify, inspect, time and launch take the fastest, where they are asked for the same options. Without a
+    GPU the timing engine times them. Records go to other machines with --export and --import.
+    """
+    # Imported when the command runs: its help needs no report.
+    from convc.report.console import console, progress_bar
+    from convc.report.format import counted
+    from convc.report.tuning import print_bench, print_tuned_layers
+
+    out = console()
+    source_of = click.get_current_context().get_parameter_source
+    options = dataclasses.replace(options, own_target=source_of("target") is not ParameterSource.COMMANDLINE)
+    report = None
+    build = source is not None and source.is_dir()
+    try:
+        with progress_bar() as progress:
+            steps = api.tune_layers(
+                None if source is None else model_source(source),
+                layer=layer,
+                read=chosen.read,
+                schedule=chosen.schedule,
+                options=options,
+                work=dataclasses.replace(chosen.work, progress=progress),
+            )
+            for report in steps:  # noqa: B007 - the last one is the whole, or all there is where Ctrl-C comes
+                pass
+    finally:
+        if report is not None:
+            if report.imported:
+                out.print(
+                    f"took {counted(report.imported, 'record')} of {options.records}", soft_wrap=True, markup=False
+                )
+            if report.where:
+                print_bench(out, report.where, report.engine, report.why, report.target)
+            rows = [
+                (one.names, None if one.record is None else one.record.tuned, one.measured, one.lost, one.reason)
+                for one in report.layers
+            ]
+            print_tuned_layers(out, rows)
+    if build:
+        out.print("the folder is as it was: compile the model again to have what is fastest", soft_wrap=True)
+    if report is not None and not report.ok:
+        raise click.exceptions.Exit(1)
