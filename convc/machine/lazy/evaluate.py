@@ -20,7 +20,7 @@ from convc.machine.tensor_core.tensor_memory import TensorMemory
 from convc.machine.tma.load import TensorLoader
 
 BLOCK = 1 << 20
-"""Bytes of A, or of B where all of A is less, gathered at a time: they stay inside a level-2 cache."""
+"""Bytes of A, or of B where all of A is less, gathered at a time, and of a product: they stay in a level-2 cache."""
 
 FILTERS = 1 << 25
 """Bytes of B kept in float32 at a time (at most four for each of its own); more is multiplied in several parts of K."""
@@ -316,12 +316,12 @@ class _Joint:
     def _side_by_side(self) -> None:
         """Multiply all of A by all of B, into targets (tiles of B, tiles of A, rows, columns).
 
-        Where A is little it is kept, and a few tiles of B at a time go with it: of the two, B is read but once.
+        Where A and the product are little A is kept, and a few tiles of B at a time go with it: B is read but once.
         """
         right = self.right
         count = len(right.first)
         size = 4 * right.count * right.run // CODES[self.elements[1]].itemsize
-        if size * self.left.rows * len(self.left.first) > BLOCK:
+        if max(size, 4 * count * right.rows) * self.left.rows * len(self.left.first) > BLOCK:
             self._by_all(self._gather_b(slice(0, count)))
             return
         tiles = slice(0, len(self.left.first))

@@ -118,10 +118,15 @@ class _Whole:
 
 @pytest.mark.parametrize("accumulate", [False, True])
 @pytest.mark.parametrize("used", [5, 3, 0])
-@pytest.mark.parametrize(("block", "parts"), [(1 << 20, [7]), (2000, [3, 3, 1]), (400, [7])])
+@pytest.mark.parametrize(("block", "parts"), [(1 << 20, [7]), (3000, [4, 3]), (2000, [7]), (400, [7])])
 def test_tiles_of_b_go_a_few_at_a_time(accumulate, used, block, parts, monkeypatch):
-    """With a kept A of 320 bytes; and all at once where that is more than a block."""
+    """With a kept A of 640 bytes; and all at once where that, or the product of 2,800, is more than a block."""
     monkeypatch.setattr(evaluate, "BLOCK", block)
+    sizes: list[int] = []
+    product = _Joint._product
+    monkeypatch.setattr(
+        _Joint, "_product", lambda self, a, b, out: (sizes.append(out.nbytes), product(self, a, b, out))
+    )
     rng = np.random.default_rng(1)
     a = rng.integers(-4, 5, (2, 5, 16)).astype(np.float32)
     a[:, used:] = 0
@@ -136,7 +141,8 @@ def test_tiles_of_b_go_a_few_at_a_time(accumulate, used, block, parts, monkeypat
     joint.rooms = (Rooms(), Rooms())
     joint._side_by_side()
     assert np.array_equal(joint.target, np.einsum("trk,bnk->btrn", a, b) + (3 if accumulate else 0))
-    assert joint.right.asked == (parts if used or block == 400 else [])
+    assert joint.right.asked == (parts if used or block <= 2000 else [])
+    assert max(sizes, default=0) <= max(block, 4 * used * 70)  # of one tile of A at least
 
 
 @pytest.mark.parametrize("base_offset", [0, 3])
