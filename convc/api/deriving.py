@@ -14,6 +14,7 @@ MOVING = READINGS["shift"]
 
 RELOAD = "reload"
 SCHEDULES = (RELOAD, *READINGS)
+GRADIENTS = ("dgrad", "wgrad")
 ROWS = ("outer", "merged")
 BORDERS = ("mask", "zero")
 
@@ -82,6 +83,22 @@ def derive_schedules(
     return Derivation(names=tuple(form.name for form in chosen), lines=tuple(lines), latex=latex)
 
 
+def derive_gradient(name: str) -> Derivation:
+    """Derive a gradient of a convolution from its definition: ``dgrad`` by the input, ``wgrad`` by the weights.
+
+    Raises:
+        InputError: there is none of that name.
+    """
+    if name not in GRADIENTS:
+        raise InputError(f"there is no gradient {name!r}: {', '.join(GRADIENTS)}")
+    # Imported here because sympy takes half a second to load.
+    from convc.derive import gradients
+    from convc.derive.show import chain_lines, document
+
+    chain = tuple(gradients.GRADIENTS[name]())
+    return Derivation(names=(name,), lines=tuple(chain_lines(chain, known=set())), latex=document(chains=[chain]))
+
+
 def derive_theorem(name: str) -> Derivation:
     """Find a theorem by its name, as ``convc inspect`` prints it: what it says, its conditions, its proof, its uses.
 
@@ -94,12 +111,13 @@ def derive_theorem(name: str) -> Derivation:
 
     known = theorems(uses())
     if name not in known:
-        names = (*SCHEDULES, *known)
+        names = (*SCHEDULES, *GRADIENTS, *known)
         near = [each for each in names if name in each][:3] or some_near(name, names)
+        kinds = f"schedules: {', '.join(SCHEDULES)}; gradients: {', '.join(GRADIENTS)}"
         guess = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
         raise InputError(
-            f"there is no schedule or theorem {name!r}",
-            hint=f"{guess}schedules: {', '.join(SCHEDULES)}; theorems: their names as convc inspect prints them",
+            f"there is no schedule, gradient or theorem {name!r}",
+            hint=f"{guess}{kinds}; theorems: their names as convc inspect prints them",
         )
     lines = known_lines(known[name], rests_on(name, uses()))
     return Derivation(names=(name,), lines=tuple(lines), latex=document((), alone=known[name]))

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from convc.api.deriving import BORDERS, ROWS, SCHEDULES, derive_schedules, derive_theorem
+from convc.api.deriving import BORDERS, GRADIENTS, ROWS, SCHEDULES, derive_gradient, derive_schedules, derive_theorem
 from convc.cli.options import target_type
 
 
 @click.command("derive")
-@click.argument("name", required=False, metavar="[SCHEDULE | THEOREM]")
+@click.argument("name", required=False, metavar="[SCHEDULE | GRADIENT | THEOREM]")
 @click.option(
     "--stream",
     "rows",
@@ -27,12 +27,16 @@ from convc.cli.options import target_type
 def derive_command(name: str | None, rows: str, border: str, windows: bool, latex_file: Path | None) -> None:
     """Derive the loops of SCHEDULE (reload, slide, stationary, shift), or of all, from the definition of a convolution.
 
+    Or those of GRADIENT: dgrad, by the input, or wgrad, by the weights.
+
     For all sizes at once: each rewrite with its theorem, the conditions that a problem has to meet, and the proof. The
     algorithms are numbered as in Pei Luo, "Blackwell SM_100a tensor core architecture". With the name of a theorem, as
     convc inspect prints it: what it says, its conditions, its proof, and what rests on it.
     """
     if name is None or name in SCHEDULES:
         found = derive_schedules(name, rows=rows, border=border, windows=windows)
+    elif name in GRADIENTS:
+        found = derive_gradient(name)
     else:
         found = derive_theorem(name)
     if latex_file is not None:

@@ -10,6 +10,7 @@ from convc.derive.changes import changes
 from convc.derive.clusters import clusters
 from convc.derive.columns import layouts
 from convc.derive.forms import forms
+from convc.derive.gradients import GRADIENTS
 from convc.derive.hosted import hosted
 from convc.derive.results import facts
 from convc.derive.shares import shares
@@ -46,6 +47,10 @@ def _uses() -> Iterator[Use]:
         yield Use(words=f"what a kernel reads off {title}", theorems=tuple(form.theorems))
         for each in solved(nest):
             yield Use(words=f"{each.symbol}, which is solved for in {title}", theorems=each.theorems)
+    for chain in GRADIENTS.values():
+        *_, (title, nest) = chain()
+        for step in nest.steps:
+            yield Use(words=f"the rewrite {step.name}, in {title}", theorems=step.theorems, conditions=step.conditions)
     for change in changes():
         yield Use(words=change.title, theorems=change.step.theorems, conditions=change.step.conditions)
     for fact in (*facts(), *layouts(), *hosted()):

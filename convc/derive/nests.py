@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from sympy import Expr, S, Symbol
 
@@ -32,6 +33,9 @@ SPACE = tuple("npqkcrs")
 OUTPUT = tuple("npqk")
 SUMMED = tuple("crs")
 PIXEL = tuple("nhwc")
+
+Updates = Literal["y", "x", "w"]
+"""What products are added to: outputs, or (`convc.derive.gradients`) gradients of pixels or weights."""
 
 Place = Mapping[str, Expr]
 """Coordinates by their names: those of `SPACE`, or those of `PIXEL`."""
@@ -157,6 +161,8 @@ class Nest:
         owes: what a rewrite has left to those behind it: until then some sums are others.
         lets: numbers that are worked out from those of loops.
         added: a loop whose iterations have sums of their own, which are added up; None: there is none.
+        updates: what products are added to.
+        output: the pixel whose gradient that is, where it is counted otherwise than by `pixel`.
         steps: the rewrites so far.
     """
 
@@ -172,6 +178,8 @@ class Nest:
     owes: tuple[str, ...] = ()
     lets: tuple[Let, ...] = ()
     added: Symbol | None = None
+    updates: Updates = "y"
+    output: Place | None = None
     steps: tuple[Step, ...] = field(default=(), compare=False)
 
     @property

@@ -105,9 +105,12 @@ def _points(nest: Nest, sizes: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _pixels(nest: Nest, points: Mapping[str, Any], shape: tuple[int, ...]) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """The pixel that each iteration multiplies, from its row of the tile, and whether it lies in its image."""
+    """The pixel that each iteration multiplies, or is the gradient of, and whether it lies in its image.
+
+    It comes from its row of the tile, if there is one.
+    """
     load = nest.load
-    place: Place = nest.pixel()
+    place: Place = nest.output or nest.pixel()
     since: np.ndarray | int = 0
     left: np.ndarray | int = 1
     if load is not None:

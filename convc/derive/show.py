@@ -15,6 +15,9 @@ from convc.derive.solve import Solved, solved
 from convc.derive.text import NestText, indented
 from convc.derive.theorem import Bound, Condition, Either, Equal, Statement, Theorem
 
+Chain = Iterable[tuple[str, Nest]]
+"""Titles and nests, each behind the one that it is made from."""
+
 
 def nest_text(nest: Nest) -> NestText:
     """A nest with symbols."""
@@ -37,6 +40,8 @@ def nest_text(nest: Nest) -> NestText:
             for mask in nest.masks
         ),
         swapped=nest.swapped,
+        updates=nest.updates,
+        output=None if nest.output is None else tuple(str(nest.output[name]) for name in PIXEL),
     )
 
 
@@ -51,14 +56,27 @@ def _or_none(expr: Expr | None) -> str:
 
 
 def form_lines(form: Form, *, known: set[str]) -> Iterator[str]:
-    """The chain to a form: every algorithm, and before it the rewrites that lead there, with proofs.
+    """The chain to a form, and what a kernel reads off its last nest.
 
     Args:
         form: which.
         known: titles and theorems that were shown before, by their names; those shown here are added.
     """
+    yield from chain_lines(form.algorithms, known=known)
+    new = [theorem for theorem in form.theorems if theorem.name not in known]
+    if new:
+        yield "what the kernel reads off the nest, and why its instructions do what the nest says:"
+    for theorem in new:
+        known.add(theorem.name)
+        yield from theorem_lines(theorem)
+    for number in solved(form.nest):
+        yield from solved_lines(number, known)
+
+
+def chain_lines(chain: Chain, *, known: set[str]) -> Iterator[str]:
+    """Titles and nests, each behind the rewrites that lead to it, with their proofs; ``known`` as of `form_lines`."""
     before = 0
-    for title, nest in form.algorithms:
+    for title, nest in chain:
         steps = nest.steps[before:]
         before = len(nest.steps)
         told = f"{title}, {', '.join(step.name for step in steps)}"
@@ -71,14 +89,6 @@ def form_lines(form: Form, *, known: set[str]) -> Iterator[str]:
         yield f"-- {title} --"
         yield from nest_text(nest).lines()
         yield ""
-    new = [theorem for theorem in form.theorems if theorem.name not in known]
-    if new:
-        yield "what the kernel reads off the nest, and why its instructions do what the nest says:"
-    for theorem in new:
-        known.add(theorem.name)
-        yield from theorem_lines(theorem)
-    for number in solved(form.nest):
-        yield from solved_lines(number, known)
 
 
 def solved_lines(number: Solved, known: set[str]) -> Iterator[str]:
@@ -171,27 +181,41 @@ PREAMBLE = r"""\documentclass{article}
 """
 
 
-def document(forms: Iterable[Form], changes: Iterable[Reindexed] = (), alone: Iterable[Theorem] = ()) -> str:
+def document(
+    forms: Iterable[Form] = (),
+    changes: Iterable[Reindexed] = (),
+    alone: Iterable[Theorem] = (),
+    chains: Iterable[Chain] = (),
+) -> str:
     """The theorems of some forms, and of changes of loops, as a LaTeX document, in the order of the chain.
 
-    alone: theorems that follow by themselves.
+    Args:
+        forms: which.
+        changes: of loops.
+        alone: theorems that follow by themselves.
+        chains: titles and nests that are no form of a schedule.
     """
     parts = [PREAMBLE, _escaped(f"In the order of {SOURCE}.") + "\n"]
     known: set[str] = set()
+    for chain in chains:
+        parts += _chain(chain, known)
     for form in forms:
-        before = 0
-        for title, nest in form.algorithms:
-            steps = [step for step in nest.steps[before:] if step.name not in known]
-            before = len(nest.steps)
-            if not steps:
-                continue
-            parts += _section(title, steps)
-            known |= {step.name for step in steps}
+        parts += _chain(form.algorithms, known)
         parts += [_fact(theorem) for theorem in form.theorems if theorem.name not in known]
         known |= {theorem.name for theorem in form.theorems}
     for change in changes:
         parts += _section(change.title, [change.step])
     return "\n".join([*parts, *map(_fact, alone), r"\end{document}", ""])
+
+
+def _chain(chain: Chain, known: set[str]) -> Iterator[str]:
+    before = 0
+    for title, nest in chain:
+        steps = [step for step in nest.steps[before:] if step.name not in known]
+        before = len(nest.steps)
+        if steps:
+            yield from _section(title, steps)
+        known |= {step.name for step in steps}
 
 
 def _section(title: str, steps: Iterable[Step]) -> Iterator[str]:

@@ -41,6 +41,8 @@ class NestText:
         swapped: whether weights are the first operand.
         lets: (loop, line) of numbers that are worked out inside of loops.
         added: the loop whose sums are added up; "" where none is.
+        updates: ``y``; or what products are added to the gradient of, ``x`` or ``w``, in a nest without a tile.
+        output: the pixel whose gradient that is, where it is counted otherwise than by ``pixel``.
         bias: what is added to a sum before it is stored. then: what is done with that.
     """
 
@@ -57,6 +59,8 @@ class NestText:
     swapped: bool
     lets: tuple[tuple[str, str], ...] = ()
     added: str = ""
+    updates: str = "y"
+    output: tuple[str, ...] | None = None
     bias: str = ""
     then: str = ""
 
@@ -102,6 +106,8 @@ class NestText:
     def _multiplied(self) -> list[str]:
         k, c, r, s = (self.space[axis] for axis in "kcrs")
         weight = f"w[{k}, {r}, {s}, {c}]"
+        if self.updates != "y":
+            return [f"{self._gradient(weight)}{_where((*self.guard, *self.summed))}"]
         x = f"A[{self.read}, e]" if self.load else f"x[{', '.join(self.pixel)}]"
         product = f"{weight} * {x}" if self.swapped else f"{x} * {weight}"
         if not self.accumulate:
@@ -114,6 +120,14 @@ class NestText:
             lines.append(f"if {found}:  # the lane holds a pixel")
             lines.append(f"  leave the lane out unless 0 <= {need} < {end}  # {how}")
         return [*lines, f"acc[lane, column] += {product}{_where(self.summed)}"]
+
+    def _gradient(self, weight: str) -> str:
+        """The product of a gradient, and where it is added."""
+        x = f"x[{', '.join(self.pixel)}]"
+        dy = f"y_grad[{', '.join(self.space[axis] for axis in 'npqk')}]"
+        if self.updates == "w":
+            return f"w_grad{weight.removeprefix('w')} += {x} * {dy}"
+        return f"x_grad[{', '.join(self.output or self.pixel)}] += {dy} * {weight}"
 
 
 def _where(conditions: tuple[str, ...]) -> str:

@@ -92,7 +92,7 @@ def test_a_theorem_as_latex(convc):
 
 def test_a_name_that_there_is_not_is_refused_with_near_ones(convc):
     said = convc.refused("derive", "m = BM*tile_m + lane is one")
-    assert "there is no schedule or theorem 'm = BM*tile_m + lane is one'" in said
+    assert "there is no schedule, gradient or theorem 'm = BM*tile_m + lane is one'" in said
     assert "did you mean 'm = BM*tile_m + lane is one (tile_m, lane)'?" in said
     assert "did you mean 'tap numbers the weights w" in convc.refused("derive", "tap numbers weights of a filter once")
     assert "did you mean 'slide'?" in convc.refused("derive", "slyde")
