@@ -8,7 +8,7 @@ from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -120,6 +120,8 @@ def _is(value: object, kind: Any) -> bool:
         )
     if get_origin(kind) is Callable:
         return callable(value)
+    if get_origin(kind) is Literal:
+        return value in get_args(kind)
     if isinstance(value, bool):
         return kind in (bool, object)
     return not isinstance(kind, type) or isinstance(value, (int, float) if kind is float else kind)
@@ -135,9 +137,10 @@ def _spelled(hint: Any) -> str:
         bool: "True or False",
         Path: "a path",
     }
-    spelled = [
-        "a tuple of texts" if get_origin(each) is tuple else words.get(each, "a function")
-        for each in _choices(hint)
-        if each is not object
-    ]
+    spelled: list[str] = []
+    for each in _choices(hint):
+        if get_origin(each) is Literal:
+            spelled += map(repr, get_args(each))
+        elif each is not object:
+            spelled.append("a tuple of texts" if get_origin(each) is tuple else words.get(each, "a function"))
     return " or ".join(spelled)

@@ -10,7 +10,8 @@ from convc.api.inputs import BuildSource, opened, run_options
 from convc.api.options import MachineOptions
 from convc.build.selection import LayerNames, pick_layers
 from convc.ir.findings import Finding, Verdict, worst
-from convc.runtime.layer import input_buffers, random_input, random_residual
+from convc.runtime.gradients import ready_for
+from convc.runtime.layer import input_buffers, random_inputs
 from convc.runtime.source_map import attach_source
 from convc.sanitizer.run import check_kernel
 from convc.support.counted import counted
@@ -125,10 +126,12 @@ def check(
     for index, names in enumerate(users.values()):
         name = names[0]
         ready = source.load(name)
+        arrays = random_inputs(ready, seed)
+        bound, activations = ready_for(ready, arrays)
         found = check_kernel(
             ready.ptx,
             ready.launch,
-            input_buffers(ready, random_input(ready, seed), random_residual(ready, seed)),
+            input_buffers(bound, activations, arrays.get("residual")),
             file=ready.file,
             options=options,
             all_switches=all_switches,

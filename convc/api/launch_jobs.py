@@ -18,8 +18,9 @@ from convc.errors import InputError, LaunchError
 from convc.gpu.contents import filled
 from convc.ir.launch import LaunchSpec, load_launch
 from convc.ir.tuned import Tuning
+from convc.runtime.gradients import ready_for
 from convc.runtime.launch_files import buffer_files, read_buffers, save_targets
-from convc.runtime.layer import input_buffers, read_residual
+from convc.runtime.layer import input_buffers, read_beside
 from convc.support.missing import is_missing, no_file
 
 MAX_IMAGE_BYTES = 256 << 20
@@ -95,11 +96,9 @@ def _layer_job(build: Build, inputs: KernelInputs) -> LaunchJob:
     data = given if isinstance(given, InputData) else InputData(given=given, seed=inputs.seed)
     data.check()
     ready = build.load(inputs.layer)
-    residual = inputs.residual
-    if isinstance(residual, str | Path):
-        residual = read_residual(Path(residual), ready.layout, f"layer {ready.name!r}")
-    arrays = layer_inputs(data, ready, residual)
-    contents = input_buffers(ready, arrays["x"], arrays.get("residual"))
+    arrays = layer_inputs(data, ready, read_beside("residual", inputs.residual, ready))
+    bound, activations = ready_for(ready, arrays)
+    contents = input_buffers(bound, activations, arrays.get("residual"))
     files = [Path(file) for file in (data.given, inputs.residual) if isinstance(file, str | Path)]
     return LaunchJob(
         image=ready.ptx.encode(),

@@ -15,6 +15,7 @@ from convc.api.kept import check_kept
 from convc.api.launch_jobs import KernelInputs, LaunchJob, check_inputs, launch_job
 from convc.api.options import GpuOptions, MachineOptions
 from convc.api.running import write_output
+from convc.build.folder import Layer
 from convc.errors import InputError
 from convc.gpu.cuda import CudaDriver, require_bindings
 from convc.gpu.driver import Driver
@@ -25,6 +26,7 @@ from convc.gpu.result import Launched, compare_buffers
 from convc.host_layout.repack import unpack_output
 from convc.ir.dtypes import ARRAY_TYPES
 from convc.ir.launch import LaunchSpec
+from convc.runtime.gradients import as_model
 from convc.runtime.layer import output_of, to_standard_dtype
 from convc.support.files import check_target, to_npy_dtype, write_bytes, write_npy
 from convc.support.progress import Progress, Tell
@@ -91,7 +93,7 @@ def launch(
         if opened_here:
             used.close()
     buffers = _typed(job.launch, done)
-    y = None if job.layer is None else unpack_output(job.layer.layout, output_of(job.layer.layout, buffers))
+    y = None if job.layer is None else _unpacked(job.layer, buffers)
     for name, target in targets.items():
         if y is not None and not name:
             write_output(target, to_standard_dtype(y))
@@ -188,6 +190,11 @@ def _targets(job: LaunchJob, save: Mapping[str, str | Path]) -> dict[str, Path]:
     for target in (*targets.values(), *job.saves.values()):
         check_kept(target, job.reads)
     return targets
+
+
+def _unpacked(layer: Layer, buffers: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The result of a layer as the model has it."""
+    return as_model(layer, unpack_output(layer.layout, output_of(layer.layout, buffers)))
 
 
 def _typed(launch: LaunchSpec, done: Performed) -> dict[str, np.ndarray]:

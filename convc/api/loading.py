@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from convc.api.models import read_network
-from convc.api.options import ReadOptions
+from convc.api.options import By, ReadOptions
 from convc.frontend.model_file import model_of as model_of
 from convc.frontend.onnx_reader import Source
 from convc.ir.network import Network
@@ -18,13 +18,14 @@ def load(
     dtype: str | None = None,
     precision: str | None = None,
     fuse: bool = True,
+    gradient: By | None = None,
 ) -> Network:
     """Read an ONNX model.
 
     Args:
         model: its file, or the model as `onnx.load` gives it.
         batch: images, where the model leaves the batch open, 1 by default; or the shapes of inputs, by name.
-        dtype, precision, fuse: see `ReadOptions`.
+        dtype, precision, fuse, gradient: see `ReadOptions`.
 
     Returns:
         Its convolutions, with their weights, and the names of all other nodes.
@@ -42,7 +43,7 @@ def load(
         (5, 5)
     """
     if isinstance(batch, Mapping):
-        reading = ReadOptions(shapes=batch, dtype=dtype, precision=precision, fuse=fuse)
+        reading = ReadOptions(shapes=batch, dtype=dtype, precision=precision, fuse=fuse, gradient=gradient)
     else:
-        reading = ReadOptions(batch=batch, dtype=dtype, precision=precision, fuse=fuse)
+        reading = ReadOptions(batch=batch, dtype=dtype, precision=precision, fuse=fuse, gradient=gradient)
     return read_network(model, reading)

@@ -12,6 +12,7 @@ from convc.errors import InputError, NodeError
 from convc.frontend.asked import check_batch, check_operands
 from convc.frontend.model_file import load_model
 from convc.frontend.onnx_reader import Source, read_model
+from convc.ir.gradients import gradient_network
 from convc.ir.network import CONVOLUTIONS, ConvNode, Network
 
 Model = Source | Network
@@ -29,8 +30,10 @@ def read_network(model: Model, options: ReadOptions | None = None, layer: LayerN
     check_model(model)
     layer_names(layer)
     if isinstance(model, Network):
-        if (chosen.batch, chosen.dtype, chosen.precision) != (None, None, None) or chosen.shapes:
-            raise InputError("batch, shapes, dtype and precision are given to load, not together with a loaded network")
+        if (chosen.batch, chosen.dtype, chosen.precision, chosen.gradient) != (None,) * 4 or chosen.shapes:
+            raise InputError(
+                "batch, shapes, dtype, precision and gradient are given to load, not together with a loaded network"
+            )
         return model
     check_extents(chosen)
     network = read_model(
@@ -39,7 +42,7 @@ def read_network(model: Model, options: ReadOptions | None = None, layer: LayerN
         operand=chosen.dtype,
         precision=chosen.precision,
         skip_refused=layer is not None,
-        fuse=chosen.fuse,
+        fuse=chosen.fuse and chosen.gradient is None,
     )
     try:
         if chosen.batch is not None:
@@ -52,7 +55,7 @@ def read_network(model: Model, options: ReadOptions | None = None, layer: LayerN
     if chosen.say is not None:
         for sentence in network.assumed:
             chosen.say(sentence)
-    return network
+    return gradient_network(network, chosen.gradient)
 
 
 def say_left_out(network: Network, read: ReadOptions | None, layer: LayerNames | None) -> None:

@@ -78,5 +78,10 @@ def check_reading(model: Source, read: ReadOptions) -> None:
 
 
 def convolutions_of(kernels: Kernels, read: ReadOptions, machine: RunOptions) -> Convolutions:
-    """The runner of a network's convolutions; `InputError` for a type or precision that there is not."""
+    """The runner of a network's convolutions; `InputError` for a type or precision that there is not, or a gradient."""
+    if read.gradient is not None:
+        raise InputError(
+            "a gradient is of one convolution: a network as a whole runs forward",
+            hint="leave gradient (--gradient) out, or verify layer by layer, on data that are drawn",
+        )
     return Convolutions(kernels=kernels, operand=read.dtype, precision=read.precision or "tf32", machine=machine)

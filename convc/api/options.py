@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from convc.compiler.options import AUTO as AUTO
 from convc.compiler.options import RENAMED as RENAMED
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from convc.workers.pool import Pool
 
 
+By = Literal["input", "weights", "both"]
+"""What gradients are taken by."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
     """Options of reading a model.
@@ -35,6 +39,8 @@ class ReadOptions:
         precision: how float32 is multiplied where no ``dtype`` is given: tf32 (None means that too), bf16x3, bf16x6 or
             tf32x3 (`convc.host_layout.split_precision`).
         fuse: let convolutions take in what follows them (`convc.frontend.fusion`).
+        gradient: take in place of each convolution its gradient by its ``input`` or its ``weights``, or ``both``
+            (`convc.ir.gradients`), called NAME_dgrad and NAME_wgrad; None: the convolutions themselves.
         say: called with a sentence on each thing that the model leaves open and how it is read.
     """
 
@@ -42,6 +48,7 @@ class ReadOptions:
     dtype: str | None = None
     precision: str | None = None
     fuse: bool = True
+    gradient: By | None = None
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
     say: Callable[[str], None] | None = field(default=None, compare=False)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,8 @@ from convc.api.options import MachineOptions
 from convc.build.folder import Layer
 from convc.errors import InputError
 from convc.runtime import layer as runtime
-from convc.runtime.layer import LayerRun, read_inputs, read_residual
+from convc.runtime.gradients import as_model, ready_for
+from convc.runtime.layer import LayerRun, read_beside, read_inputs
 from convc.support.arrays import write_npz
 from convc.support.files import check_target, write_npy
 from convc.support.progress import Progress, Tell
@@ -28,6 +30,7 @@ def run(
     layer: str | None = None,
     *,
     residual: np.ndarray | str | Path | None = None,
+    dy: np.ndarray | str | Path | None = None,
     machine: MachineOptions | None = None,
     progress: Tell | None = None,
 ) -> np.ndarray:
@@ -39,7 +42,7 @@ def run(
         >>> y.shape
         (1, 16, 8, 8)
     """
-    return run_layer(build, x, layer, residual=residual, machine=machine, progress=progress).y
+    return run_layer(build, x, layer, residual=residual, dy=dy, machine=machine, progress=progress).y
 
 
 def run_layer(
@@ -48,6 +51,7 @@ def run_layer(
     layer: str | None = None,
     *,
     residual: np.ndarray | str | Path | None = None,
+    dy: np.ndarray | str | Path | None = None,
     save: str | Path | None = None,
     machine: MachineOptions | None = None,
     progress: Tell | None = None,
@@ -57,16 +61,19 @@ def run_layer(
     Args:
         build: a folder, or an open build.
         x: activations (N, C, H, W), which are rounded to the kernel's operand type; or the ``.npy`` or ``.npz`` file
-            that holds them (in the latter as ``x``, beside ``residual``), which is checked before it is loaded.
+            that holds them (in the latter as ``x``, beside ``residual`` or ``dy``), which is checked before it is
+            loaded. Of a gradient by the input: the gradient of the output.
         layer: its name; not needed where there is only one.
         residual: (N, K, P, Q) or its file, where the layer's epilogue adds one.
+        dy: the gradient of the output (N, K, P, Q) or its file, where the layer is a gradient by the weights.
         save: ``.npy`` file to write the result to, or ``.npz``, where it is ``y``; bfloat16 as float32. Nothing is
             written where ``ok`` is not.
         machine: how the simulator reads the kernel.
         progress: called with what is being done and the share of it that is done, 0 to 1.
 
     Returns:
-        The result (N, K, P, Q) as ``y``, with findings and counters; ``ok`` where the simulator found nothing wrong.
+        The result (N, K, P, Q) as ``y``, of a gradient by the weights (K, C/G, R, S), with findings and counters;
+        ``ok`` where the simulator found nothing wrong.
 
     Raises:
         InputError: there is no such layer, or several and no name; or x or the residual does not fit it.
@@ -83,24 +90,25 @@ def run_layer(
     data = x if isinstance(x, InputData) else InputData(given=x)
     if not isinstance(x, bytes | InputData):
         array_or_file(x, "x")
-    if residual is not None:
-        array_or_file(residual, "residual")
+    for name, beside in (("residual", residual), ("dy", dy)):
+        if beside is not None:
+            array_or_file(beside, name)
     layer_names(layer)
     file_name(save, "save")
     data.check()
-    files = [Path(file) for file in (data.given, residual) if isinstance(file, str | Path)]
+    files = [Path(file) for file in (data.given, residual, dy) if isinstance(file, str | Path)]
     for target in (Path(file) for file in (save, data.save) if file is not None):
         check_target(target)
         check_kept(target, [source.path, *files])
     options = run_options(machine)
     ready = source.load(layer)
-    where = f"layer {ready.name!r}"
-    if isinstance(residual, str | Path):
-        residual = read_residual(Path(residual), ready.layout, where)
-    arrays = layer_inputs(data, ready, residual)
+    beside = {name: read_beside(name, array, ready) for name, array in (("residual", residual), ("dy", dy))}
+    arrays = layer_inputs(data, ready, **beside)
     data.keep(arrays)
     told = Progress(progress).launch(f"run {ready.name}")
-    done = runtime.run_layer(ready, arrays["x"], options, progress=told, residual=arrays.get("residual"))
+    bound, activations = ready_for(ready, arrays)
+    done = runtime.run_layer(bound, activations, options, progress=told, residual=arrays.get("residual"))
+    done = dataclasses.replace(done, y=as_model(ready, done.y))
     if save is not None and done.ok:
         write_output(Path(save), runtime.to_standard_dtype(done.y))
     return done
@@ -114,20 +122,21 @@ def write_output(target: Path, y: np.ndarray) -> None:
         write_npy(target, y)
 
 
-def layer_inputs(data: InputData, layer: Layer, residual: np.ndarray | None) -> dict[str, np.ndarray]:
-    """The activations as ``x``, and the ``residual`` where there is one."""
+def layer_inputs(
+    data: InputData, layer: Layer, residual: np.ndarray | None = None, dy: np.ndarray | None = None
+) -> dict[str, np.ndarray]:
+    """The arrays that a layer takes by name: ``x``, and ``residual`` or ``dy`` where it has one."""
     where = f"layer {layer.name!r}"
+    beside = {name: array for name, array in (("residual", residual), ("dy", dy)) if array is not None}
+    drawn = {} if data.seed is None else runtime.random_inputs(layer, data.seed)
     if data.given is None:
         if data.seed is None:
             raise InputError("the input is missing", where=where, hint="--input X.npy gives it, --seed N draws one")
-        x = runtime.random_input(layer, data.seed)
+        given: dict[str, np.ndarray] = {}
     elif isinstance(data.given, str | Path | bytes):
-        x, beside = read_inputs(data.given if isinstance(data.given, bytes) else Path(data.given), layer.layout, where)
-        if beside is not None and residual is not None:
-            raise InputError("the residual is given twice", where=where)
-        residual = residual if beside is None else beside
+        given = read_inputs(data.given if isinstance(data.given, bytes) else Path(data.given), layer)
     else:
-        x = data.given
-    if residual is None and data.seed is not None:
-        residual = runtime.random_residual(layer, data.seed)
-    return {"x": x} if residual is None else {"x": x, "residual": residual}
+        given = {"x": data.given}
+    for name in given.keys() & beside.keys():
+        raise InputError(f"{'the residual' if name == 'residual' else name} is given twice", where=where)
+    return drawn | given | beside

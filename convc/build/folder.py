@@ -39,7 +39,7 @@ from convc.ir import dtypes
 from convc.ir.columns import Columns
 from convc.ir.debug_info import DebugInfo, read_debug_info
 from convc.ir.launch import KernelArtifact, LaunchSpec, dump_launch, load_launch
-from convc.ir.network import SkippedNode, TensorRef
+from convc.ir.network import Gradient, SkippedNode, TensorRef
 from convc.ir.planned import Planned, read_order, read_tuned
 from convc.ir.problem import ConvProblem
 from convc.ir.tile_order import OrderTraffic
@@ -68,8 +68,10 @@ class LayerRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         problem: what it computes.
         columns: whether its kernel takes filter columns folded into K (see `convc.host_layout.columns`).
         input, output: its tensors in the model.
+        filter: the tensor that holds the filters, where they are an input of the kernel and no weights file is there.
         residual: the tensor that the epilogue adds, where it adds one.
         fused: names of the nodes of the model that the kernel does as well.
+        gradient: what it is the gradient of, where it is one.
         planned: what a launch of its kernel should take, and why.
     """
 
@@ -81,8 +83,10 @@ class LayerRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     columns: Columns = "off"
     input: TensorRef
     output: TensorRef
+    filter: TensorRef | None = None
     residual: TensorRef | None = None
     fused: tuple[str, ...] = ()
+    gradient: Gradient | None = None
 
 
 class NetworkRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -109,7 +113,9 @@ class Layer:
         ptx: text of the kernel.
         file: name of that text in messages.
         launch: how it is launched.
-        filter, bias: packed weights (shapes `DeviceLayout.filter` and `DeviceLayout.bias`).
+        filter, bias: packed weights (shapes `DeviceLayout.filter` and `DeviceLayout.bias`); no filter where that is an
+            input of the launch.
+        gradient: what it is the gradient of, where it is one.
     """
 
     name: str
@@ -117,8 +123,9 @@ class Layer:
     ptx: str
     file: str
     launch: LaunchSpec
-    filter: np.ndarray
+    filter: np.ndarray | None
     bias: np.ndarray
+    gradient: Gradient | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -221,8 +228,9 @@ class Build:
             ptx=read_text(folder / "kernel.ptx", BuildError),
             file=str(folder / "kernel.ptx"),
             launch=launch,
-            filter=_read_weights(weights / f"{record.stem}.filter.npy", layout.filter),
+            filter=None if record.filter else _read_weights(weights / f"{record.stem}.filter.npy", layout.filter),
             bias=_read_weights(weights / f"{record.stem}.bias.npy", layout.bias),
+            gradient=record.gradient,
         )
 
 
@@ -278,9 +286,10 @@ def write_kernel(
         write_bytes(target / "kernel.cubin", cubin)
 
 
-def write_weights(folder: Path, stem: str, filters: np.ndarray, bias: np.ndarray) -> None:
-    """Add the packed weights of a layer."""
-    write_npy(folder / "weights" / f"{stem}.filter.npy", to_npy_dtype(filters))
+def write_weights(folder: Path, stem: str, filters: np.ndarray | None, bias: np.ndarray) -> None:
+    """Add the packed weights of a layer; filters that are an input of its launch (None) have no file."""
+    if filters is not None:
+        write_npy(folder / "weights" / f"{stem}.filter.npy", to_npy_dtype(filters))
     write_npy(folder / "weights" / f"{stem}.bias.npy", bias)
 
 

@@ -21,7 +21,7 @@ from convc.support.progress import SILENT, Progress
 def layer_of(
     problem: ConvProblem,
     kernel: Kernel,
-    weight: np.ndarray,
+    weight: np.ndarray | None,
     bias: np.ndarray | None,
     multiplier: np.ndarray | None = None,
 ) -> Layer:
@@ -30,7 +30,7 @@ def layer_of(
     Args:
         problem: what the layer computes.
         kernel: compiled for that problem; `convc.compiler.kernels.kernel_of` takes it from a `Compiled`.
-        weight: float32 (K, C, R, S).
+        weight: float32 (K, C, R, S); None where filters are an input of the launch.
         bias: float32 (K,), or None.
         multiplier: float32 (K,) of a problem whose sums are multiplied, else None.
     """
@@ -87,8 +87,10 @@ def write_build(
                 problem=conv.problem,
                 input=conv.input,
                 output=conv.output,
+                filter=conv.filter,
                 residual=conv.residual,
                 fused=conv.fused,
+                gradient=conv.gradient,
                 planned=planned_of(kernel),
             )
             records.append(record)

@@ -8,11 +8,11 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 
-from convc.api.options import MachineOptions, ReadOptions, ScheduleOptions, WorkOptions
+from convc.api.options import By, MachineOptions, ReadOptions, ScheduleOptions, WorkOptions
 from convc.cli.choice import DTYPES, FLOAT_NAMES, Choice
 from convc.cli.failures import answering
 from convc.cli.files import check_there, note_file
@@ -206,6 +206,12 @@ fuse_option = click.option(
     help="Leave BatchNormalization, activations and residuals out of the kernels.",
 )
 
+gradient_option = click.option(
+    "--gradient",
+    type=Choice(get_args(By)),
+    help="Take the gradients of the convolutions by their input (dgrad), their weights (wgrad), or both.",
+)
+
 numerics_option = click.option(
     "--numerics",
     type=Choice(["float32", "exact"]),
@@ -261,8 +267,9 @@ wide_option = click.option("--wide", is_flag=True, help="All columns of the tabl
 
 
 def model_options(command: Command) -> Command:
-    """Options that say how a model is read, ``--batch`` to ``--no-fuse``, and those of the schedule."""
-    for option in (schedule_options, fuse_option, precision_option, dtype_option, shape_option, batch_option):
+    """Options that say how a model is read, ``--batch`` to ``--gradient``, and those of the schedule."""
+    reading = (gradient_option, fuse_option, precision_option, dtype_option, shape_option, batch_option)
+    for option in (schedule_options, *reading):
         command = option(command)
     return command
 

@@ -96,9 +96,14 @@ def _taps(layout: DeviceLayout, w: np.ndarray, step: int = 1) -> np.ndarray:
 
 
 def pack_weights(
-    layout: DeviceLayout, w: np.ndarray, bias: np.ndarray | None, multiplier: np.ndarray | None = None
-) -> tuple[np.ndarray, np.ndarray]:
-    """`pack_filter` and `pack_bias`, whose multipliers are the scale of the filters as a whole where they have one."""
+    layout: DeviceLayout, w: np.ndarray | None, bias: np.ndarray | None, multiplier: np.ndarray | None = None
+) -> tuple[np.ndarray | None, np.ndarray]:
+    """`pack_filter` and `pack_bias`, whose multipliers are the scale of the filters as a whole where they have one.
+
+    Filters that are not known yet (None) stay so.
+    """
+    if w is None:
+        return None, pack_bias(layout, bias, multiplier)
     blocks = layout.blocks
     if blocks is not None and blocks.tensor:
         multiplier = np.full(layout.model.out_channels, tensor_scale(blocks, w))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
+import msgspec
 import numpy as np
 
 from convc.ir.problem import ConvProblem
@@ -30,6 +32,18 @@ class TensorRef:
     shape: tuple[int | None, ...] | None
 
 
+class Gradient(msgspec.Struct, frozen=True, kw_only=True):
+    """A layer as the gradient of a convolution (`convc.ir.gradients`).
+
+    Attributes:
+        of: ``input`` (dgrad) or ``weights`` (wgrad).
+        forward: the convolution.
+    """
+
+    of: Literal["input", "weights"]
+    forward: ConvProblem
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ConvNode:
     """A convolution of the model.
@@ -38,29 +52,33 @@ class ConvNode:
         name: unique in the network; the node's name, or its output's where it has none.
         problem: the numbers; ``problem.name`` is ``name``.
         input: the activations (N, C, H, W).
-        weight: float32 (K, C, R, S), values already rounded to the filters' type.
+        weight: float32 (K, C, R, S), values already rounded to the filters' type; None where ``filter`` is given.
+        filter: the tensor that holds the filters, where they are known at the launch only.
         bias: float32 (K,), or None; whole numbers in float64 where the sums are s32.
         multiplier: float32 (K,) where sums are requantised or have `ConvProblem.multiplier`, else None.
         output: the result (N, K, P, Q), of type ``problem.out``: that of the last node fused.
         residual: the tensor that the epilogue adds, where it adds one.
         fused: names of the nodes that the kernel does as well, in the order of the chain; the executor of a graph must
             leave them out, and run the convolution where the last of them stood.
+        gradient: what it is the gradient of, where it is one.
     """
 
     name: str
     problem: ConvProblem
     input: TensorRef
-    weight: np.ndarray = field(repr=False)
+    weight: np.ndarray | None = field(repr=False)
+    filter: TensorRef | None = None
     bias: np.ndarray | None = field(repr=False)
     output: TensorRef
     multiplier: np.ndarray | None = field(default=None, repr=False)
     residual: TensorRef | None = None
     fused: tuple[str, ...] = ()
+    gradient: Gradient | None = None
 
     @property
     def inputs(self) -> tuple[TensorRef, ...]:
-        """Tensors that the kernel reads and that are no constants: the activations, and a residual if there is one."""
-        return (self.input,) if self.residual is None else (self.input, self.residual)
+        """Tensors that the kernel reads and that are no constants: the activations, and filters or a residual."""
+        return tuple(tensor for tensor in (self.input, self.filter, self.residual) if tensor is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,7 @@ from convc.ir.findings import Finding, Verdict, worst
 from convc.ir.problem import shape_text
 from convc.ir.sums import FLOAT32, Sums, sums_of
 from convc.machine import Counters, RunOptions
+from convc.runtime.gradients import operand_shapes, random_operands, weights_gradient
 from convc.runtime.special_values import special_launch
 from convc.support.arrays import arrays_of, read_arrays
 from convc.support.counted import counted
@@ -120,7 +121,7 @@ def run_packed(
     Returns:
         As of `run_layer`, but y is the output buffer as it is, (N, P, Q, k_pitch).
     """
-    given = {"filter": layer.filter, "bias": layer.bias} | dict(buffers)
+    given = _constants(layer) | dict(buffers)
     options = options or RunOptions()
     special = special_launch(layer.layout, given)
     first = given if special is None else special.finite
@@ -156,7 +157,7 @@ def input_buffers(layer: Layer, x: np.ndarray, residual: np.ndarray | None = Non
         InputError: the layer adds a residual and there is none, or it is not one; or the layer adds none.
     """
     bias = scaled_bias(layer.layout, layer.bias, x)
-    buffers = {"activation": pack_activation(layer.layout, x), "filter": layer.filter, "bias": bias}
+    buffers = _constants(layer) | {"activation": pack_activation(layer.layout, x), "bias": bias}
     where = f"layer {layer.name!r}"
     if residual is not None:
         _check_residual(layer.layout, residual.shape, residual.dtype, where)
@@ -167,6 +168,12 @@ def input_buffers(layer: Layer, x: np.ndarray, residual: np.ndarray | None = Non
     return buffers
 
 
+def _constants(layer: Layer) -> dict[str, np.ndarray]:
+    """The buffers that a layer has by itself; filters that are an input of the launch are put into it before."""
+    found = {"bias": layer.bias}
+    return found if layer.filter is None else found | {"filter": layer.filter}
+
+
 def require_room(layout: DeviceLayout, arrays: int = 0) -> None:
     """Raise `LimitError` where a run does not fit into memory: arrays of the host (bytes), and its buffers twice."""
     model = layout.model
@@ -174,17 +181,17 @@ def require_room(layout: DeviceLayout, arrays: int = 0) -> None:
     require_memory(arrays + 2 * device_bytes(layout), f"running layer {model.name!r} ({shapes})")
 
 
-def random_input(layer: Layer, seed: int) -> np.ndarray:
-    """Activations (N, C, H, W) of small whole numbers, float32; `LimitError` where a run on them has no room."""
-    require_room(layer.layout, 12 * math.prod(layer.layout.model.x_shape))  # drawn as int64
-    return np.random.default_rng(seed).integers(-3, 4, layer.layout.model.x_shape).astype(np.float32)
-
-
-def random_residual(layer: Layer, seed: int) -> np.ndarray | None:
-    """A residual (N, K, P, Q) of small whole numbers, float32; None where the layer adds none."""
-    if layer.layout.residual is None:
-        return None
-    return np.random.default_rng((seed, 1)).integers(-3, 4, layer.layout.model.y_shape).astype(np.float32)
+def random_inputs(layer: Layer, seed: int) -> dict[str, np.ndarray]:
+    """The arrays that a layer takes, of small whole numbers, float32; `LimitError` where a run on them has no room."""
+    gradient = weights_gradient(layer)
+    if gradient is not None:
+        return random_operands(gradient, seed)
+    model = layer.layout.model
+    require_room(layer.layout, 12 * math.prod(model.x_shape))  # drawn as int64
+    found = {"x": np.random.default_rng(seed).integers(-3, 4, model.x_shape).astype(np.float32)}
+    if layer.layout.residual is not None:
+        found["residual"] = np.random.default_rng((seed, 1)).integers(-3, 4, model.y_shape).astype(np.float32)
+    return found
 
 
 def last_writer(
@@ -201,41 +208,82 @@ def last_writer_packed(
     layer: Layer, buffers: Mapping[str, np.ndarray], element: tuple[int, ...], only: tuple[int, ...] = ()
 ) -> Finding | None:
     """`last_writer` on buffers in the kernel's own layout, of the CTAs of the numbers ``only`` alone; empty: of all."""
-    given = {"filter": layer.filter, "bias": layer.bias} | dict(buffers)
+    given = _constants(layer) | dict(buffers)
     offset = output_index(layer.layout, element) * dtypes.BY_NAME[layer.layout.output.dtype].bytes
     return machine.writer_of(layer.ptx, layer.launch, given, "output", offset, file=layer.file, only=only)
 
 
-def read_inputs(source: Path | bytes, layout: DeviceLayout, name: str) -> tuple[np.ndarray, np.ndarray | None]:
-    """Read activations (N, C, H, W), and the residual if there is one, from a ``.npy`` or ``.npz`` file or its bytes.
+def read_inputs(source: Path | bytes, layer: Layer) -> dict[str, np.ndarray]:
+    """Read the arrays that a layer takes from a ``.npy`` or ``.npz`` file or its bytes.
 
-    In a ``.npz`` they are called ``x`` and ``residual``. Each is checked before its data are loaded. bfloat16, which
-    .npy cannot name, is taken from 2-byte records without a type (as numpy writes them).
+    They are called ``x`` and ``residual``, and ``x`` and ``dy`` where the layer is a gradient of weights; one without a
+    name is x. Each is checked before its data are loaded. bfloat16, which .npy cannot name, is taken from 2-byte
+    records without a type (as numpy writes them).
 
     Raises:
         InputError: the file is missing or damaged, or holds another shape or type, or arrays of other names.
     """
+    checks = _checks(layer)
 
     def accept(array: str, header: NpyHeader) -> str | None:
-        if array not in ("", "x", "residual"):
-            return f"expected arrays called 'x' and 'residual', got {array!r}"
-        check = _check_residual if array == "residual" else _check_input
-        return _reason(lambda: check(layout, header.shape, from_npy_dtype(header.dtype), name))
+        check = checks.get(array or "x")
+        if check is None:
+            return f"expected arrays called {' and '.join(map(repr, checks))}, got {array!r}"
+        return _reason(lambda: check(header.shape, from_npy_dtype(header.dtype)))
 
     found = arrays_of(source, "stdin", accept) if isinstance(source, bytes) else read_arrays(source, accept)
     arrays = {array or "x": values.view(from_npy_dtype(values.dtype)) for array, values in found.items()}
     if "x" not in arrays:
-        raise InputError("there is no array 'x' in the file", where=name)
-    return arrays["x"], arrays.get("residual")
+        raise InputError("there is no array 'x' in the file", where=f"layer {layer.name!r}")
+    return arrays
 
 
-def read_residual(path: Path, layout: DeviceLayout, name: str) -> np.ndarray:
-    """Read a residual (N, K, P, Q) from a ``.npy`` file, as `read_inputs` reads activations."""
+Check = Callable[[tuple[int, ...], np.dtype], None]
+"""Raises `InputError` for an array of a shape and type that is not taken."""
 
-    def check(header: NpyHeader) -> str | None:
-        return _reason(lambda: _check_residual(layout, header.shape, from_npy_dtype(header.dtype), name))
 
-    array = read_npy(path, check=check)
+def _checks(layer: Layer) -> dict[str, Check]:
+    """The arrays that a layer takes."""
+    where = f"layer {layer.name!r}"
+    gradient = weights_gradient(layer)
+    if gradient is None:
+        return {
+            "x": lambda shape, dtype: _check_input(layer.layout, shape, dtype, where),
+            "residual": lambda shape, dtype: _check_residual(layer.layout, shape, dtype, where),
+        }
+    shapes = operand_shapes(gradient)
+
+    def of(name: str) -> Check:
+        return lambda shape, dtype: _check_floats(name, shapes[name], shape, dtype, where)
+
+    return {name: of(name) for name in shapes}
+
+
+def _check_floats(name: str, expected: tuple[int, ...], shape: tuple[int, ...], dtype: np.dtype, where: str) -> None:
+    if tuple(shape) != expected:
+        raise InputError(f"expected {name} of shape {list(expected)}, got {list(shape)}", where=where)
+    if dtype.name not in FLOATS:
+        raise InputError(f"expected {name} of {', '.join(FLOATS)}, got {dtype.name}", where=where)
+
+
+def read_beside(name: str, given: np.ndarray | str | Path | None, layer: Layer) -> np.ndarray | None:
+    """An array that a layer takes beside its activations, from its ``.npy`` file where it is given as one.
+
+    Raises:
+        InputError: the layer takes none of that name; or as of `read_inputs`.
+    """
+    check = _checks(layer).get(name)
+    if given is None:
+        return None
+    if check is None:
+        raise InputError(f"the layer takes {' and '.join(_checks(layer))}, not {name}", where=f"layer {layer.name!r}")
+    if isinstance(given, np.ndarray):
+        return given
+
+    def fits(header: NpyHeader) -> str | None:
+        return _reason(lambda: check(header.shape, from_npy_dtype(header.dtype)))
+
+    array = read_npy(Path(given), check=fits)
     return array.view(from_npy_dtype(array.dtype))
 
 

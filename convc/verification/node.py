@@ -83,6 +83,7 @@ def _slack(y: np.ndarray) -> int:
 
 def _operands(ran: ConvRun) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """x, w and bias as the kernel gets them."""
+    assert ran.conv.weight is not None  # networks run forward
     return dtypes.quantise(ran.conv.problem.operand_dtype, ran.x), ran.conv.weight, ran.conv.bias
 
 

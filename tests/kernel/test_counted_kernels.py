@@ -19,7 +19,7 @@ from convc.compiler.kernels import kernel_of
 from convc.compiler.schedules.all import STATIONARY
 from convc.ir.problem import ConvProblem
 from convc.machine import Counters, RunOptions
-from convc.runtime.layer import random_input, random_residual, run_layer
+from convc.runtime.layer import random_inputs, run_layer
 
 SMALL = [name for name, problem in PROBLEMS.items() if problem.macs < 1e9]
 RELOAD = [name for name in SMALL if CHOICES[name]["options"] is RELOAD_ONLY and "scaled" not in name]
@@ -36,7 +36,8 @@ def counters(name: str, policy: str = "eager", cohort: int = 148) -> Counters:
     bias = np.zeros(problem.out_channels, np.float32) if problem.bias else None
     layer = layer_of(problem, kernel_of(compiled(name)), np.ones(problem.w_shape, np.float32), bias)
     options = RunOptions(policy=policy, cohort=cohort)
-    run = run_layer(layer, random_input(layer, 0), options, residual=random_residual(layer, 0))
+    arrays = random_inputs(layer, 0)
+    run = run_layer(layer, arrays["x"], options, residual=arrays.get("residual"))
     assert run.findings == ()
     return run.counters
 

@@ -106,8 +106,9 @@ def test_an_input_file_of_bfloat16_is_read_as_such(case, tmp_path):
     layer, _, _ = case
     x = np.random.default_rng(0).standard_normal(PROBLEM.x_shape).astype(ml_dtypes.bfloat16)
     np.save(tmp_path / "x.npy", x)
-    back, residual = read_inputs(tmp_path / "x.npy", layer.layout, "p")
-    assert residual is None
+    found = read_inputs(tmp_path / "x.npy", layer)
+    assert found.keys() == {"x"}
+    back = found["x"]
     assert back.dtype == x.dtype
     np.testing.assert_array_equal(back.view(np.uint16), x.view(np.uint16))
     write_npy(tmp_path / "y.npy", to_standard_dtype(x))
