@@ -7,7 +7,7 @@ import pytest
 from support.kernels import execute, module
 
 from convc.ir.tensormap import TensorMap
-from convc.machine import RunOptions
+from convc.machine import RunOptions, RunResult
 
 MAP = TensorMap(mode="tile", buffer="x", dtype="tf32", dims=(32,), strides=(), element_strides=(1,), box=(32,))
 HEAD = """
@@ -26,8 +26,8 @@ NEW = 0x40400001
 """3 and the last bit, which the rounding to tf32 takes away."""
 
 BULK = (
-    "@%p bra SAME; mov.b32 %v, {new}; .reg .b32 %s; mov.b32 %s, 4096; st.shared.v4.b32 [%s], {{%v, %v, %v, %v}}; "
-    "fence.proxy.async.shared::cta; cp.async.bulk.global.shared::cta.bulk_group [%p_x], [%s], 16; "
+    "mov.b32 %v, {new}; st.shared.b32 [%w+4096], %v; fence.proxy.async.shared::cta; bar.sync 0; @%p bra SAME; "
+    ".reg .b32 %s; mov.b32 %s, 4096; cp.async.bulk.global.shared::cta.bulk_group [%p_x], [%s], 16; "
     "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; SAME: bar.sync 0;"
 )
 STORES = {
@@ -35,23 +35,39 @@ STORES = {
     "a store of all threads": "mul.wide.u32 %a, %t, 4; add.u64 %a, %a, %p_x; st.global.u32 [%a], {new};",
     "an atomic": ".reg .b32 %x; mov.b32 %x, {new}; @!%p atom.global.exch.b32 %v, [%p_x], %x;",
     "a bulk copy": BULK,
-}
+    "a tensor copy": BULK.replace("cp.async.bulk.global.shared::cta.bulk_group [%p_x], [%s], 16;",
+                                  "cp.async.bulk.tensor.1d.global.shared::cta.tile.bulk_group [%m_m, {{0}}], [%s];"),
+}  # fmt: skip
+READ = "ld.shared.u32 %got0, [%w];"
 
 
-@pytest.mark.parametrize("evaluation", ["eager", "lazy"])
-@pytest.mark.parametrize("name", STORES)
-def test_a_copy_reads_what_was_stored_since_the_last_one(name, evaluation):
-    old = np.full(32, 0x3F800001, np.uint32)  # 1 and the last bit
-    change = STORES[name].format(new=NEW) + " bar.sync 0; fence.proxy.async;"
-    text = HEAD + LOAD.format(phase=0) + change + LOAD.format(phase=1) + SHOW
-    result = execute(
+def run(text: str, evaluation: str) -> RunResult:
+    """Each element of the buffer is 1 and the last bit."""
+    return execute(
         module(text.replace("; ", ";\n"), pointers=("x", "out"), maps=("m",)),
-        {"x": old, "out": np.zeros(64, np.uint32)},
+        {"x": np.full(32, 0x3F800001, np.uint32), "out": np.zeros(64, np.uint32)},
         shared_bytes=16384,
         maps=(MAP,),
         pointers=("x", "out"),
         options=RunOptions(evaluation=evaluation),
     )
+
+
+@pytest.mark.parametrize("evaluation", ["eager", "lazy"])
+@pytest.mark.parametrize("name", STORES)
+def test_what_a_copy_has_read_stays_when_the_buffer_changes(name, evaluation):
+    """Whenever the copy is performed: nobody looks at what it has written before."""
+    late = LOAD.format(phase=0).replace(READ, "") + STORES[name].format(new=NEW) + f" bar.sync 0; {READ} "
+    result = run(HEAD + late + SHOW.replace("%got1", "%w"), evaluation)
+    assert result.buffers["x"][0] == NEW
+    assert (result.buffers["out"][:32] == 0x3F800000).all()
+
+
+@pytest.mark.parametrize("evaluation", ["eager", "lazy"])
+@pytest.mark.parametrize("name", STORES)
+def test_a_copy_reads_what_was_stored_since_the_last_one(name, evaluation):
+    change = STORES[name].format(new=NEW) + " bar.sync 0; fence.proxy.async;"
+    result = run(HEAD + LOAD.format(phase=0) + change + LOAD.format(phase=1) + SHOW, evaluation)
     before, after = result.buffers["out"].reshape(2, 32)
     assert (before == 0x3F800000).all()
     assert np.array_equal(after, result.buffers["x"] & ~np.uint32(1))
