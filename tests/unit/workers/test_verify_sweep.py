@@ -266,8 +266,10 @@ def test_compiling_in_workers_writes_the_same_build(model, pool, tmp_path):
 # ---- ranges of CTAs -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", ["integer", "normal"])
-@pytest.mark.parametrize("schedule", ["reload", "slide", "shift", "stationary"])
+@pytest.mark.parametrize(
+    ("schedule", "mode"),
+    [(name, "integer") for name in ("reload", "slide", "shift", "stationary")] + [("shift", "normal")],
+)
 def test_parts_of_a_launch_are_the_launch(tiny_conv, schedule, mode):
     """Output, counters and the judgement, whatever the cuts.
 
