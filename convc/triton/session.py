@@ -14,7 +14,7 @@ from convc import api
 from convc.api.options import ChipOptions, MachineOptions
 from convc.api.simulating import Simulation
 from convc.api.timer import chip_of
-from convc.errors import FindingsError, MachineError
+from convc.errors import ConvcError, FindingsError
 from convc.foreign.signature import entry_of, leaves, parameters
 from convc.foreign.source_lines import source_lines, with_source
 from convc.ir.dtypes import ARRAY_TYPES
@@ -152,7 +152,7 @@ class Session:
         begun = clock.perf_counter()
         try:
             done = api.simulate(call.text, spec, contents, check=self.check, machine=self.machine)
-        except MachineError as error:
+        except ConvcError as error:
             error.where = error.where or _where(error, call)
             raise
         if done.buffers:
@@ -237,8 +237,8 @@ def _planned(
     )
 
 
-def _where(error: MachineError, call: Call) -> str:
-    """The line of source at which a kernel failed."""
+def _where(error: ConvcError, call: Call) -> str:
+    """The line of source at which a kernel failed or is refused."""
     found = source_lines(call.text).at(error.span.line) if error.span is not None else None
     return call.file if found is None else f"{found.file}:{found.line}"
 

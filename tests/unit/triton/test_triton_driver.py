@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import importlib.metadata
 import sys
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import convc.triton
-from convc.errors import FindingsError, InputError, ToolError
+from convc.errors import FindingsError, InputError, PtxSyntaxError, ToolError
 from convc.ir.launch import load_launch
 from convc.triton.versions import check_version
 from tests.support.triton_recorded import CACHED, FOREIGN, POINTWISE, PointwiseData, pointwise_metadata
-from tests.support.triton_stand_in import JITFunction, stand_in
+from tests.support.triton_stand_in import kernel, stand_in
 
 
 @pytest.fixture
 def triton(monkeypatch):
-    yield stand_in(monkeypatch, CACHED)
+    yield stand_in(monkeypatch)
     convc.triton.deactivate()
 
 
@@ -30,9 +29,8 @@ def added(monkeypatch):
     convc.triton.deactivate()
 
 
-def compiled(name: str, **more) -> SimpleNamespace:
-    plain = {"hash": "h", "num_ctas": 1, "shared": 0, "global_scratch_size": 0, "profile_scratch_size": 0}
-    return SimpleNamespace(**plain | {"name": name} | more)
+def pointwise():
+    return kernel(signature=POINTWISE, **pointwise_metadata())
 
 
 ADD = {"x": "*fp32", "y": "*fp32", "out": "*fp32", "n": "i32", "BLOCK": "constexpr"}
@@ -43,7 +41,7 @@ def test_a_program_runs_in_place(added):
     session = convc.triton.activate("sm_100a")
     x, y = (np.arange(1000, dtype=np.float32) * each for each in (1, 2))
     out = np.zeros(1000, np.float32)
-    JITFunction(compiled("vector_add"), ADD).run(x, y, out, 1000, 512, grid=(2,))
+    kernel("vector_add", ADD).run(x, y, out, 1000, 512, grid=(2,))
     np.testing.assert_array_equal(out, x + y)
     (launch,) = convc.triton.launches()
     assert repr(launch) == "<Launch vector_add: grid 2x1x1, clean, 0 findings>"
@@ -65,11 +63,12 @@ def test_the_device_is_the_target(triton):
 
 
 def test_deactivated_triton_is_as_before(triton):
-    run = JITFunction.run
+    kind = type(pointwise())
+    run = kind.run
     convc.triton.activate()
     convc.triton.activate()
     convc.triton.deactivate()
-    assert (triton.active, JITFunction.run) == ("the GPU", run)
+    assert (triton.active, kind.run) == ("the GPU", run)
     with pytest.raises(InputError, match="no Triton program runs"):
         convc.triton.launches()
 
@@ -77,9 +76,8 @@ def test_deactivated_triton_is_as_before(triton):
 def test_a_race_raises_with_lines_of_the_program(triton):
     convc.triton.activate()
     data = PointwiseData()
-    kernel = JITFunction(pointwise_metadata(), POINTWISE)
     with pytest.raises(FindingsError) as caught:
-        kernel.run(*data.arguments, grid=(2,))
+        pointwise().run(*data.arguments, grid=(2,))
     said = str(caught.value)
     assert said.startswith("error[M400]: pointwise: error, ")
     assert "pointwise.py:30: error[race-shared-memory]: write by a copy of warp 0 (copy, pointwise.py:30" in said
@@ -91,7 +89,7 @@ def test_a_race_raises_with_lines_of_the_program(triton):
 def test_findings_instead_of_an_exception(triton):
     convc.triton.activate(raises=False)
     data = PointwiseData()
-    JITFunction(pointwise_metadata(), POINTWISE).run(*data.arguments, grid=(2,))
+    pointwise().run(*data.arguments, grid=(2,))
     rules = {finding.rule for finding in convc.triton.findings()}
     assert {"race-shared-memory", "completion-order"} <= rules
     # Without delays of what is asynchronous the race is won, and the results are written all the same.
@@ -101,7 +99,7 @@ def test_findings_instead_of_an_exception(triton):
 def test_a_launch_is_saved_for_the_commands(added, tmp_path):
     convc.triton.activate(check=False)
     arrays = [np.full(1000, each, np.float32) for each in (1, 2, 0)]
-    JITFunction(compiled("vector_add"), ADD).run(*arrays, 1000, 512, grid=(2,))
+    kernel("vector_add", ADD).run(*arrays, 1000, 512, grid=(2,))
     folder = convc.triton.launches()[0].save(tmp_path / "add")
     launch = load_launch(folder / "launch.json")
     assert launch.buffers["x"].file == "x.npy"
@@ -134,7 +132,7 @@ def test_no_triton(monkeypatch):
 
 
 def test_no_ptxas(monkeypatch):
-    stand_in(monkeypatch, CACHED)
+    stand_in(monkeypatch)
 
     class Tools:
         @property
@@ -154,12 +152,19 @@ def test_a_target_that_there_is_not():
 def test_a_kernel_of_another_target(triton):
     convc.triton.activate("sm_90a")
     with pytest.raises(InputError, match="compiled for sm_100a, and the active target is sm_90a"):
-        JITFunction(pointwise_metadata(), POINTWISE).run(*PointwiseData().arguments, grid=(2,))
+        pointwise().run(*PointwiseData().arguments, grid=(2,))
 
 
-def test_a_cache_without_text(monkeypatch):
-    stand_in(monkeypatch, None)
+def test_a_cache_without_text(triton):
     convc.triton.activate()
-    with pytest.raises(InputError, match="no PTX of kernel 'pointwise'"):
-        JITFunction(pointwise_metadata(), POINTWISE).run(*PointwiseData().arguments, grid=(2,))
-    convc.triton.deactivate()
+    with pytest.raises(InputError, match="no PTX of kernel 'vector_add'"):
+        kernel("vector_add", ADD).run(1, 2, 3, grid=(2,))
+
+
+def test_a_text_that_is_refused_says_the_line_of_the_program(triton, monkeypatch, tmp_path):
+    convc.triton.activate()
+    text = tmp_path / "pointwise.ptx"
+    text.write_text(CACHED.read_text().replace("tcgen05.commit.", "tcgen05.comit.", 1))
+    monkeypatch.setattr("convc.triton.driver._compiled", lambda metadata: (text.read_text(), str(text)))
+    with pytest.raises(PtxSyntaxError, match=r"where: .*pointwise\.py:33"):
+        pointwise().run(*PointwiseData().arguments, grid=(2,))

@@ -1,0 +1,21 @@
+"""The page your_kernels.md is followed: with Triton where there is one, else with kernels that it compiled before."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+
+from pages import text_of
+from reader import Reader
+
+from tests.support.triton_stand_in import STUB
+
+
+def test_a_race_is_found_in_a_gluon_kernel(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = [os.environ.get("PYTHONPATH", ""), *([] if importlib.util.find_spec("triton") else [str(STUB)])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, path)))
+    monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")  # or Triton warns that its default will change
+    reader = Reader(tmp_path)
+    reader.follow(text_of("your_kernels.md"))
+    assert reader.exit_code == 0

@@ -1,0 +1,5 @@
+"""The runtime's side of a backend."""
+
+
+class DriverBase:
+    """A driver."""

@@ -1,0 +1,1 @@
+"""What Gluon has for NVIDIA."""

@@ -1,0 +1,3 @@
+"""Names for Blackwell."""
+
+TensorMemoryLayout = allocate_tensor_memory = tcgen05_mma = None

@@ -1,0 +1,3 @@
+"""Names for Hopper."""
+
+fence_async_shared = mbarrier = tma = None
