@@ -11,7 +11,7 @@ from convc.api.options import AUTO
 from convc.cli.contradictions import MODEL_OPTIONS, refuse_given
 from convc.cli.draw_layer import lanes_command, layer_of_model, memory_command, operands_command, tile_command
 from convc.cli.draw_layouts import layout_command, tiled_command
-from convc.cli.draw_output import check_output, output_option, write_picture
+from convc.cli.draw_output import check_output, output_option, table_option, write_picture
 from convc.cli.draw_time import (
     memory_time_command,
     passes_command,
@@ -51,7 +51,7 @@ def draw_mma_layout(kind: str, m: int, n: int, k: int | None, swizzle: str, pair
 
 @draw_command.command("swizzle", short_help="Places of the units of eight rows in shared memory.")
 @click.argument("mode", metavar="none|32B|64B|128B")
-@output_option
+@table_option
 def draw_swizzle(mode: str, output: Path | None) -> None:
     """Draw the places of the 16-byte units of eight rows in the lines of shared memory."""
     from convc.draw.swizzles import swizzle_picture

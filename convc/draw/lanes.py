@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from convc.compiler.index.row_stream import WINDOW
+from convc.draw.notation import notation
 from convc.draw.svg import LETTER, MARGIN, TINTS, TITLE, Picture, cross, group, line, rect, text, titled
 from convc.explain.lane_tables import heading
 from convc.explain.lanes import Cell, Lane, LaneTable, Pixel, SharedRow
@@ -52,7 +55,19 @@ def lanes_picture(table: LaneTable) -> Picture:
     width = max(MARGIN + lanes + len(table.buffers) * (GAP + CELL) + MARGIN, keys)
     height = TOP + max(shared, len(table.buffers[0].lanes)) * ROW + MARGIN
     parts = [*_legend(), *_lanes(table), *_shared(table, MARGIN + lanes + GAP)]
-    return titled(f"{convolution(table.problem)}: {heading(table)}", width, height, parts)
+    return titled(f"{convolution(table.problem)}: {heading(table)}", width, height, parts, notes=list(_notes(table)))
+
+
+def _notes(table: LaneTable) -> Iterator[str]:
+    """The layout of the rows that lanes multiply, of each copy that has one."""
+    copies: dict[str, list[str]] = {}
+    for number, buffer in enumerate(table.buffers):
+        found = notation(np.array([[cell.row for cell in lane.cells] for lane in buffer.lanes]))
+        if found:
+            copies.setdefault(found, []).append(str(number))
+    for found, numbers in copies.items():
+        copy = "" if len(numbers) == len(table.buffers) else f" of copy {', '.join(numbers)}"
+        yield f"{table.unit}, filter column{copy} -> row of shared memory: {found}"
 
 
 def about(table: LaneTable, lane: Lane, cell: Cell, s: int) -> str:

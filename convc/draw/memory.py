@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from convc.compiler.plan.records import Plan
 from convc.compiler.plan.storage import BARRIER_BYTES, MASK_BYTES, SLOT_BYTES, Storage
+from convc.draw.notation import LANE as TENSOR_STEP
+from convc.draw.notation import SWIZZLES, stages_notation, tensor_notation
 from convc.draw.svg import MARGIN, TINTS, TITLE, Picture, group, rect, text, titled, width_of
+from convc.machine.base.swizzle import pitch
 from convc.report.format import convolution, human_bytes
 
 WIDTH = 1024
@@ -41,7 +46,21 @@ def memory_picture(plan: Plan) -> Picture:
     parts += _tensor(storage, limits.tmem_lanes, limits.tmem_columns, MARGIN + 40, below)
     width = max(WIDTH + 40, len(small) * each) + 2 * MARGIN
     title = f"memory of a CTA: {plan.schedule.title}, {plan.tiling}; {convolution(plan.problem)}"
-    return titled(title, width, below + limits.tmem_lanes * LANE + 24 + MARGIN, parts)
+    height = below + limits.tmem_lanes * LANE + 24 + MARGIN
+    return titled(title, width, height, parts, notes=list(_notes(storage)))
+
+
+def _notes(storage: Storage) -> Iterator[str]:
+    """The layouts of swizzled tiles, and of those in tensor memory."""
+    for tile in storage.smem:
+        if tile.swizzle in SWIZZLES and tile.row_bytes == pitch(tile.swizzle):
+            stages = (tile.stages, tile.stage_bytes)
+            found = stages_notation(tile.rows, tile.row_bytes, stages, tile.swizzle, tile.offset)
+            yield f"{tile.name}: row, byte{', stage' if tile.stages > 1 else ''} -> byte of shared memory: {found}"
+    for tile in storage.tmem:
+        lanes, columns = np.indices((tile.lanes, tile.columns * tile.stages))
+        found = tensor_notation(lanes, tile.column_offset + columns)
+        yield f"{tile.name}: lane, column -> {TENSOR_STEP} * lane + column of tensor memory: {found}"
 
 
 def _shared(storage: Storage, limit: int, x: float, y: float) -> Iterator[str]:

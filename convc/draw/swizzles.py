@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from convc.draw.cells import Cells, draw_cells
+from convc.draw.cells import Cells, Placed
 from convc.draw.mma import operand_descriptor
-from convc.draw.svg import MARGIN, TINTS, TITLE, Picture, arrow, text, titled
+from convc.draw.notation import shared_notation
+from convc.draw.svg import MARGIN, TINTS, TITLE, Picture, arrow, titled
 from convc.errors import InputError
 from convc.machine.base.swizzle import pitch
 from convc.machine.tensor_core.smem_layout import chunk_offsets
@@ -55,16 +56,17 @@ def swizzle_picture(mode: str) -> Picture:
     cell = 36
     top = TITLE + 26
     right = MARGIN + max(rows.width(cell), 310) + 60
-    parts = [
-        text(MARGIN, top - 8, "operand, 16 bytes a cell: line,unit of its place", "strong"),
-        draw_cells(MARGIN, top, rows, cell),
-        arrow(right - 54, top + rows.height / 2, right - 14, top + rows.height / 2),
-        text(right, top - 8, "shared memory, a 128-byte line each: row,unit", "strong"),
-        draw_cells(right, top, shared, cell),
+    tables = [
+        Placed(table=rows, x=MARGIN, y=top, cell=cell, heading="operand, 16 bytes a cell: line,unit of its place"),
+        Placed(table=shared, x=right, y=top, cell=cell, heading="shared memory, a 128-byte line each: row,unit"),
     ]
+    parts = [arrow(right - 54, top + rows.height / 2, right - 14, top + rows.height / 2)]
+    of_bytes = (16 * units[:, :, np.newaxis] + np.arange(16)).reshape(ROWS, -1)
+    notes = [f"row, byte of the row -> byte of shared memory: {shared_notation(of_bytes, mode)}"]
     width = right + max(shared.width(cell), 330) + MARGIN
     period = f"the pattern repeats after {lines * 128} bytes"
-    return titled(f"swizzle {mode}: rows of {pitch(mode)} bytes; {period}", width, top + rows.height + MARGIN, parts)
+    title = f"swizzle {mode}: rows of {pitch(mode)} bytes; {period}"
+    return titled(title, width, top + rows.height + MARGIN + 8, parts, tables, notes)
 
 
 def _tint(place: tuple[int, int] | None) -> str:

@@ -10,6 +10,7 @@ from convc.compiler.index.order_names import ORDERS
 from convc.compiler.index.tile_order import Order, order_of
 from convc.compiler.plan.records import Plan
 from convc.draw.cells import HEAD, ROW, Cells, draw_cells
+from convc.draw.notation import notation
 from convc.draw.svg import MARGIN, TINTS, TITLE, Picture, legend, path, text, titled
 from convc.errors import InputError
 
@@ -73,7 +74,9 @@ def tile_order_picture(order: Order, sms: int) -> Picture:
     ]
     name = f"{order.name}, {order.groups} groups" if order.groups > 1 else order.name
     title = f"rasterization order {name}: {tiles_m} x {tiles_n} tiles in {last + 1} wave{'s' if last else ''}"
-    return titled(title, table.width(cell) + 2 * MARGIN, top + table.height + MARGIN, parts)
+    found = notation(numbers)
+    notes = [f"tile along M, along N -> its number: {found}"] if found else []
+    return titled(title, table.width(cell) + 2 * MARGIN, top + table.height + MARGIN + 8, parts, notes=notes)
 
 
 def _check_size(tiles_m: int, tiles_n: int) -> None:

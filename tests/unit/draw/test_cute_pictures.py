@@ -8,12 +8,20 @@ import pytest
 from click.testing import CliRunner
 from support.drawings import table, words
 
+import convc
 from convc.cli.main import main
+from convc.draw.lanes import lanes_picture
 from convc.draw.layouts import MOST, holders_picture, layout_picture, swizzled
+from convc.draw.memory import memory_picture
 from convc.draw.svg import COLOURS, titled
+from convc.draw.swizzles import swizzle_picture
 from convc.draw.tikz import tikz
+from convc.draw.tile_order import grid_order, tile_order_picture
 from convc.errors import InputError
+from convc.explain.example import example_tiles
 from convc.layout import Layout, Swizzle, parse
+from convc.machine.base.swizzle import swizzle
+from convc.support.resources import model_folder
 
 ACCUMULATOR = "((4,8),(2,2)):((32,1),(16,8))"
 """Threads and values of D of mma.sync.m16n8 (PTX manual, figures of the fragments)."""
@@ -109,6 +117,52 @@ def test_what_cannot_be_drawn_is_said(arguments, message):
     done = draw("layout", *arguments)
     assert (done.exit_code, done.stdout) == (2, "")
     assert message in done.stderr
+
+
+def noted(svg: str, start: str) -> str:
+    """The layout of the note that begins so."""
+    (note,) = (each for each in words(svg) if each and each.startswith(start) and " -> " in each)
+    return note.rpartition(": ")[2]
+
+
+@pytest.mark.parametrize("mode", ["none", "32B", "64B", "128B"])
+def test_the_note_of_a_swizzle_is_what_is_drawn(mode):
+    svg = swizzle_picture(mode).svg()
+    layout = parse(noted(svg, "row, byte of the row"))
+    for row, units in enumerate(table(svg, "operand")):
+        for unit, place in enumerate(units):
+            line, column = map(int, place.split(","))
+            assert layout(row, 16 * unit + 5) == 128 * line + 16 * column + 5
+
+
+def test_orders_that_are_layouts_have_a_note_and_others_none():
+    svg = tile_order_picture(grid_order(4, 6, 148, "columns"), 148).svg()
+    layout = parse(noted(svg, "tile along M"))
+    assert table(svg, "grid") == [[str(layout(m, n)) for n in range(6)] for m in range(4)]
+    assert "->" not in "".join(words(tile_order_picture(grid_order(4, 6, 148, "hilbert"), 148).svg()))
+
+
+def test_rows_that_lanes_multiply_have_a_note_where_a_layout_gives_them():
+    lanes = example_tiles().lanes(0)
+    svg = lanes_picture(lanes).svg()
+    layout = parse(noted(svg, f"{lanes.unit}, filter column"))
+    for lane in lanes.buffers[0].lanes:
+        assert [layout(lane.lane, column) for column in range(3)] == [cell.row for cell in lane.cells]
+    moved = convc.inspect(model_folder() / "tiny_conv.onnx", schedule=convc.ScheduleOptions(schedule="shift"))
+    svg = lanes_picture(moved.tiles.lanes(0, 0)).svg()
+    assert "-> row of shared memory" not in "".join(words(svg)), "halos lie behind the tile"
+
+
+def test_stages_in_memory_have_a_note():
+    plan = convc.inspect(model_folder() / "tiny_conv.onnx", schedule=convc.ScheduleOptions(schedule="slide")).plan
+    svg = memory_picture(plan).svg()
+    for tile in plan.storage.smem[:2]:
+        found = parse(noted(svg, f"{tile.name}: row, byte, stage"))
+        for row, byte, stage in ((0, 0, 2), (3, 16, 0), (7, 40, 1)):
+            plain = tile.offset + stage * tile.stage_bytes + row * tile.row_bytes + byte
+            assert found(row, byte, stage) == swizzle(tile.swizzle, plain)
+    (accumulator,) = plan.storage.tmem
+    assert noted(svg, "acc: lane, column") == f"(128,{accumulator.columns}):(65536,1)"
 
 
 def test_a_swizzle_is_put_on_once():
