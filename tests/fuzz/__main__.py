@@ -15,9 +15,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from fuzz.campaign import campaign, serve
-from fuzz.convolutions import Convolutions
+from fuzz.convolutions import Convolutions, Gradients
 from fuzz.derivation import Rewrites
-from fuzz.launches import LaunchedOperators, Launches
+from fuzz.launches import LaunchedGradients, LaunchedOperators, Launches
 from fuzz.limits import limit_memory
 from fuzz.models import Models
 from fuzz.ptx import Texts
@@ -33,8 +33,10 @@ SUBJECTS = {
     "derivation": Rewrites,
     "launches": Launches,
     "operators": LaunchedOperators,
+    "gradients": Gradients,
+    "launched-gradients": LaunchedGradients,
 }
-ON_GPU = ("launches", "operators")
+ON_GPU = ("launches", "operators", "launched-gradients")
 """Subjects whose processes have no limit of address space: the driver takes more than any that is worth having."""
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -17,6 +17,7 @@ from support.witnesses import witnesses_agree
 
 from convc.errors import DeadlockError, LaunchError, MachineFault, PtxSyntaxError, TileError, ToolError, UnmodelledError
 from convc.frontend.onnx_reader import read_model
+from convc.ir.gradients import gradient_network
 from convc.ir.problem import ConvProblem
 from convc.support.ptxas import assemble, find_ptxas
 
@@ -138,8 +139,10 @@ class Convolutions:
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
 
     def check(self, case: Case) -> None:
-        """Read it, and let the witnesses agree on every convolution in it."""
-        for conv in read_model(self.model(case), fuse=True).convs:
+        """Read it, and let the witnesses agree on every convolution in it, or on its gradients."""
+        gradient = case.get("gradient")
+        network = gradient_network(read_model(self.model(case), fuse=gradient is None), gradient)
+        for conv in network.convs:
             try:
                 self.agree(conv.problem, case["seed"])
             except OF_OURS as wrong:
@@ -170,3 +173,14 @@ class Convolutions:
         """The model, and the numbers that made it."""
         (folder / "case.json").write_text(json.dumps(case, indent=1) + "\n", encoding="ascii")
         onnx.save(self.model(case), folder / "model.onnx")
+
+
+class Gradients(Convolutions):
+    """Gradients of Conv and ConvTranspose, by input or by weights."""
+
+    def case(self, rng: random.Random) -> Case:
+        """A case of operators that has gradients, and which of them."""
+        while True:
+            case = super().case(rng)
+            if case["type"] in FLOATS:
+                return case | {"gradient": rng.choice(("input", "weights"))}

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Mapping
 
 import numpy as np
-from fuzz.convolutions import Convolutions
+from fuzz.convolutions import Convolutions, Gradients
 from fuzz.schedules import Schedules
 from fuzz.subjects import Case
 
@@ -137,6 +137,10 @@ class LaunchedOperators(Convolutions):
     def agree(self, problem: ConvProblem, seed: int) -> None:
         """See `Gpu.agrees`."""
         self._gpu.agrees(problem, seed)
+
+
+class LaunchedGradients(LaunchedOperators, Gradients):
+    """Gradients of `Gradients`, in the same way."""
 
 
 def target_of(capability: tuple[int, int]) -> str:

@@ -17,7 +17,7 @@ import pytest
 from fuzz import campaign as campaigns
 from fuzz import convolutions, schedules, subjects
 from fuzz.campaign import Journal, generator, work
-from fuzz.convolutions import Convolutions
+from fuzz.convolutions import Convolutions, Gradients
 from fuzz.launches import EXACT, Gpu, LaunchedOperators, Launches, target_of
 from fuzz.models import Models
 from fuzz.ptx import Texts
@@ -30,8 +30,14 @@ from convc.build.folder import Layer
 from convc.errors import GpuError, GpuFault, InputError
 from convc.runtime.layer import run_packed
 
-SUBJECTS = {"convolutions": Convolutions(), "ptx": Texts(), "models": Models(), "schedules": Schedules()}
-CASES = {"convolutions": 2, "ptx": 6, "models": 6, "schedules": 2, "derivation": 25}
+SUBJECTS = {
+    "convolutions": Convolutions(),
+    "gradients": Gradients(),
+    "ptx": Texts(),
+    "models": Models(),
+    "schedules": Schedules(),
+}
+CASES = {"convolutions": 2, "gradients": 2, "ptx": 6, "models": 6, "schedules": 2, "derivation": 25}
 MINUTE_S = 60
 CASE = {
     "op": "Conv", "type": "float16", "signs": ["uint8", "uint8"], "batch": 2, "inputs": 4, "outputs": 2, "group": 2,
