@@ -63,7 +63,7 @@ class Held:
         rows, columns: extents of the tile, in elements.
         bits: of an element.
         threads, values: modes, the fastest first.
-        letters: what a thread and a value are called in a cell, such as T and v.
+        letters: what a thread and a value are called in a cell, such as T and V.
         space: matrix, tensor or shared.
         swizzle: of shared memory.
     """
@@ -75,7 +75,7 @@ class Held:
     bits: int
     threads: tuple[Mode, ...]
     values: tuple[Mode, ...]
-    letters: tuple[str, str] = ("T", "v")
+    letters: tuple[str, str] = ("T", "V")
     space: str = "matrix"
     swizzle: str = "none"
 

@@ -9,6 +9,7 @@ import click
 
 from convc.api.options import AUTO
 from convc.cli.contradictions import MODEL_OPTIONS, refuse_given
+from convc.cli.draw_atoms import atom_command
 from convc.cli.draw_layer import lanes_command, layer_of_model, memory_command, operands_command, tile_command
 from convc.cli.draw_layouts import layout_command, tiled_command
 from convc.cli.draw_output import check_output, output_option, table_option, write_picture
@@ -40,7 +41,7 @@ def draw_command() -> None:
 @click.option("--k", type=int, help="Elements of K that are shown; by default those of one instruction.")
 @click.option("--swizzle", default="128B", show_default=True, help="Of A and B in shared memory: none, 32B, 64B, 128B.")
 @click.option("--pair", is_flag=True, help="A pair of CTAs multiplies (cta_group::2).")
-@output_option
+@table_option
 def draw_mma_layout(kind: str, m: int, n: int, k: int | None, swizzle: str, pair: bool, output: Path | None) -> None:
     """Draw the place of each element of a tcgen05.mma: A and B, K-major, in shared memory, D in tensor memory."""
     from convc.draw.mma import mma_layout, mma_picture
@@ -63,10 +64,10 @@ def draw_swizzle(mode: str, output: Path | None) -> None:
 @draw_command.command("registers", short_help="Threads and registers of a tcgen05.ld.")
 @click.option("--shape", required=True, metavar="SHAPE", help="Of tcgen05.ld: 32x32b, 16x64b, 16x128b or 16x256b.")
 @click.option("--num", "number", default="x1", show_default=True, help="How often the shape is repeated: x1 to x128.")
-@output_option
+@table_option
 def draw_registers(shape: str, number: str, output: Path | None) -> None:
     """Draw the thread and the register that receive each cell of tensor memory."""
-    from convc.draw.registers import registers_picture
+    from convc.draw.atoms import registers_picture
 
     check_output(output)
     write_picture(registers_picture(shape, number), output)
@@ -129,6 +130,7 @@ def draw_rasterization_order(
 
 
 for each in (
+    atom_command,
     layout_command,
     tiled_command,
     lanes_command,

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from convc.draw.cells import Cells, draw_cells
+from convc.draw.cells import Cells
+from convc.draw.crossing import crossing
 from convc.draw.svg import MARGIN, TINTS, TITLE, Picture, legend, text, titled
 from convc.errors import InputError, MachineFault
 from convc.machine.tensor_core import formats
@@ -35,8 +36,6 @@ ELEMENTS = {
     "f16": "f16", "tf32": "tf32", "f8f6f4": "e4m3", "i8": "s8", "mxf8f6f4": "e4m3", "mxf4": "e2m1", "mxf4nvf4": "e2m1",
 }  # fmt: skip
 """The operand type that stands for a kind; all types of a kind take as many bits here."""
-
-GAP = 28
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,26 +222,23 @@ def mma_picture(layout: MmaLayout) -> Picture:
         words=[[f"{lane},{column}" for lane, column in zip(*row, strict=True)] for row in places],
         kinds=lambda row, column: TINTS[int(layout.lanes[row, column]) // 16 % 8],
     )
-    cell = max(a.cell, b.cell, d.cell)
-    left = MARGIN + a.width(cell) + GAP
-    top = TITLE + 54
-    below = top + b.height + GAP
     split = "one CTA of a pair, " if shape.pair else ""
     of_a = "lane,column of tensor memory" if layout.a_in_tensor else "byte offset"
+    headings = (
+        f"A: rows m, k across: {of_a}",
+        "B: k down, columns n across: byte offset in shared memory, hexadecimal",
+        "D: rows m, columns n: lane,column of tensor memory",
+    )
+    tables = crossing(a, b, d, headings, TITLE + 54)
     parts = [
         text(MARGIN, TITLE + 6, f"{split}{layout.operands}", "soft"),
         *legend(MARGIN, TITLE + 14, [(f"{i}", tint) for i, tint in enumerate(TINTS)]),
         text(MARGIN + 8 * 42, TITLE + 25, "A, B: 16-byte unit of its 128-byte line; D: lane / 16", "soft"),
-        text(left, top - 6, "B: k down, columns n across: byte offset in shared memory, hexadecimal", "strong"),
-        draw_cells(left, top, b, cell),
-        text(MARGIN, below - 6, f"A: rows m, k across: {of_a}", "strong"),
-        draw_cells(MARGIN, below, a, cell),
-        text(left, below - 6, "D: rows m, columns n: lane,column of tensor memory", "strong"),
-        draw_cells(left, below, d, cell),
     ]
     title = f"tcgen05.mma kind::{shape.kind}, M = {shape.m}, N = {shape.n}, K = {layout.a.shape[1]}"
-    right = left + max(b.width(cell), d.width(cell))
-    return titled(title, right + MARGIN, below + max(a.height, d.height) + MARGIN, parts)
+    right = max(each.right for each in tables)
+    low = max(each.end for each in tables)
+    return titled(title, right + MARGIN, low + MARGIN, parts, tables)
 
 
 def _hexadecimal(offsets: np.ndarray) -> list[list[str]]:

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from convc.compiler.plan.records import Plan
+from convc.draw.atoms import registers_picture
 from convc.draw.descriptors import descriptor_picture
 from convc.draw.fields import explain_map
 from convc.draw.issued import issued_mmas
 from convc.draw.lanes import state_of
 from convc.draw.mma import cropped, issued_layout, mma_picture
-from convc.draw.registers import registers_picture
 from convc.draw.svg import Picture
 from convc.draw.swizzles import MODES, swizzle_picture
 from convc.explain.lane_tables import sentences

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from support.drawings import marked, parsed, table, words
 
+from convc.draw.atoms import registers_picture
 from convc.draw.issued import issued_mmas
 from convc.draw.mma import cropped, issued_layout, mma_layout, mma_picture, operand_descriptor
 from convc.draw.png import LARGEST, png
-from convc.draw.registers import registers_picture
 from convc.draw.svg import COLOURS, STYLE, Picture, arrow, group, plain, rect, text, titled
 from convc.draw.swizzles import MODES, swizzle_picture
 from convc.draw.tile_order import grid_order, tile_order_picture
