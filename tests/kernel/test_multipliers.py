@@ -19,6 +19,7 @@ from convc.auditor.run import audit_kernel
 from convc.build.writer import layer_of
 from convc.compiler.compile import compile_problem
 from convc.compiler.kernels import kernel_of
+from convc.compiler.options import ScheduleOptions
 from convc.errors import InputError, ProblemError
 from convc.ir import dtypes
 from convc.ir.findings import Verdict
@@ -126,3 +127,11 @@ def test_who_has_no_multipliers_says_so():
         with pytest.raises(ProblemError, match=f"multiplier of {operand} must be False"):
             of(operand=operand, out=out, in_channels=32, out_channels=8)
     assert "scale per channel" in problem.describe()
+
+
+@pytest.mark.parametrize("schedule", ["reload", "stationary"])
+def test_the_step_that_scales_is_named_in_the_text(schedule):
+    """Where lanes are pixels, and where they are channels."""
+    problem = of(in_channels=16, out_channels=16)
+    text = compile_problem(problem, options=ScheduleOptions(schedule=schedule)).artifact.ptx
+    assert "//@ step=epilogue.scale role=epilogue one multiplier a channel" in text

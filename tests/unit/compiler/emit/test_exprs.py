@@ -118,6 +118,15 @@ def test_the_lines_compute_the_expression(expr, data):
     assert result == evaluate(expr, point)
 
 
+def test_the_ends_of_64_bits_are_inside():
+    low, high = -(1 << 63), (1 << 63) - 1
+    one = add(Var("v"), Const(1))
+    lower(one, "d", 64, {"v": Number(bits=64, low=low - 1, high=high - 1)})
+    for beyond in ((low - 2, high - 1), (low - 1, high)):
+        with pytest.raises(PlanError, match="64 bits cannot hold"):
+            lower(one, "d", 64, {"v": Number(bits=64, low=beyond[0], high=beyond[1])})
+
+
 def test_a_dividend_that_is_never_negative_is_divided_unsigned():
     assert lower(Var("j") // 56, "d", 32, NUMBERS).lines == ("div.u32 %d, %j, 56;",)
     assert lower(Var("j") % 56, "d", 32, NUMBERS).lines == ("rem.u32 %d, %j, 56;",)

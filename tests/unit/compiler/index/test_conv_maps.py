@@ -71,6 +71,14 @@ def test_output_channels_behind_the_pitch_are_not_stored():
     ]
 
 
+@pytest.mark.parametrize(("groups", "packed"), [(1, False), (2, True)])
+def test_the_channels_of_a_group_have_a_map_where_there_is_more_than_one(groups, packed):
+    problem = ConvProblem(in_channels=16, out_channels=16, in_extent=(8, 8), kernel=(1, 1), groups=groups)
+    names = [each.name for each in all_maps(_maps(problem, block_n=8, c_pitch=16))]
+    assert len(names) == len(set(names))
+    assert ("pack" in names) == packed
+
+
 def test_a_map_is_shown_with_its_conditions():
     problem = ConvProblem(
         in_channels=20, out_channels=24, in_extent=(9, 10), kernel=(3, 3), stride=(2, 2), pad_lo=(1, 1), pad_hi=(1, 1)

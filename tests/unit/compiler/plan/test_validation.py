@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import msgspec
 import pytest
 from support.records import replace
@@ -58,6 +60,19 @@ def kernels():
             compile_problem(PROBLEM, options=options)
             found[kind] = seen[-1]
     return found
+
+
+@pytest.mark.parametrize(
+    ("extent", "kernel", "pad", "leaves"),
+    [((4, 9), 1, 0, False), ((9, 4), 1, 0, False), ((4, 9), 3, 0, False), ((4, 9), 3, 1, True), ((9, 4), 3, 1, True)],
+)
+def test_rows_of_other_images_are_read_by_filters_that_leave_their_own(extent, kernel, pad, leaves):
+    geometry = SimpleNamespace(stream=SimpleNamespace(merged=True, boxed=False))
+    problem = ConvProblem(
+        batch=2, in_channels=8, out_channels=8, in_extent=extent, kernel=(kernel, 1), pad_lo=(0, 0), pad_hi=(pad, 0)
+    )
+    assert validation._leaves_images(problem, geometry) == leaves
+    assert not validation._leaves_images(replace(problem, batch=1), geometry)
 
 
 def validated(kernel, **changes):

@@ -65,6 +65,31 @@ def test_every_mistake_is_named(edit, sentence):
     assert any(sentence in found for found in contradictions(rewrite(PROGRAM, edit)))
 
 
+def _met_before_the_store(step):
+    """The warps of the epilogue meet, and then go on in shared memory."""
+    if step.id == "epilogue.meet":
+        return ()
+    (meet,) = (each for role in PROGRAM.roles for each in walk(role.steps) if each.id == "epilogue.meet")
+    return (meet, step) if step.id == "epilogue.store" else (step,)
+
+
+def test_warps_meet_behind_all_that_they_use():
+    found = contradictions(rewrite(PROGRAM, _met_before_the_store))
+    assert "role epilogue brings numbers over those that a slower warp still reads" in found
+
+
+def test_the_halves_of_the_accumulator_begin_at_the_first_column():
+    storage = PROGRAM.storage
+    shifted = replace(storage, tmem=(replace(storage.tmem[0], column_offset=32),))
+    assert "the halves of the accumulator do not begin at column 0" in contradictions(replace(PROGRAM, storage=shifted))
+
+
+def test_what_the_storage_has_not_is_not_found():
+    for find in (PROGRAM.storage.ring, PROGRAM.storage.smem_tile, PROGRAM.storage.tmem_tile):
+        with pytest.raises(KeyError, match="nothing"):
+            find("nothing")
+
+
 ONE_COLUMN = build(plan(device_layout(replace(PROBLEM, out_channels=48)), options=OPTIONS, block_n=48, stages=3))
 
 
