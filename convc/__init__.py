@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from convc.api.probing import ProbeRun, assumptions, run_probes, settle_probes
     from convc.api.running import run, run_layer
     from convc.api.running_networks import run_model, run_network
+    from convc.api.sanitizing import Sanitized, sanitize
     from convc.api.simulating import Simulation, simulate
     from convc.api.surveying import survey
     from convc.api.timing import LayerTime, TimeReport, time
@@ -77,6 +78,7 @@ __all__ = [
     "Pool",
     "ProbeRun",
     "ReadOptions",
+    "Sanitized",
     "ScheduleOptions",
     "Settled",
     "Simulation",
@@ -100,6 +102,7 @@ __all__ = [
     "run_model",
     "run_network",
     "run_probes",
+    "sanitize",
     "settle_probes",
     "simulate",
     "survey",
@@ -139,6 +142,7 @@ _HOME = {
     "Pool": "convc.workers.pool",
     "ProbeRun": "convc.api.probing",
     "ReadOptions": "convc.api.options",
+    "Sanitized": "convc.api.sanitizing",
     "ScheduleOptions": "convc.compiler.options",
     "Settled": "convc.probe.settled",
     "Simulation": "convc.api.simulating",
@@ -162,6 +166,7 @@ _HOME = {
     "run_model": "convc.api.running_networks",
     "run_network": "convc.api.running_networks",
     "run_probes": "convc.api.probing",
+    "sanitize": "convc.api.sanitizing",
     "settle_probes": "convc.api.probing",
     "simulate": "convc.api.simulating",
     "survey": "convc.api.surveying",

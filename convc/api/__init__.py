@@ -15,6 +15,7 @@
     check            checking             look for races, hangs and uses of unwritten memory in a build
     simulate         simulating           run any PTX kernel with a launch file
     launch           launching            launch a kernel on a real GPU, and compare it with the simulator
+    sanitize         sanitizing           what compute-sanitizer says of a launch, beside convc's checkers
     write_host_      launching            the same launch as a program in C++
     program
     assumptions,     probing              what is assumed of the hardware, and what small kernels on a GPU say to it
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from convc import run_model as run_model
     from convc import run_network as run_network
     from convc import run_probes as run_probes
+    from convc import sanitize as sanitize
     from convc import settle_probes as settle_probes
     from convc import simulate as simulate
     from convc import survey as survey

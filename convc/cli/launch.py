@@ -40,6 +40,7 @@ class Given:
     layer: str | None
     seed: int | None
     emit_host: Path | None
+    sanitize: bool
 
 
 @click.command("launch")
@@ -57,6 +58,7 @@ class Given:
 @click.option(
     "--timeout", type=float, default=60.0, show_default=True, metavar="SECONDS", help="How long to wait for a launch."
 )
+@click.option("--sanitize", is_flag=True, help="Launch it under NVIDIA's compute-sanitizer, beside convc's checkers.")
 @click.option("--emit-host", type=target_type, metavar="FILE.cu", help="Write the launch as C++, and launch nothing.")
 @switch_option
 @max_instructions_option
@@ -79,6 +81,7 @@ def launch_command(
     from convc.report.console import console, progress_bar
     from convc.report.gpu import launched_json, print_launched
     from convc.report.output import check_reports, write_report
+    from convc.report.sanitized import print_sanitized
 
     files = named_files(given.inputs, "--input")
     save = named_files(given.outputs, "--output")
@@ -94,6 +97,15 @@ def launch_command(
     if given.emit_host is not None:
         for file in write_host_program(kernel, launch, inputs, given.emit_host):
             out.print(f"wrote {file}", soft_wrap=True, markup=False)
+        return
+    if given.sanitize:
+        with progress_bar() as progress:
+            checked = api.sanitize(
+                kernel, launch, inputs, timeout=gpu.timeout, machine=chosen.machine, progress=progress
+            )
+        print_sanitized(out, checked.entry, checked.tools, checked.findings)
+        if not checked.ok:
+            raise click.exceptions.Exit(1)
         return
     try:
         with progress_bar() as progress:
@@ -118,4 +130,7 @@ def _check(launch: Path | None, given: Given, files: dict[str, Path], save: dict
         raise click.UsageError("a layer of a build folder takes one '--input', a file without NAME.")
     if given.emit_host is not None:
         settled = ("compare", "atol", "rtol", "repeat", "timeout", "outputs", "switches", "numerics", "json_file")
-        refuse_given("--emit-host launches nothing", settled)
+        refuse_given("--emit-host launches nothing", (*settled, "sanitize"))
+    if given.sanitize:
+        settled = ("compare", "atol", "rtol", "repeat", "outputs", "json_file")
+        refuse_given("--sanitize launches under compute-sanitizer and says what that says", settled)
