@@ -10,7 +10,7 @@ Facts of Volta (V) and Turing (T), and their sources:
 | V: an octet is groups X and X + 4, and makes 8 x 8 of D from 8 rows of A and 8 columns of B | Raihan, Table II |
 | V: a step multiplies 2 x 4 of A (f16 sums: 4 x 4) by 4 x 4 of B, first those of group X | Raihan, Table III |
 | V: a step has 2 cycles, and reads up to three pairs of 32-bit registers in each thread | Raihan, bandwidth |
-| T: four sets of one HMMA.1688, without steps; every element is in one thread | Raihan, Fig. 8 |
+| T: four sets of one HMMA.1688, without steps; every element is in one thread | Raihan |
 | T: a set is half of n and half of k, n first; its registers | ptxas 12.9 for sm_75 |
 | V: places of sums in the registers of an octet | PTX ISA 9.7.14.5.1, mma.m8n8k4 |
 
@@ -95,6 +95,11 @@ def steps(arch: str, sums: str = "f32", shape: str = "m16n16k16") -> tuple[Step,
         raise InputError(f"the steps of {shape} on {arch} are not published", hint=f"known: {', '.join(SHAPES[arch])}")
     whole = _volta(sums) if arch == "volta" else _turing(sums)
     return whole if shape == "m16n16k16" else tuple(each for each in whole if each.set == 1)
+
+
+def spanned(ends: tuple[int, int]) -> str:
+    """First and last number as the paper writes them: ``0:3``."""
+    return f"{ends[0]}:{ends[1]}"
 
 
 def _volta(sums: str) -> tuple[Step, ...]:

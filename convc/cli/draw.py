@@ -9,7 +9,7 @@ import click
 
 from convc.api.options import AUTO
 from convc.cli.contradictions import MODEL_OPTIONS, refuse_given
-from convc.cli.draw_atoms import atom_command
+from convc.cli.draw_atoms import atom_command, hmma_command
 from convc.cli.draw_layer import lanes_command, layer_of_model, memory_command, operands_command, tile_command
 from convc.cli.draw_layouts import layout_command, tiled_command
 from convc.cli.draw_output import check_output, output_option, table_option, write_picture
@@ -131,6 +131,7 @@ def draw_rasterization_order(
 
 for each in (
     atom_command,
+    hmma_command,
     layout_command,
     tiled_command,
     lanes_command,

@@ -1,4 +1,4 @@
-"""``convc draw atom``: who holds which element of a tensor-core instruction."""
+"""``convc draw atom|hmma``: who holds which element of a tensor-core instruction, and in which steps it is done."""
 
 from __future__ import annotations
 
@@ -32,3 +32,18 @@ def atom_command(name: str | None, listed: bool, most: int | None, output: Path 
         return
     check_output(output)
     write_picture(named_picture(name, most), output)
+
+
+@click.command("hmma", short_help="Sets and steps of a wmma on Volta or Turing.")
+@click.option("--arch", required=True, metavar="volta|turing", help="The GPU whose steps are drawn.")
+@click.option("--sums", default="f32", show_default=True, metavar="f32|f16", help="Type of C and D.")
+@table_option
+def hmma_command(arch: str, sums: str, output: Path | None) -> None:
+    """Draw the HMMAs of a wmma m16n16k16 of f16, with cycles and register reads as published, and who holds A, B and D.
+
+    Beside the registers of Volta stand those of the simulator, which are those of Turing and later.
+    """
+    from convc.draw.hmma import hmma_picture
+
+    check_output(output)
+    write_picture(hmma_picture(arch, sums), output)

@@ -136,6 +136,7 @@ def time_command(
     """
     # Imported when the command runs: its help needs no report.
     from convc.report.console import console, progress_bar
+    from convc.report.hmma import published
     from convc.report.layers import print_tuned
     from convc.report.output import check_reports
     from convc.report.passes import opened
@@ -162,7 +163,8 @@ def time_command(
         )
     if shown.passes:
         for one in report.layers:
-            opened(one.kernel)
+            if shown.passes_file is not None or not published(one.kernel):
+                opened(one.kernel)
     rows = [(one.name, one.schedule, one.tflops, one.kernel) for one in report.layers]
     if len(rows) == 1:
         print_kernel(out, rows[0])
@@ -177,6 +179,7 @@ def time_command(
 
 def _show_more(out: Console, report: TimeReport, shown: Shown) -> None:
     from convc.draw.passes import passes_picture
+    from convc.report.hmma import print_hmma, published
     from convc.report.output import json_text, write_report
     from convc.report.passes import passes_csv, print_passes
     from convc.report.perfetto import trace_bytes
@@ -193,7 +196,10 @@ def _show_more(out: Console, report: TimeReport, shown: Shown) -> None:
         write_report(shown.passes_file, content)
     elif shown.passes:
         for kernel in kernels:
-            print_passes(out, kernel)
+            if published(kernel):
+                print_hmma(out, kernel)
+            else:
+                print_passes(out, kernel)
     if shown.trace_file is not None:
         write_report(shown.trace_file, trace_bytes(kernels[0]))
     if shown.csv_file is not None:

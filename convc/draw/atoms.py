@@ -37,22 +37,32 @@ def atom_picture(atom: Atom, most: int | None = None) -> Picture:
     for each in held:
         tables.append(Placed(table=table(each, most), x=MARGIN, y=top, heading=each.name))
         top = tables[-1].end + GAP
-    notes = [f"{each.name}: {each.layout}  {each.what}" for each in atom]
-    notes.append(f"{_colours(atom)}; source: {atom.source}")
+    notes = [*notation(atom), f"{_colours(atom)}; source: {atom.source}"]
     right = max(each.right for each in tables)
     low = max(each.end for each in tables)
     return titled(atom.title, right + MARGIN, low + MARGIN + 8, (), tables, notes)
 
 
-def table(held: Held, most: int | None = None, turned: bool = False) -> Cells:
-    """A matrix as cells with thread and value; ``turned``: its rows are drawn as columns."""
+def notation(atom: Atom) -> list[str]:
+    """The layouts of its matrices in CuTe's notation, each with what it is about."""
+    return [f"{held.name}: {held.layout}  {held.what}" for held in atom]
+
+
+def table(held: Held, most: int | None = None, turned: bool = False, band: int = 0, name: str = "") -> Cells:
+    """A matrix as cells with thread and value.
+
+    Args:
+        held: the matrix. most: rows and columns that are drawn.
+        turned: its rows are drawn as columns.
+        band: threads, or what stands for them, that share a colour. name: of the table, by default the matrix's.
+    """
     rows = min(held.rows, most or held.rows)
     columns = min(held.columns, most or held.columns)
     holders = held.grid(rows, columns)
     if turned:
         holders = [list(column) for column in zip(*holders, strict=True)]
     thread, value = held.letters
-    band = _band(held)
+    band = band or _band(held)
 
     def word(found: list[tuple[int, int]]) -> str:
         if not found:
@@ -65,7 +75,7 @@ def table(held: Held, most: int | None = None, turned: bool = False) -> Cells:
 
     prefix = "lane " if held.space == "tensor" else ""
     return Cells(
-        name=held.name,
+        name=name or held.name,
         words=[[word(found) for found in line] for line in holders],
         kinds=colour,
         row_heads=[f"{prefix}{number}" for number in range(len(holders))] if prefix else None,

@@ -16,6 +16,9 @@ from convc.timing.tensor_core import MmaShape
 COUNT = 2
 """MMAs of a shape that are opened up: the second one shows what is done ahead of it."""
 
+HINT = "of a warp's products steps are published for f16 alone: wmma m16n16k16 (convc draw hmma), mma.m8n8k4, m16n8k8"
+"""The way out for a kernel that multiplies by wmma or mma.sync, of which nothing is written to a file."""
+
 HOPPER = "sm_90"
 """The architecture that multiplies by wgmma, as chips name it."""
 
@@ -35,6 +38,7 @@ def opened(kernel: KernelTime) -> tuple[MmaShape, ...]:
     if not kernel.shapes or HOPPER in kernel.chip.targets:
         raise InputError(
             "there are no passes to show: the kernel issues no tcgen05.mma",
+            hint=HINT if kernel.products else "",
             where=f"{kernel.name} on {kernel.chip.name}",
         )
     return kernel.shapes

@@ -27,6 +27,7 @@ from convc.timing.clock import CLOCK, Load, kind_of, under_load
 from convc.timing.loops import Unrolled, unrolled_loops, walker
 from convc.timing.moving import mark_wrapped
 from convc.timing.parameters import Chip, computable
+from convc.timing.products import warp_products
 from convc.timing.recorder import Recorder
 from convc.timing.sharing import Readers
 from convc.timing.spread import lanes_of, spread_chip
@@ -84,6 +85,7 @@ class KernelTime:
         assembly: what ptxas made of the text, where it was asked.
         tiles: classes of tiles of a grid of several rounds.
         load: why its clock is lower than the chip's; None: it is not.
+        products: spellings of the wmma.mma and mma.sync in its text, each once.
     """
 
     name: str
@@ -100,6 +102,7 @@ class KernelTime:
     assembly: Assembly | None = None
     tiles: Tiles | None = None
     load: Load | None = None
+    products: tuple[str, ...] = ()
 
     @property
     def cycles(self) -> float:
@@ -308,6 +311,7 @@ def time_kernel(  # noqa: PLR0913 - each is one choice, and most are left out
         assembly=made,
         tiles=tiles,
         load=load,
+        products=warp_products(_body(text, file, launch.entry)),
     )
 
 

@@ -37,7 +37,7 @@ ARROWS = {
     "verification": "ir runtime build compiler.kernels host_layout frontend machine support",
     "workers": "ir verification runtime compiler machine support",
     "report": (
-        "_version compiler.tuning_file auditor ir verification runtime build machine timing frontend host_layout "
+        "_version atoms compiler.tuning_file auditor ir verification runtime build machine timing frontend host_layout "
         "support gpu probe"
     ),
     "explain": "derive.text derived ir ptx compiler report",

@@ -19,6 +19,7 @@ PICTURES = {
     "layout": "layout ((4,8),(2,2)):((32,1),(16,8)) --tile 16x8",
     "descriptor": "descriptor 0x8100010 --kind f16",
     "atom": "atom mma.m16n8k8.tf32",
+    "hmma": "hmma --arch turing",
     "registers": "registers --shape 16x128b --num x2",
     "memory": f"memory {model_folder() / 'tiny_conv.onnx'} --schedule slide",
     "tile": f"tile {model_folder() / 'tiny_two_convs.onnx'} --layer stem --tile 0 --r 0 --s 2 --schedule slide",

@@ -353,6 +353,7 @@ draw mma-layout --kind f16 --m 96 --n 64 => 2 error[I100]: there is no tcgen05.m
 draw mma-layout --kind f61 --m 128 --n 64 => 2 error[I100]: expected a kind of tcgen05.mma, f16, tf32, f8f6f4, i8
 draw mma-layout --kind f16 --m 128 --n 64 --k 24 => 2 error[I100]: expected k as a multiple of 16, what one instr
 draw mma-layout --kind f16 --m 128 => 2 Missing option '--n'.
+draw hmma --arch ampere => 2 error[I100]: expected an architecture of volta, turing, got 'ampere'
 draw atom => 2 expected the name of an atom or --list
 draw atom mma.m16n8k16 => 2 error[I100]: expected an atom such as mma.m16n8k16.f16, got 'mma.m16n8k16'
 draw registers --shape 16x256b --num x64 => 2 error[I100]: expected a number of x1, x2, x4, x8, x16, x32 for 16x2

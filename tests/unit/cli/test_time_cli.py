@@ -96,6 +96,17 @@ def test_anybodys_kernel_is_timed_by_lines(convc):
     assert "read A" in shown
 
 
+def test_products_of_a_warp_have_their_published_steps(convc, tmp_path):
+    wmma = FOREIGN.parent / "cuda_wmma"
+    shown = convc.good("time", wmma / "kernel.ptx", wmma / "launch.json", "--passes")
+    volta = shown.split("m16n16k16.f32.f32 on Volta, HMMA by HMMA ==")[1]
+    assert "  1 0:3    0:1     4:5       0:3  X         1024  1024  2048     10  HMMA.884.F32.F32.STEP0" in volta
+    assert "  4 8:15   0:15  8:15        2048  1024  4096  HMMA.1688.F32" in volta
+    written = convc("time", wmma / "kernel.ptx", wmma / "launch.json", "--passes", "-o", tmp_path / "x.csv")
+    assert written.exit_code == 2
+    assert "steps are published for f16 alone" in written.stderr
+
+
 def test_parameters_and_the_clock_can_be_set(tiny):
     [usual] = package.time(tiny).layers
     [slow] = package.time(tiny, chip=ChipOptions(settings=("tma.latency=5000",))).layers
