@@ -21,7 +21,7 @@ from convc.errors import ConvcError, LaunchError, PtxSyntaxError, UnmodelledErro
 from convc.ir.dtypes import ARRAY_TYPES
 from convc.ir.launch import load_launch
 from convc.machine import RunOptions, RunResult, run
-from convc.machine.launch import _decoded
+from convc.machine.launch import program_of
 from convc.machine.lazy.deferral import Deferral
 from convc.sanitizer.run import check_kernel
 
@@ -96,7 +96,7 @@ def test_a_second_launch_may_take_the_course_of_the_first(name):
     others = {buffer: np.roll(array, 1) for buffer, array in kernel.inputs.items()}
     run(kernel.text, kernel.launch, kernel.inputs)
     again = run(kernel.text, kernel.launch, others)
-    decoded = _decoded(kernel.text, "kernel.ptx", kernel.launch.entry)
+    decoded = program_of(kernel.text, "kernel.ptx", kernel.launch.entry)
     assert bool(decoded.kept) == (name in REPEATED)
     if decoded.kept:
         decoded.kept.clear()

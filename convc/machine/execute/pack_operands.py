@@ -78,7 +78,12 @@ def fetch_of(sources: list[Source], table: SlotTable) -> Fetch:
     bits = max([table.widths[slot] for slot in slots], default=32)
     runs = _runs(sources)
 
+    registers = [run for run in runs if isinstance(run, int)]
+    alone = len(registers) == len(runs)
+
     def collect(blocks: Blocks, regs: list[Value]) -> np.ndarray:
+        if alone and (found := side_by_side([regs[slot] for slot in registers])) is not None:
+            return found
         parts = [
             array(regs[run], bits)[..., None] if isinstance(run, int) else blocks[run[0]][..., run[1]] for run in runs
         ]
@@ -89,6 +94,30 @@ def fetch_of(sources: list[Source], table: SlotTable) -> Fetch:
         return np.concatenate(parts, axis=-1)
 
     return collect
+
+
+def side_by_side(values: list[Value]) -> np.ndarray | None:
+    """Registers (rows, warps, lanes) as the block, or a part of it, that a pack left in them; None: they are none.
+
+    Put together again they would be read once for each register: of a layer on eight images, a fourth of its time.
+    """
+    first = values[0]
+    if not isinstance(first, np.ndarray) or first.base is None:
+        return None
+    place = first.ctypes.data
+    for at, value in enumerate(values):
+        if (
+            not isinstance(value, np.ndarray)
+            or value.base is not first.base
+            or value.shape != first.shape
+            or value.strides != first.strides
+            or value.dtype != first.dtype
+            or value.ctypes.data != place + at * first.itemsize
+        ):
+            return None
+    return np.lib.stride_tricks.as_strided(
+        first, (*first.shape, len(values)), (*first.strides, first.itemsize), writeable=False
+    )
 
 
 def mask_of(guard: Guard | None, regs: list[Value]) -> np.ndarray | None:

@@ -158,6 +158,7 @@ class _Runner:
         if found is None:
             return False
         self._note(strand, places)
+        self._own(blocks)
         self._keep(strand.regs, blocks)
         if strand.cohort.lazy is not None and strand.cohort.lazy.course is not None:
             course = strand.cohort.lazy.course
@@ -199,11 +200,17 @@ class _Runner:
             regs[slot] = 0
         lazy.course.events.append(_Through(self, strand.rows, strand.warps, regs, places, cells, name, taken))
 
+    def _own(self, blocks: Blocks) -> None:
+        """Copy what was loaded from tensor memory and is left behind: it is a view of cells, which may change."""
+        for pack, left in zip(self.segment.packs, self.segment.left, strict=True):
+            if left and pack.kind == "tensor":
+                blocks[pack] = blocks[pack].copy()
+
     def _hand(self, strand: int, blocks: Blocks, handed: Handed) -> None:
         """Leave what other segments compute with."""
         for pack, at, slot in self.hands:
             element = blocks[pack][..., at]
-            handed[strand, slot] = element.copy() if pack.kind == "tensor" or element.size == 1 else element
+            handed[strand, slot] = element.copy() if element.size == 1 else element
 
     def again(self, strand: Strand, through: _Through, handed: Handed) -> bool:
         """Do to other data what the segment did; False, and nothing has happened, where that is not plain."""
@@ -215,7 +222,9 @@ class _Runner:
         found = self._work(strand, blocks, through.places)
         if found is None:
             return False
-        self._hand(through.strand, blocks, handed)
+        if self.hands:
+            self._own(blocks)
+            self._hand(through.strand, blocks, handed)
         found()
         return True
 
@@ -235,8 +244,6 @@ class _Runner:
                 for at, slot in left:
                     regs[slot] = values[at]
                 continue
-            if pack.kind == "tensor":  # a view of cells that may change
-                block = block.copy()
             for at, slot in left:
                 regs[slot] = block[..., at]
 

@@ -13,6 +13,7 @@ from convc.machine import RunOptions, RunResult, run
 from convc.machine.base.completion import POLICIES
 from convc.machine.base.switches import Switches
 from convc.machine.execute.decode import decode
+from convc.machine.execute.pack_operands import side_by_side
 from convc.machine.execute.straight import segments_of
 from convc.ptx import parse
 
@@ -367,3 +368,31 @@ def test_loads_of_a_segment_are_drawn_for_too():
         assert np.array_equal(lazy, eager)
         sums.update(lazy.tolist())
     assert sums == {(1 << 12) - 1, (1 << 12) - 1 + 999}
+
+
+@pytest.mark.parametrize("low", [0, 3])
+def test_registers_that_lie_side_by_side_are_a_block_again(low):
+    block = np.arange(2 * 4 * 32 * 8, dtype=np.uint32).reshape(2, 4, 32, 8)
+    registers = [block[..., at] for at in range(low, 7)]
+    found = side_by_side(registers)
+    assert found is not None
+    assert np.shares_memory(found, block)
+    assert not found.flags.writeable
+    assert np.array_equal(found, block[..., low:7])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda block: [block[..., 1], block[..., 0]],
+        lambda block: [block[..., 0], block[..., 2]],
+        lambda block: [block[..., 0], block.copy()[..., 1]],
+        lambda block: [block[..., 0], block[:1, ..., 1]],
+        lambda block: [block[..., 0], 7],
+        lambda block: [7, block[..., 0]],
+        lambda block: [np.ascontiguousarray(block[..., at]) for at in range(2)],
+    ],
+    ids=["order", "gap", "other", "fewer", "number behind", "number in front", "copies"],
+)
+def test_other_registers_are_no_block(other):
+    assert side_by_side(other(np.arange(2 * 4 * 32 * 8, dtype=np.uint32).reshape(2, 4, 32, 8))) is None
