@@ -8,10 +8,12 @@ import click
 
 from convc import api
 from convc.cli.contradictions import check_order
+from convc.cli.folder_options import Asked, answer, folder_options
 from convc.cli.options import (
     Chosen,
     all_switches_option,
     chosen_options,
+    collected,
     counts_option,
     max_instructions_option,
     numerics_option,
@@ -25,8 +27,8 @@ from convc.support.visible import visible
 
 
 @click.command("exec")
-@click.argument("kernel", type=path_type, metavar="KERNEL.ptx")
-@click.argument("launch", type=path_type, metavar="LAUNCH.json")
+@click.argument("kernel", type=path_type, metavar="KERNEL.ptx", required=False)
+@click.argument("launch", type=path_type, metavar="LAUNCH.json", required=False)
 @click.option("--check", is_flag=True, help="Look for races and hangs while it runs (see convc check).")
 @click.option(
     "--dependent",
@@ -41,11 +43,13 @@ from convc.support.visible import visible
 @max_instructions_option
 @numerics_option
 @counts_option
+@folder_options
 @report_options
 @chosen_options
+@collected("asked", Asked)
 def exec_command(  # noqa: PLR0913 - each is one option
-    kernel: Path,
-    launch: Path,
+    kernel: Path | None,
+    launch: Path | None,
     check: bool,
     dependent: tuple[str, ...],
     all_switches: bool,
@@ -54,14 +58,22 @@ def exec_command(  # noqa: PLR0913 - each is one option
     json_file: Path | None,
     sarif_file: Path | None,
     chosen: Chosen,
+    asked: Asked,
 ) -> None:
     """Run any PTX kernel on the simulator, as LAUNCH.json says.
 
     The launch file gives grid, block, dynamic shared memory, parameters and buffers. A buffer's "file" is
     read before the launch, its "save" is written after it; both are .npy files, relative to the launch file.
     The JSON has the findings, a fault or a hang among them, and everything that the simulator counted.
+
+    With --triton-cache or --cute-dump in place of both, list the kernels in such a folder and what their
+    arguments are, or write the launch file of one.
     """
+    if answer(asked, kernel):
+        return
     check_order(kernel, launch)
+    if kernel is None or launch is None:
+        raise click.UsageError(f"Missing argument '{'KERNEL.ptx' if kernel is None else 'LAUNCH.json'}'.")
     # Imported when the command runs: its help needs no report.
     from convc.api.simulating import failure
     from convc.report.console import console, progress_bar

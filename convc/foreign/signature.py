@@ -47,10 +47,25 @@ THREADS = re.compile(r"\.(?:reqntid|maxntid)\s+(\d+)(?:\s*,\s*(\d+))?(?:\s*,\s*(
 class Descriptor(Protocol):
     """All that is read of a tensor descriptor of the host, as Triton has them; lists are outermost first."""
 
-    base: Any
-    shape: Sequence[int]
-    strides: Sequence[int]
-    padding: str
+    @property
+    def base(self) -> Any:
+        """The tensor in memory."""
+        ...
+
+    @property
+    def shape(self) -> Sequence[int]:
+        """Extents in elements."""
+        ...
+
+    @property
+    def strides(self) -> Sequence[int]:
+        """Elements from one to the next along each axis."""
+        ...
+
+    @property
+    def padding(self) -> str:
+        """``zero`` or ``nan``, for what is outside."""
+        ...
 
 
 class Places(Protocol):
@@ -131,7 +146,7 @@ def parameters(
             out.append(_plain(name, kind, value, places))
             continue
         if maps:
-            out.append(TensorMapParam(map=_tensor_map(name, value, next(described), places)))
+            out.append(TensorMapParam(map=tensor_map(value, next(described), places.pointer(name, value.base))))
         else:
             out += [_plain(name, "*", value.base, places)]
             out += [ScalarParam(dtype="s64", value=int(each)) for each in (*value.shape, *value.strides)]
@@ -168,9 +183,14 @@ def _plain(name: str, kind: str, value: Any, places: Places) -> Param:
     return ScalarParam(dtype=dtype, value=float(value))
 
 
-def _tensor_map(name: str, given: Descriptor, meta: Mapping[str, Any], places: Places) -> TensorMap:
-    """The map that Triton's launcher asks the driver for."""
-    base = places.pointer(name, given.base)
+def tensor_map(given: Descriptor, meta: Mapping[str, Any], base: PointerParam) -> TensorMap:
+    """The map that Triton's launcher asks the driver for.
+
+    Args:
+        given: shape and strides.
+        meta: what the compiler says of it: type, block, swizzle.
+        base: where its tensor lies.
+    """
     shape = [int(each) for each in given.shape]
     if meta.get("fp4_padded"):
         shape[-1] *= 2  # extents of a map count elements, of which a byte has two

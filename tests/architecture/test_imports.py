@@ -44,8 +44,8 @@ ARROWS = {
     "draw": "atoms ir layout ptx machine compiler.index compiler.plan compiler.tile explain report timing support",
     "page": "ir ptx.parser compiler.compile compiler.plan compiler.tile report explain draw timing",
     "api": (
-        "derive ir host_layout support frontend compiler build runtime verification workers sanitizer auditor machine "
-        "explain timing report.console gpu draw page.records probe"
+        "derive foreign ir host_layout support frontend compiler build runtime verification workers sanitizer auditor "
+        "machine explain timing report.console gpu draw page.records probe"
     ),
     "triton": "api foreign ir machine report.launch support timing",
     "cli": "_version layout support report explain draw page api machine.base.switches",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 
 from pages import text_of
 from reader import Reader
 
+from tests.support.triton_recorded import CACHE
 from tests.support.triton_stand_in import STUB
 
 
@@ -16,6 +18,9 @@ def test_a_race_is_found_in_a_gluon_kernel(tmp_path, monkeypatch):
     path = [os.environ.get("PYTHONPATH", ""), *([] if importlib.util.find_spec("triton") else [str(STUB)])]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, path)))
     monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")  # or Triton warns that its default will change
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "cache"))
+    if not importlib.util.find_spec("triton"):
+        shutil.copytree(CACHE, tmp_path / "cache")
     reader = Reader(tmp_path)
     reader.follow(text_of("your_kernels.md"))
     assert reader.exit_code == 0
