@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import gzip
+import itertools
 import json
 import re
 from collections import Counter
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -111,6 +113,13 @@ def text(report):
 @pytest.fixture(scope="module")
 def page(text):
     return Page(text)
+
+
+@pytest.mark.parametrize(("count", "compared"), [(1, False), (2, True)])
+def test_layers_are_compared_where_there_are_two(report, count, compared):
+    part = replace(report, layers=report.layers[:count], kernels=report.kernels[:1])
+    few = unpacked(page_html(part).decode())
+    assert ("roofline of b200" in few) == compared
 
 
 def test_the_page_is_whole_and_needs_no_network(text, page):
@@ -229,6 +238,7 @@ def test_machine_code_belongs_to_the_steps_of_its_lines(report):
     code = assembly(kernel.text, kernel.compiled.artifact.launch.entry).code
     runs = sass_runs(code, lines)
     assert sum(len(run.words) for run in runs) == len(code)
+    assert all(one.step != two.step for one, two in itertools.pairwise(runs))
     steps = {run.step for run in runs for words in run.words if " UTCHMMA" in words or " UTCQMMA" in words}
     assert {step.partition("_")[0] for step in steps} == {"mma.multiply"}
 
