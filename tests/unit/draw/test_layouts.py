@@ -73,6 +73,18 @@ def test_d_lies_as_the_table_of_layouts_says(m, n, pair, lanes, columns):
     assert len({place for row in places for place in row}) == len(places) * n
 
 
+@pytest.mark.parametrize("tip", [(0, 50), (50, 0), (0, -50), (-50, 0), (30, 40)])
+def test_the_tip_of_an_arrow_is_small_and_points_away_from_where_it_begins(tip):
+    steps = arrow(100, 100, 100 + tip[0], 100 + tip[1]).partition('d="')[2]
+    numbers = [float(each) for each in re.findall(r"-?[\d.]+", steps)]
+    points = np.array(numbers).reshape(-1, 2) - 100
+    assert points[1].tolist() == points[3].tolist() == points[5].tolist() == list(tip)
+    length = np.hypot(*tip)
+    for wing in points[[2, 4]]:
+        assert np.hypot(*(wing - tip)) == pytest.approx(np.hypot(6, 3), abs=0.2)
+        assert wing @ tip / length == pytest.approx(length - 6, abs=0.2)
+
+
 def test_more_of_k_is_the_next_instruction_along_the_swizzled_row():
     one, four = (offsets(mma_picture(mma_layout("f16", 64, 8, k=k)).svg(), "A") for k in (16, 64))
     assert np.array_equal(four[:, :16], one)

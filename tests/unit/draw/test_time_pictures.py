@@ -115,7 +115,12 @@ def test_results_show_themselves_in_notebooks(report):
 def test_memory_over_time_is_that_of_the_barriers_and_of_the_tensor_core(schedule):
     found = convc.inspect(TINY, schedule=convc.ScheduleOptions(schedule=schedule))
     kernel = time_inspected(found)
-    drawn = list(marked(memory_time_picture(kernel, found.program).svg(), "held"))
+    svg = memory_time_picture(kernel, found.program).svg()
+    drawn = list(marked(svg, "held"))
+    labels = {each.text: float(each.get("y")) for each in parsed(svg).iter() if each.get("class") == "soft end"}
+    bands = {each.get("data-held"): float(each.get("y")) for each in parsed(svg).iter() if each.get("data-held")}
+    for name in {tile.name for tile in found.plan.storage.tmem}:
+        assert labels[name] == pytest.approx(bands[name] + 10, abs=0.2)
     for stage in stages(kernel.launch.replay):
         tiles = [each.name for each in found.plan.storage.smem if stage.ring in ("full", f"full_{each.name}")]
         assert tiles
