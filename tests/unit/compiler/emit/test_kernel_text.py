@@ -11,6 +11,7 @@ from support.schedules import RELOAD_ONLY
 from convc.compiler.compile import compile_problem
 from convc.compiler.emit.fragments.base import numbers_of
 from convc.compiler.emit.kernel import emit
+from convc.compiler.options import ScheduleOptions
 from convc.compiler.tile.program import walk
 from convc.ir.launch import ScalarParam
 from convc.ir.problem import ConvProblem
@@ -113,3 +114,17 @@ def test_a_scalar_parameter_is_refused():
     launch = replace(program.launch, params=params)
     with pytest.raises(ValueError, match="parameter out: a kernel takes tensor maps and pointers"):
         emit(replace(program, launch=launch))
+
+
+@pytest.mark.parametrize("schedule", [{"schedule": "slide", "border": "mask", "rows": "merged"}, {"schedule": "shift"}])
+def test_all_stages_of_an_accumulator_are_cleared_before_the_first_tile(schedule):
+    problem = ConvProblem(
+        batch=4, in_channels=64, out_channels=64, in_extent=(28, 28), kernel=(3, 3), pad_lo=(1, 1), pad_hi=(1, 1)
+    )
+    options = ScheduleOptions(persistent="on", ctas=2, cta_group="1", **schedule)
+    compiled = compile_problem(problem, options=options)
+    (step,) = re.findall(r"(?s)//@ step=epilogue.zero_first.*?(?=//@ step=)", compiled.artifact.ptx)
+    acc = compiled.plan.storage.tmem_tile("acc")
+    stores = [(int(at), int(count)) for count, at in re.findall(r"\.x(\d+)\.b32 \[%to\+(\d+)\]", step)]
+    cleared = [column for at, count in stores for column in range(at, at + count)]
+    assert (acc.stages, cleared) == (2, list(range(2 * acc.columns)))
