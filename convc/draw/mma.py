@@ -8,12 +8,14 @@ it writes (`convc.machine.tensor_core.shapes`).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from convc.draw.cells import Cells
 from convc.draw.crossing import crossing
+from convc.draw.notation import LANE, shared_notation, tensor_notation
 from convc.draw.svg import MARGIN, TINTS, TITLE, Picture, legend, text, titled
 from convc.errors import InputError, MachineFault
 from convc.machine.tensor_core import formats
@@ -49,6 +51,8 @@ class MmaLayout:
             memory, columns of it, in the lanes of D.
         b: byte offsets of B, int64 (columns of D, k).
         lanes, columns: of D in tensor memory, int64 (rows, n).
+        swizzles: of A and B in shared memory, by name.
+        bits: of an element of A and of B.
         a_in_tensor: A comes from tensor memory.
     """
 
@@ -58,6 +62,8 @@ class MmaLayout:
     b: np.ndarray
     lanes: np.ndarray
     columns: np.ndarray
+    swizzles: tuple[str, str] = ("none", "none")
+    bits: tuple[int, int] = (16, 16)
     a_in_tensor: bool = False
 
 
@@ -104,6 +110,8 @@ def mma_layout(
         b=operand_places(operand_descriptor(shape.b_rows, swizzle), shape.b_rows, shown, element, kind),
         lanes=lanes,
         columns=columns,
+        swizzles=(swizzle, swizzle),
+        bits=(bits, bits),
     )
 
 
@@ -117,6 +125,7 @@ def issued_layout(mma: Mma) -> MmaLayout:
     shift = 0 if mma.zero is None else decode_zero_mask(mma.zero).shift
     b = decode_shared(mma.b)
     lanes, columns = _accumulator(shape, mma.d)
+    swizzle = b.swizzle
     words = _described("B", desc.b_type, desc.transpose_b, b)
     if mma.a_in_tensor:
         bits = 8 if formats.packing(shape.kind, desc.a_type, True) == "spread" else formats.BITS[desc.a_type]
@@ -124,6 +133,7 @@ def issued_layout(mma: Mma) -> MmaLayout:
         words = f"A in tensor memory; {words}"
     else:
         descriptor = decode_shared(mma.a)
+        swizzle = descriptor.swizzle
         a = operand_places(descriptor, shape.rows, shape.k, desc.a_type, shape.kind, desc.transpose_a)
         words = f"{_described('A', desc.a_type, desc.transpose_a, descriptor)}; {words}"
     return MmaLayout(
@@ -133,6 +143,8 @@ def issued_layout(mma: Mma) -> MmaLayout:
         b=operand_places(b, shape.b_rows + shift, shape.k, desc.b_type, shape.kind, desc.transpose_b)[shift:],
         lanes=lanes,
         columns=columns,
+        swizzles=(swizzle, b.swizzle),
+        bits=(formats.BITS[desc.a_type], formats.BITS[desc.b_type]),
         a_in_tensor=mma.a_in_tensor,
     )
 
@@ -238,7 +250,26 @@ def mma_picture(layout: MmaLayout) -> Picture:
     title = f"tcgen05.mma kind::{shape.kind}, M = {shape.m}, N = {shape.n}, K = {layout.a.shape[1]}"
     right = max(each.right for each in tables)
     low = max(each.end for each in tables)
-    return titled(title, right + MARGIN, low + MARGIN, parts, tables)
+    return titled(title, right + MARGIN, low + MARGIN + 8, parts, tables, list(_notes(layout)))
+
+
+def _notes(layout: MmaLayout) -> Iterator[str]:
+    """The layouts of A, B and D in CuTe's notation, of each that has one."""
+    a, b = (
+        shared_notation(places, swizzle, bits)
+        for places, swizzle, bits in zip((layout.a, layout.b), layout.swizzles, layout.bits, strict=True)
+    )
+    tensor = f"{LANE} * lane + column of tensor memory"
+    of_a = f"row, k -> {tensor if layout.a_in_tensor else 'element of shared memory'}"
+    if layout.a_in_tensor:
+        a = tensor_notation(layout.lanes[:, :1], layout.a)
+    for name, words, found in (
+        ("A", of_a, a),
+        ("B", "column, k -> element of shared memory", b),
+        ("D", f"row, column -> {tensor}", tensor_notation(layout.lanes, layout.columns)),
+    ):
+        if found:
+            yield f"{name}: {words}: {found}"
 
 
 def _hexadecimal(offsets: np.ndarray) -> list[list[str]]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TypeAlias, overload
 
 from convc.errors import InputError
-from convc.layout.extents import Extent, at_most, divides, product, quotient, same, total
+from convc.layout.extents import Extent, at_most, divides, product, quotient, same, shown, total
 from convc.layout.layouts import Layout, concatenated, flat
 from convc.layout.swizzled import Composed, Swizzle
 from convc.layout.tuples import Nested
@@ -180,7 +180,7 @@ def complement(layout: Layout, size: Extent = 1) -> Layout:
     Raises:
         InputError: offsets of the layout repeat, its strides do not fill up, or symbols leave it open.
     """
-    what = f"the complement of {layout} up to {size}"
+    what = f"the complement of {layout} up to {shown(size)}"
     rest: Pairs = []
     reached: Extent = 1
     for extent, stride in _sorted(layout, what):

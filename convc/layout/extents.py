@@ -10,6 +10,7 @@ depends on their values.
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from sympy import Expr
 
 Extent: TypeAlias = "int | Expr"
+
+MOST_TERMS = 1 << 10
+"""Terms of a difference that are looked at; of one with more it is not known which side is larger."""
 
 
 def extent(value: object) -> Extent:
@@ -99,18 +103,35 @@ def quotient(whole: Extent, part: Extent) -> Extent:
 def at_most(small: Extent, large: Extent) -> bool | None:
     """Whether ``small <= large``; None: it depends on the symbols.
 
-    The difference is written in what symbols are above 1, which is not negative: if no coefficient is, it is not.
+    Where all symbols of the difference have coefficients of one sign, it is smallest or largest where they are 1. Else
+    it is written in what symbols are above 1, which is not negative: if no coefficient is, it is not.
     """
     if isinstance(small, int) and isinstance(large, int):
         return small <= large
     import sympy
 
     rest: Any = sympy.Integer(0) + large - small
-    moved = sympy.expand(rest.subs({name: name + 1 for name in rest.free_symbols}, simultaneous=True))
-    coefficients = moved.as_coefficients_dict()
-    if all(each >= 0 for each in coefficients.values()):
+    coefficients: Any = rest.as_coefficients_dict()
+    signs = {each > 0 for term, each in coefficients.items() if term != 1}
+    if len(signs) > 1:
+        if sum(_terms(term) for term in coefficients) > MOST_TERMS:
+            return None
+        moved = sympy.expand(rest.subs({name: name + 1 for name in rest.free_symbols}, simultaneous=True))
+        coefficients = moved.as_coefficients_dict()
+        signs = {each > 0 for term, each in coefficients.items() if term != 1}
+        if len(signs) > 1:
+            return None
+        least = coefficients[sympy.S.One]
+    else:
+        least = sum(coefficients.values())
+    if signs <= {True} and least >= 0:
         return True
-    return False if coefficients[sympy.S.One] < 0 and all(each <= 0 for each in coefficients.values()) else None
+    return False if signs <= {False} and least < 0 else None
+
+
+def _terms(term: Any) -> int:
+    """Terms of a product of powers of symbols, once each symbol has become a sum of two."""
+    return math.prod(int(power) + 1 for power in term.as_powers_dict().values() if power.is_Integer)
 
 
 def shown(value: Extent) -> str:

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from support.drawings import table, words
 
 import convc
+from convc.cli.draw import draw_command
 from convc.cli.main import main
+from convc.draw.issued import issued_mmas
 from convc.draw.lanes import lanes_picture
 from convc.draw.layouts import MOST, holders_picture, layout_picture, swizzled
 from convc.draw.memory import memory_picture
+from convc.draw.mma import issued_layout, mma_layout, mma_picture
 from convc.draw.svg import COLOURS, titled
 from convc.draw.swizzles import swizzle_picture
 from convc.draw.tikz import tikz
 from convc.draw.tile_order import grid_order, tile_order_picture
 from convc.errors import InputError
 from convc.explain.example import example_tiles
+from convc.ir.launch import load_launch
 from convc.layout import Layout, Swizzle, parse
 from convc.machine.base.swizzle import swizzle
 from convc.support.resources import model_folder
@@ -88,6 +93,9 @@ def test_the_format_is_that_of_the_name(tmp_path):
     for kind, start in (("svg", b"<svg"), ("png", b"\x89PNG"), ("tex", rb"\documentclass")):
         assert draw("layout", "(4,4)", "-o", str(tmp_path / f"x.{kind}")).exit_code == 0
         assert (tmp_path / f"x.{kind}").read_bytes().startswith(start)
+    told = {name: option.metavar for name, command in draw_command.commands.items() for option in command.params}
+    for name, kinds in (("mma-layout", ".svg|.png|.tex"), ("operands", ".svg|.png|.tex"), ("descriptor", ".svg|.png")):
+        assert told[name] == f"FILE{kinds}", "the last option"
     with pytest.raises(InputError, match="only tables of cells become LaTeX"):
         tikz(titled("t", 9, 9, []))
 
@@ -163,6 +171,38 @@ def test_stages_in_memory_have_a_note():
             assert found(row, byte, stage) == swizzle(tile.swizzle, plain)
     (accumulator,) = plan.storage.tmem
     assert noted(svg, "acc: lane, column") == f"(128,{accumulator.columns}):(65536,1)"
+
+
+@pytest.mark.parametrize(
+    ("kind", "m", "n", "bits", "swizzle", "pair"),
+    [
+        ("f16", 128, 64, 16, "128B", False),
+        ("tf32", 64, 24, 32, "none", False),
+        ("i8", 128, 32, 8, "32B", True),
+        ("mxf4nvf4", 128, 8, 4, "64B", False),
+    ],
+)
+def test_the_notes_of_an_mma_are_what_is_drawn(kind, m, n, bits, swizzle, pair):
+    drawn = mma_layout(kind, m, n, swizzle=swizzle, pair=pair)
+    svg = mma_picture(drawn).svg()
+    for name, places in (("A", drawn.a), ("B", drawn.b)):
+        layout = parse(noted(svg, f"{name}: "))
+        for row, k in ((0, 0), (5, 3), (len(places) - 1, places.shape[1] - 1)):
+            assert layout(row, k) == int(places[row, k]) * 8 // bits + (k % 2 if bits == 4 else 0)
+    of_d = parse(noted(svg, "D: "))
+    for row in range(len(drawn.lanes)):
+        found = [divmod(of_d(row, column), 65536) for column in range(n)]
+        assert found == list(zip(drawn.lanes[row], drawn.columns[row], strict=True))
+
+
+def test_operands_at_addresses_have_these_in_their_notes():
+    folder = Path(__file__).parents[2] / "golden" / "slide_f16"
+    issued = issued_mmas((folder / "kernel.ptx").read_text(), load_launch(folder / "launch.json"))
+    drawn = issued_layout(issued[20])
+    layout = parse(noted(mma_picture(drawn).svg(), "A: "))
+    rows, columns = drawn.a.shape
+    assert layout.offset > 0
+    assert [[layout(row, k) * 2 for k in range(columns)] for row in range(rows)] == drawn.a.tolist()
 
 
 def test_a_swizzle_is_put_on_once():

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from sympy import Symbol
 
 from convc.errors import InputError
-from convc.layout import Composed, Layout, Swizzle, parse
+from convc.layout import Composed, Layout, Swizzle, complement, parse
 
 
 @pytest.mark.parametrize(
@@ -111,6 +111,13 @@ def test_symbols_stay_symbols():
         Layout(m / 2)
     with pytest.raises(InputError, match="expected extents of 1 or more"):
         Layout(m - 1)
+
+
+def test_large_powers_are_not_multiplied_out():
+    """A difference in eight symbols to the 64th would have 65^8 terms."""
+    layout = parse(f"({','.join(['a*b*c*d*e*f*g*h'] * 48)},2):({','.join(['a'] * 48)},b^2*c)")
+    with pytest.raises(InputError, match="depends on symbols: expected to know which of the strides"):
+        complement(layout, 64)
 
 
 def test_too_many_offsets_are_not_listed():
