@@ -51,7 +51,8 @@ def mma_shapes(element: str) -> Iterator[tuple[int, int]]:
 
 def sparse_depths(element: str) -> Iterator[int]:
     """k of the mma.sp of a type: what is stored of A takes one or two registers of a row's threads."""
-    for count in (2,) if element in ("e4m3", "e5m2") else (1, 2):
+    eight_bit_float = warp.BITS[element] == 8 and element not in warp.INTEGERS
+    for count in (2,) if eight_bit_float else (1, 2):
         yield 2 * count * warp.chunk(element)
 
 
@@ -160,7 +161,7 @@ def _wgmma(found: Found) -> Atom:
 
 
 def _wgmma_names() -> Iterator[str]:
-    for element in warpgroup.TYPES:
+    for element in warp.ASYNCHRONOUS:
         k = 8 * shared.DEPTH // warp.BITS[element]
         for n in (8, 64, 256):
             yield f"wgmma.m64n{n}k{k}.{element}"
@@ -247,7 +248,7 @@ FAMILIES: tuple[Family, ...] = (
     ),
     Family(
         spelling="wgmma.m64nNkK.TYPE[.ss][.mn][.SWIZZLE]",
-        pattern=rf"wgmma\.m64n(?P<n>\d+)k(?P<k>\d+)\.(?P<element>{_either(warpgroup.TYPES)})(?P<ss>\.ss)?(?P<mn>\.mn)?"
+        pattern=rf"wgmma\.m64n(?P<n>\d+)k(?P<k>\d+)\.(?P<element>{_either(warp.ASYNCHRONOUS)})(?P<ss>\.ss)?(?P<mn>\.mn)?"
         + SWIZZLE,
         make=_wgmma,
         names=_wgmma_names,

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from convc.atoms import shared
 from convc.atoms.held import Atom, Held, Mode
+from convc.atoms.warp import ASYNCHRONOUS, BITS
 from convc.errors import InputError
 
 LANES = 128
@@ -27,10 +28,7 @@ MOST = 128
 """Registers of a thread."""
 
 COPIES = ("128x256b", "4x256b", "128x128b", "64x128b.warpx2::02_13", "64x128b.warpx2::01_23", "32x128b.warpx4")
-KINDS = {
-    "f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8,
-    "mxf8f6f4": 8, "mxf4": 4, "mxf4nvf4": 4,
-}  # fmt: skip
+KINDS = {name: BITS[name] for name in ASYNCHRONOUS} | {"mxf8f6f4": 8, "mxf4": 4, "mxf4nvf4": 4}
 """Bits of an element of A and B; a block-scaled kind stands for its operands of e4m3 or e2m1."""
 
 FACTORS = {"mxf8f6f4": 1, "mxf4": 2, "mxf4nvf4": 4}

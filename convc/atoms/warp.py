@@ -18,6 +18,9 @@ BITS = {
 }  # fmt: skip
 """Bits of an operand's element in a register."""
 
+ASYNCHRONOUS = tuple(name for name, bits in BITS.items() if 8 <= bits <= 32)
+"""Types of wgmma and tcgen05.mma."""
+
 INTEGERS = ("s8", "u8", "s4", "u4", "b1")
 AXES = {"A": "m", "B": "n"}
 """What the rows of an operand are."""

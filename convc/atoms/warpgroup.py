@@ -14,7 +14,6 @@ from convc.errors import InputError
 ROWS = 64
 WARPS = 4
 WIDEST = 256
-TYPES = ("f16", "bf16", "tf32", "e4m3", "e5m2", "s8", "u8")
 
 
 def wgmma(n: int, element: str, *, a_shared: bool = False, mn_major: bool = False, swizzle: str = "128B") -> Atom:
@@ -22,7 +21,7 @@ def wgmma(n: int, element: str, *, a_shared: bool = False, mn_major: bool = Fals
 
     Args:
         n: columns of D, a multiple of 8 up to 256.
-        element: of `TYPES`.
+        element: of `convc.atoms.warp.ASYNCHRONOUS`.
         a_shared: A comes from shared memory, K-major.
         mn_major: B is MN-major (16-bit types).
         swizzle: of what lies in shared memory.

@@ -12,7 +12,7 @@ from convc.ir import dtypes
 from convc.ir.element_types import ELEMENT_TYPES
 
 MOST_OF_THE_COMPILER = 5
-JUDGES = ("convc/machine/", "convc/auditor/")
+JUDGES = ("convc/machine/", "convc/auditor/", "convc/atoms/")
 
 
 def listed() -> set[str]:

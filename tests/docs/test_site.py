@@ -5,15 +5,25 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import re
 
 import pytest
-from pages import DOCS
+from pages import DOCS, text_of
 
-import convc
 
-SHOWN = re.findall(r"\.\. auto(?:function|class):: (\w+)", (DOCS / "api.md").read_text("utf-8"))
+def shown() -> list[tuple[str, str]]:
+    """Module and name of all that the page of the API shows."""
+    found: list[tuple[str, str]] = []
+    module = ""
+    for kind, name in re.findall(r"\.\. (currentmodule|autofunction|autoclass):: ([\w.]+)", text_of("api.md")):
+        if kind == "currentmodule":
+            module = name
+        else:
+            found.append((module, name))
+    return found
+
 
 MARKUP = {
     r"\|[^|\s]([^|]*[^|\s])?\|": "a substitution: write ``|x|``",
@@ -41,9 +51,9 @@ def mistakes(text: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("name", SHOWN)
-def test_a_docstring_is_what_sphinx_takes(name):
-    assert mistakes(inspect.getdoc(getattr(convc, name)) or "") == []
+@pytest.mark.parametrize(("module", "name"), shown())
+def test_a_docstring_is_what_sphinx_takes(module, name):
+    assert mistakes(inspect.getdoc(getattr(importlib.import_module(module), name)) or "") == []
 
 
 @pytest.mark.parametrize(

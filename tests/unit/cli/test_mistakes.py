@@ -347,7 +347,7 @@ report broken/option -o x.html => 2 error[B100]: damaged: its options lead to no
 draw swizle 128B => 2 No such command 'swizle'. Did you mean 'swizzle'?
 draw swizzle 12B => 2 error[I100]: expected a swizzle of none, 32B, 64B, 128B, got '12B'
 draw swizzle 32B -o no/x.svg => 2 error[I100]: the folder to write to does not exist
-draw swizzle 32B -o x.pdf => 2 Invalid value for '-o' / '--output': expected FILE.svg, FILE.png or - for stdout, got
+draw swizzle 32B -o x.pdf => 2 expected FILE.svg, FILE.png, FILE.tex or - for stdout, got
 draw swizzle 32B -o x.svg -o y.svg => 2 --output takes one value and is given twice.
 draw mma-layout --kind f16 --m 96 --n 64 => 2 error[I100]: there is no tcgen05.mma of kind::f16 with M=96 and N=64
 draw mma-layout --kind f61 --m 128 --n 64 => 2 error[I100]: expected a kind of tcgen05.mma, f16, tf32, f8f6f4, i8
