@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from convc.api.loading import load
     from convc.api.options import ChipOptions, GpuOptions, MachineOptions, ReadOptions, TuneOptions, WorkOptions
     from convc.api.probing import ProbeRun, assumptions, run_probes, settle_probes
+    from convc.api.recording import record
     from convc.api.running import run, run_layer
     from convc.api.running_networks import run_model, run_network
     from convc.api.sanitizing import Sanitized, sanitize
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from convc.ir.network import Network
     from convc.probe.assumed import Assumptions
     from convc.probe.settled import Settled
+    from convc.recorder.program import Recording
     from convc.runtime.layer import LayerRun
     from convc.runtime.network.stats import NetworkRun
     from convc.verification.records import DataReport, LayerReport, NetworkReport, VerifyReport
@@ -78,6 +80,7 @@ __all__ = [
     "Pool",
     "ProbeRun",
     "ReadOptions",
+    "Recording",
     "Sanitized",
     "ScheduleOptions",
     "Settled",
@@ -97,6 +100,7 @@ __all__ = [
     "launch",
     "load",
     "load_build",
+    "record",
     "run",
     "run_layer",
     "run_model",
@@ -142,6 +146,7 @@ _HOME = {
     "Pool": "convc.workers.pool",
     "ProbeRun": "convc.api.probing",
     "ReadOptions": "convc.api.options",
+    "Recording": "convc.recorder.program",
     "Sanitized": "convc.api.sanitizing",
     "ScheduleOptions": "convc.compiler.options",
     "Settled": "convc.probe.settled",
@@ -161,6 +166,7 @@ _HOME = {
     "launch": "convc.api.launching",
     "load": "convc.api.loading",
     "load_build": "convc.build.folder",
+    "record": "convc.api.recording",
     "run": "convc.api.running",
     "run_layer": "convc.api.running",
     "run_model": "convc.api.running_networks",

@@ -14,6 +14,7 @@
     audit            auditing             read kernels against the rules of the PTX manual, without running them
     check            checking             look for races, hangs and uses of unwritten memory in a build
     simulate         simulating           run any PTX kernel with a launch file
+    record           recording            run a CUDA host program without a GPU
     launch           launching            launch a kernel on a real GPU, and compare it with the simulator
     sanitize         sanitizing           what compute-sanitizer says of a launch, beside convc's checkers
     write_host_      launching            the same launch as a program in C++
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from convc import launch as launch
     from convc import load as load
     from convc import load_build as load_build
+    from convc import record as record
     from convc import run as run
     from convc import run_layer as run_layer
     from convc import run_model as run_model

@@ -60,6 +60,7 @@ COMMANDS = {
     "inspect": "List the layers; show how one is compiled, and why.",
     "launch": "Launch a kernel on a GPU, beside the simulator.",
     "probe": "List what is assumed, and settle it on a GPU.",
+    "record": "Run a CUDA host program without a GPU.",
     "report": "Write a page about layers for a browser.",
     "run": "Run a layer of a build folder, or a whole model.",
     "survey": "List, verify and run every model of a folder.",

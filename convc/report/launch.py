@@ -5,19 +5,30 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Literal, TypedDict
 
 from rich.console import Console
 
 from convc.ir.findings import Finding, Verdict, grouped
 from convc.machine import Counters
 from convc.report.output import json_text, write_report
-from convc.report.sarif import finding_json, groups_json, sarif
+from convc.report.sarif import FindingJson, GroupJson, finding_json, groups_json, sarif
 from convc.runtime.layer import LayerRun, to_standard_dtype
 from convc.support.memory import human_bytes
 from convc.support.short_names import with_short_names
 
 MOST_LINES = 8
 """Lines that are listed of findings alike."""
+
+
+class ExecJson(TypedDict):
+    """Counts and findings of ``convc exec``; no seconds and no counters where the kernel came to no end."""
+
+    format: Literal["convc-exec/1"]
+    seconds: float | None
+    counters: Counters | None
+    findings: list[FindingJson]
+    groups: list[GroupJson]
 
 
 def print_run(console: Console, name: str, counters: Counters, seconds: float) -> None:
@@ -65,7 +76,7 @@ def write_sarif(findings: Iterable[Finding], file: Path | None) -> None:
 def launch_json(counters: Counters | None, seconds: float | None, findings: Iterable[Finding]) -> bytes:
     """A launch as JSON: its findings, and what the simulator counted; None where the kernel did not come to an end."""
     told = tuple(findings)
-    record = {
+    record: ExecJson = {
         "format": "convc-exec/1",
         "seconds": seconds,
         "counters": counters,

@@ -24,7 +24,9 @@ from convc.probe.record import Probed
 from convc.report.audit import AuditJson
 from convc.report.failure import ErrorJson
 from convc.report.gpu import LaunchedJson
+from convc.report.launch import ExecJson
 from convc.report.probe import ProbeJson, SettledJson
+from convc.report.record import RecordJson
 from convc.report.sarif import FindingJson, GroupJson, VerdictName
 from convc.runtime.network.stats import RunStats
 from convc.verification.records import (
@@ -61,16 +63,6 @@ class CheckJson(TypedDict):
     seed: int
     all_switches: bool
     kernels: list[CheckedKernel]
-    findings: list[FindingJson]
-    groups: list[GroupJson]
-
-
-class ExecJson(TypedDict):
-    """Counts and findings of ``convc exec``; no seconds and no counters where the kernel came to no end."""
-
-    format: Literal["convc-exec/1"]
-    seconds: float | None
-    counters: Counters | None
     findings: list[FindingJson]
     groups: list[GroupJson]
 
@@ -381,6 +373,7 @@ WRITTEN: dict[str, Callable[[], Any]] = {
     "convc-network/2": _network,
     "convc-network-run/2": lambda: NetworkRunJson,
     "convc-probe/1": lambda: ProbeJson,
+    "convc-record/1": lambda: RecordJson,
     "convc-run/1": lambda: RunJson,
     "convc-settled/1": lambda: SettledJson,
     "convc-survey/1": _survey,

@@ -28,6 +28,7 @@ ARROWS = {
     "auditor": "ir.launch ir.tensormap ir.element_types ir.findings ptx",
     "machine": "ir ptx support.collecting",
     "sanitizer": "ir ptx machine",
+    "recorder": "ir ptx machine sanitizer support",
     "timing": "ir ptx machine support",
     "gpu": "_version ir support compiler.emit.render",
     "probe": "_version ir ptx.descriptors machine timing.parameters gpu support",
@@ -37,19 +38,19 @@ ARROWS = {
     "verification": "ir runtime build compiler.kernels host_layout frontend machine support",
     "workers": "ir verification runtime compiler machine support",
     "report": (
-        "_version atoms compiler.tuning_file auditor ir verification runtime build machine timing frontend host_layout "
-        "support gpu probe"
+        "_version atoms compiler.tuning_file auditor ir verification runtime build machine timing frontend "
+        "host_layout support gpu probe recorder"
     ),
     "explain": "derive.text derived ir ptx compiler report",
     "draw": "atoms ir layout ptx machine compiler.index compiler.plan compiler.tile explain report timing support",
     "page": "ir ptx.parser compiler.compile compiler.plan compiler.tile report explain draw timing",
     "api": (
-        "derive foreign ir host_layout support frontend compiler build runtime verification workers sanitizer auditor "
-        "machine explain timing report.console gpu draw page.records probe"
+        "derive foreign ir host_layout support frontend compiler build runtime verification workers sanitizer "
+        "auditor machine explain timing report.console gpu draw page.records probe recorder"
     ),
     "triton": "api foreign ir machine report.launch support timing",
     "cli": "_version layout support report explain draw page api machine.base.switches",
-    "__init__": "_version api build compiler.options gpu ir probe runtime verification workers",
+    "__init__": "_version api build compiler.options gpu ir probe runtime verification workers recorder",
     "__main__": "cli",
     "backend": "compiler frontend machine runtime support",
 }
@@ -91,8 +92,8 @@ DOORS = {
     "numpy": (
         "api", "atoms/", "backend.py", "build/", "compiler/index/", "compiler/kernels.py",
         "compiler/tile/verify_order.py", "derive/run.py", "draw/",
-        "explain/", "frontend/", "gpu/", "ir/", "host_layout/", "machine/", "networks.py", "probe/", "runtime/",
-        "sanitizer/", "support/", "timing/", "triton/", "verification/",
+        "explain/", "frontend/", "gpu/", "ir/", "host_layout/", "machine/", "networks.py", "probe/",
+        "recorder/", "runtime/", "sanitizer/", "support/", "timing/", "triton/", "verification/",
     ),
     "perfetto": ("report/perfetto.py",),
     "onnx": ("backend.py", "frontend/", "runtime/network/", "verification/"),

@@ -1,0 +1,46 @@
+/* What nvcc makes of a host program with one kernel: a fat binary and a kernel that are registered, and a launch. */
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct dim3 { unsigned x, y, z; };
+static void *runtime;
+#define CALL(name, ...) ((int (*)())dlsym(runtime, name))(__VA_ARGS__)
+
+static void stub(void) {}
+
+int main(int count, char **words) {
+  static uint64_t image[1 << 15];
+  static struct { int magic, version; const void *data, *rest; } wrapper = {0x466243b1, 1, image};
+  int values[32], extents[4] = {0}, step = 3, left = 0, right = 1;
+  struct dim3 one = {1, 1, 1};
+  void **(*registered)(void *), *out = NULL, *params[] = {&out}, *event[2];
+  unsigned char properties[1008];
+  float ms = -1;
+  FILE *file = fopen(words[1], "rb");
+  if (!file || !fread(image, 1, sizeof image, file)) return 5;
+  runtime = dlopen("libcudart.so.13", RTLD_NOW);
+  if (!runtime) return puts(dlerror()), 6;
+  registered = (void **(*)(void *))dlsym(runtime, "__cudaRegisterFatBinary");
+  void **handle = registered(&wrapper);
+  CALL("__cudaRegisterFunction", handle, (void *)stub, "count", "count", -1, (void *)0, (void *)0, (void *)0, (void *)0, (void *)0);
+  CALL("__cudaRegisterVar", handle, (void *)&step, "step", "step", 0, (size_t)4, 1, 0);
+  CALL("__cudaRegisterFatBinaryEnd", handle);
+
+  if (CALL("cudaGetDeviceProperties", properties, 0)) return 7;
+  printf("%s: %d SMs\n", (char *)properties, *(int *)(properties + 384));
+  if (CALL("cudaMalloc", &out, (size_t)4)) return 8;
+  if (CALL("cudaMemcpyToSymbol", (void *)&step, &step, (size_t)4, (size_t)0, 1)) return 9;
+  CALL("cudaEventCreate", event), CALL("cudaEventCreate", event + 1);
+  CALL("cudaEventRecord", event[0], (void *)0);
+  int said = ((int (*)(const void *, struct dim3, struct dim3, void **, size_t, void *))dlsym(runtime, "cudaLaunchKernel"))((void *)stub, one, one, params, 0, NULL);
+  CALL("cudaEventRecord", event[1], (void *)0);
+  CALL("cudaEventElapsedTime", &ms, event[0], event[1]);
+  if (said || CALL("cudaDeviceSynchronize") || CALL("cudaMemcpy", values, out, (size_t)4, 2)) return 10;
+  printf("value %d, time %s\n", values[0], ms > 0 ? "passed" : "stood still");
+  said = CALL("cudaLaunchKernel", (void *)main, one, one, params, (size_t)0, (void *)0);
+  left = CALL("cudaGetLastError"), right = CALL("cudaGetLastError");
+  printf("unknown kernel: %s, then %d\n", ((const char *(*)(int))dlsym(runtime, "cudaGetErrorString"))(left), right);
+  return 0;
+}

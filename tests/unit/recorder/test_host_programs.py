@@ -1,0 +1,167 @@
+"""Host programs in C, without a GPU: memory, maps, variables, clusters, failures, and what the stand-ins lack."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import jsonschema
+import pytest
+from click.testing import CliRunner
+
+import convc
+from convc.cli.main import main
+from convc.errors import InputError, ToolError
+from convc.recorder import build, program
+from convc.recorder.session import missing
+from convc.support.resources import schema_file
+from tests.unit.recorder.test_fatbin import entry, fatbin
+
+HERE = Path(__file__).parent
+TEXT = HERE / "kernels.ptx"
+
+
+@pytest.fixture(scope="module")
+def stand_ins(programs, tmp_path_factory) -> Path:
+    """The stand-ins, built once for all tests."""
+    folder = tmp_path_factory.mktemp("libraries")
+    build.build_stand_ins(programs / "host_program", folder)
+    return folder
+
+
+@pytest.fixture
+def record(programs, stand_ins, monkeypatch, capfd):
+    """Run a program; the recording and what it printed."""
+    monkeypatch.setattr(
+        program, "build_stand_ins", lambda _, folder: shutil.copytree(stand_ins, folder, dirs_exist_ok=True)
+    )
+
+    def run(*words: str | Path, name: str = "host_program", **options):
+        done = convc.record([str(programs / name), *map(str, words)], **options)
+        return done, capfd.readouterr().out
+
+    return run
+
+
+def test_a_program_finds_its_results(record):
+    done, said = record("add", TEXT, check=True)
+    assert done.ok
+    assert said == "device 0, compute capability 10\npassed\n"
+    (launch,) = done.launches
+    assert (launch.entry, launch.grid, launch.block, launch.file) == (
+        "add",
+        (2, 1, 1),
+        (128, 1, 1),
+        "host_program.1.ptx",
+    )
+    assert repr(done).endswith("host_program: exit status 0, 1 launch, clean>")
+
+
+def test_the_target_is_what_the_program_sees(record):
+    assert record("add", TEXT, target="sm_90a")[1] == "device 0, compute capability 9\npassed\n"
+
+
+def test_a_tensor_map_is_encoded_or_refused_as_the_driver_does(record):
+    done, said = record("tensor", TEXT, check=True)
+    assert done.ok
+    assert said.splitlines()[1:] == ["stride 60: 1", "passed"]
+    assert [note[:33] for note in done.notes] == ["tensor map: strides[0] (globalStr"]
+
+
+def test_variables_keep_what_kernels_and_the_program_leave_in_them(record):
+    done, said = record("state", TEXT)
+    assert done.status == 0
+    assert said.splitlines()[1:] == ["counter 9 of 4 bytes", "too much: 1", "asked for: 0"]
+    assert len(done.launches) == 3
+    assert "more than the 49152" in done.notes[0]
+
+
+def test_a_cluster_and_memory_that_both_sides_have(record):
+    done, said = record("cluster", TEXT)
+    assert done.launches[0].cluster == (2, 1, 1)
+    assert said.splitlines()[1:] == ["ranks 0 1 0 1"]
+
+
+def test_a_fault_is_the_programs_and_a_finding(record):
+    done, said = record("fault", TEXT)
+    assert not done.ok
+    assert done.status == 1
+    assert said.splitlines()[1:] == ["cuLaunchKernel: 719, unspecified launch failure"]
+    assert [finding.rule for finding in done.findings] == ["fault"]
+
+
+def test_a_race_is_found_though_the_program_passes(record):
+    done, said = record("race", TEXT, check=True)
+    assert (done.status, done.ok, said.splitlines()[1]) == (0, False, "passed")
+    assert done.findings[0].rule == "race-shared-memory"
+
+
+def test_the_runtime_registers_and_launches(record, tmp_path):
+    image = tmp_path / "image"
+    image.write_bytes(fatbin(entry(TEXT.read_bytes())))
+    done, said = record(image, name="runtime_program")
+    assert done.ok
+    assert said.splitlines() == [
+        "the simulator of convc: 148 SMs",
+        "value 8, time passed",
+        "unknown kernel: invalid device function, then 0",
+    ]
+
+
+def test_a_function_that_is_not_there_is_refused_by_its_name(record):
+    with pytest.raises(InputError, match="the program calls cuGraphCreate, which convc record does not have"):
+        record("missing", TEXT)
+
+
+def test_names_that_a_program_links_get_stubs(programs, tmp_path, monkeypatch):
+    sources: list[str] = []
+    monkeypatch.setattr(build, "_run", lambda command: sources.append((tmp_path / "stubs.c").read_text()))
+    named = tmp_path / "named"
+    named.write_bytes(b"\0cudaGraphCreate\0cuTexRefCreate\0cudaMalloc\0__cudaRegisterTexture@lib\0cudaword\0")
+    build.build_stand_ins(named, tmp_path)
+    assert [line.split("(")[0] for line in sources[0].splitlines()[1:]] == [
+        "void __cudaRegisterTexture", "void cuTexRefCreate", "void cudaGraphCreate",
+    ]  # fmt: skip
+
+
+def test_the_command_reports_behind_the_program(record, programs, tmp_path):
+    report = tmp_path / "report.json"
+    words = [str(programs / "host_program"), "race", str(TEXT)]
+    done = CliRunner().invoke(main, ["record", "--check", "--json", str(report), "--", *words])
+    assert done.exit_code == 1
+    assert "race: 1 launch, 1 CTAs, " in done.stderr
+    assert "1 launch: error, 3 findings" in done.stderr
+    told = json.loads(report.read_text())
+    assert (told["format"], told["status"], told["verdict"]) == ("convc-record/1", 0, "error")
+    assert len(told["groups"]) == 3
+    jsonschema.validate(told, json.loads(schema_file("convc-record/1").read_text(encoding="utf-8")))
+
+
+def test_a_launch_is_written_as_a_folder_that_exec_runs(record, tmp_path):
+    record("add", TEXT, emit_launch=tmp_path / "launches")
+    folder = tmp_path / "launches" / "001-add"
+    done = convc.simulate(folder / "kernel.ptx", folder / "launch.json")
+    sums = done.buffers["a2"].view("f4")
+    assert sums.tolist() == [number + 1 for number in range(256)]
+    with pytest.raises(InputError, match="has something in it"):
+        record("add", TEXT, emit_launch=tmp_path / "launches")
+    with pytest.raises(InputError, match="no folder can be made there"):
+        record("add", TEXT, emit_launch=folder / "kernel.ptx")
+
+
+def test_what_cannot_be_recorded(record, tmp_path, monkeypatch):
+    with pytest.raises(InputError, match="there is no program of that name"):
+        convc.record([str(tmp_path / "nothing")])
+    with pytest.raises(InputError, match="runs for one of sm_100a, sm_90a"):
+        record("add", TEXT, target="sm_80")
+    with pytest.raises(InputError, match="a list of the program"):
+        convc.record("program")
+    monkeypatch.setattr(build.shutil, "which", lambda name: None)
+    with pytest.raises(ToolError, match="there is none"):
+        build.compiler()
+
+
+def test_a_runtime_that_wants_nvidias_driver_is_told_apart():
+    with pytest.raises(InputError, match="NVIDIA's runtime linked into it"):
+        raise missing("cuGetExportTable")
