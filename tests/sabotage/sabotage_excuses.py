@@ -1,7 +1,8 @@
 """Changes that nobody notices, each with the reason why that is right.
 
 ``same``: it makes another kernel that does the same; that says nothing about the checkers, and does not count. The
-others are harmless here although the instruction has a meaning; they count, and must stay few.
+others are harmless here although the instruction has a meaning; they count among those that make another kernel, and
+must stay few. Of these ``unseen`` ones alone alter an order on hardware: something depends on it, and no checker looks.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ class Excuse:
         reason: why it does no harm.
         only: pattern that the kernel's text must have; ``{0}`` is the first group of ``change``.
         same: the change makes another kernel that does the same.
+        unseen: it alters a result or an order on hardware on which something may depend.
     """
 
     change: str
     reason: str
     only: str = ""
     same: bool = True
+    unseen: bool = False
 
     def covers(self, what: str, text: str) -> bool:
         """Whether a change of a kernel is of this kind."""
@@ -52,6 +55,7 @@ EXCUSES = (
         r"without .*tcgen05\.relinquish_alloc_permit",
         "it only lets another CTA of the SM allocate; nothing in this CTA depends on it",
         same=False,
+        unseen=True,
     ),
     Excuse(
         r"without .*tcgen05\.fence::before_thread_sync; @start",
@@ -88,6 +92,7 @@ EXCUSES = (
         r"without .*fence\.proxy\.async\.shared::cta; @\w+\.told",
         "the checkers ask for a proxy fence behind ordinary writes; here it is between a read and the next answer",
         same=False,
+        unseen=True,
     ),
     # Numbers that may be others.
     Excuse(
@@ -195,9 +200,9 @@ EXCUSES = (
         same=False,
     ),
     Excuse(
-        r"@%wrap .* @mma\.next_b_s[01]$",
+        r"@%wrap .* @mma\.next_b(?:_s[01])?$",
         "three stages for three columns: the ring goes round behind the last column alone",
-        r"Schedule stationary(?s:.*)tile b, [^\n]* 3 stages",
+        r"Schedule (?:stationary|shift windows)(?s:.*)tile b, [^\n]* 3 stages",
     ),
     Excuse(r"(1 \+1|2 -1|0 \+1) in .*%stage_tmem.* @mma\.next_tmem", "one tile in tensor memory does as well as two"),
     Excuse(r"0 [+-]1 in \d+: mov\.b32 %stage_order, 0;", "a ring of one barrier has no use for a stage"),
@@ -217,6 +222,7 @@ EXCUSES = (
         "the last pixel, and the first past it, are in another of the eight columns",
     ),
     # Loops of one trip, rings of one stage.
+    Excuse(r"^1 \+1 in \d+: setp\.eq\.u32 %wrap, 1, 0;", "which stage it is stands in the text: 2 is not 0 either"),
     Excuse(r"^0 \+1 in \d+: mov\.b32 %(\w+), 0;", "the counter of one trip is not used", ONE_TRIP),
     Excuse(r"^1 \+1 in \d+: add\.u32 %(\w+), %\1, 1;", "a loop of one trip ends at 2 as it does at 1", ONE_TRIP),
     Excuse(r"^1 -1 in \d+: setp\.lt\.u32 %more, %(\w+), 1;", "a loop is left behind its first trip all the same"),
@@ -353,7 +359,7 @@ EXCUSES = (
         WRITTEN_OUT,
     ),
     Excuse(
-        r"in \d+: mad\.lo\.u32 %bar, %stage_acc, 8, %smem; @epilogue\.release",
+        r"(?:in \d+: mad\.lo\.u32 %bar, %stage_acc, 8, %smem|without .*@%read mbarrier\.arrive.*); @epilogue\.release",
         "chunks are written out, and the accumulator is given back behind the last of them alone",
         r"(?s)step=epilogue\.chunks[^@]*mov\.b32 %chunk, 0;",
     ),

@@ -118,6 +118,8 @@ def chosen(name: str) -> Subject:
     problem = drawn.problem
     if problem.name == "pointwise":
         problem = dataclasses.replace(problem, in_channels=problem.in_channels * 5 // 2)
+    if problem.name == "stem" and drawn.options.persistent == "on":  # four tiles each, so that halves come round
+        problem = dataclasses.replace(problem, batch=2 * problem.batch)
     make = partial(scaled, problem) if problem.operand in SCALED else partial(unscaled, problem)
     return make(options=drawn.options, block_n=drawn.block_n, stages=drawn.stages or 2)
 
