@@ -170,6 +170,19 @@ def test_buffers_of_a_launch_are_given_by_name_and_refused_before_memory_is_take
         launch_job(*asked, c.KernelInputs(seed=1))
 
 
+@pytest.mark.parametrize(
+    ("more", "lines"),
+    [
+        ({}, []),
+        ({"where": "node 'a'"}, ["  where: node 'a'"]),
+        ({"hint": "try b"}, ["  hint: try b"]),
+        ({"where": "node 'a'", "hint": "try b"}, ["  where: node 'a'", "  hint: try b"]),
+    ],
+)
+def test_a_message_has_a_line_for_what_is_known(more, lines):
+    assert str(InputError("no", **more)).splitlines() == ["error[I100]: no", *lines]
+
+
 def test_a_hint_says_how_to_write_it(build):
     with pytest.raises(InputError) as caught:
         c.verify(TINY, read={"dtype": "f16"})

@@ -144,6 +144,13 @@ def test_the_order_that_is_asked_for_is_drawn(words, grid, sms, order):
     assert drawn.rstrip() == tile_order_picture(grid_order(*grid, sms, order), sms).svg().rstrip()
 
 
+@pytest.mark.parametrize("grid", ["3", "3x2x1", "3xb", "3x-2", "3x\u0662", "3x" + 10 * "9", "x"])
+def test_a_grid_is_two_numbers(grid):
+    ran = CliRunner().invoke(main, ["draw", "rasterization-order", "--grid", grid])
+    assert ran.exit_code == 2
+    assert "expected tiles along M and along N, such as 16x12, got" in ran.output
+
+
 def test_a_chip_without_tensor_memory_has_none_in_the_picture(impulse):
     plan = convc.inspect(impulse, schedule=convc.ScheduleOptions(target="sm_90a")).plan
     svg = memory_picture(plan).svg()

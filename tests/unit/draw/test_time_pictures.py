@@ -7,11 +7,13 @@ import gc
 import re
 
 import pytest
+from click.testing import CliRunner
 from support.drawings import marked, parsed, words
 
 import convc
 from convc.api.drawing import time_inspected, time_schedules
 from convc.api.timing import roof_points
+from convc.cli.main import main
 from convc.draw.memory_time import memory_time_picture
 from convc.draw.passes import passes_picture
 from convc.draw.roofline import peak_tflops, roofline_picture
@@ -96,6 +98,11 @@ def test_the_flat_roof_of_a_b200_is_what_nvidia_publishes():
     chip = read_chip("b200", [])
     assert peak_tflops(chip, 16) == pytest.approx(2243, rel=1e-3)
     assert peak_tflops(chip, 8) == 2 * peak_tflops(chip, 16)
+
+
+def test_the_roofline_of_a_command_is_that_of_its_layers(report):
+    ran = CliRunner().invoke(main, ["draw", "roofline", str(TINY)], catch_exceptions=False)
+    assert ran.stdout.rstrip() == roofline_picture(roof_points(report), report.chip).svg().rstrip()
 
 
 def test_a_roofline_needs_a_layer(report):

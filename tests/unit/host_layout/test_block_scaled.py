@@ -202,3 +202,10 @@ def test_floors_raise_what_the_tensor_core_cannot_align_below():
     blocks = Blocks(elements=np.full((1, 16), 7, np.uint8), factors=factor, tensor=1.0)
     assert dequantise(tiny, blocks, 1).item() == 6 * 2.0**-9
     assert dequantise(tiny, blocks, 1, floors=True).item() == 6 * 2.0**-6
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_limits_of_elements_are_those_of_their_types(name):
+    form = FORMATS[name]
+    info = ml_dtypes.finfo({"e4m3": ml_dtypes.float8_e4m3fn, "e2m1": ml_dtypes.float4_e2m1fn}[form.element])
+    assert (form.largest, form.smallest) == (float(info.max), float(info.smallest_normal))
