@@ -16,7 +16,8 @@ from pages import DOCS
 
 ROOT = DOCS.parents[1]
 PATHS = re.compile(r"(?<![\w/.-])(?:convc|tests|templates|models|benchmarks)/[\w./*-]*[\w/*]")
-PAGES = re.compile(r"(?<![\w/])docs/\w+\.\w+|\]\((?!https?:)([\w./-]+)\)")
+PAGES = re.compile(r"(?<![\w/])docs/\w+\.\w+|(?<!\db)\]\((?!https?:)([\w./-]+)\)")
+"""Links, but not pointers of CuTe such as smem_ptr[16b](unset)."""
 NAMES = re.compile(r"(?<![\w/.-])convc(?:\.[A-Za-z_]\w*)+")
 
 FILES = re.compile(r"`(?!convc/|tests/)(?:\w+/)*(\w+\.(?:py|npz))`")
