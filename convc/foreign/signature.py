@@ -26,12 +26,6 @@ SCALARS = {
 }  # fmt: skip
 """The launch file's word for each type of a number."""
 
-ELEMENTS = {
-    **{word: name for word, name in SCALARS.items() if word != "f32"},
-    "fp8e4nv": "e4m3", "fp8e5": "e5m2",
-}  # fmt: skip
-"""The launch file's word for the type that a pointer is to; of other types the bytes alone are known."""
-
 MAP_TYPES = (
     "u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "bf16", "f32_ftz", "f64", "tf32", "tf32_ftz",
     "b4x16", "b4x16_p64", "b6x16_p32",

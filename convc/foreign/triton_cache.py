@@ -19,11 +19,17 @@ from typing import Any
 from convc.errors import LaunchError
 from convc.foreign.folders import Argument, Found, arguments_of_text, read_file
 from convc.foreign.signature import ENTRY
+from convc.ir.element_types import ELEMENT_TYPES
 
-TYPES = {
+_PLAIN = {
     "i1": "u8", "i8": "s8", "i16": "s16", "i32": "s32", "i64": "s64", "f16": "f16", "bf16": "bf16", "f32": "f32",
-    "f64": "f64", "f8E4M3FN": "e4m3", "f8E5M2": "e5m2",
+    "f64": "f64",
 }  # fmt: skip
+TYPES = _PLAIN | {
+    f"f8{array.removeprefix('float8_').upper()}": each.name
+    for each in ELEMENT_TYPES.values()
+    if (array := each.array or "").startswith("float8_")
+}
 """The launch file's word for each type of Triton's representation."""
 
 FUNCTION = re.compile(r"tt\.func public @([\w$]+)\((.*?)\)\s*attributes", re.DOTALL)

@@ -14,12 +14,9 @@ from typing import Any
 import numpy as np
 
 from convc.errors import InputError
+from convc.ir.element_types import BUFFER_TYPES, ELEMENT_TYPES
 
-WORDS = {
-    "bool": "u8", "uint8": "u8", "int8": "s8", "uint16": "u16", "int16": "s16", "uint32": "u32", "int32": "s32",
-    "uint64": "u64", "int64": "s64", "float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64",
-    "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2",
-}  # fmt: skip
+WORDS = {"bool": "u8"} | {str(ELEMENT_TYPES[word].array): word for word in BUFFER_TYPES}
 """The launch file's word for each type of torch and numpy; elements of other types are bytes."""
 
 
