@@ -82,6 +82,21 @@ def test_one_lane_that_faults_is_named(name):
     assert error.where == "CTA 1, warp 1, lane 5"
 
 
+def test_a_warp_that_faults_as_one_is_named_with_all_of_its_lanes():
+    """No lane alone meets the fault that two of them disagree."""
+    load = "mov.u32 %s, 0; @%q mov.u32 %s, 1; tcgen05.ld.sync.aligned.32x32b.x1.b32 {%v}, [%s];"
+    with pytest.raises(MachineFault, match="needs the same operands in all lanes of a warp") as caught:
+        execute(
+            module((ONE + load).replace("; ", ";\n")),
+            {"out": np.zeros(64, np.uint32)},
+            grid=(2, 1, 1),
+            block=(128, 1, 1),
+            shared_bytes=4096,
+            cluster=(2, 1, 1),
+        )
+    assert (caught.value.cta, caught.value.warp, caught.value.lanes) == (1, 1, tuple(range(32)))
+
+
 def test_of_several_that_may_have_done_it_none_is_named():
     text = module((ONE + "mbarrier.arrive.shared.b64 _, [%bar], 9;").replace("; ", ";\n"))
     with pytest.raises(MachineFault) as caught:

@@ -269,6 +269,26 @@ def test_what_types_with_padding_cannot_do():
         store(TensorLoader(six, noise(six.tensor_bytes)), smem, 1024, (0, 0), operation="add")
 
 
+@pytest.mark.parametrize("operation", [None, "add"])
+@pytest.mark.parametrize("swizzle", ["none", "32B", "128B", "128B_atom32"])
+@pytest.mark.parametrize("lines", [(0, 0, 8), (1, 3, 6)], ids=["alike", "apart"])
+def test_ctas_store_from_other_lines_of_a_swizzle(lines, swizzle, operation):
+    """As each of them does alone."""
+    box = (8 if swizzle in ("none", "32B") else 32, 4)
+    tmap = TensorMap(
+        mode="tile", buffer="x", dtype="u32", dims=(32, 12), strides=(128,), box=box, element_strides=(1, 1),
+        swizzle=swizzle,
+    )  # fmt: skip
+    shared, before = noise(3 * 4096).reshape(3, 4096), noise(tmap.tensor_bytes)
+    together, alone = before.copy(), before.copy()
+    coords = np.array([0, 4, 8])
+    store(TensorLoader(tmap, together), shared, 128 * np.array(lines), (0, coords), operation=operation)
+    for cta, line in enumerate(lines):
+        store(TensorLoader(tmap, alone), shared[cta : cta + 1], 128 * line, (0, 4 * cta), operation=operation)
+    assert np.array_equal(together, alone)
+    assert not np.array_equal(together, before)
+
+
 def test_packed_4_bit_elements_are_copied_as_bytes():
     tmap = packed("b4x16", (66, 3), 48, box=(64, 2))
     memory, smem = noise(tmap.tensor_bytes + 16), np.full((1, 1024), 0xCD, np.uint8)
