@@ -92,12 +92,11 @@ class DecodedKernel:
             allowed = self.kernel.directives.get(name)
             if allowed is None:
                 continue
-            full = (*allowed, 1, 1)[:3]
-            fits = tuple(block) == full if name == "reqntid" else np.prod(block) <= np.prod(full)
+            fits = tuple(block) == allowed if name == "reqntid" else np.prod(block) <= np.prod(allowed)
             if not fits:
                 raise LaunchError(
                     f"the launch file gives a block of {tuple(block)}, the kernel says .{name} "
-                    f"{', '.join(map(str, full))}"
+                    f"{', '.join(map(str, allowed))}"
                 )
 
     @property

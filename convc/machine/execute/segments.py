@@ -79,8 +79,7 @@ class _Through(Event):
     def again(self, cohort: Cohort) -> bool:
         """Do the same to the data of another cohort."""
         lazy = cohort.lazy
-        if lazy is None:
-            return False
+        assert lazy is not None, "what is taken again was put off"
         regs = self.regs.copy()
         for slot in self.taken:
             regs[slot] = lazy.handed[self.strand, slot]

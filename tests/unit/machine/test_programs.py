@@ -332,9 +332,42 @@ def test_faults_say_what_and_where(name):
     assert caught.value.span.file == "kernel.ptx"
 
 
+SPACES = """
+.reg .b32 %t, %v, %w, %x; .reg .b64 %a, %s, %o; .reg .pred %p;
+mov.u32 %t, %tid.x; mul.wide.u32 %o, %t, 4; add.u64 %o, %o, %p_out; mov.u32 %w, cells; mad.lo.u32 %w, %t, 4, %w;
+add.u32 %v, %t, 100; st.shared.u32 [%w], %v; cvt.u64.u32 %s, %w; cvta.shared.u64 %s, %s;
+and.b32 %x, %t, 1; setp.ne.u32 %p, %x, 0; selp.b64 %a, %s, %o, %p;
+ld.u32 %v, [%a]; add.u32 %v, %v, 1; st.u32 [%a], %v; atom.add.u32 %x, [%a], 10;
+st.global.u32 [%o+128], %v; st.global.u32 [%o+256], %x; ld.shared.u32 %v, [%w]; st.global.u32 [%o+384], %v;
+"""
+
+
+def test_lanes_of_one_instruction_use_two_state_spaces():
+    """Odd lanes have generic addresses of shared memory, even ones of a buffer."""
+    text = module(SPACES.replace("; ", ";\n"), shared=".shared .align 4 .b32 cells[32];")
+    lane = np.arange(32, dtype=np.uint32)
+    buffer, loaded, old, shared = (
+        execute(text, {"out": np.concatenate([7 * lane, np.zeros(96, np.uint32)])}).buffers["out"].reshape(4, 32)
+    )
+    odd = lane % 2 == 1
+    assert np.array_equal(buffer, np.where(odd, 7 * lane, 7 * lane + 11))
+    assert np.array_equal(shared, np.where(odd, lane + 111, lane + 100))
+    assert np.array_equal(loaded, np.where(odd, lane + 101, 7 * lane + 1))
+    assert np.array_equal(old, loaded)
+
+
+def test_what_takes_a_carry_and_gives_none_leaves_it():
+    body = """.reg .b32 %x, %y, %z; add.cc.u32 %x, 0xFFFFFFFF, 1; addc.u32 %y, 5, 5; addc.u32 %z, 0, 0;
+    add.u32 %z, %z, %y; st.global.u32 [%p_out], %z;"""
+    found = execute(module(body.replace("; ", ";\n")), {"out": np.zeros(1, np.uint32)}).buffers["out"]
+    assert found.tolist() == [11 + 1]
+
+
 def test_a_launch_that_does_not_fit_the_kernel_is_refused():
-    text = module("").replace(".u64 out)", ".u64 out)\n.reqntid 64, 1, 1")
-    with pytest.raises(LaunchError, match=r"a block of \(32, 1, 1\), the kernel says .reqntid 64, 1, 1"):
-        execute(text, {"out": np.zeros(1, np.uint32)})
+    for extents in ("64, 1, 1", "64, 1", "64"):
+        text = module("").replace(".u64 out)", f".u64 out)\n.reqntid {extents}")
+        with pytest.raises(LaunchError, match=r"a block of \(32, 1, 1\), the kernel says .reqntid 64, 1, 1"):
+            execute(text, {"out": np.zeros(1, np.uint32)})
+        execute(text, {"out": np.zeros(1, np.uint32)}, block=(64, 1, 1))
     with pytest.raises(LaunchError, match=r"has 1 parameters .*, the launch file gives 0"):
         execute(module(""), {"out": np.zeros(1, np.uint32)}, pointers=())
