@@ -28,6 +28,8 @@ from convc.machine.tensor_core.datapath import Datapath
 from convc.machine.tensor_core.queue import TensorCore
 from convc.machine.tensor_core.tensor_memory import TensorMemory
 
+NO_CTA = fixed(np.empty(0, np.int64))
+
 
 class Cohort:
     """State of the CTAs ``first .. first + ctas - 1``, counted cluster by cluster (see `cluster_ranks`).
@@ -119,8 +121,13 @@ class Cohort:
             found = self.named[index] = NamedBarrier(self.ctas)
         return found
 
-    def barrier(self, address: int, name: str) -> MBarrier:
-        """The mbarrier at a shared address; faults when none was initialised there."""
+    def barrier(
+        self, address: int, name: str, rows: np.ndarray | None = NO_CTA, threads: int | np.ndarray = 1
+    ) -> MBarrier:
+        """The mbarrier at a shared address; faults when none was initialised there.
+
+        In none of the CTAs, or not in one of ``rows`` (None: all) that ``threads`` act on, an int or one for each.
+        """
         barrier = self.barriers.get(address)
         if barrier is None:
             known = ", ".join(f"{a:#x}" for a in sorted(self.barriers)) or "none"
@@ -128,6 +135,13 @@ class Cohort:
                 f"{name}: there is no initialised mbarrier at shared address {address:#x}",
                 hint=f"initialised mbarriers are at: {known}",
             )
+        if barrier.gone:
+            everyone = self.rows_or_all(rows)
+            for row in everyone[np.broadcast_to(threads, everyone.shape) > 0].tolist():
+                if row in barrier.gone:
+                    raise MachineFault(f"{name}: there is no initialised mbarrier at shared address {address:#x}").of(
+                        row
+                    )
         return barrier
 
     def special(self, name: str, warps: np.ndarray) -> Value:

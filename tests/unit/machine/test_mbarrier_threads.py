@@ -384,3 +384,46 @@ def test_a_generic_address_that_all_threads_have():
     READY: bar.sync 0; mbarrier.arrive.b64 _, [%l]; mov.u32 %v, 5;
     WAIT: mbarrier.try_wait.parity.b64 %p, [%l], 0; @!%p bra WAIT;"""
     assert (values(body) == 5).all()
+
+
+USES = {
+    "an arrival": "mbarrier.arrive.shared::cta.b64 _, [bars];",
+    "bytes that are expected": "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bars], 16;",
+    "an end": "mbarrier.inval.shared::cta.b64 [bars];",
+    "a small copy": "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [bars];",
+    "a bulk copy": "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [words], [%p_out], 16, [bars];",
+}
+
+
+@pytest.mark.parametrize("options", POLICIES, ids=["eager", "late", "seeded", "alone"])
+@pytest.mark.parametrize("end", ["inval", "no init"])
+@pytest.mark.parametrize("use", USES)
+def test_a_barrier_that_one_cta_has_and_another_has_not(use, end, options):
+    """CTA 0 ends its own, or never makes one; that of CTA 1 counts on."""
+    made = {
+        "inval": "@%one mbarrier.init.shared::cta.b64 [bars], 9; @%q mbarrier.inval.shared::cta.b64 [bars];",
+        "no init": "setp.eq.and.u32 %one, %c, 1, %one; @%one mbarrier.init.shared::cta.b64 [bars], 9;",
+    }[end]
+    body = f"""setp.eq.u32 %q, %c, 0; and.pred %q, %q, %one; {made} bar.sync 0;
+    setp.eq.u32 %q, %c, {{cta}}; @!%q bra END; setp.ne.u32 %p, %t, 0; @%p bra END; {USES[use]} END:"""
+    assert run(body.format(cta=1), options=options).counters.ctas == 2
+    for text in (body, body.replace("@!%q bra END;", "")):
+        with pytest.raises(MachineFault, match="no initialised mbarrier at shared address") as caught:
+            run(text.format(cta=0), options=options)
+        late = use == "a bulk copy" and options.policy != RunOptions().policy  # nobody executes it when it is performed
+        assert late or caught.value.cta == 0
+
+
+@pytest.mark.parametrize(
+    ("who", "count"),
+    [("0", 0), ("1", 2), ("2", 2), ("3", 4)],
+    ids=["none", "of CTA 0", "of CTA 1", "of both"],
+)
+def test_the_warps_that_find_their_phase_complete_are_counted(who, count):
+    """Of two CTAs of two warps, those arrive at their barrier whose bit is set."""
+    body = f"""@%one mbarrier.init.shared::cta.b64 [bars], 1; bar.sync 0; shr.u32 %n, {who}, %c; and.b32 %n, %n, 1;
+    setp.eq.u32 %q, %n, 1; and.pred %q, %q, %one; @%q mbarrier.arrive.shared::cta.b64 _, [bars]; bar.sync 0;
+    mbarrier.test_wait.parity.shared::cta.b64 %p, [bars], 0; selp.u32 %v, 1, 0, %p;"""
+    found = run(body)
+    assert found.counters.mbarrier_waits == count
+    assert (found.buffers["out"] == 1).sum() == 32 * count

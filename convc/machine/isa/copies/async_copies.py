@@ -162,7 +162,7 @@ def arrive_on_copies(instr: Instr, table: SlotTable) -> Run:
 
     def one(strand: Strand, party: Party) -> None:
         cohort = strand.cohort
-        barrier = cohort.barrier(party.where, "cp.async.mbarrier.arrive")
+        barrier = cohort.barrier(party.where, "cp.async.mbarrier.arrive", party.homes, strand.count)
         if not cohort.pending.eager:
             count = strand.count
             copies = cohort.copy_groups.earlier(_threads(strand))

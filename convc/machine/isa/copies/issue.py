@@ -203,8 +203,8 @@ def global_span(memory: GlobalMemory, what: str, address: int | np.ndarray, size
 
 def complete(cohort: Cohort, target: CopyTarget, amount: int, name: str) -> None:
     """complete_tx of ``amount`` bytes on the barrier of every destination."""
-    barrier = cohort.barrier(target.barrier, name)
     rows = target.signals
+    barrier = cohort.barrier(target.barrier, name, rows)
     if rows is None:
         barrier.add_tx(cohort.ctas, None, -amount)
         return

@@ -89,7 +89,7 @@ def put_off_in_clusters(strand: Strand, issued: Issued, to: Value, barrier: Valu
         signal, signals = found
     bell = cohort.barriers.get(signal)
     put_off = _new(strand, issued, where)
-    if bell is None or put_off is None or not _alike(bell, signals, put_off.result.bytes):
+    if bell is None or bell.gone or put_off is None or not _alike(bell, signals, put_off.result.bytes):
         return False
     cohort.short.load(issued.name, put_off)
     note_load(cohort, issued.name, signal, put_off, signals)

@@ -121,7 +121,7 @@ def arrive(instr: Instr, table: SlotTable) -> Run:
         cohort = strand.cohort
         count, tx = party.amounts
         arrival = Arrival(count, None if bytes_slot is None else tx, drop)
-        barrier = cohort.barrier(party.where, name)
+        barrier = cohort.barrier(party.where, name, party.homes, strand.count)
         fewest = count if isinstance(count, int) else int(np.min(count))
         if fewest < 1:
             raise MachineFault(f"{name}: the count must be at least 1, got {fewest}")
@@ -192,7 +192,7 @@ def _transaction(sign: int) -> Builder:
 
         def one(strand: Strand, party: Party) -> None:
             cohort = strand.cohort
-            barrier = cohort.barrier(party.where, instr.form.name)
+            barrier = cohort.barrier(party.where, instr.form.name, party.homes, strand.count)
             barrier.add_tx_each(cohort.ctas, party.homes, strand.count, sign * party.amounts[0])
             if cohort.observer is not None:
                 cohort.observer.arrive(strand, instr, party.where, None if own else party.homes)
@@ -323,8 +323,8 @@ def inval(instr: Instr, table: SlotTable) -> Run:
 
     def one(strand: Strand, party: Party) -> None:
         cohort = strand.cohort
-        barrier = cohort.barrier(party.where, "mbarrier.inval")
         rows = active_rows(strand)
+        barrier = cohort.barrier(party.where, "mbarrier.inval", rows)
         barrier.gone.update(range(cohort.ctas) if rows is None else rows.tolist())
         notify_shared(strand, instr, "st", party.where, 8)
         if len(barrier.gone) == cohort.ctas:
