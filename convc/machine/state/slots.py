@@ -87,7 +87,7 @@ class SlotTable:
         if type(operand) is Reg:  # nearly always
             return operand.slot
         if type(operand) is Imm:
-            value = immediate(operand, bits) if operand.is_float else operand.bits & MASK[bits]
+            value = immediate(operand, bits)
             slot = self._constants.get((value, bits))
             return self.constant(value, bits) if slot is None else slot
         match operand:

@@ -146,8 +146,9 @@ def test_integers_of_a_pair():
 
 def test_a_pair_needs_a_cluster_of_even_size():
     body = mma_text(str(plain(128, 512)), plain(16), idesc(256, 32), group=2)
-    with pytest.raises(MachineFault, match=r"cta_group::2 in a cluster of 1 CTA"):
+    with pytest.raises(MachineFault, match=r"cta_group::2 in a cluster of 1 CTA") as caught:
         run_tensor(body, image=np.zeros(8192, np.uint8), group=2, cluster=1)
+    assert "tcgen05.alloc" in caught.value.span.text, "the first that is for a pair"
 
 
 @pytest.mark.parametrize(
