@@ -77,6 +77,9 @@ def sanitize(
         machine: how the simulator reads the kernel.
         progress: called with what is being done and the share of it that is done, 0 to 1.
 
+    Returns:
+        What each tool said, and what convc's checkers found.
+
     Raises:
         ToolError: compute-sanitizer is not installed, or does not end in time.
         GpuError: `cuda-bindings` are not installed.

@@ -61,9 +61,11 @@ def tune(
         GpuError: a GPU was asked for and there is none, or kernels of this target do not run on it.
 
     Example:
-        >>> import os, tempfile
+        >>> import tempfile
         >>> work = convc.WorkOptions(cache=tempfile.mkdtemp())
-        >>> report = convc.tune("tiny_conv.onnx", options=convc.TuneOptions(on="engine", candidates=2), work=work)
+        >>> options = convc.TuneOptions(on="engine", candidates=2)
+        >>> schedule = convc.ScheduleOptions(schedule="reload", columns="off", store="direct")
+        >>> report = convc.tune("tiny_conv.onnx", schedule=schedule, options=options, work=work)
         >>> report
         <TuneReport tiny_conv: 1 problem on b200>
         >>> report.layers[0].record.tuned.candidates
@@ -98,6 +100,14 @@ def tune_layers(
     """Do as `tune` does, and give the report before the first layer and behind each: who is interrupted has the last.
 
     The arguments and errors are those of `tune`.
+
+    Example:
+        >>> import tempfile
+        >>> given = {"options": convc.TuneOptions(on="engine", candidates=1)}
+        >>> given["work"] = convc.WorkOptions(cache=tempfile.mkdtemp())
+        >>> given["schedule"] = convc.ScheduleOptions(schedule="reload", columns="off", store="direct")
+        >>> [len(report.layers) for report in convc.tune_layers("tiny_conv.onnx", **given)]
+        [0, 1]
     """
     chosen = given_options(options, TuneOptions, "options")
     working = given_options(work, WorkOptions, "work")

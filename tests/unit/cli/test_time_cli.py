@@ -307,6 +307,7 @@ def test_what_is_asked_of_one_schedule_is_asked_of_the_others():
         filters="apart",
         pdl=True,
         residual_load="tma",
+        tuned="off",
     )
     others = {"schedule": "slide", "shift": "auto", "timed": False}
     others["cta_group"] = "2" if SLIDE.pairs else "auto"
