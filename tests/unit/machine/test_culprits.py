@@ -7,6 +7,7 @@ import pytest
 from support.kernels import execute, module
 
 from convc.errors import MachineFault
+from convc.machine.base.findings import failure
 
 TRY = """
 .reg .pred %p, %q; .reg .b32 %t, %bar, %w, %c;
@@ -109,3 +110,8 @@ def test_of_several_that_may_have_done_it_none_is_named():
             cluster=(2, 1, 1),
         )
     assert (caught.value.cta, caught.value.warp, caught.value.lanes) == (0, None, ())
+
+
+def test_a_fault_of_no_instruction_is_in_no_line():
+    found = failure(MachineFault("lost"), "k.ptx", " late")
+    assert (found.rule, found.file, found.line, found.message) == ("fault", "k.ptx", 0, "lost late")
