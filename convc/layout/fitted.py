@@ -46,8 +46,6 @@ def _axis(offsets: list[int]) -> Layout | None:
         extent = 2
         while extent * step < count and offsets[extent * step] == extent * stride:
             extent += 1
-        if count % (step * extent):
-            return None
         pairs.append((extent, stride))
         step *= extent
     found = flat(pairs)

@@ -76,6 +76,9 @@ def test_latex_has_the_cells_of_the_svg():
     assert used[:4] == ["t0", "t1", "t2", "t3"], "two cells of a thread side by side share a box"
     assert text.count("{") == text.count("}")
     assert text.count(r"\begin") == text.count(r"\end") == 2
+    assert re.findall(r"anchor=base east,soft\] at \(33,([\d.]+)\) \{(\d+)\};", text) == re.findall(
+        r'x="33" y="([\d.]+)">(\d+)<', picture.svg()
+    )
     ends = dict.fromkeys(("T0 V0", "T31 V3"), r"\node[anchor=base] at")
     for word, start in ends.items():
         (line,) = (line for line in text.splitlines() if line.endswith(f"{{{word}}};"))

@@ -12,6 +12,7 @@ from sympy import Symbol
 from convc import layout as cute
 from convc.errors import InputError
 from convc.layout import Layout, Swizzle, parse
+from convc.layout.extents import at_most
 from convc.layout.fitted import fitted, fitted_swizzle
 from convc.layout.layouts import concatenated
 from convc.layout.tuples import congruent
@@ -233,6 +234,14 @@ def test_symbols_are_numbers_that_are_not_known(m, n):
         numbers = operation(Layout((64 * m, n), (n, 1)))
         symbols = put(operation(layout), {M: m, N: n})
         assert symbols.offsets() == numbers.offsets()
+
+
+def test_what_is_known_of_symbols():
+    assert at_most(M, M * N) is True
+    assert at_most(2 * M * N, M) is False
+    assert at_most(M * N, M) is None
+    assert at_most(64 * M, 63) is False
+    assert at_most(M - M, 0) is True
 
 
 def put(layout: Layout, values) -> Layout:
