@@ -52,6 +52,7 @@ ARROWS = {
     "cli": "_version layout support report explain draw page api machine.base.switches",
     "__init__": "_version api build compiler.options gpu ir probe runtime verification workers recorder",
     "__main__": "cli",
+    "pytest_plugin": "api ir recorder report support triton",
     "backend": "compiler frontend machine runtime support",
 }
 """What the files of a room may import besides errors and their own room: rooms, or modules and what lies below them."""
@@ -77,8 +78,8 @@ ONLY = {
     "page": ("api/paging.py", "cli/report.py", "page/"),
     "draw": ("api/", "cli/", "draw/", "page/"),
     "explain": ("api/inspecting.py", "cli/inspect.py", "draw/", "explain/", "page/"),
-    "report": ("api/inspecting.py", "cli/", "draw/", "explain/", "page/", "report/", "triton/"),
-    "api": ("api/", "cli/", "triton/", "__init__.py"),
+    "report": ("api/inspecting.py", "cli/", "draw/", "explain/", "page/", "pytest_plugin.py", "report/", "triton/"),
+    "api": ("api/", "cli/", "triton/", "__init__.py", "pytest_plugin.py"),
 }
 """Rooms that only these files (by the start of their path) may import."""
 
@@ -97,6 +98,7 @@ DOORS = {
     ),
     "perfetto": ("report/perfetto.py",),
     "onnx": ("backend.py", "frontend/", "runtime/network/", "verification/"),
+    "pytest": ("pytest_plugin.py",),
     "platformdirs": ("support/cache.py",),
     "resvg_py": ("draw/png.py",),
     "rich": ("report/", "explain/"),
