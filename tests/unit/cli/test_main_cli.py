@@ -16,7 +16,7 @@ from convc.cli.main import main
 
 VERBS = (
     "audit", "check", "compile", "derive", "run", "verify", "inspect", "exec", "explain", "explain-descriptor", "draw",
-    "report", "survey", "time", "launch", "probe", "record",
+    "report", "survey", "time", "tune", "launch", "probe", "record",
 )  # fmt: skip
 
 
