@@ -210,6 +210,8 @@ def test_shared_refusals(changes, message):
         (0x6000404000010040, r"code 3 is no swizzle \(0 = none, 1 = 128B_atom32, 2 = 128B, 4 = 64B, 6 = 32B\)"),
         (0xE000404000010040, "code 7 is no swizzle"),
         (0x4000404000014040, r"bit\(s\) 14 must be 0"),
+        (0x4000404040010040, r"bit\(s\) 30 must be 0"),
+        (0x4000404080010040, r"bit\(s\) 31 must be 0"),
         (0x5020404000010040, r"bit\(s\) 53, 60 must be 0"),
         (1 << 64, "is not a 64-bit word"),
     ],
