@@ -30,7 +30,10 @@ LEAST = 6
 MOST_AROUND = 6
 """Ways whose other options and widths are looked at."""
 
-MAIN = ("schedule", "shift", "columns", "persistent")
+VARIANTS = {"shift"}
+"""Options that choose a variant of the schedule of their name."""
+
+MAIN = ("schedule", *VARIANTS, "columns", "persistent")
 """Options that are settled in all ways that go together."""
 
 LITTLE = ("rasterization_order", "cache_hints", "registers")
@@ -132,7 +135,7 @@ def _ways(problem: ConvProblem, options: ScheduleOptions) -> list[_Way]:
 
 def _values(name: str) -> Iterator[str]:
     """What an open option may be settled as; of the variant of a schedule also nothing."""
-    yield from (AUTO,) if name == "shift" else ()
+    yield from (AUTO,) if name in VARIANTS else ()
     yield from (value for value in option_table()[name].values if value not in (AUTO, ESTIMATE))
 
 

@@ -17,7 +17,7 @@ from convc.ir.problem import ConvProblem
 from convc.ir.tuned import Tuned
 from convc.support.cache import KernelCache
 
-MOST_DEVICES = 16
+MOST_DEVICES = 20
 """Rows of an entry; the oldest go."""
 
 

@@ -13,7 +13,8 @@ import msgspec
 from convc.machine import launch
 from convc.machine.launch import RunResult
 
-PLAIN = (bool, int, float, str, bytes, type(None))
+PLAIN = (bool, int, float, str, bytes, type(None), msgspec.UnsetType)
+"""What JSON has; and what it leaves out."""
 
 
 def strangers(record: Any, where: str = "", arrays: tuple[str, ...] = ()) -> list[str]:

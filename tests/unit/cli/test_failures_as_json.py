@@ -34,6 +34,7 @@ CALLS = [
     ("inspect", "-", "O100"),
     ("launch", "no.ptx no.json", "I100"),
     ("probe", "--apply no.json", "I100"),
+    ("record", "-- ./no", "I100"),
     ("run", "no --input x.npy -o y.npy", "I100"),
     ("run", "no.onnx --input x.npy -o y.npy", "I100"),
     ("survey", "no", "I100"),
@@ -61,13 +62,13 @@ def failed(result, code: int) -> dict:
 @pytest.mark.parametrize(("name", "words", "code"), CALLS)
 def test_a_bad_input_is_an_object(convc, tmp_path, monkeypatch, name, words, code):
     monkeypatch.chdir(tmp_path)
-    result = convc(name, *words.split(), "--json", "-", stdin=b"no model")
+    result = convc(name, "--json", "-", *words.split(), stdin=b"no model")
     report = failed(result, 2)
     assert report["code"] == code
     for part in ("message", "where", "hint"):
         assert report[part] in result.stderr
     assert report["findings"] == []
-    again = convc(name, *words.split(), "--json", "r.json", stdin=b"no model")
+    again = convc(name, "--json", "r.json", *words.split(), stdin=b"no model")
     assert (again.stdout, again.stderr) == ("", result.stderr)
     assert json.loads((tmp_path / "r.json").read_text()) == report
 

@@ -37,7 +37,7 @@ def test_every_choice_about_schedules_can_be_made_wherever_one_can():
     chosen = {field.name for field in fields(ScheduleOptions)}
     taken = {verb: {param.name for param in main.get_command(None, verb).params} for verb in VERBS if verb != "draw"}
     planning = {verb for verb, names in taken.items() if "schedule" in names}
-    assert planning == {"compile", "verify", "time", "inspect", "report"}
+    assert planning == {"compile", "verify", "time", "tune", "inspect", "report"}
     assert not any(chosen - taken[verb] for verb in planning)
 
 

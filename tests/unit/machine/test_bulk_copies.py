@@ -245,7 +245,7 @@ def test_a_pair_may_signal_either_of_its_ctas():
 def test_a_barrier_counts_every_destination_that_signals_it():
     four = cohort(1, 4)
     barrier = MBarrier(8, 1)
-    four.barrier = lambda address, name: barrier
+    four.barrier = lambda address, name, ctas: barrier
     complete(four, CopyTarget(256, 8, None, 4, np.array([1, 1, 3, 3])), 100, "copy")
     assert barrier.tx.tolist() == [0, -200, 0, -200]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -36,9 +37,12 @@ def launch(entry, block, *names):
 def run(pytester):
     """Run a test module in this process with the plugin."""
 
+    installed = any(point.value == "convc.pytest_plugin" for point in entry_points(group="pytest11"))
+    plugin = () if installed else ("-p", "convc.pytest_plugin")
+
     def run(text: str) -> pytest.RunResult:
         pytester.makepyfile(START + text)
-        return pytester.runpytest_inprocess("-p", "convc.pytest_plugin", "-p", "no:cacheprovider", "--strict-markers")
+        return pytester.runpytest_inprocess(*plugin, "-p", "no:cacheprovider", "--strict-markers")
 
     return run
 
