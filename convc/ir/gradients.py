@@ -45,24 +45,23 @@ def input_gradient(forward: ConvProblem) -> ConvProblem:
     """
     _check_floating(forward)
     back = not forward.transposed
+    axes = zip(forward.out_extent, forward.stride, forward.span, forward.pad_lo, forward.pad_hi, strict=True)
+    reached = [(p - 1) * u + span - lo - hi for p, u, span, lo, hi in axes]
     made = replace(
         forward,
         in_channels=forward.out_channels,
         out_channels=forward.in_channels,
         in_extent=forward.out_extent,
         transposed=back,
-        output_padding=(),
+        output_padding=tuple(e - at for e, at in zip(forward.in_extent, reached, strict=True)) if back else (),
         bias=False,
         multiplier=False,
         epilogue=(),
     )
-    if not back:
-        if made.out_extent != forward.in_extent:
-            why = f"its output_padding, {forward.output_padding}, is not below the stride, {forward.stride}"
-            raise ProblemError(f"there is no gradient of the input by one convolution: {why}", where=forward.name)
-        return made
-    ends = zip(forward.in_extent, made.out_extent, strict=True)
-    return replace(made, output_padding=tuple(extent - reached for extent, reached in ends))
+    if made.out_extent != forward.in_extent:
+        why = f"its output_padding, {forward.output_padding}, is not below the stride, {forward.stride}"
+        raise ProblemError(f"there is no gradient of the input by one convolution: {why}", where=forward.name)
+    return made
 
 
 def weight_gradient(forward: ConvProblem) -> ConvProblem:

@@ -87,6 +87,12 @@ def test_the_weight_gradient_is_what_differences_give(problem):
     assert np.array_equal(wgrad_result(convolve(made, *operands)), by_differences(problem, [x, w], 1, dy))
 
 
+def test_an_image_whose_last_pixels_no_window_reaches_has_a_gradient():
+    forward = ConvProblem(in_channels=8, out_channels=8, in_extent=(1, 9), kernel=(1, 1), stride=(2, 2), pad_hi=(1, 0))
+    assert input_gradient(forward).output_padding == (1, 0)
+    assert input_gradient(forward).out_extent == forward.in_extent
+
+
 def test_a_gradient_of_a_gradient_is_the_convolution_again():
     forward = ConvProblem(in_channels=8, out_channels=16, in_extent=(9, 8), kernel=(3, 3), stride=(2, 2), pad_lo=(1, 1))
     assert input_gradient(input_gradient(forward)) == forward
