@@ -6,12 +6,12 @@ By default a part of the sets is drawn, which the name decides; `make slow` has 
 from __future__ import annotations
 
 import dataclasses
-import zlib
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 from support.option_sets import OPTION_SETS
+from support.sampling import one_of
 from support.schedules import RELOAD_ONLY
 from support.witnesses import witnesses_agree
 
@@ -49,18 +49,11 @@ FORMS = {
 }  # fmt: skip
 
 
-def drawn(part: int) -> list:
-    """All sets; those that are not drawn are slow."""
-    return [
-        pytest.param(name, marks=() if zlib.crc32(name.encode()) % part == 0 else pytest.mark.slow) for name in SETS
-    ]
-
-
 def of(**fields) -> ConvProblem:
     return ConvProblem(**({"in_extent": (9, 7), "kernel": (3, 3), "multiplier": True} | fields))
 
 
-@pytest.mark.parametrize("name", drawn(AGREED))
+@pytest.mark.parametrize("name", one_of(AGREED, SETS))
 def test_three_witnesses_agree(name: str, assembled: Callable):
     chosen = SETS[name]
     choice = {key: value for key in ("block_n", "stages") if (value := getattr(chosen, key)) is not None}
@@ -68,7 +61,7 @@ def test_three_witnesses_agree(name: str, assembled: Callable):
     assert "one multiplier a channel" in made.artifact.ptx
 
 
-@pytest.mark.parametrize("name", drawn(CHECKED))
+@pytest.mark.parametrize("name", one_of(CHECKED, SETS))
 def test_the_checkers_find_nothing(name: str):
     chosen = SETS[name]
     made = kernel_of(

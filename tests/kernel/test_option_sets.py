@@ -6,12 +6,12 @@ By default a part of them is drawn, which the name of the set decides; `make slo
 from __future__ import annotations
 
 import re
-import zlib
 from functools import cache
 
 import pytest
 from msgspec import structs
 from support.option_sets import OPTION_SETS
+from support.sampling import one_of
 
 from convc.auditor.run import Audited, audit_kernel
 from convc.build.folder import Layer
@@ -25,14 +25,6 @@ from convc.verification.data import integer_data, multipliers, residual_data
 
 AUDITED, CHECKED = 4, 24
 """One set of so many is audited, or checked, by default."""
-
-
-def drawn(part: int) -> list:
-    """All sets; those that are not drawn are slow."""
-    return [
-        pytest.param(name, marks=() if zlib.crc32(name.encode()) % part == 0 else pytest.mark.slow)
-        for name in OPTION_SETS
-    ]
 
 
 @cache
@@ -54,14 +46,14 @@ def layer(name: str) -> tuple[Layer, dict]:
     return made, input_buffers(made, x, residual_data(problem, 1, integer=True))
 
 
-@pytest.mark.parametrize("name", drawn(AUDITED))
+@pytest.mark.parametrize("name", one_of(AUDITED, OPTION_SETS))
 def test_the_audit_accuses_nobody_and_understands_all(name):
     found = audited(name)
     assert [str(finding) for finding in found.findings] == []
     assert found.unclear == ()
 
 
-@pytest.mark.parametrize("name", drawn(CHECKED))
+@pytest.mark.parametrize("name", one_of(CHECKED, OPTION_SETS))
 def test_the_checkers_find_nothing(name):
     made, buffers = layer(name)
     found = check_kernel(made.ptx, made.launch, buffers)

@@ -224,6 +224,7 @@ print(made.summary(made.judge(made.drawn(0, 99), root / "build" / "seed-0.jsonl"
 """
 
 
+@pytest.mark.slow
 def test_a_campaign_on_a_small_checkout(tmp_path):
     root = tmp_path / "checkout"
     files = {"convc/room.py": ROOM, "tests/unit/room/test_room.py": ROOM_TESTS, ".gitignore": "build\n"}

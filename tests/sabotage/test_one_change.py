@@ -53,7 +53,7 @@ def test_one_change_is_noticed(name):
 
 
 @pytest.mark.parametrize(("turn", "name"), list(enumerate(KERNELS)), ids=list(KERNELS))
-def test_a_sixth_of_what_is_left_out_is_noticed_and_one_moved_number_in_36(turn, name):
+def test_a_twelfth_of_what_is_left_out_is_noticed_and_one_moved_number_in_72(turn, name):
     """In turns, so that what all kernels have is left out of some of them.
 
     What has an excuse is not tried: it may go unnoticed, and takes all checkers to go so.
@@ -62,7 +62,7 @@ def test_a_sixth_of_what_is_left_out_is_noticed_and_one_moved_number_in_36(turn,
     changes = [c for c in Sabotage(kernel.text, kernel.ours).changes() if excuse(c.what, kernel.text) is None]
     left_out = [change for change in changes if change.category in LEFT_OUT]
     moved = [change for change in changes if change.category in MOVED]
-    judge(name, left_out[turn % 6 :: 6] + moved[turn % 36 :: 36])
+    judge(name, left_out[turn % 12 :: 12] + moved[turn % 72 :: 72])
 
 
 def judge(name: str, changes: Iterable[Change]) -> tuple[int, int]:

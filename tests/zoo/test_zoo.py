@@ -27,7 +27,7 @@ SHAPES = {
 LEFT_OUT = {"empty-detector": ["conv13"], "siamfc": ["conv6"], "stylegan2": ["conv10"]}
 """Convolutions of which only a run knows enough: crops that may be none, filters that the network makes."""
 
-COMMANDS = ("unet", "dynamic-int8", "stylegan2")
+COMMANDS = ("unet",)
 """Networks that go through all commands by default: extents that nodes compute, integers, filters made in a run."""
 
 

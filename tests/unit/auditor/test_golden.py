@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import zlib
 
 import numpy as np
 import pytest
 from mistakes import GOLDEN, MISTAKES
+from support.sampling import one_of
 
 from convc.auditor.run import audit_kernel
 from convc.errors import ConvcError
@@ -58,14 +58,7 @@ def test_a_mistake_is_found_and_told_where_it_is(kernel, golden):
     golden("audits", {f"{kernel}.txt": "\n".join(said)})
 
 
-DRAWN = 12
-"""One mistake of so many is checked by default."""
-
-
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=() if zlib.crc32(name.encode()) % DRAWN == 0 else pytest.mark.slow) for name in MISTAKES],
-)
+@pytest.mark.parametrize("name", one_of(12, MISTAKES))
 def test_check_finds_it_too(name):
     mistake = MISTAKES[name]
     launch = load_launch(GOLDEN / mistake.kernel / "launch.json")

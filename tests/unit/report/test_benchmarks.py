@@ -115,6 +115,7 @@ def test_every_budget_belongs_to_a_benchmark():
     assert set(budget.read_budgets()) <= set(run.BENCHMARKS)
 
 
+@pytest.mark.slow
 def test_the_numbers_of_checking_have_their_budgets(monkeypatch):
     small = ConvProblem(in_channels=16, out_channels=16, in_extent=(9, 9), kernel=(3, 3))
     monkeypatch.setattr(check, "resnet50", lambda selection: (small,))
@@ -123,6 +124,7 @@ def test_the_numbers_of_checking_have_their_budgets(monkeypatch):
     assert numbers["layers"] == 1
 
 
+@pytest.mark.slow
 def test_the_numbers_of_compiling_have_their_budgets(monkeypatch):
     small = ConvProblem(in_channels=16, out_channels=16, in_extent=(9, 9), kernel=(3, 3))
     monkeypatch.setattr(layers, "resnet50", lambda selection: (small, small))
@@ -134,6 +136,7 @@ def test_the_numbers_of_compiling_have_their_budgets(monkeypatch):
     assert numbers["calls"] > 1000
 
 
+@pytest.mark.slow
 def test_the_numbers_of_parsing_have_their_budgets():
     numbers = parsing.measure("demo")
     assert set(budget.read_budgets()["parsing"]) <= set(numbers)
@@ -141,6 +144,7 @@ def test_the_numbers_of_parsing_have_their_budgets():
     assert numbers["times_sympy"] > numbers["parse_times_sympy"] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("section", [twins, foreign])
 def test_the_numbers_of_a_section_have_their_budgets(section):
     numbers = section.measure("demo")
@@ -148,6 +152,7 @@ def test_the_numbers_of_a_section_have_their_budgets(section):
     assert min(numbers.values()) > 0
 
 
+@pytest.mark.slow
 def test_larger_batches_have_their_budgets(monkeypatch):
     monkeypatch.setattr(batch, "_times", lambda kernels, problem, images: (3.0, 1.0))
     numbers = batch.measure("all")
@@ -156,6 +161,7 @@ def test_larger_batches_have_their_budgets(monkeypatch):
     assert "stages_32" not in batch.measure("demo")
 
 
+@pytest.mark.slow
 def test_the_numbers_of_timing_have_their_budgets(monkeypatch):
     [layer] = [problem for problem in resnet50() if problem.name == "layer1.0.conv2"]
     monkeypatch.setattr(time_kernels, "resnet50", lambda selection: (layer, layer))
@@ -226,6 +232,7 @@ def test_schedules_are_compared_with_reload(monkeypatch, capsys, tmp_path):
     assert "at most 0.9 EXCEEDED" in said
 
 
+@pytest.mark.slow
 def test_a_network_is_measured_with_all_its_convolutions():
     numbers = models.run(light_files()["zfnet512"], "onnxruntime")
     assert numbers["convolutions"] == numbers["compiled"] == 5

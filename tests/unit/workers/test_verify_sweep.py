@@ -147,6 +147,7 @@ def test_a_dask_cluster_gives_the_same_bits_and_survives_a_killed_worker(model, 
         ) == tuple(layer for layer in alone if layer.name == "layer3.1.conv2")
 
 
+@pytest.mark.slow
 def test_a_dask_cluster_gives_the_same_bits_and_is_missed_in_a_sentence(model, alone, tmp_path, capfd):
     """Scheduler and worker as a user starts them; the scheduler is killed in the middle of a second sweep."""
     note = tmp_path / "scheduler.json"
@@ -232,6 +233,7 @@ def test_an_error_in_a_worker_is_the_error_of_the_call(model, pool):
         convc.verify(broken, work=WorkOptions(executor=pool))
 
 
+@pytest.mark.slow
 def test_a_pool_serves_several_calls_which_fill_the_cache_and_use_it(model, alone, tmp_path, monkeypatch):
     others = set(workers_of(os.getpid()))
     with Pool(jobs=2) as pool:
@@ -361,6 +363,7 @@ def test_large_layers_are_shared_by_workers_with_the_same_numbers(model, alone, 
     assert any("CTAs 0.." in what and "parts)" in what for what in told)
 
 
+@pytest.mark.slow
 def test_one_layer_of_many_ctas_is_shared_by_workers(model, alone, pool, monkeypatch):
     monkeypatch.setattr(jobs, "SHARED_CTAS", 2)
     told = []
