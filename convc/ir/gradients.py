@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any, Literal
 
 import numpy as np
 
@@ -26,11 +27,12 @@ from convc.ir import dtypes
 from convc.ir.network import ConvNode, Gradient, Network, SkippedNode, TensorRef
 from convc.ir.problem import AXIS_NAMES, ConvProblem
 
-INPUT = "input"
-WEIGHTS = "weights"
+Of = Literal["input", "weights"]
+INPUT: Of = "input"
+WEIGHTS: Of = "weights"
 BOTH = "both"
 
-SUFFIX = {INPUT: "dgrad", WEIGHTS: "wgrad"}
+SUFFIX: dict[Of, str] = {INPUT: "dgrad", WEIGHTS: "wgrad"}
 """What the name of a layer gets behind it."""
 
 
@@ -137,39 +139,34 @@ def wgrad_result(y: np.ndarray) -> np.ndarray:
 def dgrad_node(conv: ConvNode) -> ConvNode:
     """The layer that makes the gradient of a convolution's input, with its filters."""
     forward = conv.problem
-    name = f"{conv.name}_{SUFFIX[INPUT]}"
-    return replace(
-        conv,
-        name=name,
-        problem=replace(input_gradient(forward), name=name),
-        input=_gradient_of(conv.output, forward.y_shape),
-        bias=None,
-        output=_gradient_of(conv.input, forward.x_shape),
-        gradient=Gradient(of="input", forward=forward),
-    )
+    dy = _gradient_of(conv.output, forward.y_shape)
+    dx = _gradient_of(conv.input, forward.x_shape)
+    return _node(conv, INPUT, input_gradient(forward), input=dy, output=dx)
 
 
 def wgrad_node(conv: ConvNode) -> ConvNode:
     """The layer that makes the gradient of a convolution's filters, which has none of its own."""
     forward = conv.problem
-    name = f"{conv.name}_{SUFFIX[WEIGHTS]}"
-    return replace(
-        conv,
-        name=name,
-        problem=replace(weight_gradient(forward), name=name),
-        weight=None,
-        filter=_gradient_of(conv.output, forward.y_shape),
-        bias=None,
-        output=TensorRef(name=name, dtype=forward.out, shape=forward.w_shape),
-        gradient=Gradient(of="weights", forward=forward),
-    )
+    dy = _gradient_of(conv.output, forward.y_shape)
+    dw = TensorRef(name=_name(conv, WEIGHTS), dtype=forward.out, shape=forward.w_shape)
+    return _node(conv, WEIGHTS, weight_gradient(forward), weight=None, filter=dy, output=dw)
+
+
+def _node(conv: ConvNode, of: Of, problem: ConvProblem, **tensors: Any) -> ConvNode:
+    name = _name(conv, of)
+    gradient = Gradient(of=of, forward=conv.problem)
+    return replace(conv, name=name, problem=replace(problem, name=name), bias=None, gradient=gradient, **tensors)
+
+
+def _name(conv: ConvNode, of: Of) -> str:
+    return f"{conv.name}_{SUFFIX[of]}"
 
 
 def _gradient_of(tensor: TensorRef, shape: tuple[int, ...]) -> TensorRef:
     return replace(tensor, name=f"{tensor.name}_grad", shape=shape)
 
 
-_MAKES: dict[str, Callable[[ConvNode], ConvNode]] = {INPUT: dgrad_node, WEIGHTS: wgrad_node}
+_MAKES: dict[Of, Callable[[ConvNode], ConvNode]] = {INPUT: dgrad_node, WEIGHTS: wgrad_node}
 
 
 def gradient_network(network: Network, by: str | None) -> Network:
@@ -178,16 +175,25 @@ def gradient_network(network: Network, by: str | None) -> Network:
     Args:
         network: convolutions without epilogue.
         by: ``input``, ``weights`` or ``both``, in which case one follows the other; None: the network itself.
+
+    Raises:
+        ProblemError: none of its convolutions has such a gradient; some that have none are left out, with the reason.
     """
     if by is None:
         return network
-    wanted = SUFFIX if by == BOTH else (by,)
     convs: list[ConvNode] = []
+    refused: list[ProblemError] = []
     skipped = list(network.skipped)
     for conv in network.convs:
-        for of in wanted:
+        for of in SUFFIX:
+            if by not in (of, BOTH):
+                continue
             try:
                 convs.append(_MAKES[of](conv))
             except ProblemError as error:
-                skipped.append(SkippedNode(name=f"{conv.name}_{SUFFIX[of]}", op_type=SUFFIX[of], reason=error.message))
+                refused.append(error)
+                operator = "ConvTranspose" if conv.problem.transposed else "Conv"
+                skipped.append(SkippedNode(name=_name(conv, of), op_type=operator, reason=error.message))
+    if refused and not convs:
+        raise refused[0]
     return replace(network, convs=tuple(convs), skipped=tuple(skipped))

@@ -110,6 +110,19 @@ def test_operands_of_another_kind_are_refused(build, arguments, says):
     assert says in refused.value.message
 
 
+@pytest.mark.parametrize("verb", ["verify", "inspect", "time"])
+def test_a_model_without_the_gradient_that_is_asked_for_is_refused(convc, model, verb):
+    said = convc.refused(verb, model, "--gradient", "weights", "--dtype", "mxfp8")
+    assert "there is no gradient of weights in mxfp8: filters share scale factors" in said
+    assert "stem" in said
+
+
+def test_a_gradient_that_is_missing_is_named(convc, model):
+    said = convc("time", model, "--gradient", "both", "--dtype", "mxfp8")
+    assert said.exit_code == 0
+    assert "left out: stem_wgrad, head_wgrad: there is no gradient of weights in mxfp8" in said.stderr
+
+
 def test_a_whole_network_runs_forward(convc, model, tmp_path):
     said = convc.refused("verify", model, "--gradient", "input", "--reweight", 7)
     assert "a network as a whole runs forward" in said
