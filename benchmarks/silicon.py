@@ -5,7 +5,7 @@ bias), as convc's estimates choose its kernel, and as `convc tune` does; beside 
 the kernel that the estimates choose, and the same numbers as they were recorded here. It needs a GPU.
 
 Times are microseconds of a launch among many in a row. Layers are of batch 1, 4 and 16: thirteen of
-`tests/recordings/blind_layers.py`, and twelve more of networks that no parameter of the engine was fitted to.
+`tests/recordings/blind_layers.py`, and twelve more that the timing engine was compared with while it was written.
 """
 
 from __future__ import annotations
