@@ -65,7 +65,7 @@ def main() -> None:
     with kept_kernels() as cache:
         if cache is None:
             import convc.compiler.emit.kernel
-            import convc.compiler.schedules.planner
+            import convc.compiler.planner.search
             import convc.compiler.schedules.program
             import convc.compiler.tile.verify  # noqa: F401 - all are loaded when the first kernel is compiled
         problems = msgspec.json.decode(sys.stdin.buffer.read(), type=tuple[ConvProblem, ...])

@@ -17,7 +17,7 @@ def measure(selection: str) -> dict[str, float]:
 
 def _seconds(extent: int) -> float:
     """Seconds of one plan."""
-    from convc.compiler.schedules.planner import plan
+    from convc.compiler.planner.search import plan
     from convc.host_layout.device_layout import device_layout
 
     problem = ConvProblem(

@@ -31,8 +31,8 @@ from convc.build.writer import layer_of
 from convc.compiler.compile import Compiled, compile_problem
 from convc.compiler.kernels import kernel_of
 from convc.compiler.options import ScheduleOptions
-from convc.compiler.schedules.conflicts import schedules_for
-from convc.compiler.schedules.planner import plan
+from convc.compiler.planner.conflicts import schedules_for
+from convc.compiler.planner.search import plan
 from convc.errors import PlanError
 from convc.host_layout.device_layout import device_layout
 from convc.ir.problem import ConvProblem

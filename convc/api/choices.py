@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from convc.compiler.schedules.conflicts import choices as schedule_choices
+from convc.compiler.planner.conflicts import choices as schedule_choices
 
 __all__ = ["schedule_choices"]

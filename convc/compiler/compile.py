@@ -74,7 +74,7 @@ def compile_problem(
         PlanError: no kernel exists within the limits of the hardware; the message names them.
     """
     # Imported here because islpy, jinja2 and the steps are slow to load, and who finds a kernel needs none of them.
-    from convc.compiler.schedules.columns import plan_problem
+    from convc.compiler.planner.columns import plan_problem
 
     refused: dict[Form, str] = {}
     while True:
@@ -103,8 +103,8 @@ def compile_timed(problem: ConvProblem, options: ScheduleOptions, timer: Timer) 
         InputError, PlanError: see `compile_problem`.
     """
     from convc.compiler.plan.records import TimedCandidate
-    from convc.compiler.schedules.columns import plan_problem
-    from convc.compiler.schedules.planner import contenders, quickest
+    from convc.compiler.planner.columns import plan_problem
+    from convc.compiler.planner.search import contenders, quickest
 
     by_estimate = plan_problem(problem, options=options, refused={})
     refused: dict[Form, str] = {}
@@ -152,7 +152,7 @@ def compile_tuned(problem: ConvProblem, options: ScheduleOptions, tuned: Tuned) 
     Raises:
         InputError, PlanError: see `compile_problem`.
     """
-    from convc.compiler.schedules.columns import plan_problem
+    from convc.compiler.planner.columns import plan_problem
 
     try:
         made = compile_problem(problem, options=chosen_by(tuned, options), block_n=tuned.block_n)

@@ -17,7 +17,7 @@ from convc.compiler.compile import Compiled, compile_problem, open_options
 from convc.compiler.options import AUTO, ESTIMATE, ScheduleOptions
 from convc.compiler.options import options as option_table
 from convc.compiler.plan.records import Plan
-from convc.compiler.schedules.columns import plan_problem
+from convc.compiler.planner.columns import plan_problem
 from convc.errors import InputError, PlanError
 from convc.ir.problem import ConvProblem
 

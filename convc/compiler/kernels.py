@@ -154,7 +154,7 @@ def kernel_of(compiled: Compiled) -> Kernel:
     """Keep of a compilation what runs and what explains it."""
     # Imported here because who finds a kernel in the cache needs neither plans nor steps.
     from convc.compiler.plan.records import to_json
-    from convc.compiler.schedules.debug_info import debug_info_of
+    from convc.compiler.schedules.features.debug_info import debug_info_of
     from convc.compiler.tile.program import program_json
     from convc.ir.debug_info import dump_debug_info
 

@@ -1,7 +1,7 @@
 """The options of a schedule, in one table: what each may be, what it means, and what it applies to.
 
 The fields of `ScheduleOptions` are the rows. The command line, the JSON schema of a build, the checks
-(`convc.compiler.schedules.conflicts`) and the page ``options.md`` are made from them. ``auto`` means the same
+(`convc.compiler.planner.conflicts`) and the page ``options.md`` are made from them. ``auto`` means the same
 everywhere: the option is left open, and the planner decides.
 """
 

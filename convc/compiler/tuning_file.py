@@ -65,7 +65,7 @@ def read_tunings(file: Path) -> tuple[TuningRecord, ...]:
 def check(record: TuningRecord, where: str) -> None:
     """Raise `InputError` for options that there are not, or a choice of what was not left open."""
     # Imported where a file is read: who asks for its schema needs no schedules.
-    from convc.compiler.schedules.conflicts import schedules_for
+    from convc.compiler.planner.conflicts import schedules_for
 
     if record.problem != shared_problem(record.problem):
         raise InputError(f"a problem has the name of its kernel, got {record.problem.name[:40]!r}", where=where)

@@ -21,7 +21,7 @@ from convc.compiler.plan.candidates import pipeline_of
 from convc.compiler.plan.records import Plan, ScheduleSummary
 from convc.compiler.schedules.all import RELOAD, SCHEDULES, WINDOWS
 from convc.compiler.schedules.base import ROWS, Schedule
-from convc.compiler.schedules.changes import changes_of
+from convc.compiler.schedules.features.changes import changes_of
 from convc.compiler.schedules.nesting import nest_of, tile_numbers
 from convc.compiler.schedules.sharing.indexing import schedule_form
 from convc.errors import PlanError

@@ -3,8 +3,8 @@
 A plan says how a CTA's tile is made of output pixels and channels, and how the K loop is cut; a tile program says which
 loops stand around a step and what is computed there. From both follows what the n-th execution of a step is about: a
 filter tap and some input channels, or a part of the tile. Checkers count executions and know nothing of convolutions;
-here the two meet. `convc.compiler.schedules.debug_info` makes the record; a build folder keeps it beside the kernel, as
-JSON.
+here the two meet. `convc.compiler.schedules.features.debug_info` makes the record; a build folder keeps it beside the
+kernel, as JSON.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from convc.compiler.options import AUTO, Option, ScheduleOptions, options
-from convc.compiler.schedules.conflicts import GIVEN, Conflict, choices, conflicts
+from convc.compiler.planner.conflicts import GIVEN, Conflict, choices, conflicts
 
 HEAD = """# Options of a schedule
 
@@ -12,7 +12,7 @@ The commands that plan kernels (compile, verify, inspect, time, draw, report) ta
 everywhere: the option is left open, and the planner decides. A build folder holds the options that it was compiled
 with. What the options do is explained in [schedules.md](schedules.md).
 
-This page is made from `convc/compiler/options.py` and `convc/compiler/schedules/conflicts.py`
+This page is made from `convc/compiler/options.py` and `convc/compiler/planner/conflicts.py`
 (`tests/docs/test_options.py --update-golden`); [add_an_option.md](add_an_option.md) adds one.
 """
 

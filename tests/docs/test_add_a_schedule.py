@@ -12,8 +12,8 @@ from support.witnesses import witnesses_agree
 
 from convc.compiler.compile import compile_problem
 from convc.compiler.options import ScheduleOptions
+from convc.compiler.planner.search import plan
 from convc.compiler.schedules import all as listed
-from convc.compiler.schedules.planner import plan
 from convc.errors import PlanError
 from convc.explain.schedules import choice_lines
 from convc.host_layout.device_layout import device_layout

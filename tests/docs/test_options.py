@@ -12,8 +12,8 @@ from pages import DOCS, module_of, text_of
 
 from convc.cli import main
 from convc.compiler.options import AUTO, ScheduleOptions, options
+from convc.compiler.planner.conflicts import choices, conflicts, schedules_for
 from convc.compiler.schedules.all import names, variants
-from convc.compiler.schedules.conflicts import choices, conflicts, schedules_for
 from convc.errors import InputError
 
 PAGE = (DOCS / "commands.md").read_text("utf-8")

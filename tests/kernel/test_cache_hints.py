@@ -18,8 +18,8 @@ from convc.compiler.index.traffic import Bytes
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.cache_hints import Readers, choose_hints
 from convc.compiler.plan.names import EVICT_FIRST, EVICT_LAST
+from convc.compiler.planner.search import plan
 from convc.compiler.schedules.all import SCHEDULES, STATIONARY
-from convc.compiler.schedules.planner import plan
 from convc.errors import InputError
 from convc.host_layout.device_layout import device_layout
 from convc.ir.epilogue import AddResidual

@@ -13,7 +13,7 @@ from support.witnesses import witnesses_agree
 
 from convc.compiler.compile import compile_problem
 from convc.compiler.options import ScheduleOptions
-from convc.compiler.schedules.planner import plan
+from convc.compiler.planner.search import plan
 from convc.errors import InputError
 from convc.host_layout.device_layout import device_layout
 from convc.ir.epilogue import AddResidual, Relu

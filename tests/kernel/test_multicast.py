@@ -15,7 +15,7 @@ from convc.compiler.compile import compile_problem
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.multicast import sharers_of
 from convc.compiler.plan.storage import SHARERS
-from convc.compiler.schedules.planner import plan
+from convc.compiler.planner.search import plan
 from convc.errors import InputError, PlanError
 from convc.host_layout.device_layout import device_layout
 from convc.ir.epilogue import AddResidual, Relu
@@ -139,7 +139,7 @@ def test_the_planner_takes_what_it_finds_faster_and_says_why(monkeypatch):
     assert alone.launch.cluster == (1, 1, 1)
     assert alone.launch.why.multicast.startswith("no multicast: ")
     assert not plan(layer, options=loading("off"), block_n=256).launch.why.multicast
-    monkeypatch.setattr("convc.compiler.schedules.loading.SLACK", 1.0)
+    monkeypatch.setattr("convc.compiler.planner.loading.SLACK", 1.0)
     shared = plan(layer, options=loading("estimate"), block_n=256)
     assert shared.estimate.cycles < alone.estimate.cycles
     assert shared.tiling.multicast != (1, 1)

@@ -13,7 +13,7 @@ from support.examples import PARTS
 from support.witnesses import witnesses_agree
 
 from convc.compiler.options import ScheduleOptions
-from convc.compiler.schedules.planner import plan
+from convc.compiler.planner.search import plan
 from convc.errors import InputError, PlanError
 from convc.explain.why import why_lines
 from convc.host_layout.device_layout import device_layout

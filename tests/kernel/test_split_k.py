@@ -17,7 +17,7 @@ from convc.build.writer import layer_of
 from convc.compiler.compile import compile_problem
 from convc.compiler.kernels import kernel_of
 from convc.compiler.options import ScheduleOptions
-from convc.compiler.schedules.planner import plan
+from convc.compiler.planner.search import plan
 from convc.errors import InputError, MachineFault, PlanError
 from convc.host_layout.device_layout import device_layout
 from convc.ir.epilogue import AddResidual, Relu

@@ -16,7 +16,7 @@ from convc.compiler.index.order_names import COLUMNS, GROUPED, HILBERT, ORDERS, 
 from convc.compiler.index.tile_order import order_of
 from convc.compiler.index.traffic import Bytes, traffic_of
 from convc.compiler.options import ScheduleOptions
-from convc.compiler.schedules.planner import plan
+from convc.compiler.planner.search import plan
 from convc.errors import InputError, PlanError
 from convc.host_layout.device_layout import device_layout
 from convc.ir.problem import ConvProblem

@@ -1,1 +1,1 @@
-"""The choice of tiling, storage and launch, with the reasons (entry: `convc.compiler.schedules.planner.plan`)."""
+"""The choice of tiling, storage and launch, with the reasons (entry: `convc.compiler.planner.search.plan`)."""

@@ -8,7 +8,7 @@ import msgspec
 class Reasons(msgspec.Struct, frozen=True, kw_only=True):
     """Sentences, each for one choice of a launch or against it; empty where it was not open.
 
-    A new choice has its field here, its sentence from who makes it (`convc.compiler.schedules.launching`) and its line
+    A new choice has its field here, its sentence from who makes it (`convc.compiler.planner.launch`) and its line
     in ``convc inspect``.
 
     Attributes:

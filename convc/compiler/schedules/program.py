@@ -28,12 +28,12 @@ from convc.compiler.plan.records import Plan
 from convc.compiler.schedules import skeleton
 from convc.compiler.schedules.all import schedule_of
 from convc.compiler.schedules.base import Roles
-from convc.compiler.schedules.cache_hints import hinted
 from convc.compiler.schedules.cores.all import core_of
+from convc.compiler.schedules.features.cache_hints import hinted
+from convc.compiler.schedules.features.persistent import walking
+from convc.compiler.schedules.features.split import PART, finished, sharing_k
+from convc.compiler.schedules.features.tile_order import CTA, placed
 from convc.compiler.schedules.loop_check import check_loops, check_shares, check_walk
-from convc.compiler.schedules.persistent import walking
-from convc.compiler.schedules.split import PART, finished, sharing_k
-from convc.compiler.schedules.tile_order import CTA, placed
 from convc.compiler.tile.program import Range, TileProgram, executions, walk
 from convc.compiler.tile.steps.base import Advance, Loop, Repeat, Step
 from convc.compiler.tile.steps.operands import Multiply

@@ -66,7 +66,7 @@ from convc.compiler.schedules import scaled
 from convc.compiler.schedules.base import TMA, Method, Request, Roles, Ways, ways_of
 from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.epilogue import row_epilogue
-from convc.compiler.schedules.multicast import part_of, parts_loaded, peers, place_of
+from convc.compiler.schedules.features.multicast import part_of, parts_loaded, peers, place_of
 from convc.compiler.schedules.nesting import in_loops, levels, nest_of
 from convc.compiler.schedules.residual import load_residual
 from convc.compiler.schedules.skeleton import (

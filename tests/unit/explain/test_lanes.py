@@ -16,9 +16,9 @@ from convc.compiler.index.lane_masks import words
 from convc.compiler.index.maps import Counterexample
 from convc.compiler.index.reuse import ReuseMaps
 from convc.compiler.options import ScheduleOptions
+from convc.compiler.planner.search import plan
 from convc.compiler.schedules.all import CHAIN, RELOAD, SLIDE, STATIONARY
 from convc.compiler.schedules.base import Schedule
-from convc.compiler.schedules.planner import plan
 from convc.errors import PlanError, ProblemError
 from convc.explain import lanes
 from convc.explain.lanes import lane_table, reload_table, why_masked

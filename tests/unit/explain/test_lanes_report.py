@@ -15,8 +15,8 @@ from support.option_sets import OPTION_SETS
 from convc.compiler.index.conv import tiled
 from convc.compiler.index.maps import Proof
 from convc.compiler.options import ScheduleOptions
+from convc.compiler.planner.search import plan
 from convc.compiler.schedules.all import CHAIN, SLIDE, STATIONARY
-from convc.compiler.schedules.planner import plan
 from convc.draw.lanes import lanes_picture
 from convc.errors import InputError
 from convc.explain.lane_tables import lanes_json, print_claims, print_lanes, print_masks, print_rows

@@ -13,9 +13,9 @@ from rich.console import Console
 
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.records import ScheduleSummary
-from convc.compiler.schedules import planner
+from convc.compiler.planner import search
+from convc.compiler.planner.search import plan
 from convc.compiler.schedules.all import CHAIN, SLIDE, STATIONARY, WINDOWS
-from convc.compiler.schedules.planner import plan
 from convc.explain.moving import verdict_on_moving
 from convc.explain.schedules import choice_lines, illegal_lines, print_choices
 from convc.explain.sharing import sharing_lines
@@ -123,7 +123,7 @@ def test_the_verdict(slide, shift, verdict):
 def test_assumed_rules_are_taken_for_granted_where_they_gain_much(cycles, chosen, said):
     """Bytes are fewest where time is longest, so that they never decide here by themselves."""
     legal = [SimpleNamespace(schedule=one.id, best=offered(time)) for one, time in cycles.items()]
-    assert planner._chosen(legal).schedule == chosen.id
+    assert search._chosen(legal).schedule == chosen.id
     summaries = {
         one.id: ScheduleSummary(schedule=one.id, cycles=time, traffic_bytes=10000 - time)
         for one, time in sorted(cycles.items(), key=lambda pair: pair[1])

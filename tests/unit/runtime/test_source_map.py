@@ -12,7 +12,7 @@ from convc.build.writer import layer_of
 from convc.compiler.compile import compile_problem
 from convc.compiler.kernels import kernel_of
 from convc.compiler.options import ScheduleOptions
-from convc.compiler.schedules.debug_info import debug_info_of
+from convc.compiler.schedules.features.debug_info import debug_info_of
 from convc.ir.findings import Finding, Region, Verdict
 from convc.ir.problem import ConvProblem
 from convc.runtime.layer import input_buffers

@@ -341,7 +341,7 @@ print(len(calls), hashlib.sha256("".join(texts).encode()).hexdigest())
 """
 
 
-COMPILER = ("islpy", "jinja2", "convc.compiler.schedules.planner")
+COMPILER = ("islpy", "jinja2", "convc.compiler.planner.search")
 
 
 def test_two_processes_at_once_share_a_cache_and_a_third_that_finds_all_loads_no_compiler(tmp_path):

@@ -8,8 +8,8 @@ import pytest
 
 from convc.compiler.compile import compile_problem
 from convc.compiler.options import ScheduleOptions
-from convc.compiler.schedules import columns
-from convc.compiler.schedules.columns import plan_problem
+from convc.compiler.planner import columns
+from convc.compiler.planner.columns import plan_problem
 from convc.errors import InputError
 from convc.ir.problem import ConvProblem
 from convc.machine.launch import program_of

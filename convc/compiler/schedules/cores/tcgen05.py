@@ -23,7 +23,7 @@ from convc.compiler.plan.storage import SHARERS, BarrierRing
 from convc.compiler.plan.work import row_chunk
 from convc.compiler.schedules.base import Roles
 from convc.compiler.schedules.cores.base import TensorCore
-from convc.compiler.schedules.early import early
+from convc.compiler.schedules.features.early import early
 from convc.compiler.schedules.skeleton import enter, load_role, number, one_warp, start_of, warps_role
 from convc.compiler.tile.program import Role
 from convc.compiler.tile.steps.base import (

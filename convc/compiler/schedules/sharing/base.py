@@ -40,7 +40,7 @@ from convc.compiler.plan.validation import check_candidate
 from convc.compiler.plan.work import CtaWork
 from convc.compiler.schedules.base import ROWS, TMA, Method, Request, Roles, Ways, ways_of
 from convc.compiler.schedules.cores.all import core_of
-from convc.compiler.schedules.multicast import peers
+from convc.compiler.schedules.features.multicast import peers
 from convc.compiler.schedules.residual import load_residual
 from convc.compiler.schedules.sharing.indexing import coordinates_of, instance_of, proved_maps, reading_of, reuse_of
 from convc.compiler.schedules.sharing.lane_masks import clear, mask_steps, masks, zero_step

@@ -16,7 +16,7 @@ from convc.compiler.plan.offer import Candidate
 from convc.compiler.plan.records import Plan, Reuse, Tiling
 from convc.compiler.plan.results import demand_proof, result_of
 from convc.compiler.schedules.base import Schedule
-from convc.compiler.schedules.multicast import place_of
+from convc.compiler.schedules.features.multicast import place_of
 from convc.compiler.schedules.nesting import tile_numbers
 from convc.ir.expr import IntExpr, substitute
 from convc.ir.problem import ConvProblem

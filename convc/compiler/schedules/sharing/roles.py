@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from convc.compiler.plan.coordinates import Coordinate, RowCoordinates
 from convc.compiler.plan.names import A, B, Number
 from convc.compiler.plan.records import Plan
-from convc.compiler.schedules.multicast import Part, part_of, parts_loaded
+from convc.compiler.schedules.features.multicast import Part, part_of, parts_loaded
 from convc.compiler.schedules.nesting import in_loops, levels, nest_of
 from convc.compiler.schedules.sharing.buffers import SharedTile, shared_tiles
 from convc.compiler.schedules.sharing.indexing import row_coordinates, shared

@@ -12,7 +12,7 @@ from convc.compiler.index.maps import Counterexample, Proof
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.requests import row_cycles
 from convc.compiler.plan.scale_factors import columns_of, factor_coordinates, prove_factors
-from convc.compiler.schedules.planner import plan
+from convc.compiler.planner.search import plan
 from convc.errors import LimitError, PlanError
 from convc.explain.estimate import estimate_lines
 from convc.host_layout.block_scaled import FORMATS, dequantise, quantise

@@ -15,10 +15,10 @@ from support.schedules import only
 from convc.cli.main import main
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.candidate import ScheduleCandidates
+from convc.compiler.planner import conflicts
+from convc.compiler.planner.search import plan
 from convc.compiler.schedules import all as registry
-from convc.compiler.schedules import conflicts
 from convc.compiler.schedules.base import Request, Schedule
-from convc.compiler.schedules.planner import plan
 from convc.compiler.schedules.reload import Reload
 from convc.explain.schedules import choice_lines
 from convc.host_layout.device_layout import DeviceLayout, device_layout

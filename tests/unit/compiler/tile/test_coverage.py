@@ -13,7 +13,7 @@ from convc.build.writer import layer_of
 from convc.compiler.compile import compile_problem
 from convc.compiler.kernels import kernel_of
 from convc.compiler.options import ScheduleOptions
-from convc.compiler.schedules.debug_info import debug_info_of
+from convc.compiler.schedules.features.debug_info import debug_info_of
 from convc.compiler.tile.steps.base import Compute, Loop, Step
 from convc.compiler.tile.steps.operands import TmaLoad
 from convc.ir.debug_info import DebugInfo, dump_debug_info, read_debug_info

@@ -11,7 +11,7 @@ from support.interpret.run import interpret
 from support.records import replace
 from support.schedules import RELOAD_ONLY
 
-from convc.compiler.schedules.planner import plan
+from convc.compiler.planner.search import plan
 from convc.compiler.schedules.program import build
 from convc.compiler.tile.program import TileProgram
 from convc.compiler.tile.steps.base import Loop, Step

@@ -7,7 +7,7 @@ from support.records import replace
 from unit.compiler.tile.test_verify_program import at, rewrite
 
 from convc.compiler.options import ScheduleOptions
-from convc.compiler.schedules.planner import plan
+from convc.compiler.planner.search import plan
 from convc.compiler.schedules.program import build
 from convc.compiler.tile.steps.base import CtaSync, Step
 from convc.compiler.tile.verify import contradictions

@@ -8,7 +8,7 @@ from unit.compiler.tile.test_verify_program import at, rewrite, without
 
 from convc.compiler.index.order_names import COLUMNS, HILBERT
 from convc.compiler.options import ScheduleOptions
-from convc.compiler.schedules.planner import plan
+from convc.compiler.planner.search import plan
 from convc.compiler.schedules.program import build
 from convc.compiler.tile.verify import contradictions
 from convc.host_layout.device_layout import device_layout

@@ -8,7 +8,7 @@ from unit.compiler.tile.test_verify_program import at, rewrite, without
 
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.names import DRAINED
-from convc.compiler.schedules.planner import plan
+from convc.compiler.planner.search import plan
 from convc.compiler.schedules.program import build
 from convc.compiler.tile.steps.base import CtaSync, Loop, Step
 from convc.compiler.tile.steps.lanes import LoadMask

@@ -7,7 +7,7 @@ from support.records import replace
 from unit.compiler.tile.test_verify_program import at, rewrite, without
 
 from convc.compiler.options import ScheduleOptions
-from convc.compiler.schedules.planner import plan
+from convc.compiler.planner.search import plan
 from convc.compiler.schedules.program import build
 from convc.compiler.tile.program import walk
 from convc.compiler.tile.steps.epilogue import TmemLoad

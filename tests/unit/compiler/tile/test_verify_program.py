@@ -9,7 +9,7 @@ import pytest
 from support.records import replace
 from support.schedules import RELOAD_ONLY
 
-from convc.compiler.schedules.planner import plan
+from convc.compiler.planner.search import plan
 from convc.compiler.schedules.program import build
 from convc.compiler.tile.program import TileProgram, walk
 from convc.compiler.tile.show import show

@@ -7,7 +7,7 @@ from test_verify_program import at, rewrite, without
 
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.records import Plan
-from convc.compiler.schedules.planner import plan
+from convc.compiler.planner.search import plan
 from convc.compiler.schedules.program import build
 from convc.compiler.tile.program import TileProgram, executions, walk
 from convc.compiler.tile.show import show

@@ -17,9 +17,9 @@ from convc.compiler.plan.names import PART, SUMS, NewNumber, Number
 from convc.compiler.plan.records import Plan
 from convc.compiler.plan.split import summed_columns
 from convc.compiler.schedules.base import Roles
-from convc.compiler.schedules.changes import split_of
 from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.epilogue import direct_stores, stage_numbers
+from convc.compiler.schedules.features.changes import split_of
 from convc.compiler.schedules.skeleton import TURN, compute, number, pixel_bits, shares_blocks, warps_role
 from convc.compiler.tile.program import Role, walk
 from convc.compiler.tile.steps.base import Compute, Loop, Step

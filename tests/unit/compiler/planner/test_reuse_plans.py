@@ -14,9 +14,9 @@ from convc.compiler.plan.issue_cycles import LINE_COPY
 from convc.compiler.plan.records import Plan
 from convc.compiler.plan.result_tile import LINES
 from convc.compiler.plan.terms import epilogue_own_cycles
+from convc.compiler.planner.search import plan
 from convc.compiler.schedules.all import schedule_of, sharing
 from convc.compiler.schedules.base import ROWS
-from convc.compiler.schedules.planner import plan
 from convc.compiler.schedules.program import build
 from convc.compiler.tile.verify import contradictions
 from convc.errors import InputError, PlanError

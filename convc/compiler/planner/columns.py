@@ -17,8 +17,8 @@ from convc.compiler.options import AUTO, ScheduleOptions
 from convc.compiler.plan.choice import SLACK
 from convc.compiler.plan.names import Form
 from convc.compiler.plan.records import ColumnSummary, Plan
-from convc.compiler.schedules.conflicts import schedules_for
-from convc.compiler.schedules.planner import plan
+from convc.compiler.planner.conflicts import schedules_for
+from convc.compiler.planner.search import plan
 from convc.errors import PlanError
 from convc.host_layout.columns import why_not_joined
 from convc.host_layout.device_layout import DeviceLayout, device_layout
@@ -43,7 +43,7 @@ def plan_problem(
 
     Raises:
         InputError: an option has a value that does not exist.
-        PlanError: no kernel exists (see `convc.compiler.schedules.planner.plan`), or the columns cannot become
+        PlanError: no kernel exists (see `convc.compiler.planner.search.plan`), or the columns cannot become
             channels in the way that was asked for.
     """
     schedules_for(options)

@@ -16,8 +16,8 @@ from convc.compiler.plan.names import EVICT_FIRST, EVICT_LAST, MapName, Number, 
 from convc.compiler.plan.offer import Candidate
 from convc.compiler.plan.records import Plan
 from convc.compiler.plan.tile_order import TileOrder
+from convc.compiler.schedules.features.tile_order import bytes_of
 from convc.compiler.schedules.skeleton import MAP_A, MAP_B, MAP_RESIDUAL, MAP_SCALES_A, MAP_SCALES_B, number
-from convc.compiler.schedules.tile_order import bytes_of
 from convc.compiler.tile.program import Role, walk
 from convc.compiler.tile.steps.base import Repeat, Step
 from convc.compiler.tile.steps.operands import MakePolicy, TensorCopy

@@ -10,7 +10,7 @@ import pytest
 from convc.compiler.compile import compile_problem
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.records import Launch
-from convc.compiler.schedules.planner import plan
+from convc.compiler.planner.search import plan
 from convc.errors import InputError
 from convc.host_layout.device_layout import device_layout
 from convc.ir.arch import SM_90A

@@ -11,8 +11,8 @@ from convc.api.timer import EngineTimer
 from convc.compiler.compile import compile_problem, compile_timed
 from convc.compiler.emit import kernel
 from convc.compiler.plan.records import Tiling, TimedCandidate
+from convc.compiler.planner.search import MOST_TIMED, TIMED_MARGIN, contenders, quickest
 from convc.compiler.schedules.all import CHAIN, RELOAD, SLIDE, STATIONARY, Schedule
-from convc.compiler.schedules.planner import MOST_TIMED, TIMED_MARGIN, contenders, quickest
 from convc.errors import PlanError
 from convc.explain.why import why_lines
 from convc.host_layout.device_layout import device_layout

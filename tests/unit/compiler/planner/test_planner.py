@@ -20,8 +20,8 @@ from convc.compiler.plan.constraints import TiledProblem, check_problem, check_t
 from convc.compiler.plan.issue_cycles import LOAD_STAGE_UNROLLED, MMA, MULTIPLY_STAGE
 from convc.compiler.plan.records import Tiling, to_json
 from convc.compiler.plan.storage import Storage
+from convc.compiler.planner.search import plan
 from convc.compiler.schedules.all import RELOAD
-from convc.compiler.schedules.planner import plan
 from convc.compiler.schedules.program import build
 from convc.compiler.schedules.reload import Reload
 from convc.compiler.tile.verify import contradictions

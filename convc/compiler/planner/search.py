@@ -29,6 +29,10 @@ from convc.compiler.plan.records import (
     ScheduleSummary,
     TimedCandidate,
 )
+from convc.compiler.planner.conflicts import schedules_for
+from convc.compiler.planner.launch import Pick, Survey, assumed, cycles, every_form, form_of, launched
+from convc.compiler.planner.loading import loading
+from convc.compiler.planner.registers import handed_over
 from convc.compiler.schedules.all import schedule_of
 from convc.compiler.schedules.base import (
     DYNAMIC,
@@ -41,13 +45,9 @@ from convc.compiler.schedules.base import (
     Known,
     Request,
 )
-from convc.compiler.schedules.cache_hints import hints_for
-from convc.compiler.schedules.conflicts import schedules_for
 from convc.compiler.schedules.cores.all import core_of
-from convc.compiler.schedules.launching import Pick, Survey, assumed, cycles, every_form, form_of, launched
-from convc.compiler.schedules.loading import loading
-from convc.compiler.schedules.registers import handed_over
-from convc.compiler.schedules.tile_order import asked_order, order_for, reordered
+from convc.compiler.schedules.features.cache_hints import hints_for
+from convc.compiler.schedules.features.tile_order import asked_order, order_for, reordered
 from convc.errors import PlanError
 from convc.host_layout.device_layout import DeviceLayout
 from convc.ir.arch import ARCHS

@@ -9,7 +9,7 @@ import pytest
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.choice import SLACK
 from convc.compiler.plan.records import Plan
-from convc.compiler.schedules.planner import plan
+from convc.compiler.planner.search import plan
 from convc.host_layout.device_layout import device_layout
 from convc.ir.problem import ConvProblem
 

@@ -17,9 +17,9 @@ from convc.compiler.plan.persistent import AHEAD, ASKED, HALVES, STATE
 from convc.compiler.plan.records import Plan
 from convc.compiler.plan.storage import ANSWER_BYTES, MASKS
 from convc.compiler.schedules.base import Roles
-from convc.compiler.schedules.changes import walk_of
+from convc.compiler.schedules.features.changes import walk_of
+from convc.compiler.schedules.features.tile_order import CTA, asked_for, place_steps
 from convc.compiler.schedules.skeleton import EPILOGUE_THREADS, number
-from convc.compiler.schedules.tile_order import CTA, asked_for, place_steps
 from convc.compiler.tile.program import walk
 from convc.compiler.tile.steps.base import Advance, ExpectBytes, Loop, RingWait, Step, WaitMmas, WarpCommit
 from convc.compiler.tile.steps.epilogue import HoldNumbers, StageNumbers, TmemLoad

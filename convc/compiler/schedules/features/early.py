@@ -17,8 +17,8 @@ from itertools import islice
 
 from convc.compiler.plan.names import MapName, Number
 from convc.compiler.plan.records import Plan
+from convc.compiler.schedules.features.tile_order import CTA, asked_for, place_steps
 from convc.compiler.schedules.skeleton import BIAS, IN_FRONT, maps_of, number
-from convc.compiler.schedules.tile_order import CTA, asked_for, place_steps
 from convc.compiler.tile.steps.base import Compute, Loop, Repeat, Step, Strided
 from convc.compiler.tile.steps.operands import PrefetchNumbers, PrefetchTiles, TmaLoad
 from convc.compiler.tile.steps.persistent import FetchLoop

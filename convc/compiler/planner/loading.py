@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from convc.compiler.plan.choice import SLACK
 from convc.compiler.plan.names import Form
+from convc.compiler.planner.launch import Pick, Survey
 from convc.compiler.schedules.all import schedule_of
 from convc.compiler.schedules.base import MULTICAST_OF
-from convc.compiler.schedules.launching import Pick, Survey
 
 
 def loading(pick: Pick, survey: Survey) -> Pick:

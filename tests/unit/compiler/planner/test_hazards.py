@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from convc.compiler.options import ScheduleOptions
+from convc.compiler.planner.search import plan
 from convc.compiler.schedules.all import STATIONARY, schedule_of
-from convc.compiler.schedules.planner import plan
 from convc.host_layout.device_layout import device_layout
 from convc.ir.problem import ConvProblem
 

@@ -1,0 +1,1 @@
+"""Features of a launch, which any schedule may have: each a change of its steps and of its grid."""
