@@ -49,21 +49,21 @@ def _explain(cluster: Cluster, stuck: list[Warp]) -> None:
                 return
     if any(all("lanes" in reason for reason, _ in warp.reasons) for warp in stuck):
         at = stuck[0].reasons[0][1] if stuck[0].reasons else None
-        ledger.unknown(at, "lanes of a warp wait for each other at different places", lost=True)
+        ledger.unknown(at, "diverged lanes of a warp wait for each other at different instructions", lost=True)
         return
     waits = [(warp, reason, instr) for warp in stuck for reason, instr in warp.reasons if "lanes" not in reason]
     for warp, reason, instr in waits:
         barrier = warp.cta.barriers.get(int(reason.rsplit(" ", 1)[1])) if "mbarrier" in reason else None
         if barrier is not None and 0 < barrier.pending < barrier.count:
             what = (
-                f"warps wait for phase {barrier.phase} of the mbarrier at byte {barrier.offset}, which was made for "
-                f"{barrier.count} arrivals, and {barrier.count - barrier.pending} come"
+                f"warps wait for phase {barrier.phase} of the mbarrier at byte {barrier.offset}, which expects "
+                f"{barrier.count} arrivals and gets {barrier.count - barrier.pending}"
             )
             ledger.accuse("arrival-count", what, warp.doer(instr), barrier.maker)
             return
     who = ", ".join(f"CTA {warp.cta.number} warp {warp.index} for {reason}" for warp, reason, _ in waits[:4])
     first, _, instr = waits[0]
-    ledger.accuse("no-end", f"nobody goes on: {who} wait for what does not come", first.doer(instr))
+    ledger.accuse("no-end", f"deadlock: no warp can continue; waiting are {who}", first.doer(instr))
 
 
 def _left_behind(cluster: Cluster, cta: Cta) -> None:
@@ -71,7 +71,7 @@ def _left_behind(cluster: Cluster, cta: Cta) -> None:
     ledger = cluster.ledger
     for held in cta.allocations:
         if not held.freed:
-            what = f"{held.columns} columns of tensor memory are not given back"
+            what = f"{held.columns} columns of tensor memory are not freed before exit"
             ledger.accuse("tensor-memory-alloc", what, held.who)
     known = cta.clock_at_end()
     for barrier in cta.barriers.values():
@@ -83,7 +83,7 @@ def _left_behind(cluster: Cluster, cta: Cta) -> None:
     for who, warp, time in cta.visits:
         ledger.look("producer-tail", who.instr.index)
         if known.get(("did", warp), 0) < time:
-            what = f"CTA {cta.number} may have exited when its shared memory is used: it waits for nothing behind that"
+            what = f"CTA {cta.number} may have exited when its shared memory is used: it does not wait for this access"
             ledger.accuse("producer-tail", what, who)
 
 
@@ -108,8 +108,8 @@ def _dependents(cluster: Cluster, cta: Cta) -> None:
         for held in cta.allocations:
             if said.clock.get(("did", held.warp), 0) < held.time:
                 what = (
-                    "the next grid may begin, and take columns of tensor memory, before this CTA has got its own: "
-                    "nothing orders this behind the tcgen05.alloc"
+                    "the dependent grid may start and allocate tensor memory before this CTA does: "
+                    "launch_dependents is not ordered after tcgen05.alloc"
                 )
                 cluster.ledger.accuse("dependent-launch", what, said.who, held.who)
 
@@ -122,17 +122,20 @@ def _read_only(cluster: Cluster, cta: Cta, kernel: Kernel) -> None:
         if not waits:
             continue
         if cluster.in_front is None:
-            what = "whether a kernel in front writes what this loads with .nc is not said (dependent)"
+            what = (
+                "the launch file does not say (dependent) whether the preceding kernel writes what this "
+                "ld.global.nc reads"
+            )
             cluster.ledger.unknown(load.who.instr, what)
             continue
         found = {names[load.buffer - 1]} if load.buffer is not None else _reached(cluster, kernel, load.who.instr)
         written = found & set(cluster.in_front)
         if written and len(found) == 1:
             (name,) = found
-            what = f"buffer {name!r} is loaded with .nc, and the kernel in front may write it while this one runs"
+            what = f"buffer {name!r} is read by ld.global.nc, and the preceding kernel may write it while this one runs"
             cluster.ledger.accuse("read-only-load", what, load.who)
         elif written or not found:
-            cluster.ledger.unknown(load.who.instr, "which buffer this loads with .nc is not known")
+            cluster.ledger.unknown(load.who.instr, "unknown buffer of this ld.global.nc")
 
 
 def _reached(cluster: Cluster, kernel: Kernel, instr: Instr) -> set[str]:

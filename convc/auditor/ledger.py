@@ -73,7 +73,7 @@ class Ledger:
     ) -> None:
         """Something breaks a rule; with ``review`` by the letter alone, as kernels do that are known to run."""
         if self.by_memory is not None and rule in ORDER:
-            self.unknown(self.by_memory, f"threads may synchronise by memory here: {rule} is not judged")
+            self.unknown(self.by_memory, f"threads may synchronise through memory here: {rule} is not checked")
             return
         line = who.instr.span.line if who else 0
         key = (rule, line, review)
@@ -126,5 +126,5 @@ class Ledger:
     def _whole(self, key: tuple[str, int, bool], found: Finding) -> Finding:
         """An accusation with all lines that it is about besides, and the source of its rule."""
         more = list(self.others.get(key, ()))[1:]
-        lines = f", and so of line{'s' if len(more) > 1 else ''} {', '.join(map(str, more))}" if more else ""
+        lines = f", and the same at line{'s' if len(more) > 1 else ''} {', '.join(map(str, more))}" if more else ""
         return replace(found, message=f"{found.message}{lines} [{RULES[found.rule].source}]")

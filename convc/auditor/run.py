@@ -132,7 +132,7 @@ def _unheard(ledger: Ledger, kernel: Kernel) -> None:
         if "_wait" in instr.form.name and instr.form.opcode == "mbarrier":
             ledger.look("wait-unheard", instr.index)
             if not any(slot in read for slot in results(instr)):
-                what = "nobody looks whether this wait was right: it goes on when the phase is not over, too"
+                what = "the predicate of this wait is unused: execution continues even if the phase is not complete"
                 ledger.accuse("wait-unheard", what, Doer(None, None, instr), review=True)  # some are left by compilers
 
 
@@ -141,7 +141,7 @@ def _extents(kernel: Kernel, launch: LaunchSpec | None, file: str) -> tuple[tupl
         return launch.block, launch.cluster
     block = kernel.directives.get("reqntid") or kernel.directives.get("maxntid")
     if not block:
-        what = "the text does not say how many threads a CTA has (.reqntid)"
+        what = "the text does not give the number of threads of a CTA (.reqntid)"
         raise InputError(what, where=file, hint="give a launch file")
     shape = kernel.directives.get("reqnctapercluster") or (1, 1, 1)
     if math.prod(block) > MOST_THREADS or math.prod(shape) > 16:
@@ -171,7 +171,7 @@ def walk(cluster: Cluster, program: Program) -> None:
             for walker in walkers:
                 moved |= walker.advance()
     except TooLongError:
-        cluster.ledger.unknown(None, f"the walk takes more than {MOST_STEPS} operations, and ends here", lost=True)
+        cluster.ledger.unknown(None, f"stopped after {MOST_STEPS} operations", lost=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -96,7 +96,7 @@ class SharedShadow:
                 brought = earlier
                 self.ledger.look("copy-arrival", access.who.instr.index)
                 if not earlier.known(clock):
-                    what = "what a copy brings is used, and no wait for its mbarrier phase is known to come before"
+                    what = "bytes of a copy are used without a wait for its mbarrier phase"
                     self.ledger.accuse("copy-arrival", what, access.who, earlier.who)
             elif earlier.kind == "st" and access.kind != "ld":
                 self._handed_to_proxy(clock, earlier, access.who, "reads")
@@ -112,13 +112,13 @@ class SharedShadow:
         self.ledger.look("proxy-fence", who.instr.index)
         word = WORDS[access.kind]
         if not access.known(clock):
-            what = f"{who.instr.form.name} {does} what {word} is not known to be done with"
+            what = f"{who.instr.form.name} {does} bytes before {word} is known to be complete"
             self.ledger.accuse("memory-reuse", what, who, access.who)
         elif not access.fenced(clock):
             self.ledger.accuse(
                 "proxy-fence",
-                f"{who.instr.form.name} {does} bytes behind {word} of line {access.who.instr.span.line}, "
-                "with no fence.proxy.async in between",
+                f"{who.instr.form.name} {does} bytes after {word} of line {access.who.instr.span.line} without a "
+                "fence.proxy.async in between",
                 who,
                 access.who,
                 review=access.kind == "ld" and not access.brought,
@@ -137,7 +137,9 @@ class SharedShadow:
             self.ledger.look("memory-reuse", access.who.instr.index)
             if not earlier.known(clock):
                 line = earlier.who.instr.span.line
-                what = f"{WORDS[earlier.kind]} of line {line} is not known to be done when its bytes are overwritten"
+                what = (
+                    f"{WORDS[earlier.kind]} of line {line} is not known to be complete when its bytes are overwritten"
+                )
                 self.ledger.accuse("memory-reuse", what, access.who, earlier.who)
         if copies:
             self._forget(access.low, access.high)

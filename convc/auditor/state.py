@@ -282,18 +282,18 @@ class Cta:
         """A warp has exited."""
         ledger = self.cluster.ledger
         if warp.groups_open and warp.at_store is not None:
-            ledger.accuse("bulk-groups", "bulk copies that are in no group are left behind at exit", warp.at_store)
+            ledger.accuse("bulk-groups", "bulk copies without a cp.async.bulk.commit_group at exit", warp.at_store)
         elif warp.at_store is not None and warp.knows("read", warp.id) < warp.groups_closed:
             ledger.accuse(
                 "bulk-groups",
-                "nobody waits until these copies have read shared memory, before the thread exits",
+                "no cp.async.bulk.wait_group waits for these copies before the thread exits",
                 warp.at_store,
                 review=True,
             )
         if warp.at_wgmma is not None and warp.multiplied_open:
-            ledger.accuse("wgmma-order", "wgmmas that are in no group are left behind at exit", warp.at_wgmma)
+            ledger.accuse("wgmma-order", "wgmma without a wgmma.commit_group at exit", warp.at_wgmma)
         elif warp.at_wgmma is not None and warp.knows("multiplied", warp.warpgroup) < warp.multiplied:
-            ledger.accuse("wgmma-order", "nobody waits for the group of this wgmma before exit", warp.at_wgmma)
+            ledger.accuse("wgmma-order", "no wgmma.wait_group waits for this wgmma before exit", warp.at_wgmma)
 
 
 @dataclass(eq=False)

@@ -65,20 +65,18 @@ class TensorShadow:
         name = cells.who.instr.form.name
         before = f"{earlier.who.instr.form.name} of line {earlier.who.instr.span.line}"
         if earlier.time is None:
-            what = f"{name} uses tensor memory that {before} still uses: nobody has waited for it"
+            what = f"{name} uses tensor memory that {before} may still use: no tcgen05.wait completes it"
             ledger.accuse("tcgen05-wait", what, cells.who, earlier.who)
             return
         plain, fenced = ("issued", "finished") if asynchronous else ("did", "took")
         if clock.get((plain, earlier.warp), 0) < earlier.time:
-            how = "no wait for a commit behind it is known" if asynchronous else "nothing orders the two warps"
-            ledger.accuse(
-                "tcgen05-order", f"{name} uses tensor memory behind {before}, and {how}", cells.who, earlier.who
-            )
+            how = "no wait for a later tcgen05.commit is known" if asynchronous else "nothing orders the two warps"
+            ledger.accuse("tcgen05-order", f"{name} uses tensor memory after {before}: {how}", cells.who, earlier.who)
             return
         ledger.look("tcgen05-fence", index)
         if clock.get((fenced, earlier.warp), 0) >= earlier.time:
             return
         handed = asynchronous or clock.get(("handed", earlier.warp), 0) >= earlier.time
-        which = "::after_thread_sync behind the wait" if handed else "::before_thread_sync ahead of the synchronisation"
-        what = f"{name} uses tensor memory behind {before}, with no tcgen05.fence{which}"
+        which = "::after_thread_sync after the wait" if handed else "::before_thread_sync before the synchronisation"
+        what = f"{name} uses tensor memory after {before} without tcgen05.fence{which}"
         ledger.accuse("tcgen05-fence", what, cells.who, earlier.who, review=True)

@@ -115,7 +115,7 @@ class Walker:
             return PARTED
         number = at_lanes(operation.choose(self.warp), active)
         if active != lanes or number is None or number >= len(operation.ways):
-            self.warp.lose(operation.instr, "which way this goes is not known")
+            self.warp.lose(operation.instr, "unknown direction of this branch")
             return PARTED
         return operation.ways[number]
 
@@ -123,7 +123,7 @@ class Walker:
         """Whether lanes of the warp are elsewhere, so that what all do together has to wait."""
         if lanes == self.warp.alive or not self.warp.groups:
             return False
-        self.warp.waiting_for = "lanes of this warp that went another way"
+        self.warp.waiting_for = "diverged lanes of this warp"
         return True
 
     def _part(self, target: int, taken: int, behind: int, rest: int) -> None:
@@ -142,23 +142,21 @@ class Walker:
             jump = join_of(self.program, at)
             if jump is None or jump.strict:
                 why = f", and {jump.strict} depends on it" if jump else ""
-                self.warp.lose(operation.instr, f"this branch depends on what is not known{why}")
+                self.warp.lose(operation.instr, f"the condition of this branch is unknown{why}")
                 return PARTED
             for slot in jump.writes:
                 self.warp.write(slot, None, lanes)
             if jump.to >= len(self.program.operations) or any(at < other < jump.to for other in self.warp.groups):
-                self.warp.lose(operation.instr, "lanes may part here and meet again elsewhere")
+                self.warp.lose(operation.instr, "lanes may diverge here and reconverge elsewhere")
                 return PARTED
             return jump.to
         if operation.strict or operation.kind in (EXIT, LOST):
-            self.warp.lose(
-                operation.instr, f"whether this {operation.instr.form.name} is done depends on what is not known"
-            )
+            self.warp.lose(operation.instr, f"whether this {operation.instr.form.name} is executed is unknown")
             return PARTED
         if operation.anyway and operation.run is not None:
             operation.run(self.warp, lanes)
             return at + 1
-        ledger.unknown(operation.instr, "whether this access is made depends on what is not known")
+        ledger.unknown(operation.instr, "the guard of this access is unknown")
         for slot in operation.writes:
             self.warp.write(slot, None, lanes)
         return at + 1

@@ -102,7 +102,9 @@ def _in_front(warp: Warp, instr: Instr, tmap: TensorMap) -> None:
         return
     cluster.ledger.look("dependent-copy", instr.index)
     if not warp.knows("waited", 0):
-        what = f"buffer {tmap.buffer!r} is copied, and the kernel in front may still use it: nothing says that it ended"
+        what = (
+            f"buffer {tmap.buffer!r} is copied before griddepcontrol.wait, while the preceding kernel may still use it"
+        )
         cluster.ledger.accuse("dependent-copy", what, warp.doer(instr))
 
 
@@ -119,12 +121,12 @@ def _tensor_load(instr: Instr) -> Run:
             tmap = warp.cta.cluster.layout.maps.get(at(tmap_at(warp), one) or 0)
             what = UNKNOWN
             if tmap is None:
-                warp.cta.cluster.ledger.unknown(instr, "the tensor map of this copy is not known")
+                warp.cta.cluster.ledger.unknown(instr, "unknown tensor map of this copy")
             else:
                 _in_front(warp, instr, tmap)
                 box = box_of(tmap, mode, at(halo(warp), one))
                 if box is None:
-                    warp.cta.cluster.ledger.unknown(instr, "how many rows this copy brings is not known")
+                    warp.cta.cluster.ledger.unknown(instr, "unknown row count of this copy")
                 else:
                     what = Brought(box[0] * box[1], _extent(tmap, box), tmap.swizzle)
             _copy(warp, instr, one, where, what)
@@ -141,7 +143,7 @@ def _copy(warp: Warp, instr: Instr, lane: int, where: Route, what: Brought) -> N
     place = warp.locate(at(where.target(warp), lane))
     bar = warp.locate(at(where.signal(warp), lane))
     if place is None or bar is None:
-        warp.lose(instr, "where this copy goes, or which mbarrier it completes on, is not known")
+        warp.lose(instr, "unknown destination or mbarrier of this copy")
         return
     pairs = [(place[0], bar[0])]
     if where.mask is not None:
@@ -172,7 +174,7 @@ def _masked(warp: Warp, instr: Instr, mask: int | None, owner: Cta) -> list[tupl
     ledger = warp.cta.cluster.ledger
     ledger.look("cluster-mask", instr.index)
     if mask is None:
-        warp.lose(instr, "which CTAs this copy goes to is not known")
+        warp.lose(instr, "unknown destination CTAs of this copy")
         return []
     ctas = warp.cta.cluster.ctas
     if not mask or mask >> len(ctas):
@@ -189,7 +191,7 @@ def _arrive_in(warp: Warp, instr: Instr, cta: Cta, barrier: Mbarrier, offset: in
     who = warp.doer(instr)
     cluster = warp.cta.cluster
     if cta is not warp.cta and not warp.knows("runs", cta.rank):
-        said = f"a copy goes to CTA {cta.number}, which is not known to run"
+        said = f"a copy goes to CTA {cta.number} before that CTA is known to run"
         cluster.ledger.accuse("barrier-init", said, who)
     signalled(warp, instr, cluster.ctas[barrier.cta], barrier, asynchronous=True)
     end = cluster.layout.end if what.extent is None else offset + what.extent
@@ -215,7 +217,7 @@ def _bulk_load(instr: Instr) -> Run:
             one = 1 << lane
             number = at(size(warp), one)
             if number is None:
-                warp.cta.cluster.ledger.unknown(instr, "how many bytes this copy brings is not known")
+                warp.cta.cluster.ledger.unknown(instr, "unknown byte count of this copy")
             _copy(warp, instr, one, where, Brought(number, number or None, ""))
             if warp.lost:
                 return
@@ -262,7 +264,7 @@ def _store(warp: Warp, instr: Instr, address: int | None, size: int | None) -> N
     ledger.look("bulk-groups", instr.index)
     found = warp.locate(address)
     if found is None or not size:
-        ledger.unknown(instr, "what this copy reads is not known")
+        ledger.unknown(instr, "unknown source of this copy")
         return
     turn = warp.groups_closed + 1
     access = Access("store", found[1], found[1] + size, warp.id, turn, warp.doer(instr))
@@ -308,10 +310,10 @@ def _ask(instr: Instr) -> Run:
         place = warp.locate(at(target(warp), lanes))
         bar = warp.locate(at(signal(warp), lanes))
         if place is None or bar is None:
-            warp.lose(instr, "where the answer goes is not known")
+            warp.lose(instr, "unknown destination of the response")
             return
         if warp.answers > warp.cta.cluster.answers:
-            what = "a cluster is asked for after the answer that there is none"
+            what = "clusterlaunchcontrol.try_cancel after a declined request"
             ledger.accuse("launch-control", what, warp.doer(instr))
         for cta in warp.cta.cluster.ctas if everywhere else [place[0]]:
             barrier = barrier_in(warp, instr, cta if everywhere else bar[0], bar[1], asynchronous=True)
@@ -347,7 +349,7 @@ def _first(instr: Instr) -> Run:
         ledger.look("launch-control", instr.index)
         cluster = warp.cta.cluster
         if warp.answers > cluster.answers:
-            what = "the first CTA of a cluster is asked for though there was none"
+            what = "get_first_ctaid of a declined request"
             ledger.accuse("launch-control", what, warp.doer(instr))
         place: tuple[Value, ...] = place_of(cluster.number + warp.answers, cluster.shape, cluster.launch)
         slots = _slots(result)

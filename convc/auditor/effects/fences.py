@@ -88,7 +88,7 @@ def _barrier(instr: Instr, *, waits: bool) -> Run:
         number = at(name(warp), lanes)
         wanted = None if threads is None else at(threads(warp), lanes)
         if number is None or (threads is not None and wanted is None):
-            warp.lose(instr, "which barrier this is, or how many threads it waits for, is not known")
+            warp.lose(instr, "unknown barrier number or thread count")
             return None
         barrier = warp.cta.named.setdefault(number, CtaBarrier())
         key = f"bar {number}"
@@ -151,7 +151,7 @@ def _cluster_wait(instr: Instr) -> Run:
         barrier = warp.cta.cluster.barrier
         turn = warp.waits.get("cluster")
         if turn is None:
-            warp.lose(instr, "no arrival at the cluster's barrier is known ahead of this wait")
+            warp.lose(instr, "no barrier.cluster.arrive precedes this wait")
             return None
         if len(barrier.done) <= turn:
             warp.waiting_for = "the barrier of the cluster"

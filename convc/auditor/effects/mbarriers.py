@@ -27,21 +27,19 @@ def _init(instr: Instr) -> Run:
         for place in each(address(warp), lanes):
             found = warp.locate(place)
             if found is None or number is None:
-                warp.lose(instr, "the place or the count of this mbarrier is not known")
+                warp.lose(instr, "unknown address or arrival count of this mbarrier")
                 return
             cta, offset = found
             ledger.look("barrier-init", instr.index)
             if cta is not warp.cta:
-                ledger.accuse("barrier-init", "an mbarrier of another CTA is initialised", warp.doer(instr))
+                ledger.accuse("barrier-init", "mbarrier.init of an mbarrier of another CTA", warp.doer(instr))
             if not 1 <= number <= MOST_ARRIVALS:
-                ledger.accuse("arrival-count", f"an mbarrier is made for {number} arrivals", warp.doer(instr))
+                ledger.accuse("arrival-count", f"mbarrier.init with a count of {number} arrivals", warp.doer(instr))
             if offset % 8:
                 ledger.accuse("barrier-init", f"an mbarrier at byte {offset} is not aligned to 8", warp.doer(instr))
             old = cta.barriers.get(offset)
             if old is not None:
-                ledger.accuse(
-                    "barrier-init", "an mbarrier is initialised that is one already", warp.doer(instr), old.maker
-                )
+                ledger.accuse("barrier-init", "the mbarrier is already initialised", warp.doer(instr), old.maker)
             cta.barriers[offset] = Mbarrier(
                 cta=cta.rank, offset=offset, count=number, maker=warp.doer(instr), warp=warp.id, made=time
             )
@@ -66,7 +64,7 @@ def barrier_at(warp: Warp, instr: Instr, place: int | None, *, asynchronous: boo
     """The mbarrier at an address, for somebody who uses it; the walk ends where there is none."""
     found = warp.locate(place)
     if found is None:
-        warp.lose(instr, "which mbarrier this is, is not known")
+        warp.lose(instr, "unknown mbarrier address")
         return None
     return barrier_in(warp, instr, *found, asynchronous=asynchronous)
 
@@ -77,17 +75,17 @@ def barrier_in(warp: Warp, instr: Instr, cta: Cta, offset: int, *, asynchronous:
     barrier = cta.barriers.get(offset)
     if barrier is None:
         if not ledger.lost:
-            what = f"there is no mbarrier at byte {offset} of CTA {cta.number} when it is used"
+            what = f"no mbarrier at byte {offset} of CTA {cta.number} is initialised when it is used"
             ledger.accuse("barrier-init", what, warp.doer(instr))
         warp.lose(instr, "no mbarrier is known there")
         return None
     ledger.look("barrier-init", instr.index)
     made = warp.knows("made", barrier.warp) >= barrier.made
     if barrier.warp != warp.id and warp.knows("did", barrier.warp) < barrier.made and not made:
-        what = "nothing orders this use of an mbarrier behind its initialisation"
+        what = "this use of an mbarrier is not ordered after its mbarrier.init"
         ledger.accuse("barrier-init", what, warp.doer(instr), barrier.maker)
     elif asynchronous and not made and warp.knows("fenced", barrier.warp) < barrier.made:
-        what = "a copy or a commit signals an mbarrier with no fence.mbarrier_init behind its initialisation"
+        what = "a copy or a commit signals an mbarrier that was initialised without a fence.mbarrier_init after it"
         ledger.accuse("barrier-init", what, warp.doer(instr), barrier.maker, review=True)
     return barrier
 
@@ -117,7 +115,7 @@ def _arrivals(instr: Instr, *, drop: bool = False, transactions: bool = False) -
             if barrier is None:
                 return
             if number is None:
-                warp.lose(instr, "how many arrivals these are is not known")
+                warp.lose(instr, "unknown arrival count")
                 return
             cta = warp.cta.cluster.ctas[barrier.cta]
             signalled(warp, instr, cta, barrier, asynchronous=False)
@@ -155,7 +153,7 @@ def _announce(warp: Warp, instr: Instr, barrier: Mbarrier, bytes_: int | None) -
     ledger.look("transaction-bytes", instr.index)
     if bytes_ is None:
         barrier.exact = False
-        ledger.unknown(instr, "how many bytes are expected is not known")
+        ledger.unknown(instr, "unknown byte count of the expect_tx")
         return
     barrier.announced = warp.doer(instr)
     barrier.expected += bytes_
@@ -237,7 +235,7 @@ def _wait(instr: Instr) -> Run:
         places = set(each(address(warp), lanes))
         numbers = set(each(which(warp), lanes))
         if len(places) > 1 or len(numbers) > 1 or None in numbers:
-            warp.lose(instr, "which phase of which mbarrier is waited for is not known")
+            warp.lose(instr, "unknown mbarrier or phase parity of this wait")
             return None
         barrier = barrier_at(warp, instr, places.pop())
         if barrier is None:
@@ -245,7 +243,7 @@ def _wait(instr: Instr) -> Run:
         number = numbers.pop()
         assert number is not None
         if barrier.cta != warp.cta.rank:
-            ledger.accuse("phase-parity", "an mbarrier of another CTA is waited for", warp.doer(instr))
+            ledger.accuse("phase-parity", "the wait is on an mbarrier of another CTA", warp.doer(instr))
         known = warp.knows("phase", barrier.key)
         least = barrier.passing(known, number & 1) if by_parity else number + 1
         if barrier.phase < least:
@@ -253,7 +251,10 @@ def _wait(instr: Instr) -> Run:
             return True
         ledger.look("phase-parity", instr.index)
         if by_parity and (barrier.phase - least) & 1:
-            what = "a further phase may be over before this wait looks, which then waits for one that need not come"
+            what = (
+                "the next phase may complete before this wait tests the parity; the wait then blocks on a "
+                "phase that may never complete"
+            )
             ledger.accuse("phase-parity", what, warp.doer(instr))
         warp.waiting_for = ""
         if least:

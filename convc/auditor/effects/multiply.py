@@ -69,7 +69,7 @@ def _multiply(instr: Instr) -> Run:
         word = at(reads["idesc"](warp), lanes)
         shape = None
         if word is None:
-            ledger.unknown(instr, "the instruction descriptor is not known")
+            ledger.unknown(instr, "unknown instruction descriptor")
         else:
             ledger.look("instruction-descriptor", instr.index)
             for fault in faults(word, form):
@@ -88,7 +88,7 @@ def _multiply(instr: Instr) -> Run:
                 _cells(warp, instr, columns & 0x3FFFFFFF, 1, ALL_LANES, writes=False)
         target = at(reads["d"](warp), lanes)
         if target is None:
-            ledger.unknown(instr, "which columns this writes is not known")
+            ledger.unknown(instr, "unknown destination columns")
         elif shape is not None:
             count, where = _result(shape, form)
             _cells(warp, instr, target, count, where, writes=True)
@@ -200,7 +200,7 @@ def _commit(instr: Instr) -> Run:
         ledger = warp.cta.cluster.ledger
         found = warp.locate(at(signal(warp), lanes))
         if found is None:
-            warp.lose(instr, "which mbarrier this is, is not known")
+            warp.lose(instr, "unknown mbarrier address")
             return
         ctas = [found[0]]
         if mask is not None:
@@ -223,7 +223,7 @@ def chosen_ctas(warp: Warp, instr: Instr, mask: int | None) -> list[Cta]:
     ledger = warp.cta.cluster.ledger
     ledger.look("cluster-mask", instr.index)
     if mask is None:
-        warp.lose(instr, "which CTAs this goes to is not known")
+        warp.lose(instr, "unknown CTA mask")
         return []
     ctas = warp.cta.cluster.ctas
     if not mask or mask >> len(ctas):

@@ -24,7 +24,7 @@ def inside(warp: Warp, instr: Instr, cta: Cta, first: int, columns: int) -> None
     ledger.look("tensor-memory-alloc", instr.index)
     held = [each for each in cta.allocations if not each.freed]
     if held and not any(each.base <= first and first + columns <= each.base + each.columns for each in held):
-        what = f"columns {first} to {first + columns - 1} are used, which no allocation of CTA {cta.number} has"
+        what = f"columns {first} to {first + columns - 1} are used and not allocated by CTA {cta.number}"
         ledger.accuse("tensor-memory-alloc", what, warp.doer(instr))
 
 
@@ -45,16 +45,16 @@ def _alloc(instr: Instr) -> Run:
         if pair:
             _rendezvous(warp, instr)
         if columns is None or found is None:
-            warp.lose(instr, "how many columns these are, or where their address goes, is not known")
+            warp.lose(instr, "unknown column count or destination of the address")
             return
         if columns & (columns - 1) or not LEAST <= columns <= COLUMNS:
             ledger.accuse("tensor-memory-alloc", f"{columns} columns are no power of two from 32 to 512", who)
         if cta.relinquished is not None and not warp.lost:
-            what = "the CTA asks for tensor memory behind tcgen05.relinquish_alloc_permit"
+            what = "tcgen05.alloc after tcgen05.relinquish_alloc_permit"
             ledger.accuse("tensor-memory-alloc", what, who, cta.relinquished)
         base = max((each.base + each.columns for each in cta.allocations if not each.freed), default=0)
         if base + columns > COLUMNS:
-            ledger.accuse("tensor-memory-alloc", f"the CTA holds {base} columns and asks for {columns} more", who)
+            ledger.accuse("tensor-memory-alloc", f"the CTA holds {base} columns and allocates {columns} more", who)
         group = "cta_group::2" if pair else "cta_group::1"
         cta.allocations.append(Allocation(base, columns, group, who, warp.id, time))
         found[0].put(found[1], 4, base)
@@ -69,7 +69,9 @@ def _rendezvous(warp: Warp, instr: Instr) -> None:
     if peer >= len(warp.cta.cluster.ctas):
         ledger.accuse("pair-rendezvous", "cta_group::2 in a cluster without a pair", warp.doer(instr))
     elif not warp.knows("runs", peer):
-        what = "a pair allocates, and this warp does not know that the peer CTA runs: it has waited for nothing of it"
+        what = (
+            "a cta_group::2 allocation before the peer CTA is known to run: this warp has waited for no signal from it"
+        )
         ledger.accuse("pair-rendezvous", what, warp.doer(instr))
 
 
@@ -98,18 +100,20 @@ def _dealloc(instr: Instr) -> Run:
         columns = at(count(warp), lanes)
         held = [each for each in cta.allocations if not each.freed]
         if columns is None or not held:
-            ledger.accuse("tensor-memory-alloc", "tensor memory is given back that is not held", who)
+            ledger.accuse("tensor-memory-alloc", "tcgen05.dealloc of columns that are not allocated", who)
             return
         if base is None:
-            ledger.unknown(instr, "which columns are given back is not known")
+            ledger.unknown(instr, "unknown columns of this tcgen05.dealloc")
             base = held[0].base if len(held) == 1 else -1
         match = next((each for each in held if each.base == base), None)
         if match is None:
             if base >= 0:
-                ledger.accuse("tensor-memory-alloc", f"column {base} begins no allocation of this CTA", who)
+                ledger.accuse(
+                    "tensor-memory-alloc", f"column {base} is not the first of an allocation of this CTA", who
+                )
             return
         if match.columns != columns:
-            what = f"{columns} columns are given back of {match.columns} that were taken"
+            what = f"{columns} columns are freed of an allocation of {match.columns}"
             ledger.accuse("tensor-memory-alloc", what, who, match.who)
         match.freed = True
         cells = Cells("dealloc", True, (0, 128), (base, base + match.columns), warp.id, time, who)
@@ -134,13 +138,13 @@ def _moves(instr: Instr, *, writes: bool) -> Run:
         ledger = warp.cta.cluster.ledger
         ledger.look("tcgen05-wait", instr.index)
         if place is None:
-            ledger.unknown(instr, "which columns this uses is not known")
+            ledger.unknown(instr, "unknown columns of this access")
         else:
             lane = place >> 16 & 0xFFFF
             column = place & 0xFFFF
             quarter = warp.index % 4 * QUARTER
             if lane >= QUARTER and lane // QUARTER != warp.index % 4:
-                what = f"warp {warp.index} reaches for lane {lane}, and it has {quarter} to {quarter + QUARTER - 1}"
+                what = f"warp {warp.index} accesses lane {lane}; its lanes are {quarter} to {quarter + QUARTER - 1}"
                 ledger.accuse("tcgen05-order", what, warp.doer(instr))
             inside(warp, instr, warp.cta, column, columns)
             first_lane = quarter + lane % QUARTER

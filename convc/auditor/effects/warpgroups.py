@@ -38,7 +38,7 @@ def _multiply(instr: Instr) -> Run:
         who = warp.doer(instr)
         ledger.look("wgmma-order", instr.index)
         if not warp.fenced_registers:
-            ledger.accuse("wgmma-order", "a wgmma stands behind no wgmma.fence of its warp", who)
+            ledger.accuse("wgmma-order", "a wgmma without a wgmma.fence of its warp before it", who)
         warp.multiplied_open += 1
         warp.at_wgmma = who
         for name, read in descriptors.items():

@@ -135,7 +135,7 @@ def test_a_load_has_as_many_columns_as_its_shape(shape, registers, width):
     for column, right in ((64 - width, True), (65 - width, False)):
         found = audited(taken(64, f"add.u32 %a, %tmem, {column};\n{load}"))
         assert rules(found) == (set() if right else {"tensor-memory-alloc"})
-        assert right or f"columns {column} to 64 are used, which no allocation of CTA 0 has" in str(found.findings[0])
+        assert right or f"columns {column} to 64 are used and not allocated by CTA 0" in str(found.findings[0])
 
 
 def test_columns_that_are_packed_are_twice_as_many():
@@ -155,7 +155,7 @@ SECOND = """
 def test_allocations_together_have_512_columns(first, second, right):
     found = audited(taken(first, SECOND.format(columns=second)))
     assert rules(found) == (set() if right else {"tensor-memory-alloc"})
-    assert right or f"the CTA holds {first} columns and asks for {second} more" in found.findings[0].message
+    assert right or f"the CTA holds {first} columns and allocates {second} more" in found.findings[0].message
 
 
 def test_columns_that_were_given_back_are_free():
@@ -165,8 +165,8 @@ def test_columns_that_were_given_back_are_free():
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("%tmem, 32", "32 columns are given back of 64 that were taken"),
-        ("%a, 64", "column 32 begins no allocation of this CTA"),
+        ("%tmem, 32", "32 columns are freed of an allocation of 64"),
+        ("%a, 64", "column 32 is not the first of an allocation of this CTA"),
     ],
 )
 def test_columns_are_given_back_as_they_were_taken(given, said):
@@ -175,7 +175,7 @@ def test_columns_are_given_back_as_they_were_taken(given, said):
     assert rules(found) == {"tensor-memory-alloc"}
     assert said in str(found.findings)
     twice = audited(taken(64, "", "tcgen05.dealloc.cta_group::1.sync.aligned.b32 %tmem, 64;"))
-    assert "tensor memory is given back that is not held" in twice.findings[0].message
+    assert "tcgen05.dealloc of columns that are not allocated" in twice.findings[0].message
 
 
 def test_a_permit_that_was_given_back_is_gone_and_who_gave_it_is_told():
@@ -183,7 +183,7 @@ def test_a_permit_that_was_given_back_is_gone_and_who_gave_it_is_told():
     assert rules(audited(taken(64, "", gone))) == set()
     found = audited(taken(64, "", gone + SECOND.format(columns=64)))
     (finding,) = found.findings
-    assert "behind tcgen05.relinquish_alloc_permit" in finding.message
+    assert "after tcgen05.relinquish_alloc_permit" in finding.message
     assert finding.other is not None
     assert 0 < finding.other.line < finding.line
     assert (finding.other.cta, finding.other.warp) == (0, 0)
@@ -197,7 +197,7 @@ def test_a_warp_reaches_the_lanes_of_its_quarter(warps, lane, right):
     found = audited(body)
     assert rules(found) == (set() if right else {"tcgen05-order"})
     first = 32 * (warps - 1)
-    assert right or f"it has {first} to {first + 31}" in found.findings[0].message
+    assert right or f"its lanes are {first} to {first + 31}" in found.findings[0].message
 
 
 TWO = text_of() + text_of().partition("smem[];")[2].replace(".entry k(", ".entry other(")
@@ -209,7 +209,7 @@ def test_the_kernel_of_a_text_is_found_or_asked_for():
     with pytest.raises(InputError, match="the text has 2 kernels") as refused:
         audit_kernel(TWO, file="two.ptx")
     assert (refused.value.where, refused.value.hint) == ("two.ptx", "give a launch file")
-    with pytest.raises(InputError, match="does not say how many threads"):
+    with pytest.raises(InputError, match="does not give the number of threads"):
         audit_kernel(text_of())
     with pytest.raises(LaunchError, match="there is no kernel 'gone'") as missing:
         audit_kernel(TWO, LaunchSpec(entry="gone", grid=(1, 1, 1), block=(32, 1, 1), buffers={}, params=()))

@@ -179,7 +179,7 @@ def test_a_commit_to_nobody_knows_where_is_not_followed():
     known = audited(MADE + "mov.u32 %a, %smem;\n" + chosen(0) + commit.format(at="%a") + wait())
     assert (known.findings, known.unclear) == ((), ())
     lost = audited(MADE + "ld.global.u32 %a, [%out];\n" + chosen(0) + commit.format(at="%a"))
-    assert [(each.reason, each.lost) for each in lost.unclear] == [("which mbarrier this is, is not known", True)]
+    assert [(each.reason, each.lost) for each in lost.unclear] == [("unknown mbarrier address", True)]
 
 
 def test_lanes_wait_for_those_that_are_named_and_have_not_left():
