@@ -25,6 +25,12 @@ D = size("D")
 """Dilation of an axis."""
 PAD = size("PAD", least=0)
 PHASE = axis("phase")
+LOWEST = size("LOWEST", least=0)
+"""The first phase that is made."""
+STEP = size("STEP")
+"""From one phase that is made to the next."""
+INDEX = axis("i")
+"""The number of a phase among those that are made."""
 OFFSET = size("OFFSET", least=0)
 """Pixels from that of an output to the one that a tap reads."""
 TAP = z.s
@@ -70,13 +76,25 @@ def phases() -> Fact:
         ],
         [below(PHASE, U)],
     )
+    phase = Mod(TAP * D - PAD, U)
+    one = proved(
+        "a tap is of one phase, (t*d - pad) % u: outputs of phases without a tap are sums of nothing",
+        [(Mod(phase + PAD - TAP * D, U), 0 * U), (Mod(PHASE - OFFSET * U, U), PHASE)],
+        [below(PHASE, U)],
+    )
+    made = LOWEST + INDEX * STEP
+    counted = proved(
+        "of phases evenly apart the one with number i is LOWEST + STEP*i", [(FloorDiv(made - LOWEST, STEP), INDEX)]
+    )
     return Fact(
         name="phases of a transposed convolution",
         says="the phases of a transposed convolution are output channels of an ordinary one",
-        theorems=(reads, taken, once),
+        theorems=(reads, taken, once, one, counted),
         conditions=equal(OFFSET * U + TAP * D, PHASE + PAD, "the tap is one of the phase"),
         maps={
             "reads": Map(axes=(PHASE, TAP), results={"offset": FloorDiv(ahead, U), "rest": Mod(ahead, U)}),
+            "made": Map(axes=(INDEX,), results={"phase": made}),
+            "index": Map(axes=(PHASE,), results={"i": FloorDiv(PHASE - LOWEST, STEP)}),
             "output": Map(axes=(z.q, PHASE), results={"o": output}),
             "pixel": Map(axes=(OUT,), results={"q": FloorDiv(OUT, U), "phase": Mod(OUT, U)}),
         },

@@ -214,8 +214,7 @@ def unread_products(layout: DeviceLayout) -> str:
     if layout.packing is not None and layout.packing.groups > 1:
         return f"{layout.packing.groups} groups share a pack"
     forward = layout.forward
-    steps = () if forward is None else zip(forward.axes, layout.model.stride, strict=False)
-    if any(len(axis.reads) < u * axis.taps for axis, u in steps):
+    if forward is not None and any(len(axis.reads) < axis.count * axis.taps for axis in forward.axes):
         return "phases read other pixels than their neighbours"
     if any(fold is not None and len(fold.taps) < fold.blocks * len(fold.places) for fold in layout.folds):
         return "a folded axis has places that no tap reads"

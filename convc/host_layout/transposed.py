@@ -9,7 +9,8 @@ Two ordinary convolutions compute that, and the one with fewer multiplications i
 phases      Output o = i*u + a of phase a reads the pixels j = i + (a + pad_lo - t*d)/u, for the taps t that leave no
             remainder. All phases read a few pixels around i, so one convolution with stride 1 and a set of output
             channels for each phase makes them all; the host puts the phases side by side ("depth to space"). Where a
-            phase does not read a pixel, its filter is zero there.
+            phase does not read a pixel, its filter is zero there. Phases that no tap is of are zeros, which the host
+            writes: 1x1 with stride 2 multiplies for one phase of four.
 dilated     The input is spread out, u - 1 zeros between neighbours; then it is an ordinary convolution with stride 1
             and the filter turned round. It multiplies the zeros.
 
@@ -42,11 +43,15 @@ class PhaseAxis(msgspec.Struct, frozen=True, kw_only=True):
         reads: (phase, tap of the transposed filter, tap of the ordinary one) of all that are not zero.
         taps: extent of the ordinary filter.
         before: pixels that its first tap lies before pixel i.
+        lowest, step, count: the phases that are made, lowest + step*i; no tap is of another, whose outputs are zeros.
     """
 
     reads: tuple[tuple[int, int, int], ...]
     taps: int
     before: int
+    lowest: int
+    step: int
+    count: int
 
 
 class ForwardEquivalent(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +77,7 @@ def forward_equivalent(problem: ConvProblem) -> ForwardEquivalent:
 def _phases(problem: ConvProblem) -> ForwardEquivalent:
     """The convolution that makes all phases, as output channels."""
     axes = tuple(_phase_axis(problem, axis) for axis in range(problem.rank))
-    phases = math.prod(problem.stride)
+    phases = math.prod(axis.count for axis in axes)
     lasts = [pixel_of(problem, axis, out - 1) for axis, out in enumerate(problem.out_extent)]
     pixels = [pixel + 1 for pixel, _ in lasts]
     after = [
@@ -106,7 +111,16 @@ def _phase_axis(problem: ConvProblem, axis: int) -> PhaseAxis:
     first = min(0, *offsets)
     last = max(0, *offsets)
     reads = tuple((phase, tap, offset - first) for (phase, tap), offset in zip(found, offsets, strict=True))
-    return PhaseAxis(reads=reads, taps=last - first + 1, before=-first)
+    lowest, step, count = _made_phases(problem, sorted({phase for phase, _ in found}), problem.stride[axis])
+    return PhaseAxis(reads=reads, taps=last - first + 1, before=-first, lowest=lowest, step=step, count=count)
+
+
+def _made_phases(problem: ConvProblem, read: list[int], phases: int) -> tuple[int, int, int]:
+    """The phases that the kernel makes, evenly apart: all where a sum of nothing is not stored as zero."""
+    if problem.bias or problem.epilogue or problem.out_zero_point:
+        return 0, 1, phases
+    step = math.gcd(*(phase - read[0] for phase in read)) or 1
+    return read[0], step, (read[-1] - read[0]) // step + 1
 
 
 def reads_of(model: ConvProblem, axis: int, phase: Any, tap: Any) -> tuple[Any, Any]:
@@ -179,7 +193,7 @@ def ordinary_filter(equivalent: ForwardEquivalent, model: ConvProblem, w: np.nda
             turned = np.take(turned, turned_tap(model, axis, np.arange(taps)), axis=3 + axis)
         return turned.reshape(equivalent.problem.w_shape)
     found = np.zeros(equivalent.problem.w_shape, w.dtype)
-    channels = {phases: _channels(model, phases) for phases in _all_phases(model)}
+    channels = {phases: _channels(equivalent, model, phases) for phases in _phases_made(equivalent)}
     for reads in itertools.product(*(axis.reads for axis in equivalent.axes)):
         phases, old, new = zip(*reads, strict=True)
         found[(channels[phases], slice(None), *new)] = turned[(..., *old)].reshape(-1, model.group_channels)
@@ -196,19 +210,19 @@ def ordinary_bias(equivalent: ForwardEquivalent, model: ConvProblem, bias: np.nd
     if equivalent.strategy == "dilated":
         return bias
     found = np.empty(equivalent.problem.out_channels, bias.dtype)
-    for phases in _all_phases(model):
-        found[_channels(model, phases)] = bias
+    for phases in _phases_made(equivalent):
+        found[_channels(equivalent, model, phases)] = bias
     return found
 
 
 def transposed_output(equivalent: ForwardEquivalent, model: ConvProblem, y: np.ndarray) -> np.ndarray:
-    """What the ordinary convolution gives as the output (N, K, *out): its phases side by side, cropped."""
+    """What the ordinary convolution gives as the output (N, K, *out): its phases side by side, cropped; others zero."""
     if equivalent.strategy == "dilated":
         return y
-    found = np.empty((len(y), model.out_channels, *model.out_extent), y.dtype)
-    for phases in _all_phases(model):
+    found = np.zeros((len(y), model.out_channels, *model.out_extent), y.dtype)
+    for phases in _phases_made(equivalent):
         of_phase = found[(..., *_outputs(model, phases))]
-        of_phase[...] = y[(slice(None), _channels(model, phases), *map(slice, of_phase.shape[2:]))]
+        of_phase[...] = y[(slice(None), _channels(equivalent, model, phases), *map(slice, of_phase.shape[2:]))]
     return found
 
 
@@ -217,20 +231,24 @@ def ordinary_output(equivalent: ForwardEquivalent, model: ConvProblem, y: np.nda
     if equivalent.strategy == "dilated":
         return y
     found = np.zeros(equivalent.problem.y_shape, y.dtype)
-    for phases in _all_phases(model):
+    for phases in _phases_made(equivalent):
         of_phase = y[(..., *_outputs(model, phases))]
-        found[(slice(None), _channels(model, phases), *map(slice, of_phase.shape[2:]))] = of_phase
+        found[(slice(None), _channels(equivalent, model, phases), *map(slice, of_phase.shape[2:]))] = of_phase
     return found
 
 
 def ordinary_element(equivalent: ForwardEquivalent, model: ConvProblem, element: tuple[int, ...]) -> tuple[int, ...]:
-    """Which element (n, k, *pixel) of the ordinary convolution an element of the output is."""
+    """Which element (n, k, *pixel) of the ordinary convolution an element of the output is, of a phase that is made."""
     if equivalent.strategy == "dilated":
         return element
     n, k, *outputs = element
     group, inside = digits(k, model.out_channels // model.groups)
     found = [pixel_of(model, axis, output) for axis, output in enumerate(outputs)]
-    return (n, channel_of(model, group, [phase for _, phase in found], inside), *(pixel for pixel, _ in found))
+    return (
+        n,
+        channel_of(equivalent, model, group, [phase for _, phase in found], inside),
+        *(pixel for pixel, _ in found),
+    )
 
 
 def model_elements(
@@ -243,29 +261,41 @@ def model_elements(
     depth = model.out_channels // model.groups
     group, inside = digits(number, depth)
     phases: list[Any] = []
-    for u in reversed(model.stride):
-        group, phase = digits(group, u)
-        phases.insert(0, phase)
+    for cut in reversed(equivalent.axes):
+        group, index = digits(group, cut.count)
+        phases.insert(0, phase_of(cut, index))
     outputs = (output_of(model, axis, *of_axis) for axis, of_axis in enumerate(zip(pixel, phases, strict=True)))
     return (n, numbered(group, depth, inside), *outputs)
 
 
-def _all_phases(model: ConvProblem) -> Iterator[tuple[int, ...]]:
-    """Every phase, by its number along each axis."""
-    return itertools.product(*map(range, model.stride))
+def _phases_made(equivalent: ForwardEquivalent) -> Iterator[tuple[int, ...]]:
+    """Every phase that the kernel makes, by its number along each axis."""
+    return itertools.product(*([phase_of(cut, index) for index in range(cut.count)] for cut in equivalent.axes))
 
 
-def channel_of(model: ConvProblem, group: Any, phases: Iterable[Any], inside: Any) -> Any:
+def phase_of(cut: PhaseAxis, index: Any) -> Any:
+    """The phase of an axis that is made as number `index`."""
+    return hosted(PHASES, "made", {"LOWEST": cut.lowest, "STEP": cut.step, "i": index})["phase"]
+
+
+def index_of(cut: PhaseAxis, phase: Any) -> Any:
+    """The inverse of `phase_of`."""
+    return hosted(PHASES, "index", {"LOWEST": cut.lowest, "STEP": cut.step, "phase": phase})["i"]
+
+
+def channel_of(
+    equivalent: ForwardEquivalent, model: ConvProblem, group: Any, phases: Iterable[Any], inside: Any
+) -> Any:
     """The channel of the ordinary convolution that is a channel of a phase of a group."""
-    for phase, u in zip(phases, model.stride, strict=True):
-        group = numbered(group, u, phase)
+    for phase, cut in zip(phases, equivalent.axes, strict=True):
+        group = numbered(group, cut.count, index_of(cut, phase))
     return numbered(group, model.out_channels // model.groups, inside)
 
 
-def _channels(model: ConvProblem, phases: Iterable[int]) -> np.ndarray | slice:
+def _channels(equivalent: ForwardEquivalent, model: ConvProblem, phases: Iterable[int]) -> np.ndarray | slice:
     """The channels of a phase, in the order of the model's; as a slice where they lie side by side."""
     group, inside = digits(np.arange(model.out_channels), model.out_channels // model.groups)
-    found = channel_of(model, group, phases, inside)
+    found = channel_of(equivalent, model, group, phases, inside)
     return slice(found[0], found[-1] + 1) if model.groups == 1 else found
 
 

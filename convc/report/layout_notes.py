@@ -138,10 +138,12 @@ def _equivalent(equivalent: ForwardEquivalent, model: ConvProblem) -> str:
     done = f"{min(share, 100):.3g} % of its products are of the model"
     if equivalent.strategy == "dilated":
         return f"transposed: an ordinary {taps} convolution of the input with zeros between its pixels; {done}"
-    return (
-        f"transposed: an ordinary {taps} convolution with stride 1 makes the {math.prod(model.stride)} phases of the "
-        f"output as channels; {done}"
-    )
+    phases = math.prod(model.stride)
+    made = math.prod(axis.count for axis in equivalent.axes)
+    those = f"the {phases} phases of the output as channels"
+    if made < phases:
+        those = f"{made} of {those}, no tap is of the others, which are zeros"
+    return f"transposed: an ordinary {taps} convolution with stride 1 makes {those}; {done}"
 
 
 def _products(model: ConvProblem) -> int:

@@ -187,6 +187,22 @@ def test_witnesses_agree_on_transposed_convolutions(part, assembled):
 
 
 @pytest.mark.parametrize(
+    ("changes", "made"),
+    [
+        ({"kernel": (1, 1), "stride": (2, 2)}, 1),  # the gradient of a 1x1 convolution of stride 2
+        ({"kernel": (1, 1), "stride": (2, 3), "pad_lo": (1, 2), "output_padding": (1, 0), "groups": 2}, 1),
+        ({"kernel": (2, 3), "stride": (5, 2), "dilation": (2, 1), "pad_lo": (4, 0)}, 2 * 2),
+        ({"kernel": (1, 1), "stride": (2, 2), "output_padding": (1, 1), "bias": True}, 4),
+        ({"kernel": (1, 1), "stride": (2, 2), "output_padding": (1, 1), "epilogue": (AddResidual(),)}, 4),
+    ],
+)
+def test_phases_without_a_tap_are_not_multiplied(changes, made, assembled):
+    problem = ConvProblem(in_channels=6, out_channels=10, in_extent=(4, 5), transposed=True, **changes)
+    layout = witnesses_agree(problem, 3, assembled).layout
+    assert layout.forward.problem.out_channels == 10 * made
+
+
+@pytest.mark.parametrize(
     "changes",
     [
         {"in_extent": (9,), "kernel": (3,)},

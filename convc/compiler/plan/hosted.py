@@ -29,9 +29,11 @@ from convc.host_layout.transposed import (
     ForwardEquivalent,
     PhaseAxis,
     cropped_before,
+    index_of,
     model_elements,
     ordinary_element,
     output_of,
+    phase_of,
     place_of,
     reads_of,
     turned_tap,
@@ -39,9 +41,11 @@ from convc.host_layout.transposed import (
 from convc.ir.expr import Const, IntExpr, Var, evaluate
 from convc.ir.problem import AXIS_NAMES, ConvProblem
 
-K, N, OUT, PHASE, PLANE, Q, S, X = map(Var, ("k", "n", "o", "phase", "y", "q", "s", "x"))
+INDEX, K, N, OUT, PHASE, PLANE, Q, S, X = map(Var, ("i", "k", "n", "o", "phase", "y", "q", "s", "x"))
 
 READS = "tap t of phase a reads the pixel (a + pad - t*d) // u behind the output's, where that leaves no rest"
+ONE_PHASE = "a tap is of one phase, (t*d - pad) % u: outputs of phases without a tap are sums of nothing"
+COUNTED = "of phases evenly apart the one with number i is LOWEST + STEP*i"
 ONCE = "an output of a transposed convolution is one pixel of one phase"
 NUMBERED = "number outer*COUNT + inner is one (outer, inner)"
 SPREAD_OUT = "a place of the spread input is a pixel where the stride divides it"
@@ -152,19 +156,23 @@ def _of_forward(model: ConvProblem, forward: ForwardEquivalent) -> Iterator[Said
 def _of_elements(model: ConvProblem, forward: ForwardEquivalent) -> Iterator[Same]:
     """Which element of the ordinary convolution each of the output is, and back: channels are (group, phases, rest)."""
     depth = model.out_channels // model.groups
-    outputs = [Var(f"o{axis}") for axis in range(model.rank)]
-    pixels = [output // u for output, u in zip(outputs, model.stride, strict=True)]
+    indices = [Var(f"i{axis}") for axis in range(model.rank)]
+    pixels = [Var(f"q{axis}") for axis in range(model.rank)]
     channel: IntExpr = K // depth
-    for output, u in zip(outputs, model.stride, strict=True):
-        channel = channel * u + output % u
+    outputs: list[IntExpr] = []
+    for pixel, index, cut, u in zip(pixels, indices, forward.axes, model.stride, strict=True):
+        outputs.append(pixel * u + (index * cut.step + cut.lowest))
+        channel = channel * cut.count + index
     meaning = (N, channel * depth + K % depth, *pixels)
-    ends = dict(zip(map(str, (N, K, *outputs)), model.y_shape, strict=True))
+    counts = tuple(cut.count for cut in forward.axes)
+    extents = (model.batch, model.out_channels, *forward.problem.out_extent, *counts)
+    ends = dict(zip(map(str, (N, K, *pixels, *indices)), extents, strict=True))
     there: Any = ordinary_element(forward, model, (N, K, *outputs))  # pyright: ignore[reportArgumentType]
     back: Any = model_elements(forward, model, meaning)  # pyright: ignore[reportArgumentType]
     yield Same("elements of the output", NUMBERED, tuple(zip(there, meaning, strict=True)), ends)
     yield Same("elements of the output, back", NUMBERED, tuple(zip(back, (N, K, *outputs), strict=True)), ends)
-    phases = math.prod(model.stride)
-    yield _counts("channels of all phases", NUMBERED, (forward.problem.out_channels, model.out_channels * phases))
+    made = model.out_channels * math.prod(counts)
+    yield _counts("channels of all phases", NUMBERED, (forward.problem.out_channels, made))
 
 
 def _of_phases(model: ConvProblem, ordinary: ConvProblem, axis: int, cut: PhaseAxis) -> Iterator[Said]:
@@ -191,10 +199,29 @@ def _of_phases(model: ConvProblem, ordinary: ConvProblem, axis: int, cut: PhaseA
         (ordinary.pad_lo[axis], cut.before),
         (ordinary.stride[axis] * ordinary.dilation[axis], 1),
     )
+    yield from _of_phases_made(model, axis, cut)
     output = output_of(model, axis, Q, PHASE)
     yield Same(f"outputs of a phase {where}", ONCE, ((output, Q * u + PHASE),), ends)
     wanted = model.out_extent[axis]
     yield _counts(f"outputs of all phases {where}", ONCE, (min(pixels * u, wanted), wanted))
+
+
+def _of_phases_made(model: ConvProblem, axis: int, cut: PhaseAxis) -> Iterator[Said]:
+    """Phases that are made: those of all taps, and where a sum of nothing is not stored as zero every one."""
+    where = _along(model, axis)
+    read = sorted({phase for phase, _, _ in cut.reads})
+    numbers = [index_of(cut, phase) for phase in read]
+    every = bool(model.bias or model.epilogue or model.out_zero_point)
+    yield Same(
+        f"phases that are made {where}", COUNTED, ((index_of(cut, phase_of(cut, INDEX)), INDEX),), {"i": cut.count}
+    )
+    yield _counts(
+        f"phases of taps {where}",
+        ONE_PHASE,
+        *((phase_of(cut, number), phase) for number, phase in zip(numbers, read, strict=True)),
+        (sum(0 <= number < cut.count for number in numbers), len(read)),
+        (cut.count if every else 0, model.stride[axis] if every else 0),
+    )
 
 
 def _of_spread(model: ConvProblem, ordinary: ConvProblem, axis: int) -> Iterator[Said]:

@@ -26,6 +26,14 @@ PROBLEMS = {
         transposed=True, in_channels=4, out_channels=6, groups=2, in_extent=(5, 7), kernel=(4, 3), stride=(2, 3),
         dilation=(1, 2), pad_lo=(1, 2), pad_hi=(0, 1), output_padding=(1, 0),
     ),
+    "phases without a tap": ConvProblem(
+        transposed=True, in_channels=4, out_channels=6, in_extent=(5, 7), kernel=(2, 1), stride=(5, 3), dilation=(2, 1),
+        pad_lo=(4, 1),
+    ),
+    "phases of a bias": ConvProblem(
+        transposed=True, in_channels=4, out_channels=6, in_extent=(5, 7), kernel=(1, 1), stride=(2, 2), bias=True,
+        output_padding=(1, 1),
+    ),
     "spread out": ConvProblem(
         transposed=True, in_channels=4, out_channels=6, in_extent=(5, 7), kernel=(2, 3), stride=(1, 2),
         dilation=(3, 2), pad_lo=(0, 1), pad_hi=(2, 0),
@@ -66,12 +74,13 @@ NUMBERS = (
     (TRANSPOSED, "before=-first", "before=1 - first"),
     (TRANSPOSED, "pixels = [pixel + 1 for", "pixels = [pixel for"),
     (TRANSPOSED, "pad_lo=tuple(axis.before for axis in axes)", "pad_lo=tuple(0 for axis in axes)"),
-    (
-        TRANSPOSED,
-        "for phase, u in zip(phases, model.stride, strict=True)",
-        "for phase, u in zip(reversed(phases), model.stride, strict=True)",
-    ),
-    (TRANSPOSED, "for u in reversed(model.stride)", "for u in model.stride"),
+    (TRANSPOSED, "for phase, cut in zip(phases, equivalent", "for phase, cut in zip(reversed(phases), equivalent"),
+    (TRANSPOSED, "for cut in reversed(equivalent.axes)", "for cut in equivalent.axes"),
+    (TRANSPOSED, "return read[0], step", "return 0, step"),
+    (TRANSPOSED, "return read[0], step, (read[-1] - read[0]) // step + 1", "return read[0], step, len(read) - 1"),
+    (TRANSPOSED, "math.gcd(*(phase - read[0] for phase in read)) or 1", "len(read)"),
+    (TRANSPOSED, "if problem.bias or problem.epilogue", "if problem.epilogue"),
+    (TRANSPOSED, '"STEP": cut.step, "phase": phase', '"STEP": 1, "phase": phase'),
     (TRANSPOSED, 'return found["q"], found["phase"]', 'return found["phase"], found["q"]'),
     # spread out
     (TRANSPOSED, "max(0, -_zeros_before(model, axis))", "max(0, _zeros_before(model, axis))"),
@@ -92,6 +101,8 @@ DERIVATION = (
     ("hosted.py", "ahead = PHASE + PAD - TAP * D", "ahead = PHASE + PAD + TAP * D"),
     ("hosted.py", '"offset": FloorDiv(ahead, U)', '"offset": FloorDiv(ahead, U) + 1'),
     ("hosted.py", '"rest": Mod(ahead, U)', '"rest": Mod(ahead + 1, U)'),
+    ("hosted.py", "made = LOWEST + INDEX * STEP", "made = LOWEST + INDEX"),
+    ("hosted.py", "FloorDiv(PHASE - LOWEST, STEP)", "FloorDiv(PHASE, STEP)"),
     ("hosted.py", "output = z.q * U + PHASE", "output = z.q + PHASE * U"),
     ("hosted.py", 'results={"q": FloorDiv(OUT, U)', 'results={"q": FloorDiv(OUT + 1, U)'),
     ("hosted.py", "number = OUTER * COUNT + INNER", "number = INNER * COUNT + OUTER"),
