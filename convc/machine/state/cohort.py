@@ -139,8 +139,9 @@ class Cohort:
             everyone = self.rows_or_all(rows)
             for row in everyone[np.broadcast_to(threads, everyone.shape) > 0].tolist():
                 if row in barrier.gone:
-                    raise MachineFault(f"{name}: there is no initialised mbarrier at shared address {address:#x}").of(
-                        row
+                    raise MachineFault(
+                        f"{name}: there is no initialised mbarrier at shared address {address:#x} "
+                        f"of CTA {self.number(row)}"
                     )
         return barrier
 

@@ -390,6 +390,16 @@ USES = {
     "an arrival": "mbarrier.arrive.shared::cta.b64 _, [bars];",
     "bytes that are expected": "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bars], 16;",
     "an end": "mbarrier.inval.shared::cta.b64 [bars];",
+    "a test of a phase": "mbarrier.test_wait.parity.shared::cta.b64 %p, [bars], 1; selp.u32 %v, 1, 0, %p;",
+    "a test of a state": "mov.b64 %k, 0; mbarrier.test_wait.shared::cta.b64 %p, [bars], %k; selp.u32 %v, 1, 0, %p;",
+    "a wait that nothing holds up": "W: mbarrier.try_wait.parity.shared::cta.b64 %p, [bars], 1; @!%p bra W;",
+    "a wait for an arrival": """mbarrier.arrive.release.cta.shared::cta.b64 _, [bars], 9;
+    W: mbarrier.try_wait.parity.shared::cta.b64 %p, [bars], 0; @!%p bra W;""",
+    "a commit": "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [bars];",
+    "a commit by a mask": """mov.b16 %one16, 1;
+    tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [bars], %one16;""",
+    "an asynchronous store": """mov.u32 %n, words; mov.u32 %m, bars;
+    st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%n], %v, [%m];""",
     "a small copy": "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [bars];",
     "a bulk copy": "cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [words], [%p_out], 16, [bars];",
 }
@@ -405,13 +415,28 @@ def test_a_barrier_that_one_cta_has_and_another_has_not(use, end, options):
         "no init": "setp.eq.and.u32 %one, %c, 1, %one; @%one mbarrier.init.shared::cta.b64 [bars], 9;",
     }[end]
     body = f"""setp.eq.u32 %q, %c, 0; and.pred %q, %q, %one; {made} bar.sync 0;
-    setp.eq.u32 %q, %c, {{cta}}; @!%q bra END; setp.ne.u32 %p, %t, 0; @%p bra END; {USES[use]} END:"""
+    .reg .b16 %one16; setp.eq.u32 %q, %c, {{cta}}; @!%q bra END; setp.ne.u32 %p, %t, 0; @%p bra END; {USES[use]} END:"""
     assert run(body.format(cta=1), options=options).counters.ctas == 2
     for text in (body, body.replace("@!%q bra END;", "")):
         with pytest.raises(MachineFault, match="no initialised mbarrier at shared address") as caught:
             run(text.format(cta=0), options=options)
         late = use == "a bulk copy" and options.policy != RunOptions().policy  # nobody executes it when it is performed
         assert late or caught.value.cta == 0
+
+
+@pytest.mark.parametrize("options", POLICIES, ids=["eager", "late", "seeded", "alone"])
+@pytest.mark.parametrize("wait", ["test_wait", "try_wait"])
+def test_lanes_that_wait_for_what_their_cta_has_not(wait, options):
+    """Of four barriers CTA 0 has three. Lanes that leave the fourth alone wait for theirs; the others are named."""
+    body = f"""setp.eq.u32 %q, %c, 0; setp.eq.and.u32 %q, %t, 3, %q; not.pred %q, %q; and.pred %q, %q, %few;
+    @%q mbarrier.init.shared::cta.b64 [%b], 1; bar.sync 0; add.u32 %n, %c, 3; and.b32 %m, %t, 3;
+    setp.ge.u32 %q, %m, %n; LEFT W: mbarrier.{wait}.parity.shared::cta.b64 %p, [%b], 1; @!%p bra W;
+    mov.u32 %v, 1; END:"""
+    kept = values(body.replace("LEFT", "@%q bra END;"), options=options)
+    assert np.array_equal(kept, [[1, 1, 1, 0] * 16, [1, 1, 1, 1] * 16])
+    with pytest.raises(MachineFault, match="no initialised mbarrier at shared address") as caught:
+        run(body.replace("LEFT", ""), options=options)
+    assert (caught.value.cta, caught.value.warp, caught.value.lanes) == (0, 0, tuple(range(3, 32, 4)))
 
 
 @pytest.mark.parametrize(

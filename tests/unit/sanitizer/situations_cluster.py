@@ -69,6 +69,7 @@ MULTICAST = (
        cluster(BOTH + wait(0) + read(0) + FENCE + tell(0, FREE) + at(0, wait(FREE)) + AGAIN, counts=COUNTS)),
 )  # fmt: skip
 
+MADE = once("mbarrier.init.shared::cta.b64 [%b], 1; fence.mbarrier_init.release.cluster;")
 SENT = """mapa.shared::cluster.u32 %far, %w, 1; mapa.shared::cluster.u32 %x1, %b, 1;
 st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%far], %lane, [%x1];"""
 
@@ -84,6 +85,8 @@ PEERS = (
        cluster(at(0, send(0, 1) + tell(1, 0)) + at(1, wait(0) + read(0)))),
     duo("a barrier of a peer is used before the peer has made it", "peer-not-started",
        cluster(at(0, tell(1, 0)) + at(1, wait(0)), then=""), cluster(at(0, tell(1, 0)) + at(1, wait(0)))),
+    duo("a CTA waits at a barrier that only its peer has made", "fault",
+       cluster(wait(0, 1), counts=(0, 1), first=at(0, MADE)), cluster(wait(0, 1), counts=(0, 1), first=MADE)),
     duo("a CTA leaves while a peer stores to it", "exit-before-peer",
        cluster(at(0, send(0, 1)), end="bar.sync 0;"), cluster(at(0, send(0, 1)))),
 )  # fmt: skip
@@ -135,10 +138,19 @@ def ask(bar: int) -> str:
     return expect(bar, 16) + once(REQUEST.format(8 * bar))
 
 
-def twice(between: str) -> str:
+def twice(between: str, asker: str = FENCE, reader: str = FENCE) -> str:
     """A warp asks again where work was granted; another one reads the first answer too."""
     more = f"{{ @!%s bra DECLINED; {between} {ask(1)} {wait(1)} DECLINED: bar.warp.sync -1; }}"
-    return kernel(ask(0) + wait(0) + ANSWER + FENCE + more, wait(0) + ANSWER + FENCE + arrive(FREE))
+    return kernel(ask(0) + wait(0) + ANSWER + asker + more, wait(0) + ANSWER + reader + arrive(FREE))
+
+
+def both_ask(reader: str = FENCE) -> str:
+    """CTA 0 asks for both CTAs, and again when both have given the first answer back."""
+    everywhere = REQUEST.replace("bytes.b128", "bytes.multicast::cluster::all.b128")
+    first, second = (expect(bar, 16) + at(0, once(everywhere.format(8 * bar))) for bar in (0, 1))
+    back = at(0, FENCE) + at(1, reader) + tell(0, FREE)
+    more = f"{{ @!%r bra DECLINED; {at(0, wait(FREE))} {second} {wait(1)} DECLINED: bar.warp.sync -1; }}"
+    return cluster(first + wait(0) + ANSWER.replace("%s", "%r") + back + more, counts=COUNTS)
 
 
 CONTROL = (
@@ -154,7 +166,13 @@ CONTROL = (
          kernel(ask(0) + wait(0) + ANSWER + FENCE + ask(1) + wait(1) + ANSWER),
          kernel(ask(0) + wait(0) + ANSWER)),
     of("a request follows the read of an answer without a proxy fence", "proxy-fence-missing",
-         kernel(ask(0) + wait(0) + ANSWER + ask(1) + wait(1)), kernel(ask(0) + wait(0) + ANSWER)),
+         twice(wait(FREE), asker=""), twice(wait(FREE)), grid=4),
+    of("a warp gives an answer back without a proxy fence behind its read", "proxy-fence-missing",
+         twice(wait(FREE), reader=""), twice(wait(FREE)), grid=4),
+    of("a peer gives an answer back without a proxy fence behind its read", "proxy-fence-missing",
+         both_ask(reader=""), both_ask(), grid=8, cluster=2),
+    of("a warp gives an answer back, and the proxy fence is for global memory", "proxy-fence-wrong",
+         twice(wait(FREE), reader=FENCE.replace("shared::cta", "global")), twice(wait(FREE)), grid=4),
 )  # fmt: skip
 
 CLUSTERS = (*MULTICAST, *PEERS, *PAIRS, *CONTROL)

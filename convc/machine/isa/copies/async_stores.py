@@ -78,7 +78,7 @@ class Signal:
                 who=first_active_warp(strand),
             )
         for address in np.unique(barriers[active]).tolist():
-            strand.cohort.barrier(address, name)
+            strand.cohort.barrier(address, name, bells[active & (barriers == address)])
         return barriers[active], bells[active]
 
     def ring(self, strand: Strand, barriers: np.ndarray, rows: np.ndarray) -> None:

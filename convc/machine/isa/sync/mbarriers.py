@@ -210,9 +210,16 @@ op("mbarrier.expect_tx", traits=ORDINARY, result=False)(_transaction(1))
 op("mbarrier.complete_tx", traits=ORDINARY, result=False)(_transaction(-1))
 
 
+def _threads(strand: Strand, party: Party) -> Count:
+    """How many threads of a party wait: one number, or int64 (rows,)."""
+    if party.lanes is None:
+        return strand.count
+    return np.broadcast_to(party.lanes, thread_shape(strand)).sum(axis=(1, 2))
+
+
 def _over(strand: Strand, party: Party, name: str, by_parity: bool) -> bool | np.ndarray:
     """Whether the phase that a party names is over; one for each CTA where they differ."""
-    barrier = strand.cohort.barrier(party.where, name)
+    barrier = strand.cohort.barrier(party.where, name, party.homes, _threads(strand, party))
     done = (barrier.completed if by_parity else barrier.passed)(strand.rows, party.amounts[0])
     if done is True:  # nearly always
         return True
@@ -245,7 +252,7 @@ def _all_through(strand: Strand, address: Value, parity: Value) -> bool | None:
     if type(parity) is not int or type(address) is not int or cohort.cluster_size > 1:
         return None
     barrier = cohort.barriers.get(address)
-    if barrier is None or type(barrier.phase) is not int:
+    if barrier is None or barrier.gone or type(barrier.phase) is not int:
         return None
     return (barrier.phase ^ parity) & 1 == 1
 

@@ -47,6 +47,8 @@ def commit(instr: Instr, table: SlotTable) -> Run:
             named = _named(strand, party.amounts[0])
             everyone = [(to, count) for _, to, count in named]
             pairs = [(senders, to) for senders, to, _ in named]
+        for signalled, count in everyone:
+            cohort.barrier(party.where, "tcgen05.commit", signalled, count)
         work = core.take()
         cohort.counters.commit += threads_active(strand)
 
