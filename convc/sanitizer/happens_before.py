@@ -223,18 +223,17 @@ class Order(Checker):
         CTAs arrive together here, and on the GPU in any order. So a phase that needs fewer than come passes on no more
         than it needs.
         """
-        machine = self.cohort.barriers.get(barrier)
-        if machine is None:
-            return set()
+        machine = self.cohort.barriers[barrier]
         found: set[int] = set()
         for home in set(homes):
-            phase, pending, expected = (
+            pending, expected = (
                 number if isinstance(number, int) else int(number[home])
-                for number in (machine.phase, machine.pending, machine.expected)
+                for number in (machine.pending, machine.expected)
             )
-            over = expected - pending  # arrivals that count in the phase behind the one that is complete
-            if over and phase != self.barrier((home, barrier)).copies.time:
-                found.update([position for position, to in enumerate(homes) if to == home][-over:])
+            over = (
+                expected - pending
+            )  # arrivals in the phase that runs now; if none, or all, it is one which they are in
+            found.update([position for position, to in enumerate(homes) if to == home][-over:])
         return found
 
     # ---- groups of copies ------------------------------------------------------------------------------------------

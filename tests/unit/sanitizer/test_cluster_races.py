@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 from check_kernels import LEADER, MEET, check, errors, line_of, only_error, rules
+from situations import once, read, wait
+from situations_cluster import at, cluster
 from support.kernels import module
 
 from convc.ir.findings import Verdict
@@ -256,3 +258,35 @@ def test_warps_of_every_rank_are_watched():
     assert found.rule == "aligned-after-divergence"
     assert found.cta == 1
     assert rules(run(pair(parted, "bar.warp.sync 0xffffffff;", MEET))) == set()
+
+
+COMMIT = once(
+    "mov.b16 %mask, 3; tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64"
+    " [%b], %mask;"
+)
+"""An arrival at the first barrier of CTA 0 and of CTA 1."""
+
+
+def three_commits(counts: tuple[int, int], *then: str) -> str:
+    """Three CTAs store a tile each in CTA 0, and commit to barriers of these counts; what CTAs 0 and 1 do then."""
+    count = f"setp.eq.u32 %s, %rank, 0; selp.u32 %x1, {counts[0]}, {counts[1]}, %s;"
+    made = count + once("mbarrier.init.shared::cta.b64 [%b], %x1; fence.mbarrier_init.release.cluster;")
+    sent = "mad.lo.u32 %far, %rank, 1024, %w; mapa.shared::cluster.u32 %far, %far, 0;"
+    body = sent + "st.shared::cluster.u32 [%far], %lane;" + COMMIT
+    body += "".join(at(rank, wait(0) + text) for rank, text in enumerate(then))
+    return cluster(body, counts=(0, 1), first=made)
+
+
+@pytest.mark.parametrize(
+    ("counts", "raced"),
+    [((3, 3), ()), ((3, 2), ()), ((2, 3), (2,)), ((2, 2), (2,))],
+    ids=["all", "all by CTA 0", "all by CTA 1", "two"],
+)
+def test_a_phase_passes_on_no_more_commits_than_it_needs(counts, raced):
+    """Those of one event come in any order; here the last ones are in the phase behind it."""
+    body = "".join(read(tile) for tile in range(3))
+    text = three_commits(counts, body, "")
+    found = check(text, grid=3, cluster=3, threads=32)
+    lines = [number for number, line in enumerate(text.splitlines(), 1) if "ld.shared.u32 %x1" in line]
+    races = [finding.line for finding in found.findings if finding.rule == "race-shared-memory"]
+    assert races == [lines[tile] for tile in raced]
