@@ -18,9 +18,6 @@ Sums of products are multiplied out in a polynomial ring, whose generators are s
 sympy's ``expand`` takes one.
 """
 
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false
-# sympy says Basic of what is an Expr.
-
 from __future__ import annotations
 
 import functools

@@ -5,9 +5,6 @@ count along the pixels first, and a set of CTAs has a bit for each rank. No exte
 power of two of a place is a sum: 2**x = x + 1 of x = 0, 1.
 """
 
-# pyright: reportArgumentType=false, reportOperatorIssue=false
-# sympy says Basic of what is an Expr.
-
 from __future__ import annotations
 
 import itertools

@@ -6,9 +6,6 @@ where the columns of the filter are neighbours, and the tensor map walks through
 a row for each output.
 """
 
-# pyright: reportArgumentType=false, reportOperatorIssue=false
-# sympy says Basic of what is an Expr.
-
 from __future__ import annotations
 
 from collections.abc import Iterator

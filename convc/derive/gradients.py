@@ -13,9 +13,6 @@ an order in which the sums of an element follow each other:
 `convc.ir.gradients` has the numbers of both as problems; `convc.derive.hosted` how phases become channels.
 """
 
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportOperatorIssue=false
-# sympy says Basic of what is an Expr.
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -4,9 +4,6 @@ They are identities of the definition, one axis at a time. What the host does to
 (`convc.derived.hosted`), and held against the definition for every problem (`convc.compiler.plan.hosted`).
 """
 
-# pyright: reportArgumentType=false, reportOperatorIssue=false
-# sympy says Basic of what is an Expr.
-
 from __future__ import annotations
 
 from collections.abc import Iterator

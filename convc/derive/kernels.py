@@ -7,10 +7,6 @@ itself (lanes, columns, channels of a step) at 0, or the difference that a loop 
 instruction, given these, does what the nest says for all of them: an im2col copy walks through the pixels of a tile.
 """
 
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false
-# pyright: reportOperatorIssue=false, reportAssignmentType=false
-# sympy says Basic of what is an Expr.
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +19,7 @@ from convc.derive.algebra import expanded, normal
 from convc.derive.nests import Nest, Place, at_zero, definition, put
 from convc.derive.reuse import Rows, window_first, window_start
 from convc.derive.streams import reads
-from convc.derive.symbols import FloorDiv, Mod
+from convc.derive.symbols import FloorDiv, Mod, dividend
 from convc.derive.theorem import Bound, Theorem, at_most, below, proved
 
 
@@ -221,9 +217,7 @@ def shared_maps(nest: Nest, rows: Rows) -> tuple[dict[str, Map], tuple[Theorem, 
     assert nest.load is not None
     lane = z.column if nest.swapped else z.lane
     space = put(nest.space, {lane: z.lane})
-    column = space["q"]
-    assert isinstance(column, Mod)
-    place = column.dividend
+    place = dividend(space["q"])
     first = window_start(place, z.lane)
     start = {"w": z.u_w * Mod(first, z.T) - z.pad_w, "row": FloorDiv(first, z.T)}
     if rows == "outer":
@@ -280,7 +274,7 @@ def _copies(rows: Rows, start: Place) -> dict[str, Expr]:
 
 def _copy_theorems(rows: Rows, pixel: Place, start: Place, copy: Place) -> Iterator[Theorem]:
     """A copy begins at the pixel that the nest loads to the first row of a window, `lead` pixels of padding apart."""
-    there = {z.lead: S.Zero, FloorDiv(z.row, z.WINDOW): z.window, Mod(z.row, z.WINDOW): S.Zero}
+    there: dict[Expr, Expr] = {z.lead: S.Zero, FloorDiv(z.row, z.WINDOW): z.window, Mod(z.row, z.WINDOW): S.Zero}
     first = put(put(pixel, there), {z.row: S.Zero})
     says = [(start["w"] + z.d_w * z.buffer, first["w"])]
     if rows == "outer":

@@ -5,10 +5,6 @@ itself (`INSTRUCTION`). What a kernel computes from their numbers is here: wheth
 tile, which column of the filter comes, how far its rows are from those of the first, and where rows lie in a stage.
 """
 
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false
-# pyright: reportOperatorIssue=false, reportAssignmentType=false
-# sympy says Basic of what is an Expr.
-
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -20,7 +16,7 @@ from convc.derive.kernels import Map
 from convc.derive.nests import Loop, Nest
 from convc.derive.reuse import J, window_start
 from convc.derive.streams import LAST
-from convc.derive.symbols import FloorDiv, Mod, axis, size
+from convc.derive.symbols import FloorDiv, Mod, axis, dividend, size
 from convc.derive.theorem import Theorem, at_most, below, proved
 
 INSTRUCTION = (z.lane, z.column, z.e)
@@ -207,7 +203,7 @@ def _rows(nest: Nest, *, overlapping: bool) -> tuple[Expr, tuple[Theorem, ...]]:
 
 def _entered(nest: Nest) -> tuple[Expr, Theorem]:
     """Where in the pattern of columns that need padding a tile begins: they are PADDED, PADDED + 1, ... of every T."""
-    place = nest.space["q"].xreplace({z.column: z.lane}).dividend
+    place = dividend(nest.space["q"].xreplace({z.column: z.lane}))
     first = window_start(place, z.lane)
     start = z.u_w * Mod(first, z.T) - z.pad_w
     found = Mod(FloorDiv(START_W + z.pad_w, z.u_w) + z.T - PADDED, z.T)

@@ -13,9 +13,6 @@ innermost loop is about, and where its guard fails that it is none. Four things 
 and `read` says which row of A a multiply-add takes. `convc.derive.rewrites` changes nests.
 """
 
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false
-# sympy says Basic of what is an Expr.
-
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
@@ -224,7 +221,7 @@ def pixel_of(space: Place) -> dict[str, Expr]:
     }
 
 
-def put(place: Place, values: Mapping[Symbol, Expr]) -> dict[str, Expr]:
+def put(place: Place, values: Mapping[Expr, Expr] | Mapping[Symbol, Expr]) -> dict[str, Expr]:
     """Coordinates with expressions in place of symbols, all at once."""
     return {name: expr.xreplace(dict(values)) for name, expr in place.items()}
 

@@ -18,15 +18,12 @@ of all units, and that the way back leads there, makes it a permutation: as many
 each.
 """
 
-# pyright: reportOperatorIssue=false, reportArgumentType=false
-# sympy says Basic of what is an Expr.
-
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from sympy import Expr, Integer, S
+from sympy import Expr, Integer, S, Symbol
 
 from convc.derive import symbols as z
 from convc.derive.nests import Case, Let, Loop, Step
@@ -98,7 +95,7 @@ def ordered(
     unit = {z.unit: FloorDiv(z.tile, z.TOGETHER)}
     rank = Mod(z.tile, z.TOGETHER)
 
-    def let(axis: Expr, values: list[Expr]) -> Let:
+    def let(axis: Symbol, values: list[Expr]) -> Let:
         if len(set(values)) == 1:
             return single(z.tile, axis, values[0])
         found = (

@@ -6,9 +6,6 @@ there is to show is that every step has one turn of one CTA. The columns of the 
 the parts of its own.
 """
 
-# pyright: reportOperatorIssue=false, reportArgumentType=false, reportAttributeAccessIssue=false
-# sympy says Basic of what is an Expr.
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence

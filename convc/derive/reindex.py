@@ -46,7 +46,7 @@ class Reindexed:
     guard: tuple[Bound, ...] = ()
     inside: Mapping[Symbol, Symbol]
     added: Symbol | None = None
-    maps: Mapping[str, Map] = field(default_factory=dict)
+    maps: Mapping[str, Map] = field(default_factory=dict[str, Map])
 
 
 def single(inside: Symbol, axis: Symbol, value: Expr) -> Let:

@@ -5,9 +5,6 @@ are those of the output. Where they are not, a copy of a residual walks through 
 stream, and fills what lies outside of the tensor with zeros (PTX manual, tensor im2col mode).
 """
 
-# pyright: reportArgumentType=false, reportOperatorIssue=false, reportAttributeAccessIssue=false
-# sympy says Basic of what is an Expr.
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -20,7 +17,7 @@ from convc.derive.forms import reload, stream_tiles
 from convc.derive.kernels import Map
 from convc.derive.nests import Nest
 from convc.derive.reuse import rows_stay
-from convc.derive.symbols import FloorDiv, Mod
+from convc.derive.symbols import FloorDiv, Mod, dividend
 from convc.derive.theorem import Condition, Theorem, at_most, below, proved
 
 ROW = z.axis("row")
@@ -46,7 +43,7 @@ class Fact:
     says: str
     theorems: tuple[Theorem, ...]
     conditions: tuple[Condition, ...] = ()
-    maps: Mapping[str, Map] = field(default_factory=dict)
+    maps: Mapping[str, Map] = field(default_factory=dict[str, Map])
 
 
 def equal(one: Expr, two: Expr, words: str) -> tuple[Condition, ...]:
@@ -108,7 +105,7 @@ def stream_rows() -> Fact:
     nest = stream_tiles("merged", "contiguous")
     same = {z.T: z.Q, z.Y: z.P}
     m = pixel_number(nest).xreplace(same)
-    place = nest.space["q"].dividend
+    place = dividend(nest.space["q"])
     return Fact(
         name="rows of a stream",
         says="lanes are consecutive output pixels, and those behind the last one have none",
@@ -187,9 +184,9 @@ def walked_rows() -> Fact:
 
 def _lanes_follow(rows: str) -> Iterator[Theorem]:
     """Places of lanes follow each other: of a tile, and in a window up to its last output."""
-    plain = stream_tiles(rows, "contiguous").space["q"].dividend
+    plain = dividend(stream_tiles(rows, "contiguous").space["q"])
     yield following("lanes of a tile are places that follow each other", plain, S.Zero, {})
-    window = stream_tiles(rows, "overlapping").space["q"].dividend
+    window = dividend(stream_tiles(rows, "overlapping").space["q"])
     first = z.window * z.WINDOW
     yield proved(
         "lanes of a window are places that follow each other, up to the last output",

@@ -12,10 +12,6 @@ left out. Where q + tap*d - lead leaves 0..T-1, a lane finds a pixel of another 
 padding (`mask`), or find some (`zeroed`).
 """
 
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false
-# pyright: reportOperatorIssue=false
-# sympy says Basic of what is an Expr.
-
 from __future__ import annotations
 
 from typing import Literal

@@ -5,10 +5,6 @@ conditions that a problem has to meet; or it raises `Refused` with what does not
 that change what is kept between iterations are in `convc.derive.reuse`.
 """
 
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false
-# pyright: reportOperatorIssue=false, reportAssignmentType=false
-# sympy says Basic of what is an Expr.
-
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +21,7 @@ from convc.derive.theorem import Bound, Either, Refused, at_most, below, proved
 
 def done(nest: Nest, step: Step, **changes: object) -> Nest:
     """The nest with some changes, and the step that made them."""
-    return replace(nest, steps=(*nest.steps, step), **changes)  # pyright: ignore[reportArgumentType]
+    return replace(nest, steps=(*nest.steps, step), **changes)
 
 
 def interchange(nest: Nest, order: Sequence[Symbol]) -> Nest:

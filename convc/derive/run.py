@@ -4,9 +4,6 @@ Theorems say that a rewrite is right, for all sizes. Where one is refused, or a 
 running shows what goes wrong: a product that an output lacks, or one that it should not get.
 """
 
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false
-# sympy says Basic of what is an Expr; an expression is evaluated for all iterations at once.
-
 from __future__ import annotations
 
 from collections import Counter
@@ -99,6 +96,7 @@ def _points(nest: Nest, sizes: Mapping[str, int]) -> dict[str, Any]:
         *cases, last = let.cases
         found = value(last.value, points)
         for case in reversed(cases):
+            assert case.key is not None  # the last case alone has none
             found = np.where(value(case.key, points) < value(case.limit, points), value(case.value, points), found)
         points[let.axis.name] = found
     return points
@@ -114,6 +112,7 @@ def _pixels(nest: Nest, points: Mapping[str, Any], shape: tuple[int, ...]) -> tu
     since: np.ndarray | int = 0
     left: np.ndarray | int = 1
     if load is not None:
+        assert nest.read is not None
         row = value(nest.read, points)
         if nest.move is not None:  # behind so many turns a row has moved by so many lanes
             row = row + points[nest.move.inside.name] * value(nest.move.lanes, points)

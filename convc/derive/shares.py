@@ -5,10 +5,6 @@ of blocks of channels come in rows of their own. Each map says which element of 
 about; its theorem, that each element has one.
 """
 
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false
-# pyright: reportOperatorIssue=false
-# sympy says Basic of what is an Expr.
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -9,10 +9,6 @@ The conditions are those of the rewrites, which make them of the nest's reads (`
 the nest says itself: the last column of a buffer, the rows that lanes multiply, the outputs that need no padding.
 """
 
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false
-# pyright: reportOperatorIssue=false
-# sympy says Basic of what is an Expr.
-
 from __future__ import annotations
 
 import functools
@@ -123,7 +119,7 @@ def solved(nest: Nest) -> tuple[Solved, ...]:
         return ()
     asked: dict[Symbol, list[Condition]] = {symbol: [] for symbol in ORDER}
     for condition in (*nest.conditions, *_said(nest)):
-        read = set().union(*((each.low.free_symbols | each.high.free_symbols) for each in bounds_of(condition)))
+        read = set[Symbol]().union(*((each.low.free_symbols | each.high.free_symbols) for each in bounds_of(condition)))
         last = next((symbol for symbol in reversed(ORDER) if symbol in read), None)
         if last is not None:
             asked[last].append(condition)

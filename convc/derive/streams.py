@@ -9,10 +9,6 @@ Each has a theorem that it is needed too: where it is broken by one, some lane f
 one of the image, reads a row that was not loaded, or has no output that it should have.
 """
 
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false
-# pyright: reportOperatorIssue=false
-# sympy says Basic of what is an Expr.
-
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -8,9 +8,6 @@ are not ours. `FloorDiv` and `Mod` do nothing by themselves: `convc.derive.algeb
 there.
 """
 
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false
-# sympy says Basic of what is an Expr.
-
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -52,6 +49,12 @@ class Division(Expr):
 
     def _sympystr(self, printer: Any) -> str:
         return f"{printer.parenthesize(self.dividend, ATOM)} {self.sign} {printer.parenthesize(self.divisor, ATOM)}"
+
+
+def dividend(quotient: Expr) -> Expr:
+    """What a quotient or a remainder divides."""
+    assert isinstance(quotient, Division)
+    return quotient.dividend
 
 
 class FloorDiv(Division):

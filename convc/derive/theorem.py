@@ -1,8 +1,5 @@
 """Statements that hold for all sizes: equations and bounds, under conditions from which alone their facts are made."""
 
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false
-# sympy says Basic of what is an Expr.
-
 from __future__ import annotations
 
 import functools
@@ -221,7 +218,8 @@ def value(expr: Expr, values: Mapping[str, int]) -> int:
             for other in others:
                 result = result + other if isinstance(expr, Add) else result * other
             return result
-    raise TypeError(f"{expr!r} is no index expression")
+        case _:
+            raise TypeError(f"{expr!r} is no index expression")
 
 
 def _why_not(statement: Statement, given: tuple[Bound, ...], facts: Mapping[Symbol, Expr]) -> str:
@@ -241,7 +239,7 @@ def counterexample(statement: Statement, given: Iterable[Bound] = ()) -> dict[st
     """A point that meets the conditions and breaks the statement, with small numbers; None where none is found."""
     given = tuple(given)
     sides = [side for each in (statement, *given) for side in _sides(each)]
-    symbols = sorted(set().union(*(side.free_symbols for side in sides)), key=str)
+    symbols = sorted(set[Symbol]().union(*(side.free_symbols for side in sides)), key=str)
     drawn = random.Random(0)
     for attempt in range(TRIES):
         largest = 2 + attempt * 6 // TRIES

@@ -1,8 +1,5 @@
 """CTAs that make several tiles each: by the number of the CTA and that of its turn, or as tiles are given to them."""
 
-# pyright: reportOperatorIssue=false, reportArgumentType=false
-# sympy says Basic of what is an Expr.
-
 from __future__ import annotations
 
 from collections.abc import Iterator

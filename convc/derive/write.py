@@ -6,9 +6,6 @@ writes it anew. An expression is a constant and terms, each a number of sizes ti
 sizes is a list of products, such as [2, "P", "Q"] for 2*P*Q. Terms come in the order in which loops are nested.
 """
 
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportReturnType=false
-# sympy says Basic of what is an Expr.
-
 from __future__ import annotations
 
 import hashlib
@@ -286,8 +283,9 @@ def _axes(atom: Expr) -> Iterable[Symbol]:
 
 
 def _atom(atom: Expr) -> Any:
-    if not isinstance(atom, Division):
+    if isinstance(atom, Symbol):
         return atom.name
+    assert isinstance(atom, Division)
     return ["//" if isinstance(atom, FloorDiv) else "%", expression(atom.dividend), products(atom.divisor)]
 
 
@@ -301,7 +299,7 @@ def products(expr: Expr) -> list[list[int | str]]:
         names: list[int | str] = []
         for factor in Mul.make_args(rest):
             base, power = factor.as_base_exp()
-            names += [base.name] * int(power) if base is not S.One else []
+            names += [str(base)] * int(power) if base is not S.One else []
         found.append([int(number), *names])
     return found
 

@@ -4,10 +4,6 @@ sympy is imported when there is a symbol. A question about symbols has three ans
 depends on their values.
 """
 
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportMissingTypeStubs=false
-# sympy is typed in part.
-
 from __future__ import annotations
 
 import math
@@ -90,14 +86,14 @@ def divides(part: Extent, whole: Extent) -> bool | None:
         return whole % part == 0
     import sympy
 
-    return sympy.expand(sympy.cancel(whole / part)).is_integer  # pyright: ignore[reportOperatorIssue]
+    return sympy.expand(sympy.cancel(sympy.Integer(1) * whole / part)).is_integer
 
 
 def quotient(whole: Extent, part: Extent) -> Extent:
     """``whole / part``, where ``part`` divides it."""
     if isinstance(part, int) and isinstance(whole, int):
         return whole // part
-    return extent(whole / part)  # pyright: ignore[reportOperatorIssue]
+    return extent(whole / part)
 
 
 def at_most(small: Extent, large: Extent) -> bool | None:

@@ -89,6 +89,6 @@ def test_the_top_level_holds_only_what_was_agreed():
         ["git", "ls-files"], capture_output=True, text=True, cwd=ROOT, check=False
     ).stdout.splitlines()
     tops = {name.split("/")[0] for name in listed if not name.startswith(".") or name.startswith(".ci/")}
-    agreed = {"pyproject.toml", "convc", "templates", "models", "tests", "benchmarks"}
+    agreed = {"pyproject.toml", "convc", "templates", "models", "tests", "benchmarks", "typings"}
     usual = {"README.md", "Makefile", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", ".ci"}
     assert tops <= agreed | usual, f"unexpected at the top: {tops - agreed - usual}"

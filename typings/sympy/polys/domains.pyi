@@ -1,0 +1,3 @@
+class _Integers: ...
+
+ZZ: _Integers
