@@ -9,9 +9,8 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 
+from convc.auditor.lanes import Numeric
 from convc.ptx import Instr
-
-Function = Callable[..., int | None]
 
 BITS = {"pred": 1, "8": 8, "16": 16, "32": 32, "64": 64, "128": 128}
 
@@ -34,7 +33,7 @@ def _number(kind: str) -> Callable[[int], int]:
     return (lambda value: signed(value, bits)) if kind[0] == "s" else (lambda value: value & mask)
 
 
-def function_of(instr: Instr) -> Function | None:
+def function_of(instr: Instr) -> Numeric | None:
     """The function that an instruction computes, or None."""
     make = _MAKERS.get(instr.form.name)
     if make is None:
@@ -47,29 +46,37 @@ def function_of(instr: Instr) -> Function | None:
     return make(instr, kind)
 
 
-def _plain(function: Callable[..., int]) -> Callable[[Instr, str], Function]:
+def _plain(function: Numeric) -> Callable[[Instr, str], Numeric]:
     """The low bits of a function of whole numbers, as wide as its type."""
 
-    def make(instr: Instr, kind: str) -> Function:
+    def make(instr: Instr, kind: str) -> Numeric:
         mask = (1 << width(kind)) - 1
         number = _number(kind)
-        return lambda *values: function(*map(number, values)) & mask
+
+        def low(*values: int) -> int:
+            return function(*map(number, values)) & mask
+
+        return low
 
     return make
 
 
-def _wide(function: Callable[..., int]) -> Callable[[Instr, str], Function]:
+def _wide(function: Callable[[int, int], int] | Callable[[int, int, int], int]) -> Callable[[Instr, str], Numeric]:
     """A product twice as wide as its factors; a third argument is as wide as the result."""
 
-    def make(instr: Instr, kind: str) -> Function:
+    def make(instr: Instr, kind: str) -> Numeric:
         mask = (1 << 2 * width(kind)) - 1
         number = _number(kind)
-        return lambda a, b, *more: function(number(a), number(b), *more) & mask
+
+        def wide(a: int, b: int, *more: int) -> int:
+            return function(number(a), number(b), *more) & mask
+
+        return wide
 
     return make
 
 
-def _high(instr: Instr, kind: str) -> Function:
+def _high(instr: Instr, kind: str) -> Numeric:
     bits = width(kind)
     number = _number(kind)
     return lambda a, b: (number(a) * number(b) >> bits) & ((1 << bits) - 1)
@@ -82,12 +89,12 @@ def _quotient(a: int, b: int) -> int:
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
 
-def _shift_left(instr: Instr, kind: str) -> Function:
+def _shift_left(instr: Instr, kind: str) -> Numeric:
     bits = width(kind)
     return lambda a, b: (a << min(b & 0xFFFFFFFF, bits)) & ((1 << bits) - 1)
 
 
-def _shift_right(instr: Instr, kind: str) -> Function:
+def _shift_right(instr: Instr, kind: str) -> Numeric:
     bits = width(kind)
     number = _number(kind)
     return lambda a, b: (number(a) >> min(b & 0xFFFFFFFF, bits)) & ((1 << bits) - 1)
@@ -97,10 +104,10 @@ _COMPARE = {
     "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
     "lo": operator.lt, "ls": operator.le, "hi": operator.gt, "hs": operator.ge,
 }  # fmt: skip
-_LOGIC = {"and": operator.and_, "or": operator.or_, "xor": operator.xor}
+_LOGIC = {"and": int.__and__, "or": int.__or__, "xor": int.__xor__}
 
 
-def _setp(instr: Instr, kind: str) -> Function | None:
+def _setp(instr: Instr, kind: str) -> Numeric | None:
     compare = _COMPARE.get(instr.slots.get("CmpOp") or "")
     if compare is None:
         return None
@@ -111,7 +118,7 @@ def _setp(instr: Instr, kind: str) -> Function | None:
     return lambda a, b, c: joined(int(compare(number(a), number(b))), c)
 
 
-def _cvt(instr: Instr, kind: str) -> Function | None:
+def _cvt(instr: Instr, kind: str) -> Numeric | None:
     to = instr.slots.get("dtype") or ""
     of = instr.slots.get("atype") or ""
     if not (to and of) or to[0] not in "us" or of[0] not in "us" or not (width(to) and width(of)):
@@ -124,7 +131,7 @@ def _cvt(instr: Instr, kind: str) -> Function | None:
     return lambda a: signed(number(a), bits) & (2**64 - 1)
 
 
-def _extract(instr: Instr, kind: str) -> Function:
+def _extract(instr: Instr, kind: str) -> Numeric:
     bits = width(kind)
 
     def extract(a: int, at: int, length: int) -> int:
@@ -140,7 +147,7 @@ def _extract(instr: Instr, kind: str) -> Function:
     return extract
 
 
-_MAKERS: dict[str, Callable[[Instr, str], Function | None]] = {
+_MAKERS: dict[str, Callable[[Instr, str], Numeric | None]] = {
     "int.add": _plain(operator.add),
     "int.sub": _plain(operator.sub),
     "int.mul.lo": _plain(operator.mul),
@@ -150,22 +157,22 @@ _MAKERS: dict[str, Callable[[Instr, str], Function | None]] = {
     "int.mad.wide": _wide(lambda a, b, c: a * b + c),
     "int.div": _plain(_quotient),
     "int.rem": _plain(lambda a, b: a - b * _quotient(a, b)),
-    "int.neg": _plain(lambda a: -a),
-    "int.abs": _plain(lambda a: abs(a)),
+    "int.neg": _plain(int.__neg__),
+    "int.abs": _plain(abs),
     "int.min": _plain(min),
     "int.max": _plain(max),
     "int.popc": lambda instr, kind: lambda a: (a & ((1 << width(kind)) - 1)).bit_count(),
     "int.clz": lambda instr, kind: lambda a: width(kind) - (a & ((1 << width(kind)) - 1)).bit_length(),
     "int.bfe": _extract,
-    "logic.and": _plain(operator.and_),
-    "logic.or": _plain(operator.or_),
-    "logic.xor": _plain(operator.xor),
-    "logic.not": _plain(lambda a: ~a),
+    "logic.and": _plain(int.__and__),
+    "logic.or": _plain(int.__or__),
+    "logic.xor": _plain(int.__xor__),
+    "logic.not": _plain(int.__invert__),
     "logic.shl": _shift_left,
     "logic.shr": _shift_right,
     "setp": _setp,
     "selp": lambda instr, kind: lambda a, b, c: a if c else b,
-    "mov": _plain(lambda a: a),
+    "mov": _plain(int.__pos__),
     "cvta": lambda instr, kind: lambda a: a,
     "cvta.to": lambda instr, kind: lambda a: a,
     "cvt": _cvt,

@@ -79,7 +79,7 @@ def faults(word: int, form: Form) -> list[str]:
 def _flags(word: int, form: Form) -> list[str]:
     """Bits that are fixed, or that only some kinds have."""
     scaled = form.kind in SCALED
-    found = []
+    found: list[str] = []
     if bool(field(word, 2, 2)) != form.sparse:
         found.append(
             f"bit 2 (sparse) is {field(word, 2, 2)}, and the instruction is {'' if form.sparse else 'not '}.sp"

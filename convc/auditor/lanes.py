@@ -6,12 +6,14 @@ it holds in lanes that a write leaves out is no part of any right kernel, so suc
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 LANES = 32
 ALL = (1 << LANES) - 1
 
 Value = int | tuple[int | None, ...] | None
+Numeric = Callable[[int], int] | Callable[[int, int], int] | Callable[[int, int, int], int]
+"""A function of one, two or three numbers."""
 
 
 class Unset:
@@ -23,7 +25,7 @@ class Unset:
 UNSET = Unset()
 
 
-def evaluate(function: Callable[..., int | None], *values: Value) -> Value:
+def evaluate(function: Numeric | Callable[[int], int | None], *values: Value) -> Value:
     """A function of numbers, lane by lane where any is a tuple; unknown where an argument is."""
     spread = False
     for value in values:
@@ -32,12 +34,12 @@ def evaluate(function: Callable[..., int | None], *values: Value) -> Value:
         if type(value) is tuple:
             spread = True
     if not spread:
-        return function(*values)
+        return function(*values)  # pyright: ignore[reportArgumentType] - none of them is a tuple
     columns = [value if type(value) is tuple else (value,) * LANES for value in values]
     return gather(None if None in row else function(*row) for row in zip(*columns, strict=True))
 
 
-def remembering(function: Callable[..., int | None]) -> Callable[..., Value]:
+def remembering(function: Numeric) -> Callable[..., Value]:
     """`evaluate` of a function, which remembers results for lanes: loops ask for the same ones again and again."""
     known: dict[tuple[Value, ...], Value] = {}
 
@@ -48,7 +50,7 @@ def remembering(function: Callable[..., int | None]) -> Callable[..., Value]:
             if type(value) is tuple:
                 break
         else:
-            return function(*values)
+            return function(*values)  # pyright: ignore[reportArgumentType] - none of them is a tuple
         found = known.get(values, UNSET)
         if isinstance(found, Unset):
             if len(known) >= MOST_REMEMBERED:
@@ -63,7 +65,7 @@ MOST_REMEMBERED = 256
 """Results of one instruction that are remembered."""
 
 
-def gather(numbers) -> Value:
+def gather(numbers: Iterable[int | None]) -> Value:
     """One number where all lanes have the same."""
     lanes = tuple(numbers)
     return lanes[0] if lanes.count(lanes[0]) == LANES else lanes
@@ -73,8 +75,8 @@ def blend(old: Value | Unset, new: Value, mask: int) -> Value:
     """A register after a write of some lanes."""
     if mask == ALL or isinstance(old, Unset) or old == new:
         return new
-    before = old if type(old) is tuple else (old,) * LANES
-    after = new if type(new) is tuple else (new,) * LANES
+    before = old if isinstance(old, tuple) else (old,) * LANES
+    after = new if isinstance(new, tuple) else (new,) * LANES
     return gather(after[lane] if mask >> lane & 1 else before[lane] for lane in range(LANES))
 
 

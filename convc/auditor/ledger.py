@@ -112,11 +112,8 @@ class Ledger:
 
     def looked(self) -> tuple[Looked, ...]:
         """Every rule with what it looked at, in the order of `RULES`."""
-        return tuple(
-            Looked(rule=rule, places=len(seen), times=sum(seen.values()))
-            for rule in RULES
-            if (seen := self.places.get(rule, {})) is not None
-        )
+        seen = {rule: self.places.get(rule, {}) for rule in RULES}
+        return tuple(Looked(rule=rule, places=len(at), times=sum(at.values())) for rule, at in seen.items())
 
     def findings(self) -> tuple[Finding, ...]:
         """Accusations, worst first, then by line."""

@@ -26,7 +26,7 @@ class Matrix:
 
 def faults_of_tcgen05(word: int) -> list[str]:
     """All that is wrong with the bits of a descriptor of tcgen05."""
-    found = []
+    found: list[str] = []
     if word >> 46 & 7 != 1:
         found.append(f"bits 46-48 are {word >> 46 & 7:03b}, not 001")
     if word >> 53 & 0xFF:
@@ -42,7 +42,7 @@ def faults_of_tcgen05(word: int) -> list[str]:
 
 def faults_of_wgmma(word: int) -> list[str]:
     """All that is wrong with the bits of a descriptor of wgmma."""
-    found = []
+    found: list[str] = []
     if word >> 14 & 3 or word >> 30 & 3 or word >> 46 & 7 or word >> 52 & 0x3FF:
         found.append("bits 14-15, 30-31, 46-48 or 52-61 are not 0")
     return found

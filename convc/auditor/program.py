@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from convc.auditor.arithmetic import function_of, width
 from convc.auditor.effects.registry import NO_RESULT, OPAQUE, effect_of
-from convc.auditor.lanes import evaluate, remembering
+from convc.auditor.lanes import Numeric, evaluate, remembering
 from convc.auditor.operands import Reader, reader
 from convc.auditor.state import Warp
 from convc.ptx import (
@@ -169,34 +170,33 @@ def _operation(instr: Instr, after: list[int]) -> Operation:
     """The operation of an instruction that matters."""
     name = instr.form.name
     guard: Guard | None = instr.guard
-    fields = {"guard": -1 if guard is None else guard.slot, "negate": guard is not None and guard.negate}
+    slot = -1 if guard is None else guard.slot
+    operation = partial(Operation, instr=instr, guard=slot, negate=guard is not None and guard.negate)
     if name == "bra":
         label = instr.operands[0]
         assert isinstance(label, Label)
-        return Operation(BRANCH, instr, target=after[label.target], **fields)
+        return operation(BRANCH, target=after[label.target])
     if name in ("ret", "exit", "trap"):
-        return Operation(EXIT, instr, **fields)
+        return operation(EXIT)
     if name == "brx.idx":
         number, targets = instr.operands
         assert isinstance(targets, Targets)
         ways = tuple(after[label.target] for label in targets.labels)
-        return Operation(SWITCH, instr, choose=reader(number), ways=ways, **fields)
+        return operation(SWITCH, choose=reader(number), ways=ways)
     if name in OPAQUE:
-        return Operation(LOST, instr, **fields)
+        return operation(LOST)
     writes = results(instr)
     effect = effect_of(instr)
     if effect is not None:
-        return Operation(
+        return operation(
             EFFECT,
-            instr,
             run=effect.build(instr),
             writes=writes,
             strict=effect.strict,
             anyway=effect.anyway,
             together=name in WARP_WIDE or "aligned" in instr.mods,
-            **fields,
         )
-    return Operation(PLAIN, instr, run=_plain(instr, writes), writes=writes, **fields)
+    return operation(PLAIN, run=_plain(instr, writes), writes=writes)
 
 
 def _plain(instr: Instr, writes: tuple[int, ...]) -> Callable[[Warp, int], None]:
@@ -249,7 +249,7 @@ def _forget(writes: tuple[int, ...]) -> Callable[[Warp, int], None]:
     return forget
 
 
-def _both(function: Callable[..., int | None], readers: list[Reader], pair: Pair) -> Callable[[Warp, int], None]:
+def _both(function: Numeric, readers: list[Reader], pair: Pair) -> Callable[[Warp, int], None]:
     """A comparison that gives its opposite too; a second result that is not that is unknown."""
     plain = len(readers) == 2
 
@@ -293,11 +293,13 @@ def _unpack(instr: Instr) -> Callable[[Warp, int], None]:
     read = reader(source)
     mask = (1 << bits) - 1
 
+    def part(number: int, shift: int) -> int:
+        return number >> shift & mask
+
     def unpack(warp: Warp, lanes: int) -> None:
         value = read(warp)
         for place, item in enumerate(items):
             if isinstance(item, Reg):
-                shift = bits * place
-                warp.write(item.slot, evaluate(lambda number, by=shift: number >> by & mask, value), lanes)
+                warp.write(item.slot, evaluate(part, value, bits * place), lanes)
 
     return unpack

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import convc.auditor.effects  # registers the effects  # noqa: F401
 from convc import ptx
 from convc.auditor.ending import judge
 from convc.auditor.lanes import LANES

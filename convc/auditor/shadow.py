@@ -55,12 +55,16 @@ class Access:
         return clock.get(("fenced", self.owner), 0) >= self.time
 
 
+_Name = tuple[Kind, object, int, int, int]
+"""Of an access: its kind, who does it, which instruction, and the bytes."""
+
+
 @dataclass(slots=True)
 class SharedShadow:
     """The accesses that a later one has to be held against."""
 
     ledger: Ledger
-    buckets: dict[int, dict[tuple, Access]] = field(default_factory=dict)
+    buckets: dict[int, dict[_Name, Access]] = field(default_factory=dict[int, dict[_Name, Access]])
 
     def _over(self, low: int, high: int) -> list[Access]:
         """Those that share a byte."""

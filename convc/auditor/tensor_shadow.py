@@ -40,12 +40,16 @@ class Cells:
         )
 
 
+_Name = tuple[Kind, int, int, Span, Span, bool]
+"""Of an access: all that tells it from others."""
+
+
 @dataclass(slots=True)
 class TensorShadow:
     """The accesses that a later one has to be held against, the last of each warp, instruction and place."""
 
     ledger: Ledger
-    kept: dict[tuple, Cells] = field(default_factory=dict)
+    kept: dict[_Name, Cells] = field(default_factory=dict[_Name, Cells])
 
     def use(self, clock: Clock, cells: Cells) -> None:
         """Hold an access of somebody who knows so much against those before it, and keep it."""

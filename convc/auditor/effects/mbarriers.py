@@ -108,8 +108,8 @@ def _arrivals(instr: Instr, *, drop: bool = False, transactions: bool = False) -
         warp.tick()
         number = 1 if count is None else at(count(warp), lanes)
         tokens = isinstance(instr.operands[0], Reg)
-        states = []
-        told = None
+        states: list[int] = []
+        told: tuple[object, int] | None = None
         for place in each(address(warp), lanes):
             barrier = barrier_at(warp, instr, place)
             if barrier is None:
