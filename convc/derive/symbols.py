@@ -52,7 +52,7 @@ class Division(Expr):
 
 
 def dividend(quotient: Expr) -> Expr:
-    """What a quotient or a remainder divides."""
+    """The number that a quotient or a remainder divides."""
     assert isinstance(quotient, Division)
     return quotient.dividend
 
