@@ -6,9 +6,10 @@ from convc.api.inspecting import build_of, check_settled
 from convc.api.models import Model, name_of, read_network
 from convc.api.options import ReadOptions, ScheduleOptions, WorkOptions
 from convc.api.working import open_kernels
-from convc.build.folder import Build
+from convc.build.folder import Build, LayerRecord
 from convc.compiler.kernels import Kernels, planned_of
 from convc.errors import PlanError
+from convc.ir.gradients import SUFFIX
 from convc.ir.network import ConvNode
 from convc.ir.planned import ListedLayer, Listing, Planned
 from convc.support.progress import Progress
@@ -57,11 +58,18 @@ def _listed(kernels: Kernels, conv: ConvNode) -> ListedLayer:
         planned = planned_of(kernels.compiled(conv.problem))
     except PlanError as error:
         reason = error.message
-    return ListedLayer(name=conv.name, problem=conv.problem, fused=conv.fused, planned=planned, reason=reason)
+    return _layer(conv, planned=planned, reason=reason)
 
 
 def _of_build(build: Build) -> Listing:
-    layers: list[ListedLayer] = []
-    for record in build.network.layers:
-        layers.append(ListedLayer(name=record.name, problem=record.problem, fused=record.fused, planned=record.planned))
-    return Listing(source=str(build.path), layers=tuple(layers), skipped=build.network.skipped)
+    layers = tuple(_layer(record, planned=record.planned) for record in build.network.layers)
+    return Listing(source=str(build.path), layers=layers, skipped=build.network.skipped)
+
+
+def _layer(given: ConvNode | LayerRecord, planned: Planned | None, reason: str = "") -> ListedLayer:
+    operator = "ConvTranspose" if given.problem.transposed else "Conv"
+    if given.gradient is not None:
+        operator = SUFFIX[given.gradient.of]
+    return ListedLayer(
+        name=given.name, problem=given.problem, operator=operator, fused=given.fused, planned=planned, reason=reason
+    )

@@ -64,9 +64,8 @@ def _cells(layer: ListedLayer, wide: bool) -> tuple[str, ...]:
     problem = layer.problem
     planned = layer.planned
     cycles, us, share = estimate_cells(planned)
-    operator = "ConvTranspose" if problem.transposed else "Conv"
     schedule = "-" if planned is None else planned.schedule
-    first = (layer.name, operator, convolution(problem), problem.types, schedule, cycles)
+    first = (layer.name, layer.operator, convolution(problem), problem.types, schedule, cycles)
     if not wide:
         return (*first, share)
     moved = "-" if planned is None else human_bytes(planned.traffic_bytes)

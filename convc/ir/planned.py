@@ -68,6 +68,7 @@ class ListedLayer(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         name: as in the model.
         problem: what it computes.
+        operator: Conv or ConvTranspose; dgrad or wgrad of a gradient.
         fused: nodes of the model that its kernel does as well.
         planned: what its plan expects; None where there is none.
         reason: why there is no plan; else empty.
@@ -75,6 +76,7 @@ class ListedLayer(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     problem: ConvProblem
+    operator: str
     fused: tuple[str, ...] = ()
     planned: Planned | None = None
     reason: str = ""

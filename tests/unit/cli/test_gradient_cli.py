@@ -130,3 +130,14 @@ def test_a_whole_network_runs_forward(convc, model, tmp_path):
         verify_data(model, InputData(seed=0), read=ReadOptions(gradient="input"))
     with pytest.raises(ConvcError, match=r"gradient must be .input. or .weights. or .both. or None"):
         load(model, gradient="bias")
+
+
+def test_inspect_says_which_gradient_a_layer_is(convc, model, build):
+    for source in ((model, "--gradient", "both"), (build,)):
+        listed = json.loads(convc.good("inspect", *source, "--json", "-"))["layers"]
+        assert [layer["operator"] for layer in listed] == ["dgrad", "wgrad"] * 2
+    rows = [line.split() for line in convc.good("inspect", build).splitlines()]
+    assert {row[0]: row[1] for row in rows if row and row[0].startswith("head")} == {
+        "head_dgrad": "dgrad",
+        "head_wgrad": "wgrad",
+    }
