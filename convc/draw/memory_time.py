@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 from convc.compiler.plan.names import SmemName, TmemName
 from convc.compiler.tile.program import TileProgram, walk
+from convc.compiler.tile.steps.copies import TensorCopy
 from convc.compiler.tile.steps.epilogue import ReadAcc
 from convc.compiler.tile.steps.lanes import MoveRows, Refresh, TensorFill
-from convc.compiler.tile.steps.operands import Multiply, TensorCopy
+from convc.compiler.tile.steps.mma import Multiply
 from convc.draw.svg import MARGIN, TITLE, Picture, legend, rect, text, titled, width_of
 from convc.draw.timeline import WIDTH, ticks
 from convc.report.format import human_bytes

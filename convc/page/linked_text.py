@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from convc.compiler.tile.program import TileProgram, walk
 from convc.compiler.tile.show import show
 from convc.compiler.tile.steps.base import Loop, Step
+from convc.compiler.tile.steps.copies import TensorCopy
 from convc.compiler.tile.steps.epilogue import ValueStep
 from convc.compiler.tile.steps.lanes import ClearAcc, MoveRows, Refresh, TensorFill
-from convc.compiler.tile.steps.operands import MmaTensor, Multiply, TensorCopy
+from convc.compiler.tile.steps.mma import MmaTensor, Multiply
 from convc.compiler.tile.steps.staged import ResultStore
 from convc.draw.fields import ExplainedDescriptor, explain_instruction, explain_matrix
 from convc.ptx.parser import parse

@@ -61,7 +61,7 @@ INNER = {
     "compiler.index": "",
     "compiler.plan": "index",
     "compiler.tile": "plan.names plan.storage",
-    "compiler.emit": "plan.storage tile",
+    "compiler.emit": "tile",
     "compiler.schedules": "index plan tile options",
     "compiler.planner": "index plan schedules options",
     "machine.base": "",

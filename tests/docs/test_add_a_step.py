@@ -13,12 +13,11 @@ from support.records import replace
 from support.schedules import RELOAD_ONLY
 
 from convc.compiler.compile import compile_problem
-from convc.compiler.emit.fragments.base import template_name
 from convc.compiler.emit.kernel import emit
 from convc.compiler.emit.render import environment
 from convc.compiler.tile.program import walk
 from convc.compiler.tile.show import show
-from convc.compiler.tile.steps.base import Loop
+from convc.compiler.tile.steps.base import Loop, template_name
 from convc.compiler.tile.uses import reads
 from convc.compiler.tile.verify import contradictions
 from convc.host_layout import repack

@@ -14,14 +14,15 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from convc.compiler.emit.places import all_written, known_stages, turns
+from convc.compiler.emit.places import known_stages, turns
 from convc.compiler.plan.names import PART, RANK
 from convc.compiler.schedules.skeleton import MAP_B
 from convc.compiler.tile.program import Role
-from convc.compiler.tile.steps.base import Advance, Compute, Loop, Step, Strided
-from convc.compiler.tile.steps.operands import Multiply, TensorCopy
-from convc.compiler.tile.steps.order import LookUp
+from convc.compiler.tile.steps.base import Compute, LookUp, Loop, Step, Strided
+from convc.compiler.tile.steps.copies import TensorCopy
+from convc.compiler.tile.steps.mma import Multiply
 from convc.compiler.tile.steps.persistent import FetchLoop
+from convc.compiler.tile.steps.rings import Advance
 from convc.ir.debug_info import WALK
 from convc.ir.expr import evaluate
 
@@ -76,7 +77,7 @@ class Walk:
 def in_text(loop: Loop) -> Iterator[tuple[object, int]]:
     """The bodies of a loop in the order of execution, each with its number."""
     repeated, rest = turns(loop)
-    if all_written(loop):
+    if loop.all_written:
         yield from ((body, body) for body in repeated)
         return
     number = 0

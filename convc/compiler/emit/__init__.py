@@ -1,1 +1,1 @@
-"""The emit room: a tile program becomes PTX text, one template fragment per step."""
+"""The emit room: a tile program becomes PTX text, one template a step."""

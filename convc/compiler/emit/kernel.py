@@ -1,6 +1,6 @@
-"""From a tile program to a kernel: the fragments in order, wrapped in roles, wrapped in an entry.
+"""From a tile program to a kernel: the templates of its steps in order, wrapped in roles, wrapped in an entry.
 
-Nothing is decided here. Each step becomes the text of its fragment, each role a block that only its warps enter, and
+Nothing is decided here. Each step becomes the text of its template, each role a block that only its warps enter, and
 the three acts of the program follow one another in the body of the entry.
 """
 
@@ -11,18 +11,19 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from convc.compiler.emit.exprs import Number
-from convc.compiler.emit.fragments import fragment
-from convc.compiler.emit.fragments.base import TABLE, RoleContext, common_names, numbers_of, template_name
-from convc.compiler.emit.operands import MASK_WORDS, phase, stage, values_per_word
-from convc.compiler.emit.places import all_written, in_stages, known_stages, turns
+from convc.compiler.emit.places import in_stages, known_stages, turns
 from convc.compiler.emit.render import render
+from convc.compiler.tile.exprs import Number
 from convc.compiler.tile.program import Role, TileProgram, walk
-from convc.compiler.tile.steps.base import Compute, Loop, Repeat, Step
-from convc.compiler.tile.steps.epilogue import Convert, HoldNumbers, ReadValues
+from convc.compiler.tile.steps.base import TABLE, Compute, LookUp, Loop, Repeat, Step, Strided, template_name
+from convc.compiler.tile.steps.channels import HoldNumbers
+from convc.compiler.tile.steps.copies import MakePolicy
+from convc.compiler.tile.steps.epilogue import Convert, ReadAcc, ReadValues
 from convc.compiler.tile.steps.lanes import JoinMask, LoadMask
-from convc.compiler.tile.steps.operands import MakePolicy, WarpgroupMma
-from convc.compiler.tile.steps.order import LookUp
+from convc.compiler.tile.steps.mma import Multiply, WarpgroupMma
+from convc.compiler.tile.steps.persistent import FetchLoop
+from convc.compiler.tile.steps.rings import Advance
+from convc.compiler.tile.steps.spelling import MASK_WORDS, RoleContext, phase, stage, values_per_word
 from convc.ir.expr import bounds
 from convc.ir.launch import KernelArtifact, PointerParam, TensorMapParam
 
@@ -80,7 +81,7 @@ def emit(program: TileProgram) -> KernelArtifact:
 
 def _role(program: TileProgram, role: Role) -> str:
     places = dict.fromkeys(known_stages(role.steps), 0)
-    context = RoleContext(program=program, role=role, numbers=numbers_of(program, role), places=places)
+    context = _context(program, role, places)
     states = [(*(() if state in places else (stage(state),)), phase(state)) for state in context.states]
     everyone = (role.first_warp, role.last_warp) == (0, program.warps - 1) and not role.leads
     return render(
@@ -99,13 +100,54 @@ def _role(program: TileProgram, role: Role) -> str:
     ).rstrip()
 
 
+def _context(program: TileProgram, role: Role, places: dict[str, int]) -> RoleContext:
+    """What is around the steps of a role."""
+    steps = walk(role.steps)
+    return RoleContext(
+        role=role.name,
+        storage=program.storage,
+        pair=program.pair,
+        dependent=program.dependent,
+        states=tuple(dict.fromkeys(step.state for step in steps if isinstance(step, Advance))),
+        uses_tensor_memory=program.storage.tmem_columns > 0
+        and any(isinstance(step, Multiply | ReadAcc) for step in steps),
+        numbers=numbers_of(program, role),
+        places=places,
+    )
+
+
+def numbers_of(program: TileProgram, role: Role) -> dict[str, Number]:
+    """Every number of a role: the inputs, the loop counters, and what `Compute` steps make, in order of the text."""
+    numbers: dict[str, Number] = {r.name: Number(bits=32, low=r.low, high=r.high) for r in program.inputs}
+    numbers["warp"] = Number(bits=32, low=role.first_warp, high=role.last_warp)
+    numbers["thread"] = Number(bits=32, low=32 * role.first_warp, high=32 * role.last_warp + 31)
+    for step in walk(role.steps):
+        match step:
+            case Strided(var=var, limit=limit):
+                numbers[var] = Number(bits=32, low=0, high=limit - 1)
+            case Loop(var=var, count=count) | FetchLoop(var=var, count=count):
+                numbers[var] = Number(bits=32, low=0, high=count - 1)
+            case Compute(dst=dst, expr=expr, bits=bits, below=below):
+                low, high = bounds(expr, {name: (n.low, n.high) for name, n in numbers.items()})
+                low, high = (low, high) if below is None else (0, below - 1)
+                numbers[dst] = Number(bits=bits, low=low, high=high)
+            case MakePolicy(dst=dst):
+                numbers[dst] = Number(bits=64, low=0, high=2**64 - 1)
+            case LookUp(dst=dst):
+                numbers[dst] = Number(bits=32, low=0, high=max(program.table))
+            case _:
+                pass
+    return numbers
+
+
 def _steps(steps: tuple[Step, ...], context: RoleContext) -> str:
     return "\n".join(_step(step, context) for step in steps)
 
 
 def _step(step: Step, context: RoleContext) -> str:
-    """The fragment of a step; that of a loop has those of its body inside."""
-    names = common_names(step, context) | fragment(step, context)
+    """The text of a step; that of a loop has those of its body inside."""
+    note = f"{step.dst} = {step.expr}: {step.note}" if isinstance(step, Compute) else step.note
+    names = {"id": step.id, "role": context.role, "note": note} | step.spelling(context)
     if isinstance(step, Loop):
         names |= _copies(step, context)
     elif isinstance(step, Repeat):
@@ -117,11 +159,11 @@ def _copies(loop: Loop, context: RoleContext) -> dict[str, list[tuple[int, str]]
     """The bodies of a loop, each as it is in its place, and those behind the last jump back."""
 
     def body(value: int, last: int) -> tuple[int, str]:
-        inside = context if loop.copies == 1 and not all_written(loop) else _within(context, loop, value, last)
+        inside = context if loop.copies == 1 and not loop.all_written else _within(context, loop, value, last)
         return value, _indent(_steps(loop.body, inside))
 
     repeated, rest = turns(loop)
-    further = 0 if all_written(loop) else rest.start - len(repeated)
+    further = 0 if loop.all_written else rest.start - len(repeated)
     return {
         "bodies": [body(first, first + further) for first in repeated],
         "rest": [body(value, value) for value in rest],

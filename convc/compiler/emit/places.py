@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from convc.compiler.emit.operands import stage
 from convc.compiler.tile.program import executions, walk
-from convc.compiler.tile.steps.base import Advance, Loop, Repeat, Step
+from convc.compiler.tile.steps.base import Loop, Repeat, Step
+from convc.compiler.tile.steps.rings import Advance
+from convc.compiler.tile.steps.spelling import stage
 
 
 def known_stages(steps: tuple[Step, ...]) -> tuple[str, ...]:
@@ -26,14 +27,9 @@ def known_stages(steps: tuple[Step, ...]) -> tuple[str, ...]:
     return tuple(s for s, stages in states.items() if all(_comes_around(loop, s, stages) for loop in loops))
 
 
-def all_written(loop: Loop) -> bool:
-    """Whether the text has every turn of a loop, and jumps nowhere."""
-    return loop.written_out or 1 < loop.count < 2 * loop.copies
-
-
 def turns(loop: Loop) -> tuple[range, range]:
     """The numbers of a loop's bodies in the text: the first ones of those that are repeated, and of those behind."""
-    if all_written(loop):
+    if loop.all_written:
         return range(loop.count), range(0)
     return range(loop.copies), range(loop.count - loop.count % loop.copies, loop.count)
 
@@ -53,5 +49,5 @@ def moved(steps: tuple[Step, ...], state: str) -> int:
 def _comes_around(loop: Repeat, state: str, stages: int) -> bool:
     """Whether a jump back finds the state at the stage at which the loop began."""
     if isinstance(loop, Loop):
-        return all_written(loop) or loop.copies * moved(loop.body, state) % stages == 0
+        return loop.all_written or loop.copies * moved(loop.body, state) % stages == 0
     return moved(loop.body, state) % stages == 0

@@ -28,26 +28,18 @@ from convc.compiler.schedules.skeleton import (
     pixel_bits,
 )
 from convc.compiler.tile.steps.base import Compute, Loop, Step
-from convc.compiler.tile.steps.epilogue import (
+from convc.compiler.tile.steps.channels import (
     AddBias,
-    AddLaneResidual,
-    AddRowResidual,
-    ApplyClip,
-    ApplyLeakyRelu,
-    ApplyRelu,
-    ApplySigmoid,
-    ApplySilu,
-    Convert,
-    GlobalStore,
     HoldNumbers,
-    PixelStore,
     Requantise,
     RequantiseLane,
     ScaleLane,
     ScaleSums,
     StageNumbers,
 )
+from convc.compiler.tile.steps.epilogue import ApplyClip, ApplyLeakyRelu, ApplyRelu, ApplySigmoid, ApplySilu, Convert
 from convc.compiler.tile.steps.staged import AddSlabResidual, LineStore, ResultStore, StageRow, StoreWait, TileStore
+from convc.compiler.tile.steps.stores import AddLaneResidual, AddRowResidual, GlobalStore, PixelStore
 from convc.host_layout.device_layout import has_tensor_scale
 from convc.ir.epilogue import AddResidual, Clip, EpilogueStep, LeakyRelu, Relu, Sigmoid, SiLU
 from convc.ir.expr import Const, substitute

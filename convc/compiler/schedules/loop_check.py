@@ -19,7 +19,8 @@ from convc.compiler.plan.validation import wrong_number
 from convc.compiler.schedules.base import Roles
 from convc.compiler.schedules.skeleton import MAP_A, MAP_B, TURN
 from convc.compiler.tile.steps.base import Compute, Repeat, Step
-from convc.compiler.tile.steps.operands import MmaStationary, Multiply, SharedMma, TensorCopy
+from convc.compiler.tile.steps.copies import TensorCopy
+from convc.compiler.tile.steps.mma import MmaStationary, Multiply, SharedMma
 from convc.compiler.tile.steps.split import ShareLoop
 from convc.ir.debug_info import WALK
 from convc.ir.expr import Interval, IntExpr, Var, evaluate

@@ -35,8 +35,9 @@ from convc.compiler.schedules.features.split import PART, finished, sharing_k
 from convc.compiler.schedules.features.tile_order import CTA, placed
 from convc.compiler.schedules.loop_check import check_loops, check_shares, check_walk
 from convc.compiler.tile.program import Range, TileProgram, executions, walk
-from convc.compiler.tile.steps.base import Advance, Loop, Repeat, Step
-from convc.compiler.tile.steps.operands import Multiply
+from convc.compiler.tile.steps.base import Loop, Repeat, Step
+from convc.compiler.tile.steps.mma import Multiply
+from convc.compiler.tile.steps.rings import Advance
 
 
 def build(plan: Plan) -> TileProgram:

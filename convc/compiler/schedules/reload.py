@@ -77,8 +77,9 @@ from convc.compiler.schedules.skeleton import (
     number,
     shares_blocks,
 )
-from convc.compiler.tile.steps.base import Advance, ExpectBytes, Loop, RingWait, Step
-from convc.compiler.tile.steps.operands import TmaLoad
+from convc.compiler.tile.steps.base import Loop, Step
+from convc.compiler.tile.steps.copies import TmaLoad
+from convc.compiler.tile.steps.rings import Advance, ExpectBytes, RingWait
 from convc.host_layout.device_layout import DeviceLayout
 from convc.ir.arch import Arch
 from convc.ir.expr import Var

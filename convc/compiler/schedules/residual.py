@@ -7,9 +7,10 @@ from convc.compiler.plan.coordinates import Coordinate, Coordinates, RowCoordina
 from convc.compiler.plan.names import EMPTY_R, FULL_R, Number, R
 from convc.compiler.plan.records import Plan
 from convc.compiler.schedules.skeleton import MAP_RESIDUAL, compute, like, number
-from convc.compiler.tile.steps.base import Advance, Compute, ExpectBytes, Loop, RingWait, Step
-from convc.compiler.tile.steps.operands import TmaLoad
+from convc.compiler.tile.steps.base import Compute, Loop, Step
+from convc.compiler.tile.steps.copies import TmaLoad
 from convc.compiler.tile.steps.persistent import Release
+from convc.compiler.tile.steps.rings import Advance, ExpectBytes, RingWait
 from convc.compiler.tile.steps.staged import AddSlabResidual, StageRow
 from convc.ir.expr import Const, Var
 

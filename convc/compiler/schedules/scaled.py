@@ -24,8 +24,11 @@ from convc.compiler.plan.scale_factors import (
     step_factors,
 )
 from convc.compiler.schedules.skeleton import MAP_SCALES_A, MAP_SCALES_B, compute, number
-from convc.compiler.tile.steps.base import Advance, Arrive, Compute, ExpectBytes, Loop, RingWait, Step
-from convc.compiler.tile.steps.operands import CarryFactors, MmaScaled, TmaLoad
+from convc.compiler.tile.steps.base import Compute, Loop, Step
+from convc.compiler.tile.steps.copies import TmaLoad
+from convc.compiler.tile.steps.lanes import CarryFactors
+from convc.compiler.tile.steps.mma import MmaScaled
+from convc.compiler.tile.steps.rings import Advance, Arrive, ExpectBytes, RingWait
 from convc.host_layout.block_scaled import BlockFormat
 
 

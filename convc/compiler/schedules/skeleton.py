@@ -11,14 +11,8 @@ from convc.compiler.plan.coordinates import Coordinate, Coordinates
 from convc.compiler.plan.names import MapName, NewNumber, Number, PointerName
 from convc.compiler.plan.records import Plan
 from convc.compiler.tile.program import Role
-from convc.compiler.tile.steps.base import (
-    AwaitGrid,
-    Compute,
-    InitRings,
-    PrefetchMaps,
-    ReleaseGrid,
-    Step,
-)
+from convc.compiler.tile.steps.base import Compute, Step
+from convc.compiler.tile.steps.setup import AwaitGrid, InitRings, PrefetchMaps, ReleaseGrid
 from convc.ir.arch import SM_100A
 from convc.ir.expr import IntExpr, bounds, substitute
 from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam, TensorMapParam

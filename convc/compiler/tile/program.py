@@ -1,7 +1,7 @@
 """A kernel as data: a few roles, each a list of steps.
 
 It can be checked (`convc.compiler.tile.verify`), read (`convc.compiler.tile.show`), run on whole tiles
-(`tests/support/interpret`) and turned into text (`convc.compiler.emit`), one template fragment per step.
+(`tests/support/interpret`) and turned into text (`convc.compiler.emit`), one template a step.
 
 Names inside steps: a tile, ring or buffer is named as in `Storage`; a number that changes while the kernel runs
 (a coordinate, a loop counter) is named as the `Compute` or `Loop` that makes it.
@@ -15,8 +15,9 @@ import msgspec
 
 from convc.compiler.plan.names import MapName, Number, PointerName
 from convc.compiler.plan.storage import Storage
-from convc.compiler.tile.steps.base import AwaitGrid, Repeat, SetRegisters, Step
+from convc.compiler.tile.steps.base import Repeat, Step
 from convc.compiler.tile.steps.persistent import FetchLoop, TileLoop
+from convc.compiler.tile.steps.setup import AwaitGrid, SetRegisters
 from convc.ir.expr import IntExpr
 from convc.ir.launch import LaunchSpec
 

@@ -21,7 +21,11 @@ from convc.compiler.plan.storage import (
     Storage,
 )
 from convc.compiler.tile.program import Role, TileProgram, executions, walk
-from convc.compiler.tile.steps.base import (
+from convc.compiler.tile.steps.copies import PrefetchNumbers, PrefetchTiles
+from convc.compiler.tile.steps.epilogue import ReadAcc
+from convc.compiler.tile.steps.lanes import JoinMask, LoadMask
+from convc.compiler.tile.steps.mma import Multiply
+from convc.compiler.tile.steps.setup import (
     AwaitGrid,
     ClusterSync,
     CtaSync,
@@ -33,9 +37,6 @@ from convc.compiler.tile.steps.base import (
     TmemAlloc,
     TmemDealloc,
 )
-from convc.compiler.tile.steps.epilogue import ReadAcc
-from convc.compiler.tile.steps.lanes import JoinMask, LoadMask
-from convc.compiler.tile.steps.operands import Multiply, PrefetchNumbers, PrefetchTiles
 from convc.compiler.tile.steps.split import ClusterWait
 from convc.compiler.tile.uses import Kind, uses
 from convc.compiler.tile.verify_multicast import MULTICAST_CHECKS

@@ -7,9 +7,10 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 
 from convc.compiler.tile.program import Role, TileProgram, walk
-from convc.compiler.tile.steps.base import Commit, Compute, WarpCommit
-from convc.compiler.tile.steps.operands import TensorCopy, TmaLoad
+from convc.compiler.tile.steps.base import Compute
+from convc.compiler.tile.steps.copies import TensorCopy, TmaLoad
 from convc.compiler.tile.steps.persistent import ReleaseLast
+from convc.compiler.tile.steps.rings import Commit, WarpCommit
 from convc.ir.expr import evaluate
 from convc.ir.launch import TensorMapParam
 from convc.ir.tensormap import TensorMap

@@ -12,8 +12,7 @@ import numpy as np
 
 from convc.compiler.plan.names import NewNumber, Number
 from convc.compiler.tile.program import Role, TileProgram
-from convc.compiler.tile.steps.base import Compute, Step
-from convc.compiler.tile.steps.order import LookUp
+from convc.compiler.tile.steps.base import Compute, LookUp, Step
 from convc.compiler.tile.steps.persistent import FetchLoop, TileLoop
 from convc.errors import TileError
 from convc.ir.expr import evaluate

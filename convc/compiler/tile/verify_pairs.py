@@ -6,19 +6,12 @@ from collections.abc import Callable, Iterator
 
 from convc.compiler.plan.storage import SHARERS
 from convc.compiler.tile.program import TileProgram, executions, walk
-from convc.compiler.tile.steps.base import (
-    Advance,
-    ClusterSync,
-    Commit,
-    Loop,
-    RingWait,
-    Signal,
-    TmemAlloc,
-    TmemDealloc,
-)
+from convc.compiler.tile.steps.base import Loop
 from convc.compiler.tile.steps.lanes import ClearAcc, LoadMask, MaskWord
-from convc.compiler.tile.steps.operands import Multiply
+from convc.compiler.tile.steps.mma import Multiply
 from convc.compiler.tile.steps.persistent import RoleSync
+from convc.compiler.tile.steps.rings import Advance, Commit, RingWait, Signal
+from convc.compiler.tile.steps.setup import ClusterSync, TmemAlloc, TmemDealloc
 from convc.compiler.tile.steps.split import ClusterArrive, ClusterWait
 
 

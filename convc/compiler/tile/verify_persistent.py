@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator
 
 from convc.compiler.plan.names import ACC, DRAINED
 from convc.compiler.tile.program import Role, TileProgram, executions, walk
-from convc.compiler.tile.steps.base import Advance, Compute, RingWait, Step, WaitMmas, WarpCommit
-from convc.compiler.tile.steps.epilogue import AddBias, HoldNumbers, ReadAcc, StageNumbers
-from convc.compiler.tile.steps.operands import Multiply
+from convc.compiler.tile.steps.base import Compute, Step
+from convc.compiler.tile.steps.channels import AddBias, HoldNumbers, StageNumbers
+from convc.compiler.tile.steps.epilogue import ReadAcc
+from convc.compiler.tile.steps.mma import Multiply
 from convc.compiler.tile.steps.persistent import (
     AnswerRead,
     AskTile,
@@ -27,6 +28,7 @@ from convc.compiler.tile.steps.persistent import (
     TakeTile,
     TileLoop,
 )
+from convc.compiler.tile.steps.rings import Advance, RingWait, WaitMmas, WarpCommit
 from convc.compiler.tile.steps.staged import ResultStore, StageRow
 from convc.compiler.tile.verify_order import PLACE
 from convc.ir.expr import Const, FloorDiv, IntExpr, Mod, Var

@@ -12,20 +12,11 @@ from typing import TypeVar
 
 from convc.compiler.plan.storage import ANSWER_BYTES, EVERY_ROLE, SHARERS, BarrierRing
 from convc.compiler.tile.program import Role, TileProgram, executions, walk
-from convc.compiler.tile.steps.base import (
-    Advance,
-    Arrive,
-    Commit,
-    ExpectBytes,
-    InitRings,
-    Repeat,
-    RingWait,
-    Signal,
-    Step,
-    WarpCommit,
-)
-from convc.compiler.tile.steps.operands import TensorCopy, TmaLoad
+from convc.compiler.tile.steps.base import Repeat, Step
+from convc.compiler.tile.steps.copies import TensorCopy, TmaLoad
 from convc.compiler.tile.steps.persistent import AnswerRead, AskTile, Release, ReleaseRead
+from convc.compiler.tile.steps.rings import Advance, Arrive, Commit, ExpectBytes, RingWait, Signal, WarpCommit
+from convc.compiler.tile.steps.setup import InitRings
 from convc.ir.launch import TensorMapParam
 
 

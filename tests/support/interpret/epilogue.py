@@ -8,32 +8,36 @@ from support.interpret.meaning import perform
 from support.interpret.state import Array, RoleState, unwritten
 
 from convc.compiler.plan.names import NUMBERS
-from convc.compiler.tile.steps.epilogue import (
+from convc.compiler.tile.steps.channels import (
     AddBias,
     AddLaneBias,
-    AddLaneResidual,
-    AddRowResidual,
+    ChannelStep,
+    HoldNumbers,
+    Requantise,
+    RequantiseLane,
+    ScaleLane,
+    ScaleSums,
+    StageNumbers,
+)
+from convc.compiler.tile.steps.epilogue import (
     ApplyClip,
     ApplyLeakyRelu,
     ApplyRelu,
     ApplySigmoid,
     ApplySilu,
-    ChannelStep,
     Convert,
     FragmentLoad,
-    GlobalStore,
-    HoldNumbers,
-    LaneAccess,
-    PixelStore,
-    Requantise,
-    RequantiseLane,
-    RowAccess,
-    ScaleLane,
-    ScaleSums,
-    StageNumbers,
     TmemLoad,
 )
 from convc.compiler.tile.steps.staged import AddSlabResidual, LineStore, StageRow, StoreWait, TileStore
+from convc.compiler.tile.steps.stores import (
+    AddLaneResidual,
+    AddRowResidual,
+    GlobalStore,
+    LaneAccess,
+    PixelStore,
+    RowAccess,
+)
 from convc.errors import TileError
 from convc.ir import dtypes
 from convc.ir.tensormap import TensorMap

@@ -11,30 +11,23 @@ import numpy as np
 from support.interpret.state import RoleState
 
 from convc.compiler.plan.names import Number, RingName
-from convc.compiler.tile.steps.base import (
-    Advance,
-    Arrive,
+from convc.compiler.tile.steps.base import Compute, Step
+from convc.compiler.tile.steps.copies import MakePolicy, PrefetchNumbers, PrefetchTiles
+from convc.compiler.tile.steps.rings import Advance, Arrive, Commit, ExpectBytes, Signal, WaitMmas, WarpCommit
+from convc.compiler.tile.steps.setup import (
     AwaitGrid,
     ClusterSync,
-    Commit,
-    Compute,
     CtaSync,
-    ExpectBytes,
     InitRings,
     PrefetchMaps,
     ReleaseGrid,
     SetRegisters,
-    Signal,
     StartArrive,
     StartSync,
-    Step,
     TmemAlloc,
     TmemBase,
     TmemDealloc,
-    WaitMmas,
-    WarpCommit,
 )
-from convc.compiler.tile.steps.operands import MakePolicy, PrefetchNumbers, PrefetchTiles
 from convc.ir.expr import evaluate
 
 

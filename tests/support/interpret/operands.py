@@ -12,17 +12,9 @@ from support.interpret.lanes import move_up
 from support.interpret.meaning import perform
 from support.interpret.state import Array, CtaState, RoleState
 
-from convc.compiler.tile.steps.operands import (
-    CarryFactors,
-    MmaScaled,
-    MmaStationary,
-    MmaTensor,
-    Multiply,
-    SharedMma,
-    TensorCopy,
-    TmaLoad,
-    TmaWideLoad,
-)
+from convc.compiler.tile.steps.copies import TensorCopy, TmaLoad, TmaWideLoad
+from convc.compiler.tile.steps.lanes import CarryFactors
+from convc.compiler.tile.steps.mma import MmaScaled, MmaStationary, MmaTensor, Multiply, SharedMma
 from convc.ir import dtypes
 
 SCALED = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from support.interpret.meaning import perform
 from support.interpret.state import RoleState
 
-from convc.compiler.tile.steps.order import LookUp
+from convc.compiler.tile.steps.base import LookUp
 
 
 @perform.register

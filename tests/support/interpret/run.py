@@ -12,8 +12,9 @@ from support.interpret.state import Array, CtaState, RoleState, unwritten
 
 from convc.compiler.plan.names import PART, RANK, MapName
 from convc.compiler.tile.program import Role, TileProgram
-from convc.compiler.tile.steps.base import Loop, RingWait, Step, Strided
+from convc.compiler.tile.steps.base import Loop, Step, Strided
 from convc.compiler.tile.steps.persistent import FetchLoop
+from convc.compiler.tile.steps.rings import RingWait
 from convc.errors import TileError
 from convc.ir import dtypes
 

@@ -16,7 +16,7 @@ from convc.compiler.schedules.base import Roles
 from convc.compiler.schedules.skeleton import warps_role
 from convc.compiler.tile.program import Role
 from convc.compiler.tile.steps.base import Step
-from convc.compiler.tile.steps.operands import SharedMma
+from convc.compiler.tile.steps.mma import SharedMma
 from convc.ir.expr import IntExpr
 
 

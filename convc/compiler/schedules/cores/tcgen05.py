@@ -26,23 +26,19 @@ from convc.compiler.schedules.cores.base import TensorCore
 from convc.compiler.schedules.features.early import early
 from convc.compiler.schedules.skeleton import enter, load_role, number, one_warp, start_of, warps_role
 from convc.compiler.tile.program import Role
-from convc.compiler.tile.steps.base import (
-    Advance,
+from convc.compiler.tile.steps.base import Compute, Loop, Step
+from convc.compiler.tile.steps.epilogue import TmemLoad
+from convc.compiler.tile.steps.mma import Mma
+from convc.compiler.tile.steps.rings import Advance, Commit, RingWait
+from convc.compiler.tile.steps.setup import (
     ClusterSync,
-    Commit,
-    Compute,
     CtaSync,
-    Loop,
-    RingWait,
     StartArrive,
     StartSync,
-    Step,
     TmemAlloc,
     TmemBase,
     TmemDealloc,
 )
-from convc.compiler.tile.steps.epilogue import TmemLoad
-from convc.compiler.tile.steps.operands import Mma
 from convc.compiler.tile.steps.split import ClusterArrive, ClusterWait
 from convc.ir.expr import IntExpr, Var
 

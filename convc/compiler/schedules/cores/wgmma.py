@@ -29,10 +29,13 @@ from convc.compiler.schedules.base import Roles
 from convc.compiler.schedules.cores.base import TensorCore, first_that_divides
 from convc.compiler.schedules.skeleton import enter, load_role, number, start_of, warps_role
 from convc.compiler.tile.program import Role
-from convc.compiler.tile.steps.base import ClusterSync, Compute, CtaSync, SetRegisters, Step, WaitMmas, WarpCommit
-from convc.compiler.tile.steps.epilogue import FragmentLoad, StageNumbers
-from convc.compiler.tile.steps.operands import WarpgroupMma
+from convc.compiler.tile.steps.base import Compute, Step
+from convc.compiler.tile.steps.channels import StageNumbers
+from convc.compiler.tile.steps.epilogue import FragmentLoad
+from convc.compiler.tile.steps.mma import WarpgroupMma
 from convc.compiler.tile.steps.persistent import RoleSync
+from convc.compiler.tile.steps.rings import WaitMmas, WarpCommit
+from convc.compiler.tile.steps.setup import ClusterSync, CtaSync, SetRegisters
 from convc.ir.arch import SM_90A
 from convc.ir.expr import IntExpr, Var
 

@@ -20,7 +20,7 @@ from convc.compiler.schedules.features.tile_order import bytes_of
 from convc.compiler.schedules.skeleton import MAP_A, MAP_B, MAP_RESIDUAL, MAP_SCALES_A, MAP_SCALES_B, number
 from convc.compiler.tile.program import Role, walk
 from convc.compiler.tile.steps.base import Repeat, Step
-from convc.compiler.tile.steps.operands import MakePolicy, TensorCopy
+from convc.compiler.tile.steps.copies import MakePolicy, TensorCopy
 
 
 def hints_for(best: Candidate, order: TileOrder, asked: str) -> CacheHints:

@@ -20,7 +20,7 @@ from convc.compiler.plan.records import Plan
 from convc.compiler.schedules.features.tile_order import CTA, asked_for, place_steps
 from convc.compiler.schedules.skeleton import BIAS, IN_FRONT, maps_of, number
 from convc.compiler.tile.steps.base import Compute, Loop, Repeat, Step, Strided
-from convc.compiler.tile.steps.operands import PrefetchNumbers, PrefetchTiles, TmaLoad
+from convc.compiler.tile.steps.copies import PrefetchNumbers, PrefetchTiles, TmaLoad
 from convc.compiler.tile.steps.persistent import FetchLoop
 from convc.ir.expr import Const, IntExpr, Var, evaluate, substitute
 

@@ -21,8 +21,9 @@ from convc.compiler.schedules.features.changes import walk_of
 from convc.compiler.schedules.features.tile_order import CTA, asked_for, place_steps
 from convc.compiler.schedules.skeleton import EPILOGUE_THREADS, number
 from convc.compiler.tile.program import walk
-from convc.compiler.tile.steps.base import Advance, ExpectBytes, Loop, RingWait, Step, WaitMmas, WarpCommit
-from convc.compiler.tile.steps.epilogue import HoldNumbers, StageNumbers, TmemLoad
+from convc.compiler.tile.steps.base import Loop, Step
+from convc.compiler.tile.steps.channels import HoldNumbers, StageNumbers
+from convc.compiler.tile.steps.epilogue import TmemLoad
 from convc.compiler.tile.steps.persistent import (
     AnswerRead,
     AskTile,
@@ -35,6 +36,7 @@ from convc.compiler.tile.steps.persistent import (
     TakeTile,
     TileLoop,
 )
+from convc.compiler.tile.steps.rings import Advance, ExpectBytes, RingWait, WaitMmas, WarpCommit
 from convc.compiler.tile.steps.staged import StoreWait
 from convc.ir.debug_info import WALK
 from convc.ir.expr import IntExpr, Var, substitute

@@ -21,8 +21,7 @@ from convc.compiler.plan.records import Estimate, Plan
 from convc.compiler.plan.tile_order import Bytes, TileOrder, choose_order, in_rows
 from convc.compiler.schedules.skeleton import number
 from convc.compiler.tile.program import Role, walk
-from convc.compiler.tile.steps.base import Compute, Step
-from convc.compiler.tile.steps.order import LookUp
+from convc.compiler.tile.steps.base import Compute, LookUp, Step
 from convc.compiler.tile.uses import reads
 from convc.errors import PlanError
 from convc.ir.expr import IntExpr, Var, substitute

@@ -12,8 +12,9 @@ from convc.compiler.schedules.sharing.buffers import SharedTile, shared_tiles
 from convc.compiler.schedules.sharing.indexing import row_coordinates
 from convc.compiler.schedules.sharing.storage import EMPTY_B, FULL_B
 from convc.compiler.schedules.skeleton import about, number
-from convc.compiler.tile.steps.base import Advance, Compute, RingWait, Step
+from convc.compiler.tile.steps.base import Compute, Step
 from convc.compiler.tile.steps.lanes import JoinMask, LoadMask
+from convc.compiler.tile.steps.rings import Advance, RingWait
 from convc.ir.expr import IntExpr, Var
 
 

@@ -24,8 +24,9 @@ from convc.compiler.schedules.skeleton import (
     compute,
     number,
 )
-from convc.compiler.tile.steps.base import Advance, Compute, ExpectBytes, Loop, RingWait, Step
-from convc.compiler.tile.steps.operands import TmaLoad, TmaWideLoad
+from convc.compiler.tile.steps.base import Compute, Loop, Step
+from convc.compiler.tile.steps.copies import TmaLoad, TmaWideLoad
+from convc.compiler.tile.steps.rings import Advance, ExpectBytes, RingWait
 from convc.ir.expr import Const, Var
 
 

@@ -31,9 +31,10 @@ from convc.compiler.schedules.sharing.storage import (
     row_moves,
 )
 from convc.compiler.schedules.skeleton import about, number
-from convc.compiler.tile.steps.base import Advance, Commit, Compute, Loop, RingWait, Step
+from convc.compiler.tile.steps.base import Compute, Loop, Step
 from convc.compiler.tile.steps.lanes import MoveRows, Refresh, TensorFill
-from convc.compiler.tile.steps.operands import MmaTensor
+from convc.compiler.tile.steps.mma import MmaTensor
+from convc.compiler.tile.steps.rings import Advance, Commit, RingWait
 from convc.host_layout.device_layout import DeviceLayout
 from convc.ir.arch import Arch
 from convc.ir.expr import Const, IntExpr, Var

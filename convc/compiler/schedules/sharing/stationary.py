@@ -35,8 +35,10 @@ from convc.compiler.schedules.sharing.k_loop import k_loop, release_filter, rele
 from convc.compiler.schedules.sharing.storage import largest_halo, ring_uses
 from convc.compiler.schedules.skeleton import BIAS, OUT, about, compute, number, pixel_bits
 from convc.compiler.tile.steps.base import Compute, Loop, Step
-from convc.compiler.tile.steps.epilogue import AddLaneBias, PixelStore, TmemLoad
-from convc.compiler.tile.steps.operands import MmaStationary
+from convc.compiler.tile.steps.channels import AddLaneBias
+from convc.compiler.tile.steps.epilogue import TmemLoad
+from convc.compiler.tile.steps.mma import MmaStationary
+from convc.compiler.tile.steps.stores import PixelStore
 from convc.host_layout.device_layout import DeviceLayout
 from convc.ir.arch import SM_100A, Arch
 from convc.ir.expr import Const

@@ -1,57 +1,29 @@
-"""Steps on the values that the lanes of the accumulator hold: read, finish (`convc.ir.epilogue`), round, store.
+"""Steps on the values that the lanes of the accumulator hold: read, finish (`convc.ir.epilogue`), round.
 
 A lane has one output pixel and its columns are channels, or it has one output channel and its columns are pixels
 (schedule stationary). Steps that look at one value at a time serve both; bias, multipliers, residual and store come in
-two kinds.
+two kinds (`convc.compiler.tile.steps.channels`, `convc.compiler.tile.steps.stores`).
 """
 
 from __future__ import annotations
 
-from convc.compiler.plan.names import Number, PointerName, SmemName, TmemName
+import math
+import struct
+
+from convc.compiler.plan.names import Number, TmemName
 from convc.compiler.tile.steps.base import Step
-
-
-class StageNumbers(Step, frozen=True, kw_only=True):
-    """Bring the numbers of a tile's channels to shared memory; every thread brings some, and then all meet.
-
-    Attributes:
-        buffer, pitch: where they are, and the numbers from one row to the next.
-        channel: number of the tile's first channel.
-        tile: the tile that takes them, `rows` rows of `columns`.
-        threads: threads of the role.
-    """
-
-    buffer: PointerName
-    pitch: int
-    channel: Number
-    tile: SmemName
-    rows: int
-    columns: int
-    threads: int
-
-    def describe(self) -> str:
-        rows = f"{self.rows} rows of " if self.rows > 1 else ""
-        return f"copy {rows}{self.columns} of {self.buffer} from {self.channel} to {self.tile}"
-
-
-class HoldNumbers(Step, frozen=True, kw_only=True):
-    """Bring `columns` numbers of a buffer to registers, one for each channel of a tile, all of them to every thread.
-
-    `channel`: number of the tile's first channel.
-    """
-
-    buffer: PointerName
-    channel: Number
-    columns: int
-
-    def describe(self) -> str:
-        return f"hold {self.columns} of {self.buffer} from {self.channel}"
+from convc.compiler.tile.steps.spelling import Names, RoleContext, acc_address, register_rows, values_per_word
 
 
 class ValueStep(Step, frozen=True, kw_only=True):
     """A step on the values of a lane: `columns` of the accumulator."""
 
     columns: int
+
+    @property
+    def registers(self) -> list[str]:
+        """The registers of the lane's values."""
+        return [f"%v{i}" for i in range(self.columns)]
 
 
 class ReadValues(ValueStep, frozen=True, kw_only=True):
@@ -76,6 +48,14 @@ class TmemLoad(ReadAcc, frozen=True, kw_only=True):
 
     def describe(self) -> str:
         return f"read {self.columns} columns of {self.acc} from column {self.first}"
+
+    def spelling(self, context: RoleContext) -> Names:
+        return {
+            "acc_address": acc_address(context.storage.tmem_tile(self.acc)),
+            "first": self.first,
+            "columns": self.columns,
+            "values": register_rows(self.registers),
+        }
 
 
 class FragmentLoad(ReadAcc, frozen=True, kw_only=True):
@@ -105,111 +85,29 @@ class FragmentLoad(ReadAcc, frozen=True, kw_only=True):
     def describe(self) -> str:
         return f"gather {self.columns} columns of {self.acc} from column {self.first}, row {self.row}"
 
+    def spelling(self, context: RoleContext) -> Names:
+        """Four lanes trade pairs of columns: of every 8 columns lane q has two of both its rows, and gets 8 of one row.
 
-class ChannelStep(ValueStep, frozen=True, kw_only=True):
-    """A step with a number for each column's channel.
-
-    Attributes:
-        buffer, first: the numbers start at number `first` of the buffer.
-        channel: number of the channel of the first column.
-        staged: where `StageNumbers` has put them, which is where they are read from then: number of the first column,
-            and row of the tile; None: they are read from global memory.
-    """
-
-    buffer: PointerName
-    first: int = 0
-    channel: Number | None = None
-    staged: tuple[Number, int] | None = None
-
-    @property
-    def source(self) -> str:
-        """Say where the numbers begin."""
-        if self.staged is not None:
-            column, row = self.staged
-            return f"staged {self.buffer}[{row}, {column}]"
-        return f"{self.buffer}[{self.channel} + {self.first}]"
-
-
-class AddBias(ChannelStep, frozen=True, kw_only=True):
-    """Add a number a channel to the values; `dtype` is the type of both.
-
-    `held`: number of the first column, which the text knows, where `HoldNumbers` has brought them to registers.
-    """
-
-    dtype: str = "f32"
-    held: Number | None = None
-
-    def describe(self) -> str:
-        if self.held is not None:
-            return f"add {self.columns} of held {self.buffer}[{self.held}]"
-        if self.staged is None:
-            return f"add {self.columns} of {self.buffer} from {self.channel}"
-        return f"add {self.columns} of {self.source}"
-
-
-class AddLaneBias(ValueStep, frozen=True, kw_only=True):
-    """Add bias[channel] to the values of the lane that has this channel; `dtype` is the type of both."""
-
-    buffer: PointerName
-    channel: Number
-    dtype: str = "f32"
-
-    def describe(self) -> str:
-        return f"add {self.buffer}[{self.channel}]"
-
-
-class ScaleSums(ChannelStep, frozen=True, kw_only=True):
-    """values = values * multiplier[channel + column], float32."""
-
-    def describe(self) -> str:
-        return f"times {self.source}"
-
-
-class ScaleLane(ValueStep, frozen=True, kw_only=True):
-    """values = values * multiplier of the lane's channel, float32: `ScaleSums` where each column is a pixel.
-
-    Attributes:
-        buffer, first: the multipliers start at number `first` of the buffer.
-        channel: number of the lane's channel.
-    """
-
-    buffer: PointerName
-    first: int
-    channel: Number
-
-    def describe(self) -> str:
-        return f"times {self.buffer}[{self.channel} + {self.first}]"
-
-
-class Requantise(ChannelStep, frozen=True, kw_only=True):
-    """Scale sums to 8 bits: round(float32(values) * multiplier[channel + column]) + zero_point, saturated to s32.
-
-    The values are s32 before and after; the conversion to f32, the product and the rounding are to nearest, ties to
-    even (ONNX ``QLinearConv``). `zero_point` stands for 0.
-    """
-
-    zero_point: int
-
-    def describe(self) -> str:
-        return f"times {self.source} as f32, rounded, plus {self.zero_point}"
-
-
-class RequantiseLane(ValueStep, frozen=True, kw_only=True):
-    """Scale sums to 8 bits as `Requantise` does, where the lane has a channel and each column is a pixel.
-
-    Attributes:
-        buffer, first: the multipliers, float32, start at number `first` of the buffer.
-        channel: number of the lane's channel.
-        zero_point: what stands for 0.
-    """
-
-    buffer: PointerName
-    first: int
-    channel: Number
-    zero_point: int
-
-    def describe(self) -> str:
-        return f"times {self.buffer}[{self.channel} + {self.first}] as f32, rounded, plus {self.zero_point}"
+        A transposition of 4 x 4 pairs: first lanes q and q ^ 1 trade, then q and q ^ 2. Slot s of a lane is what lane s
+        of the four is to get: row i + 8 * (s // 2), and of the chunk's columns its half s % 2.
+        """
+        eights = self.columns // 8
+        chunk = context.unrolled[self.chunk]
+        if self.slab is not None:
+            chunk += context.unrolled[self.slab] * self.slab_chunks
+        first = chunk * 2 * eights
+        lines: list[str] = []
+        for eight in range(eights):
+            own = [4 * (first + eights * (s % 2) + eight) + 2 * (s // 2) for s in range(4)]
+            for e in range(2):
+                slots = [f"%d{register + e}" for register in own]
+                turned = [f"%turned{s}" for s in range(4)]
+                values = [f"%v{8 * eight + 2 * s + e}" for s in range(4)]
+                for low, high in ((0, 1), (2, 3)):
+                    lines += _trade(slots, turned, low, high, 1)
+                for low, high in ((0, 2), (1, 3)):
+                    lines += _trade(turned, values, low, high, 2)
+        return {"lines": lines}
 
 
 class ApplyRelu(ValueStep, frozen=True, kw_only=True):
@@ -217,6 +115,9 @@ class ApplyRelu(ValueStep, frozen=True, kw_only=True):
 
     def describe(self) -> str:
         return "max with 0"
+
+    def spelling(self, context: RoleContext) -> Names:
+        return {"values": self.registers}
 
 
 class ApplyLeakyRelu(ValueStep, frozen=True, kw_only=True):
@@ -226,6 +127,9 @@ class ApplyLeakyRelu(ValueStep, frozen=True, kw_only=True):
 
     def describe(self) -> str:
         return f"times {self.alpha:g} where negative"
+
+    def spelling(self, context: RoleContext) -> Names:
+        return {"values": self.registers, "alpha": float_literal(self.alpha)}
 
 
 class ApplyClip(ValueStep, frozen=True, kw_only=True):
@@ -238,15 +142,31 @@ class ApplyClip(ValueStep, frozen=True, kw_only=True):
         bounds = (("max", self.low), ("min", self.high))
         return ", ".join(f"{word} with {bound:g}" for word, bound in bounds if bound is not None) or "no bounds"
 
+    def spelling(self, context: RoleContext) -> Names:
+        return {
+            "values": self.registers,
+            "low_bound": self.low is not None,
+            "high_bound": self.high is not None,
+            "low": float_literal(self.low or 0.0),
+            "high": float_literal(self.high or 0.0),
+        }
 
-class ApplySigmoid(ValueStep, frozen=True, kw_only=True):
+
+class ExponentialStep(ValueStep, frozen=True, kw_only=True):
+    """A step with 2^(-value * log2 e)."""
+
+    def spelling(self, context: RoleContext) -> Names:
+        return {"values": self.registers, "minus_log2_e": float_literal(-math.log2(math.e))}
+
+
+class ApplySigmoid(ExponentialStep, frozen=True, kw_only=True):
     """value = 1 / (1 + 2^(-value * log2 e)), with the approximate functions of the hardware."""
 
     def describe(self) -> str:
         return "1 / (1 + 2^(-value * log2 e))"
 
 
-class ApplySilu(ValueStep, frozen=True, kw_only=True):
+class ApplySilu(ExponentialStep, frozen=True, kw_only=True):
     """value = value / (1 + 2^(-value * log2 e)), with the approximate functions of the hardware."""
 
     def describe(self) -> str:
@@ -261,78 +181,32 @@ class Convert(ValueStep, frozen=True, kw_only=True):
     def describe(self) -> str:
         return f"round to {self.out}"
 
-
-class RowAccess(ValueStep, frozen=True, kw_only=True):
-    """A step on rows of global memory, where a lane has an output pixel: 16 bytes at a time.
-
-    Attributes:
-        buffer: where from, or where to.
-        at: number with the byte offset of the first value.
-        out: type name of the values in memory.
-        row, row_limit: the row counts only where the number `row` is below the limit; None: always.
-        channel, channel_limit: a 16-byte piece counts only where its first channel is below the limit; None: always.
-    """
-
-    buffer: PointerName
-    at: Number
-    out: str
-    row: Number
-    row_limit: int | None
-    channel: Number
-    channel_limit: int | None
-
-    @property
-    def guards(self) -> str:
-        """The conditions in words, behind what they guard."""
-        limits = ((self.row, self.row_limit), (self.channel, self.channel_limit))
-        tests = [f"{name} < {limit}" for name, limit in limits if limit is not None]
-        return f" where {' and '.join(tests)}" if tests else ""
+    def spelling(self, context: RoleContext) -> Names:
+        """The words, each with its instructions, high values first."""
+        per_word = values_per_word(self.out)
+        lines: list[str] = []
+        for word, first in enumerate(range(0, self.columns, per_word)):
+            to = f"%h{word}"
+            if per_word == 2:
+                lines.append(f"cvt.rn.{self.out}x2.f32 {to}, %v{first + 1}, %v{first};")
+            else:
+                lines.append(f"cvt.pack.sat.{self.out}.s32.b32 {to}, %v{first + 3}, %v{first + 2}, 0;")
+                lines.append(f"cvt.pack.sat.{self.out}.s32.b32 {to}, %v{first + 1}, %v{first}, {to};")
+        return {"lines": lines}
 
 
-class AddRowResidual(RowAccess, frozen=True, kw_only=True):
-    """Add the residual of this lane's output pixel; where nothing would be stored none is read, and zero is added."""
-
-    def describe(self) -> str:
-        return f"add {self.columns} values of {self.buffer} + {self.at}{self.guards}"
-
-
-class GlobalStore(RowAccess, frozen=True, kw_only=True):
-    """Write the packed values of this lane's row to global memory."""
-
-    def describe(self) -> str:
-        return f"write {self.columns} values to {self.buffer} + {self.at}{self.guards}"
+def _trade(have: list[str], get: list[str], low: int, high: int, distance: int) -> list[str]:
+    """Lines in which lanes some distance apart trade: the lower one gives its slot `high` for the other's `low`."""
+    upper = {1: "%odd", 2: "%upper"}[distance]
+    return [
+        f"selp.b32 %give, {have[low]}, {have[high]}, {upper};",
+        f"selp.b32 %keep, {have[high]}, {have[low]}, {upper};",
+        f"shfl.sync.bfly.b32 %got, %give, {distance}, 31, 0xffffffff;",
+        f"selp.b32 {get[low]}, %got, %keep, {upper};",
+        f"selp.b32 {get[high]}, %keep, %got, {upper};",
+    ]
 
 
-class LaneAccess(ValueStep, frozen=True, kw_only=True):
-    """A step on pixels of global memory, where a lane has a channel.
-
-    Neighbouring lanes access neighbouring channels, one output pixel a column.
-
-    Attributes:
-        buffer, out: where from or to, and the type name of the values there.
-        rows: number of the output pixel of each column; it counts only below `row_limit` (None: always).
-        row_bytes: bytes from one output pixel to the next.
-        channel, channel_limit: number of the lane's channel; it counts only below the limit (None: always).
-    """
-
-    buffer: PointerName
-    out: str
-    rows: tuple[Number, ...]
-    row_limit: int | None
-    row_bytes: int
-    channel: Number
-    channel_limit: int | None
-
-
-class AddLaneResidual(LaneAccess, frozen=True, kw_only=True):
-    """Add the residual of this lane's channel; where nothing would be stored nothing is read, and zero is added."""
-
-    def describe(self) -> str:
-        return f"add {self.columns} values of {self.buffer}, one a pixel"
-
-
-class PixelStore(LaneAccess, frozen=True, kw_only=True):
-    """Write the value of each column to global memory, one by one."""
-
-    def describe(self) -> str:
-        return f"write {self.columns} values to {self.buffer}, one a pixel"
+def float_literal(value: float) -> str:
+    """A float32 number as PTX writes it: ``0f`` and its bits."""
+    return f"0f{struct.unpack('<I', struct.pack('<f', value))[0]:08X}"

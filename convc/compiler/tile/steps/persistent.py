@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from convc.compiler.plan.names import Number, RingName, SmemName
-from convc.compiler.tile.steps.base import Repeat, Signal, Step, Strided
+from convc.compiler.tile.steps.base import Repeat, Step, Strided
+from convc.compiler.tile.steps.rings import Signal
+from convc.compiler.tile.steps.spelling import Names, RoleContext, barriers, stage
 
 
 class TileLoop(Strided, frozen=True, kw_only=True):
@@ -22,6 +24,10 @@ class FetchLoop(Repeat, frozen=True, kw_only=True):
     def describe(self) -> str:
         return f"for {self.var} in {self.first}, and those that it is given of {self.count}:"
 
+    def spelling(self, context: RoleContext) -> Names:
+        """All but what is in the loop, which the kernel writes (`convc.compiler.emit.kernel`)."""
+        return {"var": self.var, "first": self.first, "label": f"{self.label}_next"}
+
 
 class AskTile(Step, frozen=True, kw_only=True):
     """Ask for the tile of a CTA that has not begun; the answer comes to a stage of `tile`, its bytes to `ring`."""
@@ -31,6 +37,16 @@ class AskTile(Step, frozen=True, kw_only=True):
 
     def describe(self) -> str:
         return f"ask for a tile, the answer goes to {self.tile}"
+
+    def spelling(self, context: RoleContext) -> Names:
+        ring = context.storage.ring(self.ring)
+        tile = context.storage.smem_tile(self.tile)
+        return {
+            "stage": stage(ring.state),
+            "ring_offset": ring.offset,
+            "stage_bytes": tile.stage_bytes,
+            "tile_offset": tile.offset,
+        }
 
 
 class TakeTile(Step, frozen=True, kw_only=True):
@@ -42,6 +58,15 @@ class TakeTile(Step, frozen=True, kw_only=True):
     def describe(self) -> str:
         return f"{self.var} = the next one, if {self.tile} has one"
 
+    def spelling(self, context: RoleContext) -> Names:
+        tile = context.storage.smem_tile(self.tile)
+        return {
+            "stage": stage(tile.state),
+            "stage_bytes": tile.stage_bytes,
+            "tile_offset": tile.offset,
+            "var": self.var,
+        }
+
 
 class AnswerRead(Signal, frozen=True, kw_only=True):
     """Every thread that does the role's work signals that it has read an answer, which the next may be put over."""
@@ -49,12 +74,27 @@ class AnswerRead(Signal, frozen=True, kw_only=True):
     def describe(self) -> str:
         return f"signal {self.ring}, the answer has been read"
 
+    def spelling(self, context: RoleContext) -> Names:
+        ring = context.storage.ring(self.ring)
+        return {"stage": stage(ring.state), "offset": ring.offset}
+
 
 class Release(Signal, frozen=True, kw_only=True):
     """Every thread of the role arrives at the ring's barrier, when it has read what it wants of tensor memory."""
 
     def describe(self) -> str:
         return f"every thread signals {self.ring}, its reads done"
+
+    def spelling(self, context: RoleContext) -> Names:
+        ring = context.storage.ring(self.ring)
+        space = ".shared::cta" if ring.at == "own" else ".shared::cluster"
+        return {
+            "stage": stage(ring.state),
+            "offset": ring.offset,
+            "barriers": barriers(ring),
+            "space": space,
+            "fence": context.orders_tensor_memory(ring),
+        }
 
 
 class ReleaseRead(Signal, frozen=True, kw_only=True):
@@ -69,11 +109,22 @@ class ReleaseRead(Signal, frozen=True, kw_only=True):
     def describe(self) -> str:
         return f"every thread signals {self.ring} once {self.first} is {self.last}, its reads done"
 
+    def spelling(self, context: RoleContext) -> Names:
+        ring = context.storage.ring(self.ring)
+        return {
+            "stage": stage(ring.state),
+            "offset": ring.offset,
+            "barriers": barriers(ring),
+            "space": ".shared::cta" if ring.at == "own" else ".shared::cluster",
+            "first": self.first,
+            "last": self.last,
+        }
+
 
 class ReleaseLast(Step, frozen=True, kw_only=True):
     """Every warp gives back the last stage of a ring that it has multiplied for a tile, all of its MMAs waited for.
 
-    `ring`: whose stages are otherwise given back one stage later (`convc.compiler.tile.steps.base.WarpCommit`).
+    `ring`: whose stages are otherwise given back one stage later (`convc.compiler.tile.steps.rings.WarpCommit`).
     `ctas`: number with the CTAs of the cluster that are told, as there.
     """
 
@@ -82,6 +133,10 @@ class ReleaseLast(Step, frozen=True, kw_only=True):
 
     def describe(self) -> str:
         return f"every warp signals the last stage of {self.ring}"
+
+    def spelling(self, context: RoleContext) -> Names:
+        ring = context.storage.ring(self.ring)
+        return {"stage": stage(ring.state), "last": ring.stages - 1, "offset": ring.offset, "ctas": self.ctas or ""}
 
 
 class StoresRead(Step, frozen=True, kw_only=True):

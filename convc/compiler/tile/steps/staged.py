@@ -5,6 +5,9 @@ from __future__ import annotations
 from convc.compiler.plan.names import MapName, Number, SmemName
 from convc.compiler.tile.steps.base import Step
 from convc.compiler.tile.steps.epilogue import ValueStep
+from convc.compiler.tile.steps.spelling import Names, RoleContext, braces
+from convc.compiler.tile.steps.stores import PIECE_BYTES, added
+from convc.ir import dtypes
 
 
 class SlabAccess(ValueStep, frozen=True, kw_only=True):
@@ -37,6 +40,37 @@ class SlabAccess(ValueStep, frozen=True, kw_only=True):
         place += f", chunk {self.chunk}" if self.chunk else ""
         return place + (f", half {self.half}" if self.half else "")
 
+    def _words(self) -> int:
+        """32-bit words of a chunk of a lane's row."""
+        return self.columns * dtypes.BY_NAME[self.out].bytes // 4
+
+    def _row(self, context: RoleContext, address: str, words: list[str]) -> Names:
+        """Sixteen bytes a piece: the register of its address, its distance in an unswizzled row, those that hold it.
+
+        The tile and its rows lie at multiples of their size, so that a distance can be added by XOR, before and after
+        the swizzle (PTX manual, swizzling modes).
+        """
+        tile = context.storage.smem_tile(self.tile)
+        element = dtypes.BY_NAME[self.out].bytes
+        pieces = [
+            (f"%{address}{piece}", piece * PIECE_BYTES, braces(words[4 * piece : 4 * piece + 4]))
+            for piece in range(len(words) // 4)
+        ]
+        return {
+            "row_bytes": tile.row_bytes,
+            "stage_bytes": tile.stage_bytes,
+            "offset": tile.offset,
+            "slab": self.slab,
+            "chunked": self.chunk is not None,
+            "chunk": self.chunk or "",
+            "chunk_bytes": self.chunk_columns * element,
+            "lane": self.lane,
+            "count": len(pieces),
+            "line_shift": tile.row_bytes.bit_length() - 4,  # a line of 128 bytes counts in 16 bytes
+            "line_mask": tile.row_bytes - PIECE_BYTES,
+            "pieces": pieces,
+        }
+
 
 class AddSlabResidual(SlabAccess, frozen=True, kw_only=True):
     """Add the residual of this lane's output pixel, which copies have brought; zero where it is none of the output."""
@@ -44,12 +78,31 @@ class AddSlabResidual(SlabAccess, frozen=True, kw_only=True):
     def describe(self) -> str:
         return f"add {self.columns} values of {self.place}"
 
+    def spelling(self, context: RoleContext) -> Names:
+        """The place of the row, the registers that take what is there, and what is done with those."""
+        words = [f"%res{word}" for word in range(self._words())]
+        return self._row(context, "from", words) | {
+            "packed": self.out != "f32",
+            "words": len(words),
+            "lines": added(self.out, words, 0),
+        }
+
 
 class StageRow(SlabAccess, frozen=True, kw_only=True):
     """Write the packed values of this lane's row into its row of a slab of the tile of results."""
 
     def describe(self) -> str:
         return f"write {self.columns} values to {self.place}"
+
+    def spelling(self, context: RoleContext) -> Names:
+        """The place of the row, and the registers that are written there."""
+        element = dtypes.BY_NAME[self.out].bytes
+        register = "v" if element == 4 else "h"
+        return self._row(context, "to", [f"%{register}{word}" for word in range(self._words())]) | {
+            "halved": self.half is not None,
+            "half": self.half or "",
+            "half_bytes": self.columns * element,
+        }
 
 
 class ResultStore(Step, frozen=True, kw_only=True):
@@ -81,6 +134,20 @@ class LineStore(ResultStore, frozen=True, kw_only=True):
     def describe(self) -> str:
         return f"copy each row of {self.tile}[{self.slab}] to {self.map}[{self.channel}, {self.pixel}]"
 
+    def spelling(self, context: RoleContext) -> Names:
+        tile = context.storage.smem_tile(self.tile)
+        return {
+            "map": self.map,
+            "coords": braces([f"%{self.channel}", "%m0", "%m1", "%m2", "%m3"]),
+            "pixel": self.pixel,
+            "take": "cvt.u32.u64" if context.numbers[self.pixel].bits == 64 else "mov.b32",
+            "lane": self.lane,
+            "slab": self.slab,
+            "stage_bytes": tile.stage_bytes,
+            "row_bytes": tile.row_bytes,
+            "offset": tile.offset,
+        }
+
 
 class TileStore(ResultStore, frozen=True, kw_only=True):
     """Copy rows that are consecutive output pixels, those of a warp together.
@@ -95,6 +162,17 @@ class TileStore(ResultStore, frozen=True, kw_only=True):
 
     def describe(self) -> str:
         return f"copy {self.tile}[{self.slab}] to {self.map}[{', '.join(self.coords)}]"
+
+    def spelling(self, context: RoleContext) -> Names:
+        tile = context.storage.smem_tile(self.tile)
+        return {
+            "map": self.map,
+            "coords": braces(f"%{name}" for name in self.coords),
+            "slab": self.slab,
+            "stage_bytes": tile.stage_bytes,
+            "warp_bytes": self.rows * tile.row_bytes,
+            "offset": tile.offset,
+        }
 
 
 class StoreWait(Step, frozen=True, kw_only=True):

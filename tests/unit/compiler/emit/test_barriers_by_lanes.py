@@ -7,9 +7,9 @@ import re
 import pytest
 
 from convc.compiler.compile import Compiled, compile_problem
-from convc.compiler.emit.fragments.base import WARP_LANES
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.storage import BARRIER_BYTES
+from convc.compiler.tile.steps.setup import WARP_LANES
 from convc.ir.problem import ConvProblem
 
 LAYER = ConvProblem(

@@ -9,8 +9,7 @@ from support.records import replace
 from support.schedules import RELOAD_ONLY
 
 from convc.compiler.compile import compile_problem
-from convc.compiler.emit.fragments.base import numbers_of
-from convc.compiler.emit.kernel import emit
+from convc.compiler.emit.kernel import emit, numbers_of
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.tile.program import walk
 from convc.ir.launch import ScalarParam
@@ -59,8 +58,8 @@ def test_every_step_is_marked_once():
     assert marks == steps
 
 
-def test_no_fragment_hides_a_number_of_its_role():
-    """A register declared inside a fragment must not have the name of a number that the fragment reads."""
+def test_no_template_hides_a_number_of_its_role():
+    """A register declared inside a template must not have the name of a number that the template reads."""
     text = "\n".join(path.read_text() for path in (template_folder() / "steps").glob("*.j2"))
     declared = {name for line in re.findall(r"\.reg \.\w+ ([^;{]*);", text) for name in re.findall(r"%(\w+)", line)}
     assert {"bar", "acc", "to", "wrap"} <= declared

@@ -9,17 +9,16 @@ import jinja2
 import pytest
 from jinja2 import meta, nodes
 
-from convc.compiler.emit.fragments.base import template_name
 from convc.compiler.emit.render import _template, environment, render
 from convc.compiler.tile.steps.all import STEP_TYPES
-from convc.compiler.tile.steps.base import Step
+from convc.compiler.tile.steps.base import Step, template_name
 from convc.errors import BuildError
 from convc.support import resources
 from convc.support.resources import template_folder
 
 FOLDER = template_folder()
 TEMPLATES = sorted(FOLDER.rglob("*.ptx.j2"))
-FRAGMENTS = sorted((FOLDER / "steps").glob("*.j2"))
+STEPS = sorted((FOLDER / "steps").glob("*.j2"))
 
 ALLOWED = (nodes.Template, nodes.Output, nodes.TemplateData, nodes.Name, nodes.For, nodes.If, nodes.Tuple)
 """Text, a name, a loop over a name (unpacking tuples), a test of a name: no arithmetic, comparison, filter or call."""
@@ -72,10 +71,8 @@ def test_the_rule_finds_logic(source, node):
     assert node in logic(source)
 
 
-def test_steps_and_fragments_are_the_same_set():
-    assert {template_name(kind) for kind in STEP_TYPES} == {
-        f"steps/{p.name.removesuffix('.ptx.j2')}" for p in FRAGMENTS
-    }
+def test_steps_and_templates_are_the_same_set():
+    assert {template_name(kind) for kind in STEP_TYPES} == {f"steps/{p.name.removesuffix('.ptx.j2')}" for p in STEPS}
     assert {kind.__name__ for kind in STEP_TYPES} == leaves(Step)
 
 
@@ -85,8 +82,8 @@ def leaves(kind: type) -> set[str]:
     return set().union(*(leaves(cls) or {name} for name, cls in found.items()))
 
 
-@pytest.mark.parametrize("path", FRAGMENTS, ids=ids)
-def test_a_fragment_is_one_marked_scope(path):
+@pytest.mark.parametrize("path", STEPS, ids=ids)
+def test_a_template_of_a_step_is_one_marked_scope(path):
     lines = path.read_text().splitlines()
     assert lines[0] == "//@ step={{ id }} role={{ role }} {{ note }}"
     assert lines[1] == "{"
@@ -94,8 +91,8 @@ def test_a_fragment_is_one_marked_scope(path):
     assert all(line.startswith((" ", "{%", "{{ label }}:", "{{ end }}:", "{{ body }}")) for line in lines[2:-1])
 
 
-@pytest.mark.parametrize("path", FRAGMENTS, ids=ids)
-def test_a_fragment_declares_before_it_acts(path):
+@pytest.mark.parametrize("path", STEPS, ids=ids)
+def test_a_template_of_a_step_declares_before_it_acts(path):
     text = [line.strip() for line in path.read_text().splitlines()[2:-1]]
     code = [line for line in text if line and not line.startswith(("{%", "//", "{{"))]
     acts = [line.startswith(".reg") for line in code]

@@ -15,7 +15,7 @@ from convc.compiler.kernels import kernel_of
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.schedules.features.debug_info import debug_info_of
 from convc.compiler.tile.steps.base import Compute, Loop, Step
-from convc.compiler.tile.steps.operands import TmaLoad
+from convc.compiler.tile.steps.copies import TmaLoad
 from convc.ir.debug_info import DebugInfo, dump_debug_info, read_debug_info
 from convc.ir.expr import evaluate
 from convc.ir.problem import ConvProblem

@@ -13,8 +13,9 @@ from test_verify_program import rewrite, without
 from convc.compiler.compile import compile_problem
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.schedules.skeleton import MAP_A
-from convc.compiler.tile.steps.base import Compute, ReleaseGrid
-from convc.compiler.tile.steps.operands import PrefetchTiles
+from convc.compiler.tile.steps.base import Compute
+from convc.compiler.tile.steps.copies import PrefetchTiles
+from convc.compiler.tile.steps.setup import ReleaseGrid
 from convc.compiler.tile.verify import contradictions
 from convc.gpu.plan import plan_launch
 from convc.ir.epilogue import AddResidual

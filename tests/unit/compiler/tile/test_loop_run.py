@@ -12,8 +12,9 @@ from support.loop_run import wrong
 from convc.compiler.compile import compile_problem
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.tile.program import walk
-from convc.compiler.tile.steps.base import Advance, Compute, Loop, Repeat
+from convc.compiler.tile.steps.base import Compute, Loop, Repeat
 from convc.compiler.tile.steps.persistent import FetchLoop
+from convc.compiler.tile.steps.rings import Advance
 from convc.errors import ConvcError
 from convc.ir.problem import ConvProblem
 from tests.fuzz.schedules import Schedules

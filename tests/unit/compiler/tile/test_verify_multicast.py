@@ -9,7 +9,8 @@ from unit.compiler.tile.test_verify_program import at, rewrite
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.planner.search import plan
 from convc.compiler.schedules.program import build
-from convc.compiler.tile.steps.base import CtaSync, Step
+from convc.compiler.tile.steps.base import Step
+from convc.compiler.tile.steps.setup import CtaSync
 from convc.compiler.tile.verify import contradictions
 from convc.host_layout.device_layout import device_layout
 from convc.ir.expr import Const

@@ -10,9 +10,10 @@ from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.names import DRAINED
 from convc.compiler.planner.search import plan
 from convc.compiler.schedules.program import build
-from convc.compiler.tile.steps.base import CtaSync, Loop, Step
+from convc.compiler.tile.steps.base import Loop, Step
 from convc.compiler.tile.steps.lanes import LoadMask
 from convc.compiler.tile.steps.persistent import Release
+from convc.compiler.tile.steps.setup import CtaSync
 from convc.compiler.tile.verify import contradictions
 from convc.host_layout.device_layout import device_layout
 from convc.ir.problem import ConvProblem

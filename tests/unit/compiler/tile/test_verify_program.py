@@ -13,7 +13,8 @@ from convc.compiler.planner.search import plan
 from convc.compiler.schedules.program import build
 from convc.compiler.tile.program import TileProgram, walk
 from convc.compiler.tile.show import show
-from convc.compiler.tile.steps.base import Advance, Repeat, Step
+from convc.compiler.tile.steps.base import Repeat, Step
+from convc.compiler.tile.steps.rings import Advance
 from convc.compiler.tile.verify import contradictions, verify
 from convc.errors import PlanError
 from convc.host_layout.device_layout import device_layout

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import some
 
-from convc.compiler.emit.exprs import Code, Number, lower
+from convc.compiler.tile.exprs import Code, Number, lower
 from convc.errors import PlanError
 from convc.ir.expr import And, Const, Less, Select, Var, add, bounds, evaluate, floor_div, mod, mul, subterms
 

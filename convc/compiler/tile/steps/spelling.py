@@ -1,18 +1,56 @@
-"""The spelling of tiles, rings and instructions in operands of PTX."""
+"""The spelling of steps: what is around a step in its role, and tiles, rings and numbers as operands of PTX.
+
+Each kind of step has a template of its name in ``templates/steps``, and a method (`spelling` of
+`convc.compiler.tile.steps.base.Step`) that gives it its flat dictionary of texts, numbers, booleans and lists. All
+arithmetic on offsets and all choices of spelling happen there, so that templates only read.
+"""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
-from convc.compiler.plan.storage import BarrierRing, SmemTile, TmemTile
-from convc.compiler.tile.steps.operands import Multiply
+import msgspec
+
+from convc.compiler.plan.storage import BarrierRing, SmemTile, Storage, TmemTile
+from convc.compiler.tile.exprs import Number
 from convc.ir import dtypes
 from convc.ptx.descriptors import SharedDescriptor, encode_shared, encode_warpgroup
 
+Names = dict[str, Any]
+"""What a template is filled in with: texts, numbers, booleans, and lists of these."""
+
 MASK_WORDS = 4
 """Registers that hold a mask of 128 lanes."""
+
+
+class RoleContext(msgspec.Struct, frozen=True, kw_only=True):
+    """The surroundings of a step in its role, and numbers: those in registers, and of loops written out.
+
+    Attributes:
+        role: its name.
+        storage: the places of tiles and barriers.
+        pair, dependent: of the program (`convc.compiler.tile.program.TileProgram`).
+        states: the rings that the role goes around: for each of these it has a stage and a phase.
+        uses_tensor_memory: whether the role uses tensor memory, so that its waits need the tensor-memory fence.
+        places: the stage at this point of the text, by state, where it is always the same; moves on as the text is
+            written.
+    """
+
+    role: str
+    storage: Storage
+    pair: int
+    dependent: bool
+    states: tuple[str, ...]
+    uses_tensor_memory: bool
+    numbers: Mapping[str, Number]
+    unrolled: Mapping[str, int] = msgspec.field(default_factory=dict[str, int])
+    places: dict[str, int] = msgspec.field(default_factory=dict[str, int])
+
+    def orders_tensor_memory(self, ring: BarrierRing) -> bool:
+        """Whether something in tensor memory may depend on a ring; others are about shared memory alone."""
+        apart = (self.storage.residual, self.storage.answers)
+        return all(tile is None or ring.state != tile.state for tile in apart)
 
 
 def braces(registers: Iterable[str]) -> str:
@@ -109,11 +147,6 @@ def mask_registers(rank: int, letter: str = "m") -> list[str]:
     `letter`: m, or n for those of an entry that is to be joined to them.
     """
     return [f"%{letter}{MASK_WORDS * rank + word}" for word in range(MASK_WORDS)]
-
-
-def mask_of(step: Multiply, ctas: int) -> str:
-    """The mask registers of the CTAs that multiply as the operand disable-output-lane; nothing without masks."""
-    return f", {braces(itertools.chain(*map(mask_registers, range(ctas))))}" if step.masked else ""
 
 
 def powers_of_two(count: int, most: int) -> list[tuple[int, int]]:
