@@ -69,8 +69,13 @@ class AuditReport:
 
     @property
     def ok(self) -> bool:
-        """Nothing is accused; there may be things to review, or that were not understood."""
+        """Nothing is accused but by the letter; there may be things to review, or that were not understood."""
         return self.verdict < Verdict.incomplete
+
+    @property
+    def by_the_manual(self) -> bool:
+        """Nothing is accused, not even of what the manual forbids and the hardware is known to take."""
+        return self.verdict < Verdict.rule
 
     def __repr__(self) -> str:
         counts = f"{counted(len(self.kernels), 'kernel')}, {counted(len(self.findings), 'finding')}"

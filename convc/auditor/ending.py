@@ -10,6 +10,7 @@ from convc.auditor.layout import BUFFERS
 from convc.auditor.limits import COLUMNS, REGISTERS, certainly_resident, resident
 from convc.auditor.program import registers_in, results
 from convc.auditor.state import Cluster, Cta, Warp
+from convc.ir.findings import Verdict
 from convc.ptx import Instr, Kernel, Symbol
 
 FACT = -100
@@ -199,4 +200,4 @@ def _residency(cluster: Cluster, kernel: Kernel) -> None:
                     "that get none"
                 )
                 sure = certainly_resident(fit, kernel, launch) * held.columns > COLUMNS
-                cluster.ledger.accuse("residency", what, held.who, review=not sure)
+                cluster.ledger.accuse("residency", what, held.who, level=Verdict.error if sure else Verdict.review)

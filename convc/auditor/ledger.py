@@ -58,8 +58,8 @@ class Ledger:
 
     file: str
     places: dict[str, dict[int, int]] = field(default_factory=dict)
-    accused: dict[tuple[str, int, bool], Finding] = field(default_factory=dict)
-    others: dict[tuple[str, int, bool], dict[int, None]] = field(default_factory=dict)
+    accused: dict[tuple[str, int, Verdict], Finding] = field(default_factory=dict)
+    others: dict[tuple[str, int, Verdict], dict[int, None]] = field(default_factory=dict)
     unclear: dict[tuple[int, str], NotUnderstood] = field(default_factory=dict)
     by_memory: Instr | None = None
 
@@ -69,20 +69,20 @@ class Ledger:
         seen[place] = seen.get(place, 0) + 1
 
     def accuse(
-        self, rule: str, message: str, who: Doer | None, other: Doer | None = None, *, review: bool = False
+        self, rule: str, message: str, who: Doer | None, other: Doer | None = None, *, level: Verdict = Verdict.error
     ) -> None:
-        """Something breaks a rule; with ``review`` by the letter alone, as kernels do that are known to run."""
+        """Something breaks a rule; below ``error`` by the letter alone, as kernels do that are known to run."""
         if self.by_memory is not None and rule in ORDER:
             self.unknown(self.by_memory, f"threads may synchronise through memory here: {rule} is not checked")
             return
         line = who.instr.span.line if who else 0
-        key = (rule, line, review)
+        key = (rule, line, level)
         if other is not None:
             self.others.setdefault(key, {})[other.instr.span.line] = None
         if key in self.accused:
             return
         self.accused[key] = Finding(
-            verdict=Verdict.review if review else Verdict.error,
+            verdict=level,
             rule=rule,
             message=message,
             file=self.file,
@@ -120,7 +120,7 @@ class Ledger:
         said = [self._whole(key, found) for key, found in self.accused.items()]
         return tuple(sorted(said, key=lambda each: (-each.verdict, each.line, each.rule)))
 
-    def _whole(self, key: tuple[str, int, bool], found: Finding) -> Finding:
+    def _whole(self, key: tuple[str, int, Verdict], found: Finding) -> Finding:
         """An accusation with all lines that it is about besides, and the source of its rule."""
         more = list(self.others.get(key, ()))[1:]
         lines = f", and the same at line{'s' if len(more) > 1 else ''} {', '.join(map(str, more))}" if more else ""

@@ -25,9 +25,9 @@ class Matrix:
 
 
 def faults_of_tcgen05(word: int) -> list[str]:
-    """All that is wrong with the bits of a descriptor of tcgen05."""
+    """All that is wrong with the bits of a descriptor of tcgen05, but for what `unversioned` says."""
     found: list[str] = []
-    if word >> 46 & 7 != 1:
+    if word >> 46 & 7 > 1:
         found.append(f"bits 46-48 are {word >> 46 & 7:03b}, not 001")
     if word >> 53 & 0xFF:
         found.append("bits 53-60 are not 0")
@@ -38,6 +38,11 @@ def faults_of_tcgen05(word: int) -> list[str]:
     if word >> 61 not in SWIZZLES:
         found.append(f"bits 61-63 are {word >> 61}, which is no swizzle")
     return found
+
+
+def unversioned(word: int) -> bool:
+    """Whether a descriptor of tcgen05 has 0 in bits 46-48, which the manual forbids and the tensor core reads as 1."""
+    return word >> 46 & 7 == 0
 
 
 def faults_of_wgmma(word: int) -> list[str]:

@@ -132,7 +132,9 @@ def _unheard(ledger: Ledger, kernel: Kernel) -> None:
             ledger.look("wait-unheard", instr.index)
             if not any(slot in read for slot in results(instr)):
                 what = "the predicate of this wait is unused: execution continues even if the phase is not complete"
-                ledger.accuse("wait-unheard", what, Doer(None, None, instr), review=True)  # some are left by compilers
+                ledger.accuse(
+                    "wait-unheard", what, Doer(None, None, instr), level=Verdict.review
+                )  # some are left by compilers
 
 
 def _extents(kernel: Kernel, launch: LaunchSpec | None, file: str) -> tuple[tuple[int, int, int], tuple[int, int, int]]:

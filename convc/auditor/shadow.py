@@ -13,6 +13,7 @@ from typing import Literal
 
 from convc.auditor.clocks import Clock
 from convc.auditor.ledger import Doer, Ledger
+from convc.ir.findings import Verdict
 
 Kind = Literal["ld", "st", "mma", "wgmma", "store", "copy"]
 BUCKET = 10
@@ -125,7 +126,7 @@ class SharedShadow:
                 "fence.proxy.async in between",
                 who,
                 access.who,
-                review=access.kind == "ld" and not access.brought,
+                level=Verdict.review if access.kind == "ld" and not access.brought else Verdict.error,
             )
 
     def write(self, clock: Clock, access: Access) -> None:

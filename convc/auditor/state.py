@@ -11,6 +11,7 @@ from convc.auditor.layout import GENERIC, RANK_SHIFT, Layout
 from convc.auditor.ledger import Doer, Ledger
 from convc.auditor.shadow import SharedShadow
 from convc.auditor.tensor_shadow import Cells, TensorShadow
+from convc.ir.findings import Verdict
 from convc.ir.launch import LaunchSpec
 from convc.ptx import Instr
 
@@ -288,7 +289,7 @@ class Cta:
                 "bulk-groups",
                 "no cp.async.bulk.wait_group waits for these copies before the thread exits",
                 warp.at_store,
-                review=True,
+                level=Verdict.review,
             )
         if warp.at_wgmma is not None and warp.multiplied_open:
             ledger.accuse("wgmma-order", "wgmma without a wgmma.commit_group at exit", warp.at_wgmma)

@@ -11,6 +11,7 @@ from typing import Literal
 
 from convc.auditor.clocks import Clock
 from convc.auditor.ledger import Doer, Ledger
+from convc.ir.findings import Verdict
 
 Span = tuple[int, int]
 Kind = Literal["ld", "st", "mma", "dealloc"]
@@ -83,4 +84,4 @@ class TensorShadow:
         handed = asynchronous or clock.get(("handed", earlier.warp), 0) >= earlier.time
         which = "::after_thread_sync after the wait" if handed else "::before_thread_sync before the synchronisation"
         what = f"{name} uses tensor memory after {before} without tcgen05.fence{which}"
-        ledger.accuse("tcgen05-fence", what, cells.who, earlier.who, review=True)
+        ledger.accuse("tcgen05-fence", what, cells.who, earlier.who, level=Verdict.review)

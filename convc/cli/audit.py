@@ -9,7 +9,7 @@ import click
 
 from convc import api
 from convc.cli.contradictions import check_order
-from convc.cli.options import Layers, layers_option, path_type, report_options
+from convc.cli.options import Layers, layers_option, path_type, report_options, strict_option
 
 if TYPE_CHECKING:
     from convc import AuditReport, KernelAudit
@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 @click.argument("source", type=path_type, metavar="DIR|KERNEL.ptx")
 @click.argument("launch", type=path_type, metavar="[LAUNCH.json]", required=False)
 @layers_option
+@strict_option
 @report_options
 def audit_command(
     source: Path,
     launch: Path | None,
     layer: Layers,
+    strict: bool,
     json_file: Path | None,
     sarif_file: Path | None,
 ) -> None:
@@ -33,7 +35,7 @@ def audit_command(
     Nothing runs: the control flow of the warps of a cluster is walked with what the text and the launch file say.
     Held against the rules are descriptors, bytes and arrivals of barriers, parities, fences, tensor memory, masks,
     limits and the order of protocols. What cannot be followed is said to be not understood, and accused of nothing.
-    Exit code 1 when a kernel is accused.
+    Exit code 1 when a kernel is accused, with --strict also of what the hardware is known to take (verdict rule).
     """
     check_order(source, launch)
     # Imported when the command runs: its help needs no report.
@@ -57,7 +59,7 @@ def audit_command(
     write_sarif(report.findings, sarif_file)
     if json_file is not None:
         write_report(json_file, json_text(_json(report)))
-    if not report.ok:
+    if not report.ok or (strict and not report.by_the_manual):
         raise click.exceptions.Exit(1)
 
 

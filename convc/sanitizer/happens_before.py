@@ -230,9 +230,7 @@ class Order(Checker):
                 number if isinstance(number, int) else int(number[home])
                 for number in (machine.pending, machine.expected)
             )
-            over = (
-                expected - pending
-            )  # arrivals in the phase that runs now; if none, or all, it is one which they are in
+            over = expected - pending  # arrivals behind the complete phase; none or all: nobody is late
             found.update([position for position, to in enumerate(homes) if to == home][-over:])
         return found
 

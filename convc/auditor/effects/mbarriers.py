@@ -10,6 +10,7 @@ from convc.auditor.effects.registry import Run, effect
 from convc.auditor.lanes import at, each
 from convc.auditor.operands import reader
 from convc.auditor.state import Cta, Warp
+from convc.ir.findings import Verdict
 from convc.ptx import Instr, Reg
 
 MOST_ARRIVALS = (1 << 20) - 1
@@ -86,7 +87,7 @@ def barrier_in(warp: Warp, instr: Instr, cta: Cta, offset: int, *, asynchronous:
         ledger.accuse("barrier-init", what, warp.doer(instr), barrier.maker)
     elif asynchronous and not made and warp.knows("fenced", barrier.warp) < barrier.made:
         what = "a copy or a commit signals an mbarrier that was initialised without a fence.mbarrier_init after it"
-        ledger.accuse("barrier-init", what, warp.doer(instr), barrier.maker, review=True)
+        ledger.accuse("barrier-init", what, warp.doer(instr), barrier.maker, level=Verdict.review)
     return barrier
 
 

@@ -7,11 +7,12 @@ from convc.auditor.effects.mbarriers import barrier_in, signalled
 from convc.auditor.effects.registry import Run, effect
 from convc.auditor.effects.tensor import inside
 from convc.auditor.lanes import at
-from convc.auditor.matrices import end_of, faults_of_tcgen05, matrix_of
+from convc.auditor.matrices import end_of, faults_of_tcgen05, matrix_of, unversioned
 from convc.auditor.operands import reader
 from convc.auditor.shadow import Access
 from convc.auditor.state import Cta, Warp
 from convc.auditor.tensor_shadow import Cells, Span
+from convc.ir.findings import Verdict
 from convc.ptx import Address, Instr
 
 ALL_LANES = (0, 128)
@@ -130,6 +131,9 @@ def _matrix(warp: Warp, instr: Instr, word: int | None, name: str, shape: Shape 
     who = warp.doer(instr)
     for fault in faults_of_tcgen05(word):
         ledger.accuse("matrix-descriptor", f"descriptor 0x{word:016x} of {name}: {fault}", who)
+    if unversioned(word):
+        what = f"descriptor 0x{word:016x} of {name}: bits 46-48 are 000, not 001"
+        ledger.accuse("matrix-descriptor", what, who, level=Verdict.rule)
     matrix = matrix_of(word, warpgroup=False)
     rows = None
     transposed = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from convc.auditor.descriptors import Form, faults, shape_of
-from convc.auditor.matrices import Matrix, end_of, faults_of_tcgen05, faults_of_wgmma, matrix_of
+from convc.auditor.matrices import Matrix, end_of, faults_of_tcgen05, faults_of_wgmma, matrix_of, unversioned
 
 F16 = Form(kind="f16", group=1)
 PAIR = Form(kind="f16", group=2)
@@ -103,12 +103,19 @@ def test_a_matrix_descriptor_is_read():
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (1 << 46, "bits 46-48"), (1 << 47, "bits 46-48"), (1 << 52, "bit 52"), (1 << 53, "bits 53-60"),
-        (1 << 60, "bits 53-60"), (1 << 14, "bits 14-15"), (1 << 31, "30-31"), (1 << 61, "no swizzle"),
+        (1 << 47, "bits 46-48"), (3 << 46, "bits 46-48"), (1 << 48, "bits 46-48"), (1 << 52, "bit 52"),
+        (1 << 53, "bits 53-60"), (1 << 60, "bits 53-60"), (1 << 14, "bits 14-15"), (1 << 31, "30-31"),
+        (1 << 61, "no swizzle"),
     ],
 )  # fmt: skip
 def test_a_wrong_bit_of_a_matrix_is_named(change, said):
     assert any(said in fault for fault in faults_of_tcgen05(SWIZZLED ^ change))
+
+
+def test_a_descriptor_without_its_version_is_told_apart():
+    assert unversioned(SWIZZLED ^ 1 << 46)
+    assert faults_of_tcgen05(SWIZZLED ^ 1 << 46) == []
+    assert not any(unversioned(SWIZZLED ^ change) for change in (0, 1 << 47, 3 << 46, 1 << 48))
 
 
 def test_a_matrix_of_wgmma():

@@ -87,3 +87,16 @@ def test_rules_are_explained(convc):
     said = convc.good("explain", "pair-rendezvous")
     assert "knows that the peer CTA has been launched" in said
     assert "PTX 9.7.16.7.1" in said
+
+
+def test_what_the_hardware_is_known_to_take_is_a_rule(convc, tmp_path):
+    """Descriptors whose bits 46-48 are 0: good, and 1 with --strict, as `check` has it."""
+    shutil.copytree(TESTS / "golden" / "same_3x3_f16", tmp_path / "k")
+    assert "clean" in convc.good("audit", tmp_path / "k", "--strict").splitlines()[0]
+    kernel = tmp_path / "k" / "kernel.ptx"
+    kernel.write_text(kernel.read_text().replace("0x40004040", "0x40000040"))
+    said = convc.good("audit", tmp_path / "k")
+    assert ": rule, " in said.splitlines()[0]
+    assert "rule[matrix-descriptor]: descriptor 0x40000040" in said
+    strict = convc("audit", tmp_path / "k", "--strict")
+    assert (strict.exit_code, strict.stdout) == (1, said)
