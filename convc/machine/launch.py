@@ -11,10 +11,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
 from convc import ptx
 from convc.errors import InputError, LaunchError, LimitError
@@ -32,6 +31,7 @@ from convc.machine.state.launch import Launch
 from convc.machine.state.observer import Observer
 from convc.machine.state.variables import LIMITS, SHARED_BASE
 from convc.machine.tensor_core.tensor_memory import COLUMNS, LANES
+from convc.support.blas import one_blas_thread
 from convc.support.collecting import staying, uncollected
 
 Placed = tuple[tuple[str, int, int], ...]
@@ -91,7 +91,7 @@ def placed_in(launch: LaunchSpec) -> Placed:
     """The variables that buffers of a launch are."""
     return tuple(
         (spec.variable, spec.size_bytes, spec.address or number << SHIFT)
-        for number, (name, spec) in enumerate(launch.buffers.items(), 1)
+        for number, spec in enumerate(launch.buffers.values(), 1)
         if spec.variable is not None
     )
 
@@ -167,15 +167,6 @@ def writer_of(
     )
 
 
-@cache
-def _threads() -> ThreadpoolController:
-    """The BLAS that numpy loaded: looking for it takes milliseconds, so once.
-
-    One thread is faster here: the products are small, and a second thread stalls more than it helps.
-    """
-    return ThreadpoolController()
-
-
 def _run(
     text: str,
     launch: LaunchSpec,
@@ -226,7 +217,7 @@ def _run(
         raise InputError("the CTAs of this kernel meet (it reads %envreg): run all of the grid, or none of it")
     collection = uncollected() if observer is None else nullcontext()
     done = 0
-    with _threads().limit(limits=1, user_api="blas"), collection:
+    with one_blas_thread(), collection:
         for first, count in cohorts:
             with uncollected():  # an observer makes much that stays, and little in circles: looked at between cohorts
                 run_cohort(state, decoded, first, count, observer)

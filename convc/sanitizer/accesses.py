@@ -225,8 +225,8 @@ class Accesses(Order):
             self.visit(access, lanes, clocks)
             copies = self.barrier(barrier).copies
             if work is not None and work is not copies:
-                arrival = {**more, "component": copies.component, "time": copies.time}
-                self.exits.arrive(self.entry(instr, "mbarrier", row, thread[0], clocks, **arrival), lanes)
+                more |= {"component": copies.component, "time": copies.time}
+                self.exits.arrive(self.entry(instr, "mbarrier", row, thread[0], clocks, **more), lanes)
 
     def visit(self, access: Access, lanes: np.ndarray, clocks: WarpClocks) -> None:
         """An access of a peer's memory comes after the peer's start, and before its exit."""

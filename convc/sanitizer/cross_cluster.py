@@ -303,7 +303,8 @@ class Writes(Checker):
             clash &= ~(self.widest[loads] & self.widest[stores])
             if by == "updater":
                 clash &= self.strong[loads]
-            for load in np.unique(loads[clash]).tolist():
+            lines: list[int] = np.unique(loads[clash]).tolist()
+            for load in lines:
                 at = int((clash & (loads == load)).argmax())
                 one = (self.body[load], int(reader[at]))
                 other = (self.body[int(stores[at])], int(writer[at]))

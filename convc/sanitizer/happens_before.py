@@ -344,6 +344,8 @@ class Order(Checker):
                     if scope == "cta" and clocks.pending.get(True):
                         self.locations.narrow(row)
                     clocks.fence(slots.get("sem") or "both", scope)
+                case _:
+                    pass
 
     @staticmethod
     def _proxy(clocks: WarpClocks, kind: str) -> None:

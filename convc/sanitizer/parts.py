@@ -73,7 +73,7 @@ def _blocks(places: np.ndarray) -> np.ndarray | None:
 def _counted(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The distinct numbers among some that are not negative, in order, and how often each is there."""
     if keys.size <= SHORT:
-        several = Counter(keys.tolist())
+        several: Counter[int] = Counter(keys.tolist())
         found = sorted(several)
         return np.array(found), np.array([several[key] for key in found])
     low = int(keys.min())

@@ -186,7 +186,7 @@ class UnwrittenRegisters(Checker):
                 np.where(chosen, self._held(strand, first), self._held(strand, second)), self._held(strand, predicate)
             )
         else:
-            result = 0
+            result: np.ndarray | int = 0
             for slot in plan.reads:
                 if slot != plan.guard:
                     result = np.maximum(result, self._held(strand, slot))
@@ -244,7 +244,8 @@ class UnwrittenRegisters(Checker):
 
     def _note(self, strand: ObservedStrand, instr: Instr, held: np.ndarray) -> None:
         """A read of a register that nothing has written: for review, unless more comes of it."""
-        for number in np.unique(held[held > 0]).tolist():
+        numbers: list[int] = np.unique(held[held > 0]).tolist()
+        for number in numbers:
             origin = self.origins[number - 1]
             if origin.declined or number in self.read:
                 continue
@@ -287,7 +288,7 @@ def _first_read(program: Program) -> list[int]:
     others: set[int] = set()
     for instr in program.kernel.body:
         reads = set(slots_of(program.flow.facts[instr.index].reads)) & live
-        own = _results(instr) if instr.form.name in BARE else set()
+        own: set[int] = _results(instr) if instr.form.name in BARE else set()
         bare |= (reads & own) - seen
         others |= reads - own
         seen |= reads

@@ -120,7 +120,7 @@ class Tables:
     """
 
     def __init__(self, size: int = 0) -> None:
-        self.size = size
+        self.size: int = size
         self.unit = 1
         self.cells = np.full((2, size), -1, np.int32)
         self.lines: dict[Key, int] = {}

@@ -162,7 +162,8 @@ def _dask(address: str) -> OpenExecutor:
             logging.getLogger(name).setLevel(level)
 
     try:
-        client = distributed.Client(address, timeout=CONNECT_S, set_as_default=False)
+        # Untyped: what a synchronous client gives is something to wait for where it is asynchronous.
+        client: Any = distributed.Client(address, timeout=CONNECT_S, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as problem:
         speak()
         raise WorkerError(
@@ -170,9 +171,7 @@ def _dask(address: str) -> OpenExecutor:
             where=address.replace("tcp", "dask", 1),
             hint="start one with `dask scheduler`, and workers with `dask worker tcp://HOST:PORT --nthreads 1`",
         ) from None
-    # Untyped: for a synchronous client this is a dictionary, for an asynchronous one something to wait for.
-    threads: Any = client.nthreads()
-    workers = len(threads)
+    workers = len(client.nthreads())
     if workers == 0:
         client.close()
         speak()

@@ -9,14 +9,11 @@ products of other sizes in another order.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-
-from threadpoolctl import ThreadpoolController
 
 from convc.compiler.fingerprint import compiler_digest
 from convc.compiler.kernels import Kernel, Kernels
@@ -27,6 +24,7 @@ from convc.ir.problem import ConvProblem
 from convc.ir.sums import Sums, sums_of
 from convc.machine import RunOptions
 from convc.runtime.layer import LayerRun
+from convc.support.blas import one_blas_thread
 from convc.support.progress import SILENT, Progress
 from convc.verification.layer import (
     Expected,
@@ -134,14 +132,8 @@ def check_one(
 @contextmanager
 def one_thread() -> Generator[None]:
     """One piece of work at a time, on one BLAS thread: workers fill the cores, and sums have one order."""
-    with one_at_a_time, _blas().limit(limits=1, user_api="blas"):
+    with one_at_a_time, one_blas_thread():
         yield
-
-
-@functools.cache
-def _blas() -> ThreadpoolController:
-    """The thread pools of this process; looking for them takes milliseconds."""
-    return ThreadpoolController()
 
 
 def check_all(

@@ -26,7 +26,7 @@ ARROWS = {
     "host_layout": "derived ir support",
     "foreign": "ir",
     "auditor": "ir.launch ir.tensormap ir.element_types ir.findings ptx",
-    "machine": "ir ptx support.collecting",
+    "machine": "ir ptx support.blas support.collecting",
     "sanitizer": "ir ptx machine",
     "recorder": "ir ptx machine sanitizer support",
     "timing": "ir ptx machine support",
@@ -104,7 +104,7 @@ DOORS = {
     "resvg_py": ("draw/png.py",),
     "rich": ("report/", "explain/"),
     "sympy": ("derive/", "layout/extents.py"),
-    "threadpoolctl": ("workers/", "machine/"),
+    "threadpoolctl": ("support/",),
     "torch": ("triton/driver.py",),
     "triton": ("triton/driver.py",),
 }  # fmt: skip

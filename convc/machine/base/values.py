@@ -15,7 +15,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TypeGuard, overload
+from typing import Any, TypeGuard, overload
 
 import numpy as np
 
@@ -23,13 +23,34 @@ from convc.ptx.syntax import TYPE_BITS
 
 Value = int | bool | np.ndarray
 
+Unary = Callable[[Value], Value]
+Binary = Callable[[Value, Value], Value]
+Ternary = Callable[[Value, Value, Value], Value]
+
 Function = Callable[..., Value]
-"""An operation on values."""
+"""An operation on values, of any number of them."""
+
+OneToFour = Unary | Binary | Ternary | Callable[[Value, Value, Value, Value], Value]
+"""An operation on one to four values: where this is expected, a lambda's parameters have their types."""
+
+UnaryArray = Callable[[np.ndarray], np.ndarray]
+BinaryArray = Callable[[np.ndarray, np.ndarray], np.ndarray]
+TernaryArray = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
 ArrayFunction = Callable[..., np.ndarray]
 """An operation on unsigned (or bool) arrays of three axes; `lifted` makes a `Function` of it."""
 
-DTYPE = {
+OneToFourArrays = (
+    UnaryArray | BinaryArray | TernaryArray | Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+)
+"""Such an operation as lambdas need it, see `OneToFour`."""
+
+Operator = Callable[[Any, Any], Any]
+"""One of Python's, which works on ints and on arrays."""
+
+BITWISE: dict[str, Operator] = {"and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b}
+
+DTYPE: dict[int, np.dtype[Any]] = {
     1: np.dtype(bool),
     8: np.dtype(np.uint8),
     16: np.dtype(np.uint16),
@@ -38,8 +59,8 @@ DTYPE = {
     128: np.dtype(np.complex128),
 }
 """numpy type of a register; 128-bit ones are moved as complex128, which nobody computes with."""
-SIGNED = {8: np.dtype(np.int8), 16: np.dtype(np.int16), 32: np.dtype(np.int32), 64: np.dtype(np.int64)}
-FLOAT = {16: np.dtype(np.float16), 32: np.dtype(np.float32), 64: np.dtype(np.float64)}
+SIGNED: dict[int, np.dtype[Any]] = {bits: np.dtype(f"i{bits // 8}") for bits in (8, 16, 32, 64)}
+FLOAT: dict[int, np.dtype[Any]] = {bits: np.dtype(f"f{bits // 8}") for bits in (16, 32, 64)}
 MASK = {bits: (1 << bits) - 1 for bits in (1, 8, 16, 32, 64, 128)}
 POISON = {1: False, 8: 0xFF, 16: 0xFFFF, 32: 0xFFFFFFFF, 64: 0xFFFFFFFFFFFFFFFF, 128: (1 << 128) - 1}
 """What never-written storage reads as: a NaN in every floating type, -1 in every integer type."""
@@ -100,14 +121,15 @@ def _scalar_array(value: int, bits: int) -> np.ndarray:
     return fixed(np.full((1, 1, 1), value, DTYPE[bits]))
 
 
-def lifted(function: ArrayFunction, *widths: int) -> Function:
+def lifted(function: OneToFourArrays, *widths: int) -> Function:
     """A function of unsigned arrays made to take ints too: all ints give an int, computed by the same code."""
+    call: ArrayFunction = function
 
     def run(*values: Value) -> Value:
         ints = [value for value in values if not isinstance(value, np.ndarray)]
         if not ints:
-            return function(*values)
-        result = function(*[array(v, bits) for v, bits in zip(values, widths, strict=True)])
+            return call(*values)
+        result = call(*[array(v, bits) for v, bits in zip(values, widths, strict=True)])
         return result if len(ints) < len(values) else result.reshape(-1)[0].item()
 
     return run

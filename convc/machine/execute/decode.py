@@ -16,7 +16,7 @@ from convc.machine.execute.inline import inline_calls
 from convc.machine.execute.repeat import may_repeat
 from convc.machine.execute.segments import with_segments
 from convc.machine.execute.straight import segments_of
-from convc.machine.isa import all as _all_forms  # noqa: F401 - registers the builders
+from convc.machine.isa import all as _all_forms  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from convc.machine.isa.registry import OPS, Run, Traits, forms_with
 from convc.machine.isa.sync import control
 from convc.machine.isa.wgmma.groups import serialised

@@ -142,4 +142,5 @@ def registers_of(operand: Operand) -> list[Reg]:
             return registers_of(base) + registers_of(coords)
         case NotPred(reg=reg):
             return [reg]
-    return []
+        case _:
+            return []

@@ -123,7 +123,7 @@ class _Run:
         self.packs: list[Pack] = []
         self.made: dict[int, Element] = {}  # by the slot that holds it
         self.read: set[int] = set()  # slots that packs read as they are in the registers
-        self.open: dict[tuple, Pack] = {}  # packs that may grow
+        self.open: dict[tuple[object, ...], Pack] = {}  # packs that may grow
         self.values: dict[int, int] = {}  # by the slot: how many scalar instructions have written it
         self.guarded = False  # whether a pack was loaded under a guard
 
@@ -216,7 +216,7 @@ class _Run:
             return source[0].olds[source[1]]
         return source
 
-    def _grow(self, key: tuple, pack: Pack) -> None:
+    def _grow(self, key: tuple[object, ...], pack: Pack) -> None:
         """Add to a pack that is open under a key, or open this one."""
         known = self.open.get(key)
         if known is None:

@@ -1,6 +1,7 @@
 """Every builder of every chapter: importing this module registers them all."""
 
 # ruff: noqa: F401 - imported for what they register
+# pyright: reportUnusedImport=false
 
 from __future__ import annotations
 

@@ -47,7 +47,8 @@ def actors(strand: ObservedStrand, mask: np.ndarray | None = None) -> list[Actor
     """Every warp that executes in a watched CTA; ``mask`` has the lanes, where they are not the strand's."""
     rows = watched_rows(strand)
     mask = strand.mask if mask is None else mask
-    warps = list(enumerate(strand.warps.tolist()))
+    numbers: list[int] = strand.warps.tolist()
+    warps = list(enumerate(numbers))
     if mask is None:
         return [Actor(at, row, w, warp, LANES) for at, row in rows for w, warp in warps]
     full = np.broadcast_to(mask, (len(mask), len(warps), 32))

@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from convc.errors import UnmodelledError
-from convc.machine.base.values import DTYPE, MASK, Function, Value
+from convc.machine.base.values import DTYPE, MASK, Function, OneToFour, UnaryArray, Value
 from convc.machine.isa.registry import Run
 from convc.machine.memory.global_memory import SHARED_WINDOW, WINDOW_SHIFT
 from convc.machine.state.slots import Applied, SlotTable
@@ -110,17 +110,18 @@ def shared_address_of(operand: Operand | None, table: SlotTable) -> Read:
 def apply(
     instr: Instr,
     table: SlotTable,
-    function: Function,
+    function: OneToFour,
     *widths: int,
-    pairs: Callable[[np.ndarray], np.ndarray] | None = None,
+    pairs: UnaryArray | None = None,
 ) -> Run:
     """``d = f(a, …)`` with one source operand per given width in bits; ``pairs`` as in `Applied`."""
+    call: Function = function
     target, *operands = instr.operands
     d = target.slot if type(target) is Reg else table.target(target)
     if NotPred in map(type, operands):
         flips = [type(operand) is NotPred for operand in operands]
         operands = [operand.reg if isinstance(operand, NotPred) else operand for operand in operands]
-        function = _with_flipped(function, flips)
+        call = _with_flipped(call, flips)
     sources = list(map(table.slot, operands, widths))
     if d is None:
         return lambda strand: None
@@ -129,7 +130,7 @@ def apply(
         case [a]:
 
             def run(strand: Strand) -> None:
-                value = function(strand.regs[a])
+                value = call(strand.regs[a])
                 if strand.keep is None:
                     strand.regs[d] = value
                 else:
@@ -139,7 +140,7 @@ def apply(
 
             def run(strand: Strand) -> None:
                 regs = strand.regs
-                value = function(regs[a], regs[b])
+                value = call(regs[a], regs[b])
                 if strand.keep is None:
                     regs[d] = value
                 else:
@@ -149,14 +150,14 @@ def apply(
 
             def run(strand: Strand) -> None:
                 regs = strand.regs
-                value = function(*[regs[s] for s in sources])
+                value = call(*[regs[s] for s in sources])
                 if strand.keep is None:
                     regs[d] = value
                 else:
                     strand.write(d, value)
 
     if instr.form.name.startswith(("float.", "cvt")):
-        table.applied[instr.index] = Applied(run, function, d, sources, pairs)
+        table.applied[instr.index] = Applied(run, call, d, sources, pairs)
     return run
 
 

@@ -227,8 +227,8 @@ class _Joint:
             or count * tiles != len(self.target) * apart
         ):
             return 0
-        a = np.arange(count)[:, None]
-        b = np.arange(tiles)
+        a = np.arange(int(count))[:, None]
+        b = np.arange(int(tiles))
         return apart if bool((grid == np.where((a - b) % apart, -1, b // apart * count + a)).all()) else 0
 
     def _each(self, apart: int) -> None:

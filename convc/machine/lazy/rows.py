@@ -28,7 +28,7 @@ Located = tuple[np.ndarray, int, int]
 KEPT = 8192
 """Most answers of `find_rows` that are kept."""
 
-_known: dict[tuple, Located | None] = {}
+_known: dict[tuple[object, ...], Located | None] = {}
 """Where operands lie, by their units and by the starts and layouts of the regions that hold them."""
 
 _starts: dict[int, int] = {}
@@ -96,7 +96,7 @@ class TensorRows:
 
 
 def find_rows(
-    shared: SharedMemory, index_of: IndexOf, arguments: tuple, rows: int, origin: int = 0
+    shared: SharedMemory, index_of: IndexOf, arguments: tuple[object, ...], rows: int, origin: int = 0
 ) -> TensorRows | None:
     """The operand at the units ``index_of(*arguments)`` as rows of a tensor; None where it is something else.
 
@@ -147,7 +147,7 @@ def _regions(shared: SharedMemory, low: int, high: int) -> list[Region]:
 
 
 @lru_cache(maxsize=8192)
-def _extent(index_of: IndexOf, arguments: tuple) -> tuple[int, int]:
+def _extent(index_of: IndexOf, arguments: tuple[object, ...]) -> tuple[int, int]:
     """First byte of an operand, and the one behind its last."""
     index = index_of(*arguments)
     return 16 * int(index.min()), 16 * int(index.max()) + 16

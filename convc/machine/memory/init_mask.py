@@ -36,7 +36,7 @@ class InitMask:
         self.map = np.zeros((1, size), bool)
         self.line = np.zeros(ctas, np.int64)
         self.generation = 0
-        self.known: set = set()
+        self.known: set[object] = set()
         self._room = self.map
 
     def mark(self, where: slice | np.ndarray, rows: np.ndarray | None, key: object = None) -> None:

@@ -22,22 +22,22 @@ class ArrayPool:
     """Arrays of cohorts that have ended, for the next one: overwriting memory costs less than getting fresh pages."""
 
     def __init__(self) -> None:
-        self._arrays: dict[tuple, np.ndarray] = {}
+        self._arrays: dict[tuple[object, ...], np.ndarray] = {}
 
     def keep(self, array: np.ndarray) -> None:
         """Nobody uses this array any more."""
         self._arrays[array.shape, array.dtype] = array
 
-    def left(self, shape: tuple[int, ...], dtype: type) -> np.ndarray | None:
+    def left(self, shape: tuple[int, ...], dtype: type[np.generic]) -> np.ndarray | None:
         """An array that a cohort has left, which holds anything."""
         return self._arrays.pop((shape, np.dtype(dtype)), None)
 
-    def unused(self, shape: tuple[int, ...], dtype: type) -> np.ndarray:
+    def unused(self, shape: tuple[int, ...], dtype: type[np.generic]) -> np.ndarray:
         """An array of anything, for those who write every element before they read it."""
         array = self.left(shape, dtype)
         return np.empty(shape, dtype) if array is None else array
 
-    def poison(self, shape: tuple[int, ...], dtype: type) -> np.ndarray:
+    def poison(self, shape: tuple[int, ...], dtype: type[np.integer]) -> np.ndarray:
         """An array of all ones."""
         array = self.left(shape, dtype)
         ones = np.iinfo(dtype).max

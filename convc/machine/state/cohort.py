@@ -162,15 +162,8 @@ class Cohort:
                 return narrow(np.asarray(warps, np.uint32).reshape(1, -1, 1))
             case "laneid":
                 return lanes
-        own = 1 << lanes.astype(np.uint64)
-        masks = {
-            "lanemask_eq": own,
-            "lanemask_lt": own - 1,
-            "lanemask_le": 2 * own - 1,
-            "lanemask_gt": ~(2 * own - 1),
-            "lanemask_ge": ~(own - 1),
-        }
-        return masks[base].astype(np.uint32)
+            case _:
+                return _lane_mask(base, lanes)
 
     @cached_property
     def _same_for_all(self) -> dict[str, tuple[int, ...]]:
@@ -202,3 +195,16 @@ def _thread_index(block: tuple[int, int, int], warps: tuple[int, ...], axis: int
     thread = np.array(warps).reshape(1, -1, 1) * 32 + np.arange(32)
     index = (thread % across, thread // across % down, thread // (across * down))[axis]
     return narrow(fixed(index.astype(np.uint32)))
+
+
+def _lane_mask(name: str, lanes: np.ndarray) -> np.ndarray:
+    """Special register lanemask_eq, lt, le, gt or ge of the lanes of a warp."""
+    own = 1 << lanes.astype(np.uint64)
+    masks = {
+        "lanemask_eq": own,
+        "lanemask_lt": own - 1,
+        "lanemask_le": 2 * own - 1,
+        "lanemask_gt": ~(2 * own - 1),
+        "lanemask_ge": ~(own - 1),
+    }
+    return masks[name].astype(np.uint32)

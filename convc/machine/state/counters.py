@@ -8,6 +8,7 @@ performed in the end: neither the completion policy nor the cohorts change a cou
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 from convc.machine.tensor_core.fetch import SPAN
 from convc.machine.tensor_core.mma import Mma
@@ -109,8 +110,8 @@ class Counters:
     def include(self, other: Counters) -> None:
         """Add the counts of other CTAs of the same launch."""
         for entry in fields(self):
-            mine = getattr(self, entry.name)
-            more = getattr(other, entry.name)
+            mine: Copies | dict[str, Any] | int = getattr(self, entry.name)
+            more: Any = getattr(other, entry.name)
             if isinstance(mine, Copies):
                 mine.include(more)
             elif isinstance(mine, dict):

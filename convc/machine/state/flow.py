@@ -10,10 +10,9 @@ Everything is computed on basic blocks, once per kernel and only when a branch r
 
 from __future__ import annotations
 
+import functools
 from bisect import bisect_right
 from collections.abc import Sequence
-from functools import reduce
-from operator import and_, or_
 
 import msgspec
 
@@ -91,7 +90,7 @@ class Flow:
         while changed:
             changed = False
             for block in reversed(range(self.exit)):
-                meet = reduce(and_, (post[s] for s in self.successors[block])) | 1 << block
+                meet = functools.reduce(int.__and__, (post[s] for s in self.successors[block])) | 1 << block
                 if meet != post[block]:
                     post[block] = meet
                     changed = True
@@ -105,7 +104,7 @@ class Flow:
             self._live = self._liveness()
         block = self.block_of(index)
         read, written = self._summary(index, self.ends[block])
-        live = reduce(or_, (self._live[s] for s in self.successors[block]), 0) & ~written | read
+        live = functools.reduce(int.__or__, (self._live[s] for s in self.successors[block]), 0) & ~written | read
         return frozenset(slots_of(live))
 
     def _summary(self, start: int, end: int) -> tuple[int, int]:

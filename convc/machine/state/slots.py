@@ -66,7 +66,7 @@ class SlotTable:
         self._initial: list[Value] = [POISON[bits] for bits in self.widths]
         self._specials: list[tuple[int, str]] = []
         self._shared: list[tuple[int, int]] = []
-        self._known: dict[tuple, int] = {}
+        self._known: dict[tuple[object, ...], int] = {}
         self._constants: dict[tuple[int, int], int] = {}
         self.applied: dict[int, Applied] = {}
         self.unheard = frozenset[int]()
@@ -106,7 +106,8 @@ class SlotTable:
                 return slot
             case Symbol() | Func():
                 return self.constant(self._variables.address(operand), bits)
-        raise UnmodelledError(f"operand {operand} cannot be a value here")
+            case _:
+                raise UnmodelledError(f"operand {operand} cannot be a value here")
 
     def slots(self, operand: Operand | None, bits: int = 64) -> list[int]:
         """Slots of the elements of a vector, or of a lone operand."""
@@ -127,7 +128,7 @@ class SlotTable:
         """Slot of the condition code's carry bit, one per thread."""
         return self._extra(("carry",), False, 1)[0]
 
-    def _extra(self, key: tuple, value: Value, bits: int) -> tuple[int, bool]:
+    def _extra(self, key: tuple[object, ...], value: Value, bits: int) -> tuple[int, bool]:
         """A slot behind the registers, and whether it is new."""
         slot = self._known.get(key)
         if slot is not None:

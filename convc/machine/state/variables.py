@@ -12,7 +12,7 @@ from convc.errors import LimitError, UnmodelledError
 from convc.machine.base.values import DTYPE, FLOAT, MASK
 from convc.machine.memory.global_memory import FUNCTIONS, LOCAL_PARAMETERS, MODULE_FIRST, SHIFT
 from convc.ptx import Func, Kernel, Module, Symbol, Variable
-from convc.ptx.syntax import TYPE_BITS
+from convc.ptx.syntax import TYPE_BITS, Initial
 
 SHARED_BASE = 1024
 """First shared address a kernel may use: the lowest KiB belongs to the system on sm_90 and later."""
@@ -103,7 +103,9 @@ class Variables:
                 for number, variable in enumerate(self._global):
                     if variable.name == name:
                         return (MODULE_FIRST + number + 1) << SHIFT
-        return None
+                return None
+            case _:
+                return None
 
     def constant_parts(self) -> dict[str, slice]:
         """Give the bytes of constant memory that each ``.const`` variable has."""
@@ -164,10 +166,6 @@ def _place_shared(kernel: Kernel) -> tuple[dict[str, int], int]:
     return addresses, offset
 
 
-Initial = tuple | int | float | Symbol | Func
-"""An initial value as written: nested tuples of numbers and addresses."""
-
-
 def image(variable: Variable, address_of: AddressOf) -> np.ndarray:
     """Initial bytes (uint8) of a .global or .const variable: its initial values, zero elsewhere."""
     bits = TYPE_BITS[variable.type]
@@ -205,4 +203,5 @@ def _bits(variable: Variable, bits: int, value: Initial, address_of: AddressOf) 
             return int(np.asarray(value, FLOAT[bits]).view(DTYPE[bits]))
         case int():
             return value & MASK[bits]
-    raise UnmodelledError(f"{value} is no initial value of {variable.name!r}")
+        case tuple():
+            raise UnmodelledError(f"{value} is no initial value of {variable.name!r}")

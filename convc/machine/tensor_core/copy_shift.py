@@ -80,7 +80,8 @@ def destination_lanes(shape: str, multicast: str | None) -> np.ndarray:
         case "warpx2::01_23":
             first = 64 * (row // 32) + row % 32
             return np.stack([first, first + 32])
-    return np.stack([row + 32 * copy for copy in range(4)])
+        case _:
+            return np.stack([row + 32 * copy for copy in range(4)])
 
 
 def copy_places(copy: Copy, refresh_lane: str) -> tuple[np.ndarray, int]:

@@ -62,7 +62,7 @@ class Mma:
     sfb: int = 0
 
     @property
-    def target(self) -> tuple:
+    def target(self) -> tuple[object, ...]:
         """What two instructions must share to continue one accumulation."""
         return self.d, self.shape, self.rows, self.a_in_tensor, self.zero, self.mask
 

@@ -135,7 +135,7 @@ class Operands:
             shared.part(low, high).view(CHUNK)[select], index, rows, element, packed_as
         )
 
-    def _check_reach(self, name: str, descriptor: int, key: tuple, places: np.ndarray) -> None:
+    def _check_reach(self, name: str, descriptor: int, key: tuple[object, ...], places: np.ndarray) -> None:
         """The operand must lie inside shared memory, and every byte of it must have been written."""
         shared = self.path.shared
         if int(places.max()) >= shared.size:
@@ -228,7 +228,9 @@ class Operands:
                 )
         return lanes, column
 
-    def _written_lanes(self, lanes: np.ndarray) -> Iterator[tuple[tuple | None, np.ndarray, np.ndarray | None]]:
+    def _written_lanes(
+        self, lanes: np.ndarray
+    ) -> Iterator[tuple[tuple[object, ...] | None, np.ndarray, np.ndarray | None]]:
         """(key, lanes, CTAs) groups of lanes of D that the instruction writes; all lanes once all are written."""
         first = self.first
         rows = self.rows

@@ -109,8 +109,8 @@ def fused_groups(
     groups = a.shape[-1] // GROUP
     repeat = groups // scale_a.shape[-1]
     of_a, of_b = (terms(np.repeat(s, repeat, axis=-1), scale_type) for s in (scale_a, scale_b))
-    value = []
-    exponent = []
+    value: list[np.ndarray] = []
+    exponent: list[np.ndarray] = []
     for group in range(groups):
         part = slice(group * GROUP, (group + 1) * GROUP)
         exact = np.matmul(a[:, :, part].astype(np.float64), b[:, :, part].astype(np.float64).swapaxes(1, 2))

@@ -153,9 +153,9 @@ class Collectors:
     def __init__(self, ctas: int) -> None:
         self.ctas = ctas
         self.held: dict[str, np.ndarray] = {}
-        self.numbers: dict[tuple, int] = {}
+        self.numbers: dict[tuple[object, ...], int] = {}
 
-    def apply(self, buffer: str, usage: str, matrix: tuple, rows: np.ndarray | None) -> str | None:
+    def apply(self, buffer: str, usage: str, matrix: tuple[object, ...], rows: np.ndarray | None) -> str | None:
         """Follow one instruction; returns what is wrong with it, or None."""
         if usage == "discard" and buffer not in self.held:
             return None

@@ -47,7 +47,7 @@ def read(
     halves = 2 if split else 1
     part = rows // halves
     row = np.arange(part)
-    found = []
+    found: list[np.ndarray] = []
     same = True
     for half in range(halves):
         lane = row % 32 + 64 * half

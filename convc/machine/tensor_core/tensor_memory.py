@@ -58,7 +58,7 @@ class TensorMemory:
         self.last = np.full(ctas, COLUMNS)
         self.asked: dict[int, dict[int, int]] = {}
         self.granted: dict[tuple[int, int], int] = {}
-        self._holds: dict[tuple, bool] = {}
+        self._holds: dict[tuple[object, ...], bool] = {}
         self.unsettled: Unsettled | None = None
         self.taken = 0
 

@@ -97,7 +97,7 @@ def aim_of(
             hint="b4x16 maps have some: their shared memory is packed",
         )
     shape = shape_of(tensor, mode)
-    numbers = np.arange(smem.shape[0]) if rows is None else np.asarray(rows)
+    numbers = np.arange(len(smem)) if rows is None else np.asarray(rows)
     one = address if isinstance(address, int) else int(address.max())
     channel = tensor.channel(one, coords, mode)
     if channel is None:

@@ -71,8 +71,8 @@ class Walk:
     ctas: int
     members: np.ndarray | None
     indices: dict[int, tuple[int, np.ndarray]] = field(default_factory=dict)
-    outside: dict[tuple, tuple[np.ndarray | None, LoadResult]] = field(default_factory=dict)
-    lines: dict[tuple, tuple[np.ndarray | None, LoadResult]] = field(default_factory=dict)
+    outside: dict[tuple[object, ...], tuple[np.ndarray | None, LoadResult]] = field(default_factory=dict)
+    lines: dict[tuple[object, ...], tuple[np.ndarray | None, LoadResult]] = field(default_factory=dict)
     others: dict[bytes, Walk] = field(default_factory=dict)
     size: int = 0
     kept: bool = True
@@ -111,10 +111,12 @@ class WalkCache:
     def __init__(self, tmap: TensorMap, limit: int = CACHE_BYTES) -> None:
         self._tmap = tmap
         self._limit = limit
-        self._walks: dict[tuple, Walk] = {}
+        self._walks: dict[tuple[object, ...], Walk] = {}
         self._bytes = 0
         self._alike: dict[tuple[tuple[int, ...], bytes], tuple[np.ndarray | None, np.ndarray | None]] = {}
-        self._first: tuple[tuple, np.ndarray, np.ndarray] | None = None  # the latest as it is from last coordinate 0 on
+        self._first: tuple[tuple[object, ...], np.ndarray, np.ndarray] | None = (
+            None  # the latest as it is from last coordinate 0 on
+        )
 
     def find(self, coords: tuple[Coordinate, ...], steps: np.ndarray, ctas: int) -> Walk:
         """The walk from the outer start coordinates ``coords`` through the positions ``steps`` (see `Form`).

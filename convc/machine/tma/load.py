@@ -80,9 +80,11 @@ class TensorLoader:
         self._any_word: dict[tuple[np.dtype, int], bool] = {}
         self.widened: dict[str, tuple[np.ndarray, np.ndarray]] = {}
         self.gathered = 0
-        self._forms: dict[tuple, Form] = {}
+        self._forms: dict[tuple[object, ...], Form] = {}
         self._layouts: dict[tuple[int, int], Layout] = {}
-        self.plans: dict[tuple, Plan | None] = {}  # of copies that are put off (`convc.machine.lazy.regions`)
+        self.plans: dict[
+            tuple[object, ...], Plan | None
+        ] = {}  # of copies that are put off (`convc.machine.lazy.regions`)
         self._scratch = np.empty(0, CHUNK)
         self._shifted = np.empty(0, np.int64)
         self._fill = FILL[tmap.fill]
@@ -229,7 +231,7 @@ class TensorLoader:
         mode: str | None,
     ) -> LoadResult:
         """CTAs that start at different channels: one load for each group with the same."""
-        numbers = np.arange(smem.shape[0]) if rows is None else np.asarray(rows)
+        numbers = np.arange(len(smem)) if rows is None else np.asarray(rows)
         results: list[LoadResult] = []
         for channel in np.unique(coords[0]):
             chosen = coords[0] == channel

@@ -93,7 +93,7 @@ def _extreme(choose: np.ufunc) -> Combine:
         if old.dtype.kind in "iu":
             return choose(old, source)
         first, second = (np.where((b := v.view(np.int16)) < 0, b ^ 0x7FFF, b) for v in (old, source))
-        found = choose(first, second)
+        found: np.ndarray = choose(first, second)
         found = np.where(found < 0, found ^ 0x7FFF, found).astype(np.int16).view(old.dtype)
         return _canonical(np.where(np.isnan(old), source, np.where(np.isnan(source), old, found)))
 

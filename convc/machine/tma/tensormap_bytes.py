@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from convc.errors import MachineFault
-from convc.ir.tensormap import TensorMap
+from convc.ir.tensormap import Swizzle, TensorMap
 from convc.machine.memory.global_memory import Buffer, GlobalMemory
 from convc.machine.tma.driver_maps import decode_driver_map
 
@@ -33,7 +33,9 @@ TYPES = (
 )  # fmt: skip
 """Element types by the number that tensormap.replace gives them (PTX manual, the table of .elemtype)."""
 
-SWIZZLES = (("none",), ("32B",), ("64B",), ("128B", "128B_atom32", "128B_atom32_flip8", "128B_atom64"))
+SWIZZLES: tuple[tuple[Swizzle, ...], ...] = (
+    ("none",), ("32B",), ("64B",), ("128B", "128B_atom32", "128B_atom32_flip8", "128B_atom64"),
+)  # fmt: skip
 """Swizzles by .swizzle_mode and .swizzle_atomicity."""
 
 INTERLEAVES = ("none", "16B", "32B")
@@ -128,16 +130,16 @@ def decode(raw: bytes) -> tuple[TensorMap, int]:
     if any(raw) and struct.unpack_from("<Q", raw)[0] != MAGIC:
         return decode_driver_map(raw)
     record = np.frombuffer(raw, RECORD)[0]
-    mode = MODES[record["mode"]]
+    mode = MODES[int(record["mode"])]
     rank = int(record["rank"]) + 1
     if record["interleave_layout"]:
         raise MachineFault(f"the simulator has no interleaved layouts, got {INTERLEAVES[record['interleave_layout']]}")
-    kinds = SWIZZLES[record["swizzle_mode"]]
+    kinds = SWIZZLES[int(record["swizzle_mode"])]
     corners = {"tile": 0, "im2col": rank - 2}.get(mode, 1)
     return TensorMap(
         mode=mode,
         buffer="",
-        dtype=TYPES[record["elemtype"]],
+        dtype=TYPES[int(record["elemtype"])],
         dims=_numbers(record, "global_dim", rank),
         strides=_numbers(record, "global_stride", rank - 1),
         box=_numbers(record, "box_dim", rank if mode == "tile" else 0),
@@ -146,8 +148,8 @@ def decode(raw: bytes) -> tuple[TensorMap, int]:
         upper=_numbers(record, "upper", corners),
         channels=int(record["channels"]),
         pixels=int(record["pixels"]),
-        swizzle=kinds[record["swizzle_atomicity"] if len(kinds) > 1 else 0],
-        fill=FILLS[record["fill_mode"]],
+        swizzle=kinds[int(record["swizzle_atomicity"]) if len(kinds) > 1 else 0],
+        fill=FILLS[int(record["fill_mode"])],
     ), int(record["global_address"])
 
 

@@ -119,7 +119,7 @@ def _deliver(
             held = cohort.shared.bytes[row, where].view(kind)
             held[:] = combine(held, own.view(kind))
     complete(cohort, target, size, instr.form.name)
-    return np.arange(where.start, where.stop)
+    return np.arange(int(where.start), int(where.stop))
 
 
 @op("cp.async.bulk.peer", "cp.reduce.async.bulk.peer", traits=ORDINARY, result=False)
@@ -264,7 +264,7 @@ def fill_zero(instr: Instr, table: SlotTable) -> Run:
             where = shared_span(cohort, "st.bulk", address, size)
             cohort.shared.bytes[slice(None) if group.rows is None else group.rows, where] = 0
             cohort.shared.written.mark(where, group.rows)
-            _notify_zeros(strand, instr, group, np.arange(where.start, where.stop))
+            _notify_zeros(strand, instr, group, np.arange(int(where.start), int(where.stop)))
 
     return once(run, lambda strand: [target(strand.regs), strand.regs[size_slot]])
 

@@ -42,7 +42,11 @@ def all_of(memory: GlobalRange, copies: int) -> GlobalRange:
     """The range of so many copies, worked out once for all who ask about all of them, in order."""
     positions = np.arange(copies)
     found = functools.cache(lambda: memory.lines(positions))
-    return replace(memory, lines=lambda which: found() if len(which) == copies else memory.lines(which))
+
+    def lines(which: np.ndarray) -> list[Lines]:
+        return found() if len(which) == copies else memory.lines(which)
+
+    return replace(memory, lines=lines)
 
 
 def parts_of(memory: GlobalRange, counts: list[int]) -> list[GlobalRange]:

@@ -278,7 +278,7 @@ def copy_map(instr: Instr, table: SlotTable) -> Run:
         cohort = strand.cohort
         regs = strand.regs
         cohort.core.seal()
-        done: set[tuple] = set()
+        done: set[tuple[object, ...]] = set()
         for group in issue_groups(strand, [target(regs), source(regs)]):
             key = (group.thread[0], group.values, None if group.rows is None else group.rows.tobytes())
             if key in done:  # the lanes of a warp do this together, once

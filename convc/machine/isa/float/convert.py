@@ -10,11 +10,9 @@ others from the lower: all 16 for both, or a byte each (the switch ``random_bits
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
-from convc.machine.base.values import DTYPE, MASK, SIGNED, Function, Value, array, lifted, narrow, width
+from convc.machine.base.values import DTYPE, MASK, SIGNED, Function, Unary, Value, array, lifted, narrow, width
 from convc.machine.isa.float import floating, rounding
 from convc.machine.isa.float.rounding import FORMATS, decode, encode
 from convc.machine.isa.operands import apply
@@ -29,12 +27,12 @@ MODES = ("rn", "rz", "rm", "rp", "rna")
 INTEGER_MODES = {"rni": "rn", "rzi": "rz", "rmi": "rm", "rpi": "rp"}
 
 
-def widen(kind: str) -> Callable[[Value], Value]:
+def widen(kind: str) -> Unary:
     """f16 or bf16 to f32, exactly."""
     return lifted(lambda a: rounding.encode(rounding.decode(a, kind), "f32"), 16)
 
 
-def integer_to_integer(source: str, target: str, saturate: bool) -> Function:
+def integer_to_integer(source: str, target: str, saturate: bool) -> Unary:
     """Between integers: the low bits, extended by the source's sign; .sat clamps to the target's range."""
     bits = width(source)
     to = width(target)
@@ -91,7 +89,7 @@ def integer_to_float(source: str, target: str, mode: str) -> Function:
         elif mode == "rn" and target == "f64":
             return number.astype(np.float64).view(np.uint64)
         elif target == "f64":
-            exact = np.vectorize(lambda x: rounding.nearest_integer(int(x), mode), otypes=[np.float64])(number)
+            exact = np.vectorize(rounding.nearest_integer, otypes=[np.float64])(number, mode)
         else:
             exact = _odd_double(number)
         return rounding.encode(rounding.rounded(exact, target, mode), target)

@@ -8,12 +8,11 @@ tables.
 
 from __future__ import annotations
 
-import operator
 from functools import lru_cache
 
 import numpy as np
 
-from convc.machine.base.values import ArrayFunction, Function, Value, lifted, packed
+from convc.machine.base.values import ArrayFunction, Function, OneToFourArrays, Value, lifted, packed
 from convc.machine.isa.float import floating, rounding
 from convc.machine.isa.float.convert import widen
 from convc.machine.isa.float.floating import canonical
@@ -190,7 +189,7 @@ def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.where(huge, np.where(np.isinf(a), np.nan, np.copysign(0.0, a / b)), a / b)
 
 
-APPROXIMATE: dict[str, ArrayFunction] = {
+APPROXIMATE: dict[str, OneToFourArrays] = {
     "rcp": lambda a: 1.0 / a,
     "sqrt": np.sqrt,
     "rsqrt": lambda a: 1.0 / np.sqrt(a),
@@ -200,14 +199,14 @@ APPROXIMATE: dict[str, ArrayFunction] = {
     "ex2": np.exp2,
     "tanh": np.tanh,
     "div": _divide,
-    "div.full": operator.truediv,
+    "div.full": np.true_divide,
 }
 
 
 def approximate(name: str, kind: str, toward: str) -> Function:
     """An .approx function: computed in float64 and rounded to ``nearest`` or toward ``zero``; overflow is infinite."""
     bits = FORMATS[kind].bits
-    function = APPROXIMATE[name]
+    function: ArrayFunction = APPROXIMATE[name]
 
     def run(*operands: np.ndarray) -> np.ndarray:
         exact = np.asarray(function(*[rounding.decode(o, kind) for o in operands]))
@@ -227,12 +226,13 @@ def approximate(name: str, kind: str, toward: str) -> Function:
 
 def approximate_double(name: str) -> Function:
     """rcp and rsqrt .approx.ftz.f64: only the upper half of the operand counts, the lower half of the result is 0."""
+    function: ArrayFunction = APPROXIMATE[name]
 
     def run(a: np.ndarray) -> np.ndarray:
         upper = np.uint64(0xFFFFFFFF00000000)
         x = a & upper
         x = np.where(x & np.uint64(0x7FF0000000000000) == 0, x & np.uint64(1 << 63), x)
-        out = canonical(np.asarray(APPROXIMATE[name](x.view(np.float64))), 64)
+        out = canonical(np.asarray(function(x.view(np.float64))), 64)
         out = np.where(out & np.uint64(0x7FF0000000000000) == 0, out & np.uint64(1 << 63), out)
         return out & upper
 

@@ -8,16 +8,30 @@ the canonical NaN of the manual (0x7FFFFFFF for f32).
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from convc.machine.base.values import DTYPE, ArrayFunction, Function, Value, array, floats, from_floats, lifted
+from convc.machine.base.values import (
+    DTYPE,
+    ArrayFunction,
+    Binary,
+    Function,
+    OneToFourArrays,
+    Operator,
+    Unary,
+    UnaryArray,
+    Value,
+    array,
+    floats,
+    from_floats,
+    lifted,
+)
 from convc.machine.isa.float import rounding
 from convc.machine.isa.float.rounding import FORMATS
 
 CANONICAL_NAN = {16: 0x7FFF, 32: 0x7FFFFFFF, 64: 0x7FFFFFFFFFFFFFFF}
-PLAIN = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}
+PLAIN: dict[str, Operator] = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}
 
 
 def canonical(result: np.ndarray | np.floating, bits: int) -> Value:
@@ -31,7 +45,7 @@ def canonical(result: np.ndarray | np.floating, bits: int) -> Value:
     return CANONICAL_NAN[bits] if np.isnan(result) else out
 
 
-def native(op: Callable, bits: int) -> Function:
+def native(op: Operator, bits: int) -> Binary:
     """add, sub, mul of f16, f32 or f64 in numpy's arithmetic, round to nearest even."""
 
     return lambda a, b: canonical(op(floats(a, bits), floats(b, bits)), bits)
@@ -44,6 +58,7 @@ def arithmetic(name: str, kind: str, mode: str = "rn") -> Function:
         return native(PLAIN[name], form.bits)
     if (name, kind, mode) == ("fma", "f32", "rn"):
         return lifted(_fused_single, 32, 32, 32)
+    compute: ArrayFunction
     if kind == "f64":
         compute = _NATIVE_DOUBLE[name] if mode == "rn" and name != "fma" else rounding.double_operation(name, mode)
     else:
@@ -80,9 +95,9 @@ def _fused_single(*operands: np.ndarray) -> np.ndarray:
 _SMALLEST = float(np.finfo(np.float32).tiny)
 """The smallest normal number of float32."""
 
-_NATIVE_DOUBLE: dict[str, ArrayFunction] = {"div": operator.truediv, "sqrt": np.sqrt, "rcp": lambda a: 1.0 / a}
+_NATIVE_DOUBLE: dict[str, OneToFourArrays] = {"div": np.true_divide, "sqrt": np.sqrt, "rcp": lambda a: 1.0 / a}
 
-_COMPUTE: dict[str, ArrayFunction] = {
+_COMPUTE: dict[str, OneToFourArrays] = {
     "add": rounding.odd_sum,
     "sub": lambda a, b: rounding.odd_sum(a, -b),
     "mul": operator.mul,
@@ -104,7 +119,7 @@ def _both_positive(name: str, x: list[np.ndarray]) -> np.ndarray:
 # ---- modifiers --------------------------------------------------------------------------------------------
 
 
-def flush(bits: int) -> Callable[[Value], Value]:
+def flush(bits: int) -> Unary:
     """.ftz: subnormal numbers become zero of the same sign (f16 and f32; the other widths are left alone)."""
     if bits not in (16, 32):
         return lambda value: value
@@ -121,7 +136,7 @@ def flush(bits: int) -> Callable[[Value], Value]:
     return run
 
 
-def saturate(kind: str) -> Callable[[Value], Value]:
+def saturate(kind: str) -> Unary:
     """.sat: clamp to [0, 1]; NaN becomes +0."""
     one = rounding.encode(np.ones(1), kind)
 
@@ -132,7 +147,7 @@ def saturate(kind: str) -> Callable[[Value], Value]:
     return lifted(run, FORMATS[kind].bits)
 
 
-def relu(kind: str) -> Callable[[Value], Value]:
+def relu(kind: str) -> Unary:
     """.relu: negative numbers become +0; NaN stays."""
 
     def run(value: np.ndarray) -> np.ndarray:
@@ -146,7 +161,7 @@ def modified(function: Function, kind: str, options: set[str]) -> Function:
     """``function`` with .ftz of operands and result, .sat and .relu as ``options`` say."""
     if "ftz" in options:
         function = _flushing(function, FORMATS[kind].bits)
-    after: list[Callable[[Value], Value]] = []
+    after: list[Unary] = []
     if "sat" in options:
         after.append(saturate(kind))
     if "relu" in options:
@@ -176,7 +191,7 @@ def _flushing(function: Function, bits: int) -> Function:
 # ---- bits and order ---------------------------------------------------------------------------------------
 
 
-def sign_bit(bits: int, flip: bool) -> Callable[[Value], Value]:
+def sign_bit(bits: int, flip: bool) -> Unary:
     """neg (flip the sign) and abs (clear it)."""
     top = 1 << (bits - 1)
 
@@ -205,11 +220,11 @@ def extreme(largest: bool, kind: str, options: frozenset[str] | set[str] = froze
     "xorsign": of the magnitudes, with the exclusive or of the signs.
     """
     bits = FORMATS[kind].bits
-    part = DTYPE[bits].type
+    part: Any = DTYPE[bits].type
     top = 1 << (bits - 1)
     either = "NaN" in options
     choose = EXTREME[largest, either]
-    held = part(CANONICAL_NAN[bits])
+    held = np.asarray(CANONICAL_NAN[bits], DTYPE[bits])
 
     def run(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         x = _comparable(a, kind)
@@ -281,7 +296,7 @@ def compare(name: str, kind: str) -> Function:
     return run
 
 
-TESTS = {
+TESTS: dict[str, UnaryArray] = {
     "finite": np.isfinite,
     "infinite": np.isinf,
     "number": lambda x: ~np.isnan(x),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
 
 from convc.machine.base import narrow_formats
-from convc.machine.base.values import DTYPE, Function, Value, array, floats, lifted, signed, width
+from convc.machine.base.values import DTYPE, Binary, Unary, UnaryArray, Value, array, floats, lifted, signed, width
 from convc.machine.isa.float import floating, rounding
 from convc.machine.isa.float.convert import convert
 from convc.machine.isa.float.rounding import FORMATS
@@ -109,7 +108,7 @@ def round_bf16(value: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(value), np.uint16(0x7FFF), rounded)
 
 
-def scale_factor(kind: str, mode: str, saturate: bool) -> Function:
+def scale_factor(kind: str, mode: str, saturate: bool) -> Unary:
     """f32 or bf16 to ue8m0: the exponent of the magnitude, rounded down (rz) or up (rp); NaN is 0xFF.
 
     The sign is dropped, values below 2**-127 give 0 and an infinity 0xFF, or 0xFE with .satfinite (cuda_fp8.hpp).
@@ -126,7 +125,7 @@ def scale_factor(kind: str, mode: str, saturate: bool) -> Function:
     return lifted(run, width(kind))
 
 
-def from_scale_factor() -> Function:
+def from_scale_factor() -> Unary:
     """ue8m0 to bf16."""
     powers = narrow_formats.table("ue8m0").astype(np.float64)
 
@@ -136,7 +135,7 @@ def from_scale_factor() -> Function:
     return lifted(run, 8)
 
 
-def narrow_float(source: str, target: str, options: set[str]) -> Function:
+def narrow_float(source: str, target: str, options: set[str]) -> Unary:
     """f32, f16 or bf16 to a narrow format, always .satfinite; .relu clamps negative numbers to zero first."""
     if target == "ue8m0":
         return scale_factor(source, "rp" if "rp" in options else "rz", "satfinite" in options)
@@ -190,7 +189,7 @@ def cvt_pack2(instr: Instr, table: SlotTable) -> Run:
 
 
 @lru_cache(maxsize=1 << 3)
-def _to_halves(target: str, relu: bool) -> tuple[Function, Callable[[np.ndarray], np.ndarray]]:
+def _to_halves(target: str, relu: bool) -> tuple[Binary, UnaryArray]:
     """Two numbers to a pair of halves, and many pairs of numbers at once."""
     return (
         lambda a, b: pack_halves(a, b, target, relu),
@@ -215,7 +214,7 @@ def cvt_packed(instr: Instr, table: SlotTable) -> Run:
     return apply(instr, table, run, bits)
 
 
-def _widened(source: str, target: str, options: set[str]) -> Function:
+def _widened(source: str, target: str, options: set[str]) -> Unary:
     """A narrow format to f16 or bf16; .relu clamps negative numbers to zero."""
     if source == "ue8m0":
         function = from_scale_factor()

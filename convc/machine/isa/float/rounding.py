@@ -8,14 +8,16 @@ neighbour in the format that the rounding mode asks for. Float64 itself, with di
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
 from convc.machine.base.narrow_formats import table
-from convc.machine.base.values import DTYPE, FLOAT
+from convc.machine.base.values import DTYPE, FLOAT, UnaryArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +52,14 @@ FORMATS = {
 }
 """Formats of PTX (manual, 5.2.3 "Alternate floating-point data formats"); NaN patterns as in "cvt" and 9.7.3."""
 
-TO_INTEGER: dict[str, Callable] = {
+TO_INTEGER: dict[str, UnaryArray] = {
     "rn": np.rint, "rz": np.trunc, "rm": np.floor, "rp": np.ceil,
     "rna": lambda x: np.copysign(np.floor(np.abs(x) + 0.5), x),
 }  # fmt: skip
 """Rounding to an integer by rounding mode; rna: to nearest, ties away from zero."""
 
-_TO_LARGEST = {"rz": lambda x: x == x, "rm": lambda x: x > 0, "rp": lambda x: x < 0}
+_TO_LARGEST: dict[str, UnaryArray] = {"rz": lambda x: x == x, "rm": lambda x: x > 0, "rp": lambda x: x < 0}
+_NOWHERE: UnaryArray = np.isnan
 """Where an overflow gives the largest finite number instead of an infinity."""
 
 
@@ -79,7 +82,7 @@ def rounded(value: np.ndarray, format_name: str, mode: str = "rn", saturate: boo
             if saturate or not form.infinite:
                 keep = over
             else:
-                keep = over & np.isfinite(value) & _TO_LARGEST.get(mode, lambda x: x != x)(result)
+                keep = over & np.isfinite(value) & _TO_LARGEST.get(mode, _NOWHERE)(result)
             result = np.where(keep, limit, np.where(over, np.copysign(np.inf, result), result))
     return result
 
@@ -188,9 +191,9 @@ def nearest_double(exact: Fraction, mode: str) -> float:
     return near if larger else math.nextafter(near, math.inf)
 
 
-def nearest_integer(value: int, mode: str) -> float:
+def nearest_integer(value: int | np.integer, mode: str) -> float:
     """An integer of any size as float64 by rounding mode."""
-    return nearest_double(Fraction(value), mode)
+    return nearest_double(Fraction(int(value)), mode)
 
 
 def double_operation(name: str, mode: str) -> Callable[..., np.ndarray]:
@@ -214,11 +217,22 @@ def double_operation(name: str, mode: str) -> Callable[..., np.ndarray]:
     return np.vectorize(one, otypes=[np.float64])
 
 
-_EXACT = {
-    "add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b, "fma": lambda a, b, c: a * b + c,
-    "div": lambda a, b: a / b, "rcp": lambda a: 1 / a,
+def _fused(a: Any, b: Any, c: Any) -> Any:
+    return a * b + c
+
+
+def _quotient(a: Any, b: Any) -> Any:
+    return a / b
+
+
+def _inverse(a: Any) -> Any:
+    return 1 / a
+
+
+_EXACT: dict[str, Callable[..., Any]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "fma": _fused, "div": _quotient, "rcp": _inverse,
 }  # fmt: skip
-_NATIVE = {**_EXACT, "rcp": lambda a: np.float64(1) / a, "sqrt": np.sqrt}
+_NATIVE: dict[str, Callable[..., np.float64]] = {**_EXACT, "sqrt": np.sqrt}
 
 
 def _zero(name: str, a: list[float], mode: str) -> float:

@@ -11,7 +11,7 @@ import operator
 import numpy as np
 
 from convc.errors import MachineFault
-from convc.machine.base.values import DTYPE, Function, Value, array, packed, width
+from convc.machine.base.values import BITWISE, DTYPE, Function, TernaryArray, Value, array, packed, width
 from convc.machine.isa import threads
 from convc.machine.isa.float import floating
 from convc.machine.isa.memory import shared_space, spaces
@@ -30,27 +30,43 @@ OPERATIONS = ("add", "and", "or", "xor", "exch", "inc", "dec", "min", "max", "ca
 
 def update_of(name: str, kind: str) -> Function:
     """(old, operand, …) -> new, on arrays of bit patterns."""
-    bits = width(kind)
     match name:
         case "exch":
-            return lambda old, b: b
+            return _given
         case "cas":
-            return _swap_if_equal(bits)
+            return _swap_if_equal(width(kind))
         case "and" | "or" | "xor":
-            return {"and": operator.and_, "or": operator.or_, "xor": operator.xor}[name]
+            return BITWISE[name]
         case "inc":
-            return lambda old, b: np.where(old >= b, 0, old + old.dtype.type(1)).astype(old.dtype)
+            return _count_up
         case "dec":
-            return lambda old, b: np.where((old == 0) | (old > b), b, old - old.dtype.type(1)).astype(old.dtype)
+            return _count_down
+        case _:
+            return _arithmetic(name, kind)
+
+
+def _arithmetic(name: str, kind: str) -> Function:
     pair = kind.endswith("x2")
     single = kind[:-2] if pair else kind
     if single in ("f16", "bf16", "f32", "f64"):
         function = floating.arithmetic("add", single) if name == "add" else floating.extreme(name == "max", single)
         return packed(function, 16) if pair else function
-    return operator.add if name == "add" else integer.extreme(bits, kind.startswith("s"), name == "max")
+    return operator.add if name == "add" else integer.extreme(width(kind), kind.startswith("s"), name == "max")
 
 
-def _swap_if_equal(bits: int) -> Function:
+def _given(_: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return b
+
+
+def _count_up(old: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.where(old >= b, 0, old + old.dtype.type(1)).astype(old.dtype)
+
+
+def _count_down(old: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.where((old == 0) | (old > b), b, old - old.dtype.type(1)).astype(old.dtype)
+
+
+def _swap_if_equal(bits: int) -> TernaryArray:
     if bits == 128:
         return lambda old, b, c: np.where((old == b).all(axis=-1, keepdims=True), c, old)
     return lambda old, b, c: np.where(old == b, c, old)

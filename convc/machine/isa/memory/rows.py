@@ -151,7 +151,7 @@ def read_cluster(
         return None
     units = cohort.shared.staging(*span, None).view(UNITS[size])
     first = rows_of(strand) // cohort.cluster_size * (cohort.cluster_size * units.shape[1])
-    index = (wide >> np.uint32(RANK_SHIFT)) * np.uint32(units.shape[1])
+    index: np.ndarray = (wide >> np.uint32(RANK_SHIFT)) * np.uint32(units.shape[1])
     index += (wide & np.uint32(OFFSET)) // np.uint32(size)
     index = (index + first)[..., None] + np.arange(4 * words // size)
     # each lies inside: the bounds were looked at
@@ -256,7 +256,7 @@ def _put(
 
 def _across(places: np.ndarray, size: int) -> bool:
     """Whether threads store side by side, one store behind the other: places (threads, stores) in units of ``size``."""
-    threads, stores = places.shape
+    threads, stores = map(int, places.shape)
     first = int(places.min())
     if int(places.max()) - first != size * (places.size - 1):  # mostly enough
         return False

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from convc.machine.base.values import DTYPE, MASK, ArrayFunction, lifted, width
+from convc.machine.base.values import DTYPE, MASK, OneToFourArrays, lifted, width
 from convc.machine.isa.operands import apply
 from convc.machine.isa.registry import ORDINARY, Run, op
 from convc.machine.state.slots import SlotTable
@@ -18,7 +18,7 @@ from convc.ptx import Instr
 Mods = tuple[str, ...]
 """Modifiers of an instruction; the last one is its type."""
 
-Made = tuple[ArrayFunction, tuple[int, ...]]
+Made = tuple[OneToFourArrays, tuple[int, ...]]
 """A function of arrays, and the widths of its operands in bits."""
 
 Maker = Callable[[Mods], Made]
@@ -108,19 +108,21 @@ def bfe(mods: Mods) -> Made:
 
     def run(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
         part = DTYPE[bits].type
+        zero: np.unsignedinteger = part(0)
+        all_ones: np.unsignedinteger = part(MASK[bits])
         start = b & np.uint32(0xFF)
         length = c & np.uint32(0xFF)
         ones = _shift_left(np.full((1, 1, 1), 1, DTYPE[bits]), length, bits) - part(1)
-        field = np.where(start < bits, a >> np.minimum(start, bits - 1).astype(DTYPE[bits]), part(0)) & ones
+        field = np.where(start < bits, a >> np.minimum(start, bits - 1).astype(DTYPE[bits]), zero) & ones
         if not is_signed:
             return field
         last = np.minimum(start.astype(np.int64) + length - 1, bits - 1)
         sign = (a >> np.maximum(last, 0).astype(DTYPE[bits])) & part(1)
-        filled = np.where((sign != 0) & (start < bits), ~part(0), part(0))
-        filled = np.where(start >= bits, np.where(a >> part(bits - 1) != 0, ~part(0), part(0)), filled)
+        filled = np.where((sign != 0) & (start < bits), all_ones, zero)
+        filled = np.where(start >= bits, np.where(a >> part(bits - 1) != 0, all_ones, zero), filled)
         inside = np.minimum(length, np.maximum(bits - start.astype(np.int64), 0)).astype(np.uint32)
         kept = _shift_left(np.full((1, 1, 1), 1, DTYPE[bits]), inside, bits) - part(1)
-        return np.where(length == 0, part(0), (field & kept) | (filled & ~kept))
+        return np.where(length == 0, zero, (field & kept) | (filled & ~kept))
 
     return run, (bits, 32, 32)
 

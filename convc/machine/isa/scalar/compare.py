@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import operator
-
 import numpy as np
 
-from convc.machine.base.values import DTYPE, Function, Value, array, width
+from convc.machine.base.values import BITWISE, DTYPE, Binary, Value, array, width
 from convc.machine.isa.float import floating
 from convc.machine.isa.operands import Read, apply, negated, reader, type_of
 from convc.machine.isa.registry import ORDINARY, SCALAR, Run, op
@@ -16,11 +14,10 @@ from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
 from convc.ptx import Instr
 
-JOIN: dict[str, Function] = {"and": operator.and_, "or": operator.or_, "xor": operator.xor}
 FLOATS = ("f16", "bf16", "f32", "f64")
 
 
-def comparison(instr: Instr, kind: str) -> tuple[Function, int]:
+def comparison(instr: Instr, kind: str) -> tuple[Binary, int]:
     """(function, bits of one operand) of a scalar comparison."""
     name = instr.mods[0]
     if kind in FLOATS:
@@ -31,16 +28,16 @@ def comparison(instr: Instr, kind: str) -> tuple[Function, int]:
     return integer.compare(name, bits, kind.startswith("s")), bits
 
 
-def _flushed(function: Function, bits: int) -> Function:
+def _flushed(function: Binary, bits: int) -> Binary:
     """A comparison that takes subnormal numbers for zero."""
     flush = floating.flush(bits)
     return lambda a, b: function(flush(a), flush(b))
 
 
-def _combination(instr: Instr, table: SlotTable) -> tuple[Function, Read] | None:
+def _combination(instr: Instr, table: SlotTable) -> tuple[Binary, Read] | None:
     """``.BoolOp``, and what reads the predicate that it combines a result with."""
-    name = next((m for m in instr.mods[1:] if m in JOIN), None)
-    return None if name is None else (JOIN[name], reader(instr.operands[3], table))
+    name = next((m for m in instr.mods[1:] if m in BITWISE), None)
+    return None if name is None else (BITWISE[name], reader(instr.operands[3], table))
 
 
 def _halves(value: Value) -> tuple[Value, Value]:
@@ -101,11 +98,13 @@ def set_(instr: Instr, table: SlotTable) -> Run:
     a, b = (table.slot(o, 32 if packed else bits) for o in instr.operands[1:3])
 
     def result(x: Value, y: Value, regs: list[Value]) -> Value:
-        holds = function(x, y)
+        holds: Value = function(x, y)
         if combination is not None:
             join, read = combination
             holds = join(holds, read(regs))
-        return np.where(holds, DTYPE[to].type(one), DTYPE[to].type(0)) if isinstance(holds, np.ndarray) else one * holds
+        if isinstance(holds, np.ndarray):
+            return np.where(holds, one, 0).astype(DTYPE[to])
+        return one if holds else 0
 
     def run(strand: Strand) -> None:
         regs = strand.regs

@@ -7,13 +7,22 @@ unsigned type wrap by themselves.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
 
 import numpy as np
 
-from convc.machine.base.values import DTYPE, MASK, SIGNED, Value, array, lifted, signed, unsigned
-
-Binary = Callable[[Value, Value], Value]
+from convc.machine.base.values import (
+    DTYPE,
+    MASK,
+    SIGNED,
+    Binary,
+    Operator,
+    Unary,
+    Value,
+    array,
+    lifted,
+    signed,
+    unsigned,
+)
 
 
 def is_signed(type_name: str) -> bool:
@@ -26,7 +35,7 @@ def both_int(a: Value, b: Value) -> bool:
     return not isinstance(a, np.ndarray) and not isinstance(b, np.ndarray)
 
 
-def wrapping(op: Callable, bits: int) -> Binary:
+def wrapping(op: Operator, bits: int) -> Binary:
     """add, sub, mul.lo: modulo 2**bits."""
     mask = MASK[bits]
 
@@ -38,7 +47,7 @@ def wrapping(op: Callable, bits: int) -> Binary:
     return run
 
 
-def saturating(op: Callable, bits: int) -> Binary:
+def saturating(op: Operator, bits: int) -> Binary:
     """add.sat and sub.sat of signed numbers: clamped to the type's range."""
     high = MASK[bits] >> 1
     low = -high - 1
@@ -56,14 +65,14 @@ def clamped_below(function: Binary, bits: int) -> Binary:
     return lambda a, b: largest(function(a, b), 0)
 
 
-def invert(bits: int) -> Callable[[Value], Value]:
+def invert(bits: int) -> Unary:
     """not."""
     mask = MASK[bits]
 
     def run(a: Value) -> Value:
         if isinstance(a, np.ndarray):
             return ~a
-        return not a if bits == 1 else ~a & mask
+        return not a if bits == 1 else ~int(a) & mask
 
     return run
 
@@ -125,12 +134,16 @@ def multiply_high(bits: int, is_signed_type: bool) -> Binary:
                 a, b = signed(a, bits), signed(b, bits)
             return ((a * b) >> bits) & MASK[bits]
         if bits == 64:
-            exact = np.vectorize(lambda x, y: ((int(x) * int(y)) >> 64) & MASK[64], otypes=[np.uint64])
+            exact = np.vectorize(_upper_half, otypes=[np.uint64])
             return exact(_as_read(a, bits, is_signed_type), _as_read(b, bits, is_signed_type))
         wide = multiply_wide(bits, is_signed_type)(a, b)
         return (wide >> DTYPE[2 * bits].type(bits)).astype(DTYPE[bits])
 
     return run
+
+
+def _upper_half(x: np.integer, y: np.integer) -> int:
+    return ((int(x) * int(y)) >> 64) & MASK[64]
 
 
 def _as_read(value: Value, bits: int, is_signed_type: bool) -> Value:
@@ -202,7 +215,7 @@ def extreme(bits: int, is_signed_type: bool, largest: bool) -> Binary:
     return run
 
 
-COMPARE: dict[str, Callable] = {
+COMPARE: dict[str, Operator] = {
     "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge,
     "lo": operator.lt, "ls": operator.le, "hi": operator.gt, "hs": operator.ge,
 }  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 
 from convc.errors import UnmodelledError
-from convc.machine.base.values import packed, width
+from convc.machine.base.values import BITWISE, Operator, packed, width
 from convc.machine.isa.operands import apply, type_of
 from convc.machine.isa.registry import ORDINARY, SCALAR, Builder, Run, op, switched
 from convc.machine.isa.scalar import integer
@@ -22,7 +22,7 @@ def integer_bits(instr: Instr, kind: str) -> int:
 
 def build_arithmetic(name: str) -> Builder:
     """Builder of add, sub, mul, min, max, div, rem for integers, packed pairs of 16-bit ones included."""
-    plain = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}
+    plain: dict[str, Operator] = {"add": operator.add, "sub": operator.sub, "mul": operator.mul}
 
     def builder(instr: Instr, table: SlotTable) -> Run:
         kind = type_of(instr)
@@ -75,7 +75,7 @@ def build_mad(instr: Instr, table: SlotTable) -> Run:
 
 def build_logic(name: str) -> Builder:
     """Builder of and, or, xor."""
-    function = {"and": operator.and_, "or": operator.or_, "xor": operator.xor}[name]
+    function = BITWISE[name]
 
     def builder(instr: Instr, table: SlotTable) -> Run:
         bits = width(type_of(instr))

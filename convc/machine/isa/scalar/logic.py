@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from convc.machine.base.values import DTYPE, ArrayFunction, Function, lifted, width
+from convc.machine.base.values import DTYPE, ArrayFunction, Function, Operator, Value, lifted, width
 from convc.machine.isa.operands import apply, number, reader
 from convc.machine.isa.registry import ORDINARY, Run, op
 from convc.machine.isa.scalar.bitfields import Made, Mods, form
@@ -55,12 +55,12 @@ def lop3_bool(instr: Instr, table: SlotTable) -> Run:
     d, p = table.pair(instr.operands[0])
     sources = [table.slot(o, 32) for o in instr.operands[1:4]]
     q = reader(instr.args["q"], table)
-    join = np.logical_or if "or" in instr.mods else np.logical_and
+    join: Operator = np.logical_or if "or" in instr.mods else np.logical_and
 
     def run(strand: Strand) -> None:
         regs = strand.regs
         value = function(*[regs[s] for s in sources])
-        holds = join(value != 0, q(regs))
+        holds: Value = join(value != 0, q(regs))
         if d is not None:
             strand.write(d, value)
         if p is not None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import operator
-
 import numpy as np
 
 from convc.machine.base.values import DTYPE, MASK, SIGNED, ArrayFunction, width
@@ -111,7 +108,7 @@ def _absolute_differences(bits: int) -> Maker:
             if "sat" in mods:
                 parts = [np.clip(part, low, high) for part in parts]
             lanes = [(part & ((1 << bits) - 1)) << (bits * i) for i, part in enumerate(parts)]
-            return functools.reduce(operator.or_, lanes).astype(np.uint32)
+            return np.bitwise_or.reduce(lanes).astype(np.uint32)
 
         return run, (32, 32, 32)
 

@@ -122,7 +122,8 @@ def float_sum(a_type: str, b_type: str, d_type: str, exact: bool) -> Sum:
 
     def in_two(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
         total = np.zeros_like(c)
-        for part in (np.arange(a.shape[-1]) % 4 < 2, np.arange(a.shape[-1]) % 4 >= 2):
+        lower = np.arange(int(a.shape[-1])) % 4 < 2
+        for part in (lower, ~lower):
             total = truncated(a[..., part], b[..., part], total, ("f16", "f16"))
         return c + total
 

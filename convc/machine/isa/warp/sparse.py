@@ -62,7 +62,7 @@ class Sparsity:
         """A with all of its columns, (ctas, warps, 1, 16, depth), of what is stored, half as wide."""
         position = np.stack((chunks & 3, chunks >> 2), axis=-1) if self.pairs else (chunks >> 3)[..., None]
         width = (4 if self.pairs else 2) * self.unit
-        start = np.arange(chunks.shape[-1])[:, None] * width
+        start = np.arange(int(chunks.shape[-1]))[:, None] * width
         columns = (start + position * self.unit)[..., None] + np.arange(self.unit)
         columns = columns.reshape(*columns.shape[:-3], -1)[:, :, None]
         lead = np.broadcast_shapes(stored.shape[:2], columns.shape[:2])
