@@ -15,7 +15,7 @@ from convc.api.inputs import BuildSource, InputData, opened
 from convc.api.running import layer_inputs
 from convc.build.folder import Build, Layer
 from convc.errors import InputError, LaunchError
-from convc.gpu.contents import filled
+from convc.gpu.contents import filled, listed
 from convc.ir.launch import LaunchSpec, load_launch
 from convc.ir.tuned import Tuning
 from convc.runtime.gradients import ready_for
@@ -98,7 +98,7 @@ def _layer_job(build: Build, inputs: KernelInputs) -> LaunchJob:
     ready = build.load(inputs.layer)
     arrays = layer_inputs(data, ready, read_beside("residual", inputs.residual, ready))
     bound, activations = ready_for(ready, arrays)
-    contents = input_buffers(bound, activations, arrays.get("residual"))
+    contents = listed(ready.launch) | input_buffers(bound, activations, arrays.get("residual"))
     files = [Path(file) for file in (data.given, inputs.residual) if isinstance(file, str | Path)]
     return LaunchJob(
         image=ready.ptx.encode(),
@@ -138,7 +138,7 @@ def _kernel_job(kernel: Path, launch: LaunchSpec | str | Path, inputs: KernelInp
             for name, buffer in spec.buffers.items()
         },
     )
-    read = read_buffers(named, folder, arrays) | arrays
+    read = listed(spec) | read_buffers(named, folder, arrays) | arrays
     return LaunchJob(
         image=image,
         text=text,

@@ -213,14 +213,21 @@ class ScheduleOptions:
     split_k: Annotated[
         str,
         Option(
-            "The number of CTAs of a cluster that share the K loop of a tile.",
+            "The number of CTAs that share the K loop of a tile.",
             {
                 AUTO: "estimate, but off for sm_90a",
                 ESTIMATE: "where tiles leave SMs idle and the estimate is better",
                 "off": "one",
                 "2": "two",
                 "4": "four",
-                "8": "eight",
+                "8": "eight, a cluster",
+                "16": "two clusters of eight, whose sums meet in global memory",
+                "24": "three such clusters",
+                "32": "four",
+                "48": "six",
+                "64": "eight",
+                "96": "twelve",
+                "128": "sixteen",
             },
             "schedules reload, slide and shift",
         ),

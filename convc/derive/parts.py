@@ -1,9 +1,10 @@
-"""Split K: the CTAs of a cluster share the sum of a tile, each has a part of its steps, and the parts are added up.
+"""Split K: the CTAs of some clusters share the sum of a tile, each has a part of its steps, and the parts are added up.
 
 Steps are counted through the loops around a step. CTA `part` takes the steps part, part + PARTS, part + 2*PARTS and so
 on; or, of channel blocks that PARTS divides, every PARTS-th block of every tap. A sum may be taken in any order, so all
 there is to show is that every step has one turn of one CTA. The columns of the tile are shared then too: each CTA adds
-the parts of its own.
+the parts of its own cluster. Where there are several clusters, each keeps what it has added in global memory, at a
+place of its own, and one of them adds what all have kept.
 """
 
 from __future__ import annotations
@@ -21,7 +22,12 @@ from convc.derive.theorem import Condition, Theorem, at_most, below, proved
 
 TAPS = ((z.r, z.R, "filter rows"), (z.s, z.S, "filter columns"))
 BLOCKS = (z.block, z.BLOCKS, "channel blocks")
-PARTS = Loop(axis=z.part, extent=z.PARTS, words="the CTAs of a cluster")
+PARTS = Loop(axis=z.part, extent=z.PARTS, words="the CTAs that share a tile")
+CLUSTER = z.axis("cluster")
+QUAD = 4
+"""Columns that a lane keeps side by side, 16 bytes of them."""
+LANES = 32
+"""Lanes of a warp."""
 
 Digits = Sequence[tuple[Symbol, Expr, str]]
 """Loops, outermost first: axis, extent, words."""
@@ -45,7 +51,7 @@ def by_steps(digits: Digits) -> Reindexed:
     )
     step = Step(
         name=f"share the {weight} steps of a tile between {z.PARTS} CTAs",
-        theorems=(counted, _once(z.step), _columns()),
+        theorems=(counted, _once(z.step), *_columns()),
         conditions=(at_most(weight, z.TURNS * z.PARTS, f"{z.TURNS} turns reach the last step"), *_own_columns()),
     )
     lets = tuple(single(z.turn, axis, values[axis]) for axis, _, _ in digits)
@@ -71,7 +77,7 @@ def by_blocks(digits: Digits) -> Reindexed:
     words = f"{z.PARTS} divides the channel blocks"
     step = Step(
         name=f"share the {blocks} channel blocks of a tile between {z.PARTS} CTAs",
-        theorems=(_once(block), _columns()),
+        theorems=(_once(block), *_columns()),
         conditions=(
             at_most(blocks, z.TURNS * z.PARTS, words),
             at_most(z.TURNS * z.PARTS, blocks, words),
@@ -97,11 +103,19 @@ def by_blocks(digits: Digits) -> Reindexed:
 
 
 def _maps(counted: Symbol, extent: Expr) -> dict[str, Map]:
-    """The turn of a step, and the first column of a chunk that a CTA adds."""
+    """The turn of a step, the first column of a chunk that a CTA adds, where its sum is kept and who counts that."""
+    tile = z.tile_n * z.TILES_M + z.tile_m
+    between = z.TILES_N * z.TILES_M * z.BN * z.BM * QUAD
+    first = (tile * z.BN + z.column) * z.BM * QUAD + z.lane * QUAD * QUAD
+    kept = {"first": first, "own": FloorDiv(z.part, z.RANKS) * between + first, "between": between}
+    counter = (tile * z.RANKS + z.rank) * z.WARPS + z.warp
     return {
         "counted": Map(axes=(z.part,), results={"first": z.part, "stride": z.PARTS, "limit": extent}),
         "turn": Map(axes=(counted,), results={"turn": FloorDiv(counted, z.PARTS)}),
-        "column": Map(axes=(z.part, z.chunk), results={"column": z.part * z.OWN + z.chunk * z.SOME}),
+        "rank": Map(axes=(z.part,), results={"rank": Mod(z.part, z.RANKS)}),
+        "column": Map(axes=(z.rank, z.chunk), results={"column": z.rank * z.OWN + z.chunk * z.SOME}),
+        "kept": Map(axes=(z.tile_m, z.tile_n, z.part, z.column, z.lane), results=kept),
+        "counter": Map(axes=(z.tile_m, z.tile_n, z.rank, z.warp), results={"counter": counter}),
     }
 
 
@@ -118,29 +132,65 @@ def _once(counted: Symbol) -> Theorem:
     )
 
 
-def _columns() -> Theorem:
+def _columns() -> Iterator[Theorem]:
+    """Whose a column is, where its sums are kept, and who counts that."""
     row = z.axis("row")
-    place = z.part * z.OWN + (z.chunk * z.SOME + row)
+    place = z.rank * z.OWN + (z.chunk * z.SOME + row)
     inside = z.chunk * z.SOME + row
-    return proved(
-        "every column of a tile is one of one chunk of one CTA",
+    yield proved(
+        "every column of a tile is one of one chunk of one CTA of a cluster",
         [
-            (FloorDiv(place, z.OWN), z.part),
+            (FloorDiv(place, z.OWN), z.rank),
             (FloorDiv(Mod(place, z.OWN), z.SOME), z.chunk),
             (Mod(inside, z.SOME), row),
         ],
         [below(row, z.SOME), below(inside, z.OWN)],
     )
+    part = CLUSTER * z.RANKS + z.rank
+    yield proved(
+        "every part is one rank of one cluster",
+        [(FloorDiv(part, z.RANKS), CLUSTER), (Mod(part, z.RANKS), z.rank)],
+        [below(z.rank, z.RANKS)],
+    )
+    quads = z.size("QUADS")
+    quad = z.axis("quad")
+    yield _told_apart(
+        "every lane of every cluster keeps four columns where no other does",
+        [(CLUSTER, None), (z.tile_n, z.TILES_N), (z.tile_m, z.TILES_M), (quad, quads), (z.lane, z.BM)],
+    )
+    yield _told_apart(
+        "every warp that adds counts with those of the other clusters that add the same, and no others",
+        [(z.tile_n, None), (z.tile_m, z.TILES_M), (z.rank, z.RANKS), (z.warp, z.WARPS)],
+    )
+
+
+def _told_apart(words: str, digits: Sequence[tuple[Symbol, Expr | None]]) -> Theorem:
+    """Loops, outermost first, are counted by one number, from which each can be had."""
+    number: Expr = S.Zero
+    for axis, extent in digits:
+        number = axis if extent is None else number * extent + axis
+    says: list[tuple[Expr, Expr]] = []
+    rest = number
+    for axis, extent in reversed(digits):
+        says.append((rest if extent is None else Mod(rest, extent), axis))
+        rest = rest if extent is None else FloorDiv(rest, extent)
+    return proved(words, says, [below(axis, extent) for axis, extent in digits if extent is not None])
 
 
 def _own_columns() -> tuple[Condition, ...]:
-    tile = "the columns of the CTAs are those of the tile"
+    tile = "the columns of the CTAs of a cluster are those of the tile"
+    clusters = "the CTAs that share a tile are whole clusters"
+    warps = "every lane of the tile is one of a warp that adds"
     chunks = "the chunks of a CTA are its columns"
     return (
-        at_most(z.PARTS * z.OWN, z.BN, tile),
-        at_most(z.BN, z.PARTS * z.OWN, tile),
+        at_most(z.RANKS * z.OWN, z.BN, tile),
+        at_most(z.BN, z.RANKS * z.OWN, tile),
         at_most(z.CHUNKS * z.SOME, z.OWN, chunks),
         at_most(z.OWN, z.CHUNKS * z.SOME, chunks),
+        at_most(z.PARTS, z.CLUSTERS * z.RANKS, clusters),
+        at_most(z.CLUSTERS * z.RANKS, z.PARTS, clusters),
+        at_most(z.BM, z.WARPS * LANES, warps),
+        at_most(z.WARPS * LANES, z.BM, warps),
     )
 
 

@@ -137,8 +137,10 @@ MANY = size("MANY", least=0)
 ENTRY = size("ENTRY")
 """Places along M that an entry of a table has room for."""
 
-# CTAs that walk over tiles, and CTAs that share a tile: its steps, and then its columns, some at a time.
+# CTAs that walk over tiles, and CTAs that share a tile: its steps, and then its columns, some at a time; they are
+# clusters of so many ranks.
 GRID, CTAS, TURNS, PARTS, OWN, SOME, CHUNKS = sizes("GRID CTAS TURNS PARTS OWN SOME CHUNKS")
+CLUSTERS, RANKS = sizes("CLUSTERS RANKS")
 
 # Warps that carry results away, and the box that a residual's copies walk through.
 WARP, WARPS, BOX, ACROSS = sizes("WARP WARPS BOX ACROSS")

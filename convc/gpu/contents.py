@@ -72,6 +72,16 @@ def filled(launch: LaunchSpec, given: Mapping[str, np.ndarray], seed: int | None
     return {name: given[name] if name in given else drawn(spec, name, seed) for name, spec in launch.buffers.items()}
 
 
+def listed(launch: LaunchSpec) -> dict[str, np.ndarray]:
+    """The contents of buffers whose elements stand in the launch file, where these are numbers alone."""
+    found: dict[str, np.ndarray] = {}
+    for name, spec in launch.buffers.items():
+        numbers = [value for value in spec.values or () if isinstance(value, int)]
+        if spec.values is not None and len(numbers) == len(spec.values):
+            found[name] = np.array(numbers, ARRAY_TYPES[spec.dtype]).reshape(spec.shape)
+    return found
+
+
 def digest(array: np.ndarray) -> str:
     """16 hexadecimal digits that stand for an array's bytes, the same as an emitted host program prints.
 

@@ -141,7 +141,7 @@ def prepared(
         driver.prepare(function, plan.shared_bytes, plan.cluster[0] * plan.cluster[1] * plan.cluster[2])
         for name, size in plan.buffers.items():
             addresses[name] = driver.allocate(size + GUARD)
-            _fill(driver, addresses[name], size, contents.get(name))
+            _fill(driver, addresses[name], size, contents.get(name, plan.listed.get(name)))
         maps = [
             _patch(driver, image, patch, addresses, version)
             for image, param in zip(images, plan.params, strict=True)

@@ -6,12 +6,17 @@ are filled with the address of a buffer, or with a tensor map that the driver en
 
 from __future__ import annotations
 
+import dataclasses
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from convc.errors import LaunchError
+from convc.gpu.contents import listed
 from convc.gpu.tensormaps import MAP_BYTES, EncodeCall, encode_call
-from convc.ir.launch import LaunchSpec, Param, Part, PointerParam, ScalarParam, StructParam, TensorMapParam
+from convc.ir.launch import AddressOf, LaunchSpec, Param, Part, PointerParam, ScalarParam, StructParam, TensorMapParam
 from convc.ir.scalars import scalar_bytes
 from convc.ir.sums import target_of
 from convc.ir.tensormap import check as check_tensor_map
@@ -65,6 +70,7 @@ class LaunchPlan:
         buffers: bytes of each buffer, by name, in the order of the launch file.
         params: in the order of the kernel.
         declared: how many parameters the kernel declares by its text; None for machine code.
+        listed: contents of buffers that stand in the launch file; somebody may give others.
     """
 
     entry: str
@@ -78,6 +84,7 @@ class LaunchPlan:
     buffers: dict[str, int]
     params: tuple[PlannedParam, ...]
     declared: int | None = None
+    listed: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict[str, np.ndarray])
 
     @property
     def bytes(self) -> int:
@@ -103,9 +110,9 @@ def plan_launch(launch: LaunchSpec, text: str = "") -> LaunchPlan:
                 f"buffer {name!r} has an address or is a variable of the module, which is for the simulator alone",
                 hint="convc exec runs it on the simulator",
             )
-        if spec.values is not None:
+        if any(isinstance(value, AddressOf) for value in spec.values or ()):
             raise LaunchError(
-                f"buffer {name!r} has values in the launch file, which are not filled in on a GPU",
+                f"buffer {name!r} has addresses in the launch file, which are not filled in on a GPU",
                 hint="convc exec runs it on the simulator; numbers may come from a file",
             )
     return LaunchPlan(
@@ -120,6 +127,7 @@ def plan_launch(launch: LaunchSpec, text: str = "") -> LaunchPlan:
         buffers={name: spec.size_bytes for name, spec in launch.buffers.items()},
         params=tuple(_planned(launch, index, param) for index, param in enumerate(launch.params)),
         declared=declared_parameters(text, launch.entry),
+        listed=listed(launch),
     )
 
 

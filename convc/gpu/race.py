@@ -149,7 +149,7 @@ def _loaded(driver: Driver, held: ExitStack, busy: Ready, runner: Runner, timeou
     plan = plan_launch(runner.launch, runner.text)
     device = driver.device()
     check_device(plan, device)
-    contents = {name: noise(spec) for name, spec in runner.launch.buffers.items()}
+    contents = {name: noise(spec) for name, spec in runner.launch.buffers.items() if spec.values is None}
     ready = held.enter_context(prepared(driver, plan, runner.text.encode(), contents, device.driver_version))
     launch_once(driver, ready, plan, timeout)
     once = behind(driver, busy, ready, plan, timeout, FEWEST) / FEWEST

@@ -117,6 +117,9 @@ LOADED = replace(_pointwise("multicast_f16", batch=5, channels=(128, 80)), kerne
 SPLIT = _pointwise("split_k_f16", batch=2, channels=(256, 80))
 """Four channel blocks for two CTAs, 24 columns of the epilogue each."""
 
+KEPT = _pointwise("workspace_f16", batch=2, channels=(1024, 64))
+"""Sixteen channel blocks for two clusters of eight CTAs, whose sums meet in global memory."""
+
 ORDERED = ConvProblem(name="tile_order_f16", batch=6, in_channels=64, out_channels=80, in_extent=(9, 9), kernel=(1, 1))
 """Four tiles along M by five along N, on a curve that is looked up."""
 
@@ -196,6 +199,7 @@ CHOICES = {
         "line_store_f16": {"options": LINES, "block_n": 48, "stages": 3},
         "split_k_f16": {"options": ScheduleOptions(schedule="reload", split_k="2"), "block_n": 48, "stages": 1},
         "hopper_split_k_f16": {"options": replace(HOPPER, split_k="2"), "block_n": 32, "stages": 1},
+        "workspace_f16": {"options": ScheduleOptions(schedule="reload", split_k="16"), "block_n": 64, "stages": 1},
         "tile_order_f16": {
             "options": ScheduleOptions(schedule="reload", store="direct", rasterization_order="hilbert"),
             "block_n": 16,
@@ -214,7 +218,8 @@ PROBLEMS |= {
 PROBLEMS |= dict.fromkeys(SCHEDULES, SHARED) | {
     "block_end_f16": FINISHED, "scaled_nvfp4": SCALED, "tensor_store_f16": CARRIED,
     "persistent_f16": WALKED, "copied_residual_f16": replace(WALKED, name="copied_residual_f16"),
-    "pair_f16": PAIRED, "multicast_f16": LOADED, "split_k_f16": SPLIT, "tile_order_f16": ORDERED,
+    "pair_f16": PAIRED, "multicast_f16": LOADED, "split_k_f16": SPLIT, "workspace_f16": KEPT,
+    "tile_order_f16": ORDERED,
     "line_store_f16": replace(SHARED, name="line_store_f16", epilogue=(AddResidual(), Relu())),
     "dynamic_f16": replace(WALKED, name="dynamic_f16"),
 }  # fmt: skip

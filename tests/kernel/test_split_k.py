@@ -13,6 +13,7 @@ from kernel.test_random_problems import problems
 from support.examples import PARTS
 from support.witnesses import witnesses_agree
 
+from convc import machine
 from convc.build.writer import layer_of
 from convc.compiler.compile import compile_problem
 from convc.compiler.kernels import kernel_of
@@ -23,7 +24,8 @@ from convc.host_layout.device_layout import device_layout
 from convc.ir.epilogue import AddResidual, Relu
 from convc.ir.findings import Verdict
 from convc.ir.problem import ConvProblem
-from convc.runtime.layer import run_layer
+from convc.machine import RunOptions
+from convc.runtime.layer import input_buffers, run_layer
 from convc.sanitizer.run import check_kernel
 
 SMALL = ConvProblem(
@@ -102,6 +104,32 @@ def test_accumulators_in_registers(schedule, parts, block_n, assembled):
     assert compiled.plan.launch.cluster == (1, 1, parts)
 
 
+@pytest.mark.parametrize("target", ["sm_100a", "sm_90a"])
+@pytest.mark.parametrize(("parts", "block_n"), [(16, 64), (24, 128)])
+def test_clusters_that_share_a_tile(parts, block_n, target, assembled):
+    """24 CTAs of 16 columns each add them in two goes; lanes of the last tile are pixels of no image."""
+    problem = dataclasses.replace(DEEP, in_channels=64 * (1 + parts // 8), epilogue=(AddResidual(), Relu()))
+    compiled = witnesses_agree(problem, parts, assembled, sharing(parts, target=target), block_n=block_n)
+    assert (compiled.plan.launch.cluster, compiled.plan.launch.clusters) == ((1, 1, 8), parts // 8)
+
+
+def test_counters_are_0_again_behind_a_launch():
+    """The next launch begins with what this one has left."""
+    compiled = compile_problem(DEEP, options=sharing(16), block_n=64)
+    x, w = np.ones(DEEP.x_shape, np.float16), np.ones(DEEP.w_shape, np.float16)
+    layer = layer_of(DEEP, kernel_of(compiled), w, None)
+    left = machine.run(layer.ptx, layer.launch, input_buffers(layer, x), file="", options=RunOptions()).buffers
+    assert left["counters"].size == 2 * 8 * 4
+    assert not left["counters"].any()
+    clusters = left["workspace"].reshape(2, -1)
+    assert np.isfinite(clusters).all()
+
+
+def test_whole_numbers_of_clusters(assembled):
+    whole = dataclasses.replace(DEEP, in_channels=512, out_channels=64, operand="s8", out="s32")
+    assert witnesses_agree(whole, 3, assembled, sharing(16)).artifact.launch.buffers["workspace"].dtype == "s32"
+
+
 def test_groups(assembled):
     grouped = dataclasses.replace(SMALL, in_channels=128, out_channels=128, groups=2)
     assert witnesses_agree(grouped, 3, assembled, sharing(2)).plan.launch.parts == 2
@@ -127,6 +155,24 @@ def test_parts_are_added_in_the_order_of_their_numbers():
     swapped = ADDS.sub(lambda add: add[0].replace(f"{add[1]};", f"{'0213'[int(add[1])]};"), text)
     changed = dataclasses.replace(layer, ptx=swapped)
     assert (run_layer(changed, x).y == 1).all()
+
+
+def test_clusters_are_added_in_the_order_of_their_numbers():
+    """As above: the sums of three clusters are 2^24, 1 and -2^24."""
+    problem = ConvProblem(in_channels=24 * 64, out_channels=64, in_extent=(8, 16), kernel=(1, 1), out="f32")
+    compiled = compile_problem(problem, options=sharing(24), block_n=64)
+    x = np.zeros((1, 24 * 64, 8, 16), np.float16)
+    w = np.zeros((64, 24 * 64, 1, 1), np.float16)
+    for block, (pixel, weight) in {0: (4096, 4096), 8: (1, 1), 16: (4096, -4096)}.items():
+        x[:, 64 * block] = pixel
+        w[:, 64 * block] = weight
+    layer = layer_of(problem, kernel_of(compiled), w, None)
+    assert not run_layer(layer, x).y.any()
+    added = re.compile(r"(add\.rn\.f32 %v\d, %v\d, %part)(\d+)")
+    before, behind = compiled.artifact.ptx.split("//@ step=add.all")
+    swapped = added.sub(lambda add: f"{add[1]}{(int(add[2]) + 8) % 16}", behind)
+    assert swapped != behind
+    assert (run_layer(dataclasses.replace(layer, ptx=f"{before}//@ step=add.all{swapped}"), x).y == 1).all()
 
 
 @pytest.mark.parametrize("steps", ["meet.arrive meet.wait", "add.arrive leave.arrive end.wait"])
@@ -193,7 +239,11 @@ def test_every_cta_of_the_clusters_that_auto_takes_has_an_sm(filters, extent):
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"split_k": "3"}, InputError, "split_k must be one of auto, estimate, off, 2, 4, 8, got '3'"),
+        (
+            {"split_k": "3"},
+            InputError,
+            "split_k must be one of auto, .* 8, 16, 24, 32, 48, 64, 96, 128, got '3'",
+        ),
         (
             {"split_k": "2", "persistent": "on"},
             InputError,

@@ -24,6 +24,7 @@ from convc.compiler.tile.steps.mma import Multiply, WarpgroupMma
 from convc.compiler.tile.steps.persistent import FetchLoop
 from convc.compiler.tile.steps.rings import Advance
 from convc.compiler.tile.steps.spelling import MASK_WORDS, RoleContext, phase, stage, values_per_word
+from convc.compiler.tile.steps.split import LastLoop
 from convc.ir.expr import bounds
 from convc.ir.launch import KernelArtifact, PointerParam, TensorMapParam
 
@@ -69,7 +70,8 @@ def emit(program: TileProgram) -> KernelArtifact:
             "clustered": math.prod(launch.cluster) > 1,
             "cluster": ", ".join(map(str, launch.cluster)),
             "paired": program.pair > 1,
-            "split": program.launch.cluster[2] > 1,
+            "split": launch.grid[2] > 1,
+            "part_of": "%cluster_ctarank" if launch.grid[2] == launch.cluster[2] else "%ctaid.z",
             "tensor_memory": program.storage.tmem_columns > 0,
             "maps": maps,
             "pointers": pointers,
@@ -125,7 +127,7 @@ def numbers_of(program: TileProgram, role: Role) -> dict[str, Number]:
         match step:
             case Strided(var=var, limit=limit):
                 numbers[var] = Number(bits=32, low=0, high=limit - 1)
-            case Loop(var=var, count=count) | FetchLoop(var=var, count=count):
+            case Loop(var=var, count=count) | FetchLoop(var=var, count=count) | LastLoop(var=var, count=count):
                 numbers[var] = Number(bits=32, low=0, high=count - 1)
             case Compute(dst=dst, expr=expr, bits=bits, below=below):
                 low, high = bounds(expr, {name: (n.low, n.high) for name, n in numbers.items()})
@@ -246,8 +248,9 @@ def _about(program: TileProgram) -> list[str]:
     if program.ordered is not None:
         walk += f"; {program.ordered[0]} x {program.ordered[1]} tiles in order {program.order}"
     pair = ", CTA pairs whose tensor cores multiply as one" if program.pair > 1 else ""
-    parts = program.launch.cluster[2]
-    shared = f" x {parts}, which share the K loop of a tile" if parts > 1 else ""
+    parts = grid[2]
+    clusters = f" in clusters of {program.launch.cluster[2]}" if parts > program.launch.cluster[2] else ""
+    shared = f" x {parts}{clusters}, which share the K loop of a tile" if parts > 1 else ""
     lines = [f"Schedule {program.schedule}; grid {grid[0]} x {grid[1]}{shared}{walk}{pair}; {program.warps} warps:"]
     lines += [f"  {role.name}: {role.who}, {role.note}" for role in program.roles]
     lines.append(f"Shared memory ({storage.smem_bytes} bytes):")

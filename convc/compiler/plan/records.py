@@ -122,8 +122,13 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def parts(self) -> int:
-        """CTAs that share the K loop of a tile: a cluster along the third axis of the grid."""
+        """CTAs that share the K loop of a tile: clusters along the third axis of the grid."""
         return self.grid[2]
+
+    @property
+    def clusters(self) -> int:
+        """Clusters of CTAs that share a tile."""
+        return self.parts // self.cluster[2]
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -1,4 +1,4 @@
-"""Split K: the CTAs of a cluster share the K loop of one tile.
+"""Split K: the CTAs of a cluster, or of several, share the K loop of one tile.
 
 Where a layer has fewer tiles than the chip has SMs, most of it idles while a few CTAs go through long K loops. Here a
 cluster of CTAs along the third axis of the grid works on one tile: part p of n takes the steps p, p + n, p + 2 n and so
@@ -6,6 +6,12 @@ on, so that each has one at least and no two differ by more than one. Every CTA 
 memory, over the operand tiles, which have all been multiplied by then. Once all are there, CTA p adds the columns of
 its n-th of the tile, those of part 0 first, then 1, 2 and so on, and stores them: the order does not depend on who was
 first, so neither do the bits of the result.
+
+More CTAs than a cluster has are several clusters (`RANKS` each). CTA p of each has then added its columns of a part of
+the steps, and leaves these sums in global memory, in a workspace where each cluster has a place of its own. Each warp
+says so at a counter that the warps of the other clusters with the same rows and columns have in common. The one that
+comes last adds what all clusters have left, that of cluster 0 first, and stores the results; again it does not matter
+who that is. The counter then is 0 again, for the next launch.
 """
 
 from __future__ import annotations
@@ -25,12 +31,30 @@ from convc.compiler.plan.room import Room
 from convc.compiler.plan.storage import SUM_BYTES, SmemTile, Storage, lay_out
 from convc.compiler.plan.work import STORE_BYTES, CtaWork, RingUse
 from convc.ir.dtypes import DType
+from convc.support.memory import human_bytes
 
 MOST_SUMS = 128
 """Registers of a thread that hold sums at a time: of some columns, those of all parts."""
 
 QUAD = STORE_BYTES // SUM_BYTES
 """Columns that a thread writes to shared memory, or reads there, at once."""
+
+RANKS = 8
+"""CTAs of a cluster at most: every GPU launches so many (CUDA programming guide)."""
+
+MOST_KEPT = 256 << 20
+"""Bytes of a workspace at most: none that L2 holds is larger, and its addresses have 32 bits."""
+
+
+def ranks_of(parts: int) -> int:
+    """CTAs of each cluster, where so many CTAs share a tile."""
+    return min(parts, RANKS)
+
+
+def kept_shape(tiles: tuple[int, int], parts: int, tiling: Tiling) -> tuple[int, ...]:
+    """The workspace: clusters, tiles of channels and of pixels, four columns of each, lanes, and these columns."""
+    rows, columns = tiles
+    return (parts // ranks_of(parts), columns, rows, tiling.block_n // QUAD, tiling.block_m, QUAD)
 
 
 def split(candidates: ScheduleCandidates, parts: int, *, able: bool) -> ScheduleCandidates:
@@ -73,7 +97,7 @@ def _shared(offer: Offer, parts: int) -> Offer | Rejection:
         units = shared_units(pipeline, rows=offer.geometry is not None)
         return part_of(offer.done(tiling), units, parts, min(tiling.block_m, pixels))
 
-    rules = (shared_steps, shared_columns, *offer.rules)
+    rules = (shared_steps, shared_columns, kept_sums, *offer.rules)
     return replace(offer, storage=storage, room=room, work=work, parts=parts, rules=rules)
 
 
@@ -112,11 +136,11 @@ def shared_units(pipeline: Pipeline, *, rows: bool) -> int:
     return (pipeline.taps[0] if rows else math.prod(pipeline.taps)) * pipeline.blocks
 
 
-def summed_columns(tiling: Tiling, parts: int, dtype: DType) -> tuple[int, int]:
+def summed_columns(tiling: Tiling, ranks: int, dtype: DType) -> tuple[int, int]:
     """Columns that a thread adds at a time, and how often: of the part of a tile's columns that a CTA adds."""
-    own = tiling.block_n // parts
+    own = tiling.block_n // ranks
     least = max(STORE_BYTES // dtype.bytes, QUAD)
-    columns = next(width for width in range(own, 0, -least) if own % width == 0 and width * parts <= MOST_SUMS)
+    columns = next(width for width in range(own, 0, -least) if own % width == 0 and width * ranks <= MOST_SUMS)
     return columns, own // columns
 
 
@@ -145,6 +169,7 @@ def part_of(work: CtaWork, units: int, parts: int, rows: int) -> CtaWork:
         rows: output pixels of the tile.
     """
     most = -(-units // parts)
+    ranks = ranks_of(parts)
     steps = [ring.steps * most // units for ring in work.rings]
     rings = [RingUse(steps=own, stages=ring.stages) for own, ring in zip(steps, work.rings, strict=True)]
     shared = {name: getattr(work, name) * most // units for name in _SHARED}
@@ -152,10 +177,11 @@ def part_of(work: CtaWork, units: int, parts: int, rows: int) -> CtaWork:
         work,
         **shared,
         rings=tuple(rings),
-        chunks=-(-work.chunks // parts),
-        stores=-(-work.stores // parts),
-        parts=parts,
-        sum_bytes=rows * work.n // parts * (parts - 1) * SUM_BYTES,
+        chunks=-(-work.chunks // ranks),
+        stores=-(-work.stores // ranks),
+        parts=ranks,
+        clusters=parts // ranks,
+        sum_bytes=rows * work.n // ranks * (ranks - 1) * SUM_BYTES,
     )
 
 
@@ -171,7 +197,18 @@ def shared_steps(tiled: TiledProblem) -> str | None:
 def shared_columns(tiled: TiledProblem) -> str | None:
     """Every CTA of a cluster stores as many columns, in pieces of 16 bytes, and reads sums in such pieces too."""
     n = tiled.tiling.block_n
+    ranks = ranks_of(tiled.parts)
     least = max(STORE_BYTES // tiled.layout.problem.out_dtype.bytes, QUAD)
-    if n % (tiled.parts * least):
-        return f"{n} columns: {tiled.parts} CTAs that store 16 bytes at a time share multiples of {tiled.parts * least}"
+    if n % (ranks * least):
+        return f"{n} columns: {ranks} CTAs that store 16 bytes at a time share multiples of {ranks * least}"
+    return None
+
+
+def kept_sums(tiled: TiledProblem) -> str | None:
+    """The sums of all clusters have room in a workspace."""
+    if tiled.parts == ranks_of(tiled.parts):
+        return None
+    kept = SUM_BYTES * math.prod(kept_shape(tiled.grid, tiled.parts, tiled.tiling))
+    if kept > MOST_KEPT:
+        return f"the sums of {tiled.parts} CTAs a tile take {human_bytes(kept)}, more than {human_bytes(MOST_KEPT)}"
     return None

@@ -28,7 +28,8 @@ from convc.compiler.plan.issue_cycles import (
     ready_cycles,
     start_cycles,
 )
-from convc.compiler.plan.work import ATOM_BYTES, FACTOR_ROW_BYTES, TILE_COPY_BYTES, CtaWork
+from convc.compiler.plan.storage import SUM_BYTES
+from convc.compiler.plan.work import ATOM_BYTES, FACTOR_ROW_BYTES, SECTOR_BYTES, TILE_COPY_BYTES, CtaWork
 from convc.ir.arch import SM_100A, Rates
 
 
@@ -238,4 +239,17 @@ def blocked_cycles(work: CtaWork, mma: MmaTimes, rates: Rates) -> float:
 def exchange_cycles(work: CtaWork, rates: Rates) -> float:
     """Cycles in which CTAs that share a tile exchange their sums: written, met, read, and met again."""
     own = work.n * (SUM_WRITTEN + SUM_READ)
-    return own + 2 * rates.cluster_barrier + rates.remote_latency + work.sum_bytes / rates.remote_bytes
+    met = own + 2 * rates.cluster_barrier + rates.remote_latency + work.sum_bytes / rates.remote_bytes
+    return met + kept_cycles(work, rates)
+
+
+def kept_cycles(work: CtaWork, rates: Rates) -> float:
+    """Cycles of the CTA that adds the sums of all clusters: it writes its own, says so, waits, and reads all of them.
+
+    A release waits until what was written has arrived, the atomic and the first sums come from L2 too.
+    """
+    if work.clusters == 1:
+        return 0.0
+    sectors = work.m * work.n // work.parts * SUM_BYTES / SECTOR_BYTES
+    added = work.clusters * work.n // work.parts * SUM_READ
+    return 3 * rates.load_latency + (1 + work.clusters) * sectors * rates.sector_cycles + added

@@ -94,7 +94,8 @@ class CtaWork(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         store_own: issue cycles of a thread for each of them.
         store_cycles: cycles of the SM's way to global memory for one of all threads.
         residual_bytes: what tensor copies bring of a residual; 0: threads read it, if there is one.
-        parts: CTAs that share the K loop of the tile, and exchange sums (`convc.compiler.plan.split`).
+        parts: CTAs of a cluster that share the K loop of the tile, and exchange sums (`convc.compiler.plan.split`).
+        clusters: how many such clusters there are, which keep what they have added in global memory.
         sum_bytes: what each of them reads of the sums of the others.
         slabs, slab_bytes: tensor copies that carry the results away, and the bytes of each; no copies: threads store
             to global memory.
@@ -131,6 +132,7 @@ class CtaWork(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     ctas: int = 1
     residual_bytes: int = 0
     parts: int = 1
+    clusters: int = 1
     sum_bytes: int = 0
     multicast: tuple[int, int] = (1, 1)
 

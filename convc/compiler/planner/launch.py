@@ -21,6 +21,7 @@ from convc.compiler.plan.names import Form
 from convc.compiler.plan.offer import Candidate, Offer
 from convc.compiler.plan.pairs import PAIR
 from convc.compiler.plan.reasons import Reasons
+from convc.compiler.plan.split import RANKS
 from convc.compiler.schedules.all import schedule_of
 from convc.compiler.schedules.base import PARTS_OF, Known, Request, Schedule
 from convc.support.memory import human_bytes
@@ -101,7 +102,7 @@ def _other_forms(schedule: Schedule, survey: Survey) -> Iterator[Form]:
     asked = (bool(request.persistent), bool(request.pairs), request.parts or 1)
     walks = (False, True) if request.persistent is None else (request.persistent,)
     pairs = (False, schedule.pairs) if request.pairs is None else (request.pairs,)
-    parts = [each for each in PARTS_OF.values() if each] if request.parts is None else [request.parts]
+    parts = [each for each in PARTS_OF.values() if each and each <= RANKS] if request.parts is None else [request.parts]
     for form in dict.fromkeys(itertools.product(walks, pairs, parts if schedule.splits else [1])):
         walk, pair, part = form
         several = part > 1 and (walk or pair)
@@ -329,7 +330,7 @@ def _sharing(pick: Pick, survey: Survey) -> Pick:
         survey.offered(schedule_of(one.schedule), best.tiled, dataclasses.replace(request, parts=parts))
         for one in able
         for parts in PARTS_OF.values()
-        if parts is not None and 1 < parts <= sms // tiles[one.schedule]
+        if parts is not None and 1 < parts <= min(RANKS, sms // tiles[one.schedule])
         if Form(one.schedule, False, False, parts) not in survey.refused
     ]
     if not offers:

@@ -29,6 +29,7 @@ from convc.compiler.plan.records import (
     ScheduleSummary,
     TimedCandidate,
 )
+from convc.compiler.plan.split import ranks_of
 from convc.compiler.planner.conflicts import schedules_for
 from convc.compiler.planner.launch import Pick, Survey, assumed, cycles, every_form, form_of, launched
 from convc.compiler.planner.loading import loading
@@ -271,7 +272,7 @@ def _finished(pick: Pick, indexing: Indexing, choices: tuple[ScheduleSummary, ..
             dynamic=best.offer.dynamic,
             why=pick.because(registers=reason).why,
             dependent=options.pdl,
-            cluster=(*best.tiled.tiling.cluster, best.tiled.parts),
+            cluster=(*best.tiled.tiling.cluster, ranks_of(best.tiled.parts)),
             order=order,
             hints=hints_for(best, order, options.cache_hints),
             registers=registers,

@@ -48,9 +48,11 @@ RESIDUAL_LOADS: tuple[ResidualLoad, ...] = ("direct", "tma")
 DYNAMIC = "dynamic"
 """The tile scheduler of persistent CTAs that request their tiles."""
 
-PARTS_OF: Mapping[str, int | None] = {"estimate": None, "off": 1, "2": 2, "4": 4, "8": 8}
-"""CTAs that share the K loop of a tile, by the option: no larger clusters than every GPU launches (CUDA programming
-guide); None leaves the number to the planner."""
+PARTS_OF: Mapping[str, int | None] = {
+    "estimate": None, "off": 1, "2": 2, "4": 4, "8": 8,
+    "16": 16, "24": 24, "32": 32, "48": 48, "64": 64, "96": 96, "128": 128,
+}  # fmt: skip
+"""CTAs that share the K loop of a tile, by the option; None leaves the number to the planner."""
 
 MULTICAST_OF: Mapping[str, tuple[int, int] | None] = {
     "auto": (1, 1), "off": (1, 1), "estimate": None, "2x1": (2, 1), "1x2": (1, 2), "2x2": (2, 2),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal, TypeVar
 
 from msgspec import UNSET
@@ -10,6 +11,7 @@ from msgspec.structs import replace
 from convc.compiler.plan.coordinates import Coordinate, Coordinates
 from convc.compiler.plan.names import MapName, NewNumber, Number, PointerName
 from convc.compiler.plan.records import Plan
+from convc.compiler.plan.split import kept_shape
 from convc.compiler.tile.program import Role
 from convc.compiler.tile.steps.base import Compute, Step
 from convc.compiler.tile.steps.setup import AwaitGrid, InitRings, PrefetchMaps, ReleaseGrid
@@ -31,7 +33,9 @@ MAP_RESIDUAL = MapName("map_residual")
 BIAS = PointerName("bias")
 RESIDUAL = PointerName("residual")
 OUT = PointerName("out")
-IN_FRONT = ("activation", RESIDUAL, "output")
+WORKSPACE = PointerName("workspace")
+COUNTERS = PointerName("counters")
+IN_FRONT = ("activation", RESIDUAL, "output", WORKSPACE, COUNTERS)
 """Buffers that the kernel in front may write or, where memory is used again, read; weights are the host's."""
 BUFFER_OF = {OUT: "output"}
 """Buffers that parameters point at, where the names differ."""
@@ -162,7 +166,8 @@ def pointers(plan: Plan) -> tuple[PointerName, ...]:
     """Names of the parameters that point at buffers, in order."""
     loads = plan.indexing.loads
     read = (BIAS, RESIDUAL) if plan.problem.residual and loads.residual is None else (BIAS,)
-    return (*read, OUT) if loads.out is None else read
+    kept = (WORKSPACE, COUNTERS) if plan.launch.clusters > 1 else ()
+    return (*read, OUT, *kept) if loads.out is None else read
 
 
 def launch(plan: Plan) -> LaunchSpec:
@@ -176,16 +181,30 @@ def launch(plan: Plan) -> LaunchSpec:
     }
     if layout.residual is not None:
         buffers[RESIDUAL] = layout.residual
+    specs = {name: BufferSpec(dtype=buffer.dtype, shape=buffer.shape) for name, buffer in buffers.items()}
+    specs |= kept_buffers(plan)
     return LaunchSpec(
         entry=plan.launch.entry,
         grid=plan.launch.grid,
         block=(plan.launch.threads, 1, 1),
         cluster=plan.launch.cluster,
         shared_bytes=plan.storage.smem_bytes,
-        buffers={name: BufferSpec(dtype=buffer.dtype, shape=buffer.shape) for name, buffer in buffers.items()},
+        buffers=specs,
         params=(
             *(TensorMapParam(map=tensor_map) for tensor_map in plan.indexing.loads.all),
             *(PointerParam(buffer=BUFFER_OF.get(name, name)) for name in pointers(plan)),
         ),
-        dependent=tuple(name for name in IN_FRONT if name in buffers) if plan.launch.dependent else UNSET,
+        dependent=tuple(name for name in IN_FRONT if name in specs) if plan.launch.dependent else UNSET,
     )
+
+
+def kept_buffers(plan: Plan) -> dict[str, BufferSpec]:
+    """The workspace of clusters that share a tile, and its counters, which every launch leaves 0, as it wants them."""
+    if plan.launch.clusters == 1:
+        return {}
+    _, columns, rows, _, lanes, _ = shape = kept_shape(plan.launch.tiles, plan.launch.parts, plan.tiling)
+    counters = (columns, rows, plan.launch.cluster[2], lanes // 32)
+    return {
+        WORKSPACE: BufferSpec(dtype=plan.problem.sum_dtype.name, shape=shape),
+        COUNTERS: BufferSpec(dtype="u32", shape=counters, values=(0,) * math.prod(counters)),
+    }

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from convc.compiler.tile.program import TileProgram, walk
-from convc.compiler.tile.steps.base import Step
-from convc.compiler.tile.steps.split import AddSums, ClusterArrive, ClusterWait, ShareLoop, StageSums
+from convc.compiler.tile.steps.base import Compute, Step
+from convc.compiler.tile.steps.split import (
+    AddKept,
+    AddSums,
+    ClusterArrive,
+    ClusterWait,
+    KeepSums,
+    LastLoop,
+    ShareLoop,
+    StageSums,
+)
+from convc.ir.expr import IntExpr, evaluate
 
 MEETINGS = ["wrote", "arrive", "wait", "read", "arrive", "wait"]
 """What every warp does, in order: one that has no sums, or reads none, does the rest."""
@@ -17,9 +27,10 @@ QUAD_BYTES = 16
 
 def every_step_once(program: TileProgram) -> Iterator[str]:
     """Every CTA begins at its own number and goes on by the number of CTAs, in every role."""
-    parts = program.launch.cluster[2]
-    if program.launch.grid[2] != parts:
-        yield f"the grid has {program.launch.grid[2]} CTAs along its third axis, a cluster {parts}"
+    parts = program.launch.grid[2]
+    ranks = program.launch.cluster[2]
+    if parts % ranks:
+        yield f"the grid has {parts} CTAs along its third axis, no multiple of the {ranks} of a cluster"
     for role in program.all_roles:
         for loop in (step for step in walk(role.steps) if isinstance(step, ShareLoop)):
             if (loop.first, loop.stride) != ("part", parts):
@@ -54,4 +65,50 @@ def sums_between_meetings(program: TileProgram) -> Iterator[str]:
             yield f"{step.id} adds {step.parts} parts of {program.launch.cluster[2]}"
 
 
-SPLIT_CHECKS: tuple[Callable[[TileProgram], Iterator[str]], ...] = (every_step_once, sums_between_meetings)
+def sums_are_kept(program: TileProgram) -> Iterator[str]:
+    """Several clusters that share a tile keep their sums, each as many, and the last one adds those of all."""
+    clusters = program.launch.grid[2] // program.launch.cluster[2]
+    if clusters == 1:
+        return
+    for role in program.teardown:
+        steps = walk(role.steps)
+        if not any(isinstance(step, AddSums) for step in steps):
+            continue
+        places = {str(step.dst): step.expr for step in steps if isinstance(step, Compute)}
+        order = [type(step) for step in steps if isinstance(step, KeepSums | LastLoop | AddKept)]
+        if order != [KeepSums, LastLoop, AddKept]:
+            found = ", ".join(kind.__name__ for kind in order) or "none of them"
+            yield f"{role.name} has to do KeepSums, LastLoop, AddKept in this order, and does {found}"
+            continue
+        keep, last, add = (step for step in steps if isinstance(step, KeepSums | LastLoop | AddKept))
+        assert isinstance(keep, KeepSums)
+        assert isinstance(last, LastLoop)
+        assert isinstance(add, AddKept)
+        if add not in last.body:
+            yield f"{add.id} reads sums whether all are kept or not"
+        for step in (last, add):
+            if step.clusters != clusters:
+                yield f"{step.id} is about {step.clusters} clusters of {clusters}"
+        if (add.buffer, add.pitch, add.columns) != (keep.buffer, keep.pitch, keep.columns):
+            yield f"{add.id} reads other sums than {keep.id} keeps"
+        yield from _places_agree(program, keep, add, places)
+        if any(program.launch.buffers[last.buffer].values or (1,)):
+            yield f"the buffer {last.buffer} is not all 0 before a launch"
+
+
+def _places_agree(program: TileProgram, keep: KeepSums, add: AddKept, places: Mapping[str, IntExpr]) -> Iterator[str]:
+    """Sums of every cluster are looked for where it keeps them, at a corner of the tile."""
+    own = places[keep.at]
+    first = places[add.at]
+    corner = dict.fromkeys(own.variables() | first.variables(), 0)
+    for cluster in range(add.clusters):
+        point = corner | {"part": cluster * program.launch.cluster[2]}
+        if evaluate(own, point) - evaluate(first, point) != cluster * add.between:
+            yield f"{add.id} looks for the sums of cluster {cluster} where {keep.id} does not keep them"
+
+
+SPLIT_CHECKS: tuple[Callable[[TileProgram], Iterator[str]], ...] = (
+    every_step_once,
+    sums_between_meetings,
+    sums_are_kept,
+)

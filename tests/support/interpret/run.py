@@ -15,6 +15,7 @@ from convc.compiler.tile.program import Role, TileProgram
 from convc.compiler.tile.steps.base import Loop, Step, Strided
 from convc.compiler.tile.steps.persistent import FetchLoop
 from convc.compiler.tile.steps.rings import RingWait
+from convc.compiler.tile.steps.split import LastLoop
 from convc.errors import TileError
 from convc.ir import dtypes
 
@@ -43,8 +44,10 @@ def interpret(program: TileProgram, buffers: Mapping[str, Array]) -> Array:
     tensors: dict[MapName, Array] = {}
     width, height, parts = program.launch.grid
     waiting = list(range(width)) if program.storage.answers is not None else []
-    wide, high, _ = program.launch.cluster
-    for low_n, low_m in itertools.product(range(0, height, high), range(0, width, wide)):
+    wide, high, deep = program.launch.cluster
+    given = {**buffers, "output": output} | _kept(program)
+    corners = itertools.product(range(0, height, high), range(0, width, wide), range(0, parts, deep))
+    for low_n, low_m, first in corners:
         if program.storage.answers is not None:
             if low_m not in waiting:
                 continue  # another CTA was given its tile
@@ -52,21 +55,33 @@ def interpret(program: TileProgram, buffers: Mapping[str, Array]) -> Array:
         ctas = tuple(
             CtaState(
                 program=program,
-                buffers={**buffers, "output": output},
+                buffers=given,
                 written=written,
                 numbers={"cta": tile_m} if program.numbered else {"tile_m": tile_m, "tile_n": tile_n},
                 tensors=tensors,
                 waiting=waiting,
             )
-            for _ in range(parts)
+            for _ in range(deep)
             for tile_n in range(low_n, low_n + high)
             for tile_m in range(low_m, low_m + wide)
         )
         for rank, cta in enumerate(ctas):
             cta.cluster = ctas
-            cta.numbers |= {RANK: rank, PART: rank % parts}
+            cta.numbers |= {RANK: rank, PART: first + rank % deep}
         _run_cluster(ctas)
     return output.reshape(spec.shape)
+
+
+def _kept(program: TileProgram) -> dict[str, Array]:
+    """The workspace and the counters of clusters that share a tile."""
+    found: dict[str, Array] = {}
+    for name, spec in program.launch.buffers.items():
+        if spec.values is not None:
+            found[name] = np.array(spec.values, np.int64)
+        elif name == "workspace":
+            sums = np.float64 if spec.dtype == "s32" else np.float32
+            found[name] = np.full(np.prod(spec.shape), np.nan, sums)
+    return found
 
 
 def _run_cluster(ctas: tuple[CtaState, ...]) -> None:
@@ -115,6 +130,14 @@ def _go(role: RoleState, steps: tuple[Step, ...]) -> Iterator[None]:
                     yield from _go(role, body)
             case Strided(var=var, first=first, stride=stride, limit=limit, body=body):
                 for number in range(role.integer(first), limit, stride):
+                    role.numbers[var] = number
+                    yield from _go(role, body)
+            case LastLoop(var=var, count=count, body=body, buffer=buffer, counter=counter, clusters=clusters):
+                counted = role.cta.buffer_of(buffer)
+                mine = np.unique(role.each(counter))
+                before = int(counted[mine].max())
+                counted[mine] = (before + 1) % clusters
+                for number in range(count if before == clusters - 1 else 0):
                     role.numbers[var] = number
                     yield from _go(role, body)
             case FetchLoop(var=var, first=first, body=body):

@@ -6,11 +6,13 @@ import numpy as np
 from support.interpret.meaning import perform
 from support.interpret.state import RoleState
 
-from convc.compiler.tile.steps.split import AddSums, ClusterArrive, ClusterWait, StageSums
+from convc.compiler.tile.steps.split import AddKept, AddSums, ClusterArrive, ClusterWait, KeepSums, StageSums
 
 QUAD_BYTES = 16
 QUAD = 4
 """Bytes, and columns, that each lane has in a row of the tile of sums."""
+SUM = 4
+"""Bytes of a sum."""
 
 
 @perform.register
@@ -36,3 +38,23 @@ def _(step: AddSums, role: RoleState) -> None:
 @perform.register(ClusterArrive | ClusterWait)
 def _(step: ClusterArrive | ClusterWait, role: RoleState) -> None:
     """The CTAs of a cluster go through each act together."""
+
+
+def _places(step: KeepSums | AddKept, role: RoleState) -> np.ndarray:
+    """Elements of the workspace, by lane and column."""
+    column = np.arange(step.columns)
+    return role.each(step.at)[:, None] // SUM + column // QUAD * (step.pitch // SUM) + column % QUAD
+
+
+@perform.register
+def _(step: KeepSums, role: RoleState) -> None:
+    role.cta.buffer_of(step.buffer)[_places(step, role)] = role.values
+
+
+@perform.register
+def _(step: AddKept, role: RoleState) -> None:
+    kept = role.cta.buffer_of(step.buffer)
+    places = _places(step, role)
+    role.values = kept[places]
+    for cluster in range(1, step.clusters):
+        role.values = role.values + kept[places + cluster * (step.between // SUM)]

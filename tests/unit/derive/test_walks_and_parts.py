@@ -113,7 +113,7 @@ def split_of(instance, parts, *, whole):
     reload = instance.form == "reload"
     units = sizes["BLOCKS"] * (1 if whole else sizes["R"] * (sizes["S"] if reload else 1))
     numbers = {"PARTS": parts, "TURNS": -(-units // parts), "OWN": sizes["BN"] // parts, "SOME": 1}
-    numbers["CHUNKS"] = numbers["OWN"]
+    numbers |= {"CHUNKS": numbers["OWN"], "RANKS": parts, "CLUSTERS": 1, "BM": 32, "WARPS": 1}
     return Change(
         f"split K by {'blocks' if whole else 'steps'} {'r, s, block' if reload else 'r, block'}", {**sizes, **numbers}
     )

@@ -66,6 +66,7 @@ def test_what_cannot_be(values, more, message):
         launch(values, **more).check()
 
 
-def test_a_gpu_does_not_fill_them_in():
-    with pytest.raises(LaunchError, match="not filled in on a GPU"):
-        plan_launch(launch([1, 2]), TEXT)
+def test_a_gpu_is_given_numbers_and_no_addresses():
+    assert plan_launch(launch([1, 2]), TEXT).listed["list"].tolist() == [1, 2]
+    with pytest.raises(LaunchError, match="addresses in the launch file, which are not filled in on a GPU"):
+        plan_launch(launch([1, {"address_of": "numbers"}]), TEXT)

@@ -36,17 +36,24 @@ def walk_of(plan: Plan) -> Change:
 def split_of(plan: Plan) -> Change:
     """CTAs that share the K loop of a tile."""
     parts = plan.launch.parts
+    ranks = plan.launch.cluster[2]
     rows, columns = plan.pipeline.taps
     blocks = plan.pipeline.blocks
     whole = shares_blocks(plan)
     units = blocks if whole else shared_units(plan.pipeline, rows=plan.reuse is not None)
-    some, chunks = summed_columns(plan.tiling, parts, plan.problem.out_dtype)
+    some, chunks = summed_columns(plan.tiling, ranks, plan.problem.out_dtype)
     sizes = {
         "R": rows,
         "S": columns,
         "BLOCKS": blocks,
         "PARTS": parts,
         "TURNS": -(-units // parts),
+        "CLUSTERS": plan.launch.clusters,
+        "RANKS": ranks,
+        "TILES_M": plan.launch.tiles[0],
+        "TILES_N": plan.launch.tiles[1],
+        "BM": plan.tiling.block_m,
+        "WARPS": plan.tiling.block_m // 32,
         "BN": plan.tiling.block_n,
         "OWN": some * chunks,
         "SOME": some,

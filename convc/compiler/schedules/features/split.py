@@ -1,8 +1,9 @@
-"""From a kernel with a CTA for each tile to one whose tiles are shared by the CTAs of a cluster.
+"""From a kernel with a CTA for each tile to one whose tiles are shared by the CTAs of a cluster, or of several.
 
 Loads and multiplications stay as they are, in a loop over the steps of the CTA's part. What was the epilogue becomes
 two: each CTA leaves all sums of its part in shared memory, and when all of the cluster have, each adds the parts of its
-own columns and stores these. No CTA leaves before the others have read its sums.
+own columns and stores these. No CTA leaves before the others have read its sums. With several clusters it keeps these
+sums in global memory instead, and the warp that is last to do so of those of all clusters adds and stores.
 """
 
 from __future__ import annotations
@@ -15,17 +16,36 @@ from msgspec.structs import replace
 
 from convc.compiler.plan.names import PART, SUMS, NewNumber, Number
 from convc.compiler.plan.records import Plan
-from convc.compiler.plan.split import summed_columns
+from convc.compiler.plan.split import QUAD, summed_columns
+from convc.compiler.plan.storage import SUM_BYTES
 from convc.compiler.schedules.base import Roles
 from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.epilogue import direct_stores, stage_numbers
 from convc.compiler.schedules.features.changes import split_of
-from convc.compiler.schedules.skeleton import TURN, compute, number, pixel_bits, shares_blocks, warps_role
+from convc.compiler.schedules.skeleton import (
+    COUNTERS,
+    TURN,
+    WORKSPACE,
+    compute,
+    number,
+    pixel_bits,
+    shares_blocks,
+    warps_role,
+)
 from convc.compiler.tile.program import Role, walk
-from convc.compiler.tile.steps.base import Compute, Loop, Step
-from convc.compiler.tile.steps.split import AddSums, ClusterArrive, ClusterWait, ShareLoop, StageSums
+from convc.compiler.tile.steps.base import Compute, Loop, Repeat, Step
+from convc.compiler.tile.steps.split import (
+    AddKept,
+    AddSums,
+    ClusterArrive,
+    ClusterWait,
+    KeepSums,
+    LastLoop,
+    ShareLoop,
+    StageSums,
+)
 from convc.compiler.tile.uses import reads
-from convc.ir.expr import Var
+from convc.ir.expr import IntExpr, Var, substitute
 
 STEP = "step"
 """Counts the steps of a tile, through the loops of its K loop."""
@@ -151,34 +171,109 @@ def _add(plan: Plan) -> tuple[Step, ...]:
 
     Where one chunk is all, the others are told as soon as it has been read.
     """
-    parts = plan.launch.parts
-    columns, chunks = summed_columns(plan.tiling, parts, plan.problem.out_dtype)
-    place = split_of(plan).value("column", "column")
-    add = AddSums(
+    columns, chunks = summed_columns(plan.tiling, plan.launch.cluster[2], plan.problem.out_dtype)
+    told = (ClusterArrive(id="epilogue.arrive", note="all sums have been read"),)
+    when_read = told if chunks == 1 else ()
+    behind = () if chunks == 1 else told
+    pixel = compute(plan.indexing.coordinates.m, "epilogue", pixel_bits(plan))
+    lane = core_of(plan.arch).lane()
+    if plan.arch.limits.row_lanes > 1:  # sums in shared memory need not be read by who had them in registers
+        lane = (Compute(id="epilogue.lane", note="one row of the tile", dst=number("lane"), expr=Var("thread")),)
+    if plan.launch.clusters == 1:
+        read = (_column(plan), _summed(plan, columns), *when_read)
+        return (*lane, pixel, direct_stores(plan, read, columns, chunks), *behind)
+    return (*lane, pixel, _kept(plan, when_read, columns, chunks), *behind, *_finished(plan, columns, chunks))
+
+
+def _column(plan: Plan) -> Compute:
+    """The first column of a chunk that the CTA adds."""
+    place = _of_rank(plan, split_of(plan).value("column", "column"))
+    return Compute(id="epilogue.column", note="first column of the chunk", dst=number("column"), expr=place)
+
+
+def _of_rank(plan: Plan, value: IntExpr) -> IntExpr:
+    """A number of the CTA's rank in its cluster; where there is one cluster, that is the number of its part."""
+    rank = Var(PART) if plan.launch.clusters == 1 else split_of(plan).value("rank", "rank")
+    return substitute(value, {"rank": rank})
+
+
+def _summed(plan: Plan, columns: int, first: str = "column") -> AddSums:
+    """The sums of the CTAs of a cluster, added."""
+    return AddSums(
         id="epilogue.add",
         note="always in this order",
         columns=columns,
-        first=Number("column"),
+        first=Number(first),
         tile=SUMS,
         lane=Number("lane"),
         row=plan.indexing.coordinates.m.name,
         row_limit=plan.indexing.row_limit,
-        parts=parts,
+        parts=plan.launch.cluster[2],
         dtype=plan.problem.sum_dtype.name,
     )
-    told = (ClusterArrive(id="epilogue.arrive", note="all sums have been read"),)
-    column = Compute(id="epilogue.column", note="first column of the chunk", dst=number("column"), expr=place)
-    read = (column, add, *(told if chunks == 1 else ()))
-    pixel = compute(plan.indexing.coordinates.m, "epilogue", pixel_bits(plan))
-    stores = direct_stores(plan, read, columns, chunks)
-    lane = core_of(plan.arch).lane()
-    if plan.arch.limits.row_lanes > 1:  # sums in shared memory need not be read by who had them in registers
-        lane = (Compute(id="epilogue.lane", note="one row of the tile", dst=number("lane"), expr=Var("thread")),)
-    return (*lane, pixel, stores, *(() if chunks == 1 else told))
+
+
+def _kept(plan: Plan, when_read: tuple[Step, ...], columns: int, chunks: int) -> Loop:
+    """What a cluster has added goes to its place in the workspace: pieces of the CTA's own columns."""
+    column = _column(plan)
+    own = Compute(
+        id="epilogue.own", note=column.note, dst=number("own"), expr=substitute(column.expr, {"chunk": Var("piece")})
+    )
+    kept = substitute(split_of(plan).value("kept", "own"), {"column": Var("own")})
+    place = Compute(id="epilogue.place", note="where this cluster keeps its sums", dst=number("kept"), expr=kept)
+    keep = KeepSums(
+        id="epilogue.keep",
+        note="for the last cluster of the tile",
+        columns=columns,
+        buffer=WORKSPACE,
+        at=Number("kept"),
+        pitch=_pitch(plan),
+    )
+    note = f"{columns} columns at a time"
+    body = (own, _summed(plan, columns, "own"), *when_read, place, keep)
+    return Loop(id="epilogue.pieces", note=note, var=number("piece"), count=chunks, body=body)
+
+
+def _finished(plan: Plan, columns: int, chunks: int) -> tuple[Step, ...]:
+    """The last warp to keep its sums adds those of all clusters, and writes what comes of it."""
+    derived = split_of(plan)
+    first = derived.value("kept", "first")
+    place = Compute(id="epilogue.first", note="where cluster 0 has kept its own", dst=number("kept_first"), expr=first)
+    add = AddKept(
+        id="epilogue.all",
+        note="always in this order",
+        columns=columns,
+        first=Number("column"),
+        buffer=WORKSPACE,
+        at=Number("kept_first"),
+        pitch=_pitch(plan),
+        between=derived.number("kept", "between"),
+        clusters=plan.launch.clusters,
+        dtype=plan.problem.sum_dtype.name,
+    )
+    stores = direct_stores(plan, (_column(plan), place, add), columns, chunks)
+    counter = _of_rank(plan, derived.value("counter", "counter"))
+    last = LastLoop(
+        id="epilogue.last",
+        note="whichever warp that is",
+        var=stores.var,
+        count=stores.count,
+        body=stores.body,
+        buffer=COUNTERS,
+        counter=Number("counter"),
+        clusters=plan.launch.clusters,
+    )
+    note = "of the warps that add these rows and columns"
+    return (Compute(id="epilogue.counter", note=note, dst=number("counter"), expr=counter), last)
+
+
+def _pitch(plan: Plan) -> int:
+    """Bytes from four columns in the workspace to the next four."""
+    return QUAD * SUM_BYTES * plan.tiling.block_m
 
 
 def _named(steps: tuple[Step, ...]) -> Iterator[Step]:
     """Steps with the name of the role that does them now."""
     for step in steps:
         named = replace(step, id=step.id.replace("epilogue.", "add."))
-        yield replace(named, body=tuple(_named(named.body))) if isinstance(named, Loop) else named
+        yield replace(named, body=tuple(_named(named.body))) if isinstance(named, Repeat) else named

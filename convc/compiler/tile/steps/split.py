@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from convc.compiler.plan.names import Number, SmemName
-from convc.compiler.tile.steps.base import Step, Strided
+from collections.abc import Iterator
+
+from convc.compiler.plan.names import Number, PointerName, SmemName
+from convc.compiler.tile.steps.base import Repeat, Step, Strided
 from convc.compiler.tile.steps.epilogue import ReadValues, ValueStep
 from convc.compiler.tile.steps.spelling import Names, RoleContext, braces
 
@@ -78,12 +80,6 @@ class AddSums(ReadValues, frozen=True, kw_only=True):
                 for quad in range(self.columns // QUAD)
             ]
             loads.append((part, pieces))
-        add = "add.s32" if self.dtype == "s32" else "add.rn.f32"
-        lines = [
-            f"{add} %v{i}, %v{i}, %part{self.columns * part + i};"
-            for part in range(self.parts - 1)
-            for i in range(self.columns)
-        ]
         return {
             "first": self.first,
             "lane": self.lane,
@@ -96,8 +92,99 @@ class AddSums(ReadValues, frozen=True, kw_only=True):
             "guard": "" if self.row_limit is None else "@%row_in ",
             "others": self.columns * (self.parts - 1),
             "loads": loads,
-            "lines": lines,
+            "lines": list(_added(self.columns, self.parts, self.dtype)),
         }
+
+
+class KeepSums(ValueStep, frozen=True, kw_only=True):
+    """Write `columns` sums of each lane to the workspace, at the place of this cluster.
+
+    Attributes:
+        buffer, at: the workspace, and where in it the lane's first four columns lie, in bytes.
+        pitch: bytes from there to the next four.
+    """
+
+    buffer: PointerName
+    at: Number
+    pitch: int
+
+    def describe(self) -> str:
+        return f"keep {self.columns} sums at {self.buffer} + {self.at}"
+
+    def spelling(self, context: RoleContext) -> Names:
+        return {"buffer": self.buffer, "at": self.at, "pieces": list(_quads(self.columns, self.pitch, "%v"))}
+
+
+class AddKept(ReadValues, frozen=True, kw_only=True):
+    """Add the sums that all clusters have kept, cluster 0 first, then 1, 2 and so on: from column `first` on.
+
+    Attributes:
+        buffer, at, pitch: as of `KeepSums`, but `at` is the place of cluster 0.
+        between: bytes from the place of a cluster to that of the next.
+        clusters: how many have kept some.
+        dtype: type of the sums.
+    """
+
+    buffer: PointerName
+    at: Number
+    pitch: int
+    between: int
+    clusters: int
+    dtype: str
+
+    def describe(self) -> str:
+        return f"add {self.columns} sums at {self.buffer} + {self.at}, of clusters 0 to {self.clusters - 1} in turn"
+
+    def spelling(self, context: RoleContext) -> Names:
+        """As of `AddSums`."""
+        loads = list(_quads(self.columns, self.pitch, "%v"))
+        for cluster in range(1, self.clusters):
+            quads = _quads(self.columns, self.pitch, "%part", self.columns * (cluster - 1))
+            loads += [(cluster * self.between + offset, words) for offset, words in quads]
+        return {
+            "buffer": self.buffer,
+            "at": self.at,
+            "others": self.columns * (self.clusters - 1),
+            "loads": loads,
+            "lines": list(_added(self.columns, self.clusters, self.dtype)),
+        }
+
+
+class LastLoop(Repeat, frozen=True, kw_only=True):
+    """Say that this warp's sums are kept; do `body` for `var` = 0 .. `count` - 1 if those of all clusters are then.
+
+    What the warps of the other clusters have kept can be read in it, and the counter is 0 again.
+
+    Attributes:
+        buffer: counters, all 0 before a launch.
+        counter: number of the warp's own, which it shares with one warp of each cluster.
+        clusters: how many these are.
+    """
+
+    buffer: PointerName
+    counter: Number
+    clusters: int
+
+    def describe(self) -> str:
+        return f"for {self.var} in 0..{self.count - 1}, if this is the last of {self.clusters} at {self.buffer}:"
+
+    def spelling(self, context: RoleContext) -> Names:
+        """All but what is in the loop, which the kernel writes (`convc.compiler.emit.kernel`)."""
+        names = {"var": self.var, "count": self.count, "label": self.label}
+        return names | {"buffer": self.buffer, "counter": self.counter, "last": self.clusters - 1}
+
+
+def _quads(columns: int, pitch: int, register: str, first: int = 0) -> Iterator[tuple[int, str]]:
+    """Offsets of four columns each, with their registers."""
+    for quad in range(columns // QUAD):
+        yield quad * pitch, braces(f"{register}{first + QUAD * quad + i}" for i in range(QUAD))
+
+
+def _added(columns: int, parts: int, dtype: str) -> Iterator[str]:
+    """Instructions that add the columns of all parts but the first to those of the first, part by part."""
+    add = "add.s32" if dtype == "s32" else "add.rn.f32"
+    for part in range(parts - 1):
+        yield from (f"{add} %v{i}, %v{i}, %part{columns * part + i};" for i in range(columns))
 
 
 class ClusterArrive(Step, frozen=True, kw_only=True):

@@ -67,9 +67,46 @@ def test_every_mistake_is_named(edit, sentence):
 
 
 def test_a_cluster_that_is_not_the_third_axis_of_the_grid_is_found():
-    launch = replace(PROGRAM.launch, grid=(*PROGRAM.launch.grid[:2], 4))
+    launch = replace(PROGRAM.launch, grid=(*PROGRAM.launch.grid[:2], 3))
     found = contradictions(replace(PROGRAM, launch=launch))
-    assert "the grid has 4 CTAs along its third axis, a cluster 2" in found
+    assert "the grid has 3 CTAs along its third axis, no multiple of the 2 of a cluster" in found
+
+
+DEEP = ConvProblem(name="deep", in_channels=1024, out_channels=64, in_extent=(9, 9), kernel=(1, 1))
+KEPT = build(plan(device_layout(DEEP), options=ScheduleOptions(schedule="reload", split_k="16"), block_n=64, stages=3))
+ORDERED = "add has to do KeepSums, LastLoop, AddKept in this order, and does "
+
+
+def early(step: Step) -> tuple[Step, ...]:
+    """The sums of all clusters before this one has kept its own."""
+    steps = {each.id: each for role in KEPT.teardown for each in role.steps}
+    moved = {"add.pieces": (), "add.last": (step, steps["add.pieces"])}
+    return moved.get(step.id, (step,))
+
+
+@pytest.mark.parametrize(
+    ("edit", "sentence"),
+    [
+        (without("add.keep"), f"{ORDERED}LastLoop, AddKept"),
+        (without("add.all"), f"{ORDERED}KeepSums, LastLoop"),
+        (without("add.last"), f"{ORDERED}KeepSums"),
+        (early, f"{ORDERED}LastLoop, AddKept, KeepSums"),
+        (at("add.last", clusters=3), "add.last is about 3 clusters of 2"),
+        (at("add.all", clusters=1), "add.all is about 1 clusters of 2"),
+        (at("add.all", pitch=16), "add.all reads other sums than add.keep keeps"),
+        (at("add.all", between=16), "add.all looks for the sums of cluster 1 where add.keep does not keep them"),
+    ],
+)
+def test_mistakes_of_clusters_are_named(edit, sentence):
+    assert contradictions(KEPT) == ()
+    assert sentence in contradictions(rewrite(KEPT, edit))
+
+
+def test_counters_begin_at_0():
+    buffers = KEPT.launch.buffers
+    ones = {"counters": replace(buffers["counters"], values=(1,) * 32)}
+    found = contradictions(replace(KEPT, launch=replace(KEPT.launch, buffers=buffers | ones)))
+    assert "the buffer counters is not all 0 before a launch" in found
 
 
 HOPPER = build(plan(device_layout(PROBLEM), options=replace(OPTIONS, target="sm_90a"), block_n=48, stages=2))
