@@ -18,7 +18,7 @@ from convc.compiler.plan.records import Plan
 from convc.compiler.tile.program import TileProgram
 from convc.errors import BuildError, InputError, PlanError
 from convc.explain.inspect import About, print_inspection
-from convc.explain.tiles import Tiles, plan_tiles
+from convc.explain.tiles import KernelTiles, plan_tiles
 from convc.host_layout.device_layout import DeviceLayout
 from convc.ir.launch import LaunchSpec
 from convc.ir.network import ConvNode
@@ -76,7 +76,7 @@ class Inspection:
         return self.compiled.artifact.launch
 
     @property
-    def tiles(self) -> Tiles:
+    def tiles(self) -> KernelTiles:
         """The kernel's tiles with all that can be shown of them: derivation, lanes, masks and claims."""
         return plan_tiles(self.plan)
 

@@ -33,7 +33,7 @@ from convc.support.guessing import nearest
 
 if TYPE_CHECKING:
     from convc.api.inspecting import Inspection
-    from convc.explain.tiles import Tiles
+    from convc.explain.tiles import KernelTiles
     from convc.report.console import Console
 
 
@@ -254,7 +254,7 @@ def _show_example(view: View) -> None:
         print_example(out, view.all_lanes)
 
 
-def _print_view(out: Console, tiles: Tiles, view: View, typical: bool = True) -> None:
+def _print_view(out: Console, tiles: KernelTiles, view: View, typical: bool = True) -> None:
     """Everything that is asked for of a tile: one inside the image, or the first, where no tile is named."""
     from convc.draw.lanes import lanes_picture
     from convc.explain.lane_tables import lanes_json

@@ -12,7 +12,7 @@ from msgspec.structs import asdict, replace
 
 from convc.compiler.options import AUTO, ScheduleOptions
 from convc.compiler.options import options as option_table
-from convc.compiler.plan.names import Form
+from convc.compiler.plan.names import LaunchForm
 from convc.compiler.plan.reasons import Reasons
 from convc.errors import InputError, PlanError
 from convc.host_layout.device_layout import DeviceLayout
@@ -76,7 +76,7 @@ def compile_problem(
     # Imported here because islpy, jinja2 and the steps are slow to load, and who finds a kernel needs none of them.
     from convc.compiler.planner.columns import plan_problem
 
-    refused: dict[Form, str] = {}
+    refused: dict[LaunchForm, str] = {}
     while True:
         decided = plan_problem(
             problem, options=options or ScheduleOptions(), block_n=block_n, stages=stages, refused=refused
@@ -107,7 +107,7 @@ def compile_timed(problem: ConvProblem, options: ScheduleOptions, timer: Timer) 
     from convc.compiler.planner.search import contenders, quickest
 
     by_estimate = plan_problem(problem, options=options, refused={})
-    refused: dict[Form, str] = {}
+    refused: dict[LaunchForm, str] = {}
     written: list[Compiled] = []
     while not written:
         for decided in contenders(by_estimate.layout, options=options, refused=refused):

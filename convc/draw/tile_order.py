@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from convc.compiler.index.order_names import ORDERS
-from convc.compiler.index.tile_order import Order, order_of
+from convc.compiler.index.tile_order import RasterOrder, order_of
 from convc.compiler.plan.records import Plan
 from convc.draw.cells import HEAD, ROW, Cells, draw_cells
 from convc.draw.notation import notation
@@ -21,7 +21,7 @@ MOST = 128 * 128
 """Tiles that are drawn."""
 
 
-def grid_order(tiles_m: int, tiles_n: int, sms: int, name: str) -> Order:
+def grid_order(tiles_m: int, tiles_n: int, sms: int, name: str) -> RasterOrder:
     """An order of a grid of tiles that no kernel is asked for; groups make the tiles of a round about a square.
 
     InputError for an order that there is not, and for a grid without tiles.
@@ -34,14 +34,14 @@ def grid_order(tiles_m: int, tiles_n: int, sms: int, name: str) -> Order:
     return order_of(ORDERS[ORDERS.index(name)], (tiles_m, tiles_n), groups=max(1, tiles_m // max(1, math.isqrt(sms))))
 
 
-def plan_order(plan: Plan) -> Order:
+def plan_order(plan: Plan) -> RasterOrder:
     """Derive the order in which a kernel makes its tiles."""
     order = plan.launch.order
     together = plan.tiling.ctas if order.places is not None else 1
     return order_of(order.name, plan.launch.tiles, together=together, groups=order.groups)
 
 
-def tile_order_picture(order: Order, sms: int) -> Picture:
+def tile_order_picture(order: RasterOrder, sms: int) -> Picture:
     """Draw the grid with the number of each tile, coloured by the wave of CTAs, one on each SM, and the way over it.
 
     InputError for a grid too large to look at.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from convc.compiler.plan.records import Launch, Plan
+from convc.compiler.plan.records import LaunchPlan, Plan
 from convc.compiler.plan.residency import limits
 from convc.compiler.plan.terms import mma_times, port_bytes
 from convc.compiler.plan.work import ATOM_BYTES, FACTOR_ROW_BYTES
@@ -63,7 +63,7 @@ def estimate_lines(plan: Plan) -> Iterator[str]:
     yield f"The mainloop is bound by {cost.bottleneck}; the launch takes about {cost.cycles:.0f} cycles."
 
 
-def order_lines(launch: Launch) -> Iterator[str]:
+def order_lines(launch: LaunchPlan) -> Iterator[str]:
     """Say in which order tiles are made and why, and what a wave of CTAs and the launch move in it, and in others."""
     order = launch.order
     if not order.why:

@@ -18,7 +18,7 @@ from convc.compiler.schedules.all import CHAIN, SLIDE, STATIONARY
 from convc.compiler.schedules.base import Schedule
 from convc.compiler.schedules.sharing.indexing import schedule_form
 from convc.explain.chain import Stage, stages_of
-from convc.explain.tiles import Tiles, print_derivation, print_tile, reuse_tiles
+from convc.explain.tiles import KernelTiles, print_derivation, print_tile, reuse_tiles
 from convc.ir.problem import ConvProblem
 from convc.report.console import print_part
 
@@ -43,7 +43,7 @@ def example_maps() -> ReuseMaps:
 
 
 @cache
-def example_tiles() -> Tiles:
+def example_tiles() -> KernelTiles:
     """The tiles of the example on the schedule `shift`; tile 0 begins at (n, p, q) = (0, 0, 0)."""
     return replace(reuse_tiles(example_maps(), CHAIN, example_stages), chain=lambda: _stages(CHAIN))
 

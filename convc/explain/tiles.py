@@ -26,7 +26,7 @@ LOOKED_AT = 8
 """Tiles among which a typical one is looked for."""
 
 
-class Tiles(msgspec.Struct, frozen=True, kw_only=True):
+class KernelTiles(msgspec.Struct, frozen=True, kw_only=True):
     """The tiles of one kernel.
 
     Attributes:
@@ -78,9 +78,9 @@ class Tiles(msgspec.Struct, frozen=True, kw_only=True):
         return best
 
 
-def reuse_tiles(maps: ReuseMaps, schedule: Schedule, stages: Callable[[], tuple[Stage, ...]]) -> Tiles:
+def reuse_tiles(maps: ReuseMaps, schedule: Schedule, stages: Callable[[], tuple[Stage, ...]]) -> KernelTiles:
     """The tiles of a schedule whose filter columns share their activations, with its algorithms."""
-    return Tiles(
+    return KernelTiles(
         count=tile_count(maps, schedule),
         rows=maps.problem.kernel[0],
         table=lambda tile, row: lane_table(maps, schedule, tile, row),
@@ -91,14 +91,14 @@ def reuse_tiles(maps: ReuseMaps, schedule: Schedule, stages: Callable[[], tuple[
     )
 
 
-def plan_tiles(plan: Plan) -> Tiles:
+def plan_tiles(plan: Plan) -> KernelTiles:
     """The tiles of a plan."""
     if plan.reuse is not None:
         maps = reuse_maps(plan.problem, plan.reuse)
         tiles = reuse_tiles(maps, schedule_of(plan.schedule), lambda: plan_stages(plan))
         return replace(tiles, nest=lambda: kernel_nest(plan), chain=lambda: kernel_chain(plan))
     derived = plan_maps(plan)
-    return Tiles(
+    return KernelTiles(
         count=derived.sizes["TILES_M"],
         rows=plan.problem.kernel[0],
         table=lambda tile, row: reload_table(derived, plan.problem, tile, row),
@@ -119,12 +119,12 @@ def plan_maps(plan: Plan) -> Instance:
     return tap_maps(plan.layout, plan.tiling, plan.pipeline.channels, plan.launch.tiles[0])
 
 
-def print_derivation(console: Console, tiles: Tiles) -> None:
+def print_derivation(console: Console, tiles: KernelTiles) -> None:
     """Print how the loops came about."""
     print_part(console, "derivation", list(chain_lines(tiles.stages())))
 
 
-def print_tile(console: Console, tiles: Tiles, table: LaneTable, every: bool) -> None:
+def print_tile(console: Console, tiles: KernelTiles, table: LaneTable, every: bool) -> None:
     """Print the lanes of a tile, its rows of shared memory, its masks, and the claims."""
     print_heading(console, "lanes")
     print_lanes(console, table, every)

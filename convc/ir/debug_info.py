@@ -17,7 +17,7 @@ import numpy as np
 
 from convc.ir.expr import evaluate, from_json
 from convc.ir.findings import Bounds
-from convc.ir.tile_order import Places
+from convc.ir.tile_order import TilePlaces
 
 Expr = Any
 """An integer expression as JSON, see `convc.ir.expr.to_json`."""
@@ -77,7 +77,7 @@ class DebugInfo(msgspec.Struct, frozen=True, kw_only=True):
     steps: dict[str, Scope]
     tiles: tuple[int, int] | None = None
     parts: int = 1
-    places: Places | None = None
+    places: TilePlaces | None = None
 
     def outputs(self, tile: tuple[int, int], lanes: Bounds, columns: Bounds) -> tuple[Bounds | None, Bounds | None]:
         """First and last output pixel and channel that lanes and columns of the accumulator hold; None: none at all.

@@ -37,7 +37,7 @@ class OrderTraffic(msgspec.Struct, frozen=True, kw_only=True):
     reached: int | None = None
 
 
-class Places(msgspec.Struct, frozen=True, kw_only=True):
+class TilePlaces(msgspec.Struct, frozen=True, kw_only=True):
     """The place of the tile of each number.
 
     Attributes:

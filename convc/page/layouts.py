@@ -21,7 +21,7 @@ from convc.draw.svg import Picture
 from convc.draw.swizzles import MODES, swizzle_picture
 from convc.explain.lane_tables import sentences
 from convc.explain.lanes import BufferLanes, Cell, LaneTable
-from convc.explain.tiles import Tiles
+from convc.explain.tiles import KernelTiles
 from convc.ir.launch import LaunchSpec, TensorMapParam
 
 LOAD = re.compile(r"tcgen05\.ld\.sync\.aligned\.(\w+)\.(x\d+)")
@@ -75,7 +75,7 @@ FIRST = 2
 """Filter column that a page shows at first, where there is one: rows have moved, borders are masked."""
 
 
-def lane_data(tiles: Tiles) -> dict[str, Any]:
+def lane_data(tiles: KernelTiles) -> dict[str, Any]:
     """A typical tile of a kernel at every filter tap.
 
     Returns:

@@ -28,7 +28,7 @@ from convc.draw.timeline import timeline_picture
 from convc.errors import ToolError
 from convc.explain.chain import chain_lines
 from convc.explain.summary import summary_lines
-from convc.explain.tiles import Tiles, plan_tiles
+from convc.explain.tiles import KernelTiles, plan_tiles
 from convc.explain.why import two_times, why_lines
 from convc.page.contents import PageContents, PageKernel
 from convc.page.layouts import lane_data, layouts, tensor_maps
@@ -117,7 +117,7 @@ def filled(template: str, **values: object) -> bytes:
     return _environment().get_template(template).render(style=style, script=script, **values).encode()
 
 
-def tile_parts(tiles: Tiles) -> dict[str, Any]:
+def tile_parts(tiles: KernelTiles) -> dict[str, Any]:
     """The lanes of a tile and its loop nests, as ``parts.html.j2`` shows them."""
     lanes = lane_data(tiles)
     rows, columns = lanes["kernel"]

@@ -25,7 +25,7 @@ from functools import lru_cache
 from convc.ir.expr import Add, Const, FloorDiv, Interval, IntExpr, Mod, Mul, Var, bounds
 
 Ranges = Mapping[str, Interval]
-Part = tuple[int, IntExpr]
+Term = tuple[int, IntExpr]
 """So many times an expression."""
 
 
@@ -78,10 +78,10 @@ def _divisions(expr: IntExpr) -> int:
     return sum(map(_divisions, expr.args)) if isinstance(expr, Add | Mul) else 0
 
 
-def _terms(expr: IntExpr) -> tuple[int, list[Part]]:
+def _terms(expr: IntExpr) -> tuple[int, list[Term]]:
     """The constant of a tidy expression, and its atoms with their coefficients."""
     constant = 0
-    found: list[Part] = []
+    found: list[Term] = []
     for part in expr.args if isinstance(expr, Add) else (expr,):
         match part:
             case Const(value):
@@ -93,7 +93,7 @@ def _terms(expr: IntExpr) -> tuple[int, list[Part]]:
     return constant, found
 
 
-def _sum(parts: Iterable[Part], constant: int = 0) -> IntExpr:
+def _sum(parts: Iterable[Term], constant: int = 0) -> IntExpr:
     """Tidy expressions, each so many times, and a constant: largest coefficients first, equal ones by their text."""
     found: dict[IntExpr, int] = {}
     for times, part in parts:
@@ -205,7 +205,7 @@ def _without_remainders(expr: IntExpr) -> IntExpr:
 
 def _whole(x: IntExpr, divisor: int) -> IntExpr:
     """The quotient of an expression without remainders."""
-    whole: list[Part] = []
+    whole: list[Term] = []
     while True:  # every round takes one quotient out of the dividend
         constant, terms = _terms(x)
         whole.append((1, _sum(((times // divisor, atom) for times, atom in terms), constant // divisor)))

@@ -18,13 +18,13 @@ from convc.compiler.index.hilbert import hilbert
 from convc.compiler.index.maps import Counterexample, Outcome, Proof
 from convc.compiler.index.order_names import HILBERT, ROWS, OrderName
 from convc.ir.expr import IntExpr, from_json, to_json
-from convc.ir.tile_order import ENTRY_BITS, Places
+from convc.ir.tile_order import ENTRY_BITS, TilePlaces
 
 MOST_ENTRIES = 4096
 """Entries of a table: 16 KiB, of the 64 KiB of constant memory that a kernel has (CUDA programming guide)."""
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
+class RasterOrder(msgspec.Struct, frozen=True, kw_only=True):
     """An order of the tiles of a grid.
 
     Attributes:
@@ -49,17 +49,17 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
         return self.change.let("tile_m"), self.change.let("tile_n")
 
     def at(self, tiles: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Places along M and along N, as of `Places.at`."""
+        """Places along M and along N, as of `TilePlaces.at`."""
         return self.places.of(*self.formulas, tiles)
 
     @property
-    def places(self) -> Places:
+    def places(self) -> TilePlaces:
         """The formulas of the kernel."""
         m, n = map(to_json, self.formulas)
         if not self.table:
-            return Places(m=m, n=n)
+            return TilePlaces(m=m, n=n)
         packed = tuple(m + (n << ENTRY_BITS) for m, n in self.table)
-        return Places(m=m, n=n, table=packed, together=self.together)
+        return TilePlaces(m=m, n=n, table=packed, together=self.together)
 
     def prove(self) -> Outcome:
         """Whether every tile is visited once."""
@@ -76,13 +76,13 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
         return Proof(claim, "a unit's number leads back to it, and there are as many numbers as units", theorem)
 
 
-def order_of(name: OrderName, tiles: tuple[int, int], *, together: int = 1, groups: int = 1) -> Order:
+def order_of(name: OrderName, tiles: tuple[int, int], *, together: int = 1, groups: int = 1) -> RasterOrder:
     """An order of the tiles of a grid.
 
     Args:
         name: which.
         tiles: along M and along N; ``together`` divides the first.
-        together, groups: see `Order`; no more groups than units.
+        together, groups: see `RasterOrder`; no more groups than units.
     """
     units = tiles[0] // together
     low, many = divmod(units, groups)
@@ -98,7 +98,7 @@ def order_of(name: OrderName, tiles: tuple[int, int], *, together: int = 1, grou
         "ENTRY": 2**ENTRY_BITS,
     }
     looked_up = name == HILBERT
-    return Order(
+    return RasterOrder(
         name=name,
         tiles=tiles,
         together=together,
@@ -108,7 +108,7 @@ def order_of(name: OrderName, tiles: tuple[int, int], *, together: int = 1, grou
     )
 
 
-def formulas_of(places: Places | None, tiles: tuple[int, int]) -> tuple[IntExpr, IntExpr]:
+def formulas_of(places: TilePlaces | None, tiles: tuple[int, int]) -> tuple[IntExpr, IntExpr]:
     """The place of a tile along M and along N, as a launch has it; None: along M first."""
     if places is None:
         return order_of(ROWS, tiles).formulas

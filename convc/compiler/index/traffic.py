@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from convc.compiler.index.order_names import OrderName
-from convc.compiler.index.tile_order import Order
+from convc.compiler.index.tile_order import RasterOrder
 
 
 class Bytes(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +53,7 @@ class Traffic(msgspec.Struct, frozen=True, kw_only=True):
     fetched: int = 0
 
 
-def traffic_of(order: Order, at_once: int, size: Bytes) -> Traffic:
+def traffic_of(order: RasterOrder, at_once: int, size: Bytes) -> Traffic:
     """Find what an order moves.
 
     Args:

@@ -141,7 +141,7 @@ def of_taps(layout: DeviceLayout, tiling: Tiling) -> Iterator[Meaning]:
     yield Meaning(name="out_byte", theorem=STORE, value=(pixel * layout.k_pitch + channel) * element)
 
 
-class Places:
+class LanePlaces:
     """The places of the lanes of a tile in the stream of output pixels.
 
     Attributes:
@@ -170,7 +170,7 @@ def of_rows(layout: DeviceLayout, geometry: Geometry, *, masks: bool) -> Iterato
     """The numbers of a kernel that walks along image rows: copies, pixels, and the masks of lanes if it has any."""
     problem = layout.problem
     yield from _copies(problem, geometry)
-    places = Places(geometry, LANE // WINDOW if geometry.windowed else Const(0))
+    places = LanePlaces(geometry, LANE // WINDOW if geometry.windowed else Const(0))
     real = _real(problem, geometry, places)
     number = (places.n * problem.out_extent[0] + places.p) * problem.out_extent[1] + places.q
     yield Meaning(name="m", theorem=PLACES, value=Select(real, number, Const(problem.gemm_m)))
@@ -185,7 +185,7 @@ def _copies(problem: ConvProblem, geometry: Geometry) -> Iterator[Meaning]:
     """Where the copy of a window begins: `lead` pixels behind its first place, padding that the walk leaves out."""
     down, across = problem.stride
     top, left = problem.pad_lo
-    places = Places(geometry, Var("window") if geometry.windowed else Const(0))
+    places = LanePlaces(geometry, Var("window") if geometry.windowed else Const(0))
     row = places.first // geometry.walk.period
     below = R * problem.dilation[0]
     stream = geometry.stream
@@ -201,7 +201,7 @@ def _copies(problem: ConvProblem, geometry: Geometry) -> Iterator[Meaning]:
         yield Meaning(name="start_n", theorem=BEGIN, value=row)
 
 
-def _real(problem: ConvProblem, geometry: Geometry, places: Places) -> And:
+def _real(problem: ConvProblem, geometry: Geometry, places: LanePlaces) -> And:
     """Whether a lane has an output pixel."""
     height, width = problem.out_extent
     ends = ((places.q, width), (places.p, height), (places.n, problem.batch), (places.inside, geometry.tile.useful))
@@ -212,7 +212,7 @@ def _within(value: IntExpr, end: int) -> tuple[Less, Less]:
     return Less(Const(-1), value), Less(value, Const(end))
 
 
-def _column_mask(problem: ConvProblem, geometry: Geometry, places: Places, real: And) -> IntExpr:
+def _column_mask(problem: ConvProblem, geometry: Geometry, places: LanePlaces, real: And) -> IntExpr:
     """1 where a lane needs padding at filter column s and finds a pixel of another row, else 0."""
     stride = problem.stride[1]
     dilation = problem.dilation[1]
@@ -229,7 +229,7 @@ def _column_mask(problem: ConvProblem, geometry: Geometry, places: Places, real:
     return Select(And(_within(need, width)), Const(0), Select(found, Const(1), Const(0)))
 
 
-def _line_mask(problem: ConvProblem, places: Places, real: And) -> IntExpr:
+def _line_mask(problem: ConvProblem, places: LanePlaces, real: And) -> IntExpr:
     """1 where a lane needs padding at filter row r and finds a row of another image, else 0."""
     below = R * problem.dilation[0] - problem.pad_lo[0]
     height = problem.in_extent[0]

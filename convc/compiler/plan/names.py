@@ -19,7 +19,7 @@ class ScheduleName:
         return f"{self.name} {self.variant}".strip()
 
 
-class Form(NamedTuple):
+class LaunchForm(NamedTuple):
     """A schedule, and what its CTAs do together.
 
     They are persistent or multiply in pairs; several share the K loop of a tile; a cluster of tiles of pixels and of

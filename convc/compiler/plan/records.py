@@ -2,9 +2,9 @@
 
 A plan says *how* one convolution becomes one launch: which piece of the output a CTA makes (`Tiling`), where its
 operands lie (`convc.compiler.plan.storage`), how its K loop runs (`Pipeline`), which tensor maps feed it (`Loads`),
-what it computes about positions (`convc.compiler.plan.coordinates`), how it is launched (`Launch`), how long it should
-take (`Estimate`) and what was turned down on the way (`Rejection`). All of it is plain data that `msgspec` writes as
-JSON.
+what it computes about positions (`convc.compiler.plan.coordinates`), how it is launched (`LaunchPlan`), how long it
+should take (`Estimate`) and what was turned down on the way (`Rejection`). All of it is plain data that `msgspec`
+writes as JSON.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from convc.compiler.index.geometry import Geometry
 from convc.compiler.plan.cache_hints import CacheHints
 from convc.compiler.plan.coordinates import Coordinates, in_order
 from convc.compiler.plan.evidence import Rule
-from convc.compiler.plan.names import Form
+from convc.compiler.plan.names import LaunchForm
 from convc.compiler.plan.names import ScheduleName as ScheduleName
 from convc.compiler.plan.reasons import Reasons
 from convc.compiler.plan.storage import Storage
@@ -78,7 +78,7 @@ class Loads(msgspec.Struct, frozen=True, kw_only=True):
         return (self.a, self.b, *self.factors, *epilogue)
 
 
-class Launch(msgspec.Struct, frozen=True, kw_only=True):
+class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The grid: (tiles along M, tiles along N, CTAs that share a tile), or (persistent CTAs, 1, 1).
 
     Where tiles are made in another order than along M first, the grid is (tiles, 1, CTAs that share a tile).
@@ -339,7 +339,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     tiling: Tiling
     storage: Storage
     pipeline: Pipeline
-    launch: Launch
+    launch: LaunchPlan
     indexing: Indexing
     estimate: Estimate
     alternatives: tuple[Alternative, ...]
@@ -355,10 +355,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return self.layout.problem
 
     @property
-    def form(self) -> Form:
+    def form(self) -> LaunchForm:
         """The schedule, and what its CTAs do together."""
         pairs = self.tiling.ctas > 1
-        return Form(self.schedule, self.launch.persistent, pairs, self.launch.parts, self.tiling.multicast)
+        return LaunchForm(self.schedule, self.launch.persistent, pairs, self.launch.parts, self.tiling.multicast)
 
     @property
     def reuse(self) -> Reuse | None:

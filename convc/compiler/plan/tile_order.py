@@ -18,7 +18,7 @@ from convc.compiler.index.order_names import BOUSTROPHEDON, COLUMNS, GROUPED, HI
 from convc.compiler.index.tile_order import MOST_ENTRIES, order_of
 from convc.compiler.index.traffic import Bytes, Traffic, traffic_of
 from convc.errors import PlanError
-from convc.ir.tile_order import OrderTraffic, Places
+from convc.ir.tile_order import OrderTraffic, TilePlaces
 
 GAIN = 0.95
 """Part of the bytes that another order moves, of those along M first, from which on it is worth having."""
@@ -51,7 +51,7 @@ class TileOrder(msgspec.Struct, frozen=True, kw_only=True):
 
     name: OrderName = ROWS
     groups: int = 1
-    places: Places | None = None
+    places: TilePlaces | None = None
     why: str = ""
     proof: str = ""
     traffic: tuple[Traffic, ...] = ()

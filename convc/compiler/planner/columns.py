@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from convc.compiler.options import AUTO, ScheduleOptions
 from convc.compiler.plan.choice import SLACK
-from convc.compiler.plan.names import Form
+from convc.compiler.plan.names import LaunchForm
 from convc.compiler.plan.records import ColumnSummary, Plan
 from convc.compiler.planner.conflicts import schedules_for
 from convc.compiler.planner.search import plan
@@ -37,7 +37,7 @@ def plan_problem(
     options: ScheduleOptions,
     block_n: int | None = None,
     stages: int | None = None,
-    refused: Mapping[Form, str],
+    refused: Mapping[LaunchForm, str],
 ) -> Plan:
     """Lay out and plan a problem, with the filter columns as they are asked for, or as it is fastest.
 

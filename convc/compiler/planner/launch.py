@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from convc.compiler.plan.candidate import ScheduleCandidates
 from convc.compiler.plan.choice import SLACK, choose
 from convc.compiler.plan.constraints import TileGrid
-from convc.compiler.plan.names import Form
+from convc.compiler.plan.names import LaunchForm
 from convc.compiler.plan.offer import Candidate, Offer
 from convc.compiler.plan.pairs import PAIR
 from convc.compiler.plan.reasons import Reasons
@@ -60,7 +60,7 @@ class Survey(msgspec.Struct, frozen=True, kw_only=True):
 
     legal: Sequence[ScheduleCandidates]
     request: Request
-    refused: Mapping[Form, str]
+    refused: Mapping[LaunchForm, str]
     known: Known
 
     def offered(self, schedule: Schedule, tiled: TileGrid, request: Request) -> ScheduleCandidates:
@@ -96,7 +96,7 @@ def every_form(survey: Survey) -> Iterator[Pick]:
                 yield from (_to_be_timed(offer, best) for best in offer.legal if _makes_sense(best.tiled))
 
 
-def _other_forms(schedule: Schedule, survey: Survey) -> Iterator[Form]:
+def _other_forms(schedule: Schedule, survey: Survey) -> Iterator[LaunchForm]:
     """Forms of a schedule besides the one that every schedule has been asked for."""
     request = survey.request
     asked = (bool(request.persistent), bool(request.pairs), request.parts or 1)
@@ -106,11 +106,11 @@ def _other_forms(schedule: Schedule, survey: Survey) -> Iterator[Form]:
     for form in dict.fromkeys(itertools.product(walks, pairs, parts if schedule.splits else [1])):
         walk, pair, part = form
         several = part > 1 and (walk or pair)
-        if form != asked and not several and Form(schedule.id, *form) not in survey.refused:
-            yield Form(schedule.id, *form)
+        if form != asked and not several and LaunchForm(schedule.id, *form) not in survey.refused:
+            yield LaunchForm(schedule.id, *form)
 
 
-def _in_form(request: Request, form: Form) -> Request:
+def _in_form(request: Request, form: LaunchForm) -> Request:
     """A request for nothing but one form."""
     return dataclasses.replace(request, persistent=form.persistent, pairs=form.pairs, parts=form.parts)
 
@@ -146,11 +146,11 @@ def _busy(best: Candidate) -> str:
     return f"{best.cost.busy_sms} of {sms} SMs work instead of {min(sms, tiles)}"
 
 
-def form_of(pick: Pick) -> Form:
+def form_of(pick: Pick) -> LaunchForm:
     """The schedule of a candidate, and what its CTAs do together."""
     tiled = pick.best.tiled
     pairs = tiled.tiling.ctas == PAIR
-    return Form(pick.schedule.schedule, tiled.ctas is not None, pairs, tiled.parts, tiled.tiling.multicast)
+    return LaunchForm(pick.schedule.schedule, tiled.ctas is not None, pairs, tiled.parts, tiled.tiling.multicast)
 
 
 def cycles(candidates: ScheduleCandidates) -> float:
@@ -208,7 +208,7 @@ def _walks(one: ScheduleCandidates, pick: Pick, survey: Survey) -> ScheduleCandi
     tiled = pick.best.tiled
     own = one is pick.schedule
     tiling = tiled.tiling
-    form = Form(one.schedule, True, tiling.ctas == PAIR, 1, tiling.multicast if own else (1, 1))
+    form = LaunchForm(one.schedule, True, tiling.ctas == PAIR, 1, tiling.multicast if own else (1, 1))
     if form in survey.refused:
         return survey.refused[form]
     width = tiling.block_n if own and one.picked is not None else survey.request.block_n
@@ -274,7 +274,7 @@ def _pairs(chosen: ScheduleCandidates, survey: Survey) -> Iterator[tuple[Schedul
         if not schedule.pairs or schedule.assumed > assumed(chosen):
             continue
         for way in ways:
-            if Form(candidates.schedule, way, True) in survey.refused:
+            if LaunchForm(candidates.schedule, way, True) in survey.refused:
                 continue
             pairs = survey.offered(schedule, tiled, dataclasses.replace(request, pairs=True, persistent=way))
             found = pairs.best_of(_makes_sense, fastest)
@@ -331,7 +331,7 @@ def _sharing(pick: Pick, survey: Survey) -> Pick:
         for one in able
         for parts in PARTS_OF.values()
         if parts is not None and 1 < parts <= min(RANKS, sms // tiles[one.schedule])
-        if Form(one.schedule, False, False, parts) not in survey.refused
+        if LaunchForm(one.schedule, False, False, parts) not in survey.refused
     ]
     if not offers:
         return pick.because(split="no split-K: no kernel with it could be written")

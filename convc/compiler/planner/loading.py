@@ -7,7 +7,7 @@ import dataclasses
 from msgspec.structs import replace
 
 from convc.compiler.plan.choice import SLACK
-from convc.compiler.plan.names import Form
+from convc.compiler.plan.names import LaunchForm
 from convc.compiler.planner.launch import Pick, Survey
 from convc.compiler.schedules.all import schedule_of
 from convc.compiler.schedules.base import MULTICAST_OF
@@ -30,7 +30,7 @@ def loading(pick: Pick, survey: Survey) -> Pick:
     offers = [
         survey.offered(schedule, tiled, dataclasses.replace(request, multicast=shape, persistent=walks))
         for shape in MULTICAST_OF.values()
-        if shape not in (None, (1, 1)) and Form(chosen, walks, False, 1, shape) not in survey.refused
+        if shape not in (None, (1, 1)) and LaunchForm(chosen, walks, False, 1, shape) not in survey.refused
     ]
     found = min((one.best for one in offers if one.possible), key=lambda best: best.cycles, default=None)
     if found is None:

@@ -17,12 +17,12 @@ from convc.compiler.plan.candidate import ScheduleCandidates
 from convc.compiler.plan.choice import ASSUMED_SLACK, SLACK, slack
 from convc.compiler.plan.columns import with_columns
 from convc.compiler.plan.hosted import with_host
-from convc.compiler.plan.names import Form
+from convc.compiler.plan.names import LaunchForm
 from convc.compiler.plan.offer import Candidate
 from convc.compiler.plan.records import (
     Alternative,
     Indexing,
-    Launch,
+    LaunchPlan,
     Plan,
     Rejection,
     ScheduleName,
@@ -67,7 +67,7 @@ def plan(
     options: ScheduleOptions | None = None,
     block_n: int | None = None,
     stages: int | None = None,
-    refused: Mapping[Form, str] | None = None,
+    refused: Mapping[LaunchForm, str] | None = None,
 ) -> Plan:
     """Plan the kernel of a problem.
 
@@ -103,7 +103,9 @@ def plan(
     raise _no_plan(layout, [rejection for candidates in found.values() for rejection in candidates.rejected])
 
 
-def contenders(layout: DeviceLayout, *, options: ScheduleOptions, refused: Mapping[Form, str]) -> tuple[Plan, ...]:
+def contenders(
+    layout: DeviceLayout, *, options: ScheduleOptions, refused: Mapping[LaunchForm, str]
+) -> tuple[Plan, ...]:
     """Plan the best few candidates of a problem, for somebody who can time their kernels.
 
     Args:
@@ -153,7 +155,7 @@ def _indexing(layout: DeviceLayout, schedule: ScheduleName, candidate: Candidate
 
 def _forms_first(picks: Sequence[Pick]) -> list[Pick]:
     """The best pick of each form by price, then those of other widths: how CTAs work together makes more difference."""
-    first: dict[Form, Pick] = {}
+    first: dict[LaunchForm, Pick] = {}
     for pick in picks:
         first.setdefault(form_of(pick), pick)
     return [*first.values(), *(pick for pick in picks if first[form_of(pick)] is not pick)]
@@ -207,7 +209,7 @@ def _parts(options: ScheduleOptions) -> int | None:
 
 
 def _found(
-    layout: DeviceLayout, options: ScheduleOptions, request: Request, refused: Mapping[Form, str], known: Known
+    layout: DeviceLayout, options: ScheduleOptions, request: Request, refused: Mapping[LaunchForm, str], known: Known
 ) -> dict[ScheduleName, ScheduleCandidates]:
     """Everything that the schedules that are asked for have to offer."""
     arch = ARCHS[options.target]
@@ -218,7 +220,7 @@ def _found(
     return found
 
 
-def _falls_back(form: Form, request: Request) -> bool:
+def _falls_back(form: LaunchForm, request: Request) -> bool:
     """Whether a schedule is left another form where this one cannot be: a CTA for each tile, each by itself."""
     chosen = (form.persistent, form.pairs, form.parts > 1, form.multicast != (1, 1))
     wanted = (request.persistent, request.pairs, request.parts, request.multicast)
@@ -263,7 +265,7 @@ def _finished(pick: Pick, indexing: Indexing, choices: tuple[ScheduleSummary, ..
         tiling=best.tiled.tiling,
         storage=best.storage,
         pipeline=best.pipeline,
-        launch=Launch(
+        launch=LaunchPlan(
             entry=f"conv_{name.name}",
             grid=best.launched if best.tiled.ctas is not None else (across, down, best.tiled.parts),
             threads=32 * warps,

@@ -75,7 +75,7 @@ SETS: dict[str, str] = {CTAS_A: "a", CTAS_B: "b"}
 """Numbers that are sets of CTAs, by what those share."""
 
 
-class Part(TypedDict):
+class CopyPart(TypedDict):
     """The fields of a copy that say for whom it is, and where in the tile it begins."""
 
     ctas: Number | None
@@ -83,14 +83,14 @@ class Part(TypedDict):
     bringers: int
 
 
-def part_of(plan: Plan, tile: SmemName) -> Part:
+def part_of(plan: Plan, tile: SmemName) -> CopyPart:
     """The part of an operand tile that a CTA brings: all of it for itself alone, unless CTAs share it."""
     pixels, channels = plan.tiling.multicast
     if tile == A and channels > 1:
-        return Part(ctas=CTAS_A, at=AT_A, bringers=channels)
+        return CopyPart(ctas=CTAS_A, at=AT_A, bringers=channels)
     if tile == B and pixels > 1:
-        return Part(ctas=CTAS_B, at=AT_B, bringers=pixels)
-    return Part(ctas=None, at=None, bringers=1)
+        return CopyPart(ctas=CTAS_B, at=AT_B, bringers=pixels)
+    return CopyPart(ctas=None, at=None, bringers=1)
 
 
 def _computed(role: str, name: Number, note: str, value: IntExpr) -> Compute:

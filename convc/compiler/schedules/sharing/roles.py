@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from convc.compiler.plan.coordinates import Coordinate, RowCoordinates
 from convc.compiler.plan.names import A, B, Number
 from convc.compiler.plan.records import Plan
-from convc.compiler.schedules.features.multicast import Part, part_of, parts_loaded
+from convc.compiler.schedules.features.multicast import CopyPart, part_of, parts_loaded
 from convc.compiler.schedules.nesting import in_loops, levels, nest_of
 from convc.compiler.schedules.sharing.buffers import SharedTile, shared_tiles
 from convc.compiler.schedules.sharing.indexing import row_coordinates, shared
@@ -110,7 +110,7 @@ def _load_filters(tile: SharedTile) -> Loop:
         tile=B,
         ring=tile.ring.full if tile.with_filters else FULL_B,
         coords=(coordinates.c.name, tap, coordinates.first_k.name),
-        **(Part(ctas=None, at=at, bringers=1) if tile.with_filters else part_of(plan, B)),
+        **(CopyPart(ctas=None, at=at, bringers=1) if tile.with_filters else part_of(plan, B)),
     )
     expected = plan.tiling.ctas * tile.nest.number("bytes", "b")
     place = tile.nest.value("filters", "byte", position=Var(tile.position))

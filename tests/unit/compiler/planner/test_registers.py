@@ -9,7 +9,7 @@ import pytest
 
 from convc.compiler.compile import compile_problem
 from convc.compiler.options import ScheduleOptions
-from convc.compiler.plan.records import Launch
+from convc.compiler.plan.records import LaunchPlan
 from convc.compiler.planner.search import plan
 from convc.errors import InputError
 from convc.host_layout.device_layout import device_layout
@@ -20,7 +20,7 @@ WIDE = ConvProblem(name="p", in_channels=128, batch=16, out_channels=256, in_ext
 OPTIONS = ScheduleOptions(schedule="reload", target="sm_90a", persistent="off")
 
 
-def launch(block_n: int, **options: Any) -> Launch:
+def launch(block_n: int, **options: Any) -> LaunchPlan:
     problem = replace(WIDE, out_channels=block_n)
     return plan(device_layout(problem), options=replace(OPTIONS, **options), block_n=block_n).launch
 
