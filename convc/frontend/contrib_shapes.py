@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from onnx import NodeProto, helper
 
+from convc.frontend.expand_gradients import gradient_of
 from convc.frontend.model_file import ONNX_DOMAINS
 
 DOMAIN = "com.microsoft"
 
 _LIKE = {
+    "ReluGrad": ("Identity", (0,)),
     "FusedConv": ("Conv", (0, 1, 2)),
     "QLinearAdd": ("Add", (0, 3)),
     "QLinearMul": ("Mul", (0, 3)),
@@ -37,6 +39,8 @@ def as_standard(node: NodeProto) -> NodeProto:
 
     One with pixels in front of channels (``channels_last``) is not: ONNX has no such pooling.
     """
+    if gradient_of(node) is not None and len(node.input) == 3:
+        return helper.make_node("Identity", node.input[2:], node.output)
     if node.op_type == "STFT" and node.domain in ONNX_DOMAINS:
         return _with_one_side(node)
     if node.domain != DOMAIN or len(node.output) != 1:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import onnx
 
+from convc.frontend.expand_gradients import gradient_of
 from convc.frontend.model_file import ONNX_DOMAINS
 from convc.ir.network import CONVOLUTIONS
 
@@ -31,8 +32,11 @@ _BLANK = str.maketrans("\t\n\r", "   ")
 
 
 def is_convolution(node: onnx.NodeProto) -> bool:
-    """Whether a node is one of `convc.ir.network.CONVOLUTIONS`; who reads it may still refuse it."""
-    return node.op_type in CONVOLUTIONS and node.domain in ONNX_DOMAINS
+    """Whether a node is one of `convc.ir.network.CONVOLUTIONS`; who reads it may still refuse it.
+
+    A ConvGrad is where it stands for one gradient (`convc.frontend.expand_gradients`).
+    """
+    return node.op_type in CONVOLUTIONS and (node.domain in ONNX_DOMAINS or gradient_of(node) is not None)
 
 
 def is_optimised(node: onnx.NodeProto) -> bool:

@@ -13,6 +13,7 @@ from onnx import NodeProto
 
 from convc.errors import NodeError
 from convc.frontend.conv_node import Refuse, conv_attributes, numbers_of, read_axes
+from convc.frontend.expand_gradients import gradient_of
 from convc.frontend.zero_points import multiplier_of
 from convc.support.memory import require_memory
 
@@ -30,6 +31,8 @@ def empty_result(node: NodeProto, name: str, arrays: Arrays) -> np.ndarray | Non
     Raises:
         NodeError: its numbers contradict one another.
     """
+    if gradient_of(node) is not None:
+        return _empty_gradient(arrays)
     x = arrays[0]
     scaled = node.op_type == "QLinearConv"
     w = arrays[3 if scaled else 1] if len(arrays) > (3 if scaled else 1) else None
@@ -49,6 +52,14 @@ def empty_result(node: NodeProto, name: str, arrays: Arrays) -> np.ndarray | Non
     if bias is not None:
         made += bias.astype(dtype).reshape(1, -1, *(1,) * (len(shape) - 2))
     return made
+
+
+def _empty_gradient(arrays: Arrays) -> np.ndarray | None:
+    """A gradient that is a sum of nothing, or has no elements: zeros of the extents of the last input."""
+    *_, like = arrays
+    if like is None or all(array is None or array.size for array in arrays):
+        return None
+    return np.zeros(like.shape, like.dtype)
 
 
 def _bias(node: NodeProto, arrays: Arrays) -> np.ndarray | None:

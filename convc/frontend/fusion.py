@@ -115,7 +115,7 @@ class _Chain:
 
 
 def _follow(view: GraphView, index: int, conv: ConvNode) -> Fused:
-    if conv.problem.operand_dtype.integer:
+    if conv.problem.operand_dtype.integer or conv.weight is None:  # its filters are known at the launch only
         return Fused(conv=conv, position=index, taken=())
     channels = conv.problem.out_channels
     bias = np.zeros(channels) if conv.bias is None else conv.bias.astype(np.float64)

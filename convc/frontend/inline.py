@@ -21,6 +21,7 @@ from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto
 
 from convc.errors import ConvcError, ModelError
 from convc.frontend.expand_causal import expand_causal_conv
+from convc.frontend.expand_gradients import expand_gradients
 from convc.frontend.graph_view import needed
 from convc.frontend.model_file import check_header, subgraphs
 from convc.frontend.order import sorted_model
@@ -37,20 +38,21 @@ Key = tuple[str, str, str]
 
 
 def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Put nodes in order, replace the calls of a model's functions, and write causal convolutions out.
+    """Put nodes in order, replace the calls of a model's functions, and write causal convolutions and gradients out.
 
     The same object comes back where there is nothing to do.
 
     Raises:
+        NodeError: a gradient has other inputs than dY, X and W.
         ModelError: a function calls itself, stands for too many nodes, or is called with more than it takes; or nodes
             read one another's outputs in a circle.
     """
     model = sorted_model(model)
     if all(_stays(function) for function in model.functions):
-        return expand_causal_conv(model)
+        return expand_gradients(expand_causal_conv(model))
     try:
         _check_size(model)
-        whole = expand_causal_conv(_Inliner(model).whole())
+        whole = expand_gradients(expand_causal_conv(_Inliner(model).whole()))
         check_header(whole, oldest_opset=0)  # names of the functions are names of the graph now
     except RecursionError:
         raise ModelError("the functions of the model call one another too deeply") from None

@@ -14,13 +14,16 @@ import onnx
 from convc.errors import NodeError
 from convc.frontend.constants import Constants
 from convc.frontend.conv_node import Refuse, conv_attributes, conv_problem
+from convc.frontend.expand_gradients import gradient_of
 from convc.frontend.extents import Extents
+from convc.frontend.gradient_node import gradient_conv
 from convc.frontend.open_extents import explained, way_out
 from convc.frontend.quantised_nodes import QUANTISED, quantised_conv
 from convc.frontend.shapes import UNKNOWN, ValueType
 from convc.frontend.tensors import type_name
 from convc.frontend.transpose_node import transpose_problem
 from convc.ir import dtypes
+from convc.ir.gradients import INPUT, Of
 from convc.ir.network import ConvNode, TensorRef
 from convc.support.memory import require_memory
 
@@ -92,6 +95,7 @@ class NodeReader:
         self.node = node
         self.name = name
         self.constants = constants
+        self.types = types
         self.input_name = node.input[0] if node.input else ""
         self.input_type = types.get(self.input_name, UNKNOWN) if node.input else UNKNOWN
 
@@ -105,7 +109,8 @@ class NodeReader:
         if self.node.op_type in QUANTISED:
             x = reference(self.input_name, self.input_type)
             return quantised_conv(self.node, self.name, x, self._number, self.refuse, self.input_shape)
-        return self._floating_conv(operands)
+        of = gradient_of(self.node)
+        return self._floating_conv(operands) if of is None else self._gradient(of, operands)
 
     def refuse(self, message: str, hint: str = "") -> NodeError:
         """The error for this node."""
@@ -148,19 +153,22 @@ class NodeReader:
 
     def input_shape(self) -> tuple[int, ...]:
         """The extents of the activations; `OpenError` where one is not known."""
-        shape = self.input_type.shape
-        causes = self.extents.why(self.input_name) if self.extents is not None else ()
+        return self._known_shape(self.input_name, self.input_type.shape)
+
+    def _known_shape(self, tensor: str, shape: tuple[int | None, ...] | None) -> tuple[int, ...]:
+        """The extents of an input; `OpenError` where one is not known."""
+        causes = self.extents.why(tensor) if self.extents is not None else ()
         behind = f": {explained(causes)}" if causes else ""
         if shape is None:
-            message = f"the shape of the input {self.input_name!r} cannot be inferred{behind}"
+            message = f"the shape of the input {tensor!r} cannot be inferred{behind}"
             raise self._open(message, way_out(causes, self.file))
         extents = tuple(extent for extent in shape if extent is not None)
         if len(extents) != len(shape):
             shown = ", ".join("?" if extent is None else str(extent) for extent in shape)
-            message = f"the shape of the input {self.input_name!r} is not fixed: ({shown}){behind}"
+            message = f"the shape of the input {tensor!r} is not fixed: ({shown}){behind}"
             raise self._open(message, way_out(causes, self.file))
         if 0 in extents:
-            raise self._empty(f"the input {self.input_name!r} has no elements: {extents}")
+            raise self._empty(f"the input {tensor!r} has no elements: {extents}")
         return extents
 
     def _empty(self, message: str) -> EmptyError:
@@ -204,7 +212,24 @@ class NodeReader:
             output=TensorRef(name=node.output[0], dtype=problem.out, shape=problem.y_shape),
         )
 
-    def _model_type(self, weight: np.ndarray, bias: np.ndarray | None) -> str:
+    def _gradient(self, of: Of, operands: Mapping[str, str]) -> ConvNode:
+        """One gradient of a `ConvGrad`."""
+        node = self.node
+        if len(node.input) != 3 or len(node.output) != 1:
+            raise self.refuse(f"a gradient has 3 inputs and 1 output, got {len(node.input)} and {len(node.output)}")
+        names = ("dY", "W", "X") if of == INPUT else ("X", "dY", "W")
+        shapes: dict[str, tuple[int, ...]] = {}
+        for name, tensor in zip(names, node.input, strict=True):
+            array = self.constants.value(tensor) if self.types.get(tensor, UNKNOWN).shape is None else None
+            known = self.types.get(tensor, UNKNOWN).shape if array is None else array.shape
+            shapes[name] = self._known_shape(tensor, known)
+        weight = self._number(node.input[1], "weights") if of == INPUT else None
+        model_type = self._model_type(weight, None)
+        operand = operands[model_type]
+        rounded = None if weight is None else _rounded(weight, dtypes.BY_NAME[operand], self.refuse)
+        return gradient_conv(node, self.name, of, shapes, (operand, model_type), rounded, self.refuse)
+
+    def _model_type(self, weight: np.ndarray | None, bias: np.ndarray | None) -> str:
         """The one type of activations, weights and bias; `NodeError` where there are two, or it is not compiled."""
         name = type_name(self.input_type.element_type)
         if name not in _OPERAND_OF:

@@ -20,6 +20,7 @@ from convc.frontend.convolution_nodes import NOT_A_CONVOLUTION as NOT_A_CONVOLUT
 from convc.frontend.convolution_nodes import OPTIMISED, is_optimised
 from convc.frontend.convolution_nodes import is_convolution as is_convolution
 from convc.frontend.convolution_nodes import node_names as node_names
+from convc.frontend.expand_gradients import gradient_of
 from convc.frontend.fusion import Fused
 from convc.frontend.fusion import fuse as fuse_nodes
 from convc.frontend.graph_reader import Found, GraphReader
@@ -31,6 +32,7 @@ from convc.frontend.node_reader import PRECISIONS, EmptyError, NodeReader, opera
 from convc.frontend.quantised_nodes import QUANTISED
 from convc.frontend.shapes import UNKNOWN, ValueType, infer_facts, infer_types
 from convc.ir import dtypes
+from convc.ir.gradients import WEIGHTS
 from convc.ir.network import ConvNode, Network
 
 Source = str | Path | onnx.ModelProto
@@ -204,13 +206,17 @@ def read_node(
         raise NodeError("a convolution needs activations", where=f"node {name!r} ({node.op_type})")
     bound = {given: array for given, array in zip(node.input[1:], arrays[1:], strict=True) if array is not None}
     graph = onnx.GraphProto(input=[onnx.ValueInfoProto(name=given) for given in bound])
-    try:
-        element_type = onnx.helper.np_dtype_to_tensor_dtype(arrays[0].dtype)
-    except ValueError:
-        element_type = onnx.TensorProto.UNDEFINED
-    types = {node.input[0]: ValueType(element_type=element_type, shape=arrays[0].shape)}
+    types = {given: _type_of(array) for given, array in {**bound, node.input[0]: arrays[0]}.items()}
     constants = Constants(graph, Path(), bound)
     return NodeReader(node, name, types, constants).read(operand_types(operand, precision))
+
+
+def _type_of(array: np.ndarray) -> ValueType:
+    try:
+        element_type = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+    except ValueError:
+        element_type = onnx.TensorProto.UNDEFINED
+    return ValueType(element_type=element_type, shape=array.shape)
 
 
 def read_fused(
@@ -222,7 +228,8 @@ def read_fused(
 ) -> tuple[Fused, ...]:
     """The convolutions that can be read before the model runs, each with the nodes that it can take in.
 
-    Left out are convolutions of whole numbers, and those that are refused or whose weights or shapes are not known yet.
+    Left out are convolutions of whole numbers, gradients of weights, and those that are refused or whose weights or
+    shapes are not known yet.
 
     Args:
         model: whose nodes get the names of `node_names`.
@@ -241,7 +248,7 @@ def read_fused(
     operands = operand_types(operand, precision)
     convs: dict[int, ConvNode] = {}
     for index, (node, name) in enumerate(zip(model.graph.node, names, strict=True)):
-        if not is_convolution(node) or node.op_type in QUANTISED:
+        if not is_convolution(node) or node.op_type in QUANTISED or gradient_of(node) == WEIGHTS:
             continue
         try:
             convs[index] = NodeReader(node, name, types, constants).read(operands)

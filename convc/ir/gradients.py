@@ -166,6 +166,13 @@ def _gradient_of(tensor: TensorRef, shape: tuple[int, ...]) -> TensorRef:
     return replace(tensor, name=f"{tensor.name}_grad", shape=shape)
 
 
+def _check_forward(conv: ConvNode) -> None:
+    if conv.gradient is not None:
+        raise ProblemError(
+            "it is a gradient: its own are not made", where=conv.name, hint="leave gradient (--gradient) out"
+        )
+
+
 _MAKES: dict[Of, Callable[[ConvNode], ConvNode]] = {INPUT: dgrad_node, WEIGHTS: wgrad_node}
 
 
@@ -189,6 +196,7 @@ def gradient_network(network: Network, by: str | None) -> Network:
             if by not in (of, BOTH):
                 continue
             try:
+                _check_forward(conv)
                 convs.append(_MAKES[of](conv))
             except ProblemError as error:
                 refused.append(error)

@@ -10,8 +10,8 @@ import numpy as np
 
 from convc.ir.problem import ConvProblem
 
-CONVOLUTIONS = ("Conv", "ConvTranspose", "ConvInteger", "QLinearConv")
-"""ONNX's operators that are convolutions and nothing else."""
+CONVOLUTIONS = ("Conv", "ConvTranspose", "ConvInteger", "QLinearConv", "ConvGrad")
+"""Operators that are convolutions and nothing else: ONNX's, and onnxruntime's gradients of them."""
 
 SHOWN = 5
 """Convolutions that a network names when it is printed."""

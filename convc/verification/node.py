@@ -27,6 +27,7 @@ from collections.abc import Callable
 import numpy as np
 
 from convc.ir import dtypes
+from convc.ir.gradients import wgrad_operands, wgrad_result
 from convc.runtime.network.convolutions import ConvRun
 from convc.verification.bound import error_bound, expected_result, sum_gamma
 from convc.verification.compare import Comparison, compare
@@ -46,7 +47,8 @@ def against_reference(ran: ConvRun, host: Callable[[], np.ndarray]) -> Compariso
     added = None if ran.residual is None else dtypes.quantise(problem.out_dtype, ran.residual)
     scale = ran.conv.multiplier
     expected = expected_result(problem, *operands, scale, added)
-    return compare(ran.run.y, expected, error_bound(problem, *operands, added, ran.run.sums, scale))
+    bound = error_bound(problem, *operands, added, ran.run.sums, scale)
+    return compare(ran.run.y, _as_made(ran, expected), None if bound is None else _as_made(ran, bound))
 
 
 def against_onnxruntime(ran: ConvRun, answer: np.ndarray) -> Comparison | None:
@@ -65,6 +67,7 @@ def against_onnxruntime(ran: ConvRun, answer: np.ndarray) -> Comparison | None:
     bound = error_bound(problem, *_operands(ran), sums=ran.run.sums, multiplier=ran.conv.multiplier)
     assert bound is not None, "only sums of integers have none"
     unit = problem.operand_dtype.unit_roundoff
+    bound = _as_made(ran, bound)
     magnitude = bound / gamma / (1 - unit) ** 2  # not less than S: operands were rounded
     expected = answer.astype(np.float64)
     rounding = 0.0 if problem.out == "f32" else problem.out_dtype.unit_roundoff * np.abs(expected)
@@ -83,8 +86,20 @@ def _slack(y: np.ndarray) -> int:
 
 def _operands(ran: ConvRun) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """x, w and bias as the kernel gets them."""
-    assert ran.conv.weight is not None  # networks run forward
-    return dtypes.quantise(ran.conv.problem.operand_dtype, ran.x), ran.conv.weight, ran.conv.bias
+    operand = ran.conv.problem.operand_dtype
+    if ran.conv.weight is not None:
+        return dtypes.quantise(operand, ran.x), ran.conv.weight, ran.conv.bias
+    gradient = ran.conv.gradient
+    dy = ran.arrays[1]
+    assert gradient is not None, "filters are missing of gradients alone"
+    assert dy is not None, "a gradient of weights ran"
+    x, filters = (dtypes.quantise(operand, each) for each in wgrad_operands(gradient, ran.x, dy))
+    return x, filters, None
+
+
+def _as_made(ran: ConvRun, array: np.ndarray) -> np.ndarray:
+    """What the reference says, in the order of the node's result: that of weights for their gradient."""
+    return array if ran.conv.weight is not None else wgrad_result(array)
 
 
 def _operand_error(ran: ConvRun) -> float:

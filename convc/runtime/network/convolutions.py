@@ -7,7 +7,7 @@ for each distinct problem; the simulator runs its text. This is the only place w
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from onnx import NodeProto
@@ -24,6 +24,7 @@ from convc.ir import dtypes
 from convc.ir.findings import Verdict
 from convc.ir.network import ConvNode
 from convc.machine import RunOptions
+from convc.runtime.gradients import as_model, ready_for
 from convc.runtime.layer import LayerRun, require_room, run_layer, run_packed
 from convc.runtime.network.device_tensor import PackedTensor, unpacked
 from convc.runtime.network.node_info import node_place
@@ -116,7 +117,10 @@ class Convolutions:
         conv, layer = ready
         x = arrays[0]
         assert x is not None, "a node that was prepared has activations"
-        run = run_layer(layer, x, self.machine)
+        named = {"x": x} if arrays[1] is None else {"x": x, "dy": arrays[1]}
+        bound, activations = ready_for(layer, named)
+        run = run_layer(bound, activations, self.machine)
+        run = replace(run, y=as_model(layer, run.y))
         _check_end(run, node_place(node, name))
         return ConvRun(node=node, conv=conv, arrays=tuple(arrays), run=run)
 
@@ -126,7 +130,8 @@ class Convolutions:
         Raises:
             ProblemError, PlanError, LimitError: it cannot be compiled, or its buffers do not fit into memory.
         """
-        layer = layer_of(conv.problem, self.kernels.compiled(conv.problem), conv.weight, conv.bias, conv.multiplier)
+        made = layer_of(conv.problem, self.kernels.compiled(conv.problem), conv.weight, conv.bias, conv.multiplier)
+        layer = replace(made, gradient=conv.gradient)
         require_room(layer.layout)
         return layer
 

@@ -45,10 +45,10 @@ HOSTS = ("auto", "onnxruntime", "reference")
 """Who is asked first: onnxruntime where it is installed and else the reference; onnxruntime; or `onnx.reference`."""
 
 _BY_REFERENCE = frozenset((
-    "Attention", "Bernoulli", "ConcatFromSequence", "Constant", "DFT", "Dropout", "Multinomial", "Optional",
-    "OptionalGetElement", "OptionalHasElement", "RandomNormal", "RandomNormalLike", "RandomUniform",
-    "RandomUniformLike", "STFT", "SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert",
-    "SequenceLength", "SequenceMap", "SplitToSequence",
+    "Attention", "Bernoulli", "ConcatFromSequence", "Constant", "ConvBiasGrad", "ConvGrad", "DFT", "Dropout",
+    "Multinomial", "Optional", "OptionalGetElement", "OptionalHasElement", "RandomNormal", "RandomNormalLike",
+    "RandomUniform", "RandomUniformLike", "ReluGrad", "STFT", "SequenceAt", "SequenceConstruct", "SequenceEmpty",
+    "SequenceErase", "SequenceInsert", "SequenceLength", "SequenceMap", "SplitToSequence",
 ))  # fmt: skip
 """Kinds of nodes that stay with the reference: nothing to gain, a generator of random numbers, no arrays, or
 onnxruntime is further from what ONNX's own tests expect (its float32 sums of a DFT, the scores of masked attention)."""

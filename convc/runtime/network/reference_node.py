@@ -36,6 +36,7 @@ from onnx.reference.ops.op_quantize_linear import (  # pyright: ignore[reportPri
 from convc.errors import ConvcError
 from convc.frontend.host_limits import reference_wrong
 from convc.frontend.opset_compat import as_defined
+from convc.runtime.network.gradient_nodes import GRADIENT_NODES
 from convc.runtime.network.loop import Loop
 from convc.runtime.network.node_info import Refusal, first_line, needed
 from convc.runtime.network.scan import Scan
@@ -127,8 +128,8 @@ class QLinearConv(OfImages):
         return (np.round(scaled).astype(y_zero_point.dtype),)
 
 
-OWN = [Loop, Scan, QuantizeLinear, QLinearConv]
-"""Operators that `onnx.reference` has otherwise than ONNX defines them."""
+OWN = [Loop, Scan, QuantizeLinear, QLinearConv, *GRADIENT_NODES]
+"""Operators that `onnx.reference` has otherwise than ONNX defines them, and those of training graphs."""
 
 _LACKING = RuntimeImplementationError.__bases__
 """What the reference raises where it has no implementation: its own class, or the one of Python that it comes from."""

@@ -141,3 +141,22 @@ def test_inspect_says_which_gradient_a_layer_is(convc, model, build):
         "head_dgrad": "dgrad",
         "head_wgrad": "wgrad",
     }
+
+
+def test_commands_take_a_training_graph(convc, tmp_path):
+    w = np.ones((8, 8, 3, 3), np.float16)
+    node = helper.make_node(
+        "ConvGrad", ["dy", "x", "w"], ["dx", "dw", "db"], "conv", domain="com.microsoft", pads=[1] * 4
+    )
+    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT16, (1, 8, 5, 5)) for name in ("dy", "x")]
+    results = [helper.make_tensor_value_info(name, TensorProto.FLOAT16, None) for name in node.output]
+    graph = helper.make_graph([node], "training", inputs, results, [numpy_helper.from_array(w, "w")])
+    opsets = [helper.make_opsetid("", 15), helper.make_opsetid("com.microsoft", 1)]
+    file = tmp_path / "training.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), file)
+    said = json.loads(convc.good("verify", file, "--json", "-"))
+    assert [(layer["name"], layer["ok"]) for layer in said["layers"]] == [("conv_dgrad", True), ("conv_wgrad", True)]
+    assert "2 of 2 convolutions right" in convc.good("verify", file, "--reweight", 1)
+    refused = convc.refused("inspect", file, "--gradient", "both")
+    assert "its own are not made" in refused
+    assert "conv_dgrad" in refused
