@@ -35,7 +35,7 @@ def file_or(given: object, others: tuple[type, ...], argument: str, expected: st
     if isinstance(given, type) or not isinstance(given, (str, Path, *others)):
         raise wrong_type(argument, expected, given)
     if isinstance(given, str | Path) and "\0" in str(given):
-        raise InputError(f"{argument}: a name of a file has no null character, got {str(given)!r}")
+        raise InputError(f"{argument}: a file name cannot contain a null character, got {str(given)!r}")
 
 
 def file_name(given: object, argument: str) -> None:
@@ -53,7 +53,7 @@ def by_name(given: object, argument: str, expected: str) -> None:
 def array_or_file(given: object, argument: str) -> None:
     """Raise `InputError` for what is neither an array nor the name of a file."""
     if isinstance(given, list | tuple | int | float):
-        hint = "make an array of it: np.asarray(x, np.float32)"
+        hint = "convert it: np.asarray(x, np.float32)"
         raise wrong_type(argument, "an array or the name of a .npy file", cast("object", given), hint=hint)
     file_or(given, (np.ndarray,), argument, "an array or the name of a .npy file")
 

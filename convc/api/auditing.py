@@ -117,7 +117,7 @@ def audit(
     done = _Watched(watch)
     if isinstance(source, Build) or _is_build(source):
         if launch is not None:
-            raise InputError("a build says itself how its kernels are launched: leave launch out")
+            raise InputError("a build already has launch files: leave launch out")
         build = source if isinstance(source, Build) else load_build(source)
         _audit_build(build, layer, done, Progress(progress))
         return AuditReport(source=str(build.path), kernels=tuple(done.kernels))

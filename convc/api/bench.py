@@ -93,7 +93,7 @@ class Bench:
 def bench_of(tuning: TuneOptions, options: ScheduleOptions, driver: Driver | None, no_options: bool) -> Bench:
     """The GPU, or else the timing engine; GpuError where the GPU is asked for and will not do."""
     if options.timed:
-        raise InputError("timed lets the timing engine choose, and so does tuning: leave timed out")
+        raise InputError("tuning replaces the timing engine's choice: leave timed out")
     device: Device | None = None
     why = ""
     if tuning.on != "engine":
@@ -149,7 +149,7 @@ def tuned_layer(problem: ConvProblem, names: tuple[str, ...], bench: Bench) -> T
     outcome = _simulated(found, bench) if bench.report.engine else _launched(found, bench)
     lost = tuple((found[number].title, reason) for number, reason in outcome.lost.items())
     if not outcome.times:
-        reason = "none of its candidates came to an end"
+        reason = "no candidate finished"
         return TunedLayer(names=names, problem=problem, record=None, lost=lost, reason=reason)
     medians = {number: statistics.median(turns) for number, turns in outcome.times.items()}
     best = min(medians, key=lambda number: medians[number])

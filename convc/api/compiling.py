@@ -71,7 +71,7 @@ def compile(
     if not convs:  # they were all left out, since their tensors are empty
         first = next((node for node in network.skipped if node.op_type in CONVOLUTIONS), None)
         raise InputError(
-            "there is nothing to compile: no convolution multiplies anything",
+            "there is nothing to compile: every convolution has an empty result",
             where=network.name,
             hint="" if first is None else f"{first.name}: {first.reason}",
         )

@@ -19,9 +19,9 @@ ROWS = ("outer", "merged")
 BORDERS = ("mask", "zero")
 
 
-GRANTED = "what copies, and the host, take for granted:"
-DEALT = "how the elements of a tile are dealt out to threads, chunks, copies and CTAs:"
-AFTERWARDS = "what a kernel of any schedule may do besides, each by itself:"
+GRANTED = "what copies and the host's layout assume:"
+DEALT = "how the elements of a tile are distributed over threads, chunks, copies and CTAs:"
+AFTERWARDS = "launch features that apply to every schedule:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

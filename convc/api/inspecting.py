@@ -157,7 +157,7 @@ def build_of(source: Model | Build) -> Build | None:
 def check_settled(read: ReadOptions | None, schedule: ScheduleOptions | None) -> None:
     """InputError where options are given that a build folder has settled."""
     if (read or ReadOptions()) != ReadOptions() or (schedule or ScheduleOptions()) != ScheduleOptions():
-        raise InputError("a build folder has settled how its layers are read and scheduled: leave the options out")
+        raise InputError("a build folder holds the options that its layers were compiled with: leave these options out")
 
 
 def _of_build(build: Build, layer: str | None) -> Inspection:

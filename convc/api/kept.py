@@ -39,7 +39,7 @@ def check_kept(target: Path, inputs: Iterable[Path]) -> None:
                 raise InputError(
                     f"this would overwrite {str(file)!r}{of}, which is read here",
                     where=str(target),
-                    hint="name another file to write to",
+                    hint="choose another output file",
                 )
 
 
@@ -49,11 +49,13 @@ def check_apart(target: Path, others: Iterable[Path]) -> None:
         if target == other or _same(target, other):
             if target.exists() and not target.is_file() and not target.is_dir():
                 continue  # a device takes any number
-            raise InputError("two reports would go to one file", where=str(target), hint="name a file for each")
+            raise InputError("two reports have the same file name", where=str(target), hint="name a file for each")
         for inner, outer in ((target, other), (other, target)):
             if outer.is_dir() and lies_in(inner, outer):
                 raise InputError(
-                    f"this lies in {str(outer)!r}, which is replaced", where=str(inner), hint="name a file elsewhere"
+                    f"this lies in {str(outer)!r}, which the command replaces",
+                    where=str(inner),
+                    hint="name a file elsewhere",
                 )
 
 

@@ -77,16 +77,16 @@ def launch_job(kernel: BuildSource, launch: LaunchSpec | str | Path | None, inpu
     if launch is None:
         if not isinstance(kernel, Build) and Path(kernel).is_file():
             raise InputError(
-                "a kernel is launched with its launch file",
+                "a kernel file needs its launch file",
                 where=str(kernel),
                 hint="convc launch KERNEL.ptx LAUNCH.json",
             )
         return _layer_job(opened(kernel), inputs)
     file_or(launch, (LaunchSpec,), "launch", "the name of a launch file, or a LaunchSpec")
     if isinstance(kernel, Build) or Path(kernel).is_dir():
-        raise InputError("a launch file goes with the file of a kernel, this is a folder")
+        raise InputError("a launch file goes with a kernel file, got a folder")
     if inputs.layer is not None or inputs.residual is not None:
-        raise InputError("a layer and a residual are for build folders", where=str(kernel))
+        raise InputError("layer and residual are options of build folders", where=str(kernel))
     return _kernel_job(Path(kernel), launch, inputs)
 
 
@@ -168,7 +168,7 @@ def _text(image: bytes, kernel: Path) -> str:
     try:
         text = image.decode()
     except UnicodeDecodeError:
-        raise InputError("neither machine code nor text in UTF-8", where=str(kernel)) from None
+        raise InputError("the kernel is neither machine code nor UTF-8 text", where=str(kernel)) from None
     if "\0" in text:
         raise InputError("the text has a null character in it", where=str(kernel))
     return text

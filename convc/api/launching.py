@@ -78,7 +78,7 @@ def launch(
         require_bindings()  # before anything is asked of the caller: without them no file will do
     job = launch_job(kernel, launch, given)
     if chosen.compare and not job.text:
-        raise InputError("the simulator runs PTX, this is machine code", where=job.file, hint="compare with the .ptx")
+        raise InputError("the simulator runs PTX, got machine code", where=job.file, hint="compare with the .ptx")
     targets = job.saves | _targets(job, save or {})
     options = run_options(machine, numerics="exact")
     plan = plan_launch(job.launch, job.text)
@@ -150,7 +150,7 @@ def write_host_program(
     chosen = KernelInputs() if inputs is None else inputs
     job = launch_job(kernel, launch, chosen)
     if not job.text:
-        raise InputError("a host program holds the text of its kernel, this is machine code", where=job.file)
+        raise InputError("a host program embeds PTX text, got machine code", where=job.file)
     plan = plan_launch(job.launch, job.text)
     seed = chosen.seed if job.layer is None else None
     text = host_program(job.launch, plan, job.text, job.given, seed, program.name)

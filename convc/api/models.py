@@ -32,7 +32,7 @@ def read_network(model: Model, options: ReadOptions | None = None, layer: LayerN
     if isinstance(model, Network):
         if (chosen.batch, chosen.dtype, chosen.precision, chosen.gradient) != (None,) * 4 or chosen.shapes:
             raise InputError(
-                "batch, shapes, dtype, precision and gradient are given to load, not together with a loaded network"
+                "a loaded network already has batch, shapes, dtype, precision and gradient: give them to convc.load"
             )
         return model
     check_extents(chosen)
@@ -74,7 +74,7 @@ def say_left_out(network: Network, read: ReadOptions | None, layer: LayerNames |
 def check_extents(read: ReadOptions) -> None:
     """Raise `InputError` where both the batch and shapes are given."""
     if read.shapes and read.batch is not None:
-        raise InputError("batch and shapes both say how many images there are: give one of them")
+        raise InputError("batch and shapes both set the number of images: give one of them")
 
 
 def check_model(model: object) -> None:

@@ -28,9 +28,11 @@ def check_whole(model: object, work: WorkOptions) -> None:
     """Raise `InputError` for what a whole network is not run from, and for workers, which have no part in it."""
     file_or(model, (*get_args(Source), Network), "model", "a file, or an onnx.ModelProto")
     if isinstance(model, Network):
-        raise InputError("a whole network is run from its file or its ModelProto: a Network has convolutions alone")
+        raise InputError(
+            "a whole network is run from its file or its ModelProto: a Network holds its convolutions only"
+        )
     if work.jobs is not None or work.executor is not None:
-        raise InputError("a whole network is run in this process: jobs and executor have no part in it")
+        raise InputError("a whole network is run in this process: leave jobs and executor out")
 
 
 def host_title() -> str:
@@ -68,7 +70,7 @@ def check_reading(model: Source, read: ReadOptions) -> None:
         return
     if read.dtype is not None and read.precision is not None:
         raise InputError(
-            "an operand type in place of the model's leaves no float32 whose precision could be chosen",
+            "dtype replaces float32, whose precision is then not used: give one of the two",
             hint="give dtype (--dtype) or precision (--precision), not both",
         )
     with errors_in(model):
@@ -81,7 +83,7 @@ def convolutions_of(kernels: Kernels, read: ReadOptions, machine: RunOptions) ->
     """The runner of a network's convolutions; `InputError` for a type or precision that there is not, or a gradient."""
     if read.gradient is not None:
         raise InputError(
-            "a gradient is of one convolution: a network as a whole runs forward",
-            hint="leave gradient (--gradient) out, or verify layer by layer, on data that are drawn",
+            "a gradient is taken of a single convolution; a whole network runs forward only",
+            hint="leave gradient (--gradient) out, or verify layer by layer on random data",
         )
     return Convolutions(kernels=kernels, operand=read.dtype, precision=read.precision or "tf32", machine=machine)

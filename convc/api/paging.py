@@ -66,7 +66,7 @@ def page_report(
         name = str(build.path)
         found = list(_of_build(build, layer, told.part(0.0, 0.5)))
     if not found:
-        raise InputError("a report is about convolutions, and there is none", where=name)
+        raise InputError("there is nothing to report: no convolution", where=name)
     texts = list(dict.fromkeys(each.text for _, each in found if isinstance(each, Inspection)))
     times: dict[str, KernelTime] = {}
     kernels: list[PageKernel] = []

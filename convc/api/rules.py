@@ -15,16 +15,16 @@ from convc.compiler.plan.split import shared_columns, shared_steps
 from convc.compiler.schedules.all import sharing
 
 MADE_LATER = {
-    "target": "The GPU that kernels are for does not have what the schedule needs: its instruction, or its copies.",
-    "geometry": "A schedule cannot lay this convolution out: its walk over the pixels does not exist.",
+    "target": "The target GPU lacks an instruction or a copy mode that the schedule needs.",
+    "geometry": "A schedule has no pixel traversal for this convolution's geometry.",
     "reuse": "A schedule cannot share activations in this convolution: the reason says which of its conditions fails.",
-    "results": "Results of a schedule that shares activations cannot be copied, or a residual: the reason says why.",
+    "results": "Tensor copies cannot store the results, or load the residual, of this schedule: the reason says why.",
     "proof": "A claim about the index maps of the schedule is refuted; the reason has the counterexample.",
-    "persistent": "CTAs cannot be persistent here: the reason says what a CTA sets up once that each tile needs.",
-    "pairs": "CTAs cannot multiply as one here: the reason says what the target or the schedule lacks.",
-    "split": "CTAs cannot share the K loop of a tile here: the reason says what the schedule or the store lacks.",
-    "multicast": "CTAs cannot load for each other here: the reason says what stands against it.",
-    "emission": "The schedule was planned, but its kernel cannot be written.",
+    "persistent": "CTAs cannot be persistent here: the reason says which set-up each tile would need anew.",
+    "pairs": "2-CTA MMA is not possible here: the reason says what the target or the schedule lacks.",
+    "split": "Split-K is not possible here: the reason says what the schedule or the store lacks.",
+    "multicast": "Multicast is not possible here: the reason says why.",
+    "emission": "The schedule was planned, but no kernel can be written for it.",
 }
 """Rules that are no function of their own."""
 

@@ -131,7 +131,9 @@ def layer_inputs(
     drawn = {} if data.seed is None else runtime.random_inputs(layer, data.seed)
     if data.given is None:
         if data.seed is None:
-            raise InputError("the input is missing", where=where, hint="--input X.npy gives it, --seed N draws one")
+            raise InputError(
+                "the input is missing", where=where, hint="give it with --input X.npy, or a random one with --seed N"
+            )
         given: dict[str, np.ndarray] = {}
     elif isinstance(data.given, str | Path | bytes):
         given = read_inputs(data.given if isinstance(data.given, bytes) else Path(data.given), layer)

@@ -105,7 +105,7 @@ def run_network(
     data.check()
     check_extents(reading)
     if reading.batch is not None and data.seed is None:
-        raise InputError("a run has the extents of its feeds: batch is for inputs that are drawn (--seed)")
+        raise InputError("the inputs that are given set the batch: batch is for random inputs (--seed)")
     options = run_options(machine)
     targets = {name: Path(file) for name, file in (save or {}).items()}
     check_targets(targets)

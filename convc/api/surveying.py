@@ -138,7 +138,7 @@ def _look_at(task: _Task) -> SurveyedModel:
         except ConvcError as error:
             found = {"verdict": REFUSED if error.exit_code == 2 else WRONG, "problem": str(error)}
         except Exception as error:  # a mistake of convc's own must not end the survey
-            found = {"verdict": WRONG, "problem": f"a mistake of convc's own: {type(error).__name__}: {error}"}
+            found = {"verdict": WRONG, "problem": f"an error in convc: {type(error).__name__}: {error}"}
         seconds[name] = time.perf_counter() - started
         if line.verdict != RIGHT:  # the first message stays, but for a wrong number
             found.pop("problem" if found.get("verdict") != WRONG else "", None)
@@ -197,7 +197,7 @@ class _Look:
         output = next((output for output in compared if not output.ok), None)
         problem = ""
         if layer is not None:
-            problem = f"{layer.name}: {layer.verdict} on what reached it"
+            problem = f"{layer.name}: {layer.verdict} on its own input"
         elif output is not None:
             problem = f"output {output.name}: worst error {output.worst_error:.3g}, by {output.decided_by}"
         return {

@@ -253,7 +253,7 @@ def _jobs(
     path = Path(source) if isinstance(source, str | Path) else None
     if path is not None and path.suffix == ".ptx":
         raise InputError(
-            "a kernel is timed with its launch file", where=str(path), hint="convc time KERNEL.ptx LAUNCH.json"
+            "a kernel file needs its launch file", where=str(path), hint="convc time KERNEL.ptx LAUNCH.json"
         )
     if isinstance(source, Build) or (path is not None and path.is_dir()):
         check_settled(read, schedule)
@@ -265,7 +265,7 @@ def _jobs(
 def _foreign(source: object, launch: Path) -> _Job:
     """A kernel that somebody wrote."""
     if not isinstance(source, str | Path):
-        raise InputError("a launch file goes with the file of a kernel")
+        raise InputError("a launch file goes with a kernel file")
     spec = load_launch(launch)
     text = read_text(Path(source))
     return _Job(name=spec.entry, schedule="", macs=None, text=text, file=str(source), launch=spec, folder=launch.parent)

@@ -83,7 +83,7 @@ def tune(
     )
     for found in steps:  # noqa: B007 - the last one is the whole report
         pass
-    assert found is not None, "there is a report before the first layer"
+    assert found is not None, "the report comes before the first layer"
     return found
 
 
@@ -122,7 +122,7 @@ def tune_layers(
         check_kept(Path(export), [Path(each) for each in (model, records) if isinstance(each, str | Path)])
     with kept_kernels(working.cache) as cache:
         if cache is None and (export is None or records is not None):
-            hint = f"name a folder (unset {VARIABLE}={OFF}, leave --no-cache out), or a file with --export"
+            hint = f"name a cache folder (unset {VARIABLE}={OFF}, leave --no-cache out), or write a file with --export"
             raise InputError("there is no compile cache to keep tuning records in", hint=hint)
         tunings = None if cache is None else Tunings(cache)
         for record in given:
@@ -177,7 +177,7 @@ def _problems(
     network = read_network(model, read, layer)
     convs = chosen_convolutions(network, layer)
     if not convs:
-        raise InputError("there is nothing to tune: no convolution multiplies anything", where=name_of(network))
+        raise InputError("there is nothing to tune: every convolution has an empty result", where=name_of(network))
     settled = given_options(schedule, ScheduleOptions, "schedule")
     return network.name, _shared((conv.name, conv.problem) for conv in convs), settled
 

@@ -98,7 +98,7 @@ def verify(  # noqa: PLR0913 - each is one choice, and most are left out
     )
 
 
-GIVEN = "the arrays that were given"
+GIVEN = "the given arrays"
 """Who says what is right, where the caller does."""
 
 
@@ -164,7 +164,7 @@ def verify_data(
     data.check()
     reading = given_options(read, ReadOptions, "read")
     if reading.batch is not None:
-        raise InputError("a run has the extents of its feeds: batch has no part in it")
+        raise InputError("the inputs that are given set the batch: leave batch out")
     tolerance = _tolerance(wanted)
     options = run_options(machine)
     with open_kernels(schedule, chosen) as kernels:

@@ -39,9 +39,9 @@ def pick_layer(layers: Iterable[LayerT], name: str | None, where: str) -> LayerT
         return found[0]
     names = [layer.name for layer in found]
     if name is None:
-        message = f"there are {len(names)} layers: say which with --layer"
+        message = f"there are {len(names)} layers: choose one with --layer"
     else:
-        message = f"{name!r} fits {len(names)} layers: one is wanted here"
+        message = f"{name!r} matches {len(names)} layers, expected one"
     raise InputError(message, where=where, hint=f"layers: {_listed(names)}")
 
 

@@ -35,7 +35,7 @@ def check_build_target(path: Path) -> None:
         _check_parent(path)
         return
     if not path.is_dir():
-        raise InputError("cannot write a build here: there is a file of that name", where=str(path))
+        raise InputError("cannot write a build here: a file of that name exists", where=str(path))
     entries = {entry.name for entry in path.iterdir()}
     own = {name for name in entries if LEFT.fullmatch(name)}
     foreign = sorted(entries - own - set(ENTRIES))

@@ -32,10 +32,10 @@ exact        on small integers the kernel's result is numpy's, bit for bit
 in bound     on random float16 data no element is further from the float64 reference than a bound derived for it"""
 
 NEXT = (
-    ("see how a layer becomes a kernel, and why", f"inspect {MODEL} --layer {SHOWN} --full"),
-    ("look for races and hangs in its text", f"check {BUILD} --layer {SHOWN}"),
+    ("see how a layer becomes a kernel", f"inspect {MODEL} --layer {SHOWN} --full"),
+    ("check its kernel for races and hangs", f"check {BUILD} --layer {SHOWN}"),
     (
-        "compile it in another way, and count what that loads",
+        "compile it with another schedule, and count its loads",
         f"verify {MODEL} --layer {SHOWN} --schedule reload --counts",
     ),
 )

@@ -10,7 +10,7 @@ from convc.cli.contradictions import refuse_given
 from convc.cli.draw_output import check_output, table_option, write_picture
 
 
-@click.command("atom", short_help="Threads and values of an instruction's matrices.")
+@click.command("atom", short_help="Which thread and value hold each element of an instruction's matrices.")
 @click.argument("name", required=False, metavar="[NAME]")
 @click.option("--list", "listed", is_flag=True, help="Print the names of all atoms, each family under its spelling.")
 @click.option("--most", type=click.IntRange(min=1), help="Rows and columns that are drawn of each matrix.")

@@ -29,13 +29,13 @@ from convc.support.visible import visible
 @click.command("exec")
 @click.argument("kernel", type=path_type, metavar="KERNEL.ptx", required=False)
 @click.argument("launch", type=path_type, metavar="LAUNCH.json", required=False)
-@click.option("--check", is_flag=True, help="Look for races and hangs while it runs (see convc check).")
+@click.option("--check", is_flag=True, help="Check for races and hangs during the run (see convc check).")
 @click.option(
     "--dependent",
     multiple=True,
     metavar="BUFFER",
-    help="Of a kernel with griddepcontrol: a buffer that the kernel in front may still use, in place of those that "
-    "the launch file names; may be given again. Checks.",
+    help="Of a kernel with griddepcontrol: a buffer that the preceding kernel may still use, instead of those in "
+    "the launch file; may be given again. Implies --check.",
 )
 @all_switches_option
 @strict_option

@@ -51,7 +51,7 @@ HEADINGS = {
     "verdict": "Verdicts of check and verify",
     "switch": "Switches (--switch NAME=SETTING)",
     "audit": "Rules of audit, as in error[pair-rendezvous]",
-    "rule": "Rules that turn a candidate down (inspect)",
+    "rule": "Rules that reject a candidate (inspect)",
 }
 """Kinds of codes, in the order of the list."""
 

@@ -52,14 +52,17 @@ class _Argument(click.ParamType):
 
 
 OPTIONS = (
-    click.option("--triton-cache", type=path_type, metavar="DIR", help="In place of both: a kernel of Triton's cache."),
-    click.option("--cute-dump", type=path_type, metavar="DIR", help="In place of both: a kernel that CuTe DSL dumped."),
-    click.option("--kernel", "kernel_name", metavar="NAME", help="Of several kernels in the folder, this one."),
-    click.option("--grid", type=_Grid(), help="The grid of its launch, as the program has it."),
+    click.option("--triton-cache", type=path_type, metavar="DIR", help="Instead of both: a kernel of Triton's cache."),
+    click.option("--cute-dump", type=path_type, metavar="DIR", help="Instead of both: a kernel that CuTe DSL dumped."),
+    click.option("--kernel", "kernel_name", metavar="NAME", help="The kernel, where the folder has several."),
+    click.option("--grid", type=_Grid(), help="The grid of its launch, as in the program."),
     click.option("--arg", "arguments", type=_Argument(), multiple=True, help="One of its arguments, as x=f16[64,64]."),
     click.option("--shared-bytes", type=click.IntRange(0), metavar="N", help="Its dynamic shared memory."),
     click.option(
-        "--emit-launch", type=target_type, metavar="FILE", help="Write its launch file; else say what it needs."
+        "--emit-launch",
+        type=target_type,
+        metavar="FILE",
+        help="Write its launch file; without it, list what the launch needs.",
     ),
 )
 

@@ -125,7 +125,7 @@ def _sections(ctx: click.Context, param: click.Parameter, given: str | None) -> 
     metavar="R",
     help="With --lanes or --svg: at this filter row, by default one that meets the image.",
 )
-@click.option("--all-lanes", is_flag=True, help="With --lanes or --example: leave no lane out.")
+@click.option("--all-lanes", is_flag=True, help="With --lanes or --example: list every lane.")
 @click.option(
     "--svg",
     type=target_type,

@@ -48,17 +48,21 @@ class Given:
 @click.argument("launch", type=path_type, required=False, metavar="[LAUNCH.json]")
 @inputs_option("Contents of a buffer; of a layer its activations. .npy")
 @outputs_option("File for a buffer after the launch; of a layer its result. .npy")
-@click.option("--residual", type=path_type, metavar="R.npy", help="What the epilogue of a layer adds.")
+@click.option("--residual", type=path_type, metavar="R.npy", help="The residual that the epilogue adds.")
 @layer_option
-@click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Draw what no file fills at random.")
+@click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Fill buffers without a file with random data.")
 @click.option("--compare", is_flag=True, help="Run the same text on the simulator, and compare every buffer.")
-@click.option("--atol", type=float, default=0.0, metavar="X", help="What floating-point elements may differ by ...")
-@click.option("--rtol", type=float, default=0.0, metavar="X", help="... and as a share of the simulator's.")
-@click.option("--time", "repeat", type=int, default=0, metavar="N", help="Time so many launches more.")
+@click.option(
+    "--atol", type=float, default=0.0, metavar="X", help="Absolute tolerance of floating-point elements, and ..."
+)
+@click.option(
+    "--rtol", type=float, default=0.0, metavar="X", help="... relative tolerance, as a share of the simulator's value."
+)
+@click.option("--time", "repeat", type=int, default=0, metavar="N", help="Number of additional launches to time.")
 @click.option(
     "--timeout", type=float, default=60.0, show_default=True, metavar="SECONDS", help="How long to wait for a launch."
 )
-@click.option("--sanitize", is_flag=True, help="Launch it under NVIDIA's compute-sanitizer, beside convc's checkers.")
+@click.option("--sanitize", is_flag=True, help="Also launch it under NVIDIA's compute-sanitizer.")
 @click.option("--emit-host", type=target_type, metavar="FILE.cu", help="Write the launch as C++, and launch nothing.")
 @switch_option
 @max_instructions_option
@@ -125,7 +129,7 @@ def launch_command(
 def _check(launch: Path | None, given: Given, files: dict[str, Path], save: dict[str, Path]) -> None:
     """Raise click.UsageError where words of the call do not go together."""
     if DASH in map(str, (given.residual, given.emit_host, *files.values(), *save.values())):
-        raise click.UsageError("buffers and programs are files: only the report of --json goes to stdout (-).")
+        raise click.UsageError("buffers and programs go to files: only the report of --json can go to stdout (-).")
     if launch is None and set(files) - {""}:
         raise click.UsageError("a layer of a build folder takes one '--input', a file without NAME.")
     if given.emit_host is not None:

@@ -173,7 +173,7 @@ def _shapes(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) 
             raise click.BadParameter(f"an extent of {text!r} is too large", ctx, param)
         shapes[name] = tuple(int(number) for number in numbers)
     if shapes and ctx.params.get("batch") is not None:
-        raise click.UsageError("--batch and --shape both say how many images there are: give one of them.")
+        raise click.UsageError("--batch and --shape both set the number of images: give one of them.")
     return shapes
 
 
@@ -203,7 +203,7 @@ fuse_option = click.option(
     is_flag=True,
     flag_value=False,
     default=True,
-    help="Leave BatchNormalization, activations and residuals out of the kernels.",
+    help="Do not fuse BatchNormalization, activations and residuals into the kernels.",
 )
 
 gradient_option = click.option(
@@ -222,7 +222,7 @@ max_instructions_option = click.option(
     "--max-instructions",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Most instructions of a warp before a kernel counts as endless (10,000,000).",
+    help="The number of instructions after which a warp counts as endless (10,000,000).",
 )
 
 
@@ -236,7 +236,7 @@ no_cache_option = click.option(
     "cache",
     is_flag=True,
     callback=_cache_setting,
-    help="Compile everything anew (CONVC_CACHE=off does too; CONVC_CACHE=DIR keeps it there).",
+    help="Do not use the compile cache (as CONVC_CACHE=off; CONVC_CACHE=DIR moves it).",
 )
 
 
@@ -258,10 +258,10 @@ host_option = click.option(
     type=Choice(["auto", "onnxruntime", "reference"]),
     default="auto",
     show_default=True,
-    help="Who runs nodes that are no convolutions: onnxruntime where it is installed (auto), or onnx.reference.",
+    help="What runs the other nodes: onnxruntime where it is installed (auto), or onnx.reference.",
 )
 
-counts_option = click.option("--counts", is_flag=True, help="List everything that the simulator counted.")
+counts_option = click.option("--counts", is_flag=True, help="List all counters of the simulator.")
 
 wide_option = click.option("--wide", is_flag=True, help="All columns of the table, each layer in one line.")
 
@@ -277,14 +277,14 @@ def model_options(command: Command) -> Command:
 all_switches_option = click.option(
     "--all-switches",
     is_flag=True,
-    help="Also run under every other setting of every switch, and say which of them the result depends on.",
+    help="Also run under every other setting of every switch, and list those that change the result.",
 )
 
 
 strict_option = click.option(
     "--strict",
     is_flag=True,
-    help="Exit with 1 also where the manual forbids something and every run came out right (verdict rule).",
+    help="Also exit with 1 for a broken rule of the manual where every run gave the right result (verdict rule).",
 )
 
 
@@ -297,9 +297,7 @@ class _SwitchOption(click.Option):
         from convc.machine.base.switches import CHOICES, OPEN
 
         listed = ", ".join(f"{name}={'|'.join(CHOICES[name])}" for name in OPEN)
-        self.help = (
-            f"Read what no public source settles in another way (see docs/fidelity.md); the default first: {listed}."
-        )
+        self.help = f"Change a rule that no public source settles (see docs/fidelity.md); the default first: {listed}."
         return super().get_help_record(ctx)
 
 

@@ -17,14 +17,14 @@ from convc.cli.streams import DASH
 @click.command("probe")
 @click.argument("names", nargs=-1, metavar="[PROBE]...")
 @click.option("--run", "runs", is_flag=True, help="Run the probes on the GPU of this machine.")
-@click.option("--apply", "answers", type=path_type, metavar="FILE.json", help="Understand the answers of a GPU.")
+@click.option("--apply", "answers", type=path_type, metavar="FILE.json", help="Evaluate the answers of a GPU.")
 @click.option(
     "-o",
     "--output",
     "target",
     type=target_type,
     metavar="FILE",
-    help="With --run: write all answers there, to be sent in. With --apply: write the chip's parameters (.toml).",
+    help="With --run: write all answers to this file. With --apply: write the chip's parameters (.toml).",
 )
 @click.option(
     "--chip",
@@ -80,11 +80,11 @@ def probe_command(
 def _check(names: tuple[str, ...], runs: bool, answers: Path | None, target: Path | None) -> None:
     """Raise click.UsageError where words of the call do not go together."""
     if runs and answers is not None:
-        raise click.UsageError("--run asks a GPU, --apply reads what one said: give one of them.")
+        raise click.UsageError("--run asks a GPU, --apply reads its answers: give one of them.")
     if names and not runs:
         raise click.UsageError("names of probes are for --run.")
     if runs or answers is not None:
-        refuse_given("the GPU that answers says whose parameters they are", ("chip",))
+        refuse_given("the answers name their GPU: leave --chip out", ("chip",))
     if target is not None and not runs and answers is None:
         raise click.UsageError("-o goes with --run or --apply; a list goes to --json FILE.")
     if str(target) == DASH:

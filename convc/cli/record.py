@@ -23,7 +23,7 @@ TARGETS = ("sm_100a", "sm_90a")
 
 @click.command("record", context_settings={"allow_interspersed_args": False})
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- PROGRAM [ARGUMENT]...")
-@click.option("--check", is_flag=True, help="Look for races and hangs in every launch (see convc check).")
+@click.option("--check", is_flag=True, help="Check every launch for races and hangs (see convc check).")
 @click.option(
     "--target",
     "device",
@@ -33,7 +33,7 @@ TARGETS = ("sm_100a", "sm_90a")
     help="The device that the program sees: a B200 or an H100.",
 )
 @click.option(
-    "--emit-launch", type=target_type, metavar="DIR", help="Write a folder for each launch, as convc exec runs it."
+    "--emit-launch", type=target_type, metavar="DIR", help="Write a folder for each launch, which convc exec can run."
 )
 @strict_option
 @switch_option

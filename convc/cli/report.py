@@ -44,8 +44,8 @@ def _page_file(ctx: click.Context, param: click.Parameter, path: Path | None) ->
     metavar="FILE.html",
     help="Write the page there (- is stdout).",
 )
-@click.option("--verify", "verified", is_flag=True, help="Also run every kernel of a model, and show the verdicts.")
-@click.option("--sass", is_flag=True, help="Show what ptxas makes of each kernel, and time that (extra convc[sass]).")
+@click.option("--verify", "verified", is_flag=True, help="Also verify every kernel of a model, and show the verdicts.")
+@click.option("--sass", is_flag=True, help="Show the SASS that ptxas generates, and time that (extra convc[sass]).")
 @model_options
 @no_cache_option
 @chip_options

@@ -52,9 +52,9 @@ class Data:
 @click.argument("source", type=path_type, metavar="DIR|MODEL.onnx")
 @inputs_option("Activations, .npy or .npz of several (- is stdin).")
 @outputs_option("Result, .npy or .npz of all (- is stdout).")
-@click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Draw inputs that are not given at random.")
+@click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Draw inputs without a file at random.")
 @click.option("--save-inputs", type=target_type, metavar="FILE", help="Write the inputs that are used: .npz or .npy.")
-@click.option("--residual", type=path_type, metavar="R.npy", help="What the epilogue of a layer adds.")
+@click.option("--residual", type=path_type, metavar="R.npy", help="The residual that the epilogue adds.")
 @layer_option
 @batch_option
 @shape_option
@@ -104,8 +104,8 @@ def run_command(
         return
     if chosen.read != ReadOptions() or host != "auto" or chosen.work.cache is False:
         raise click.UsageError(
-            "--dtype, --precision, --batch, --shape, --no-fuse, --host and --no-cache are for models: "
-            "a build folder has settled them."
+            "--dtype, --precision, --batch, --shape, --no-fuse, --host and --no-cache are for models: a build "
+            "folder holds its own."
         )
     target = _one_file(files, "-o")
     _run_layer(source, data, target, residual, layer, json_file, chosen)

@@ -55,7 +55,7 @@ class Asked:
     default=64,
     show_default=True,
     metavar="N",
-    help="Extent of axes of inputs that a model leaves open; a batch is 1.",
+    help="Extent of open axes of inputs other than the batch, which is 1.",
 )
 @shape_option
 @precision_option

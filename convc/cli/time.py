@@ -50,9 +50,7 @@ class Shown:
         if not self.passes:
             raise click.UsageError("-o is where --passes goes: give --passes too.")
         if self.passes_file.suffix not in (".csv", ".svg"):
-            raise click.UsageError(
-                f"--passes are written as .csv or .svg: expected one of these, got {self.passes_file}"
-            )
+            raise click.UsageError(f"the file of --passes ends in .csv or .svg, got {self.passes_file}")
 
     def check_single(self) -> None:
         """Raise click.UsageError where something of a single kernel is asked for, and there are several."""
@@ -89,8 +87,8 @@ class Shown:
     "--clock", type=click.FloatRange(min=0.1, max=10.0), metavar="GHZ", help="SM clock, in place of the chip's."
 )
 @click.option("--cold", is_flag=True, help="Nothing is in L2 when a kernel begins.")
-@click.option("--timeline", is_flag=True, help="Also show what each warp and unit does meanwhile, as text.")
-@click.option("--sass", is_flag=True, help="Time the instructions that ptxas makes of the text, not their classes.")
+@click.option("--timeline", is_flag=True, help="Also show each warp and unit over time, as text.")
+@click.option("--sass", is_flag=True, help="Time the SASS that ptxas generates instead of the PTX text.")
 @click.option("--passes", is_flag=True, help="Also show an MMA of each shape step by step, inside the tensor core.")
 @click.option(
     "-o",
@@ -98,7 +96,7 @@ class Shown:
     "passes_file",
     type=target_type,
     metavar="FILE.csv|.svg",
-    help="With --passes: write the steps there, as CSV or as a picture, in place of showing them.",
+    help="With --passes: write the steps to this file, as CSV or as a picture.",
 )
 @click.option(
     "--trace",

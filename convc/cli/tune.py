@@ -38,20 +38,25 @@ from convc.cli.streams import model_source
     help="Most that are measured.",
 )
 @click.option(
-    "--seconds", type=float, default=20.0, show_default=True, metavar="S", help="For a layer: then nothing new begins."
+    "--seconds",
+    type=float,
+    default=20.0,
+    show_default=True,
+    metavar="S",
+    help="Time limit of a layer; no measurement starts after it.",
 )
 @click.option(
     "--on",
     type=Choice(["auto", "gpu", "engine"]),
     default="auto",
     show_default=True,
-    help="Who times: the first GPU, or the timing engine, which auto takes where there is no GPU.",
+    help="What measures: the first GPU, or the timing engine, which auto takes where there is no GPU.",
 )
-@click.option("--again", is_flag=True, help="Measure what is recorded already.")
+@click.option("--again", is_flag=True, help="Also measure layers that have a record.")
 @click.option(
     "--timeout", type=float, default=10.0, show_default=True, metavar="SECONDS", help="How long to wait for a launch."
 )
-@click.option("--import", "records", type=path_type, metavar="FILE.json", help="Take the records of a file before.")
+@click.option("--import", "records", type=path_type, metavar="FILE.json", help="First import the records of a file.")
 @click.option("--export", type=target_type, metavar="FILE.json", help="Write the records of these layers to a file.")
 @no_cache_option
 @collected("options", TuneOptions)
@@ -99,6 +104,6 @@ def tune_command(source: Path | None, layer: Layers, options: TuneOptions, chose
             ]
             print_tuned_layers(out, rows)
     if build:
-        out.print("the folder is as it was: compile the model again to have what is fastest", soft_wrap=True)
+        out.print("the build folder is unchanged: compile the model again to use the fastest kernels", soft_wrap=True)
     if report is not None and not report.ok:
         raise click.exceptions.Exit(1)

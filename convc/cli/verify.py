@@ -63,7 +63,7 @@ class OwnData:
 
 def data_options(command: Command) -> Command:
     """``--input``, ``--expect``, ``--atol`` and ``--rtol``: the fields of `OwnData`."""
-    rule = "part of what an output may be off by, atol + rtol*|expected|; decides in place of what rounding explains."
+    rule = "tolerance of an output, atol + rtol*|expected|, instead of the derived bound."
     for name, words in (("rtol", f"Relative {rule}"), ("atol", f"Absolute {rule}")):
         command = click.option(f"--{name}", type=float, metavar="F", help=words)(command)
     command = click.option(
@@ -71,7 +71,7 @@ def data_options(command: Command) -> Command:
         multiple=True,
         callback=noted_files(False),
         metavar="[NAME=]Y",
-        help="What the network must give, .npy or .npz; needs --input.",
+        help="The expected outputs, .npy or .npz; needs --input.",
     )(command)
     return inputs_option("Run the whole network on this .npy or .npz (- is stdin), with its own weights, and compare.")(
         command
@@ -162,7 +162,7 @@ class Shown:
 @click.option("--markdown", type=target_type, metavar="FILE", help="Write the table as Markdown (- is stdout).")
 @click.option("--csv", "csv_file", type=target_type, metavar="FILE", help="Write a row per layer as CSV (- is stdout).")
 @click.option(
-    "--annotate", type=target_type, metavar="OUT.onnx", help="Write a copy of MODEL whose nodes say what was found."
+    "--annotate", type=target_type, metavar="OUT.onnx", help="Write a copy of MODEL with the verdicts in its nodes."
 )
 @collected("files", Files)
 @collected("drawn", Drawn)
@@ -213,7 +213,7 @@ def verify_command(
         verify_own_data(_only("--input", models, others), own, host, files.json_file, chosen)
         return
     if own.asked:
-        raise click.UsageError(f"{', '.join(own.asked)} is about data of your own: give --input too.")
+        raise click.UsageError(f"{', '.join(own.asked)} applies to data of your own: give --input too.")
     if drawn.reweight is not None:
         others["no-fuse"] = not chosen.read.fuse
         _verify_network(_only("--reweight", models, others), drawn.reweight, host, files.json_file, shown.wide, chosen)

@@ -80,7 +80,7 @@ def read_model(
         raise InputError(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
     if precision is not None and operand is not None:
         raise InputError(
-            "an operand type in place of the model's leaves no float32 whose precision could be chosen",
+            "dtype replaces float32, whose precision is then not used: give one of the two",
             hint="give dtype (--dtype) or precision (--precision), not both",
         )
     loaded = source if isinstance(source, onnx.ModelProto) else None

@@ -1,6 +1,6 @@
 """Tell a network that amplifies rounding from one in which something is wrong.
 
-Every convolution was held against its bound, on what reached it. Where all are right and an output drifted all the
+Every convolution was held against its bound, on its own input. Where all are right and an output drifted all the
 same, there are two reasons. The network may amplify what operands are rounded by: a logarithm of what nearly cancels, a
 quotient by a small number, a choice of the larger of two like numbers. Or a node beside the convolutions is wrong. What
 tells them apart is another precision: rounding a thousand times less moves an amplified error a thousand times less,

@@ -1,6 +1,6 @@
 r"""Verify a network on data of the user's: its own weights, every convolution by itself, and its outputs.
 
-**Each convolution** is held against the float64 reference on what reached it, inside the derived bound, as
+**Each convolution** is held against the float64 reference on its own input, inside the derived bound, as
 `convc.verification.network` does with random weights. Nodes that were fused into it are part of it.
 
 **Each output** is held against what the user expects, or else against onnxruntime's run of the model, or else against

@@ -1,7 +1,7 @@
 """Findings about a result, a layer and a model: one family of records for layers and whole networks.
 
 `convc verify` runs each layer on data of its own, on integers and on normal data. With random weights a network is run
-as a whole, and each layer on what reached it. The question is the same, whether every element is what somebody else
+as a whole, and each layer on its own input. The question is the same, whether every element is what somebody else
 computed, and so is the answer: a `Check` for each comparison, a `LayerReport` for each layer with all its checks, and a
 `VerifyReport` or a `NetworkReport` for the model.
 """
@@ -323,7 +323,7 @@ class DataReport:
 
     Attributes:
         source: the model.
-        layers: one report for each convolution, on what reached it, by the derived bound.
+        layers: one report for each convolution, on its own input, by the derived bound.
         kernels: distinct kernels among them.
         stats: what ran where.
         outputs: of the network.

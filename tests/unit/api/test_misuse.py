@@ -35,7 +35,7 @@ WRONG = {
     "inspect a number": (lambda b: c.inspect(3), "model must be .* got int 3"),
     "compile a number": (lambda b: c.compile(3, "out"), "model must be .* got int 3"),
     "compile to a number": (lambda b: c.compile(TINY, 7), "out_dir must be the name of a folder.* got int 7"),
-    "a null character": (lambda b: c.load("a\0b"), "model: a name of a file has no null character"),
+    "a null character": (lambda b: c.load("a\0b"), "model: a file name cannot contain a null character"),
     "layer is a number": (lambda b: c.verify(TINY, layer=3), "layer must be the name of a layer.* got int 3"),
     "layers are numbers": (lambda b: c.check(b, layer=[1]), r"layer must be .* got list \[1\]"),
     "layer is bytes": (lambda b: c.verify(TINY, layer=b"conv"), "layer must be .* got bytes"),
@@ -129,14 +129,15 @@ WRONG = {
         lambda b: c.write_host_program(b, None, c.KernelInputs(seed=1), 3),
         "target must be the name of a file, got int 3",
     ),
-    "read a build otherwise": (lambda b: c.inspect(b, read=ReadOptions(batch=2)), "a build folder has settled how"),
+    "read a build otherwise": (lambda b: c.inspect(b, read=ReadOptions(batch=2)), "a build folder holds the "
+    "options that"),
     "schedule a build": (
         lambda b: c.inspect(b, schedule=c.ScheduleOptions(schedule="slide")),
-        "a build folder has settled how",
+        "a build folder holds the options that",
     ),
     "multiply in two ways": (
         lambda b: c.run_network(TINY, X, read=ReadOptions(dtype="f16", precision="tf32")),
-        "leaves no float32 whose precision could be chosen",
+        "dtype replaces float32, whose precision is then not used",
     ),
     "launch on an array": (lambda b: c.launch(b, inputs=X), "inputs must be a KernelInputs, got ndarray"),
     "simulate no file": (lambda b: c.simulate("k.ptx", "l.json"), "k.ptx"),

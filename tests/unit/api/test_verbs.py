@@ -98,7 +98,7 @@ def test_a_message_that_is_no_model_is_refused():
 def test_a_network_has_settled_how_it_was_read():
     network = convc.load(TWO)
     for read in (ReadOptions(batch=2), ReadOptions(dtype="bf16"), ReadOptions(precision="bf16x3")):
-        with pytest.raises(InputError, match="are given to load"):
+        with pytest.raises(InputError, match="already has batch"):
             convc.inspect(network, "stem", read=read)
     assert convc.inspect(network, "stem", read=ReadOptions(fuse=False)).node.fused == ("relu",)
 
@@ -159,9 +159,9 @@ def test_a_network_runs_from_files_and_arrays(tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"work": WorkOptions(jobs=2)}, "jobs and executor have no part in it"),
-        ({"work": WorkOptions(executor="processes")}, "jobs and executor have no part in it"),
-        ({"read": ReadOptions(batch=2)}, "batch is for inputs that are drawn"),
+        ({"work": WorkOptions(jobs=2)}, "leave jobs and executor out"),
+        ({"work": WorkOptions(executor="processes")}, "leave jobs and executor out"),
+        ({"read": ReadOptions(batch=2)}, "batch is for random inputs"),
         ({"read": ReadOptions(precision="double")}, "precision must be one of"),
         ({"host": "nobody"}, "host must be one of"),
     ],
@@ -172,7 +172,7 @@ def test_options_that_a_network_has_no_use_for(options, words):
 
 
 def test_a_network_of_convolutions_alone_does_not_run_as_a_whole():
-    with pytest.raises(InputError, match="a Network has convolutions alone"):
+    with pytest.raises(InputError, match="a Network holds its convolutions only"):
         convc.run_model(convc.load(TWO), X)
 
 

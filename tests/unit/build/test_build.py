@@ -134,7 +134,7 @@ def test_names_that_differ_only_in_unsafe_characters_get_files_of_their_own():
 def test_several_layers_and_no_name_lists_the_names(folder):
     with pytest.raises(InputError) as caught:
         load_build(folder).load()
-    assert "2 layers: say which with --layer" in caught.value.message
+    assert "2 layers: choose one with --layer" in caught.value.message
     assert caught.value.hint == "layers: stem, head"
 
 

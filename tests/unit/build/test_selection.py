@@ -54,7 +54,7 @@ def test_one_is_wanted():
     assert pick_layer(LAYERS[:1], None, "model") == LAYERS[0]
     with pytest.raises(InputError, match=r"'\*conv1' fits 3 layers: one is wanted here"):
         pick_layer(LAYERS, "*conv1", "model")
-    with pytest.raises(InputError, match="there are 6 layers: say which with --layer"):
+    with pytest.raises(InputError, match="there are 6 layers: choose one with --layer"):
         pick_layer(LAYERS, None, "model")
 
 

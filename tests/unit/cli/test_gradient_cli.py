@@ -125,8 +125,8 @@ def test_a_gradient_that_is_missing_is_named(convc, model):
 
 def test_a_whole_network_runs_forward(convc, model, tmp_path):
     said = convc.refused("verify", model, "--gradient", "input", "--reweight", 7)
-    assert "a network as a whole runs forward" in said
-    with pytest.raises(ConvcError, match="a network as a whole runs forward"):
+    assert "a whole network runs forward only" in said
+    with pytest.raises(ConvcError, match="a whole network runs forward only"):
         verify_data(model, InputData(seed=0), read=ReadOptions(gradient="input"))
     with pytest.raises(ConvcError, match=r"gradient must be .input. or .weights. or .both. or None"):
         load(model, gradient="bias")

@@ -234,7 +234,7 @@ def test_a_build_is_inspected_as_it_is(convc, two, tmp_path):
     assert "it was edited" not in convc.good("inspect", tmp_path / "b", "--layer", "stem")
     file.write_text(file.read_text().replace("// Schedule", "// A schedule"))
     assert "it was edited" in convc.good("inspect", tmp_path / "b", "--layer", "stem")
-    assert "a build folder has settled" in convc.refused("inspect", tmp_path / "b", "--dtype", "bf16")
+    assert "a build folder holds the options" in convc.refused("inspect", tmp_path / "b", "--dtype", "bf16")
 
 
 def test_sections_are_picked(convc, tiny):

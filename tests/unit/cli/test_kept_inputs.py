@@ -84,7 +84,7 @@ def test_an_input_is_no_place_for_a_report(convc, place, call, option, name, lin
 
 def test_a_model_in_the_folder_that_is_replaced(convc, place):
     shutil.copy("m.onnx", "build/kernels/m.onnx")
-    assert "this lies in 'build', which is replaced" in convc.refused(
+    assert "this lies in 'build', which the command replaces" in convc.refused(
         "compile", "n.onnx", "-o", "build", "--json", NETWORK
     )
     assert "'build/kernels/m.onnx', which is read here" in convc.refused(

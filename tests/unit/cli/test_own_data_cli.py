@@ -80,7 +80,7 @@ def test_one_convolution_is_held_against_the_derived_bound(convc, tiny, x, tmp_p
     convc.good("run", tiny, "--input", x, "-o", tmp_path / "y.npy")
     said = convc.good("verify", tiny, "--input", x, "--expect", tmp_path / "y.npy", "--atol", 0)
     assert "right by atol 0 + rtol 0: worst error 0" in said
-    assert "outputs right by the arrays that were given" in said
+    assert "outputs right by the given arrays" in said
     y = np.load(tmp_path / "y.npy")
     y[0, 1, 2, 3] += 1
     np.save(tmp_path / "y.npy", y)
@@ -145,8 +145,8 @@ def test_the_same_in_python(model, given, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--atol", "1"], "--atol is about data of your own"),
-        (["--expect", "x.npz"], "--expect is about data of your own"),
+        (["--atol", "1"], "--atol applies to data of your own"),
+        (["--expect", "x.npz"], "--expect applies to data of your own"),
         (["--input", "x.npz", "--atol", "-1"], "atol must be a number of at least 0"),
         (["--input", "x.npz", "--rtol", "nan"], "rtol must be a number of at least 0"),
         (["--input", "x.npz", "--reweight", "1"], "--input runs the whole network: leave --reweight out"),

@@ -279,5 +279,5 @@ def test_a_bfloat16_result_is_reported_as_what_the_file_holds(convc, bf16, tmp_p
 def test_two_reports_need_two_files(convc, tiny, tmp_path):
     same = tmp_path / "same"
     for second in ("--csv", "--annotate"):
-        assert "two reports would go to one file" in convc.refused("verify", tiny, "--json", same, second, same)
+        assert "two reports have the same file name" in convc.refused("verify", tiny, "--json", same, second, same)
     assert not same.exists()

@@ -90,7 +90,7 @@ def test_with_several_layers_a_name_is_needed(convc, two, tmp_path):
     convc.good("compile", two, "-o", folder)
     np.save(tmp_path / "x.npy", np.ones((1, 16, 8, 8), np.float32))
     said = convc.refused("run", folder, "--input", tmp_path / "x.npy", "-o", tmp_path / "y.npy")
-    assert "2 layers: say which with --layer" in said
+    assert "2 layers: choose one with --layer" in said
     assert "stem, head" in said
     convc.good("run", folder, "--input", tmp_path / "x.npy", "-o", tmp_path / "y.npy", "--layer", "head")
     assert np.load(tmp_path / "y.npy").shape == (1, 10, 8, 8)

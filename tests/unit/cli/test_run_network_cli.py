@@ -137,7 +137,7 @@ def test_a_file_that_is_no_model(convc, x, tmp_path):
 def test_options_of_models_do_not_go_with_a_build(convc, build, x, tmp_path):
     for words in (["--precision", "tf32x3"], ["--no-fuse"], ["--no-cache"]):
         said = convc.refused("run", build, "--input", x, "-o", tmp_path / "y.npy", *words)
-        assert "a build folder has settled them" in said
+        assert "a build folder holds its own" in said
     assert "Missing option '-o'" in convc.refused("run", build, "--input", x)
     assert "takes one '--input'" in convc.refused("run", build, "--input", f"x={x}", "-o", tmp_path / "y.npy")
 

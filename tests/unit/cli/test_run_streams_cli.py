@@ -65,7 +65,7 @@ def test_a_layer_of_a_build(convc, build, tmp_path):
     convc.good("run", build, "--input", tmp_path / "used.npz", "-o", tmp_path / "y.npy")
     with np.load(tmp_path / "y.npz") as made:
         np.testing.assert_array_equal(made["y"], np.load(tmp_path / "y.npy"))
-    with pytest.raises(InputError, match=r"the input is missing(.*\n)+.*--seed N draws one"):
+    with pytest.raises(InputError, match=r"the input is missing(.*\n)+.*a random one with --seed N"):
         package.run_layer(build, package.InputData())
     with pytest.raises(InputError, match="seed must be at least 0"):
         package.run_layer(build, package.InputData(seed=-1))
@@ -84,7 +84,7 @@ def test_a_layer_of_a_build(convc, build, tmp_path):
         (["--seed", "1", "--save-inputs", "model.onnx"], "would overwrite"),
         (["--input", "x.npz", "--shape", "x:2x3x6x6"], "expected the shape [2, 3, 6, 6] that was asked for"),
         (["--input", "x.npz", "--shape", "xx:2x3x6x6"], "did you mean 'x'?"),
-        (["--input", "x.npz", "--batch", "2"], "batch is for inputs that are drawn"),
+        (["--input", "x.npz", "--batch", "2"], "batch is for random inputs"),
         (["--seed", "1", "--save-inputs", "none/x.npz"], "the folder to write to does not exist"),
     ],
 )

@@ -120,7 +120,7 @@ def test_a_wrong_layer_outlives_a_step_that_is_right(monkeypatch):
 def test_a_mistake_of_our_own_is_wrong_and_no_traceback(monkeypatch):
     line = steps(monkeypatch, verify_data=raising(ZeroDivisionError("by zero")))
     assert (line.verdict, line.verified) == (WRONG, 1)
-    assert line.problem == "a mistake of convc's own: ZeroDivisionError: by zero"
+    assert line.problem == "an error in convc: ZeroDivisionError: by zero"
 
 
 def test_a_kernel_that_faults_is_wrong_and_a_model_that_is_not_taken_is_refused(monkeypatch):

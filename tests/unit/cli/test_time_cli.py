@@ -136,7 +136,7 @@ def test_what_there_is_not_is_refused(convc, tiny, arguments, said):
 
 
 def test_a_kernel_needs_its_launch_file(convc):
-    assert "a kernel is timed with its launch file" in convc.refused("time", FOREIGN / "kernel.ptx")
+    assert "a kernel file needs its launch file" in convc.refused("time", FOREIGN / "kernel.ptx")
     assert "there is no such file or folder" in convc.refused("time", FOREIGN / "kernel.ptx", FOREIGN / "none.json")
 
 
@@ -231,7 +231,7 @@ def test_names_in_the_picture_are_only_text(tiny):
     ("arguments", "said"),
     [
         (["-o", "x.svg"], "give --passes too"),
-        (["--passes", "-o", "x.png"], "expected one of these, got x.png"),
+        (["--passes", "-o", "x.png"], "ends in .csv or .svg, got x.png"),
         (["--trace", "-", "--csv", "-"], "only one report can go to stdout"),
     ],
 )

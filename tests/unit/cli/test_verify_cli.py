@@ -202,7 +202,7 @@ def test_a_loaded_network_gives_the_same_report(tiny):
     report = package.verify(network, mode="integer")
     assert report.ok
     assert report.layers[0].problem.operand == "bf16"
-    with pytest.raises(InputError, match="are given to load"):
+    with pytest.raises(InputError, match="already has batch"):
         package.verify(network, read=package.ReadOptions(batch=2))
 
 
@@ -274,7 +274,7 @@ def test_eight_bits(convc, two, dtype):
 
 def test_precision_is_of_float32_alone(convc, two):
     said = convc.refused("verify", two, "--precision", "bf16x3", "--dtype", "f16")
-    assert "leaves no float32 whose precision could be chosen" in said
+    assert "dtype replaces float32, whose precision is then not used" in said
 
 
 def test_a_sample_is_never_called_the_whole(convc, two, tmp_path):

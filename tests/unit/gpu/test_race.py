@@ -200,7 +200,7 @@ def test_a_layer_of_which_nothing_ends_has_no_record(work):
     gpu = Racing(bad={".entry": GpuFault("it faulted")})
     report = convc.tune(MODEL, options=OPTIONS, schedule=NARROW, work=work, driver=gpu)
     (layer,) = report.layers
-    assert (report.ok, layer.record, layer.reason) == (False, None, "none of its candidates came to an end")
+    assert (report.ok, layer.record, layer.reason) == (False, None, "no candidate finished")
     assert {reason for _, reason in layer.lost} == {"it faulted"}
 
 
@@ -240,7 +240,7 @@ def test_the_command_says_who_timed_what_was_lost_and_ends_with_1(monkeypatch, t
     done = command("tune", MODEL, "--candidates", 2, "--again", *WORDS)
     assert done.exit_code == 1, done.output
     assert "has not ended after 10 s" in done.stdout
-    assert "no record: conv: none of its candidates came to an end" in done.stdout
+    assert "no record: conv: no candidate finished" in done.stdout
 
 
 def test_the_command_refuses(monkeypatch, tmp_path):

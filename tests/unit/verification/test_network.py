@@ -232,9 +232,9 @@ def test_drift():
 def test_calls_that_are_refused(tmp_path):
     path = tmp_path / "model.onnx"
     onnx.save(model(), path)
-    with pytest.raises(InputError, match="a Network has convolutions alone"):
+    with pytest.raises(InputError, match="a Network holds its convolutions only"):
         api.verify_network(api.load(path, batch=1), 1)
-    with pytest.raises(InputError, match="jobs and executor have no part in it"):
+    with pytest.raises(InputError, match="leave jobs and executor out"):
         api.verify_network(path, 1, work=WorkOptions(jobs=2))
     with pytest.raises(InputError, match="seed must be at least 0"):
         api.verify_network(path, -1)
