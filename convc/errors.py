@@ -183,7 +183,7 @@ class MachineError(ConvcError):
 
 
 class MachineFault(MachineError):
-    """The kernel did what the hardware answers with a fault: a bad address, a misaligned copy, a wrong operand.
+    """The kernel does what faults on the hardware: a bad address, a misaligned copy, a wrong operand.
 
     ``row`` is the CTA that did it, as its row in the cohort, where who raises the fault knows (`of`).
     """

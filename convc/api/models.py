@@ -98,7 +98,7 @@ def _check_node(network: Network, name: str) -> None:
     """NodeError where the node of that name has no kernel of its own."""
     for conv in network.convs:
         if name in conv.fused:
-            hint = f"compile {conv.name}, or fuse nothing (--no-fuse)"
+            hint = f"compile {conv.name}, or use --no-fuse"
             raise NodeError(f"fused into convolution {conv.name!r}", where=f"node {name!r}", hint=hint)
     for node in network.skipped:
         if node.name == name:

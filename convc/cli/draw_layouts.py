@@ -68,7 +68,7 @@ def layout_command(
     elif isinstance(found, Layout):
         picture = holders_picture(found, *tile)
     else:
-        raise click.UsageError("--tile draws who holds the elements of a tile, which has no swizzle")
+        raise click.UsageError("--tile draws which thread holds each element; a tile has no swizzle")
     write_picture(picture, output)
 
 

@@ -265,7 +265,7 @@ def _explained(
     except ValueError as problem:
         wrong = str(problem)
     except (MachineFault, IndexError) as problem:
-        wrong = problem.message if isinstance(problem, MachineFault) else "a code stands for nothing"
+        wrong = problem.message if isinstance(problem, MachineFault) else "a reserved code"
     return ExplainedDescriptor(name=name, kind=kind, word=word, fields=tuple(fields), wrong=wrong)
 
 

@@ -120,7 +120,7 @@ def schedules_picture(plan: Plan, timed: Mapping[str, TimedSchedule]) -> Picture
     kernel = timed.get(plan.schedule.title)
     if kernel is not None:
         lines.append(two_times(plan, kernel.kernel.cycles))
-    for words in (*lines, "*: the schedule of the plan; assumed: rules of the hardware that nobody tested"):
+    for words in (*lines, "*: the plan's schedule; assumed: rules of the hardware that are untested"):
         for one in wrapped(words, int((width - MARGIN) / LETTER)):
             parts.append(text(MARGIN, y + 10, one, "soft"))
             y += 15

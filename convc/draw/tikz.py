@@ -32,7 +32,7 @@ def tikz(picture: Picture) -> str:
     tables = [each for each in picture.tables if isinstance(each, Placed)]
     if not tables:
         raise InputError(
-            "only tables of cells become LaTeX, and this picture is made of other things too",
+            "only tables of cells can be written as LaTeX; this picture has other shapes",
             hint="write FILE.svg or FILE.png",
         )
     used = sorted({_colour(each.table.kinds(row, column)) for each in tables for row, column in _places(each)})

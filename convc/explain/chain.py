@@ -211,7 +211,7 @@ def _why_not(variants: Sequence[ScheduleSummary], taken: ScheduleSummary) -> str
             reason = choice.reason.replace(choice.schedule.title, choice.schedule.name)
             reasons.setdefault(reason, []).append(choice.schedule.title)
         return "not possible here: " + "; ".join(f"{', '.join(them)}: {why}" for why, them in reasons.items())
-    return "not looked at: another schedule was asked for"
+    return "not considered: another schedule was requested"
 
 
 def chain_lines(stages: Sequence[Stage]) -> Iterator[str]:

@@ -21,7 +21,7 @@ def estimate_lines(plan: Plan) -> Iterator[str]:
     parts = f" x {plan.launch.parts}" if plan.launch.parts > 1 else ""
     grid = f"{plan.launch.grid[0]} x {plan.launch.grid[1]}{parts}"
     held = f", {cost.beside} on each at a time" if cost.beside > 1 else ""
-    grid = f"{grid}, of which others are given to those" if plan.launch.dynamic else grid
+    grid = f"{grid}, of which others are assigned to those" if plan.launch.dynamic else grid
     yield f"{cost.ctas} CTAs ({grid}) on {rates.sms} SMs{held}: {waves}, the last one {cost.last_wave_fill:.0%} full."
     yield from _resident(plan)
     yield f"{cost.useful:.1%} of the multiplications are the convolution's own; the rest pads tiles."
@@ -52,8 +52,8 @@ def estimate_lines(plan: Plan) -> Iterator[str]:
     )
     rings = ", ".join(f"{ring.steps} tiles through {ring.stages} stages" for ring in work.rings)
     yield (
-        f"Copies in flight: {rings}; a stage is used again after copy, multiply and give back, so the loop "
-        f"takes at least {cost.latency_cycles:.0f} cycles."
+        f"Copies in flight: {rings}; a stage is reused after its copy, MMA and release, so the loop takes at "
+        f"least {cost.latency_cycles:.0f} cycles."
     )
     yield (
         f"Start, first copy and last MMA: {cost.around_cycles:.0f} cycles a CTA; epilogue{_epilogue(plan)}: "
@@ -89,8 +89,8 @@ def _resident(plan: Plan) -> Iterator[str]:
     unused = need.smem_bytes - plan.storage.end
     asked = f", {unused} of them unused" if unused else ""
     yield (
-        f"An SM takes CTAs as long as it has shared memory, threads and registers ({counted}), whatever tensor memory "
-        f"is left; one that finds none waits, in a cluster perhaps for ever. So a CTA asks for {need.smem_bytes} bytes"
+        f"An SM accepts CTAs by shared memory, threads and registers ({counted}), not by tensor memory; a CTA "
+        f"without columns waits, and clusters may deadlock. So a CTA requests {need.smem_bytes} bytes"
         f"{asked}: {most} of them have {most * need.tmem_columns} of {plan.arch.limits.tmem_columns} columns."
     )
 

@@ -42,8 +42,8 @@ def verdict_on_moving(still: ScheduleSummary, moved: ScheduleSummary, chosen: Sc
     if still.cycles >= SLACK * moved.cycles:
         gained = still.cycles / moved.cycles - 1
         return (
-            f"{shift} is not taken ({times}): it is {gained:.0%} faster, but it assumes hardware rules that nobody "
-            f"recorded, and must be {ASSUMED_SLACK - 1:.0%} faster"
+            f"{shift} is not taken ({times}): it is {gained:.0%} faster, but it assumes unrecorded hardware rules, and "
+            f"is taken only if {ASSUMED_SLACK - 1:.0%} faster"
         )
     start = f"{shift} is {'slower' if moved.cycles > still.cycles else 'not faster'} here ({times}): {saved}"
     spent = " and ".join(_spent_on_moving(still, moved))

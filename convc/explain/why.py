@@ -55,7 +55,7 @@ def two_times(plan: Plan, engine: float) -> str:
 def _estimated(plan: Plan, taken: ScheduleSummary, legal: Sequence[ScheduleSummary]) -> Iterator[str]:
     """The planner's choice: among the schedules, or of another launch than each of them has by itself."""
     if len(legal) == 1:
-        asked = "the requested schedule" if len(plan.choices) == 1 else "the only legal schedule here"
+        asked = "the requested schedule" if len(plan.choices) == 1 else "the only legal schedule"
         yield f"{legal[0].schedule.title} is {asked}"
     if taken not in legal:
         yield from _launched(plan, taken, legal[0])
@@ -161,8 +161,8 @@ def _decided(timed: Sequence[TimedCandidate]) -> Iterator[str]:
     yield f"the timing engine decided among the {len(timed)} candidates that are estimated best: {timed_title(taken)}"
     if taken is not fastest:
         yield (
-            f"{timed_title(fastest)} assumes hardware rules that nobody recorded, and must be "
-            f"{ASSUMED_SLACK - 1:.0%} faster to be taken"
+            f"{timed_title(fastest)} assumes unrecorded hardware rules, and is taken only if "
+            f"{ASSUMED_SLACK - 1:.0%} faster"
         )
     if preferred is taken:
         yield "the estimates alone would take the same"

@@ -62,11 +62,11 @@ def _refuse_unused(dtype: str | None, precision: str | None, found: set[str], re
     listed = ", ".join(sorted(found))
     if dtype is not None and not retyped:
         raise InputError(
-            f"{dtype} takes the place of floating-point types, and the convolutions are {listed}",
-            hint="leave dtype (--dtype) out: whole numbers keep their type",
+            f"{dtype} replaces floating-point types, the convolutions are {listed}",
+            hint="leave dtype (--dtype) out: integer convolutions keep their type",
         )
     if precision is not None and not split:
         raise InputError(
-            f"{precision} is a way to multiply float32, and the convolutions are {listed}",
+            f"{precision} is a way to multiply float32, the convolutions are {listed}",
             hint="leave precision (--precision) out, or choose another type with dtype (--dtype)",
         )

@@ -13,14 +13,14 @@ from convc.ir.network import CONVOLUTIONS
 
 NOT_A_CONVOLUTION = "not a convolution"
 NO_GEMM = {
-    "DeformConv": "where it reads depends on its data: no implicit GEMM; a network runs it on the host",
-    "CausalConvWithState": "onnx cannot write it out as a Conv here: a network runs it on the host",
+    "DeformConv": "its read addresses depend on data, so it is no implicit GEMM; whole networks run it on the host",
+    "CausalConvWithState": "onnx cannot expand it to a Conv here; whole networks run it on the host",
 }
 """Why operators that are called convolutions are not compiled."""
 
 OPTIMISED = (
-    "onnxruntime's optimiser wrote it for its own kernels: give the model as it was before, or as "
-    "graph_optimization_level ORT_ENABLE_BASIC writes it"
+    "it is specific to onnxruntime's optimiser: give the original model, or one optimised with "
+    "graph_optimization_level ORT_ENABLE_BASIC"
 )
 """Why a convolution that onnxruntime has fused or laid out anew is not compiled."""
 

@@ -94,7 +94,7 @@ class Extents:
         """An input of a subgraph, which nobody outside can say."""
         self.add_input(name, kind)
         if name in self.causes:
-            reason = "its extents change from turn to turn, or are not known outside"
+            reason = "its extents change between iterations, or are unknown outside of the loop"
             self.causes[name] = (Cause(node=name, op_type="input of a body", reason=reason),)
 
     def add_tensor(self, name: str, tensor: TensorProto) -> None:
@@ -224,7 +224,7 @@ class Extents:
     def _of_bodies(self, place: int, node: NodeProto, graphs: Sequence[GraphProto]) -> dict[str, TypeProto]:
         """What a node with subgraphs makes."""
         if not self._nodes.has_budget():
-            raise NotInferredError("its graphs are nested too deeply to look into")
+            raise NotInferredError("its subgraphs are nested too deeply")
         made, walked = self._look_inside(self, node, graphs)
         self.bodies |= {(place, at): child for at, child in enumerate(walked)}
         return made
@@ -335,7 +335,7 @@ def complete(kind: TypeProto, stated: TypeProto, name: str) -> Completed:
 
 
 def _contradicted(name: str, said: str, made: str) -> Completed:
-    return Completed(contradiction=f"the model says that {name!r} is {said}, and its nodes make {made}")
+    return Completed(contradiction=f"the model declares {name!r} as {said}, its nodes compute {made}")
 
 
 def _shown(shape: tuple[int | None, ...]) -> str:

@@ -55,12 +55,12 @@ def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
         whole = expand_gradients(expand_causal_conv(_Inliner(model).whole()))
         check_header(whole, oldest_opset=0)  # names of the functions are names of the graph now
     except RecursionError:
-        raise ModelError("the functions of the model call one another too deeply") from None
+        raise ModelError("the functions of the model are nested too deeply") from None
     except ConvcError:
         raise
     except Exception as error:  # protobuf raises several unrelated types
         lines = str(error).strip().splitlines()
-        raise ModelError(f"the functions of the model cannot be put in place: {lines[0] if lines else ''}") from None
+        raise ModelError(f"the functions of the model cannot be inlined: {lines[0] if lines else ''}") from None
     return whole
 
 
@@ -335,4 +335,4 @@ def _check_size(model: onnx.ModelProto) -> None:
 
     total = size(model.graph.node)
     if total > MAX_NODES:
-        raise ModelError(f"with its functions in place the model has {total} nodes, more than {MAX_NODES}")
+        raise ModelError(f"with its functions inlined the model has {total} nodes, more than {MAX_NODES}")

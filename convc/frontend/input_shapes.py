@@ -164,4 +164,4 @@ def _check(value: onnx.ValueInfoProto, shape: Sequence[int], named: dict[str, in
         elif name := extent_name(dim):
             fits = fits and named.setdefault(name, extent) == extent
     if not fits:
-        raise InputError(f"the model says [{shown}], which cannot be {list(shape)}", where=where)
+        raise InputError(f"the model declares [{shown}], got {list(shape)}", where=where)

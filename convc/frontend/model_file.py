@@ -41,7 +41,7 @@ def load_model(path: Path) -> onnx.ModelProto:
         size = path.stat().st_size
         if not path.is_file():
             built = (path / "network.json").is_file()
-            hint = "this is a build folder: convc run and convc check take it" if built else "name the .onnx file"
+            hint = "this is a build folder: use convc run or convc check" if built else "name the .onnx file"
             raise bad("the model must be a regular file", hint)
         require_memory(2 * size, f"reading {path.name}")
         if size > MAX_FILE_BYTES:
@@ -75,11 +75,11 @@ def model_of(data: bytes, where: str) -> onnx.ModelProto:
 def _likeness(data: bytes) -> str:
     """A hint for bytes that are known to be something else; empty for all others."""
     looks = {
-        b"version https://git-lfs": "this is a pointer of Git LFS: `git lfs pull` brings the model",
+        b"version https://git-lfs": "this is a Git LFS pointer: run `git lfs pull`",
         b"<": "this is a web page or XML: was the download refused?",
         b"PK": "this is an archive: unpack it first",
-        b"\x93NUMPY": "this is an array of numpy: it goes to --input",
-        b".version": "this is a PTX kernel: convc exec takes it",
+        b"\x93NUMPY": "this is a numpy array: give it with --input",
+        b".version": "this is a PTX kernel: use convc exec",
         b"{": "this is JSON",
     }
     return next((hint for start, hint in looks.items() if data[:100].lstrip().startswith(start)), "")

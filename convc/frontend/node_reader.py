@@ -126,9 +126,9 @@ class NodeReader:
         if array is None:
             raise self._open(
                 f"the {what} must be constant, and {tensor!r} is not",
-                hint="store it as an initializer or a Constant node; other nodes of constants are computed where "
-                "convc/frontend/folding.py lists their operator and ONNX infers their extents. "
-                "A run of the whole network knows them (convc run, convc verify --reweight or --input)",
+                hint="store it as an initializer or a Constant node; other constant expressions are folded where "
+                "convc/frontend/folding.py lists their operator and ONNX infers their extents. Whole networks "
+                "(convc run, convc verify --reweight or --input) accept any",
             )
         return array
 
@@ -173,7 +173,7 @@ class NodeReader:
 
     def _empty(self, message: str) -> EmptyError:
         """The error for a node that multiplies nothing."""
-        hint = "its result is empty, or its bias: a run gives that without a kernel"
+        hint = "its result is empty or equals the bias: it needs no kernel"
         return EmptyError(message, where=f"node {self.name!r} ({self.node.op_type})", hint=hint)
 
     def _floating_conv(self, operands: Mapping[str, str]) -> ConvNode:

@@ -64,12 +64,12 @@ class NodeTypes:
         self._budget -= 1
         domain = "" if node.domain in ONNX_DOMAINS else node.domain
         if domain not in self.opsets:
-            raise NotInferredError(f"no shape inference knows {node.domain} {node.op_type}")
+            raise NotInferredError(f"no shape inference for {node.domain} {node.op_type}")
         try:
             schema = onnx.defs.get_schema(node.op_type, self.opsets[domain], domain)
         except onnx.defs.SchemaError:
             name = f"{node.domain} {node.op_type}" if domain else f"{node.op_type} in operator set {self.opsets['']}"
-            raise NotInferredError(f"no shape inference knows {name}") from None
+            raise NotInferredError(f"no shape inference for {name}") from None
         given = dict.fromkeys(filter(None, node.input), TypeProto()) | dict(types)
         try:
             return self._inferred(schema, node, given, values)

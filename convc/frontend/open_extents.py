@@ -53,7 +53,7 @@ class Cause:
         shape: of that input, None for an open extent; None where not even their number is said.
         channels: that it must have where a convolution reads it; 0 where that is not known.
         node, op_type: the first node whose extents nobody knows, though its inputs' are known.
-        reason: what inference says of it; empty where its extents follow from what the tensors hold.
+        reason: what inference says of it; empty where its extents depend on tensor contents.
     """
 
     input: str = ""
@@ -65,7 +65,7 @@ class Cause:
 
     def __str__(self) -> str:
         if not self.input:
-            why = self.reason or "its extents follow from what the tensors hold"
+            why = self.reason or "its extents depend on tensor contents"
             return f"node {self.node!r} ({self.op_type}): {why}"
         if self.shape is None:
             return f"the input {self.input!r} says no extents"
@@ -95,10 +95,10 @@ def way_out(causes: Sequence[Cause], file: str) -> str:
     """The command that settles the extents of a model in a file."""
     options = list(dict.fromkeys(cause.option for cause in causes if cause.option))
     if options:
-        return f"say the extents, in numbers of your own: {' '.join(options)}"
+        return f"give the extents (the numbers are examples): {' '.join(options)}"
     if any(cause.reason.startswith(REFUSED) for cause in causes):
-        return "the nodes of the model do not take these extents: leave --batch and --shape out, or say others"
-    return f"a run knows them: convc run {file}, or convc verify {file}, with --input FILE"
+        return "the model's nodes do not accept these extents: leave --batch and --shape out, or give others"
+    return f"these commands know them from the data: convc run {file}, or convc verify {file}, with --input FILE"
 
 
 def named_extents(inputs: Iterable[tuple[TypeProto, Sequence[int]]]) -> dict[str, int]:

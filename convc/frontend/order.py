@@ -89,7 +89,7 @@ def _sort(nodes: MutableSequence[NodeProto], where: str) -> None:
         circle = [listed[at] for at in _circle(waits, {at for at, count in enumerate(left) if count})]
         named = ", ".join(repr(node.name or next(iter(node.output), node.op_type)) for node in circle[:_SHOWN])
         more = f" and {len(circle) - _SHOWN} more" if len(circle) > _SHOWN else ""
-        raise ModelError(f"nodes read one another's outputs in a circle: {named}{more}", where=where)
+        raise ModelError(f"the graph has a cycle: {named}{more}", where=where)
     copies = [NodeProto.FromString(listed[at].SerializeToString()) for at in order]
     for node in copies:
         for graph in subgraphs(node):

@@ -199,7 +199,7 @@ def _behind(view: GraphView, index: int) -> tuple[tuple[int, ...], int]:
         if len(readers) != 1:
             raise NotIntegerError(f"its result is read {len(readers)} times before it is quantised")
         if readers[0] <= max(passed, default=index):
-            raise NotIntegerError("its result is read before it is made")
+            raise NotIntegerError("its result is read before it is computed")
         node = view.nodes[readers[0]]
         if is_quantize(node) and node.input[0] == tensor:
             return tuple(passed), readers[0]
@@ -250,7 +250,7 @@ def _bias(
         raise NotIntegerError("its bias does not fit 32 bits")
     moved = float((np.abs(whole - steps) * step / y.scale).max(initial=0))
     if moved > BIAS_STEPS:
-        raise NotIntegerError(f"rounding its bias would move results by {moved:.2g} steps")
+        raise NotIntegerError(f"rounding its bias would change results by {moved:.2g} steps")
     return whole.astype(np.int32), before
 
 
@@ -272,7 +272,7 @@ def _check_sums(x: Scaled, w: Scaled, filters: np.ndarray, bias: np.ndarray | No
     most = max(int(x.zero) - low, high - int(x.zero))
     sums = np.abs(filters).sum(axis=1) * most + (0 if bias is None else np.abs(bias.astype(np.int64)))
     if (sums >= 1 << 31).any():
-        raise NotIntegerError("its sums may leave 32 bits")
+        raise NotIntegerError("its sums may overflow 32 bits")
 
 
 def _clip(view: GraphView, activations: tuple[int, ...], y: Scaled) -> tuple[int, int]:

@@ -139,12 +139,16 @@ def _believed(graph: onnx.GraphProto, extents: Extents) -> list[str]:
     given = [node.input[0] for node in graph.node if is_convolution(node) and node.input]
     named = list(dict.fromkeys(name for name in given if extents.rests_on_belief(name)))
     more = f" and of {len(named) - 1} more" if len(named) > 1 else ""
-    return [f"the extents of {named[0]!r}{more} are what the model says: they follow of no node"] if named else []
+    return (
+        [f"the extents of {named[0]!r}{more} are those that the model declares: shape inference does not give them"]
+        if named
+        else []
+    )
 
 
 def _said(stale: list[str]) -> tuple[str, ...]:
     """The first contradictions, and how many more there are."""
     shown = [f"{sentence}: that is taken" for sentence in stale[:_SAID]]
     if len(stale) > _SAID:
-        shown.append(f"{len(stale) - _SAID} more of the model's types are not what its nodes make")
+        shown.append(f"{len(stale) - _SAID} more declared types differ from what the nodes compute")
     return tuple(shown)

@@ -192,7 +192,7 @@ def _inside(folder: Path, location: str, where: str) -> Path:
     escapes = ModelError(
         f"external data {location!r} does not lie in the folder of the model",
         where=where,
-        hint="only a relative path without '..' is followed, and no symbolic link out of the folder",
+        hint="only relative paths without '..' are allowed, and no symbolic links out of the folder",
     )
     named = (PurePosixPath(location), PureWindowsPath(location))
     if not location or any(path.is_absolute() or path.drive or ".." in path.parts for path in named):

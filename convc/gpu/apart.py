@@ -57,7 +57,7 @@ def race_apart(runners: Sequence[Runner], limits: Limits, command: Sequence[str]
             try:
                 line = lines.get(timeout=limits.timeout + LOADING_S)
             except queue.Empty:
-                yield Lost(turn, f"nothing came of it within {limits.timeout + LOADING_S:g} s: ended", True)
+                yield Lost(turn, f"no result within {limits.timeout + LOADING_S:g} s: ended", True)
                 return
             if not line:
                 code = process.wait()

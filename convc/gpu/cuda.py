@@ -31,30 +31,30 @@ PORTABLE_CLUSTER = 8
 """Larger clusters must be asked for (CUDA programming guide, thread block clusters)."""
 
 FAULTS = {
-    "CUDA_ERROR_ILLEGAL_ADDRESS": "it read or wrote outside of its memory",
-    "CUDA_ERROR_MISALIGNED_ADDRESS": "it used an address that is not aligned",
-    "CUDA_ERROR_ILLEGAL_INSTRUCTION": "an instruction, or an operand of one, is not possible",
-    "CUDA_ERROR_INVALID_ADDRESS_SPACE": "it used an address of another state space",
-    "CUDA_ERROR_INVALID_PC": "it jumped out of its code",
-    "CUDA_ERROR_HARDWARE_STACK_ERROR": "its stack is damaged or too small",
-    "CUDA_ERROR_LAUNCH_FAILED": "the GPU does not say more",
-    "CUDA_ERROR_LAUNCH_TIMEOUT": "the system ended it after too long a time",
-    "CUDA_ERROR_ASSERT": "an assertion in it failed",
-    "CUDA_ERROR_TENSOR_MEMORY_LEAK": "it did not free its tensor memory",
+    "CUDA_ERROR_ILLEGAL_ADDRESS": "illegal memory access",
+    "CUDA_ERROR_MISALIGNED_ADDRESS": "misaligned address",
+    "CUDA_ERROR_ILLEGAL_INSTRUCTION": "illegal instruction or operand",
+    "CUDA_ERROR_INVALID_ADDRESS_SPACE": "address of another state space",
+    "CUDA_ERROR_INVALID_PC": "jump outside of its code",
+    "CUDA_ERROR_HARDWARE_STACK_ERROR": "stack corrupted or too small",
+    "CUDA_ERROR_LAUNCH_FAILED": "the driver gives no cause",
+    "CUDA_ERROR_LAUNCH_TIMEOUT": "stopped by the launch timeout",
+    "CUDA_ERROR_ASSERT": "an assertion failed",
+    "CUDA_ERROR_TENSOR_MEMORY_LEAK": "tensor memory was not freed",
 }
 """Errors of kernels that ran, which every later call of the process reports too."""
 
 HINTS = {
     "CUDA_ERROR_NO_DEVICE": "no GPU is visible: look at nvidia-smi and CUDA_VISIBLE_DEVICES",
     "CUDA_ERROR_NO_BINARY_FOR_GPU": "the kernel is for another GPU: its .target must fit the GPU's architecture",
-    "CUDA_ERROR_INVALID_PTX": "the driver's compiler refuses the text; its .target must fit the GPU",
+    "CUDA_ERROR_INVALID_PTX": "the driver cannot compile the text; its .target must match the GPU",
     "CUDA_ERROR_UNSUPPORTED_PTX_VERSION": "the .version of the text is newer than the driver: update the driver",
     "CUDA_ERROR_NOT_FOUND": "the module has no kernel of that name: look at `entry` in the launch file",
     "CUDA_ERROR_OUT_OF_MEMORY": "free memory of the GPU, or launch smaller buffers",
-    "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES": "a CTA asks for more registers or threads than there are",
+    "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES": "a CTA needs more registers or threads than an SM has",
     "CUDA_ERROR_INVALID_CLUSTER_SIZE": "the GPU cannot place such clusters with so much shared memory",
-    "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE": "the CTAs meet, and do not all fit on the GPU at once: launch fewer",
-    "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH": "driver and libraries do not fit together: restart, or install again",
+    "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE": "a cooperative launch must fit on the GPU at once: launch fewer CTAs",
+    "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH": "driver and libraries do not match: restart, or reinstall them",
     "CUDA_ERROR_SYSTEM_NOT_READY": "the driver is not ready: look at nvidia-smi",
 }
 

@@ -249,8 +249,8 @@ def _wait(driver: Driver, event: Handle, plan: LaunchPlan, seconds: float) -> No
     """Wait for an event behind launches; `Hang` where it does not come."""
     if not driver.wait(event, seconds):
         raise Hang(
-            f"kernel {plan.entry!r} has not ended after {seconds:g} s on the GPU",
-            hint="`convc exec KERNEL.ptx LAUNCH.json` says where it waits; --timeout gives it longer",
+            f"kernel {plan.entry!r} did not end within {seconds:g} s on the GPU",
+            hint="`convc exec KERNEL.ptx LAUNCH.json` shows where it waits; --timeout N waits longer",
         )
 
 
@@ -259,7 +259,7 @@ def _read(driver: Driver, address: int, name: str, size: int) -> np.ndarray:
     guard = driver.read(address + size, GUARD)
     if (guard != GUARD_BYTE).any():
         first = int(np.argmax(guard != GUARD_BYTE))
-        raise GpuFault(f"the kernel wrote behind buffer {name!r}: byte {size + first} of {size}")
+        raise GpuFault(f"the kernel wrote past the end of buffer {name!r}: byte {size + first} of {size}")
     return driver.read(address, size) if size else np.empty(0, np.uint8)
 
 

@@ -107,13 +107,13 @@ def plan_launch(launch: LaunchSpec, text: str = "") -> LaunchPlan:
     for name, spec in launch.buffers.items():
         if spec.address is not None or spec.variable is not None:
             raise LaunchError(
-                f"buffer {name!r} has an address or is a variable of the module, which is for the simulator alone",
+                f"buffer {name!r} has an address or is a module variable, which only the simulator supports",
                 hint="convc exec runs it on the simulator",
             )
         if any(isinstance(value, AddressOf) for value in spec.values or ()):
             raise LaunchError(
-                f"buffer {name!r} has addresses in the launch file, which are not filled in on a GPU",
-                hint="convc exec runs it on the simulator; numbers may come from a file",
+                f"buffer {name!r} has addresses in the launch file, which a GPU launch does not support",
+                hint="run it on the simulator with convc exec, or give numbers in a file",
             )
     return LaunchPlan(
         entry=launch.entry,

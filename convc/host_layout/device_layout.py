@@ -215,9 +215,9 @@ def unread_products(layout: DeviceLayout) -> str:
         return f"{layout.packing.groups} groups share a pack"
     forward = layout.forward
     if forward is not None and any(len(axis.reads) < axis.count * axis.taps for axis in forward.axes):
-        return "phases read other pixels than their neighbours"
+        return "the phases of a transposed convolution read other pixels than their neighbours"
     if any(fold is not None and len(fold.taps) < fold.blocks * len(fold.places) for fold in layout.folds):
-        return "a folded axis has places that no tap reads"
+        return "a folded axis has positions that no tap reads"
     return ""
 
 

@@ -49,9 +49,9 @@ def _changed_by_the_host(consumer: DeviceLayout) -> str | None:
     if any(fold is not None for fold in consumer.folds):
         return "an axis of the consumer is folded"
     if consumer.blocks is not None:
-        return "the host makes the scale factors of what the consumer takes"
+        return "the host computes the scale factors of the consumer's input"
     if consumer.base != consumer.ordinary:
-        return "the host pads what the consumer takes, or splits its numbers into parts"
+        return "the host pads the consumer's input, or splits it into parts"
     return None
 
 
@@ -67,7 +67,7 @@ def _unlike(producer: DeviceLayout, consumer: DeviceLayout, wanted: BufferLayout
         return f"the result has {made.shape[-1]} elements a pixel, the consumer takes {wanted.shape[-1]}"
     read = _places_read(consumer, use)
     if read is None or not np.array_equal(_places_written(producer), read):
-        return "groups are joined in another way"
+        return "the consumer packs groups differently"
     return None
 
 
@@ -88,7 +88,7 @@ def share_buffer(
     where = f"{producer.model.name!r} to {consumer.model.name!r}"
     reason = why_not_shared(producer, consumer, use)
     if reason is not None:
-        raise InputError(f"a buffer cannot be handed over: {reason}", where=where, hint="unpack it and pack it again")
+        raise InputError(f"the buffer cannot be passed on: {reason}", where=where, hint="unpack and repack it")
     storage = dtypes.BY_NAME[producer.output.dtype].storage
     if packed.shape != producer.output.shape or packed.dtype != storage:
         expected = f"{storage.name} {list(producer.output.shape)}"

@@ -214,7 +214,7 @@ def _run(
     if decoded.asks and not options.only:
         cohorts = state.grants.begin(options.resident, size)
     if decoded.slots.cooperative and total != launch.ctas:
-        raise InputError("the CTAs of this kernel meet (it reads %envreg): run all of the grid, or none of it")
+        raise InputError("this is a cooperative launch (the kernel reads %envreg): run the whole grid")
     collection = uncollected() if observer is None else nullcontext()
     done = 0
     with one_blas_thread(), collection:
@@ -306,9 +306,10 @@ def cohort_size(decoded: DecodedKernel, launch: LaunchSpec, options: RunOptions)
     if decoded.slots.cooperative:
         if launch.ctas * per_cta > options.cohort_bytes:
             raise LaunchError(
-                f"the {launch.ctas} CTAs of the grid meet (the kernel reads %envreg), and take "
+                f"the {launch.ctas} CTAs of a cooperative launch (the kernel reads %envreg) take "
                 f"{launch.ctas * per_cta} bytes together",
-                hint=f"the simulator runs {options.cohort_bytes} bytes of CTAs at once: launch fewer, or allow more",
+                hint=f"the simulator runs at most {options.cohort_bytes} bytes of CTAs at once: launch fewer "
+                "CTAs, or raise the limit",
             )
         return launch.ctas
     return max(1, min(options.cohort, options.cohort_bytes // per_cta) // size) * size

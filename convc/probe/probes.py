@@ -46,7 +46,7 @@ class Answer:
     def __str__(self) -> str:
         if self.values:
             return ", ".join(f"{name} = {value:.4g}" for name, value in self.values.items())
-        return self.setting or "unknown: please send the file in"
+        return self.setting or "unknown answer: please report the file"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -79,7 +79,7 @@ class DeviceMemory:
         room = -(-size // PAGE) * PAGE
         place = self._end
         if place + room > SHARED_BYTES:
-            raise LimitError("the program has allocated 4 TiB in all, which is as much as convc record has room for")
+            raise LimitError("the program has allocated 4 TiB in all, the limit of convc record")
         self._end += room
         self._count += 1
         mapped = np.frombuffer(mmap.mmap(self.file, room, offset=place), np.uint8)
@@ -116,4 +116,4 @@ class DeviceMemory:
         for number in numbers:
             if number not in self.alive:
                 return number
-        raise LimitError(f"the program has {len(numbers)} allocations at once, and no more have an address here")
+        raise LimitError(f"the program has {len(numbers)} allocations at once, the limit of convc record")

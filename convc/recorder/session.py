@@ -123,7 +123,7 @@ class Session:
         except ConvcError as problem:
             self.refused = problem
         except (IndexError, ValueError):
-            self.refused = InputError(f"the program's stand-in asks {question.what.name} in a way that is not known")
+            self.refused = InputError(f"the program's stand-in sent an unknown form of {question.what.name}")
         return None
 
     def _note(self, message: str) -> None:
@@ -320,13 +320,12 @@ def missing(name: str) -> ConvcError:
     """A function that the stand-in lacks, as an error that says what to do."""
     if name == "cuGetExportTable":
         return InputError(
-            "the program has NVIDIA's runtime linked into it (nvcc's -cudart static), which takes no driver but "
-            "NVIDIA's own",
+            "the program is linked statically with NVIDIA's runtime (nvcc -cudart static), which needs NVIDIA's driver",
             hint="nvcc -cudart shared -gencode arch=compute_100a,code=compute_100a",
         )
-    hint = "leave the call out where the program is recorded; convc exec runs single kernels without a host program"
+    hint = "skip the call when the program is recorded, or run single kernels with convc exec"
     if name == "__cudaRegisterManagedVar":
         hint = "use cudaMallocManaged in place of a __managed__ variable"
     elif "Graph" in name or "Capture" in name:
         hint = "launch the kernels on a stream instead of a graph"
-    return InputError(f"the program calls {name}, which convc record does not have", hint=hint)
+    return InputError(f"the program calls {name}, which convc record does not implement", hint=hint)

@@ -80,7 +80,7 @@ def read_question(stream: BinaryIO) -> Question | None:
         return None
     what, count, size = HEAD.unpack(head)
     if what >= len(What) or count > MOST_NUMBERS or size > MOST_BYTES:
-        raise InputError(f"the program's stand-in asks what is no question: {what}, {count} numbers, {size} bytes")
+        raise InputError(f"protocol error of the program's stand-in library: {what}, {count} numbers, {size} bytes")
     words = stream.read(8 * count)
     data = stream.read(size)
     if len(words) < 8 * count or len(data) < size:

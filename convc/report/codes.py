@@ -24,54 +24,56 @@ FINDINGS = {
         "of two, where nothing orders them but atomic operations that publish and acquire."
     ),
     "shared-memory-unwritten": (
-        "Bytes of shared memory are read that nobody wrote. A copy has not landed (wait for its mbarrier), an address "
+        "Shared memory is read that was never written. A copy has not landed (wait for its mbarrier), an address "
         "is wrong, or a stage was not filled."
     ),
     "tensor-memory-unwritten": (
-        "Cells of tensor memory are read that nobody wrote. The first MMA of an accumulator must not accumulate "
+        "Tensor memory is read that was never written. The first MMA of an accumulator must not accumulate "
         "(enable-input-d false), operands and scale factors must be copied there first."
     ),
     "pair-allocation": (
-        "A warp gets or gives back tensor memory of a CTA pair, and nothing says that the other CTA runs; or the two "
-        "CTAs do so by different warps, or keep the address at different places. Let the warp wait at the cluster "
+        "A warp allocates or frees tensor memory with cta_group::2 before the peer CTA is known to run; or the "
+        "two CTAs do so in different warps, or keep the address at different offsets. Let the warp wait at the cluster "
         "barrier (barrier.cluster.wait) first, and do the same in both CTAs."
     ),
     "proxy-fence-missing": (
-        "Ordinary loads have read shared memory that a copy then overwrites, and no proxy fence stands between the "
-        "two. Put fence.proxy.async.shared::cta before the arrival that lets the copy begin."
+        "A copy overwrites shared memory that ordinary loads have read, without a proxy fence in between. Put "
+        "fence.proxy.async.shared::cta before the arrival that lets the copy begin."
     ),
     "exit-before-arrival": (
         "A CTA may exit before a commit of a peer arrives at its mbarrier, whose shared memory ends with the CTA. Let "
         "the warp that loads wait for the last phase of each stage before it exits."
     ),
     "tensor-memory-residency": (
-        "CTAs of a cluster keep columns of tensor memory until their peers have some, and an SM takes more such CTAs "
-        "than it has columns for: clusters may wait for each other in a circle. Ask for so much shared memory that "
-        "CTAs times columns is at most 512."
+        "CTAs of a cluster hold columns of tensor memory while they wait for their peers, and more of these CTAs "
+        "fit on an SM than it has columns for: clusters may deadlock. Request enough shared memory that CTAs per "
+        "SM times columns is at most 512."
     ),
     "launch-before-allocation": (
-        "The kernel behind may begin before a CTA has its tensor memory, take the columns, and wait for this kernel. "
+        "The dependent kernel may start before a CTA has allocated its tensor memory, take the columns, and wait "
+        "for this kernel. "
         "Put griddepcontrol.launch_dependents behind the barrier that follows tcgen05.alloc."
     ),
     "swizzle-mismatch": (
-        "The descriptor of a matrix names another swizzle than the tensor maps of the copies that wrote its bytes, so "
-        "that they change places. Give both the same, unless the data in global memory are laid out for that."
+        "The descriptor of a matrix names another swizzle than the tensor map of the copy that wrote its bytes, "
+        "so that elements are permuted. Use the same swizzle in both, unless the data in global memory are "
+        "permuted accordingly."
     ),
     "dependent-access": (
-        "A buffer that the kernel in front may still use is reached before griddepcontrol.wait. Put the wait before "
+        "A buffer that the preceding kernel may still use is accessed before griddepcontrol.wait. Put the wait before "
         "the access, or take the buffer out of 'dependent' in the launch file."
     ),
     "dependent-constant": (
-        "A buffer that the kernel in front writes is read by ld.global.nc, which is for what nobody writes while the "
-        "kernel runs. Use ld.global."
+        "A buffer that the preceding kernel writes is read by ld.global.nc, which is for data that stay constant "
+        "while the kernel runs. Use ld.global."
     ),
     "dependent-unnamed": (
-        "The text has griddepcontrol, and the launch file does not say which buffers the kernel in front may use: "
-        "accesses before griddepcontrol.wait were not looked for. Name them in 'dependent', or give --dependent."
+        "The text has griddepcontrol, and the launch file does not say which buffers the preceding kernel may "
+        "use: accesses before griddepcontrol.wait were not checked. Name them in 'dependent', or give --dependent."
     ),
     "wait-answer-unread": (
-        "Nothing depends on the predicate of an mbarrier.try_wait or test_wait, which may return before the phase is "
-        "over: it orders nothing. Repeat it until the predicate is true, or leave it out."
+        "The predicate of an mbarrier.try_wait or test_wait is unused. Both may return before the phase is "
+        "complete, so the wait orders nothing. Repeat it until the predicate is true, or remove it."
     ),
     "register-before-wait": (
         "A register is used before the tcgen05.wait::ld of the tcgen05.ld that fills it. Put the wait between the two."
@@ -85,21 +87,21 @@ FINDINGS = {
         "its warp and has no fence before it. Put wgmma.fence between the two."
     ),
     "warpgroup-apart": (
-        "The four warps of a warpgroup did not execute the same wgmma and setmaxnreg instructions, or wgmma.fence, "
-        "commit_group or wait_group not all of them. Let all 128 threads reach each, with the same descriptors."
+        "The four warps of a warpgroup did not all execute the same wgmma, wgmma.fence, commit_group, wait_group "
+        "and setmaxnreg instructions. Let all 128 threads reach each, with the same descriptors."
     ),
     "register-count": (
-        "A setmaxnreg asks for what it cannot have: .inc for fewer registers than its warps have, .dec for more, or a "
+        "A setmaxnreg is illegal: .inc for fewer registers than its warps have, .dec for more, or a "
         "kernel that does not say how many it starts with. Give .maxnreg, or .maxntid and .minnctapersm, and let "
-        "some warps give up what others take."
+        "some warps release the registers that others take."
     ),
     "aligned-after-divergence": (
-        "A warp whose lanes parted reaches an instruction that all of them must execute together (.aligned). Let the "
-        "lanes meet before it, or keep the branch uniform."
+        "A diverged warp reaches an instruction that all its lanes must execute together (.aligned). Reconverge "
+        "before it (bar.warp.sync), or keep the branch uniform."
     ),
     "mbarrier-touched": (
-        "A load, store, atomic or copy reaches the eight bytes of an mbarrier that is alive, which is undefined "
-        "(PTX manual, mbarrier). Put it elsewhere, or end the barrier's life by mbarrier.inval first."
+        "A load, store, atomic or copy accesses the eight bytes of an initialised mbarrier, which is undefined "
+        "(PTX manual, mbarrier). Use other bytes, or mbarrier.inval first."
     ),
     "scope-too-narrow": (
         "An mbarrier operation, atomic, fence or access with an order says .cta, or .cluster, and a thread of another "
@@ -107,53 +109,52 @@ FINDINGS = {
         "cluster, .gpu between clusters; mbarrier operations without a scope mean .cluster."
     ),
     "clusters-unwatched": (
-        "Clusters do otherwise than those that were watched, in more ways than are run again: places in shared memory, "
-        "or which instructions are executed, depend on data or on the CTA. Check a launch with fewer clusters."
+        "Some clusters behave differently from those that were checked, in more ways than are repeated: "
+        "shared-memory addresses, or which instructions are executed, depend on data or on the CTA. Check a "
+        "launch with fewer clusters."
     ),
     "descriptor-version": (
         "A shared-memory descriptor of the tensor core has 0 in bits 46-48, and the manual the fixed value 0b001. "
         "Kernels of Triton 3.5 do that and run on B200. Set bit 46."
     ),
     "proxy-fence-wrong": (
-        "A proxy fence stands between an ordinary access and an asynchronous one, and is for another proxy or state "
-        "space. Copies and the tensor core need fence.proxy.async, of .shared::cta or .global where it names one."
+        "A proxy fence between an ordinary access and an asynchronous one is for another proxy or state space. "
+        "Copies and the tensor core need fence.proxy.async, of .shared::cta or .global where it names one."
     ),
     "register-unwritten": (
-        "A register or predicate is read that nothing has written on the path by which the thread came. It holds "
-        "anything; an error where that reaches memory, an address, a branch or a descriptor."
+        "A register or predicate is read that was not written on the thread's path. Its value is undefined; this "
+        "is an error where it reaches memory, an address, a branch or a descriptor."
     ),
     "declined-request-used": (
-        "The CTA of a clusterlaunchcontrol request is used, and the request was declined. Ask "
-        "query_cancel.is_canceled first; reading the number alone is no mistake."
+        "The CTA id of a declined clusterlaunchcontrol request is used. Test query_cancel.is_canceled first; "
+        "reading the id alone is not an error."
     ),
     "completion-order": (
-        "The result depends on when asynchronous work is performed: a run with late or random completion gave other "
-        "bytes. Something is read, or overwritten, before a wait."
+        "The result depends on when asynchronous operations complete: a run with late or random completion gave "
+        "other bytes. Memory is read, or overwritten, before the wait for it."
     ),
     "exit-before-completion": (
-        "A CTA exits while asynchronous work still reaches its shared or tensor memory. Wait for it before the exit."
+        "A CTA exits while asynchronous operations still access its shared or tensor memory. Wait for it before "
+        "the exit."
     ),
     "exit-before-peer": (
-        "A CTA exits while a peer of its cluster may still reach its shared memory. Let the cluster meet at a "
-        "barrier.cluster before the exit."
+        "A CTA exits while a peer of its cluster may still access its shared memory. Put a barrier.cluster before "
+        "the exit."
     ),
     "peer-not-started": (
-        "The shared memory of a peer is reached before it is certain that the peer runs. Let the cluster meet at a "
-        "barrier.cluster first."
+        "The shared memory of a peer CTA is accessed before the peer is known to run. Put a barrier.cluster before it."
     ),
     "barrier-counts": (
-        "Warps give one CTA barrier different numbers of threads. All that meet at a barrier must say the same number."
+        "Warps give different thread counts to one CTA barrier. All warps at a barrier must give the same count."
     ),
     "barrier-overflow": (
-        "More threads reach a CTA barrier than the number that it waits for. The rest would meet at the next one, "
-        "alone."
+        "More threads arrive at a CTA barrier than its thread count. The surplus would wait for the next round."
     ),
-    "barrier-mixed": (
-        "Threads meet at one CTA barrier with bar.sync and with bar.red. All of them must use the same operation."
-    ),
+    "barrier-mixed": ("Threads use bar.sync and bar.red at one CTA barrier. All must use the same operation."),
     "mbarrier-init-again": (
-        "One mbarrier is initialised by several threads, or a second time, which loses arrivals in between. Let one "
-        "thread do it once, before a barrier that all pass; mbarrier.inval comes before the next use of the bytes."
+        "One mbarrier is initialised by several threads, or a second time, which loses arrivals in between. Let "
+        "one thread initialise it once, before a barrier that all threads pass; mbarrier.inval comes before the "
+        "bytes are used again."
     ),
     "mbarrier-overrun": (
         "The arrivals of one instruction fall into several phases of an mbarrier. Initialise it with as many arrivals "
@@ -164,57 +165,57 @@ FINDINGS = {
         "for, which is undefined (PTX manual, mma.sp). Four bits a chunk, the lower position in the lower two."
     ),
     "warp-sync-mask": (
-        "The mask of a warp's instruction does not name the lanes that execute it. Name those that do, or let the "
-        "others come."
+        "The membermask of a warp instruction differs from the lanes that execute it. Name the executing lanes, "
+        "or reconverge first."
     ),
     "async-store-own-cta": (
-        "st.async, or an asynchronous reduction, is aimed at the CTA of its own thread, which is undefined. Use an "
+        "st.async, or an asynchronous reduction, targets the thread's own CTA, which is undefined. Use an "
         "ordinary store there."
     ),
     "shift-extent": (
-        "A tcgen05.shift whose reach no public source settles: whether it moves the rows of all sub-partitions or "
-        "those of its window. See switch shift_extent."
+        "No public source says whether this tcgen05.shift moves the rows of all sub-partitions or of one. See "
+        "switch shift_extent."
     ),
     "collector-protocol": (
-        "An MMA uses a collector buffer that was not filled, or was filled with another matrix. The first use must "
-        "fill it (.fill), and the matrix must be the same until then."
+        "An MMA uses a collector buffer that was not filled, or was filled with another matrix. The first use "
+        "must fill it (.fill), and the matrix must not change until its last use."
     ),
     "scale-factors-not-replicated": (
         "Scale factors differ between the sub-partitions of tensor memory. Copy them with tcgen05.cp .warpx4, which "
         "writes all four."
     ),
     "grant-order": (
-        "A kernel that asks for CTAs which have not begun does something else when it is granted others. Every CTA "
-        "must do its own work, and that of each CTA that it was granted, once."
+        "The work of a kernel with dynamic tile scheduling (clusterlaunchcontrol) depends on which CTAs are "
+        "granted. Every CTA must do its own work and that of each granted CTA, once."
     ),
     "launch-control-after-decline": (
-        "A CTA asks for another cluster (clusterlaunchcontrol.try_cancel) after a request was declined, which is "
-        "undefined. Stop at the first refusal."
+        "A CTA sends another clusterlaunchcontrol.try_cancel after a declined one, which is undefined. Stop after "
+        "the first declined request."
     ),
     "bulk-group-uncommitted": (
-        "A thread exits with bulk copies that it did not commit. Put cp.async.bulk.commit_group and "
+        "A thread exits with uncommitted bulk copies. Put cp.async.bulk.commit_group and "
         "cp.async.bulk.wait_group before the exit."
     ),
     "bulk-group-unwaited": (
-        "A thread exits with bulk copies that it committed and did not wait for. Put cp.async.bulk.wait_group before "
-        "the exit."
+        "A thread exits without waiting for its committed bulk copies. Put cp.async.bulk.wait_group before the exit."
     ),
     "tensor-memory-leak": (
         "Tensor memory was not freed before the kernel's exit. A CTA that allocates must free (tcgen05.dealloc) all "
         "of it."
     ),
     "hang": (
-        "The kernel hangs: no warp can go on and no asynchronous work is pending. The finding lists who waits for "
-        "what; compare that with the arrivals and bytes that the other warps give. Without a checker it is error "
+        "The kernel hangs: no warp can continue and no asynchronous operation is pending. The finding lists what "
+        "each warp waits for; compare that with the arrivals and bytes of the other warps. Without a checker it "
+        "is error "
         "M200."
     ),
     "instruction-limit": (
-        "A warp executed as many instructions as it may (--max-instructions), so that not everything was checked. The "
-        "finding lists where every warp stands: look for a loop that has no end, or allow more. Without a checker it "
+        "A warp reached the limit of instructions (--max-instructions), so that the check is incomplete. The "
+        "finding lists where every warp is: look for an endless loop, or raise the limit. Without a checker it "
         "is error M300."
     ),
     "fault": (
-        "The kernel did what the hardware answers with a fault: a bad address, a misaligned copy, a wrong operand. "
+        "The kernel does what faults on the hardware: a bad address, a misaligned copy, a wrong operand. "
         "Without a checker it is error M100."
     ),
     "open-question": (
@@ -223,21 +224,21 @@ FINDINGS = {
     ),
     "printf": "The kernel called printf; the message is what it printed. Nothing is wrong.",
     "writer": (
-        "The line, and the thread, that last wrote the element which is wrong. It tells where to look, and is no "
-        "fault by itself."
+        "The line and the thread that last wrote the wrong element. This is where to look, not a finding of its own."
     ),
 }
 """By the rule of a finding."""
 
 VERDICTS = {
-    "clean": "Everything was checked, and nothing was found.",
-    "review": "Something a person should look at: it may be right. The exit code is 0.",
+    "clean": "Everything was checked without a finding.",
+    "review": "Needs a person's judgement: it may be right. The exit code is 0.",
     "rule": (
-        "The manual forbids it, and this run came out right: the hardware is known to be lenient here. The exit code "
+        "The manual forbids it, and this run gave the right result: the hardware is known to be lenient here. The "
+        "exit code "
         "is 0, with --strict 1."
     ),
     "incomplete": "Not everything was checked, which is never a success. The exit code is 1.",
-    "error": "This run is wrong or undefined, and the finding is the witness. The exit code is 1.",
+    "error": "This run is wrong or undefined; the finding gives the evidence. The exit code is 1.",
     "exact": "Verified on small integers: every bit agrees with the float64 reference.",
     "in bound": (
         "Verified: every element is inside the bound that is derived from the types and the length of the sum."
@@ -246,9 +247,10 @@ VERDICTS = {
         "So many elements differ by more than is allowed. Below the table are the first of them, what it should be "
         "and the line that wrote it. The exit code is 1."
     ),
-    "sampled": "Only some CTAs were run (--sample), and what is said behind it is known of these alone.",
-    "stopped": "The kernel came to no end: it faults, hangs or goes on (M100, M200, M300). The exit code is 1.",
-    "findings": ("The elements are right, but the simulator noticed something wrong while it ran. The exit code is 1."),
+    "sampled": "Only some CTAs were run (--sample): the verdict after it holds for these alone.",
+    "stopped": "The kernel did not finish: it faults (M100), hangs (M200) or exceeds the limit of instructions "
+    "(M300). The exit code is 1.",
+    "findings": ("The elements are right, but the simulator reported a finding during the run. The exit code is 1."),
     "stray writes": (
         "The elements of a sample are right, but its CTAs wrote outside of their tiles. The exit code is 1."
     ),

@@ -59,12 +59,12 @@ def print_verdict(console: Console, name: str, verdict: Verdict, count: int) -> 
 def print_scope(console: Console, seed: int, all_switches: bool) -> None:
     """Say what a good verdict is about, and what it says nothing of."""
     console.print(
-        "looked for: races, unwritten memory, missing waits and fences, hangs, faults, leaks, work beyond its CTA; "
-        f"random input of seed {seed}, asynchronous work at once, late and at random",
+        "checked: races, unwritten memory, missing waits and fences, hangs, faults, leaks, accesses outside its "
+        f"CTA; random input of seed {seed}, asynchronous operations completed at once, late and in random order",
         soft_wrap=True,
     )
     others = "" if all_switches else ", open questions (--all-switches)"
-    console.print(f"not looked for: wrong results (convc verify){others}", soft_wrap=True)
+    console.print(f"not checked: wrong results (convc verify){others}", soft_wrap=True)
 
 
 def write_sarif(findings: Iterable[Finding], file: Path | None) -> None:
@@ -113,6 +113,6 @@ def finding_lines(findings: Iterable[Finding]) -> Iterator[str]:
         more = sorted(set(group.lines[1:]))
         lines = ", ".join(map(str, more[:MOST_LINES])) + (", ..." if len(more) > MOST_LINES else "")
         which = f"line{'s' if len(more) > 1 else ''} {lines}"
-        behind = f"; and {group.count - 1} more like it ({which})" if group.count > 1 else ""
+        behind = f"; and {group.count - 1} more of the same kind ({which})" if group.count > 1 else ""
         example = dataclasses.replace(group.example, message=with_short_names(group.example.message))
         yield f"{example}{behind}"

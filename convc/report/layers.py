@@ -108,7 +108,7 @@ def special_legend(layers: Iterable[LayerReport]) -> str:
     words = [("NaN", any(found.count_nan for found in checked))]
     words.append(("infinite", any(found.count_infinite for found in checked)))
     said = ", ".join(word for word, there in words if there)
-    return f"{said}: elements that are so in the result and in the reference alike; they count as right" if said else ""
+    return f"{said}: the same elements in the result and in the reference; they count as right" if said else ""
 
 
 def network_verdict(layer: LayerReport) -> str:

@@ -23,7 +23,7 @@ def layout_notes(layout: DeviceLayout) -> tuple[str, ...]:
     after = layout.activation.size_bytes
     notes = [] if layout.forward is None else [_equivalent(layout.forward, layout.model)]
     notes.append(
-        "activations go from NCHW to NHWC on the host: "
+        "the host converts activations from NCHW to NHWC: "
         f"{human_bytes(before)} become {human_bytes(after)} ({after / before:.2f}x)"
     )
     notes += _expansion(asked)

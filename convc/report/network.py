@@ -93,8 +93,8 @@ def print_network(console: Console, report: NetworkReport, wide: bool = False) -
     console.print(f"{', '.join(parts)}; {beside}", soft_wrap=True)
     share = report.zero_channels / max(1, report.channels)
     console.print(
-        f"{report.zero_channels} of {report.channels} input channels are zero everywhere ({share:.2%}): weights that "
-        "read them are not tested",
+        f"{report.zero_channels} of {report.channels} input channels are zero everywhere ({share:.2%}): their "
+        "weights are not tested",
         soft_wrap=True,
     )
     if report.departs is not None:
@@ -114,17 +114,17 @@ def amplification_lines(report: NetworkReport | DataReport) -> list[str]:
         if report.ok or not all(layer.ok for layer in report.layers):
             return []
         return [
-            "all convolutions are right, so the difference is made beside them, or is rounding that the network "
-            "amplifies: there is no other precision to tell by"
+            "all convolutions are right: the difference comes from other nodes, or is rounding that the network "
+            "amplifies; there is no other precision to compare with"
         ]
     what = "elements that differ:" if found.counts else "a relative RMS error of"
     own = f"{number(found.measured)} with {found.precision}"
     numbers = f"{what} {own}, {number(found.other_measured)} with {found.other}"
     said = [
-        f"the network amplifies the rounding of {found.precision}, no convolution is wrong: {numbers}"
+        f"no convolution is wrong; the network amplifies the rounding of {found.precision}: {numbers}"
         if found.explained
-        else f"all convolutions are right, and rounding does not explain the difference: {numbers}; a node beside them "
-        "is wrong, or what is expected is"
+        else f"all convolutions are right, and rounding does not explain the difference: {numbers}; another node "
+        "is wrong, or the expected output"
     ]
     if found.node:
         said.append(
@@ -133,9 +133,9 @@ def amplification_lines(report: NetworkReport | DataReport) -> list[str]:
     if found.agrees:
         said.append(f"--precision {found.other} agrees")
     elif found.explained and found.finer:
-        said.append(f"--precision {found.other} comes nearest: what is left is the rounding of float32, amplified too")
+        said.append(f"--precision {found.other} is the most accurate: the rest is the amplified rounding of float32")
     elif found.explained:
-        said.append(f"{found.precision} rounds about as little as float32 does, which is amplified too")
+        said.append(f"{found.precision} rounds about as float32 does, which the network amplifies too")
     return said
 
 
@@ -153,7 +153,7 @@ def print_empty(console: Console, empty: Sequence[str]) -> None:
     """Convolutions that multiplied nothing."""
     if empty:
         listed = ", ".join(empty[:5]) + (f" and {len(empty) - 5} more" if len(empty) > 5 else "")
-        console.print(f"no kernel needed: {listed}: an extent is 0, the result is empty or the bias", soft_wrap=True)
+        console.print(f"no kernel needed: {listed}: an extent is 0, so the result is empty or the bias", soft_wrap=True)
 
 
 def print_floating(console: Console, floating: Mapping[str, str]) -> None:

@@ -50,7 +50,7 @@ def print_data(console: Console, report: DataReport) -> None:
     print_floating(console, report.stats.floating)
     print_special(console, report.stats.special)
     if report.silent:
-        console.print(f"onnxruntime was not asked: {report.silent}", soft_wrap=True)
+        console.print(f"onnxruntime was not run: {report.silent}", soft_wrap=True)
     for output in report.outputs:
         console.print(output_line(output), soft_wrap=True)
     print_amplification(console, report)
@@ -71,7 +71,7 @@ def output_line(output: ExpectedOutput) -> str:
         return f"{name}, not compared"
     verdict = "right" if output.ok else "WRONG"
     if output.amplified:
-        verdict = "right but for amplified rounding,"
+        verdict = "right except for amplified rounding,"
     start = f"{name}, {verdict} by {output.decided_by}: worst error {number(output.worst_error)}"
     if output.count_nan:
         start = f"{start}, {counted(output.count_nan, 'element')} NaN on both sides"

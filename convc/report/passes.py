@@ -16,7 +16,7 @@ from convc.timing.tensor_core import MmaShape
 COUNT = 2
 """MMAs of a shape that are opened up: the second one shows what is done ahead of it."""
 
-HINT = "of a warp's products steps are published for f16 alone: wmma m16n16k16 (convc draw hmma), mma.m8n8k4, m16n8k8"
+HINT = "of a warp's products steps are published for f16 only: wmma m16n16k16 (convc draw hmma), mma.m8n8k4, m16n8k8"
 """The way out for a kernel that multiplies by wmma or mma.sync, of which nothing is written to a file."""
 
 HOPPER = "sm_90"

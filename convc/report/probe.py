@@ -62,7 +62,7 @@ def print_assumptions(console: Console, known: Assumptions) -> None:
     for title, table in (
         ("Switches of the simulator, the default first", switches),
         ("Rules without a switch, the simulator's reading first", rules),
-        (f"Parameters of {known.chip} that nobody has measured there", parameters),
+        (f"Parameters of {known.chip} without a measurement", parameters),
         ("Probes", probes),
     ):
         console.print(title, markup=False)
@@ -88,7 +88,10 @@ def print_settled(console: Console, settled: Settled) -> None:
         said = outcome.answer if outcome.known else f"? {outcome.answer}"
         console.print(visible(f"{outcome.probe}: {said} ({outcome.settles})"), markup=False, soft_wrap=True)
     for heading, options in (
-        ("for run, check, exec and launch:", settled.switch_options or ("nothing: as the simulator's defaults",)),
+        (
+            "for run, check, exec and launch:",
+            settled.switch_options or ("no option: the answers equal the simulator's defaults",),
+        ),
         (f"for time --chip {settled.chip}:", settled.time_options or ("nothing was measured",)),
     ):
         console.print(heading, markup=False)

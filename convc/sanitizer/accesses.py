@@ -236,7 +236,7 @@ class Accesses(Order):
         if own or self.started(access.row, access.home, clocks):
             return
         peer = self.cohort.number(access.home)
-        message = f"{access} reaches the memory of CTA {peer}, which nothing says has started"
+        message = f"{access} accesses the memory of CTA {peer} before that CTA is known to run"
         site = site_of(self.cohort, access, lanes, None)
         key = ("start", access.instr.span.line)
         self.found.setdefault(key, finding(Verdict.error, "peer-not-started", message, site))
@@ -328,9 +328,9 @@ def mismatch(
     """The finding about a matrix that is read in another order than the one in which a copy has brought it."""
     lines = access.instr.span.line, copy.instr.span.line
     message = (
-        f"the descriptor of {operand.name} has swizzle {operand.descriptor.swizzle}, and its bytes were written with "
-        f"swizzle {copy.swizzle}, that of the tensor map ({copy}): they change places unless global memory is laid "
-        "out for that"
+        f"the descriptor of {operand.name} has swizzle {operand.descriptor.swizzle}, but its bytes were written "
+        f"with swizzle {copy.swizzle} of the tensor map ({copy}): elements are permuted unless global memory is "
+        "laid out accordingly"
     )
     sites = (site_of(cohort, each, np.array([each.lane or 0]), None) for each in (access, copy))
     return ("swizzle", *lines), finding(Verdict.review, "swizzle-mismatch", message, *sites)

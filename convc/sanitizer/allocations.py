@@ -59,8 +59,8 @@ class Allocations:
         """A warp acts for a pair, and does not know that the other CTA runs."""
         peer = self.cohort.number(warp[0] ^ 1)
         message = (
-            f"{instr.form.name} is for both CTAs of a pair, and nothing says that CTA {peer} has started: "
-            "let this warp wait at a barrier of the cluster first"
+            f"{instr.form.name} of both CTAs of a pair before CTA {peer} is known to run: let this warp wait at "
+            "barrier.cluster first"
         )
         return self._found("alone", instr, warp, message)
 
@@ -79,8 +79,8 @@ class Allocations:
         mine = self.cohort.number(row)
         peer = self.cohort.number(row ^ 1)
         message = (
-            f"the CTAs of a pair allocate by the same warp, and keep the address at the same place: CTA {peer} does by "
-            f"warp {other[1]}, at {there:#x}, CTA {mine} by warp {warp[1]}, at {place:#x}"
+            "the CTAs of a pair must allocate in the same warp and keep the address at the same offset: "
+            f"CTA {peer} allocates in warp {other[1]}, at {there:#x}, CTA {mine} in warp {warp[1]}, at {place:#x}"
         )
         return self._found("apart", instr, warp, message)
 
@@ -116,9 +116,9 @@ class Allocations:
         own = self.cohort.number(warp[0])
         other = self.cohort.number(peer)
         message = (
-            f"CTA {own} keeps its columns until CTA {other} has its own, and an SM takes {held} such CTAs, by shared "
-            f"memory and threads, with {self.most} columns each, of {COLUMNS}: clusters can wait in a circle "
-            "unless registers let fewer in; ask for so much shared memory that no more CTAs fit than have columns"
+            f"CTA {own} holds its columns until CTA {other} has its own; {held} CTAs with {self.most} columns "
+            f"each fit on an SM by shared memory and threads, which has {COLUMNS}: clusters can deadlock unless "
+            "registers limit residency; request enough shared memory that no more CTAs fit than there are columns for"
         )
         found = warp_finding(self.cohort, instr, warp, Verdict.review, "tensor-memory-residency", message)
         yield ("residency", instr.index), found

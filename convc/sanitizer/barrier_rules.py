@@ -64,7 +64,7 @@ class BarrierRules(Checker):
                 self._narrow(instr, row, warp, lanes, why, Verdict.error if wrong else Verdict.rule)
 
     def _narrow(self, instr: Instr, row: int, warp: int, lanes: np.ndarray, why: str, verdict: Verdict) -> None:
-        message = f"{instr.form.name} {why}, and its scope is .cta: it needs .cluster, as without a scope"
+        message = f"{instr.form.name} {why} with scope .cta: it needs .cluster, the default scope"
         self._report("scope-too-narrow", instr, row, warp, lanes, message, verdict)
 
     # ---- life --------------------------------------------------------------------------------------------------------
@@ -102,8 +102,8 @@ class BarrierRules(Checker):
             if reached.any():
                 verb = {"ld": "reads", "atom": "changes"}.get(kind, "writes")
                 message = (
-                    f"{instr.form.name} {verb} bytes of the mbarrier at shared address {address:#x}, which has not "
-                    "been invalidated: undefined; mbarrier.inval ends its life"
+                    f"{instr.form.name} {verb} bytes of the mbarrier at shared address {address:#x}, which is "
+                    "still initialised: undefined; mbarrier.inval comes first"
                 )
                 lanes = access.lanes[reached]
                 self._report("mbarrier-touched", instr, access.row, access.warp, lanes, message, Verdict.error)

@@ -23,19 +23,19 @@ ORDINARY = ("st", "atom", "cp.async", "st.async", "red.async")
 LENIENT = frozenset(("mma", "cp"))
 """Operations that the tensor core is known to perform in the order in which a thread issues them."""
 
-TWO_LANES = "; they are of two lanes: put bar.warp.sync between"
+TWO_LANES = "; they are two lanes of one warp: put bar.warp.sync in between"
 """What to do about accesses of one warp."""
 
-UNFENCED = "; only a proxy fence is missing between the two"
+UNFENCED = "; only a proxy fence is missing in between"
 """What to do where the asynchronous proxy overwrites what the generic one has read."""
 
-OTHER_SCOPE = "; their scopes do not hold each other's thread, .cluster or .gpu does"
-UNHEARD = "; a fence, release or acquire between them has scope .cta, which does not hold the other CTA"
+OTHER_SCOPE = "; their scopes do not include each other's thread; .cluster or .gpu does"
+UNHEARD = "; a fence, release or acquire between them has scope .cta, which does not include the other CTA"
 
 
 LATE_INIT = (
-    "; the fence.mbarrier_init of its warp stands in front of the mbarrier.init, and the arrival at the cluster "
-    "barrier is relaxed"
+    "; the fence.mbarrier_init of its warp precedes the mbarrier.init, and the arrival at the cluster barrier is "
+    "relaxed"
 )
 """What keeps another CTA from knowing of an mbarrier by the letter alone."""
 

@@ -327,13 +327,13 @@ class Writes(Checker):
         narrow = self._narrow(one, other)
         if self.strong[instr.index] and self.strong[store.index]:
             rule = "scope-too-narrow"
-            message += ": their scopes do not hold threads of other clusters, .gpu does"
+            message += ": their scopes do not include threads of other clusters; .gpu does"
         elif narrow is not None:
             rule = "scope-too-narrow"
-            message += f": the {narrow.form.name} of line {narrow.span.line} does not reach other clusters, .gpu does"
+            message += f": the {narrow.form.name} of line {narrow.span.line} does not include other clusters; .gpu does"
         elif self.orders:
             verdict = Verdict.review
-            message += ": a lock or a flag must order the two, which is not followed between clusters; look for it"
+            message += ": a lock or a flag must order the two; convc does not follow these between clusters"
             message += advice(strength_of(instr), strength_of(store))
         else:
             message += f": nothing orders the two{advice(strength_of(instr), strength_of(store))}"

@@ -61,14 +61,14 @@ class Grids:
         line = access.instr.span.line
         if clocks.time(GENERIC, self.front) < 0:
             message = (
-                f"{access} reaches buffer {buffer!r}, which the kernel in front may still use: "
-                "nothing says that it has ended, griddepcontrol.wait must come before"
+                f"{access} accesses buffer {buffer!r}, which the preceding kernel may still use: "
+                "griddepcontrol.wait must come before it"
             )
             return ("dependent", line, buffer), finding(Verdict.error, "dependent-access", message, site)
         if access.instr.form.name == "ld.nc":
             message = (
-                f"{access} takes buffer {buffer!r} for constant, which the kernel in front may write while this one "
-                "runs: ld.global without .nc"
+                f"{access} assumes that buffer {buffer!r} is constant, and the preceding kernel may write it "
+                "while this one runs: use ld.global without .nc"
             )
             return ("constant", line, buffer), finding(Verdict.error, "dependent-constant", message, site)
         return None
@@ -78,8 +78,9 @@ class Grids:
         for instr, warp, known in self.begun:
             if any(known.time(GENERIC, component) < time for component, time in got.get(warp[0], ())):
                 message = (
-                    "the kernel behind may begin before this CTA has its tensor memory, take it, and wait for this "
-                    "kernel to end: let only threads behind tcgen05.alloc execute griddepcontrol.launch_dependents"
+                    "the dependent kernel may start before this CTA has allocated its tensor memory, take the "
+                    "columns, and wait for this kernel to end: execute griddepcontrol.launch_dependents only "
+                    "after tcgen05.alloc"
                 )
                 found = warp_finding(self.cohort, instr, warp, Verdict.review, "launch-before-allocation", message)
                 yield ("launch", instr.index), found

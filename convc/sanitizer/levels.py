@@ -24,12 +24,12 @@ from convc.ir.findings import Finding, Verdict
 
 SENTENCES = {
     "aligned-after-divergence": "PTX manual, .aligned: all threads of the warp must execute the same instruction",
-    "exit-before-completion": "PTX manual, cp.async.bulk.wait_group: a copy has read its source when its group is "
-    "complete, and not before",
+    "exit-before-completion": "PTX manual, cp.async.bulk.wait_group: a copy has read its source only when its "
+    "group is complete",
     "warpgroup-apart": "PTX manual, setmaxnreg: all warps of a warpgroup must execute the same one",
-    "scope-too-narrow": "PTX manual, mbarrier.try_wait, Scope: .cta orders nothing that another CTA did",
-    "race-shared-memory": "PTX manual, fence.mbarrier_init, barrier.cluster: the fence orders the mbarrier.init in "
-    "front of it, a relaxed arrival nothing",
+    "scope-too-narrow": "PTX manual, mbarrier.try_wait, Scope: .cta does not order accesses of another CTA",
+    "race-shared-memory": "PTX manual, fence.mbarrier_init, barrier.cluster: the fence orders the mbarrier.init "
+    "before it, a relaxed arrival orders nothing",
     "accumulator-before-wait": "PTX manual, wgmma.mma_async: accessing its registers before wgmma.wait_group is "
     "undefined",
     "descriptor-version": "PTX manual, tcgen05 shared memory descriptor: bits 46-48 have the fixed value 0b001",
@@ -37,7 +37,7 @@ SENTENCES = {
 }
 """What the manual says, by the rule that is broken; that of tensor memory depends on who is early."""
 
-LOADED = "PTX manual, tcgen05.wait: a tcgen05.ld is complete behind tcgen05.wait::ld of its thread"
+LOADED = "PTX manual, tcgen05.wait: a tcgen05.ld is complete after tcgen05.wait::ld of its thread"
 ISSUED = "PTX manual, tcgen05 pipelined instructions: these two of one thread are not among the pairs in order"
 
 WENT_WRONG = frozenset(("fault", "hang", "instruction-limit", "completion-order", "grant-order"))

@@ -53,19 +53,19 @@ class Exits:
                 verdict = Verdict.rule if access.kind == "copy" and not access.write else Verdict.error
                 rule = "exit-before-completion"
                 key = "unobserved"
-                message = f"the CTA exits although nobody has waited for the {access}"
+                message = f"the CTA exits without a wait for the {access}"
             else:
                 rule = "exit-before-peer"
                 key = "unordered"
                 gone = self.cohort.number(home)
-                message = f"CTA {gone} may exit before the {access}, which reaches its memory: nothing orders the two"
+                message = f"CTA {gone} may exit before the {access}, which accesses its memory: the two are not ordered"
             site = site_of(self.cohort, access, lanes, None)
             yield (key, access.instr.span.line), finding(verdict, rule, message, site)
         for (home, component), (access, lanes) in self.arrivals.items():
             if home not in told or told[home].time(GENERIC, component) < access.time:
                 message = (
                     f"CTA {self.cohort.number(home)} may exit before a commit by warp {access.warp} of CTA "
-                    f"{self.cohort.number(access.row)} arrives at its mbarrier: nobody in it waits for that phase"
+                    f"{self.cohort.number(access.row)} arrives at its mbarrier: no thread of it waits for that phase"
                 )
                 site = site_of(self.cohort, access, lanes, None)
                 found = finding(Verdict.review, "exit-before-arrival", message, site)

@@ -232,11 +232,11 @@ class UnwrittenRegisters(Checker):
         name = self.cohort.launch.program.kernel.registers[slot].name
         if origin.declined:
             rule = "declined-request-used"
-            why = "comes from the CTA of a request that was declined"
+            why = "comes from the CTA id of a declined request"
         else:
             rule = "register-unwritten"
             source = "" if name == origin.name else f"comes from {origin.name}, which "
-            why = f"{source}nothing has written on this path"
+            why = f"{source}was never written on this path"
         message = f"{what} {name}, which {why}"
         key = (rule, instr.index)
         if key not in self.found:
@@ -249,7 +249,7 @@ class UnwrittenRegisters(Checker):
             origin = self.origins[number - 1]
             if origin.declined or number in self.read:
                 continue
-            message = f"{instr.form.name} reads {origin.name}, which nothing has written on this path"
+            message = f"{instr.form.name} reads {origin.name}, which was never written on this path"
             self.read[number] = self._finding(
                 strand, instr, held == number, Verdict.review, "register-unwritten", message
             )

@@ -189,8 +189,8 @@ def _missed(count: int, file: str) -> Iterator[Finding]:
     """A note where too many clusters do otherwise than those that were watched."""
     if count > 0:
         message = (
-            f"{count} more kinds of clusters do otherwise than those that were watched: races inside of them, and "
-            "rules of one warp, were not looked for"
+            f"{count} more kinds of clusters behave differently from those that were checked: races inside of "
+            "them, and rules of one warp, were not checked"
         )
         yield Finding(verdict=Verdict.clean, rule="clusters-unwatched", message=message, file=file)
 
@@ -200,8 +200,8 @@ def _unnamed(text: str, launch: LaunchSpec, file: str) -> list[Finding]:
     if OVERLAPS not in text or launch.in_front is not None:
         return []
     message = (
-        "the kernel may begin before the one in front of it has ended, and the launch file does not say which buffers "
-        'that one may still use ("dependent"): whether it waits for them was not looked for'
+        "the kernel may start before the preceding one has ended, and the launch file does not say which buffers "
+        'that one may still use ("dependent"): these accesses were not checked'
     )
     return [Finding(verdict=Verdict.clean, rule="dependent-unnamed", message=message, file=file)]
 
@@ -266,7 +266,7 @@ def _completed(kernel: _Kernel, result: RunResult, options: RunOptions, policy: 
         return [late]
     for name, count, first in changes:
         message = (
-            f"buffer {name!r} depends on when asynchronous work is performed: {count} bytes differ under "
+            f"buffer {name!r} depends on when asynchronous operations complete: {count} bytes differ under "
             f"completion policy {policy}, first at byte {first}"
         )
         return [Finding(verdict=Verdict.error, rule="completion-order", message=message, file=kernel.file)]
@@ -286,7 +286,10 @@ def _grants(kernel: _Kernel, result: RunResult, options: RunOptions) -> list[Fin
             if done != result.counters.multiply_adds:
                 changes.append(f"{done} multiply-adds are done instead of {result.counters.multiply_adds}")
         if changes:
-            message = f"the work depends on which CTAs are granted: with grants {grants}, {', '.join(changes)}"
+            message = (
+                f"the work depends on which CTAs clusterlaunchcontrol grants: with grants {grants}, "
+                f"{', '.join(changes)}"
+            )
             found.append(Finding(verdict=Verdict.error, rule="grant-order", message=message, file=kernel.file))
     return found
 
@@ -319,8 +322,8 @@ def _changed(result: RunResult, other: RunResult) -> Iterator[Change]:
 
 
 MESSAGE = (
-    "nothing depends on whether the phase was over: the wait may return before it is, and orders nothing; where it is "
-    "meant to, repeat it until its predicate is true"
+    "the predicate of this wait is unused: it may return before the phase is complete, and orders nothing; repeat "
+    "it until the predicate is true"
 )
 
 

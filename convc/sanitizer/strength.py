@@ -83,8 +83,8 @@ def advice(first: Strength | None, second: Strength | None) -> str:
     if (first is None) == (second is None):
         return ""
     return (
-        "; one of them is an ordinary access: make it a strong one too (ld.relaxed, st.relaxed or volatile), or order "
-        "the two by a barrier"
+        "; one of them is a weak access: make it strong (ld.relaxed, st.relaxed or volatile), or order the two by "
+        "a barrier"
     )
 
 

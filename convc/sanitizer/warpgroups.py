@@ -132,12 +132,12 @@ class WarpgroupRegisters(Checker):
         early = sorted(state.touched.keys() & {*d, *a})
         other = sorted(slot for slot in d if state.shapes.get(slot, instr.slots["shape"]) != instr.slots["shape"])
         if not state.fenced:
-            why = "the first wgmma of a warp stands behind no wgmma.fence"
+            why = "the first wgmma of a warp has no wgmma.fence before it"
         elif early:
             name = self._name(early[0])
-            why = f"no wgmma.fence stands between the access of {name} in line {state.touched[early[0]]} and this wgmma"
+            why = f"no wgmma.fence between the access of {name} in line {state.touched[early[0]]} and this wgmma"
         elif other:
-            why = f"no wgmma.fence stands between wgmma of two shapes that accumulate in {self._name(other[0])}"
+            why = f"no wgmma.fence between wgmma of two shapes that accumulate in {self._name(other[0])}"
         if why:
             self._report("wgmma-fence-missing", instr, warp, Verdict.rule, why)
 

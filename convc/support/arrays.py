@@ -131,7 +131,7 @@ def _array(stream: IO[bytes], held: int, name: str, where: str, accept: Accept) 
         raise InputError(wrong, where=place)
     data = stream.read(header.nbytes)
     if len(data) < header.nbytes:
-        raise InputError(f"cut short: {header} takes {header.nbytes} bytes, {len(data)} are there", where=place)
+        raise InputError(f"truncated: {header} takes {header.nbytes} bytes, got {len(data)}", where=place)
     values = np.frombuffer(bytearray(data), header.dtype)
     return np.asarray(values.reshape(header.shape, order="F" if header.fortran else "C"), order="C")
 

@@ -84,7 +84,7 @@ def parse_npy_header(stream: IO[bytes], size: int, where: str, error: type[Convc
         raise error(f"expected an array of numbers, got {header}", where=where)
     held = size - header.offset
     if held < header.nbytes:
-        raise error(f"the file is cut short: {header} takes {header.nbytes} bytes, {held} are there", where=where)
+        raise error(f"the file is truncated: {header} takes {header.nbytes} bytes, got {held}", where=where)
     return header
 
 

@@ -49,7 +49,7 @@ def out_of_memory(problem: MemoryError, what: str, where: str = "", hint: str = 
         hint: what else is known, in front of what to do.
     """
     asked = str(problem)
-    asked = asked[:1].lower() + asked[1:] or "the system gives no more"
+    asked = asked[:1].lower() + asked[1:] or "the system has no more"
     error = _too_large(f"{what} needs more memory than there is: {asked}", available_memory())
     error.where = where
     error.hint = f"{hint}; {error.hint}" if hint else error.hint

@@ -97,7 +97,7 @@ class Replay:
             elif self._advance(strand):
                 self._go_on(strand)
         waiting = {key for key, strands in self._stopped.items() if strands}
-        assert not waiting, f"a replay that cannot go on: {waiting}"
+        assert not waiting, f"the replay is stuck: {waiting}"
         return latest(event.end for event in self.events) if self.events else entry
 
     def _go_on(self, strand: _Strand) -> None:

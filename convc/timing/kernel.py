@@ -221,8 +221,8 @@ def _check_alone(footprint: Footprint, chip: Chip) -> None:
     beside = most_beside(footprint, chip)
     if beside > 1:
         raise UnmodelledError(
-            f"{ASKS} cannot be timed where {beside} CTAs share an SM: which of them gets a CTA depends on time",
-            hint="time a kernel that takes more than half of an SM's shared memory",
+            f"{ASKS} cannot be timed with {beside} CTAs per SM: which CTA gets a tile then depends on time",
+            hint="time a kernel with one CTA per SM (more than half of an SM's shared memory)",
         )
 
 

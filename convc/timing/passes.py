@@ -72,7 +72,7 @@ def steps(shape: MmaShape, chip: Chip, count: int = 1) -> Iterator[Step]:
         InputError: it is a tcgen05.mma.ws, of which no measurement says how it works inside.
     """
     if shape.ws:
-        raise InputError("tcgen05.mma.ws cannot be opened up: no measurement says how it works inside")
+        raise InputError("tcgen05.mma.ws has no step-by-step model: it was never measured")
     width = int(chip["tensor_core.strip_columns"])
     strips = shape.n // width // shape.side_by_side
     read_a = read_a_cycles(shape, chip)

@@ -106,10 +106,10 @@ class Recorder(Observer):
         self._items += 1
         if self._items > MOST_ITEMS:
             raise UnmodelledError(
-                f"more than {MOST_ITEMS} instructions were recorded and there is no end",
+                f"more than {MOST_ITEMS} instructions were recorded without an end",
                 span=instr.span,
-                hint="one cluster runs alone: a kernel that waits for other CTAs, or loops on data, cannot be timed; "
-                "give the data in the launch file if it is only that",
+                hint="one cluster is traced alone: a kernel that waits for other clusters cannot be timed; for a "
+                "loop that depends on data, name the data in the launch file",
             )
 
     def _last(self, row: int, warp: int) -> Item:

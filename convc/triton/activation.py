@@ -59,7 +59,7 @@ def deactivate() -> None:
 def active() -> Session:
     """The active session; `InputError` where there is none."""
     if not _sessions:
-        raise InputError("no Triton program runs on the simulator", hint="call convc.triton.activate() first")
+        raise InputError("convc.triton is not active", hint="call convc.triton.activate() first")
     return _sessions[-1]
 
 

@@ -94,7 +94,7 @@ class Buffers:
         for piece in self.pieces:
             if piece.start <= memory.pointer <= piece.end and any(view is memory for view in piece.views):
                 return PointerParam(buffer=piece.name, offset=memory.pointer - piece.start + piece.shift)
-        raise InputError(f"argument {name!r} lies in no buffer: {array!r}")
+        raise InputError(f"argument {name!r} is not in a buffer: {array!r}")
 
     def write_back(self, results: dict[str, np.ndarray]) -> None:
         """Give the caller's arrays what the kernel left in their buffers.

@@ -104,7 +104,7 @@ class Driver(DriverBase):
 
     def map_python_to_cpp_type(self, ty: str) -> str:
         """Triton asks for it where a launcher is made as C++, which is not done here."""
-        raise InputError(f"the simulator launches no C++: {ty}")
+        raise InputError(f"the simulator does not support the type {ty}")
 
     def get_current_target(self) -> GPUTarget:
         """The target of `activate`."""

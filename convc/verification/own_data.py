@@ -161,7 +161,7 @@ class _OnHost(Convolutions):
     """Convolutions that are all left to the host."""
 
     def prepare(self, node: onnx.NodeProto, name: str, arrays: Arrays) -> Ready:
-        raise NodeError("left to the host, which is asked what is right", where=name)
+        raise NodeError("run by the host, whose result is the reference", where=name)
 
 
 def _judged(

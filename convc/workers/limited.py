@@ -32,7 +32,7 @@ def limited(seconds: float, function: Callable[..., Any], *arguments: Any) -> An
     sender.close()  # the child's end alone is left: where the child dies, `poll` wakes and `recv` says so
     try:
         if not receiver.poll(seconds):
-            raise WorkerError(f"not done after {seconds:g} s")
+            raise WorkerError(f"not finished within {seconds:g} s")
         result = receiver.recv()
     except EOFError:
         process.join()

@@ -181,7 +181,7 @@ def _lost(future: Future[Any]) -> bool:
 def _given_up(name: str) -> WorkerError:
     """The result of a piece that killed its worker twice."""
     return WorkerError(
-        "the worker process died each time it did this",
+        "the worker process died on every attempt",
         where=name,
         hint="memory may be short: use fewer jobs, or a smaller batch; with --jobs 1 it runs in this process",
     )

@@ -231,7 +231,7 @@ def _run(strand: Strand, ops: list[Run]) -> bool:
         raise
     strand.pc = pc
     if not moved and executed:
-        strand.waiting = "something to change: it spins in a loop that changes nothing"
+        strand.waiting = "a change in memory: it spins in a loop without side effects"
     strand.cohort.core.seal()
     executed += strand.skipped
     strand.cohort.counters.instructions += executed * len(strand.warps) * strand.row_count
@@ -326,9 +326,9 @@ def _deadlock(cohort: Cohort, strands: list[Strand]) -> DeadlockError:
     errors = [f for f in cohort.launch.findings.values() if f.verdict is Verdict.error]
     lines += [f"before that: {f.file}:{f.line}: {f.message}" for f in errors]
     error = DeadlockError(
-        "the kernel hangs: no warp can go on\n    " + "\n    ".join(lines),
+        "the kernel hangs: no warp can continue\n    " + "\n    ".join(lines),
         span=first.program.kernel.body[first.pc].span,
-        hint="compare what each waits for with the arrivals and bytes that the other roles give",
+        hint="compare what each warp waits for with the arrivals and bytes of the other roles",
     )
     _site(error, first, first.pc)
     return error
@@ -339,12 +339,13 @@ def _endless(cohort: Cohort, strands: list[Strand]) -> EndlessError:
     longest = max(strands, key=lambda strand: strand.executed)
     most = cohort.launch.max_instructions
     body = longest.program.kernel.body
-    begin = "" if longest.done else "the kernel has not ended: "
+    begin = "" if longest.done else "the kernel did not end: "
     error = EndlessError(
-        f"{begin}a warp executed {longest.executed} instructions, and may execute {most}\n    "
+        f"{begin}a warp executed {longest.executed} instructions, the limit is {most}\n    "
         + "\n    ".join(_stands(strands)),
         span=body[min(longest.pc, len(body) - 1)].span,
-        hint="find what its loop waits for, or its bound; where it takes that long, allow more: --max-instructions N "
+        hint="look for what its loop waits for, or its trip count; if it needs more, raise the limit: "
+        "--max-instructions N "
         "(MachineOptions.max_instructions)",
     )
     _site(error, longest, longest.pc)
@@ -376,7 +377,8 @@ def _report_leftovers(cohort: Cohort) -> None:
         instr, row, warp = alone
         cohort.findings.report(
             "warpgroup-apart",
-            f"warp {warp} did not execute {instr.form.name} as often as others of its warpgroup: all four warps do",
+            f"warp {warp} did not execute {instr.form.name} as often as the others of its warpgroup: all four "
+            "warps must",
             instr,
             Verdict.error,
             Who(row=row, warp=warp),

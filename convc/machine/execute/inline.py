@@ -51,7 +51,7 @@ PRINT = "vprintf"
 
 
 REWRITTEN = {
-    "call": "the body is copied in",
+    "call": "the body is inlined",
     "call.indirect": "a chain of comparisons, each with a body",
     "brx.idx": "a chain of comparisons and branches",
     **dict.fromkeys(STACK_FORMS, "moves of a pointer into a local variable"),
@@ -214,7 +214,7 @@ class _Inliner:
         """Append an instruction; the kernel must not grow beyond measure."""
         if len(self.body) >= MAX_BODY:
             raise UnmodelledError(
-                f"the kernel has more than {MAX_BODY} instructions with the bodies of its calls", span=instr.span
+                f"the kernel has more than {MAX_BODY} instructions after its calls are inlined", span=instr.span
             )
         self.body.append(replace(instr, index=len(self.body)))
 
@@ -270,7 +270,7 @@ class _Inliner:
         skip = self._skip_unless(call)
         call = replace(call, guard=None)
         within = fitting(self.module, expect(call.args["prototype"], Prototype))
-        missed = f"a call through {pointer.name}, which holds the address of no function that fits,"
+        missed = f"a call through {pointer.name}, which does not hold the address of a matching function,"
         if depth >= MAX_DEPTH:
             within = []
             missed = f"more than {MAX_DEPTH} calls inside one another"

@@ -93,7 +93,7 @@ class BulkGroups:
         """At exit: a finding for threads that left copies uncommitted, or committed and never waited for."""
         for (warp, lane), counts in self._threads.items():
             for kind, rule, text in (
-                (OPEN, "bulk-group-uncommitted", "issued bulk copies and exited without cp.async.bulk.commit_group"),
+                (OPEN, "bulk-group-uncommitted", "exited without cp.async.bulk.commit_group for its bulk copies"),
                 (COMMITTED, "bulk-group-unwaited", "exited without cp.async.bulk.wait_group for its bulk copies"),
             ):
                 left = np.flatnonzero(counts[kind])

@@ -114,7 +114,7 @@ class GlobalMemory:
         if buffer is None:
             raise MachineFault(
                 f"global address {first:#x} is in no buffer",
-                hint="is the pointer parameter the right one, and loaded with .u64?",
+                hint="check the pointer parameter, and that it is loaded with .u64",
             )
         offset: int | np.ndarray
         if isinstance(address, int):
@@ -129,7 +129,7 @@ class GlobalMemory:
             where = low if low < 0 else high
             raise MachineFault(
                 f"access of {size} bytes at offset {where} of buffer {buffer.name!r}, which has {buffer.size} bytes",
-                hint="a guard is missing or wrong, or the launch file gives the buffer a wrong shape",
+                hint="check the guard of this access, and the buffer's shape in the launch file",
             )
         if misaligned:
             raise MachineFault(f"a {size}-byte access to buffer {buffer.name!r} is not aligned to {size} bytes")

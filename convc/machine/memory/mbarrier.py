@@ -243,5 +243,5 @@ class MBarrier:
     def _overflow(self, what: str, row: int) -> MachineFault:
         return MachineFault(
             f"mbarrier at shared address {self.address:#x}: more {what} than the phase allows ({self.describe(row)})",
-            hint="the count given to mbarrier.init, or the bytes given to expect_tx, do not match what arrives",
+            hint="the count of mbarrier.init, or the bytes of expect_tx, do not match what arrives",
         ).of(row)

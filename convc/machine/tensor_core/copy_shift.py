@@ -206,7 +206,7 @@ class Copy:
             )
         missing = shared.written.missing(key, places, rows)
         if missing:
-            message = f"tcgen05.cp reads {missing} bytes of shared memory never written"
+            message = f"tcgen05.cp reads {missing} bytes of shared memory that were never written"
             who = Who(row=shared.written.lacking(places, rows))
             path.findings.report("shared-memory-unwritten", message, self.instr, who=who)
 
@@ -266,8 +266,8 @@ class Shift:
         if extent == "all" and lane:
             path.findings.report(
                 "shift-extent",
-                f"tcgen05.shift at lane {lane}: whether one or all four sub-partitions move is not settled; "
-                "here all do",
+                f"tcgen05.shift at lane {lane}: no public source says whether one or all four sub-partitions "
+                "move; here all do",
                 self.instr,
                 Verdict.review,
                 Who(row=0 if self.rows is None else self.rows[0]),

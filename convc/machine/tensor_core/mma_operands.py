@@ -88,7 +88,7 @@ class Operands:
             places = tensor.places(lanes, column, fetch.A_COLUMNS)
             missing = tensor.written.missing(key, places, self.rows)
             if missing:
-                message = f"operand A reads {missing} cells of tensor memory never written"
+                message = f"operand A reads {missing} cells of tensor memory that were never written"
                 self._report("tensor-memory-unwritten", message, tensor.written.lacking(places, self.rows))
         element = shape.desc.a_type
         packed_as = formats.packing(shape.kind, shape.desc.a_type, True)
@@ -148,7 +148,7 @@ class Operands:
             self._report(
                 "shared-memory-unwritten",
                 f"operand {name.upper()} (descriptor {descriptor:#018x}) reads {missing} bytes of shared memory "
-                "never written",
+                "that were never written",
                 shared.written.lacking(places, self.rows),
             )
 

@@ -166,9 +166,9 @@ class Collectors:
         if usage in ("use", "lastuse"):
             before = held[where]
             if (before < 0).any():
-                problem = f"collector {buffer}::{usage} comes without a fill that is still valid"
+                problem = f"collector {buffer}::{usage} without a valid fill"
             elif (before != number).any():
-                problem = f"collector {buffer}::{usage} names another matrix than the one that was filled"
+                problem = f"collector {buffer}::{usage} uses another matrix than the one that filled it"
         if usage in ("lastuse", "discard"):
             held[where] = -1
         elif usage == "fill":

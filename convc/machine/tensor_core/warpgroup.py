@@ -190,8 +190,8 @@ class Matrix:
         if missing:
             findings.report(
                 "shared-memory-unwritten",
-                f"operand {self.name} (descriptor {self.words[0]:#018x}) reads {missing} bytes of shared memory never "
-                "written",
+                f"operand {self.name} (descriptor {self.words[0]:#018x}) reads {missing} bytes of shared memory "
+                "that were never written",
                 instr,
                 who=Who(row=shared.written.lacking(places, rows)),
             )

@@ -191,11 +191,11 @@ def _refuse_outside(tmap: TensorMap, coords: tuple[Coordinate, ...]) -> None:
     if least < 0:
         raise MachineFault(
             f"a tensor store starts at a negative coordinate, {least}",
-            hint="loads may, stores may not: the hardware stops with an illegal instruction (CUDA error 715)",
+            hint="only loads may: the hardware stops with an illegal instruction (CUDA error 715)",
         )
     if min(tmap.lower, default=0) < 0 or max(tmap.upper, default=0) > 0:
         raise MachineFault(
-            f"a tensor store through a map whose bounding box reaches over the image: lower {tmap.lower}, "
+            f"a tensor store through a map whose bounding box exceeds the image: lower {tmap.lower}, "
             f"upper {tmap.upper}",
             hint="the hardware stops with an illegal instruction (CUDA error 715)",
         )

@@ -59,7 +59,7 @@ def decode_driver_map(raw: bytes) -> tuple[TensorMap, int]:
     if unknown is not None or rank > 5 or number >= len(TYPES):
         at = 2 if unknown is None else unknown
         raise MachineFault(
-            f"these 128 bytes are no tensor map that the simulator knows: word {at} is {words[at]:#010x}",
+            f"these 128 bytes are not a tensor map that the simulator can decode: word {at} is {words[at]:#010x}",
             hint="maps can be made by tensormap.replace from 128 zero bytes, or come as parameters of the launch file, "
             "described or as the bytes of a driver for sm_90",
         )

@@ -212,7 +212,7 @@ class TensorLoader:
         if address < 0 or end > limit:
             raise MachineFault(
                 f"a tensor copy at shared address {address:#x} ends at {end:#x}, but the CTA has {limit:#x} bytes",
-                hint="a swizzled row takes its whole span, even where the box is narrower",
+                hint="a row takes the full span of the swizzle, even where the box is narrower",
             )
         return found
 

@@ -61,7 +61,7 @@ def form(tmap: TensorMap, offsets: tuple[int, ...], mode: str | None = None) -> 
             )
         return Form(steps=np.arange(4), taps=(0,))
     if mode is not None and mode != tmap.mode:
-        raise MachineFault(f"the instruction copies in mode {mode}, but its tensor map was made for mode {tmap.mode}")
+        raise MachineFault(f"the instruction copies in mode {mode}, its tensor map is of mode {tmap.mode}")
     expected = {"tile": 0, "im2col": outer - 1}.get(tmap.mode, 2)
     if len(offsets) != expected:
         raise MachineFault(
@@ -124,7 +124,7 @@ def _bounded(tmap: TensorMap, axis: int, start: np.ndarray, count: np.ndarray) -
         raise MachineFault(
             f"{tmap.mode} copy starts outside its bounding box: coordinate {int(start[outside][0])} along "
             f"{'WHD'[axis]}, expected {bound} (lower {low}, dims + upper {high})",
-            hint="coordinates name the pixel under the filter's first tap; taps go into the offset operands",
+            hint="the coordinates are the pixel of the filter's first tap; other taps are the offset operands",
         )
     stride = tmap.element_strides[axis + 1]
     first = (-((start.astype(np.int64) - high) // stride)).astype(np.int32)
@@ -140,5 +140,5 @@ def _check_range(name: str, value: int, limit: int, of: str) -> None:
     if not 0 <= value < limit:
         raise MachineFault(
             f"{name} must be in 0..{limit - 1} for {of}, got {value}",
-            hint="the hardware drops the upper bits without a word and reads another pixel",
+            hint="the hardware ignores the upper bits and reads another pixel",
         )

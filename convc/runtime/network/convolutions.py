@@ -169,4 +169,4 @@ class Convolutions:
 def _check_end(run: LayerRun, where: str) -> None:
     """Raise `MachineFault` where the simulator calls an error what the kernel did."""
     if run.verdict >= Verdict.incomplete:
-        raise MachineFault(f"the kernel came to an end, but {run.findings[0]}", where=where)
+        raise MachineFault(f"the kernel ended with a finding: {run.findings[0]}", where=where)

@@ -365,14 +365,14 @@ class Graph:
             for wanted in needed(node):
                 if wanted not in known:
                     raise ModelError(
-                        f"nothing makes its input {wanted!r}",
+                        f"no node computes its input {wanted!r}",
                         where=node_place(node, name),
                         hint="it is no input of the model, no initializer, and no output of a node",
                     )
             known.update(node.output)
         for output in self.outputs:
             if output not in known:
-                raise ModelError(f"nothing makes the output {output!r} of the model", where=self.name)
+                raise ModelError(f"no node computes the output {output!r} of the model", where=self.name)
 
 
 def in_turn(watch: Watch | None, turn: int) -> Watch | None:

@@ -59,7 +59,9 @@ def _checked(declared: ValueInfoProto, value: Any, extents: dict[str, tuple[int,
     try:
         array = np.asarray(value)
     except ValueError:
-        raise InputError(f"expected an array, got a {type(value).__name__} of uneven parts", where=where) from None
+        raise InputError(
+            f"expected an array, got a {type(value).__name__} of parts of different lengths", where=where
+        ) from None
     expected = element_dtype(tensor.elem_type)
     text = expected is not None and expected.kind in "OUS" and array.dtype.kind in "OUS"
     if expected is not None and array.dtype != expected and not text:

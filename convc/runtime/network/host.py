@@ -201,7 +201,7 @@ class HostNode:
         if "differs" in by_kind:
             return NodeError(by_kind["differs"].reason, where=where, hint=runtime if alone else given)
         if "wrong" in by_kind:
-            hint = f"onnxruntime has it right: {EXTRA}" if alone else runtime
+            hint = f"use onnxruntime for it: {EXTRA}" if alone else runtime
             return NodeError(by_kind["wrong"].reason, where=where, hint=hint)
         fails = next((refusal for refusal in refusals if refusal.kind == "fails" and refusal.detail), None)
         fails = fails or by_kind.get("fails")
@@ -210,7 +210,7 @@ class HostNode:
             hint = "; ".join(filter(None, (given, told)))
             return NodeError(f"the node fails on the host: {fails.detail or fails.reason}", where=where, hint=hint)
         detail = next((refusal.detail for refusal in refusals if refusal.detail), refusals[0].reason)
-        return NodeError(f"the host has no such operator: {detail}", where=where, hint=runtime)
+        return NodeError(f"no host implementation of this operator: {detail}", where=where, hint=runtime)
 
     def _given(self, values: Mapping[str, Value]) -> str:
         """The inputs, as a sentence; empty where there are none."""

@@ -129,8 +129,10 @@ WRONG = {
         lambda b: c.write_host_program(b, None, c.KernelInputs(seed=1), 3),
         "target must be the name of a file, got int 3",
     ),
-    "read a build otherwise": (lambda b: c.inspect(b, read=ReadOptions(batch=2)), "a build folder holds the "
-    "options that"),
+    "read a build otherwise": (
+        lambda b: c.inspect(b, read=ReadOptions(batch=2)),
+        "a build folder holds the options that",
+    ),
     "schedule a build": (
         lambda b: c.inspect(b, schedule=c.ScheduleOptions(schedule="slide")),
         "a build folder holds the options that",

@@ -17,9 +17,9 @@ NO_WAIT = (r"\n *tcgen05\.wait::ld\.sync\.aligned;", "")
 def test_a_kernel_of_ours_is_clean(convc, build):
     said = convc.good("check", build).splitlines()
     assert said[:2] == ["conv: clean, nothing found", "1 layer, 1 kernel: clean, nothing found"]
-    assert said[2].startswith("looked for: races, ")
+    assert said[2].startswith("checked: races, ")
     assert "random input of seed 0" in said[2]
-    assert said[3:] == ["not looked for: wrong results (convc verify), open questions (--all-switches)"]
+    assert said[3:] == ["not checked: wrong results (convc verify), open questions (--all-switches)"]
 
 
 def test_layers_that_share_a_kernel_are_all_counted(convc, tmp_path):
@@ -52,7 +52,7 @@ def test_layers_that_share_a_kernel_are_all_counted(convc, tmp_path):
 def test_a_kernel_of_ours_depends_on_no_open_question(convc, build):
     said = convc.good("check", build, "--all-switches").splitlines()
     assert said[0] == "conv: clean, nothing found"
-    assert said[-1] == "not looked for: wrong results (convc verify)"
+    assert said[-1] == "not checked: wrong results (convc verify)"
 
 
 @pytest.mark.parametrize("store", ["direct", "tma"])
@@ -66,8 +66,8 @@ def test_a_kernel_that_does_not_wait_for_the_one_in_front_is_an_error(convc, tin
     assert result.exit_code == 1
     said = " ".join(result.stdout.split())
     assert "error[dependent-access]" in said
-    assert "reaches buffer 'activation', which the kernel in front may still use" in said
-    assert "reaches buffer 'output', which the kernel in front may still use" in said
+    assert "accesses buffer 'activation', which the preceding kernel may still use" in said
+    assert "accesses buffer 'output', which the preceding kernel may still use" in said
 
 
 ELECTED = """.version 8.7
@@ -227,7 +227,7 @@ def test_text_json_and_sarif_have_the_same_groups(convc, mangled, tmp_path):
     assert [r["properties"]["lines"] for r in results] == [g["lines"] for g in groups]
     said = [line for line in result.stderr.splitlines() if "error[" in line or "review[" in line]
     assert len(said) == len(groups)
-    assert said[0].endswith("; and 3 more like it (lines 9, 10, 12)")
+    assert said[0].endswith("; and 3 more of the same kind (lines 9, 10, 12)")
 
 
 @pytest.mark.parametrize("words", [("exec", "--check", "--counts"), ("audit",)], ids=" ".join)

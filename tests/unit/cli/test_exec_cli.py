@@ -200,7 +200,7 @@ def test_what_the_kernel_in_front_may_use_is_said_with_an_option(convc, tmp_path
     (tmp_path / "l.json").write_text(json.dumps(launch))
     np.save(tmp_path / "x.npy", np.zeros(8, np.uint32))
     files = tmp_path / "k.ptx", tmp_path / "l.json"
-    assert "whether it waits for them was not looked for" in " ".join(convc("exec", *files, "--check").output.split())
+    assert "these accesses were not checked" in " ".join(convc("exec", *files, "--check").output.split())
     result = convc("exec", *files, "--dependent", "x")
     assert result.exit_code == 1
     assert "error[dependent-access]" in result.output

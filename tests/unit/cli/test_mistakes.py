@@ -138,7 +138,7 @@ verify opensize.onnx => 2 error[O200]: the shape of the input 'x' is not fixed: 
 verify oldopset.onnx => 2 error[O100]: expected ONNX operator set 7 to 28, got 3
 verify newopset.onnx => 2 error[O100]: expected ONNX operator set 7 to 28, got 99
 verify newir.onnx => 2 error[O100]: expected ONNX IR version 3 to 14, got 99
-verify cycle.onnx => 2 error[O100]: nodes read one another's outputs in a circle: 'c'
+verify cycle.onnx => 2 error[O100]: the graph has a cycle: 'c'
 verify second.onnx => 2 error[O200]: the input has shape (N, C, H, W) = (1, 8, 6, 6), the weights (K, C, R, S) =
 verify second.onnx --layer d => 2 error[O200]: the input has shape (N, C, H, W) = (1, 8, 6, 6), the weights (K, C
 verify ext_missing.onnx => 2 error[O100]: there is no file 'nowhere.bin' beside the model
@@ -470,8 +470,8 @@ exec k/comment.ptx k/launch.json => 2 error[P100]: this comment is never closed:
 exec k/trap.ptx k/launch.json => 1 error[M100]: the kernel executed a trap
 exec k/address.ptx k/launch.json => 1 error[M100]: access of 4 bytes at offset 4000 of buffer 'x', which has 4
 exec k/misaligned.ptx k/launch.json => 1 error[M100]: a 4-byte access to buffer 'x' is not aligned to 4 bytes
-exec k/hang.ptx k/launch.json => 1 error[M200]: the kernel hangs: no warp can go on
-exec k/endless.ptx k/launch.json --max-instructions 9 => 1 error[M300]: the kernel has not ended: a warp executed
+exec k/hang.ptx k/launch.json => 1 error[M200]: the kernel hangs: no warp can continue
+exec k/endless.ptx k/launch.json --max-instructions 9 => 1 error[M300]: the kernel did not end: a warp executed
 exec k/endless.ptx k/launch.json --max-instructions 0 => 2 Invalid value for '--max-instructions': 0 is not in the
 exec k/entry.ptx k/launch.json => 2 error[L100]: the launch file asks for entry 'saxpy', which k/entry.ptx does n
 exec k/predicate.ptx k/launch.json => 2 error[P100]: expected a predicate register, '%i' is a .b32 register

@@ -54,7 +54,7 @@ def test_a_network_on_own_data(convc, model, given):
 def test_without_onnxruntime_the_reference_says_what_is_right(convc, model, given, monkeypatch):
     monkeypatch.setattr(ort_session, "available", lambda: None)
     said = convc.good("verify", model, "--input", given)
-    assert "onnxruntime was not asked: onnxruntime is not installed" in said
+    assert "onnxruntime was not run: onnxruntime is not installed" in said
     assert "2 of 2 outputs right by onnx.reference" in said
 
 
@@ -64,7 +64,7 @@ def test_nan_is_never_right_in_silence(convc, model, given):
     weights[1, 2, 1, 1] = np.nan
     changed.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(weights, "w"))
     onnx.save(changed, model)
-    legend = "NaN: elements that are so in the result and in the reference alike; they count as right"
+    legend = "NaN: the same elements in the result and in the reference; they count as right"
     said = convc.good("verify", model, "--batch", 2)
     assert "exact, in bound (72 NaN)" in said
     assert legend in said

@@ -73,7 +73,7 @@ def test_the_page_ends_with_the_counts(folder):
 
 def test_a_model_that_takes_too_long_costs_its_own_line(folder):
     report = convc.survey(folder / "right.onnx", limit=0.01)
-    assert [(line.verdict, line.problem) for line in report.models] == [(UNFINISHED, "not done after 0.01 s")]
+    assert [(line.verdict, line.problem) for line in report.models] == [(UNFINISHED, "not finished within 0.01 s")]
     assert report.ok
 
 

@@ -78,7 +78,7 @@ def test_what_breaks_a_condition_is_shown_with_the_numbers():
     plan = plan_of(problem, schedule="slide", rows="merged", border="mask")
     instance = nest_of(plan).instance
     assert all(str(each).startswith("proved") for each in conditions(instance, plan.reuse.walk))
-    assert said(plan_stages(plan), "3: stationary") == "not looked at: another schedule was asked for"
+    assert said(plan_stages(plan), "3: stationary") == "not considered: another schedule was requested"
 
 
 def test_the_kernel_comes_with_its_bias_and_epilogue():

@@ -83,7 +83,7 @@ MOVED = ScheduleSummary(schedule=WINDOWS.id, cycles=1000, mma_cycles=600, read_c
         (
             {},
             {"schedule": STATIONARY.id, "cycles": 900},
-            "it is 11% faster, but it assumes hardware rules that nobody recorded, and must be 18% faster",
+            "it is 11% faster, but it assumes unrecorded hardware rules, and is taken only if 18% faster",
         ),
         (
             {"bottleneck": "L2"},

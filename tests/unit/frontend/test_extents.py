@@ -246,8 +246,9 @@ def test_what_stays_unknown_is_left_out_by_name():
     assert [conv.name for conv in network.convs] == ["first"]
     reason = next(each.reason for each in network.skipped if each.name == "second")
     assert reason == (
-        "the shape of the input 'many' is not fixed: (?, ?, ?, ?): node 'places' (NonZero): its extents follow from "
-        "what the tensors hold; a run knows them: convc run MODEL, or convc verify MODEL, with --input FILE"
+        "the shape of the input 'many' is not fixed: (?, ?, ?, ?): node 'places' (NonZero): its extents depend on "
+        "tensor contents; these commands know them from the data: convc run MODEL, or convc verify MODEL, with "
+        "--input FILE"
     )
     assert convc.verify(left_out()).ok
 
@@ -271,9 +272,7 @@ def test_what_the_model_says_of_a_tensor_is_checked():
     made.graph.value_info.append(helper.make_tensor_value_info("c", TensorProto.FLOAT, [1, 6, 3, 3]))
     network = convc.load(made)
     assert network.convs[1].problem.in_extent == (7, 5)
-    assert network.assumed == (
-        "the model says that 'c' is [1, 6, 3, 3], and its nodes make [1, 6, 7, 5]: that is taken",
-    )
+    assert network.assumed == ("the model declares 'c' as [1, 6, 3, 3], its nodes compute [1, 6, 7, 5]: that is taken",)
 
 
 def test_what_nobody_can_compute_the_model_may_say():
@@ -283,7 +282,8 @@ def test_what_nobody_can_compute_the_model_may_say():
     made.graph.value_info.append(helper.make_tensor_value_info("c", TensorProto.FLOAT, ["n", 4, 5, 5]))
     network = convc.load(made)
     assert network.convs[0].problem.x_shape == (1, 4, 5, 5)
-    assert network.assumed[-1] == "the extents of 'c' are what the model says: they follow of no node"
+    said = "the extents of 'c' are those that the model declares: shape inference does not give them"
+    assert network.assumed[-1] == said
 
 
 BOMBS = {

@@ -238,7 +238,7 @@ def test_nodes_are_counted_with_those_of_functions(most, right, monkeypatch):
     if right:
         inline._check_size(model)
         return
-    with pytest.raises(ModelError, match="with its functions in place the model has 6 nodes, more than 5"):
+    with pytest.raises(ModelError, match="with its functions inlined the model has 6 nodes, more than 5"):
         inline._check_size(model)
 
 

@@ -74,5 +74,5 @@ def test_a_circle_is_named():
         node("Neg", ["a"], ["b"], name="two"),
         node("Conv", ["b", "w"], ["y"], name="behind"),
     ]
-    with pytest.raises(ModelError, match="nodes read one another's outputs in a circle: 'one', 'two'\n"):
+    with pytest.raises(ModelError, match="the graph has a cycle: 'one', 'two'\n"):
         convc.load(model(nodes))

@@ -214,14 +214,15 @@ def test_shapes_that_are_not_known(tmp_path):
     model = build(nodes)
     model.opset_import.append(helper.make_opsetid("com.example", 1))
     error = refusal(tmp_path, model, NodeError)
-    why = "node 'm' (Mystery): no shape inference knows com.example Mystery"
+    why = "node 'm' (Mystery): no shape inference for com.example Mystery"
     assert error.message == f"the shape of the input 'm' cannot be inferred: {why}"
     file = tmp_path / "m.onnx"
-    assert error.hint == f"a run knows them: convc run {file}, or convc verify {file}, with --input FILE"
+    known = "these commands know them from the data: convc run"
+    assert error.hint == f"{known} {file}, or convc verify {file}, with --input FILE"
     error = refusal(tmp_path, build([conv()], x=(1, 4, "H", "W")), NodeError)
     why = "the input 'x' leaves axes 2 and 3 open"
     assert error.message == f"the shape of the input 'x' is not fixed: (1, 4, ?, ?): {why}"
-    assert error.hint == "say the extents, in numbers of your own: --shape x:1x4x224x224"
+    assert error.hint == "give the extents (the numbers are examples): --shape x:1x4x224x224"
 
 
 def test_sparse_weights(tmp_path):
@@ -288,7 +289,7 @@ def test_constant_nodes_that_cannot_be_read(tmp_path):
     assert "a cast to string is not" in refusal(tmp_path, build([cast, conv(["x", "v"])]), ModelError).message
     loop = [helper.make_node("Identity", ["u"], ["v"]), helper.make_node("Identity", ["v"], ["u"])]
     message = refusal(tmp_path, build([*loop, conv(["x", "v"])]), ModelError).message
-    assert message == "nodes read one another's outputs in a circle: 'v', 'u'"
+    assert message == "the graph has a cycle: 'v', 'u'"
 
 
 def shape_model(dims, **attributes):
@@ -308,7 +309,7 @@ def test_constant_of_shape(tmp_path):
     assert "one number to fill with" in refusal(tmp_path, shape_model([6, 4, 3, 3], value=two), ModelError).message
     itself = helper.make_node("ConstantOfShape", ["v"], ["v"])
     message = refusal(tmp_path, build([itself, conv(["x", "v"])]), ModelError).message
-    assert message == "nodes read one another's outputs in a circle: 'v'"
+    assert message == "the graph has a cycle: 'v'"
 
 
 def test_names_that_are_not_text(tmp_path):

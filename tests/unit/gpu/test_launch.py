@@ -252,7 +252,7 @@ def test_what_the_driver_refuses_has_its_name_number_and_advice():
     used = object.__new__(cuda.CudaDriver)
     for error, kind, said in (
         (Refused(209), GpuError, r"refused cuMemAlloc: CUDA_ERROR_NO_BINARY_FOR_GPU \(209\)\n.*another GPU"),
-        (Illegal(700), convc.errors.GpuFault, r"outside of its memory \(CUDA_ERROR_ILLEGAL_ADDRESS, 700, seen by cuM"),
+        (Illegal(700), convc.errors.GpuFault, r"illegal memory access \(CUDA_ERROR_ILLEGAL_ADDRESS, 700, seen by cuM"),
     ):
         used._cuda = type("Bindings", (), {"cuMemAlloc": staticmethod(lambda size, error=error: (error, None))})
         with pytest.raises(kind, match=said):

@@ -93,7 +93,7 @@ def test_who_is_tired_of_waiting_is_not_kept():
 
 def test_a_kernel_that_hangs_is_left_alone():
     used = driver(hangs=True)
-    with pytest.raises(Hang, match=r"has not ended after 0\.5 s"):
+    with pytest.raises(Hang, match=r"did not end within 0\.5 s"):
         perform(used, PLAN, b"text", CONTENTS, seconds=0.5)
     assert used.calls[-1] == "wait", "giving back would wait for the kernel"
 
@@ -103,7 +103,7 @@ def test_a_write_behind_a_buffer_is_found():
         memory[3 << 32][64 + 5] = 0
 
     used = FakeDriver(sizes=[8, 128], kernel=behind)
-    with pytest.raises(GpuFault, match="wrote behind buffer 'b': byte 69 of 64"):
+    with pytest.raises(GpuFault, match="wrote past the end of buffer 'b': byte 69 of 64"):
         perform(used, PLAN, b"text", CONTENTS)
     assert used.memory == {}
 

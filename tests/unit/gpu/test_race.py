@@ -99,7 +99,7 @@ def test_behind_the_end_of_its_time_few_are_loaded_and_few_turns_begin():
 
 @pytest.mark.parametrize(
     ("how", "said"),
-    [(GpuFault("it faulted"), "it faulted"), ("hangs", "has not ended after 5"), ("refused", "refused")],
+    [(GpuFault("it faulted"), "it faulted"), ("hangs", "did not end within 5"), ("refused", "refused")],
 )
 def test_a_bad_kernel_is_lost_and_the_others_are_measured(how, said):
     limits = Limits(timeout=5)
@@ -134,7 +134,7 @@ def test_a_process_that_dies_or_says_nothing_loses_the_kernel_that_had_its_turn(
     assert apart(began + "sys.exit(7)") == [Began(1), Lost(1, "the process that launched it ended with 7", True)]
     monkeypatch.setattr("convc.gpu.apart.LOADING_S", 0.0)
     event = apart(began + "import time; time.sleep(60)", timeout=1.0)[-1]
-    assert event == Lost(1, "nothing came of it within 1 s: ended", True)
+    assert event == Lost(1, "no result within 1 s: ended", True)
 
 
 def test_without_a_gpu_the_process_says_so(monkeypatch):
@@ -239,7 +239,7 @@ def test_the_command_says_who_timed_what_was_lost_and_ends_with_1(monkeypatch, t
     gpu.bad = {".entry conv": "hangs"}
     done = command("tune", MODEL, "--candidates", 2, "--again", *WORDS)
     assert done.exit_code == 1, done.output
-    assert "has not ended after 10 s" in done.stdout
+    assert "did not end within 10 s" in done.stdout
     assert "no record: conv: no candidate finished" in done.stdout
 
 

@@ -201,7 +201,7 @@ def test_a_very_long_filter_is_unrolled():
 def test_notes_say_what_padding_costs():
     problem = ConvProblem(in_channels=3, out_channels=10, in_extent=(8, 8), kernel=(1, 1), out="f32")
     assert layout_notes(device_layout(problem)) == (
-        "activations go from NCHW to NHWC on the host: 384 bytes become 1 KiB (2.67x)",
+        "the host converts activations from NCHW to NHWC: 384 bytes become 1 KiB (2.67x)",
         "3 channels padded to 8 (16 bytes a pixel, as the tensor map needs): 2.67x activation and filter bytes",
         "10 output channels padded to 12 (48 bytes a pixel): 1.20x output bytes",
     )

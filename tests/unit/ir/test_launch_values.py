@@ -68,5 +68,5 @@ def test_what_cannot_be(values, more, message):
 
 def test_a_gpu_is_given_numbers_and_no_addresses():
     assert plan_launch(launch([1, 2]), TEXT).listed["list"].tolist() == [1, 2]
-    with pytest.raises(LaunchError, match="addresses in the launch file, which are not filled in on a GPU"):
+    with pytest.raises(LaunchError, match="addresses in the launch file, which a GPU launch does not support"):
         plan_launch(launch([1, {"address_of": "numbers"}]), TEXT)

@@ -120,7 +120,7 @@ def test_reading_shared_memory_that_nobody_wrote_is_a_finding():
     body = FIRST + f"{BULK} [%p_out], [%s], 128;\n" + DRAIN + "END:"
     result = execute_program(program(body), {"src": noise(512), "out": np.zeros(512, np.uint8)})
     (finding,) = result.findings
-    assert finding.message == "an asynchronous copy reads 128 bytes of shared memory never written"
+    assert finding.message == "an asynchronous copy reads 128 bytes of shared memory that were never written"
 
 
 def test_writer_of_a_byte_that_a_bulk_copy_wrote():
@@ -155,7 +155,7 @@ def leftovers(act) -> list[tuple]:
 def test_a_copy_never_committed_is_an_error():
     ((rule, text, verdict, who),) = leftovers(lambda groups: None)
     assert (rule, verdict) == ("bulk-group-uncommitted", Verdict.error)
-    assert text == "a thread issued bulk copies and exited without cp.async.bulk.commit_group"
+    assert text == "a thread exited without cp.async.bulk.commit_group for its bulk copies"
     assert who == Who(row=0, warp=4, lanes=(0,))
 
 
@@ -238,7 +238,7 @@ def test_a_pair_may_signal_either_of_its_ctas():
         copy_target(four, np.array([3]), at(3), at(0, 8), None, True)
     with pytest.raises(MachineFault, match="they must be in the same CTA"):
         copy_target(four, np.array([3]), at(3), at(2, 8))
-    with pytest.raises(MachineFault, match="names no CTA of a cluster of 4"):
+    with pytest.raises(MachineFault, match="is in no CTA of the cluster of size 4"):
         copy_target(four, np.array([3]), at(4), at(4, 8))
 
 

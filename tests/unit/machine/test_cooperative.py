@@ -64,15 +64,15 @@ def test_all_ctas_of_a_grid_meet_twice(ctas, options):
 def test_a_cta_that_does_not_come_is_a_hang(monkeypatch):
     monkeypatch.setattr("convc.machine.execute.engine.TURN", 1 << 10)  # a spinning loop is soon known for one
     gone = BODY + "setp.eq.u32 %p, %c, 2; @%p bra MET0;" + SYNC.format(n=0).replace("MET0: bar.sync 0;", "MET0:")
-    with pytest.raises(DeadlockError, match="it spins in a loop that changes nothing"):
+    with pytest.raises(DeadlockError, match="it spins in a loop without side effects"):
         run(gone, 3)
 
 
 def test_a_grid_that_cannot_run_at_once_is_refused_by_size():
-    with pytest.raises(LaunchError, match=r"the 9 CTAs of the grid meet .* and take 9216 bytes together"):
+    with pytest.raises(LaunchError, match=r"the 9 CTAs of a cooperative launch .* take 9216 bytes together"):
         run(TWICE, 9, cohort_bytes=5000)
 
 
 def test_a_part_of_the_grid_is_refused():
-    with pytest.raises(InputError, match="run all of the grid"):
+    with pytest.raises(InputError, match="run the whole grid"):
         run(TWICE, 4, ctas=(0, 2))

@@ -215,7 +215,7 @@ def test_calls_through_pointers():
 
 def test_a_call_by_another_prototype_or_of_no_function_faults():
     table = ".reg .b64 %t;" + POINTER.format(count=3)
-    trap = r"trap \(a call through %f, which holds the address of no function that fits,\)"
+    trap = r"trap \(a call through %f, which does not hold the address of a matching function,\)"
     with pytest.raises(MachineFault, match=trap):
         run_calls(METHODS, table + THROUGH.format(pointer="%f", guard=""))
     with pytest.raises(MachineFault, match=trap):

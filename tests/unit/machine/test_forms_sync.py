@@ -161,7 +161,7 @@ def test_rank_by_lane():
     [
         ("getctarank.u64 %v, %p_out;", "is not the generic address of shared memory"),
         ("mapa.shared::cluster.u32 %remote, %s, 6; getctarank.shared::cluster.u32 %v, %remote;",
-         "names no CTA of a cluster of 2"),
+         "is in no CTA of the cluster of size 2"),
     ],
 )  # fmt: skip
 def test_an_address_of_no_cta_has_no_rank(body, message):
@@ -253,7 +253,7 @@ def test_nobody_asks_again_after_a_declined_request(seen):
     found = kernels.run(text, launch, {"out": np.zeros(64, np.uint32)}, options=options).findings
     assert [(f.rule, f.verdict) for f in found] == [("launch-control-after-decline", Verdict.error)] * seen
     if seen:
-        assert found[0].message == "the CTA asks for another cluster after it has seen a request declined: undefined"
+        assert found[0].message == "clusterlaunchcontrol.try_cancel after a declined request: undefined"
         assert (found[0].cta, found[0].warp, found[0].lanes) == (0, 0, (0,))
         assert "try_cancel" in text.splitlines()[found[0].line - 1]
 

@@ -99,7 +99,7 @@ def test_a_membermask_with_parted_lanes_is_reported():
     text = module(HEAD + "setp.eq.u32 %q, 0, 1;\n" + body + TAIL, pointers=("x", "out"))
     result = execute(text, {"x": x, "out": out}, pointers=("x", "out"))
     assert [(f.rule, f.verdict) for f in result.findings] == [("warp-sync-mask", Verdict.error)]
-    assert "shfl.sync: the membermask names lanes that have parted" in result.findings[0].message
+    assert "shfl.sync: the membermask includes lanes that have diverged" in result.findings[0].message
 
 
 NAMING = [
@@ -118,7 +118,7 @@ def test_a_membermask_without_an_executing_lane_is_reported(form):
         return [f"{f.rule}: {f.message}" for f in result.findings]
 
     name = form.split(" ")[0].removesuffix(".bfly.b32").removesuffix(".any.pred")
-    words = f"warp-sync-mask: {name}: the membermask leaves out lanes that execute it, which is undefined"
+    words = f"warp-sync-mask: {name}: the membermask does not include all executing lanes, which is undefined"
     assert found(form.format("0xffffffff")) == []
     assert found(form.format("0xfffffffe")) == found(form.format("0x80000000")) == [words]
     assert found(f"setp.ne.u32 %p, %x, 31; @%p bra OVER; {form.format('0x80000000')} OVER: ") == []

@@ -278,7 +278,8 @@ def test_an_mbarrier_that_is_initialised_again_is_reported(who, options):
     found = run(ONCE_MORE.format(between=f"setp.eq.u32 %q, {who}; @%q"), options=options)
     assert {f.rule for f in found.findings} == {"mbarrier-init-again"}
     assert (
-        "is initialised again, which is undefined: do it once, or mbarrier.inval it before" in found.findings[0].message
+        "is initialised a second time, which is undefined: initialise it once, or use mbarrier.inval first"
+        in found.findings[0].message
     )
 
 

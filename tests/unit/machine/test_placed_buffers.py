@@ -79,5 +79,5 @@ def test_what_cannot_be_placed(launch, message):
 
 
 def test_no_gpu_is_asked_for_addresses():
-    with pytest.raises(LaunchError, match="for the simulator alone"):
+    with pytest.raises(LaunchError, match="which only the simulator supports"):
         plan_launch(LAUNCH, TEXT)

@@ -106,7 +106,7 @@ def test_the_checkers_compare_policies():
     )
     found = check_kernel(text, launch, {"out": np.zeros(32, np.uint32), "x": np.arange(32, dtype=np.uint32)}).findings
     late = [f.message for f in found if f.rule == "completion-order"]
-    assert any("buffer 'out' depends on when asynchronous work is performed" in m and "late" in m for m in late)
+    assert any("buffer 'out' depends on when asynchronous operations complete" in m and "late" in m for m in late)
     assert "race-shared-memory" in {f.rule for f in found}
 
 

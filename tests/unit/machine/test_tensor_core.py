@@ -223,10 +223,10 @@ def test_tensor_memory_must_be_freed():
 @pytest.mark.parametrize(
     ("edit", "error", "message"),
     [
-        (("[%slot], 32;", "[%slot], 64;"), MachineFault, "dealloc of 32 columns at 0x0, which were not allocated so"),
+        (("[%slot], 32;", "[%slot], 64;"), MachineFault, "dealloc of 32 columns at 0x0, which is not an allocation"),
         (("tcgen05.mma.cta_group::1.kind::f16 [%c]", "add.u32 %c, %c, 16; tcgen05.mma.cta_group::1.kind::f16 [%c]"),
          MachineFault, "accumulator columns 16..47 are not allocated"),
-        (("shl.b32 %from, %w, 21;", "mov.b32 %from, 2097152;"), MachineFault, "lane 32: warp 2 reaches lanes 64..95"),
+        (("shl.b32 %from, %w, 21;", "mov.b32 %from, 2097152;"), MachineFault, "warp 2 can access lanes 64..95"),
         (("tcgen05.mma.cta_group::1.kind::f16 [%c], %a, %b, %i, %add;",
           "tcgen05.mma.cta_group::1.kind::i8 [%c], %a, %b, %i, %add;"),
          MachineFault, "D type of kind::i8 must be one of s32, got f32"),

@@ -243,9 +243,9 @@ def test_d_over_a_takes_effect_one_instruction_after_the_other():
 USES = [
     (("fill", "use", "lastuse"), None),
     (("fill", "use", "use"), None),
-    (("use",), "collector a::use comes without a fill that is still valid"),
-    (("fill", "lastuse", "use"), "collector a::use comes without a fill that is still valid"),
-    (("fill", "discard", "lastuse"), "collector a::lastuse comes without a fill that is still valid"),
+    (("use",), "collector a::use without a valid fill"),
+    (("fill", "lastuse", "use"), "collector a::use without a valid fill"),
+    (("fill", "discard", "lastuse"), "collector a::lastuse without a valid fill"),
 ]
 
 
@@ -265,9 +265,7 @@ def test_a_use_of_another_matrix_is_reported():
     body = mma_text("[0]", b_desc(), idesc(), d=64, mods=".collector::a::fill")
     body += mma_text("[8]", b_desc(), idesc(), d=64, mods=".collector::a::use")
     _, result = run_tensor(body, image=k_major(b.view(np.uint8)), cells=cells_of(a), shown=96)
-    assert [f.message for f in result.findings] == [
-        "collector a::use names another matrix than the one that was filled"
-    ]
+    assert [f.message for f in result.findings] == ["collector a::use uses another matrix than the one that filled it"]
 
 
 # ---- the worked example: three taps over rows of 20 pixels, output pixels in the 128 lanes ---------------------------

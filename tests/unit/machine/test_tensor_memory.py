@@ -123,7 +123,7 @@ def test_the_lane_field_is_absolute_or_counted_from_the_warps_first_lane(relativ
     ("every", "message"),
     [
         ("mov.b32 %x6, 2097152; tcgen05.ld.sync.aligned.32x32b.x1.b32 {%v0}, [%x6];",
-         "tcgen05.ld.32x32b at tensor-memory lane 32: warp 2 reaches lanes 64..95 only"),
+         "tcgen05.ld.32x32b at tensor-memory lane 32: warp 2 can access lanes 64..95 only"),
         ("mov.b32 %x6, 524288; tcgen05.ld.sync.aligned.16x64b.x1.b32 {%v0}, [%x6];", "starts at a multiple of 16"),
         ("mov.b32 %x6, 510; tcgen05.ld.sync.aligned.32x32b.x4.b32 {%v0, %v1, %v2, %v3}, [%x6];",
          "reads columns 510..513, which are not allocated"),
@@ -147,7 +147,7 @@ def test_reading_cells_that_nobody_wrote_is_reported():
     every = "mov.b32 %x6, 200; tcgen05.ld.sync.aligned.32x32b.x1.b32 {%v0}, [%x6];"
     _, result = run_tensor("", every=every, cells=CELLS)
     assert [f.rule for f in result.findings] == ["tensor-memory-unwritten"]
-    assert "cells of tensor memory never written" in result.findings[0].message
+    assert "cells of tensor memory that were never written" in result.findings[0].message
 
 
 AGAIN = """setp.eq.u32 %p, %w, 1; setp.eq.u32 %add, %w, 0;

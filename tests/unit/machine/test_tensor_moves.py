@@ -130,9 +130,13 @@ def test_a_shift_moves_what_is_known_of_the_cells_too():
     )
     body = copy("4x256b", "", 96) + SHIFT.format(96)
     _, result = run_tensor(body, image=IMAGE, cells=CELLS, every=every.format(96))
-    assert [f.message for f in result.findings] == ["tcgen05.ld reads 32 cells of tensor memory never written"]
+    assert [f.message for f in result.findings] == [
+        "tcgen05.ld reads 32 cells of tensor memory that were never written"
+    ]
     _, result = run_tensor(copy("4x256b", "", 96), image=IMAGE, cells=CELLS, every=every.format(96))
-    assert [f.message for f in result.findings] == ["tcgen05.ld reads 31 cells of tensor memory never written"]
+    assert [f.message for f in result.findings] == [
+        "tcgen05.ld reads 31 cells of tensor memory that were never written"
+    ]
 
 
 def test_a_copy_of_bytes_that_nobody_wrote_is_reported():

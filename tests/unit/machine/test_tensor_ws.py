@@ -162,8 +162,8 @@ def test_the_four_collectors_are_apart():
         return [f.message for f in run_tensor(body, image=image, shown=0)[1].findings]
 
     assert rules("b0::fill", "b1::fill", "b0::use", "b1::lastuse", "b0::lastuse") == []
-    assert rules("b0::fill", "b2::use") == ["collector b2::use comes without a fill that is still valid"]
-    assert rules("b3::fill", "b3::lastuse", "b3::use") == ["collector b3::use comes without a fill that is still valid"]
+    assert rules("b0::fill", "b2::use") == ["collector b2::use without a valid fill"]
+    assert rules("b3::fill", "b3::lastuse", "b3::use") == ["collector b3::use without a valid fill"]
 
 
 @pytest.mark.parametrize(

@@ -207,7 +207,7 @@ def test_what_the_warpgroup_executes_together_one_warp_does_alone(what, who):
     name = what.split(".sync")[0]
     warp = 1 if who == "lt" else 0
     assert found.message == (
-        f"warp {warp} did not execute {name} as often as others of its warpgroup: all four warps do"
+        f"warp {warp} did not execute {name} as often as the others of its warpgroup: all four warps must"
     )
     assert rules(text_of(MMA).replace(what, f"{what}\n{what}")) == set()
 
@@ -219,7 +219,7 @@ def test_a_group_that_one_warp_closes_alone_is_waited_for_in_vain():
     assert rules(text_of(MMA).replace(COMMIT, COMMIT + COMMIT)) == set()
     last = text_of(MMA).replace(WAIT, WAIT + alone)
     (found,) = check(last).findings
-    assert (found.rule, found.message[:56]) == (APART, "warp 1 did not execute wgmma.commit_group as often as ot")
+    assert (found.rule, found.message[:60]) == (APART, "warp 1 did not execute wgmma.commit_group as often as the ot")
 
 
 def test_wrong_launches_and_descriptors_are_faults():
@@ -228,7 +228,7 @@ def test_wrong_launches_and_descriptors_are_faults():
     def launch(text: str, threads: int) -> None:
         execute(text, data, block=(threads, 1, 1), shared_bytes=SIZE, pointers=tuple(data))
 
-    with pytest.raises(MachineFault, match="a warp of no whole warpgroup: the CTA has 3 warps"):
+    with pytest.raises(MachineFault, match="a warp outside of a full warpgroup: the CTA has 3 warps"):
         launch(text_of(MMA), 96)
     with pytest.raises(MachineFault, match="must be executed by all 32 lanes"):
         launch(text_of(MMA).replace("wgmma.mma_async", "setp.lt.u32 %more, %t, 40; @%more wgmma.mma_async"), 128)

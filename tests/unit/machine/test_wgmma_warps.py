@@ -37,7 +37,7 @@ def test_whole_warpgroups_execute_it(what):
 def test_a_warp_of_no_whole_warpgroup_may_not(what, threads, guard):
     with pytest.raises(MachineFault) as caught:
         run(what, threads, guard)
-    assert f"{what} by a warp of no whole warpgroup: the CTA has {threads // 32} warps" in str(caught.value)
+    assert f"{what} by a warp outside of a full warpgroup: the CTA has {threads // 32} warps" in str(caught.value)
 
 
 @pytest.mark.parametrize("what", WHAT)

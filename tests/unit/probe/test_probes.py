@@ -40,7 +40,7 @@ def test_each_outcome_is_told_apart_and_the_first_is_the_machines(name, target):
         assert probe.read(target, [data] * len(kernels)).setting == setting
     other = bytes(byte ^ 0x5A for byte in plain)
     answer = probe.read(target, [other] * len(kernels))
-    assert (answer.setting, str(answer)) == ("", "unknown: please send the file in")
+    assert (answer.setting, str(answer)) == ("", "unknown answer: please report the file")
 
 
 def test_what_is_proved_by_one_launch_of_several():

@@ -110,7 +110,7 @@ def test_the_runtime_registers_and_launches(record, tmp_path):
 
 
 def test_a_function_that_is_not_there_is_refused_by_its_name(record):
-    with pytest.raises(InputError, match="the program calls cuGraphCreate, which convc record does not have"):
+    with pytest.raises(InputError, match="the program calls cuGraphCreate, which convc record does not implement"):
         record("missing", TEXT)
 
 
@@ -163,5 +163,5 @@ def test_what_cannot_be_recorded(record, tmp_path, monkeypatch):
 
 
 def test_a_runtime_that_wants_nvidias_driver_is_told_apart():
-    with pytest.raises(InputError, match="NVIDIA's runtime linked into it"):
+    with pytest.raises(InputError, match="linked statically with NVIDIA's runtime"):
         raise missing("cuGetExportTable")

@@ -51,8 +51,8 @@ def test_the_warp_that_allocates_has_to_wait_itself():
     found = only_error(run(text))
     assert (found.rule, found.line, found.warp) == ("pair-allocation", line_of(text, "tcgen05.alloc"), 0)
     assert found.message == (
-        f"tcgen05.alloc is for both CTAs of a pair, and nothing says that CTA {1 - found.cta} has started: "
-        "let this warp wait at a barrier of the cluster first"
+        f"tcgen05.alloc of both CTAs of a pair before CTA {1 - found.cta} is known to run: "
+        "let this warp wait at barrier.cluster first"
     )
     arrive, late = "barrier.cluster.arrive.release;", "barrier.cluster.wait.acquire;"
     other = f"setp.eq.u32 %skip, %w, 0; @%skip bra HERE; {late} HERE: bar.warp.sync 0xffffffff;"
@@ -79,18 +79,18 @@ def test_both_ctas_of_a_pair_allocate_by_the_same_warp():
     found = only_error(run(pair(warp="%rank")))
     assert found.rule == "pair-allocation"
     assert found.message.startswith(
-        "the CTAs of a pair allocate by the same warp, and keep the address at the same place"
+        "the CTAs of a pair must allocate in the same warp and keep the address at the same offset"
     )
-    assert "by warp 0, at 0x400" in found.message
-    assert "by warp 1, at 0x400" in found.message
+    assert "in warp 0, at 0x400" in found.message
+    assert "in warp 1, at 0x400" in found.message
 
 
 def test_both_ctas_of_a_pair_keep_the_address_at_the_same_place():
     """The even CTA's allocation stores it in the odd one."""
     found = only_error(run(pair("mad.lo.u32 %slot, %rank, 16, %s; " + MEET)))
     assert found.rule == "pair-allocation"
-    assert "by warp 0, at 0x400" in found.message
-    assert "by warp 0, at 0x410" in found.message
+    assert "in warp 0, at 0x400" in found.message
+    assert "in warp 0, at 0x410" in found.message
 
 
 ALONE = """
@@ -116,7 +116,7 @@ def test_clusters_that_keep_columns_for_each_other_may_wait_in_a_circle():
     (found,) = run(text, shared=70000).findings
     assert (found.rule, found.verdict) == ("tensor-memory-residency", Verdict.review)
     assert found.line == line_of(text, "tcgen05.dealloc")
-    assert "an SM takes 3 such CTAs, by shared memory and threads, with 256 columns each, of 512" in found.message
+    assert "3 CTAs with 256 columns each fit on an SM by shared memory and threads, which has 512" in found.message
     assert rules(run(text, shared=76816)) == set()
     assert rules(run(keeping(128, MEET, ""), shared=70000)) == set()
 

@@ -77,7 +77,7 @@ def test_a_last_visit_is_over_before_the_peer_exits(visit):
     what = WORDS[visit].format(peer, line)
     assert (
         found[0].message
-        == f"CTA {1 - peer} may exit before the {what}, which reaches its memory: nothing orders the two"
+        == f"CTA {1 - peer} may exit before the {what}, which accesses its memory: the two are not ordered"
     )
     assert (found[0].warp, found[0].lanes) == (0, (0,))
 
@@ -106,8 +106,8 @@ def test_each_destination_of_a_multicast_copy_waits():
     found = only_error(run(text))
     line = line_of(text, "cp.async.bulk")
     assert found.message == (
-        f"CTA 1 may exit before the write by a copy of warp 0 of CTA 0 (copy, line {line}), which reaches its memory: "
-        "nothing orders the two"
+        f"CTA 1 may exit before the write by a copy of warp 0 of CTA 0 (copy, line {line}), which accesses its "
+        "memory: the two are not ordered"
     )
 
 
@@ -120,6 +120,4 @@ def test_work_of_the_own_cta_is_waited_for():
     assert rules(check(kernel(INIT, MET, own.format(only="")), threads=32)) == set()
     found = only_error(check(kernel(INIT, MET, own.format(only="bra END;")), threads=32))
     assert found.rule == "exit-before-completion"
-    assert found.message.startswith(
-        "the CTA exits although nobody has waited for the write by a copy of warp 0 (copy, line"
-    )
+    assert found.message.startswith("the CTA exits without a wait for the write by a copy of warp 0 (copy, line")

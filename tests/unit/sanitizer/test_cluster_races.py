@@ -83,8 +83,8 @@ def test_a_peer_must_have_started():
     found = only_error(run(text))
     assert found.rule == "peer-not-started"
     assert found.message == (
-        f"write by warp 0 of CTA 0 (st, line {line_of(text, 'st.shared::cluster')}) reaches the memory of CTA 1, "
-        "which nothing says has started"
+        f"write by warp 0 of CTA 0 (st, line {line_of(text, 'st.shared::cluster')}) accesses the memory of CTA 1 "
+        "before that CTA is known to run"
     )
     assert rules(run(pair(MEET, "st.shared::cluster.u32 [%r], %t;", MEET))) == set()
 
@@ -236,7 +236,7 @@ def test_an_atomic_of_cta_scope_does_not_reach_the_peer():
     found = only_error(run(pair(COUNTER.format(meet=MEET).replace("relaxed.cluster", "relaxed.cta"), MEET)))
     assert found.rule == "scope-too-narrow"
     assert found.message.count("(atom, line") == 2
-    assert found.message.endswith("their scopes do not hold each other's thread, .cluster or .gpu does")
+    assert found.message.endswith("their scopes do not include each other's thread; .cluster or .gpu does")
     assert {found.cta, found.other.cta} == {0, 1}
 
 

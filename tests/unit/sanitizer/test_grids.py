@@ -52,7 +52,7 @@ def test_what_the_kernel_in_front_may_use_is_reached_behind_a_wait(access):
     text = kernel(ACCESSES[access], AWAIT)
     found = [f for f in run(text).findings if f.rule == "dependent-access"]
     assert [(f.verdict, f.line) for f in found] == [(Verdict.error, line_of(text, access))]
-    assert "reaches buffer 'out', which the kernel in front may still use" in found[0].message
+    assert "accesses buffer 'out', which the preceding kernel may still use" in found[0].message
     assert "dependent-access" not in rules(run(text, dependent=()))
 
 
@@ -77,7 +77,7 @@ def test_what_another_kernel_writes_is_no_constant():
     text = kernel(AWAIT, "ld.global.nc.u32 %v, [%a];")
     found = only_error(run(text))
     assert (found.rule, found.line) == ("dependent-constant", line_of(text, "ld.global.nc"))
-    assert found.message.endswith("may write while this one runs: ld.global without .nc")
+    assert found.message.endswith("may write it while this one runs: use ld.global without .nc")
     assert rules(run(text, dependent=())) == set()
     assert rules(run(kernel(AWAIT, ACCESSES["ld.global"]))) == set()
 

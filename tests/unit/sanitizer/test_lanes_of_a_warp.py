@@ -43,7 +43,7 @@ def test_lanes_that_did_not_meet_race(space, between):
     store, load = NEIGHBOUR[space]
     found = only_error(run(INIT, store, between, load))
     assert found.rule == f"race-{space}-memory"
-    assert "they are of two lanes: put bar.warp.sync between" in found.message
+    assert "they are two lanes of one warp: put bar.warp.sync in between" in found.message
 
 
 def test_a_lane_reads_what_it_stored_itself():
@@ -67,7 +67,7 @@ def test_what_one_lane_has_waited_for_the_others_know_when_they_meet():
         assert rules(run(INIT, stored, copy, between, over)) == set()
     found = only_error(run(INIT, stored, copy, over))
     assert found.message.startswith("write by warp 0 (st")
-    assert found.message.endswith("put bar.warp.sync between")
+    assert found.message.endswith("put bar.warp.sync in between")
 
 
 def test_each_lane_waits_for_its_own_copies():
@@ -87,4 +87,4 @@ def test_one_lane_copies_what_all_have_stored():
     assert rules(run(INIT, stored, MET, copy)) == set()
     found = only_error(run(INIT, stored, copy))
     assert found.message.startswith("read by a copy of warp 0")
-    assert found.message.endswith("put bar.warp.sync between")
+    assert found.message.endswith("put bar.warp.sync in between")

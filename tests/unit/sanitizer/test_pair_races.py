@@ -136,7 +136,8 @@ def test_a_commit_arrives_while_its_barrier_is_there():
     line = line_of(both, "b64 [%bar+8], %m;")
     assert (found.rule, found.verdict, found.line) == ("exit-before-arrival", Verdict.review, line)
     assert found.message == (
-        "CTA 1 may exit before a commit by warp 0 of CTA 0 arrives at its mbarrier: nobody in it waits for that phase"
+        "CTA 1 may exit before a commit by warp 0 of CTA 0 arrives at its mbarrier: no thread of it waits for "
+        "that phase"
     )
     awaited = PARTS["wait"] + "LAST: mbarrier.try_wait.parity.shared::cta.b64 %p, [%bar+8], 0; @!%p bra LAST;"
     assert rules(run(twice(kernel(wait=awaited)))) == set()

@@ -57,7 +57,7 @@ def test_a_barrier_alone_orders_no_proxies():
     assert (found.line, found.other.line) == (copy, read)
     assert found.message == (
         f"write by a copy of warp 1 (copy, line {copy}) is not ordered after read by warp 0 (ld, line {read}); "
-        "only a proxy fence is missing between the two"
+        "only a proxy fence is missing in between"
     )
 
 

@@ -107,7 +107,7 @@ def test_columns_that_are_given_back_are_not_looked_at_unless_the_cta_has_them()
     text = operands_kernel().replace(f"{dealloc}32;", f"mov.b32 %o, {(1 << 31) - 1}; {dealloc}%o;")
     found = check(text, shared=8256).findings
     assert [finding.rule for finding in found] == ["fault"]
-    assert f"tcgen05.dealloc of {(1 << 31) - 1} columns at 0x0, which were not allocated so" in found[0].message
+    assert f"tcgen05.dealloc of {(1 << 31) - 1} columns at 0x0, which is not an allocation" in found[0].message
 
 
 STORES = """

@@ -45,7 +45,7 @@ def test_strong_accesses_of_clusters_meet_in_the_scope_of_the_gpu(what):
     for scope in ("cta", "cluster"):
         assert found(kernel(body.replace("SCOPE", scope))) == NARROW
     for one in check(kernel(body.replace("SCOPE", "cta")), grid=4, threads=32).findings:
-        assert "their scopes do not hold threads of other clusters, .gpu does" in one.message
+        assert "their scopes do not include threads of other clusters; .gpu does" in one.message
 
 
 @pytest.mark.parametrize("what", [name for name in COUNTERS if name != "read"])
@@ -101,7 +101,7 @@ def test_a_fence_for_less_is_named(send, take, named):
     text = last(send, take)
     (one,) = check(text, grid=4, threads=32).findings
     assert (one.rule, one.verdict) == ("scope-too-narrow", Verdict.error)
-    assert f"fence of line {line_of(text, named)} does not reach other clusters" in one.message
+    assert f"fence of line {line_of(text, named)} does not include other clusters" in one.message
 
 
 def test_a_release_of_its_own_does_as_well():

@@ -110,8 +110,8 @@ def test_another_swizzle_is_for_review(name, wrote, read):
     text, found = judged({name: wrote, other: "128B"}, {name: read, other: "128B"})
     (finding,) = found.findings
     assert (finding.rule, finding.verdict) == ("swizzle-mismatch", Verdict.review)
-    assert f"the descriptor of {name.upper()} has swizzle {read}, and its bytes were written with" in finding.message
-    assert f"swizzle {wrote}, that of the tensor map" in finding.message
+    assert f"the descriptor of {name.upper()} has swizzle {read}, but its bytes were written with" in finding.message
+    assert f"swizzle {wrote} of the tensor map" in finding.message
     assert finding.line == line_of(text, "tcgen05.mma.cta_group::1.kind::f16 [%d]")
     assert finding.other.line == line_of(text, f"[%m_{name},")
 

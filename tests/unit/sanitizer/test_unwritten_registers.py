@@ -22,10 +22,10 @@ def found(body: str, **launch) -> list[Finding]:
 
 
 ERRORS = {
-    "stored": ("st.global.u32 [%d], %never;", "st uses %never, which nothing has written"),
+    "stored": ("st.global.u32 [%d], %never;", "st uses %never, which was never written"),
     "stored after arithmetic": (
         "add.u32 %v, %never, 1; shl.b32 %w, %v, 2; st.global.u32 [%d], %w;",
-        "st uses %w, which comes from %never, which nothing has written",
+        "st uses %w, which comes from %never, which was never written",
     ),
     "an address": ("ld.global.u32 %v, [%lost];", "ld uses %lost"),
     "an address of shared memory": (
@@ -124,13 +124,13 @@ def test_a_value_that_was_written_is_clean(name):
 def test_a_read_that_leads_to_nothing_is_for_review():
     (finding,) = found("add.u32 %v, %never, 1; mov.u32 %v, 2; st.global.u32 [%d], %v;")
     assert finding.verdict is Verdict.review
-    assert finding.message == "int.add reads %never, which nothing has written on this path"
+    assert finding.message == "int.add reads %never, which was never written on this path"
 
 
 def test_what_lanes_give_each_other_is_for_review_and_not_followed():
     (finding,) = found("shfl.sync.idx.b32 %never, %never, 0, 31, -1; st.global.u32 [%d], %never;")
     assert finding.verdict is Verdict.review
-    assert finding.message == "shfl.sync reads %never, which nothing has written on this path"
+    assert finding.message == "shfl.sync reads %never, which was never written on this path"
 
 
 def test_the_lanes_and_the_cta_are_named():
@@ -164,5 +164,5 @@ clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128 {%x0, %x1, %x2, _}
 def test_the_cta_of_a_declined_request_may_be_read_and_not_used(use, count):
     findings = [f for f in found(ASK + use) if f.rule == "declined-request-used"]
     assert len(findings) == count
-    assert all("comes from the CTA of a request that was declined" in finding.message for finding in findings)
+    assert all("comes from the CTA id of a declined request" in finding.message for finding in findings)
     assert rules(check(module(HEAD + CLEAN["loaded"]))) == set()

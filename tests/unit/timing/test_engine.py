@@ -364,5 +364,5 @@ def test_a_kernel_that_waits_for_another_cluster_is_given_up(monkeypatch):
     launch = LaunchSpec(
         entry="spin", grid=(2, 1, 1), block=(32, 1, 1), buffers=flag, params=(PointerParam(buffer="flag"),)
     )
-    with pytest.raises(UnmodelledError, match="more than 1000 instructions were recorded and there is no end"):
+    with pytest.raises(UnmodelledError, match="more than 1000 instructions were recorded without an end"):
         time_kernel(SPINNING, launch, {"flag": np.zeros(1, np.uint32)}, B200)

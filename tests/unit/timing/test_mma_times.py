@@ -134,5 +134,5 @@ def test_a_shape_that_is_none_is_refused(shape, said):
 
 
 def test_what_nobody_has_measured_is_not_opened_up():
-    with pytest.raises(InputError, match="no measurement says how"):
+    with pytest.raises(InputError, match="it was never measured"):
         next(steps(MmaShape(m=32, n=64, ws=True), B200))

@@ -69,7 +69,7 @@ def test_deactivated_triton_is_as_before(triton):
     convc.triton.activate()
     convc.triton.deactivate()
     assert (triton.active, kind.run) == ("the GPU", run)
-    with pytest.raises(InputError, match="no Triton program runs"):
+    with pytest.raises(InputError, match="triton is not active"):
         convc.triton.launches()
 
 

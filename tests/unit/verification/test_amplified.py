@@ -64,7 +64,7 @@ def test_rounding_that_is_amplified_is_right(name, precision, wave):
             assert report.amplification.node == node
         assert report.amplification.behind > report.amplification.before
         text = said(report)
-        assert "right but for amplified rounding, by relative RMS error" in text
+        assert "right except for amplified rounding, by relative RMS error" in text
         assert f"the error grows from {report.amplification.node} on" in text
         assert b'"amplified": true' in data_json(report)
 
@@ -134,4 +134,4 @@ def test_what_has_no_finer_precision_is_left_as_it_is(wave):
     report = convc.verify_data(model, wave.astype(np.float16), convc.Expected(outputs=expected))
     assert not report.ok
     assert report.amplification is None
-    assert "there is no other precision to tell by" in said(report)
+    assert "there is no other precision to compare with" in said(report)

@@ -294,4 +294,4 @@ def test_rounding_that_a_network_amplifies_is_no_error():
     assert report.ok
     assert report.amplification.node.endswith("(Reciprocal)")
     assert "expected, amplified rounding" in said(report)
-    assert "the network amplifies the rounding of tf32, no convolution is wrong" in said(report)
+    assert "no convolution is wrong; the network amplifies the rounding of tf32" in said(report)

@@ -30,7 +30,7 @@ def test_an_error_of_convc_is_raised_with_its_place_and_hint():
 
 def test_too_long_is_ended():
     started = time.perf_counter()
-    with pytest.raises(WorkerError, match=r"not done after 0.2 s"):
+    with pytest.raises(WorkerError, match=r"not finished within 0.2 s"):
         limited(0.2, time.sleep, 600)
     assert time.perf_counter() - started < LONG_S
 

@@ -217,7 +217,7 @@ def _rank(cohort: Cohort, address: int, own: np.ndarray) -> np.ndarray:
     """The rank that a shared::cluster address names, for each issuing CTA of rank ``own``."""
     field = address >> RANK_SHIFT
     if field >= cohort.cluster_size:
-        raise MachineFault(f"shared address {address:#x} names no CTA of a cluster of {cohort.cluster_size}")
+        raise MachineFault(f"shared address {address:#x} is in no CTA of the cluster of size {cohort.cluster_size}")
     return np.full(len(own), field)
 
 

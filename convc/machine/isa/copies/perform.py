@@ -77,7 +77,7 @@ def check_written(cohort: Cohort, instr: Instr, where: int, ranges: ByteRanges, 
         for low, high in ranges
     )
     if missing:
-        text = f"an asynchronous copy reads {missing} bytes of shared memory never written"
+        text = f"an asynchronous copy reads {missing} bytes of shared memory that were never written"
         who = Who(row=written.lacking(places(where, ranges), rows))
         cohort.findings.report("shared-memory-unwritten", text, instr, who=who)
 

@@ -213,8 +213,8 @@ def _bytes_at(launch: Launch, address: int) -> bytes:
     if address % 64 or start + SIZE > room.size:
         raise MachineFault(
             f"address {address:#x} does not hold a tensor map",
-            hint="pass the address of a 128-byte .param that the launch file describes as a tensor map, or that of "
-            "128 bytes of global or constant memory, 64-byte aligned, that a driver or tensormap.replace has made",
+            hint="pass the address of a 128-byte .param that the launch file describes as a tensor map, or of a "
+            "tensor map in global or constant memory (64-byte aligned) that a driver or tensormap.replace wrote",
         )
     return room[start : start + SIZE].tobytes()
 

@@ -80,7 +80,7 @@ def check_written(strand: Strand, instr: Instr, offset: Value, size: int, rows: 
         at = int(np.flatnonzero(strand.cohort.rows_or_all(strand.rows) == who.row)[0])
         bytes_of = (places[at] + (target[at] << np.int64(RANK_SHIFT)))[..., None] + np.arange(size)
         missing = len(np.unique(bytes_of[lacking[at]]))  # in one CTA: how many others lack some does not show
-        text = f"{instr.form.name}.shared reads {missing} bytes of shared memory never written"
+        text = f"{instr.form.name}.shared reads {missing} bytes of shared memory that were never written"
         strand.cohort.findings.report("shared-memory-unwritten", text, instr, who=who)
 
 

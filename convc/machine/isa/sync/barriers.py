@@ -28,7 +28,7 @@ BARRIERS = 16
 """CTA barriers that a CTA has."""
 
 REDUCTIONS = ("popc", "and", "or")
-MIXED = "warps of bar.sync or bar.arrive meet those of bar.red at one barrier: unpredictable (here they have no vote)"
+MIXED = "warps use bar.sync or bar.arrive, and bar.red, at one barrier: unpredictable (here the first have no vote)"
 
 
 @op("bar.sync", "bar.arrive", traits=BLIND | WHOLE_WARPS, result=False)
@@ -159,8 +159,8 @@ def _check(
         number = 32 * int(before[at] + arriving[at])
         strand.cohort.findings.report(
             "barrier-overflow",
-            f"{number} threads reach a CTA barrier whose count is {32 * int(expected[at])}: those beyond it wait "
-            "for the next round; let no others reach it, or raise the count",
+            f"{number} threads reach a CTA barrier whose count is {32 * int(expected[at])}: the surplus waits for "
+            "the next round; let only these threads reach it, or raise the count",
             instr,
             who=first_active_warp(strand, over[:, None, None] & chosen[:, :, None]),
         )
@@ -169,8 +169,8 @@ def _check(
         at = int(other.argmax())
         strand.cohort.findings.report(
             "barrier-counts",
-            f"warps that meet at one CTA barrier give it different counts: {32 * int(barrier.expected[rows][at])} and "
-            f"{32 * int(expected[at])} threads; give the same count everywhere",
+            f"warps give different thread counts to one CTA barrier: {32 * int(barrier.expected[rows][at])} and "
+            f"{32 * int(expected[at])} threads; use the same count in all",
             instr,
             who=first_active_warp(strand, other[:, None, None] & chosen[:, :, None]),
         )

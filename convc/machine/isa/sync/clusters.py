@@ -54,7 +54,7 @@ def getctarank(instr: Instr, table: SlotTable) -> Run:
         rank = inside >> np.uint64(RANK_SHIFT)
         if (rank >= strand.cohort.cluster_size).any():
             raise MachineFault(
-                f"getctarank: shared address {int(inside.max()):#x} names no CTA of a cluster of "
+                f"getctarank: shared address {int(inside.max()):#x} is in no CTA of the cluster of size "
                 f"{strand.cohort.cluster_size}"
             )
         if d is not None:

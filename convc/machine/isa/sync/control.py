@@ -127,7 +127,7 @@ def printf(instr: Instr, table: SlotTable) -> Run:
     """A call of vprintf: noted, not printed."""
 
     def run(strand: Strand) -> None:
-        text = "the kernel prints; the simulator drops the text"
+        text = "the kernel calls printf; the simulator drops the text"
         strand.cohort.findings.report("printf", text, instr, Verdict.clean, first_active_warp(strand))
 
     return run

@@ -60,7 +60,7 @@ def try_cancel(instr: Instr, table: SlotTable) -> Run:
         cohort.core.seal()
         again = cohort.declined.intersection(cohort.rows_or_all(active_rows(strand)).tolist())
         if again:
-            text = "the CTA asks for another cluster after it has seen a request declined: undefined"
+            text = "clusterlaunchcontrol.try_cancel after a declined request: undefined"
             who = dataclasses.replace(first_active_warp(strand), row=min(again))
             cohort.findings.report("launch-control-after-decline", text, instr, who=who)
         for group in issue_groups(strand, [destination(regs), barrier(regs)]):
@@ -103,7 +103,7 @@ def _words(strand: Strand, slot: int, name: str) -> list[Value]:
     if not (np.logical_and.reduce(declined) | (words[0] == TAKEN)).all():
         raise MachineFault(
             f"{name}: the operand is not a response of clusterlaunchcontrol.try_cancel",
-            hint="load the 16 bytes with ld.shared.b128 after waiting for the request's mbarrier",
+            hint="load the 16-byte response with ld.shared.b128 after a wait for the request's mbarrier",
         )
     return words
 

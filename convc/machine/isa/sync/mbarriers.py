@@ -59,8 +59,8 @@ def _init(strand: Strand, instr: Instr, party: Party) -> None:
     if known is not None and known.among(rows):
         cohort.findings.report(
             "mbarrier-init-again",
-            f"the mbarrier at shared address {where:#x} is initialised again, which is undefined: "
-            "do it once, or mbarrier.inval it before",
+            f"the mbarrier at shared address {where:#x} is initialised a second time, which is undefined: "
+            "initialise it once, or use mbarrier.inval first",
             instr,
             who=first_active_warp(strand, party.lanes),
         )
@@ -132,7 +132,7 @@ def arrive(instr: Instr, table: SlotTable) -> Run:
         if open_phase and np.any(barrier.phase != before):
             raise MachineFault(
                 f"{name}: this arrival completes a phase of the mbarrier at shared address {party.where:#x}",
-                hint="leave out .noComplete, whose effect is undefined where the phase completes",
+                hint="remove .noComplete, which is undefined where the phase completes",
             )
         if phases > 1:
             _report_overrun(strand, instr, party.where, phases)
@@ -156,8 +156,8 @@ def _report_overrun(strand: Strand, instr: Instr, where: int, phases: int) -> No
     """Say that an instruction has completed phases which nobody can have waited for."""
     strand.cohort.findings.report(
         "mbarrier-overrun",
-        f"the arrivals of one instruction fall into {phases} phases of the mbarrier at shared address {where:#x}: more "
-        "arrive than the count given to mbarrier.init",
+        f"the arrivals of one instruction span {phases} phases of the mbarrier at shared address {where:#x}: "
+        "they exceed the count of mbarrier.init",
         instr,
         Verdict.review,
         first_active_warp(strand),

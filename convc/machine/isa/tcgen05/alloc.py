@@ -126,7 +126,8 @@ def _check(tensor: TensorMemory, rows: np.ndarray, count: int) -> None:
     if less.any():
         row = int(rows[less][0])
         raise MachineFault(
-            f"tcgen05.alloc of {count} columns after one of {int(tensor.last[row])}: the counts of a CTA must not grow"
+            f"tcgen05.alloc of {count} columns after one of {int(tensor.last[row])}: the counts of later "
+            "allocations of a CTA must not be larger"
         ).of(row)
 
 
@@ -220,7 +221,7 @@ def _not_allocated(cohort: Cohort, rows: np.ndarray | None, base: int, count: in
     row, held = next((row, held) for row, held in of_each.items() if held.get(base) != count)
     listed = ", ".join(f"{n} at {b}" for b, n in held.items()) or "none"
     return MachineFault(
-        f"tcgen05.dealloc of {count} columns at {base:#x}, which were not allocated so (allocated: {listed})"
+        f"tcgen05.dealloc of {count} columns at {base:#x}, which is not an allocation (allocated: {listed})"
     ).of(row)
 
 

@@ -85,8 +85,8 @@ class Window:
         if wrong.any():
             i = int(wrong.argmax())
             raise MachineFault(
-                f"{self.name} at tensor-memory lane {int(lane[i])}: "
-                f"warp {int(warps[i])} reaches lanes {int(part[i])}..{int(part[i]) + 31} only"
+                f"{self.name} at tensor-memory lane {int(lane[i])}: warp {int(warps[i])} can access lanes "
+                f"{int(part[i])}..{int(part[i]) + 31} only"
             )
         if (inside % 16).any():
             raise MachineFault(f"{self.name} at tensor-memory lane {int(lane[0])}: it starts at a multiple of 16 lanes")
@@ -183,7 +183,7 @@ def load(instr: Instr, table: SlotTable) -> Run:
             group = window.group
             missing = window.unwritten()
             if missing:
-                message = f"tcgen05.ld reads {missing} cells of tensor memory never written"
+                message = f"tcgen05.ld reads {missing} cells of tensor memory that were never written"
                 cohort.findings.report(
                     "tensor-memory-unwritten", message, instr, who=first_active_warp(strand, _lacking(strand, window))
                 )

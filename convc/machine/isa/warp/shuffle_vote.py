@@ -33,7 +33,7 @@ def members(strand: Strand, mask: Value, instr: Instr) -> np.ndarray:
     if strand.mask is not None and (named & ~active & (True if alive is None else alive)).any():
         strand.cohort.findings.report(
             "warp-sync-mask",
-            f"{instr.form.name}: the membermask names lanes that have parted from those that execute it",
+            f"{instr.form.name}: the membermask includes lanes that have diverged from the executing ones",
             instr,
             who=first_active_warp(strand),
         )
@@ -51,7 +51,7 @@ def expect_named(strand: Strand, mask: Value, instr: Instr) -> np.ndarray:
         return np.ones((1, 1, 1), bool)
     named = (array(mask, 32) >> LANES.astype(np.uint32)) & np.uint32(1) != 0
     if (~named if strand.mask is None else strand.mask & ~named).any():
-        text = f"{instr.form.name}: the membermask leaves out lanes that execute it, which is undefined"
+        text = f"{instr.form.name}: the membermask does not include all executing lanes, which is undefined"
         strand.cohort.findings.report("warp-sync-mask", text, instr)
     return named
 

@@ -59,8 +59,8 @@ def warpgroup_warps(strand: Strand, what: str) -> np.ndarray:
     whole = strand.cohort.warps // WARPS * WARPS
     if (strand.warps[active.any(axis=0)] >= whole).any():
         raise MachineFault(
-            f"{what} by a warp of no whole warpgroup: the CTA has {strand.cohort.warps} warps",
-            hint="four warps that begin at a multiple of four execute it together: launch a multiple of 128 threads",
+            f"{what} by a warp outside of a full warpgroup: the CTA has {strand.cohort.warps} warps",
+            hint="a warpgroup is four warps from a multiple of four on: launch a multiple of 128 threads",
         )
     return active
 

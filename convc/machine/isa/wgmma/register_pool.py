@@ -60,7 +60,7 @@ def set_count(instr: Instr, table: SlotTable) -> Run:
         cohort = strand.cohort
         active = whole_warps(strand, "setmaxnreg")
         if start is None:
-            message = "setmaxnreg may have no effect: the kernel has neither .maxnreg nor .maxntid with .minnctapersm"
+            message = "setmaxnreg may be ignored: the kernel has neither .maxnreg nor .maxntid with .minnctapersm"
             _report(strand, instr, message, Verdict.review)
             return None
         held = _held(cohort, start)

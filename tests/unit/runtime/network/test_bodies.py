@@ -138,7 +138,7 @@ def test_what_changes_from_turn_to_turn_is_left_out():
     network = convc.load(made)
     assert [conv.name for conv in network.convs] == ["z"]
     reason = next(each.reason for each in network.skipped if each.name == STEP)
-    assert "its extents change from turn to turn" in reason
+    assert "its extents change between iterations" in reason
     assert convc.run_model(made, X)["y"].shape == (1, 4, 14, 8)
 
 

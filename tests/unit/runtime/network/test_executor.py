@@ -234,9 +234,9 @@ def test_two_inputs_that_disagree_on_an_extent():
 @pytest.mark.parametrize(
     ("body", "error", "message"),
     [
-        ("y = Relu (nobody)", ModelError, "nothing makes its input 'nobody'"),
-        ("z = Relu (x)", ModelError, "nothing makes the output 'y'"),
-        ("y = NoSuchOperator (x)", NodeError, "the host has no such operator"),
+        ("y = Relu (nobody)", ModelError, "no node computes its input 'nobody'"),
+        ("z = Relu (x)", ModelError, "no node computes the output 'y'"),
+        ("y = NoSuchOperator (x)", NodeError, "no host implementation of this operator"),
         ("y = MatMul (x, x)", NodeError, "the node fails on the host"),
         ("y = Conv (x, x)", NodeError, "weights must have shape"),
     ],

@@ -154,7 +154,7 @@ def test_functions_that_call_one_another_too_deeply():
         functions.append(helper.make_function("own", f"f{index}", ["x"], ["y"], body, sets))
     value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy"]
     graph = helper.make_graph([helper.make_node("f0", ["x"], ["y"], domain="own")], "g", value[:1], value[1:])
-    with pytest.raises(ModelError, match="call one another too deeply"):
+    with pytest.raises(ModelError, match="nested too deeply"):
         Graph(helper.make_model(graph, opset_imports=sets, ir_version=8, functions=functions))
 
 
