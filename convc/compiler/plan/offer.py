@@ -3,8 +3,8 @@
 A schedule proposes a few hundred tilings, most of which differ from another one in their stages alone. Of the tilings
 of one width only the best can be taken or be shown, so the others are looked at as little as that allows:
 
-* Shared memory is counted, not laid out (`convc.compiler.plan.room.Room`), once for each tiling, and of a width whose
-  price alone is asked for once at most, to know how many CTAs an SM can hold.
+* Memory is laid out once for each tiling, and of a width whose price alone is asked for once at most, to know how many
+  CTAs an SM can hold.
 * What a CTA does does not depend on its stages, only how long it waits for copies does. So a width is priced once
   (`convc.compiler.plan.cost.Pace`), and its tilings are held to the rules from the fastest on, until one keeps them.
 * Of what is compared only time and bytes are worked out; the whole estimate is made for those who read it.
@@ -34,8 +34,7 @@ from convc.compiler.plan.cost import (
 from convc.compiler.plan.moved import launch_bytes
 from convc.compiler.plan.records import Estimate, Pipeline, Rejection, Tiling
 from convc.compiler.plan.requests import row_cycles
-from convc.compiler.plan.residency import MemoryNeed, beside
-from convc.compiler.plan.room import Room
+from convc.compiler.plan.residency import beside, bytes_alone
 from convc.compiler.plan.storage import Storage
 from convc.compiler.plan.tiling import Depths
 from convc.compiler.plan.work import CtaWork, with_stages
@@ -88,7 +87,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     @property
     def storage(self) -> Storage:
         """The memory of a CTA."""
-        return self.offer.storage(self.tiled.tiling)
+        return self.offer.laid(self.tiled.tiling)
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, weakref=True):
@@ -98,20 +97,20 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, weak
         layout, arch: the problem and the target.
         depths: its tilings by their width, narrow before wide; all with rows of as many bytes.
         rows: tiles of output pixels, the grid along x.
-        room, storage: the memory of a CTA, counted and laid out.
+        storage: the memory of a CTA, laid out.
         work: what a CTA does; of tilings that differ in their stages alone, only `CtaWork.rings` may differ.
         rules: what a tiling must keep.
         geometry: how activations are shared; None where they are not.
         most_ctas: persistent CTAs at most (`convc.compiler.plan.persistent`); None: each tile has its own.
         dynamic: whether those ask for their tiles, so that as many run as can.
         parts: CTAs that share the K loop of a tile (`convc.compiler.plan.split`).
+        alone: whether a CTA takes an SM's shared memory for itself, whatever it needs.
     """
 
     layout: DeviceLayout
     arch: Arch
     depths: tuple[Depths, ...]
     rows: int
-    room: Callable[[Tiling], Room]
     storage: Callable[[Tiling], Storage]
     work: Callable[[Tiling, Pipeline], CtaWork]
     rules: Sequence[TilingRule] = TILING_RULES
@@ -119,6 +118,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, weak
     most_ctas: int | None = None
     dynamic: bool = False
     parts: int = 1
+    alone: bool = False
 
     @property
     def first(self) -> Tiling:
@@ -151,19 +151,17 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, weak
         checked = (check_tiling(self.tiled(tiling), self.rules) for tiling in self.tilings)
         return tuple(rejection for rejection in checked if rejection is not None)
 
-    def counted(self, tiling: Tiling) -> Room:
-        """The memory of a CTA, counted once: forms of a schedule are made of it."""
-        known = self._rooms.get(tiling)
+    def laid(self, tiling: Tiling) -> Storage:
+        """The memory of a CTA, laid out once: forms of a schedule are made of it."""
+        known = self._laid.get(tiling)
         if known is None:
-            known = self._rooms[tiling] = self.room(tiling)
+            known = self._laid[tiling] = self.storage(tiling)
         return known
 
-    def needed(self, tiling: Tiling) -> MemoryNeed:
-        """The shared memory and the columns that a CTA needs, worked out once."""
-        known = self._needs.get(tiling)
-        if known is None:
-            known = self._needs[tiling] = self.counted(tiling).need(self.arch)
-        return known
+    def footprint(self, tiling: Tiling) -> int:
+        """Bytes of shared memory, without those that keep other CTAs from the SM for want of columns."""
+        end = self.laid(tiling).end
+        return max(end, bytes_alone(self.arch)) if self.alone else end
 
     def done(self, tiling: Tiling) -> CtaWork:
         """The work of a CTA, counted once: forms of a schedule are made of it."""
@@ -178,13 +176,8 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, weak
         return {}
 
     @once
-    def _rooms(self) -> dict[Tiling, Room]:
-        """The memory that has been counted."""
-        return {}
-
-    @once
-    def _needs(self) -> dict[Tiling, MemoryNeed]:
-        """What that takes."""
+    def _laid(self) -> dict[Tiling, Storage]:
+        """The memory that has been laid out."""
         return {}
 
     def tiles(self, tiling: Tiling) -> TileGrid:
@@ -200,7 +193,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, weak
             layout=self.layout,
             arch=self.arch,
             tiling=tiling,
-            need=self.needed(tiling),
+            need=self.laid(tiling).need,
             grid=grid,
             ctas=self._walkers(grid, tiling.together),
             parts=self.parts,
@@ -260,7 +253,7 @@ class Width(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         pace = self.pace
         most = pace.most_beside
         if most > 1:
-            most = min(most, beside(self.offer.needed(self.depths.first), self.offer.arch))
+            most = min(most, beside(self.offer.laid(self.depths.first).need, self.offer.arch))
         return min(pace.cycles(pace.hidden, held) for held in range(1, most + 1))
 
     @once
@@ -293,11 +286,7 @@ class Width(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         for tiling, cycles in zip(self.tilings, self._cycles(), strict=True):
             alike.setdefault(cycles, []).append(tiling)
         for cycles in sorted(alike):
-            yield from sorted(alike[cycles], key=self._room, reverse=True)
-
-    def _room(self, tiling: Tiling) -> int:
-        """Bytes of shared memory, without those that keep other CTAs from the SM for want of columns."""
-        return self.offer.counted(tiling).used
+            yield from sorted(alike[cycles], key=self.offer.footprint, reverse=True)
 
     def _cycles(self) -> list[float]:
         """The price of each tiling: they differ in the latency of copies, and in how many CTAs fit."""
@@ -312,7 +301,7 @@ class Width(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         if most == 1:  # nobody need know how many fit
             alone = {latency: pace.cycles(latency, 1) for latency in set(latencies)}
             return [alone[latency] for latency in latencies]
-        needs = map(self.offer.needed, self.tilings)
+        needs = (self.offer.laid(tiling).need for tiling in self.tilings)
         rivals = [
             (latency, min(most, beside(need, self.offer.arch))) for latency, need in zip(latencies, needs, strict=True)
         ]

@@ -22,7 +22,6 @@ from convc.compiler.plan.offer import Offer
 from convc.compiler.plan.pairs import PAIR
 from convc.compiler.plan.records import Pipeline, Rejection, Tiling
 from convc.compiler.plan.residency import bytes_alone
-from convc.compiler.plan.room import Room
 from convc.compiler.plan.storage import (
     ANSWER_BYTES,
     EVERY_ROLE,
@@ -93,7 +92,7 @@ def _walking(offer: Offer, most: int, stages: int | None, dynamic: bool) -> Offe
         return Rejection(rule="persistent", reason=reason)
 
     def storage(tiling: Tiling) -> Storage:
-        once = offer.storage(tiling)
+        once = offer.laid(tiling)
         if offer.arch.limits.tmem_columns:
             if held(offer.layout, tiling):
                 once = replace(once, numbers=None)
@@ -102,22 +101,14 @@ def _walking(offer: Offer, most: int, stages: int | None, dynamic: bool) -> Offe
         columns = -(-offer.layout.problem.out_channels // tiling.block_n) * tiling.block_n
         return in_registers(once, columns, offer.arch)
 
-    def room(tiling: Tiling) -> Room:
-        once = offer.counted(tiling)
-        if offer.arch.limits.tmem_columns:
-            numbers = 0 if held(offer.layout, tiling) else once.numbers
-            halves = room_for_halves(replace(once, numbers=numbers))
-            return room_for_answers(halves, offer.arch) if dynamic else halves
-        columns = -(-offer.layout.problem.out_channels // tiling.block_n) * tiling.block_n
-        return room_in_registers(once, columns, tiling.block_n)
-
     def work(tiling: Tiling, pipeline: Pipeline) -> CtaWork:
         once = offer.done(tiling)
         keeps = offer.arch.limits.tmem_columns > 0 and once.slabs > 0 and held(offer.layout, tiling)
         return replace(once, held=keeps)
 
     ahead = offer.depths if stages is not None else tuple(map(deeper, offer.depths))
-    return replace(offer, depths=ahead, storage=storage, room=room, work=work, most_ctas=most, dynamic=dynamic)
+    alone = offer.arch.limits.tmem_columns > 0 and (offer.alone or dynamic)
+    return replace(offer, depths=ahead, storage=storage, work=work, most_ctas=most, dynamic=dynamic, alone=alone)
 
 
 def deeper(each: Depths) -> Depths:
@@ -180,17 +171,6 @@ def two_halves(storage: Storage, arch: Arch) -> Storage:
     return replace(placed, smem_bytes=max(placed.smem_bytes, storage.smem_bytes))
 
 
-def room_for_halves(room: Room) -> Room:
-    """The memory that `two_halves` needs, counted: their two rings stand in place of one barrier."""
-    return replace(
-        room,
-        barriers=room.barriers + 2 * HALVES - 1,
-        masks=HALVES * room.masks,
-        columns=room.columns + room.accumulator,
-        apart=True,
-    )
-
-
 def in_registers(storage: Storage, columns: int, arch: Arch) -> Storage:
     """The memory of a CTA whose accumulator is in registers, and so of one tile at a time.
 
@@ -205,11 +185,6 @@ def in_registers(storage: Storage, columns: int, arch: Arch) -> Storage:
         row = NUMBER_BYTES * columns
         numbers = replace(numbers, row_bytes=row, stage_bytes=numbers.rows * row)
     return lay_out(storage.smem, storage.tmem, storage.rings, arch, results=results, numbers=numbers)
-
-
-def room_in_registers(room: Room, columns: int, width: int) -> Room:
-    """The memory that `in_registers` needs, counted; the numbers of `room` are those of a tile of that width."""
-    return replace(room, apart=True, masks=0, residual=0, numbers=room.numbers // width * columns, least=0)
 
 
 def with_answers(storage: Storage, arch: Arch) -> Storage:
@@ -248,9 +223,3 @@ def with_answers(storage: Storage, arch: Arch) -> Storage:
         state=ASKED,
     )
     return replace(placed, answers=answers, smem_bytes=max(answers.end, bytes_alone(arch)))
-
-
-def room_for_answers(room: Room, arch: Arch) -> Room:
-    """The memory that `with_answers` needs, counted."""
-    barriers = room.barriers + 2 * AHEAD
-    return replace(room, barriers=barriers, answers=AHEAD * ANSWER_BYTES, least=bytes_alone(arch))

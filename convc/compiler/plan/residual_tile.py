@@ -14,7 +14,6 @@ import msgspec
 from convc.compiler.plan.names import EMPTY_R, FULL_R, R
 from convc.compiler.plan.records import Tiling
 from convc.compiler.plan.result_tile import result_map, result_tile
-from convc.compiler.plan.room import Room
 from convc.compiler.plan.storage import BarrierRing, Storage, lay_out
 from convc.compiler.plan.work import CtaWork
 from convc.host_layout.device_layout import DeviceLayout
@@ -46,12 +45,6 @@ def with_residual(storage: Storage, layout: DeviceLayout, tiling: Tiling, arch: 
         numbers=storage.numbers,
         residual=tile,
     )
-
-
-def room_for_residual(room: Room, layout: DeviceLayout, tiling: Tiling) -> Room:
-    """The memory that `with_residual` needs, counted: the tile, and two barriers for each slab of it."""
-    tile = result_tile(layout, tiling)
-    return msgspec.structs.replace(room, residual=tile.end, barriers=room.barriers + 2 * tile.stages)
 
 
 def copied(work: CtaWork, layout: DeviceLayout, tiling: Tiling) -> CtaWork:

@@ -24,7 +24,6 @@ from convc.compiler.plan.loads import SWIZZLE, map_dtype
 from convc.compiler.plan.names import NUMBERS, C
 from convc.compiler.plan.records import Tiling
 from convc.compiler.plan.results import WORD
-from convc.compiler.plan.room import Room
 from convc.compiler.plan.storage import SmemTile, tile_ring
 from convc.compiler.plan.work import CtaWork
 from convc.host_layout.device_layout import DeviceLayout
@@ -64,11 +63,6 @@ def number_tile(layout: DeviceLayout, tiling: Tiling) -> SmemTile:
 def _number_tile(rows: int, row: int) -> SmemTile:
     """The tile of so many rows of so many bytes each."""
     return SmemTile(name=NUMBERS, rows=rows, row_bytes=row, swizzle="none", stages=1, stage_bytes=rows * row, offset=0)
-
-
-def room_for_results(room: Room, layout: DeviceLayout, tiling: Tiling) -> Room:
-    """The memory of a CTA whose results leave through shared memory, counted."""
-    return replace(room, results=result_tile(layout, tiling).end, numbers=number_tile(layout, tiling).end)
 
 
 def staged(work: CtaWork, results: SmemTile | None, line_copies: int = 0) -> CtaWork:

@@ -25,7 +25,6 @@ from convc.compiler.index.shares import share
 from convc.compiler.plan.coordinates import FactorCoordinates, coordinate
 from convc.compiler.plan.names import ACC, A, B, RingName, SmemName, TmemName
 from convc.compiler.plan.records import Pipeline, Tiling
-from convc.compiler.plan.room import Room
 from convc.compiler.plan.storage import BarrierRing, SmemTile, Storage, TmemTile, lay_out, tile_ring
 from convc.compiler.plan.work import FACTOR_ROW_BYTES as ROW_BYTES
 from convc.host_layout.block_scaled import BlockFormat
@@ -113,17 +112,6 @@ def scaled_storage(
         BarrierRing(name=RingName("done"), stages=1, producer="mma", consumer="epilogue", state="done"),
     )
     return lay_out((a, b, scales_a, scales_b), tuple(tmem), rings, arch, results=results, numbers=numbers)
-
-
-def scaled_room(blocks: BlockFormat, tiling: Tiling, arch: Arch) -> Room:
-    """Count what `scaled_storage` needs."""
-    storage = scaled_storage(blocks, tiling, arch)
-    return Room(
-        operands=storage.smem[-1].end,
-        barriers=sum(ring.stages for ring in storage.rings),
-        columns=storage.tmem[-1].end,
-        accumulator=tiling.block_n,
-    )
 
 
 def factor_maps(layout: DeviceLayout, tiling: Tiling, a: TensorMap, b: TensorMap) -> tuple[TensorMap, TensorMap]:

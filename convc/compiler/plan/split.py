@@ -27,7 +27,6 @@ from convc.compiler.plan.names import SUMS
 from convc.compiler.plan.offer import Offer
 from convc.compiler.plan.records import Pipeline, Rejection, Tiling
 from convc.compiler.plan.result_tile import number_tile
-from convc.compiler.plan.room import Room
 from convc.compiler.plan.storage import SUM_BYTES, SmemTile, Storage, lay_out
 from convc.compiler.plan.work import STORE_BYTES, CtaWork, RingUse
 from convc.ir.dtypes import DType
@@ -81,24 +80,21 @@ def _shared(offer: Offer, parts: int) -> Offer | Rejection:
         reason = "multicast clusters have several tiles, and a split-K cluster has one"
         return Rejection(rule="split", reason=reason)
 
-    if offer.counted(offer.first).results:
+    if offer.laid(offer.first).results is not None:
         reason = "store tma writes whole rows of a tile from one CTA, and each split-K CTA stores some columns"
         return Rejection(rule="split", reason=reason)
 
     pixels = offer.layout.problem.gemm_m
 
     def storage(tiling: Tiling) -> Storage:
-        return with_sums(offer.storage(tiling), tiling, offer)
-
-    def room(tiling: Tiling) -> Room:
-        return room_for_sums(offer.counted(tiling), tiling, offer)
+        return with_sums(offer.laid(tiling), tiling, offer)
 
     def work(tiling: Tiling, pipeline: Pipeline) -> CtaWork:
         units = shared_units(pipeline, rows=offer.geometry is not None)
         return part_of(offer.done(tiling), units, parts, min(tiling.block_m, pixels))
 
     rules = (shared_steps, shared_columns, kept_sums, *offer.rules)
-    return replace(offer, storage=storage, room=room, work=work, parts=parts, rules=rules)
+    return replace(offer, storage=storage, work=work, parts=parts, rules=rules, alone=False)
 
 
 def sum_tile(tiling: Tiling) -> SmemTile:
@@ -118,12 +114,6 @@ def with_sums(storage: Storage, tiling: Tiling, offer: Offer) -> Storage:
     return lay_out(
         storage.smem, storage.tmem, storage.rings, offer.arch, masks=storage.masks, numbers=numbers, sums=sums
     )
-
-
-def room_for_sums(room: Room, tiling: Tiling, offer: Offer) -> Room:
-    """The memory that `with_sums` needs, counted."""
-    numbers = number_tile(offer.layout, tiling).end
-    return replace(room, results=sum_tile(tiling).end, apart=False, numbers=numbers, residual=0, least=0)
 
 
 def shared_units(pipeline: Pipeline, *, rows: bool) -> int:

@@ -175,8 +175,9 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def end(self) -> int:
-        """First byte of shared memory past all things that have a place."""
-        return max(self.slot_offset + SLOT_BYTES, *(tile.end for tile in self.tiles))
+        """First byte of shared memory past all things that have a place, of which the slot is one of the last."""
+        behind = self.answers or self.numbers
+        return self.slot_offset + SLOT_BYTES if behind is None else behind.end
 
     @property
     def results_apart(self) -> bool:
@@ -247,13 +248,14 @@ def lay_out(  # noqa: PLR0913 - one for each kind of thing that has a place
 ) -> Storage:
     """Put residual, barriers, mask table, slot and numbers behind the tiles, whose places are settled."""
     placed: list[BarrierRing] = []
-    end = max(tile.end for tile in (smem[-1], results, sums) if tile is not None)
+    over = results or sums
+    end = smem[-1].end if over is None else max(smem[-1].end, over.end)
     if residual is not None:
         residual = msgspec.structs.replace(residual, offset=end)
         end = residual.end
     for ring in rings:
         placed.append(msgspec.structs.replace(ring, offset=end))
-        end = placed[-1].end
+        end += BARRIER_BYTES * ring.stages
     table, slot = table_and_slot(end, masks * mask_tables)
     end = slot + SLOT_BYTES
     if numbers is not None:

@@ -30,26 +30,23 @@ from convc.compiler.plan.meanings import COLUMNS_TILED, LANES_TILED
 from convc.compiler.plan.names import ACC, A, B, RingName
 from convc.compiler.plan.offer import Candidate, Offer
 from convc.compiler.plan.records import Indexing, Pipeline, Plan, Rejection, Tiling
-from convc.compiler.plan.residual_tile import copied, residual_map, room_for_residual, with_residual
+from convc.compiler.plan.residual_tile import copied, residual_map, with_residual
 from convc.compiler.plan.result_tile import (
     number_tile,
     result_map,
     result_pixels,
     result_rows,
     result_tile,
-    room_for_results,
     staged,
 )
 from convc.compiler.plan.results import demand_proof, met_conditions, result_of
-from convc.compiler.plan.room import Room
 from convc.compiler.plan.scale_factors import (
     factor_coordinates,
     filter_rows,
     prove_factors,
-    scaled_room,
     scaled_storage,
 )
-from convc.compiler.plan.storage import BarrierRing, Storage, TmemTile, aligned_stage, lay_out, tile_ring
+from convc.compiler.plan.storage import BarrierRing, Storage, TmemTile, lay_out, tile_ring
 from convc.compiler.plan.tap_maps import filter_start_of, first_row, start_of, tap_maps, warp_rows
 from convc.compiler.plan.validation import check_candidate
 from convc.compiler.plan.work import (
@@ -128,7 +125,6 @@ class Reload(Method):
                 )
             ),
             rows=-(-layout.problem.gemm_m // rows),
-            room=lambda tiling: self.room(layout, tiling, arch, ways),
             storage=lambda tiling: self.storage(layout, tiling, arch, ways),
             work=work,
             rules=(*TILING_RULES, result_rows) if ways.store == TMA else TILING_RULES,
@@ -160,22 +156,6 @@ class Reload(Method):
             *core.done(),
         )
         return lay_out((a, b), (acc,), rings, arch, results=results, numbers=numbers)
-
-    def room(self, layout: DeviceLayout, tiling: Tiling, arch: Arch, ways: Ways) -> Room:
-        """Count what `storage` takes, without laying it out."""
-        if layout.blocks is not None:
-            room = scaled_room(layout.blocks, tiling, arch)
-        else:
-            stage = aligned_stage(tiling.block_m, tiling.row_bytes) + aligned_stage(tiling.b_rows, tiling.row_bytes)
-            room = Room(
-                operands=tiling.b_stages * stage,
-                barriers=2 * tiling.b_stages + sum(ring.stages for ring in core_of(arch).done()),
-                columns=tiling.block_n,
-                accumulator=tiling.block_n,
-            )
-        if ways.store == TMA:
-            room = room_for_results(room, layout, tiling)
-        return room_for_residual(room, layout, tiling) if ways.residual_load == TMA else room
 
     def work(self, layout: DeviceLayout, tiling: Tiling, pipeline: Pipeline, arch: Arch) -> CtaWork:
         """Count the K loop: two tiles a step, each with its scale factors if there are any."""

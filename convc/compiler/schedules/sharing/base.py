@@ -30,10 +30,9 @@ from convc.compiler.plan.constraints import (
 from convc.compiler.plan.loads import wide_loads_of
 from convc.compiler.plan.offer import Candidate, Offer
 from convc.compiler.plan.records import Indexing, Pipeline, Plan, Rejection, Tiling
-from convc.compiler.plan.residual_tile import copied, room_for_residual, with_residual
-from convc.compiler.plan.result_tile import number_tile, result_rows, result_tile, room_for_results, staged
+from convc.compiler.plan.residual_tile import copied, with_residual
+from convc.compiler.plan.result_tile import number_tile, result_rows, result_tile, staged
 from convc.compiler.plan.results import met_conditions
-from convc.compiler.plan.room import Room
 from convc.compiler.plan.storage import BarrierRing, Storage, TmemTile, lay_out
 from convc.compiler.plan.tiling import Depths
 from convc.compiler.plan.validation import check_candidate
@@ -50,8 +49,6 @@ from convc.compiler.schedules.sharing.storage import (
     copied_rows,
     largest_halo,
     mask_entries,
-    operand_barriers,
-    operand_bytes,
     operand_rings,
     operand_tiles,
 )
@@ -83,6 +80,11 @@ class Sharing(Method):
     @property
     def windowed(self) -> bool:
         """Whether a tile is made of windows of 32 pixels that overlap by the halo."""
+        return False
+
+    @property
+    def alone(self) -> bool:
+        """Whether a CTA takes an SM's shared memory for itself."""
         return False
 
     @property
@@ -165,35 +167,6 @@ class Sharing(Method):
             results=result_tile(layout, tiling) if staging else None,
             numbers=number_tile(layout, tiling) if staging else None,
         )
-
-    def room(
-        self, layout: DeviceLayout, arch: Arch, geometry: Geometry, ways: Ways | None = None
-    ) -> Callable[[Tiling], Room]:
-        """Give the function that counts the memory that `storage` takes, without laying it out."""
-        ways = ways or Ways()
-        rows = self.tile_rows(geometry, largest_halo(geometry))
-        masks = self.masks(layout, geometry)
-        known: dict[tuple[int, int], tuple[int, int, int]] = {}
-
-        def room_of(tiling: Tiling) -> Room:
-            key = tiling.block_n, tiling.a_stages
-            if key not in known:
-                rings = (*self.own_rings(tiling, geometry), *core_of(arch).done())
-                tiles = self.tensor_tiles(layout, tiling, arch)
-                known[key] = sum(ring.stages for ring in rings), tiles[-1].end, tiles[0].columns
-            barriers, end, accumulator = known[key]
-            room = Room(
-                operands=operand_bytes(tiling, rows),
-                barriers=operand_barriers(tiling) + barriers,
-                columns=end,
-                accumulator=accumulator,
-                masks=masks * tiling.ctas,
-            )
-            if ways.store == TMA:
-                room = room_for_results(room, layout, tiling)
-            return room_for_residual(room, layout, tiling) if ways.residual_load == TMA else room
-
-        return room_of
 
     def candidates(self, layout: DeviceLayout, arch: Arch, request: Request) -> ScheduleCandidates:
         """Look at every tiling of the best cut."""
@@ -320,11 +293,11 @@ class Sharing(Method):
             arch=arch,
             depths=tuple(self.tilings(layout, request, geometry)),
             rows=geometry.all_tiles,
-            room=self.room(layout, arch, geometry, ways),
             storage=storage,
             work=work,
             rules=(*self.rules, result_rows) if ways.store == TMA else self.rules,
             geometry=geometry,
+            alone=self.alone,
         )
 
     def tilings(self, layout: DeviceLayout, request: Request, geometry: Geometry) -> Iterator[Depths]:

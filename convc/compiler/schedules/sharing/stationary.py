@@ -8,7 +8,7 @@ The accumulator is transposed: its lanes are output channels, its columns output
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -21,7 +21,6 @@ from convc.compiler.plan.issue_cycles import PIXEL_DIVISION, PIXEL_RESIDUAL, PIX
 from convc.compiler.plan.names import ACC, A, B, NewNumber, Number
 from convc.compiler.plan.records import Pipeline, Plan, Tiling
 from convc.compiler.plan.residency import bytes_alone
-from convc.compiler.plan.room import Room
 from convc.compiler.plan.storage import Storage, TmemTile
 from convc.compiler.plan.tiling import Depths
 from convc.compiler.plan.work import SECTOR_BYTES, CtaWork
@@ -70,6 +69,10 @@ class Stationary(Sharing):
     def pixels(self, arch: Arch, request: Request) -> tuple[int, ...]:
         return WS_COLUMNS
 
+    @property
+    def alone(self) -> bool:
+        return True
+
     def storage(
         self, layout: DeviceLayout, tiling: Tiling, arch: Arch, geometry: Geometry, ways: Ways | None = None
     ) -> Storage:
@@ -80,16 +83,6 @@ class Stationary(Sharing):
         """
         storage = super().storage(layout, tiling, arch, geometry, ways)
         return replace(storage, smem_bytes=max(storage.smem_bytes, bytes_alone(arch)))
-
-    def room(
-        self, layout: DeviceLayout, arch: Arch, geometry: Geometry, ways: Ways | None = None
-    ) -> Callable[[Tiling], Room]:
-        room_of = super().room(layout, arch, geometry, ways)
-
-        def alone(tiling: Tiling) -> Room:
-            return replace(room_of(tiling), least=bytes_alone(arch))
-
-        return alone
 
     def refuses(self, geometry: Geometry) -> str | None:
         """The condition that a cut breaks: the padding of a tile is a pattern that a zero-column mask can express."""

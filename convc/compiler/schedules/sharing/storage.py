@@ -14,7 +14,7 @@ from convc.compiler.index.geometry import MOVED, Geometry, read_so
 from convc.compiler.index.row_stream import WINDOW
 from convc.compiler.plan.names import A, B, RingName, TmemName
 from convc.compiler.plan.records import Pipeline, Tiling
-from convc.compiler.plan.storage import BarrierRing, SmemTile, aligned_stage, tile_ring
+from convc.compiler.plan.storage import BarrierRing, SmemTile, tile_ring
 from convc.compiler.plan.work import UNROLLED_TURNS, RingUse
 from convc.derived.record import derived
 from convc.derived.solved import mapped
@@ -60,12 +60,6 @@ def operand_tiles(tiling: Tiling, rows: int) -> tuple[SmemTile, SmemTile]:
     return a, tile_ring(B, filters, tiling.row_bytes, tiling.b_stages, a.end, state="" if together else "b")
 
 
-def operand_bytes(tiling: Tiling, rows: int) -> int:
-    """Bytes of shared memory that `operand_tiles` take."""
-    a = tiling.a_stages * aligned_stage(rows, tiling.row_bytes)
-    return a + tiling.b_stages * aligned_stage(tiling.b_columns * tiling.b_rows, tiling.row_bytes)
-
-
 def operand_rings(tiling: Tiling, given: int) -> tuple[BarrierRing, ...]:
     """Rings between load and mma: one of activations and one of filters, or one of both; `given` arrivals give back."""
     full, empty, state = activation_ring(tiling)
@@ -80,11 +74,6 @@ def operand_rings(tiling: Tiling, given: int) -> tuple[BarrierRing, ...]:
         BarrierRing(name=FULL_B, stages=tiling.b_stages, producer="load", consumer="mma", state="b"),
         BarrierRing(name=EMPTY_B, stages=tiling.b_stages, producer="mma", consumer="load", state="b", arrivals=given),
     )
-
-
-def operand_barriers(tiling: Tiling) -> int:
-    """Barriers of `operand_rings`: two for every stage."""
-    return 2 * sum(tiling.stages)
 
 
 def mask_entries(problem: ConvProblem, geometry: Geometry) -> int:
