@@ -12,7 +12,8 @@ from convc import machine as simulator
 from convc.api.arguments import by_name, file_or, given_options
 from convc.api.inputs import BuildSource, run_options
 from convc.api.kept import check_kept
-from convc.api.launch_jobs import KernelInputs, LaunchJob, check_inputs, launch_job
+from convc.api.launch_jobs import KernelInputs as KernelInputs
+from convc.api.launch_jobs import LaunchJob, check_inputs, launch_job
 from convc.api.options import GpuOptions, MachineOptions
 from convc.api.running import write_output
 from convc.build.folder import Layer
@@ -20,7 +21,8 @@ from convc.errors import InputError
 from convc.gpu.cuda import CudaDriver, require_bindings
 from convc.gpu.driver import Driver
 from convc.gpu.host_program import host_program
-from convc.gpu.perform import Hang, Performed, perform
+from convc.gpu.perform import Hang as Hang
+from convc.gpu.perform import Performed, perform
 from convc.gpu.plan import plan_launch
 from convc.gpu.result import Launched, compare_buffers
 from convc.host_layout.repack import unpack_output

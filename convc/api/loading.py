@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from convc.api.models import read_network
 from convc.api.options import By, ReadOptions
 from convc.frontend.model_file import model_of as model_of
-from convc.frontend.onnx_reader import Source
+from convc.frontend.onnx_reader import Source as Source
 from convc.ir.network import Network
 
 

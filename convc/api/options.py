@@ -15,7 +15,7 @@ from convc.compiler.options import AUTO as AUTO
 from convc.compiler.options import RENAMED as RENAMED
 from convc.compiler.options import Option as Option
 from convc.compiler.options import ScheduleOptions as ScheduleOptions
-from convc.compiler.options import options as schedule_table  # noqa: F401  # pyright: ignore[reportUnusedImport] - the command line is made of it
+from convc.compiler.options import options as options
 from convc.support.progress import Tell
 
 if TYPE_CHECKING:

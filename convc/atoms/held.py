@@ -118,7 +118,8 @@ class Held:
         found: list[list[list[tuple[int, int]]]] = [[[] for _ in range(columns)] for _ in range(rows)]
         thread, value, row, column = self.places
         shown = (row < rows) & (column < columns)
-        for t, v, i, j in zip(*(each[shown].tolist() for each in (thread, value, row, column)), strict=True):
+        holders: list[tuple[int, int, int, int]] = np.stack((thread, value, row, column), 1)[shown].tolist()
+        for t, v, i, j in holders:
             found[i][j].append((t, v))
         return found
 

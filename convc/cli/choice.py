@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from convc.support.guessing import nearest
 
+if TYPE_CHECKING:  # classes of click 8.1 have no parameter
+    ClickChoice = click.Choice[str]
+    ParamType = click.ParamType[Any]
+else:
+    ClickChoice = click.Choice
+    ParamType = click.ParamType
 
-class Choice(click.Choice):  # type: ignore[type-arg] - click 8.1 has no parameter here
+
+class Choice(ClickChoice):
     """One of some values.
 
     Args:

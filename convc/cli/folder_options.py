@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from convc.cli.choice import ParamType
 from convc.cli.options import Command, path_type, target_type
 
 
@@ -24,7 +25,7 @@ class Asked:
     emit_launch: Path | None = None
 
 
-class _Grid(click.ParamType):
+class _Grid(ParamType):
     """Extents x, y and z of a grid; y and z may be left out."""
 
     name = "X,Y,Z"
@@ -38,7 +39,7 @@ class _Grid(click.ParamType):
         return x, y, z
 
 
-class _Argument(click.ParamType):
+class _Argument(ParamType):
     """A name and what it is."""
 
     name = "NAME=VALUE"

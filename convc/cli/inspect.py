@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -284,7 +284,7 @@ def terminal_stdin() -> bool:
 
 
 @contextmanager
-def paged(console: Console, wanted: bool) -> Iterator[None]:
+def paged(console: Console, wanted: bool) -> Generator[None]:
     """Show what is printed in the block with the user's pager (``PAGER``), if stdin and stdout are a terminal.
 
     Where the block ends with an error, what it has printed so far is shown first.

@@ -8,12 +8,14 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from convc.api.options import AUTO, Option, ScheduleOptions, schedule_table
+from convc.api.options import AUTO, Option, ScheduleOptions
+from convc.api.options import options as schedule_table
+from convc.cli.choice import ParamType
 
 Command = Callable[..., Any]
 
 
-class _ScheduleChoice(click.ParamType):
+class _ScheduleChoice(ParamType):
     """A field of `ScheduleOptions`: what it may be is asked of the compiler where the help is shown.
 
     The planner refuses other values. A kernel that is found in the cache needs no planner, so none is loaded for it.

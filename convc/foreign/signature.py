@@ -14,7 +14,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Protocol, TypeAlias
 
 from convc.errors import LaunchError
 from convc.ir.launch import Param, PointerParam, ScalarParam, TensorMapParam
@@ -98,12 +99,15 @@ def entry_of(text: str, name: str = "") -> Entry:
     return Entry(name=found[0][1], params=found[0][2].count(".param"), threads=block)
 
 
-def leaves(kinds: Sequence[Any], values: Sequence[Any], names: Sequence[str]) -> Iterator[tuple[str, str, Any]]:
+Kind: TypeAlias = "str | Sequence[Kind]"
+"""The type of a parameter as Triton writes it, or those of a tuple."""
+
+
+def leaves(kinds: Sequence[Kind], values: Sequence[Any], names: Sequence[str]) -> Iterator[tuple[str, str, Any]]:
     """Name, type and value of every parameter, tuples taken apart and constants left out."""
     for name, kind, value in zip(names, kinds, values, strict=True):
-        if isinstance(kind, tuple | list):
-            inner = tuple(kind)
-            yield from leaves(inner, tuple(value), [f"{name}.{index}" for index in range(len(inner))])
+        if not isinstance(kind, str):
+            yield from leaves(kind, value, [f"{name}.{index}" for index in range(len(kind))])
         elif kind != "constexpr":
             yield name, kind, value
 
@@ -195,24 +199,24 @@ def tensor_map(given: Descriptor, meta: Mapping[str, Any], base: PointerParam) -
         dtype = "tf32"
     block = tuple(int(each) for each in meta["block_size"][::-1])
     fill: Fill = "nan" if given.padding == "nan" else "zero"
-    common = {
-        "buffer": base.buffer,
-        "offset": base.offset,
-        "dtype": dtype,
-        "dims": tuple(shape[::-1]),
-        "strides": tuple(int(each) * size for each in given.strides[-2::-1]),
-        "swizzle": SWIZZLES[int(meta["swizzle"])],
-        "fill": fill,
-    }
+    tensor = partial(
+        TensorMap,
+        buffer=base.buffer,
+        offset=base.offset,
+        dtype=dtype,
+        dims=tuple(shape[::-1]),
+        strides=tuple(int(each) * size for each in given.strides[-2::-1]),
+        swizzle=SWIZZLES[int(meta["swizzle"])],
+        fill=fill,
+    )
     if not meta.get("is_im2col"):
-        return TensorMap(mode="tile", box=block, element_strides=(1,) * len(shape), **common)
+        return tensor(mode="tile", box=block, element_strides=(1,) * len(shape))
     steps = getattr(given, "element_strides", None) or (1,) * len(shape)
-    return TensorMap(
+    return tensor(
         mode="im2col",
         channels=block[0],
         pixels=block[1],
         element_strides=tuple(steps)[::-1],
         lower=tuple(getattr(given, "pixel_box_lower_corner", ()))[::-1],
         upper=tuple(getattr(given, "pixel_box_upper_corner", ()))[::-1],
-        **common,
     )

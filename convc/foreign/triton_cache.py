@@ -89,7 +89,7 @@ def _named(source: str, name: str, maps: Sequence[Mapping[str, Any]]) -> Iterato
     for each in ARGUMENT.finditer(found[2] if found is not None else ""):
         kind = each["type"]
         if kind.startswith("!tt.tensordesc"):
-            meta = next(described, {})
+            meta: Mapping[str, Any] = next(described, dict[str, Any]())
             block = BLOCK.search(kind)
             rank = block[1].count("x") if block else len(meta.get("block_size", ()))
             dtype = TYPES.get(block[2], "u8") if block else "u8"

@@ -10,6 +10,8 @@ Source: the operator's schema, operator set 27, whose own function body is what 
 
 from __future__ import annotations
 
+from typing import Any
+
 import onnx
 from onnx import inliner
 
@@ -46,7 +48,7 @@ def _with_functions(model: onnx.ModelProto) -> onnx.ModelProto:
     called.CopyFrom(model)
     types = _types(model)
     opset = opset_of(model) or 0
-    schema = onnx.defs.get_schema(NAME, opset)
+    schema: Any = onnx.defs.get_schema(NAME, opset)
     for node in filter(_is_causal, called.graph.node):
         given = [types.get(name, onnx.TypeProto()).SerializeToString() for name in node.input]
         body = schema.get_context_dependent_function(node.SerializeToString(), given)

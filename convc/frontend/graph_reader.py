@@ -65,8 +65,8 @@ class GraphReader:
     operands: Mapping[str, str]
     fuse: bool
     file: str = "MODEL"
-    taken: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    real_for: Mapping[str, str] = field(default_factory=dict)
+    taken: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    real_for: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def read(self, graph: GraphProto, extents: Extents, constants: Constants, prefix: str = "") -> Found:
         """Read a graph.

@@ -39,8 +39,8 @@ class Integers:
 
     model: onnx.ModelProto
     source: onnx.ModelProto
-    taken: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    floating: Mapping[str, str] = field(default_factory=dict)
+    taken: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    floating: Mapping[str, str] = field(default_factory=dict[str, str])
     rests_on: frozenset[str] = frozenset()
 
 

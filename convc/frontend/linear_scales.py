@@ -25,8 +25,8 @@ DOMAINS = (*ONNX_DOMAINS, "com.microsoft")
 """Where both operators are defined, with the same meaning."""
 
 _REAL = {dtype.storage: dtype for dtype in (dtypes.F16, dtypes.BF16, dtypes.F32)}
-_INTEGERS = {np.dtype(np.uint8), np.dtype(np.int8)}
-_INTEGERS |= {dtype for dtype in STORED_TYPES.values() if not dtype.name.startswith("float")}
+_WHOLE = {dtype for dtype in STORED_TYPES.values() if not dtype.name.startswith("float")}
+_INTEGERS = {np.dtype(np.uint8), np.dtype(np.int8)} | _WHOLE
 _SCALED = _INTEGERS | {np.dtype(np.int32)} | set(STORED_TYPES.values())
 
 

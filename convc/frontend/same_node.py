@@ -75,7 +75,7 @@ def _is_inference(node: NodeProto) -> bool:
     return len([name for name in node.output if name]) == 1 and given.keys() <= {"epsilon", "momentum"}
 
 
-def _signature(schema: Any) -> tuple:
+def _signature(schema: Any) -> tuple[object, ...]:
     """What a version of an operator has, but for types: attributes with their defaults, inputs, outputs."""
     attributes = tuple(
         (name, str(attribute.type), attribute.required, attribute.default_value.SerializeToString(deterministic=True))

@@ -137,16 +137,21 @@ def _slice(node: NodeProto, arrays: Sequence[Any]) -> np.ndarray:
     """Slices of ONNX clamp as those of Python do, also where they go backwards."""
     data = arrays[0]
     if len(arrays) == 1:  # before operator set 10
-        named = [_attribute(node, "starts"), _attribute(node, "ends"), _attribute(node, "axes")]
+        named: list[Any] = [_attribute(node, "starts"), _attribute(node, "ends"), _attribute(node, "axes")]
     else:
         named = [None if array is None else array.tolist() for array in arrays[1:]]
-    starts, ends, axes, steps = [*named, None, None][:4]
+    named += [None, None]
+    starts, ends, axes, steps = named[:4]
     chosen: list[slice] = [slice(None)] * data.ndim
     for start, end, axis, step in zip(
         starts, ends, axes or range(len(starts)), steps or [1] * len(starts), strict=True
     ):
         chosen[axis] = slice(start, end, step)
     return data[tuple(chosen)]
+
+
+def _identity(node: NodeProto, arrays: Sequence[Any]) -> np.ndarray:
+    return arrays[0]
 
 
 def _cast(node: NodeProto, arrays: Sequence[Any]) -> np.ndarray | None:
@@ -182,7 +187,7 @@ def _elementwise(compute: Callable[[Any, Any], np.ndarray | None]) -> Callable[.
 
 
 _MOVES: dict[str, Callable[..., np.ndarray | None]] = {
-    "Identity": lambda node, arrays: arrays[0],
+    "Identity": _identity,
     "Cast": _cast,
     "Gather": _gather,
     "Slice": _slice,

@@ -12,7 +12,7 @@ import math
 import os
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import SupportsInt
+from typing import Any, SupportsInt
 
 import ml_dtypes
 import numpy as np
@@ -122,7 +122,7 @@ def stored_array(tensor: TensorProto, folder: Path) -> np.ndarray:
 def _bits(dtype: np.dtype) -> int:
     """Bits of an element in a tensor, where those of less than a byte are packed."""
     if dtype.name.startswith("float"):
-        return ml_dtypes.finfo(dtype).bits
+        return ml_dtypes.finfo(dtype).bits  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
     return ml_dtypes.iinfo(dtype).bits
 
 
@@ -152,9 +152,7 @@ def checked_shape(dims: Iterable[SupportsInt], dtype: np.dtype, where: str) -> t
 def _external(tensor: TensorProto, folder: Path, dtype: np.dtype, count: int, where: str) -> np.ndarray:
     """Elements from a file beside the model (ONNX documentation, "External Data")."""
     entries = {entry.key: entry.value for entry in tensor.external_data}
-    location = entries.get("location", "")
-    if not isinstance(location, str):
-        raise ModelError("the file name of external data is not valid UTF-8", where=where)
+    location = _location(tensor, where)
     size = count * dtype.itemsize
     try:
         offset = int(entries.get("offset", 0))
@@ -180,11 +178,17 @@ def _external(tensor: TensorProto, folder: Path, dtype: np.dtype, count: int, wh
 
 def check_external(tensor: TensorProto, folder: Path) -> None:
     """Raise `ModelError` where the file of an external tensor is not in the model's folder."""
-    location = next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
     where = f"tensor {tensor.name!r}"
+    _inside(folder, _location(tensor, where), where)
+
+
+def _location(tensor: TensorProto, where: str) -> str:
+    """The name of the file; protobuf leaves bytes that are no UTF-8 as they are."""
+    values: list[Any] = [entry.value for entry in tensor.external_data if entry.key == "location"]
+    location = values[-1] if values else ""
     if not isinstance(location, str):
         raise ModelError("the file name of external data is not valid UTF-8", where=where)
-    _inside(folder, location, where)
+    return location
 
 
 def _inside(folder: Path, location: str, where: str) -> Path:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from convc.errors import LaunchError
-from convc.ir.tensormap import SWIZZLE_SPAN, Mode, Swizzle, TensorMap, check
+from convc.ir.tensormap import SWIZZLE_SPAN, Swizzle, TensorMap, check
 from convc.machine.tma.tensormap_bytes import MODES, encode
 from convc.recorder.memory import DeviceMemory
 
@@ -45,7 +45,7 @@ def encoded(numbers: Sequence[int], memory: DeviceMemory) -> bytes:
     half = len(left) // 2
     held = memory.at(address)
     tmap = TensorMap(
-        mode=cast("Mode", MODES[encoder]),
+        mode=MODES[encoder],
         buffer="" if held is None else held.name,
         offset=0 if held is None else address - held.address,
         dtype=TYPES[dtype],

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
-from rich.console import Console
+from rich.console import Console as Console
 
 from convc.support.progress import Tell
 from convc.support.visible import visible

@@ -248,7 +248,8 @@ def _of_kind(kind: str, values: np.ndarray) -> np.ndarray:
             return np.isnan(values)
         case "inf":
             return np.isinf(values)
-    return values == float(kind)
+        case _:
+            return values == float(kind)
 
 
 def _step(layout: DeviceLayout, marks: tuple[float, float]) -> tuple[float, float]:

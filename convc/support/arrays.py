@@ -12,7 +12,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, BinaryIO, cast
+from typing import IO, BinaryIO, TypeGuard, cast
 
 import ml_dtypes
 import numpy as np
@@ -29,6 +29,11 @@ MAX_ARRAYS = 10_000
 """Most arrays of a file that is read."""
 
 _ZIP = b"PK"
+
+
+def is_array(value: object) -> TypeGuard[np.ndarray]:
+    """Whether a value is an array; `isinstance` alone leaves the types of its elements open."""
+    return isinstance(value, np.ndarray)
 
 
 def read_arrays(path: Path, accept: Accept = lambda name, header: None) -> dict[str, np.ndarray]:

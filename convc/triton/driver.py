@@ -7,8 +7,8 @@ The kernel's PTX is in Triton's cache, under the hash that the metadata has.
 Imports Triton: nothing but `activate` may import this module.
 """
 
-# pyright: reportMissingImports=false, reportAttributeAccessIssue=false, reportPrivateUsage=false
-# Types are checked where Triton is not installed.
+# pyright: reportPrivateUsage=false, reportMissingModuleSource=false
+# Triton has no other way to what its active driver was.
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from triton.runtime.jit import JITFunction
 from convc.api.options import ChipOptions
 from convc.errors import InputError, ToolError
 from convc.ir.arch import SM_100A
+from convc.support.arrays import is_array
 from convc.timing.parameters import chip_for, read_chip
 from convc.triton.session import Call, Session
 from convc.triton.tensors import Tensor
@@ -91,7 +92,7 @@ class Driver(DriverBase):
         self.launcher_cls = self._launcher
         self.get_current_stream = lambda device=0: 0
         self.get_current_device = lambda: 0
-        self.set_current_device = lambda device: None
+        self.set_current_device = self.utils.set_current_device
         self.get_device_capability = lambda device=0: divmod(number, 10)
 
     def _launcher(self, source: Any, metadata: Any) -> Launcher:
@@ -227,7 +228,7 @@ def _taking_arrays(run: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _tensor(value: Any) -> Any:
-    return Tensor(value) if isinstance(value, np.ndarray) else value
+    return Tensor(value) if is_array(value) else value
 
 
 def _check_tools() -> None:

@@ -15,6 +15,7 @@ import numpy as np
 
 from convc.errors import InputError
 from convc.ir.element_types import BUFFER_TYPES, ELEMENT_TYPES
+from convc.support.arrays import is_array
 
 WORDS = {"bool": "u8"} | {str(ELEMENT_TYPES[word].array): word for word in BUFFER_TYPES}
 """The launch file's word for each type of torch and numpy; elements of other types are bytes."""
@@ -56,7 +57,7 @@ class Tensor:
     device = "cpu"
 
     def __init__(self, array: np.ndarray) -> None:
-        if not isinstance(array, np.ndarray):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not is_array(array):
             raise InputError(f"expected a numpy array, got {type(array).__name__}")
         if any(step % array.itemsize for step in array.strides):
             raise InputError(f"strides must be whole elements of {array.itemsize} bytes, got {array.strides} bytes")
@@ -143,7 +144,7 @@ def memory_of(name: str, array: Any) -> Memory:
     """
     if isinstance(array, Tensor):
         array = array.array
-    if isinstance(array, np.ndarray):
+    if is_array(array):
         return _of_numpy(array)
     if not hasattr(array, "data_ptr"):
         raise InputError(

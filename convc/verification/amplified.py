@@ -29,6 +29,7 @@ from onnx import NodeProto
 from convc.runtime.network.convolutions import Convolutions
 from convc.runtime.network.executor import Graph, Look
 from convc.runtime.network.steps import Value
+from convc.support.arrays import is_array
 from convc.verification.drift import allowed_drift, drift, unit_of
 from convc.verification.records import Amplification, DataReport, ExpectedOutput, NetworkReport, OutputReport
 
@@ -137,12 +138,12 @@ class _Samples:
 
     def keep(self, name: str, value: Value) -> None:
         """Keep some elements of a tensor."""
-        if isinstance(value, np.ndarray) and value.dtype.kind in "fV":
+        if is_array(value) and value.dtype.kind in "fV":
             self.kept[name] = _some(value)
 
     def compare(self, name: str, value: Value) -> None:
         """Compare a tensor with the one that was kept."""
-        if name in self.kept and isinstance(value, np.ndarray):
+        if name in self.kept and is_array(value):
             self.apart[name] = drift(_some(value), self.kept[name]) or 0.0
 
     def first_above(

@@ -92,4 +92,5 @@ def _after(
         case SiLU():
             moved = SLOPE_OF_SILU * error
             return moved + UNIT * (3 + 4 * (np.abs(after) + moved)) + FLUSHED * (np.abs(value) + error)
-    return error
+        case _:
+            return error

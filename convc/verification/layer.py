@@ -153,7 +153,7 @@ def check_layer(
     if not runs:
         _require_room(conv, kernel)
     given = runs or {}
-    checks = []
+    checks: list[Check] = []
     counters = None
     for index, mode in enumerate(modes):
         data = data_of(mode, conv, seed)

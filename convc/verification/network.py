@@ -34,6 +34,7 @@ from convc.runtime.network.convolutions import Convolutions, ConvRun
 from convc.runtime.network.executor import Graph, Look, with_integers
 from convc.runtime.network.host import HostNodes
 from convc.runtime.network.node_info import element_dtype
+from convc.support.arrays import is_array
 from convc.support.memory import require_memory
 from convc.support.progress import SILENT, Progress
 from convc.verification.amplified import examined
@@ -166,7 +167,7 @@ def random_inputs(
     if say is not None:
         for sentence in said:
             say(sentence)
-    feeds = {}
+    feeds: dict[str, np.ndarray] = {}
     for index, value in enumerate(inputs):
         tensor = value.type.tensor_type
         if not value.type.HasField("tensor_type") or not tensor.HasField("shape"):
@@ -205,7 +206,7 @@ def _whole(
 
 
 def _output(name: str, value: object, expected: np.ndarray | None, allowed: Allowed) -> OutputReport:
-    if not isinstance(value, np.ndarray):
+    if not is_array(value):
         return OutputReport(name=name, dtype=type(value).__name__, shape=(), drift=None, allowed=allowed.drift)
     numeric = value.dtype.kind in "fV"
     return OutputReport(

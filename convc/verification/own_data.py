@@ -21,6 +21,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,7 @@ from convc.runtime.network.convolutions import Arrays, Convolutions, ConvRun, Re
 from convc.runtime.network.executor import Graph, Look
 from convc.runtime.network.host import HostNodes
 from convc.runtime.network.steps import Value, describe_value
+from convc.support.arrays import is_array
 from convc.support.progress import SILENT, Progress
 from convc.verification.amplified import examined
 from convc.verification.bounded import Allowed, allowed_of, bounded_outputs
@@ -146,14 +148,14 @@ def oracle_outputs(model: onnx.ModelProto, folder: Path, feeds: Mapping[str, np.
     if version:
         start = StartValues(model.graph, folder)
         outside = [tensor.name for tensor in model.graph.initializer if tensor.data_location == tensor.EXTERNAL]
-        replaced = {name: value for name in outside if isinstance(value := start.value(name), np.ndarray)}
+        replaced = {name: value for name in outside if is_array(value := start.value(name))}
         answer = ort_session.run_model(model, feeds, replaced, [])
         if not isinstance(answer, str):
             return Wanted(outputs=answer, oracle=f"onnxruntime {version}")
         silent = answer
     graph = Graph(model, folder=folder, convolutions=_OnHost(), refused="host", host="reference")
     found = graph.run(feeds)
-    arrays = {name: value for name, value in found.items() if isinstance(value, np.ndarray)}
+    arrays = {name: value for name, value in found.items() if is_array(value)}
     return Wanted(outputs=arrays, oracle="onnx.reference", silent=silent)
 
 
@@ -172,7 +174,7 @@ def _judged(
     only: ConvRun | None,
     allowed: Allowed,
 ) -> ExpectedOutput:
-    if not isinstance(value, np.ndarray):
+    if not is_array(value):
         return ExpectedOutput(name=name, dtype=describe_value(value), shape=())
     if expected is None or value.dtype.kind in "OUS":
         return ExpectedOutput(name=name, dtype=value.dtype.name, shape=value.shape)
@@ -228,12 +230,11 @@ def _element_by_element(
     wrong = ~(error <= limit)
     count = int(np.count_nonzero(wrong))
     worst = float(error.max(initial=0.0))
-    made = {"name": name, "dtype": value.dtype.name, "shape": value.shape, "decided_by": rule}
+    made = partial(ExpectedOutput, name=name, dtype=value.dtype.name, shape=value.shape, decided_by=rule)
     if not value.size:
-        return ExpectedOutput(**made)
+        return made()
     where = np.unravel_index(int(np.argmax(wrong if count else error - limit)), value.shape)
-    return ExpectedOutput(
-        **made,
+    return made(
         count_wrong=count,
         worst_error=worst,
         limit=float(limit[where]),

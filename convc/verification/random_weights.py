@@ -82,7 +82,7 @@ def random_weights(graph: onnx.GraphProto, start: StartValues, seed: int) -> dic
         if value is not None and value.size > 1 and value.dtype in _FLOATS and node.domain in ONNX_DOMAINS:
             roles.setdefault(source, (draw, value))
     require_memory(sum(value.nbytes for _, value in roles.values()), "random weights of the model")
-    made = {}
+    made: dict[str, np.ndarray] = {}
     for source, (draw, value) in roles.items():
         rng = np.random.default_rng([seed, zlib.crc32(source.encode())])
         made[source] = draw(rng, value.shape).astype(value.dtype, copy=False)
@@ -119,6 +119,8 @@ def _parameters(graph: onnx.GraphProto) -> Iterator[tuple[onnx.NodeProto, str, D
                 found[1] = found[0]
             case "Add":
                 found = {0: shift, 1: shift}
+            case _:
+                pass
         for index, draw in found.items():
             if inputs.get(index):
                 yield node, inputs[index], draw

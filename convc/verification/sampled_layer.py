@@ -57,7 +57,7 @@ def check_sampled(
     Raises:
         LimitError: input and output do not fit into memory.
     """
-    checks = []
+    checks: list[Check] = []
     counters = None
     ctas: tuple[int, ...] = ()
     for index, mode in enumerate(modes):

@@ -34,7 +34,7 @@ class ConvertedNode:
     def __init__(self, node: NodeProto, opset: int) -> None:
         self._node = node
         self._opset = opset
-        self._key: tuple = ()
+        self._key: tuple[tuple[np.dtype, tuple[int, ...]], ...] = ()
         self._evaluator: ReferenceEvaluator | None = None
         self._converted_to = opset
 

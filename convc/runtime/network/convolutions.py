@@ -16,7 +16,8 @@ from convc.build.folder import Layer
 from convc.build.writer import layer_of
 from convc.compiler.kernels import Kernels
 from convc.errors import ConvcError, InputError, MachineFault, NodeError
-from convc.frontend.onnx_reader import PRECISIONS, read_node
+from convc.frontend.node_reader import PRECISIONS
+from convc.frontend.onnx_reader import read_node
 from convc.host_layout.device_layout import has_tensor_scale
 from convc.host_layout.handover import Use
 from convc.host_layout.repack import pack_activation, pack_residual, scaled_bias
@@ -28,6 +29,7 @@ from convc.runtime.gradients import as_model, ready_for
 from convc.runtime.layer import LayerRun, require_room, run_layer, run_packed
 from convc.runtime.network.device_tensor import PackedTensor, unpacked
 from convc.runtime.network.node_info import node_place
+from convc.support.arrays import is_array
 
 Arrays = Sequence[np.ndarray | None]
 Ready = tuple[ConvNode, Layer]
@@ -99,7 +101,7 @@ class Convolutions:
         Raises:
             NodeError, ProblemError, PlanError, LimitError: it cannot be compiled or does not fit into memory.
         """
-        if any(not isinstance(array, np.ndarray) for array in arrays if array is not None):
+        if not all(array is None or is_array(array) for array in arrays):
             raise NodeError("the inputs of a convolution must be tensors", where=node_place(node, name))
         try:
             conv = read_node(node, name, arrays, *self.how)

@@ -34,6 +34,7 @@ from convc.runtime.network.host import HostNode, HostNodes
 from convc.runtime.network.node_info import needed, node_place
 from convc.runtime.network.stats import RunStats
 from convc.runtime.network.steps import Step, Value, fused_steps, last_uses, plain_steps
+from convc.support.arrays import is_array
 from convc.support.progress import SILENT, Progress
 
 Watch = Callable[[str, ConvRun], None]
@@ -210,7 +211,7 @@ class Graph:
         if self._fuse:
             for value in self.inputs:
                 given = feeds[value.name]
-                if isinstance(given, np.ndarray) and not has_fixed_shape(value):
+                if is_array(given) and not has_fixed_shape(value):
                     shapes[value.name] = given.shape
         if self._plan is not None and (self._plan.fed, self._plan.shapes) == (fed, shapes):
             return self._plan
@@ -300,7 +301,7 @@ class Graph:
             self.stats.refused[name] = self._reasons[name]
             return self._on_host(name, node, inputs)
         arrays = [inputs[wanted] if wanted else None for wanted in node.input]
-        nothing = empty_result(node, name, [each if isinstance(each, np.ndarray) else None for each in arrays])
+        nothing = empty_result(node, name, [each if is_array(each) else None for each in arrays])
         if nothing is not None:
             self.stats.empty.append(name)
             return [nothing]
@@ -330,7 +331,7 @@ class Graph:
 
     def _prepared(self, name: str, node: onnx.NodeProto, arrays: list[Value], constant: bool) -> Ready:
         """The kernel of a node; the last one is kept where the weights are the same in every run."""
-        if not constant or arrays[0] is None or not isinstance(arrays[0], np.ndarray):
+        if not constant or arrays[0] is None or not is_array(arrays[0]):
             return self._convolutions.prepare(node, name, arrays)
         key = (arrays[0].shape, arrays[0].dtype)
         if name not in self._ready or self._ready[name][0] != key:

@@ -18,6 +18,7 @@ from convc.frontend.contrib_shapes import as_standard
 from convc.frontend.model_file import ONNX_DOMAINS
 from convc.runtime.network.node_info import element_dtype
 from convc.runtime.network.steps import describe_value
+from convc.support.arrays import is_array
 from convc.support.memory import require_memory
 
 _VALUES = 64
@@ -73,7 +74,7 @@ def difference(who: str, node: NodeProto, made: Sequence[Any], expected: Mapping
         return f"{who} makes {len(made)} results in place of {len(names)}"
     for name, value in zip(names, made, strict=True):
         kind = expected.get(name)
-        if kind is None or not isinstance(value, np.ndarray) or not kind.HasField("tensor_type"):
+        if kind is None or not is_array(value) or not kind.HasField("tensor_type"):
             continue
         if not _fits(value, kind.tensor_type):
             shown = _shown(kind.tensor_type)
@@ -92,7 +93,7 @@ def check_room(expected: Mapping[str, TypeProto], where: str) -> None:
 
 
 def _type(value: Any) -> TypeProto:
-    if not isinstance(value, np.ndarray):
+    if not is_array(value):
         raise TypeError("no array")
     return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(value.dtype), value.shape)
 

@@ -26,11 +26,11 @@ from typing import Any
 import numpy as np
 from onnx import FunctionProto, GraphProto, NodeProto, TypeProto, ValueInfoProto, helper
 from onnx.reference import ReferenceEvaluator
-from onnx.reference.op_run import RuntimeImplementationError
+from onnx.reference.op_run import OpRun, RuntimeImplementationError
 from onnx.reference.ops.op_conv import _conv_implementation  # pyright: ignore[reportPrivateUsage] - of every rank
 from onnx.reference.ops.op_qlinear_conv import QLinearConv as OfImages
-from onnx.reference.ops.op_quantize_linear import (  # pyright: ignore[reportPrivateUsage] - all versions at once
-    _CommonQuantizeLinear,
+from onnx.reference.ops.op_quantize_linear import (
+    _CommonQuantizeLinear,  # pyright: ignore[reportPrivateUsage] - all versions at once
 )
 
 from convc.errors import ConvcError
@@ -124,11 +124,11 @@ class QLinearConv(OfImages):
         )
         scale = (x_scale * w_scale / y_scale).reshape(-1, *(1,) * (x.ndim - 2))
         limits = np.iinfo(y_zero_point.dtype)
-        scaled = np.clip(sums.astype(np.int32) * scale + y_zero_point, limits.min, limits.max)
-        return (np.round(scaled).astype(y_zero_point.dtype),)
+        scaled: np.ndarray = np.clip(sums.astype(np.int32) * scale + y_zero_point, limits.min, limits.max)
+        return (scaled.round().astype(y_zero_point.dtype),)
 
 
-OWN = [Loop, Scan, QuantizeLinear, QLinearConv, *GRADIENT_NODES]
+OWN: list[type[OpRun]] = [Loop, Scan, QuantizeLinear, QLinearConv, *GRADIENT_NODES]
 """Operators that `onnx.reference` has otherwise than ONNX defines them, and those of training graphs."""
 
 _LACKING = RuntimeImplementationError.__bases__

@@ -47,7 +47,7 @@ class RunStats:
         for field_name in self.__slots__:
             mine = getattr(self, field_name)
             theirs = getattr(other, field_name)
-            if isinstance(mine, dict):
+            if hasattr(mine, "update"):
                 mine.update(theirs)
             else:
                 setattr(self, field_name, mine + theirs)

@@ -11,7 +11,6 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from onnx import ModelProto, NodeProto
 
 from convc.build.folder import Layer
@@ -22,6 +21,7 @@ from convc.ir.network import ConvNode, TensorRef
 from convc.runtime.network.constants import StartValues
 from convc.runtime.network.device_tensor import PackedTensor
 from convc.runtime.network.node_info import needed
+from convc.support.arrays import is_array
 
 Named = tuple[str, NodeProto]
 """A node and its name, which is unique in the graph."""
@@ -116,7 +116,7 @@ def last_uses(steps: Sequence[Step], kept: Container[str]) -> dict[int, list[str
 
 
 def _fits(value: Value, expected: TensorRef) -> bool:
-    if not isinstance(value, np.ndarray | PackedTensor):
+    if not (is_array(value) or isinstance(value, PackedTensor)):
         return False
     return value.shape == expected.shape and value.dtype == dtypes.BY_NAME[expected.dtype].storage
 
@@ -127,4 +127,4 @@ Value = Any
 
 def describe_value(value: Value) -> str:
     """``float32 [1, 1000]``; the kind of a value that is no array."""
-    return f"{value.dtype.name} {list(value.shape)}" if isinstance(value, np.ndarray) else type(value).__name__
+    return f"{value.dtype.name} {list(value.shape)}" if is_array(value) else type(value).__name__
