@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from convc.errors import ToolError
+from convc.recorder.linked import linked_runtime, redirection
 from convc.support.programs import run_program
 
 HERE = Path(__file__).parent
@@ -37,10 +39,14 @@ def compiler() -> str:
     )
 
 
-def build_stand_ins(program: Path, folder: Path) -> None:
+def build_stand_ins(program: Path, folder: Path) -> Path | None:
     """Build ``libcuda.so.1`` and the runtime's library into a folder.
 
-    What the program names of CUDA, and they do not have, gets a stub that refuses by its name.
+    What the program names of CUDA, and they do not have, gets a stub that refuses by its name. Where the runtime is
+    linked into the program, its functions are redirected to the stand-in.
+
+    Returns:
+        The library that is to be loaded before the program's own, if one is.
 
     Raises:
         ToolError: there is no compiler, or it fails.
@@ -48,18 +54,23 @@ def build_stand_ins(program: Path, folder: Path) -> None:
     sources = {name: (HERE / name).read_text(encoding="utf-8") for name in ("libcuda.c", "libcudart.c")}
     known = {word for text in sources.values() for word in _WORD.findall(text)}
     known |= {f"{name}_v2" for name in re.findall(r"V2\((\w+)\)", sources["libcuda.c"])}
-    lacking = sorted(set(_names(program)) - known)
-    stubs = "void convc_refuse(const char *);\n" + "".join(
-        f'void {name}(void) {{ convc_refuse("{name}"); }}\n' for name in lacking
-    )
-    (folder / "stubs.c").write_text(stubs, encoding="utf-8")
+    linked = linked_runtime(program)
+    lacking = sorted({*_names(program), *(each.name for each in linked)} - known)
+    (folder / "stubs.c").write_text(_stubs(lacking) + redirection(program, linked), encoding="utf-8")
     (folder / "versions").write_text(f"{RUNTIME} {{ global: *; }};\n", encoding="utf-8")
-    common = [compiler(), "-shared", "-fPIC", "-O0", "-w", f"-I{HERE}"]
+    common = [compiler(), "-shared", "-fPIC", "-O0", "-w", "-Wl,-Bsymbolic", f"-I{HERE}"]
     driver = [str(HERE / "libcuda.c"), "-Wl,-soname,libcuda.so.1", "-ldl", "-lpthread"]
     _run([*common, "-o", str(folder / "libcuda.so.1"), *driver])
     runtime = [str(HERE / "libcudart.c"), str(folder / "stubs.c"), str(folder / "libcuda.so.1")]
     script = [f"-Wl,-soname,{RUNTIME}", f"-Wl,--version-script={folder / 'versions'}"]
     _run([*common, "-o", str(folder / RUNTIME), *runtime, *script])
+    return folder / RUNTIME if linked else None
+
+
+def _stubs(names: Sequence[str]) -> str:
+    """Functions that refuse by their name."""
+    stubs = (f'void {name}(void) {{ convc_refuse("{name}"); }}\n' for name in names)
+    return "void convc_refuse(const char *);\n" + "".join(stubs)
 
 
 def _run(command: list[str]) -> None:

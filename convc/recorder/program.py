@@ -82,8 +82,8 @@ def record_program(command: Sequence[str], options: RecordOptions, stdout: TextI
     session = Session(program=str(program), options=options)
     try:
         with tempfile.TemporaryDirectory(prefix="convc-record-") as folder:
-            build_stand_ins(program, Path(folder))
-            status = _run([str(program), *command[1:]], session, Path(folder), stdout)
+            first = build_stand_ins(program, Path(folder))
+            status = _run([str(program), *command[1:]], session, Path(folder), first, stdout)
     finally:
         session.memory.close()
     if session.refused is not None:
@@ -113,11 +113,13 @@ def _found(name: str) -> Path:
     return Path(found).absolute()
 
 
-def _run(command: list[str], session: Session, folder: Path, stdout: TextIO | int | None) -> int:
-    """Run the program, answer its questions, and give its exit status."""
+def _run(command: list[str], session: Session, folder: Path, first: Path | None, stdout: TextIO | int | None) -> int:
+    """Run the program, with a library loaded before its own; answer its questions, and give its exit status."""
     path = folder / "line"
     libraries = os.pathsep.join(filter(None, (str(folder), os.environ.get("LD_LIBRARY_PATH"))))
     environment = {**os.environ, PATH: str(path), "LD_LIBRARY_PATH": libraries}
+    if first is not None:
+        environment["LD_PRELOAD"] = os.pathsep.join(filter(None, (str(first), os.environ.get("LD_PRELOAD"))))
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(path))
         listening.listen()

@@ -320,7 +320,8 @@ def missing(name: str) -> ConvcError:
     """A function that the stand-in lacks, as an error that says what to do."""
     if name == "cuGetExportTable":
         return InputError(
-            "the program is linked statically with NVIDIA's runtime (nvcc -cudart static), which needs NVIDIA's driver",
+            "NVIDIA's runtime is linked into a library of the program, or into a program without symbols: convc record "
+            "cannot redirect it there, and it needs NVIDIA's driver",
             hint="nvcc -cudart shared -gencode arch=compute_100a,code=compute_100a",
         )
     hint = "skip the call when the program is recorded, or run single kernels with convc exec"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import shutil
 import subprocess
 from pathlib import Path
@@ -20,5 +21,19 @@ def programs(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("programs")
     for name in ("host_program", "runtime_program"):
         source = str(HERE / f"{name}.c")
-        subprocess.run([compiler, "-w", "-O0", "-o", str(folder / name), source, "-ldl"], check=True)
+        shared = '-DRUNTIME="libcudart.so.13"'
+        subprocess.run([compiler, "-w", "-O0", shared, "-o", str(folder / name), source, "-ldl"], check=True)
+    runtime = folder / "cudart_global.cpp"  # a source file of NVIDIA's runtime, by which it is recognised
+    shutil.copy(HERE / "linked_runtime.c", runtime)
+    linked = ["-DRUNTIME=0", "-rdynamic", "-falign-functions=16", "-o", str(folder / "linked_program")]
+    sources = ["-x", "c", str(runtime), str(HERE / "runtime_program.c")]
+    subprocess.run([compiler, "-w", "-O0", *linked, *sources, "-ldl"], check=True)
     return folder
+
+
+@pytest.fixture
+def linked_program(programs) -> Path:
+    """A program that has a runtime linked into it, where that is redirected."""
+    if platform.machine() != "x86_64":
+        pytest.skip("a runtime in the program is redirected on x86-64 alone")
+    return programs / "linked_program"

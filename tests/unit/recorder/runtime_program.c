@@ -20,7 +20,7 @@ int main(int count, char **words) {
   float ms = -1;
   FILE *file = fopen(words[1], "rb");
   if (!file || !fread(image, 1, sizeof image, file)) return 5;
-  runtime = dlopen("libcudart.so.13", RTLD_NOW);
+  runtime = dlopen(RUNTIME, RTLD_NOW);
   if (!runtime) return puts(dlerror()), 6;
   registered = (void **(*)(void *))dlsym(runtime, "__cudaRegisterFatBinary");
   void **handle = registered(&wrapper);

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import platform
 import shutil
+import subprocess
 from pathlib import Path
 
 import jsonschema
@@ -14,6 +16,7 @@ import convc
 from convc.cli.main import main
 from convc.errors import InputError, ToolError
 from convc.recorder import build, program
+from convc.recorder.linked import linked_runtime
 from convc.recorder.session import missing
 from convc.support.resources import schema_file
 from tests.unit.recorder.test_fatbin import entry, fatbin
@@ -107,6 +110,36 @@ def test_the_runtime_registers_and_launches(record, tmp_path):
         "value 8, time passed",
         "unknown kernel: invalid device function, then 0",
     ]
+
+
+def test_a_runtime_that_is_linked_into_the_program_is_redirected(linked_program, tmp_path, capfd):
+    image = tmp_path / "image"
+    image.write_bytes(fatbin(entry(TEXT.read_bytes())))
+    assert subprocess.run([linked_program, image], check=False).returncode == 7, "it has no driver"
+    done = convc.record([str(linked_program), str(image)], check=True)
+    assert done.ok
+    assert capfd.readouterr().out.splitlines()[1:] == [
+        "value 8, time passed",
+        "unknown kernel: invalid device function, then 0",
+    ]
+    assert "cudaGraphCreate" in {each.name for each in linked_runtime(linked_program)}
+
+
+def test_without_its_symbols_it_is_left_as_it_is(linked_program, tmp_path):
+    stripped = tmp_path / "stripped"
+    shutil.copy(linked_program, stripped)
+    assert linked_runtime(stripped)
+    subprocess.run(["strip", stripped], check=True)
+    assert linked_runtime(stripped) == ()
+    assert "into a program without symbols" in str(missing("cuGetExportTable"))
+
+
+def test_on_another_processor_the_runtime_is_asked_for_as_a_library(programs, monkeypatch):
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    with pytest.raises(InputError, match="on x86-64 alone, not on aarch64") as refused:
+        linked_runtime(programs / "linked_program")
+    assert refused.value.hint == "nvcc -cudart shared"
+    assert linked_runtime(programs / "host_program") == ()
 
 
 def test_a_function_that_is_not_there_is_refused_by_its_name(record):
