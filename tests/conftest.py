@@ -1,6 +1,6 @@
 """What all tests share: golden files, the assembler, and hypothesis without deadlines.
 
-Helpers live in ``tests/support`` and are imported as ``from support.witnesses import witnesses_agree``.
+Helpers live in ``tests/support`` and are imported as ``from support.oracles import oracles_agree``.
 """
 
 from __future__ import annotations

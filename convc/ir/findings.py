@@ -2,7 +2,7 @@
 
 A verdict is one of five words, from best to worst: ``clean`` (checked, nothing found), ``review`` (a person should
 look), ``rule`` (the manual forbids it, and this run came out right), ``incomplete`` (not everything was checked; never
-success) and ``error`` (this run is wrong or undefined, with a witness).
+success) and ``error`` (this run is wrong or undefined, with evidence).
 """
 
 from __future__ import annotations

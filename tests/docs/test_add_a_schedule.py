@@ -7,8 +7,8 @@ import sys
 
 import pytest
 from pages import module_of
+from support.oracles import oracles_agree
 from support.schedules import only
-from support.witnesses import witnesses_agree
 
 from convc.compiler.compile import compile_problem
 from convc.compiler.options import ScheduleOptions
@@ -65,9 +65,9 @@ def test_a_schedule_that_is_not_legal_says_why(page):
 
 
 @pytest.mark.parametrize("name", ["HALF_AN_SM", "UNMASKED"])
-def test_three_witnesses_agree(page, name, assembled):
+def test_three_oracles_agree(page, name, assembled):
     schedule = getattr(page, name)
-    compiled = witnesses_agree(PROBLEM, 5, assembled, options=only(schedule))
+    compiled = oracles_agree(PROBLEM, 5, assembled, options=only(schedule))
     assert compiled.plan.schedule == schedule.id
 
 

@@ -1,4 +1,4 @@
-"""Random operators as models, over all that the front end reads; three witnesses say whether a result is right."""
+"""Random operators as models, over all that the front end reads; three oracles say whether a result is right."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 from fuzz.subjects import Case
 from onnx import TensorProto, helper, numpy_helper
-from support.witnesses import witnesses_agree
+from support.oracles import oracles_agree
 
 from convc.errors import DeadlockError, LaunchError, MachineFault, PtxSyntaxError, TileError, ToolError, UnmodelledError
 from convc.frontend.onnx_reader import read_model
@@ -30,7 +30,7 @@ MOST_WORK = 3_000_000
 
 
 ASSEMBLED = 8
-"""The kernel of one of so many cases is assembled: ptxas takes nearly as long as the three witnesses."""
+"""The kernel of one of so many cases is assembled: ptxas takes nearly as long as the three oracles."""
 
 
 def assembled(text: str, target: str) -> object:
@@ -139,7 +139,7 @@ class Convolutions:
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
 
     def check(self, case: Case) -> None:
-        """Read it, and let the witnesses agree on every convolution in it, or on its gradients."""
+        """Read it, and let the oracles agree on every convolution in it, or on its gradients."""
         gradient = case.get("gradient")
         network = gradient_network(read_model(self.model(case), fuse=gradient is None), gradient)
         for conv in network.convs:
@@ -149,8 +149,8 @@ class Convolutions:
                 raise AssertionError(str(wrong)) from wrong
 
     def agree(self, problem: ConvProblem, seed: int) -> None:
-        """Let the witnesses agree on a convolution."""
-        witnesses_agree(problem, seed, unseen if seed % ASSEMBLED else assembled)
+        """Let the oracles agree on a convolution."""
+        oracles_agree(problem, seed, unseen if seed % ASSEMBLED else assembled)
 
     def smaller(self, case: Case) -> Iterator[Case]:
         """The same with less of one thing."""

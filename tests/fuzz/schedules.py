@@ -1,4 +1,4 @@
-"""Random problems with random choices about the schedule; three witnesses say whether a result is right.
+"""Random problems with random choices about the schedule; three oracles say whether a result is right.
 
 Every choice of `convc.ScheduleOptions` with a list of values takes part, so that one which is added later does too.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from fuzz.convolutions import ASSEMBLED, OF_OURS, assembled, unseen
 from fuzz.subjects import Case
-from support.witnesses import witnesses_agree
+from support.oracles import oracles_agree
 
 from convc.api.choices import schedule_choices
 from convc.auditor.run import audit_kernel
@@ -114,7 +114,7 @@ class Schedules:
         )
 
     def check(self, case: Case) -> None:
-        """Let the witnesses agree on the first kernel that can be had, with fewer and fewer of the choices.
+        """Let the oracles agree on the first kernel that can be had, with fewer and fewer of the choices.
 
         A choice that is refused is refused with an error of ours, or it is a finding.
         """
@@ -133,11 +133,11 @@ class Schedules:
                 return
 
     def agree(self, problem: ConvProblem, seed: int, options: ScheduleOptions) -> None:
-        """Let the witnesses agree on the kernel of these choices; an error of ours where there is none.
+        """Let the oracles agree on the kernel of these choices; an error of ours where there is none.
 
         The auditor has nothing to say of it, and follows all of it.
         """
-        made = witnesses_agree(problem, seed, unseen if seed % ASSEMBLED else assembled, options).artifact
+        made = oracles_agree(problem, seed, unseen if seed % ASSEMBLED else assembled, options).artifact
         audited = audit_kernel(made.ptx, made.launch)
         said = [*map(str, audited.findings), *map(str, audited.unclear)]
         assert not said, said

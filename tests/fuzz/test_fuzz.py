@@ -23,7 +23,7 @@ from fuzz.models import Models
 from fuzz.ptx import Texts
 from fuzz.schedules import Schedules
 from fuzz.subjects import kind_of, minimise, wrong_with
-from support import witnesses
+from support import oracles
 
 from convc.api.choices import schedule_choices
 from convc.build.folder import Layer
@@ -77,7 +77,7 @@ def test_a_minute_of_each(name, tmp_path):
 
 def test_a_planted_bug_is_found_and_made_smaller(monkeypatch):
     """The simulator is wrong by one wherever there is more than one image: what is left of a case is two pixels."""
-    real = witnesses.run_layer
+    real = oracles.run_layer
 
     def planted(*arguments, **more):
         run = real(*arguments, **more)
@@ -86,7 +86,7 @@ def test_a_planted_bug_is_found_and_made_smaller(monkeypatch):
     subject = SUBJECTS["convolutions"]
     case = CASE
     assert wrong_with(subject, case) is None
-    monkeypatch.setattr(witnesses, "run_layer", planted)
+    monkeypatch.setattr(oracles, "run_layer", planted)
     monkeypatch.setattr(subjects, "MOST_STEPS", 12)
     said = wrong_with(subject, case)
     assert said is not None
@@ -164,7 +164,7 @@ def test_a_process_does_neighbouring_batches(batches, jobs, expected):
 def test_choices_that_cannot_be_had_together_go_until_there_is_a_kernel(monkeypatch):
     tried: list[dict[str, str]] = []
 
-    def witnesses(problem, seed, judge, options):
+    def oracles(problem, seed, judge, options):
         tried.append(
             {name: value for name, value in dataclasses.asdict(options).items() if value in ("on", "tma", "2")}
         )
@@ -173,7 +173,7 @@ def test_choices_that_cannot_be_had_together_go_until_there_is_a_kernel(monkeypa
         return SimpleNamespace(artifact=SimpleNamespace(ptx="", launch=None))
 
     clean = SimpleNamespace(findings=(), unclear=())
-    monkeypatch.setattr(schedules, "witnesses_agree", witnesses)
+    monkeypatch.setattr(schedules, "oracles_agree", oracles)
     monkeypatch.setattr(schedules, "audit_kernel", lambda ptx, launch: clean)
     case = SUBJECTS["schedules"].case(generator(1, 0))
     SUBJECTS["schedules"].check(case | {"options": {"store": "tma", "cta_group": "2", "split_k": "2"}})
@@ -186,7 +186,7 @@ def test_choices_that_cannot_be_had_together_go_until_there_is_a_kernel(monkeypa
 
 def test_one_kernel_of_eight_is_assembled(monkeypatch):
     judges: list[object] = []
-    monkeypatch.setattr(convolutions, "witnesses_agree", lambda problem, seed, judge: judges.append(judge))
+    monkeypatch.setattr(convolutions, "oracles_agree", lambda problem, seed, judge: judges.append(judge))
     for seed in range(16):
         SUBJECTS["convolutions"].check(CASE | {"seed": seed})
     assert judges == 2 * [convolutions.assembled, *7 * [convolutions.unseen]]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernel.test_random_problems import problems
-from support.witnesses import witnesses_agree
+from support.oracles import oracles_agree
 
 import convc
 from convc.compiler.compile import compile_problem
@@ -85,7 +85,7 @@ def test_every_schedule_says_on_its_copies_what_the_plan_says(problem, form, ass
 @given(problems("f16"), st.sampled_from(["sm_100a", "sm_90a"]), st.integers(0, 2**32 - 1))
 def test_results_do_not_depend_on_hints(assembled, problem, target, seed):
     options = ScheduleOptions(schedule="reload", cache_hints="on", target=target)
-    made = witnesses_agree(problem, seed, assembled, options, block_n=16)
+    made = oracles_agree(problem, seed, assembled, options, block_n=16)
     assert made.plan.launch.hints.any
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernel.test_random_problems import problems
-from support.witnesses import witnesses_agree
+from support.oracles import oracles_agree
 
 from convc.compiler.compile import compile_problem
 from convc.compiler.options import ScheduleOptions
@@ -34,8 +34,8 @@ def fetching(schedule: str = "reload", **more: str | None) -> ScheduleOptions:
 
 @settings(max_examples=5, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(["f16", "s8", "tf32"]).flatmap(problems), st.integers(0, 2**32 - 1))
-def test_witnesses_agree(assembled, problem, seed):
-    witnesses_agree(problem, seed, assembled, fetching())
+def test_oracles_agree(assembled, problem, seed):
+    oracles_agree(problem, seed, assembled, fetching())
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_schedules(schedule, more, assembled):
     epilogue = (AddResidual(), Relu()) if more.get("residual_load") else ()
     small = {"batch": 1, "out_channels": 200} if schedule == "stationary" else {"in_extent": (3, 140)}
     problem = dataclasses.replace(SMALL, epilogue=epilogue, **small)
-    compiled = witnesses_agree(problem, 5, assembled, fetching(schedule, **more))
+    compiled = oracles_agree(problem, 5, assembled, fetching(schedule, **more))
     assert compiled.plan.launch.grid == (np.prod(compiled.plan.launch.tiles), 1, 1)
     assert compiled.plan.launch.ctas > 3
 

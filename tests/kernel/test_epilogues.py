@@ -1,4 +1,4 @@
-"""Every step of an epilogue on every schedule: three witnesses agree, and ptxas takes the text."""
+"""Every step of an epilogue on every schedule: three oracles agree, and ptxas takes the text."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.examples import PARTS
 from support.kernel_edits import edited
+from support.oracles import oracles_agree
 from support.schedules import RELOAD_ONLY
-from support.witnesses import witnesses_agree
 
 from convc.build.writer import layer_of
 from convc.compiler.compile import compile_problem
@@ -55,7 +55,7 @@ def with_type(problem: ConvProblem, out: str) -> ConvProblem:
 
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("schedule", ["reload", "slide", "shift", "stationary"])
-def test_witnesses_agree(schedule, part, assembled):
+def test_oracles_agree(schedule, part, assembled):
     @settings(
         max_examples=24 // part,
         derandomize=True,
@@ -71,7 +71,7 @@ def test_witnesses_agree(schedule, part, assembled):
     )
     def every(epilogue, out, channels, bias, seed):
         problem = dataclasses.replace(with_type(BASE, out), epilogue=epilogue, out_channels=channels, bias=bias)
-        compiled = witnesses_agree(problem, seed, assembled, ScheduleOptions(schedule=schedule))
+        compiled = oracles_agree(problem, seed, assembled, ScheduleOptions(schedule=schedule))
         assert compiled.plan.schedule.name == schedule
 
     every()
@@ -86,7 +86,7 @@ def test_a_folded_problem_keeps_its_epilogue(assembled):
         stride=(9, 9),
         epilogue=(AddResidual(), Relu()),
     )
-    assert witnesses_agree(problem, 3, assembled).layout.problem != problem
+    assert oracles_agree(problem, 3, assembled).layout.problem != problem
 
 
 @pytest.mark.parametrize("schedule", ["reload", "stationary"])
@@ -174,5 +174,5 @@ def test_channels_past_the_last_where_every_row_is_full(epilogue, assembled):
         out="f32",
         epilogue=epilogue,
     )
-    compiled = witnesses_agree(problem, 3, assembled, ScheduleOptions(schedule="stationary", rows="outer"))
+    compiled = oracles_agree(problem, 3, assembled, ScheduleOptions(schedule="stationary", rows="outer"))
     assert (compiled.plan.indexing.row_limit, compiled.plan.indexing.channel_limit is None) == (None, False)

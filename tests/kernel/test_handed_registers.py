@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.witnesses import witnesses_agree
+from support.oracles import oracles_agree
 
 from convc.compiler.options import ScheduleOptions
 from convc.ir.epilogue import AddResidual, Relu
@@ -20,6 +20,6 @@ def test_registers_are_handed_over(schedule, store, persistent, assembled):
     options = ScheduleOptions(
         schedule=schedule, store=store, persistent=persistent, target="sm_90a", registers="on", pdl=True
     )
-    compiled = witnesses_agree(SMALL, 1, assembled, options, block_n=48)
+    compiled = oracles_agree(SMALL, 1, assembled, options, block_n=48)
     assert compiled.program.launch.block == (384, 1, 1)
     assert compiled.artifact.ptx.count("setmaxnreg.") == 2

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernel.test_random_problems import problems
 from support.examples import PARTS
-from support.witnesses import witnesses_agree
+from support.oracles import oracles_agree
 
 from convc.compiler.compile import compile_problem
 from convc.compiler.options import ScheduleOptions
@@ -33,7 +33,7 @@ def loading(shape: str, **more: object) -> ScheduleOptions:
 
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("operand", ["f16", "s8", "tf32"])
-def test_witnesses_agree(operand, part, assembled):
+def test_oracles_agree(operand, part, assembled):
     shapes = st.sampled_from(["2x1", "1x2", "2x2"])
 
     @settings(max_examples=12 // part, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
@@ -42,7 +42,7 @@ def test_witnesses_agree(operand, part, assembled):
         more = {} if ctas is None or shape != "2x1" else {"persistent": "on", "ctas": ctas}
         more |= {"schedule": "slide"} if copied and shape == "2x1" else {"store": "tma" if copied else "direct"}
         try:
-            witnesses_agree(problem, seed, assembled, loading(shape, **more))
+            oracles_agree(problem, seed, assembled, loading(shape, **more))
         except PlanError:
             return  # one tile of channels, groups, no width for copies of results, or the schedule cannot be
 
@@ -55,7 +55,7 @@ def test_witnesses_agree(operand, part, assembled):
 def test_whole_and_empty_tiles(shape, tiles, pieces, assembled):
     """Five tiles of pixels, and an empty one where clusters have two."""
     problem = dataclasses.replace(SMALL, batch=4, epilogue=(AddResidual(), Relu()))
-    planned = witnesses_agree(problem, 4, assembled, loading(shape), block_n=48).plan
+    planned = oracles_agree(problem, 4, assembled, loading(shape), block_n=48).plan
     assert planned.launch.tiles == tiles
     assert planned.launch.cluster == (*map(int, shape.split("x")), 1)
     assert (planned.indexing.loads.a.pixels, planned.indexing.loads.b.box[2]) == pieces
@@ -71,7 +71,7 @@ def test_filters_of_shared_activations(extent, rows, border, spare, assembled):
     """Activations stay each CTA's own, with masks of its own."""
     problem = dataclasses.replace(SMALL, batch=1, in_extent=extent, epilogue=(AddResidual(), Relu()))
     options = loading("2x1", schedule="slide", rows=rows, border=border, store="direct")
-    compiled = witnesses_agree(problem, 5, assembled, options, block_n=48)
+    compiled = oracles_agree(problem, 5, assembled, options, block_n=48)
     assert compiled.plan.reuse.spare == spare
     assert {ring.name: ring.arrivals for ring in compiled.plan.storage.rings} == {
         "full_a": 1, "empty_a": 1, "full_b": 1, "empty_b": 2, "done": 1,
@@ -83,7 +83,7 @@ def test_filters_of_shared_activations(extent, rows, border, spare, assembled):
 def test_filters_of_activations_that_move(shift, more, assembled):
     """A stage is given back by the commit behind its MMAs, whichever memory their activations come from."""
     problem = dataclasses.replace(SMALL, batch=3, in_extent=(7, 11))
-    compiled = witnesses_agree(problem, 6, assembled, loading("2x1", schedule="shift", shift=shift, **more), block_n=48)
+    compiled = oracles_agree(problem, 6, assembled, loading("2x1", schedule="shift", shift=shift, **more), block_n=48)
     assert compiled.plan.launch.cluster == (2, 1, 1)
     assert compiled.plan.storage.ring("empty_b").arrivals == 2
 
@@ -100,7 +100,7 @@ def test_nobody_waits_for_all_of_his_memory_to_tell_another_cta(target):
 
 def test_clusters_that_walk(assembled):
     options = loading("2x1", persistent="on", ctas=2, store="tma")
-    compiled = witnesses_agree(dataclasses.replace(SMALL, batch=4), 5, assembled, options, block_n=48)
+    compiled = oracles_agree(dataclasses.replace(SMALL, batch=4), 5, assembled, options, block_n=48)
     assert (compiled.plan.launch.cluster, compiled.program.visits) == ((2, 1, 1), 6)
 
 
@@ -118,7 +118,7 @@ def test_warps_tell_the_ctas_that_load(shape, more, assembled):
     """On sm_90a each warp gives stages back, to every CTA that fills them; an empty tile is in the last cluster."""
     problem = dataclasses.replace(SMALL, batch=4, epilogue=(AddResidual(), Relu()))
     options = loading(shape, target="sm_90a", **more)
-    planned = witnesses_agree(problem, 4, assembled, options, block_n=48).plan
+    planned = oracles_agree(problem, 4, assembled, options, block_n=48).plan
     assert planned.launch.cluster == (*map(int, shape.split("x")), 1)
     told = {ring.arrivals for ring in planned.storage.rings if ring.at == SHARERS}
     assert told == {planned.tiling.block_m // 16 * sharers_of(planned.tiling.multicast)}

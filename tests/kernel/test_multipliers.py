@@ -11,9 +11,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from support.option_sets import OPTION_SETS
+from support.oracles import oracles_agree
 from support.sampling import one_of
 from support.schedules import RELOAD_ONLY
-from support.witnesses import witnesses_agree
 
 from convc.auditor.run import audit_kernel
 from convc.build.writer import layer_of
@@ -31,7 +31,7 @@ from convc.verification.compare import compare
 from convc.verification.data import integer_data, multipliers, normal_data, residual_data
 
 AGREED, CHECKED = 8, 24
-"""One set of so many is compared by three witnesses, or checked, by default."""
+"""One set of so many is compared by three oracles, or checked, by default."""
 
 SETS = {
     name: dataclasses.replace(chosen, problem=dataclasses.replace(chosen.problem, multiplier=True))
@@ -54,10 +54,10 @@ def of(**fields) -> ConvProblem:
 
 
 @pytest.mark.parametrize("name", one_of(AGREED, SETS))
-def test_three_witnesses_agree(name: str, assembled: Callable):
+def test_three_oracles_agree(name: str, assembled: Callable):
     chosen = SETS[name]
     choice = {key: value for key in ("block_n", "stages") if (value := getattr(chosen, key)) is not None}
-    made = witnesses_agree(chosen.problem, 2, assembled, chosen.options, **choice)
+    made = oracles_agree(chosen.problem, 2, assembled, chosen.options, **choice)
     assert "one multiplier a channel" in made.artifact.ptx
 
 
@@ -78,7 +78,7 @@ def test_the_checkers_find_nothing(name: str):
 
 @pytest.mark.parametrize("name", FORMS)
 def test_layouts_carry_the_multipliers_along(name: str, assembled: Callable):
-    witnesses_agree(of(**FORMS[name]), 3, assembled)
+    oracles_agree(of(**FORMS[name]), 3, assembled)
 
 
 def test_one_rounding_more_is_inside_the_bound():

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernel.test_random_problems import problems
 from support.examples import PARTS
-from support.witnesses import witnesses_agree
+from support.oracles import oracles_agree
 
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.choice import SLACK
@@ -31,7 +31,7 @@ def paired(schedule: str = "reload", **more: object) -> ScheduleOptions:
 
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("operand", ["f16", "s8", "tf32"])
-def test_witnesses_agree(operand, part, assembled):
+def test_oracles_agree(operand, part, assembled):
     @settings(max_examples=12 // part, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
     @given(problems(operand), st.integers(0, 2**32 - 1), st.sampled_from([None, 2, 4]), st.booleans())
     def check(problem, seed, ctas, copied):
@@ -40,7 +40,7 @@ def test_witnesses_agree(operand, part, assembled):
         if narrow or (problem.groups > 1 and own % 32):
             return  # no width is legal
         walks = {} if ctas is None else {"persistent": "on", "ctas": ctas}
-        witnesses_agree(problem, seed, assembled, paired(store="tma" if copied else "direct", **walks))
+        oracles_agree(problem, seed, assembled, paired(store="tma" if copied else "direct", **walks))
 
     check()
 
@@ -50,7 +50,7 @@ def test_whole_and_empty_tiles(persistent, store, batch, assembled):
     """Four tiles of pixels, or five and an empty one."""
     problem = dataclasses.replace(SMALL, batch=batch, epilogue=(AddResidual(), Relu()))
     options = paired(store=store, persistent=persistent, ctas=2 if persistent == "on" else "auto")
-    compiled = witnesses_agree(problem, batch, assembled, options, block_n=96)
+    compiled = oracles_agree(problem, batch, assembled, options, block_n=96)
     assert compiled.plan.launch.cluster == (2, 1, 1)
     assert compiled.plan.launch.tiles == (4 if batch == 3 else 6, 1)
     assert compiled.plan.storage.smem_tile("b").rows == 48
@@ -67,7 +67,7 @@ def test_whole_and_empty_tiles(persistent, store, batch, assembled):
 def test_shared_activations(extent, rows, filters, tiles, assembled):
     problem = dataclasses.replace(SMALL, batch=1, in_extent=extent, epilogue=(AddResidual(), Relu()))
     options = paired("slide", border="zero", rows=rows, filters=filters)
-    compiled = witnesses_agree(problem, 5, assembled, options, block_n=48)
+    compiled = oracles_agree(problem, 5, assembled, options, block_n=48)
     assert compiled.plan.launch.tiles == tiles
     assert compiled.plan.storage.smem_tile("b").rows == (72 if filters == "together" else 24)
 
@@ -75,7 +75,7 @@ def test_shared_activations(extent, rows, filters, tiles, assembled):
 def test_shared_activations_of_pairs_that_walk(assembled):
     problem = dataclasses.replace(SMALL, in_extent=(4, 140))
     options = paired("slide", border="zero", rows="outer", persistent="on", ctas=4)
-    assert witnesses_agree(problem, 5, assembled, options, block_n=48).program.visits > 3
+    assert oracles_agree(problem, 5, assembled, options, block_n=48).program.visits > 3
 
 
 @pytest.mark.parametrize(("shift", "walks"), [("chain", "off"), ("ashift", "on"), ("windows", "off")])
@@ -83,7 +83,7 @@ def test_rows_that_move_in_both_ctas(shift, walks, assembled):
     problem = dataclasses.replace(SMALL, batch=2, in_extent=(3, 60))
     walk = {"persistent": "on", "ctas": 2} if walks == "on" else {}
     options = paired("shift", shift=shift, border="zero", rows="outer", **walk)
-    compiled = witnesses_agree(problem, 5, assembled, options, block_n=48)
+    compiled = oracles_agree(problem, 5, assembled, options, block_n=48)
     assert "tcgen05.cp.cta_group::2" in compiled.artifact.ptx
     assert ("tcgen05.shift.cta_group::2" in compiled.artifact.ptx) is (shift == "chain")
 
@@ -96,7 +96,7 @@ def test_lanes_that_are_masked_in_both_ctas(schedule, extent, rows, assembled):
     """Masks of columns, and of rows too: four tiles, and three with a spare one."""
     problem = dataclasses.replace(SMALL, in_extent=extent)
     options = paired(**schedule, border="mask", rows=rows)
-    compiled = witnesses_agree(problem, 5, assembled, options, block_n=48)
+    compiled = oracles_agree(problem, 5, assembled, options, block_n=48)
     assert compiled.plan.storage.masks == (6 if rows == "outer" else 12)
     assert "%m7}" in compiled.artifact.ptx
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernel.test_random_problems import problems
 from support.examples import PARTS
-from support.witnesses import witnesses_agree
+from support.oracles import oracles_agree
 
 from convc.compiler.compile import compile_problem
 from convc.compiler.options import ScheduleOptions
@@ -37,13 +37,13 @@ def walking(ctas: int, schedule: str = "reload", store: str = "auto", **more: st
 
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("operand", ["f16", "s8", "tf32"])
-def test_witnesses_agree(operand, part, assembled):
+def test_oracles_agree(operand, part, assembled):
     @settings(max_examples=16 // part, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
     @given(problems(operand), st.integers(0, 2**32 - 1), st.integers(1, 3), st.booleans())
     def check(problem, seed, ctas, copied):
         if copied and problem.out_dtype.bytes == 1 and problem.out_channels <= 16:
             return  # the row is no multiple of 32 bytes
-        witnesses_agree(problem, seed, assembled, walking(ctas, store="tma" if copied else "direct"))
+        oracles_agree(problem, seed, assembled, walking(ctas, store="tma" if copied else "direct"))
 
     check()
 
@@ -52,7 +52,7 @@ def test_witnesses_agree(operand, part, assembled):
 @pytest.mark.parametrize("store", ["direct", "tma"])
 def test_every_number_of_tiles(store, ctas, assembled):
     problem = dataclasses.replace(SMALL, epilogue=(AddResidual(), Relu()))
-    compiled = witnesses_agree(problem, ctas, assembled, walking(ctas, store=store), block_n=48)
+    compiled = oracles_agree(problem, ctas, assembled, walking(ctas, store=store), block_n=48)
     assert compiled.plan.launch.tiles == (4, 2)
     assert compiled.program.visits == -(-8 // compiled.plan.launch.ctas)
 
@@ -67,7 +67,7 @@ def test_every_number_of_tiles(store, ctas, assembled):
 def test_numbers_of_channels_that_all_tiles_have_stay_in_registers(changes, width, assembled):
     problem = dataclasses.replace(SMALL, **changes)
     options = walking(2, "slide", "tma", border="mask")
-    compiled = witnesses_agree(problem, 4, assembled, options, block_n=width)
+    compiled = oracles_agree(problem, 4, assembled, options, block_n=width)
     assert compiled.program.visits == 2
     text = compiled.artifact.ptx
     held = text.count("ld.global.nc.v4.b32")
@@ -93,7 +93,7 @@ def test_every_tile_has_masks_of_its_own(forms, rows, assembled):
     """Seven images of 84 pixels: each tile begins at another place of a row, and of an image."""
     problem = dataclasses.replace(SMALL, batch=7, in_channels=24, out_channels=32, in_extent=(7, 12), bias=True)
     options = walking(3, border="mask", rows=rows, cta_group="1", **forms)
-    compiled = witnesses_agree(problem, 7, assembled, options, block_n=16)
+    compiled = oracles_agree(problem, 7, assembled, options, block_n=16)
     assert (compiled.plan.storage.masks, compiled.plan.storage.mask_tables) == (6 if rows == "merged" else 3, 2)
     assert compiled.program.visits >= 4
 
@@ -105,7 +105,7 @@ def test_every_tile_has_masks_of_its_own(forms, rows, assembled):
 def test_masks_of_ctas_that_walk_together_or_in_order(more, assembled):
     problem = dataclasses.replace(SMALL, batch=7, in_channels=24, out_channels=32, in_extent=(7, 12))
     options = walking(4, "slide", border="mask", rows="merged", **more)
-    witnesses_agree(problem, 8, assembled, options, block_n=16)
+    oracles_agree(problem, 8, assembled, options, block_n=16)
 
 
 def test_masks_that_are_awaited_by_the_tensor_core_alone_pass_the_check():
@@ -121,18 +121,18 @@ def test_masks_that_are_awaited_by_the_tensor_core_alone_pass_the_check():
 def test_accumulators_in_registers(ctas, schedule, store, assembled):
     """Of 64 and of 128 rows; the last tiles have channels and pixels that are none."""
     problem = dataclasses.replace(SMALL, in_channels=96, out_channels=90, bias=True, epilogue=(AddResidual(), Relu()))
-    compiled = witnesses_agree(problem, ctas, assembled, walking(ctas, schedule, store, target="sm_90a"), block_n=48)
+    compiled = oracles_agree(problem, ctas, assembled, walking(ctas, schedule, store, target="sm_90a"), block_n=48)
     tiles = math.prod(compiled.plan.launch.tiles)
     assert compiled.program.visits == -(-tiles // compiled.plan.launch.ctas) > 1
 
 
 @pytest.mark.parametrize("operand", ["f16", "s8"])
-def test_witnesses_agree_on_hopper(operand, assembled):
+def test_oracles_agree_on_hopper(operand, assembled):
     @settings(max_examples=6, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
     @given(problems(operand), st.integers(0, 2**32 - 1), st.integers(1, 3), st.sampled_from(["reload", "slide"]))
     def check(problem, seed, ctas, schedule):
         try:
-            witnesses_agree(problem, seed, assembled, walking(ctas, schedule, target="sm_90a"))
+            oracles_agree(problem, seed, assembled, walking(ctas, schedule, target="sm_90a"))
         except PlanError:
             return  # slide cannot share activations in every convolution
 
@@ -143,12 +143,12 @@ def test_witnesses_agree_on_hopper(operand, assembled):
 def test_schedules_that_share_activations(shift, assembled):
     options = walking(3, "slide" if shift == "auto" else "shift", shift=shift)
     problem = dataclasses.replace(SMALL, in_extent=(4, 140))  # an output row is longer than a tile
-    assert witnesses_agree(problem, 5, assembled, options, block_n=48).program.visits > 3
+    assert oracles_agree(problem, 5, assembled, options, block_n=48).program.visits > 3
 
 
 def test_weights_that_stay(assembled):
     problem = dataclasses.replace(SMALL, batch=1, out_channels=200)
-    assert witnesses_agree(problem, 5, assembled, walking(2, "stationary")).program.visits > 1
+    assert oracles_agree(problem, 5, assembled, walking(2, "stationary")).program.visits > 1
 
 
 def test_the_planner_takes_what_it_finds_faster_and_says_why():

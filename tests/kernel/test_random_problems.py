@@ -1,4 +1,4 @@
-"""Three witnesses on random convolutions: reference, tile oracle and machine agree pairwise, and ptxas takes the text.
+"""Three oracles on random convolutions: reference, tile oracle and machine agree pairwise, and ptxas takes the text.
 
 On integer data every bit must agree; on random data the simulator must stay inside the derived bound. Every other
 problem of float sums has a scale per channel. The examples are
@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from support.examples import PARTS
+from support.oracles import oracles_agree
 from support.types import element_types
-from support.witnesses import witnesses_agree
 
 from convc.ir import dtypes
 from convc.ir.problem import ConvProblem
@@ -50,7 +50,7 @@ def problems(draw, operand: str) -> ConvProblem:
 
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("operand", dtypes.OPERANDS)
-def test_witnesses_agree(operand, part, assembled):
+def test_oracles_agree(operand, part, assembled):
     wide = "s32" if operand in dtypes.INTEGER_OPERANDS else "f32"
 
     @settings(
@@ -63,6 +63,6 @@ def test_witnesses_agree(operand, part, assembled):
     @example(ConvProblem(in_channels=1, out_channels=1, in_extent=(1, 1), kernel=(1, 1), operand=operand, out=wide), 0)
     def every(problem: ConvProblem, seed: int) -> None:
         scaled = seed % 2 == 1 and operand not in (*dtypes.SCALED_OPERANDS, *dtypes.INTEGER_OPERANDS)
-        witnesses_agree(dataclasses.replace(problem, multiplier=scaled), seed, assembled)
+        oracles_agree(dataclasses.replace(problem, multiplier=scaled), seed, assembled)
 
     every()

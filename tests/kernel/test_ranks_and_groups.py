@@ -1,4 +1,4 @@
-"""Rows, images and volumes, in any number of groups: three witnesses agree pairwise, and ptxas takes the text."""
+"""Rows, images and volumes, in any number of groups: three oracles agree pairwise, and ptxas takes the text."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.examples import PARTS
+from support.oracles import oracles_agree
 from support.types import element_types
-from support.witnesses import witnesses_agree
 
 from convc.compiler.compile import compile_problem
 from convc.compiler.options import ScheduleOptions
@@ -49,7 +49,7 @@ def problems(draw, rank: int, grouped: bool = False) -> ConvProblem:
 
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("rank", [1, 3])
-def test_witnesses_agree_on_rows_and_volumes(rank, part, assembled):
+def test_oracles_agree_on_rows_and_volumes(rank, part, assembled):
     @settings(
         max_examples=EXAMPLES // part,
         derandomize=True,
@@ -58,14 +58,14 @@ def test_witnesses_agree_on_rows_and_volumes(rank, part, assembled):
     )
     @given(problems(rank), st.sampled_from(["reload", "auto"]), st.integers(0, 2**32 - 1))
     def every(problem: ConvProblem, schedule: str, seed: int) -> None:
-        witnesses_agree(problem, seed, assembled, ScheduleOptions(schedule=schedule))
+        oracles_agree(problem, seed, assembled, ScheduleOptions(schedule=schedule))
 
     every()
 
 
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("rank", [1, 2, 3])
-def test_witnesses_agree_on_groups(rank, part, assembled):
+def test_oracles_agree_on_groups(rank, part, assembled):
     @settings(
         max_examples=EXAMPLES // rank // part,
         derandomize=True,
@@ -74,7 +74,7 @@ def test_witnesses_agree_on_groups(rank, part, assembled):
     )
     @given(problems(rank, grouped=True), st.sampled_from(["reload", "auto"]), st.integers(0, 2**32 - 1))
     def every(problem: ConvProblem, schedule: str, seed: int) -> None:
-        witnesses_agree(problem, seed, assembled, ScheduleOptions(schedule=schedule))
+        oracles_agree(problem, seed, assembled, ScheduleOptions(schedule=schedule))
 
     every()
 
@@ -105,12 +105,12 @@ IN_TURNS = [
 @pytest.mark.parametrize(("schedule", "channels", "filters", "groups", "packing"), IN_TURNS)
 def test_every_schedule_takes_groups(schedule, channels, filters, groups, packing, assembled):
     """Depthwise with and without multiplier, wide groups, a last pack that is not full, one pack, several blocks."""
-    compiled = witnesses_agree(grouped(channels, filters, groups), 1, assembled, ScheduleOptions(schedule=schedule))
+    compiled = oracles_agree(grouped(channels, filters, groups), 1, assembled, ScheduleOptions(schedule=schedule))
     assert compiled.layout.packing.count == packing
 
 
 def test_stationary_weights_fill_128_rows(assembled):
-    witnesses_agree(grouped(64, 256, 2), 1, assembled, ScheduleOptions(schedule="stationary"))
+    oracles_agree(grouped(64, 256, 2), 1, assembled, ScheduleOptions(schedule="stationary"))
     with pytest.raises(PlanError, match="128 columns do not divide the 16 output channels of a group"):
         compile_problem(grouped(32, 32, 32), options=ScheduleOptions(schedule="stationary"))
 
@@ -169,7 +169,7 @@ def transposed_problems(draw) -> ConvProblem:
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_witnesses_agree_on_transposed_convolutions(part, assembled):
+def test_oracles_agree_on_transposed_convolutions(part, assembled):
     ways = set()
 
     @settings(
@@ -180,7 +180,7 @@ def test_witnesses_agree_on_transposed_convolutions(part, assembled):
     )
     @given(transposed_problems(), st.sampled_from(["reload", "auto"]), st.integers(0, 2**32 - 1))
     def every(problem: ConvProblem, schedule: str, seed: int) -> None:
-        ways.add(witnesses_agree(problem, seed, assembled, ScheduleOptions(schedule=schedule)).layout.forward.strategy)
+        ways.add(oracles_agree(problem, seed, assembled, ScheduleOptions(schedule=schedule)).layout.forward.strategy)
 
     every()
     assert ways == {"phases", "dilated"}
@@ -198,7 +198,7 @@ def test_witnesses_agree_on_transposed_convolutions(part, assembled):
 )
 def test_phases_without_a_tap_are_not_multiplied(changes, made, assembled):
     problem = ConvProblem(in_channels=6, out_channels=10, in_extent=(4, 5), transposed=True, **changes)
-    layout = witnesses_agree(problem, 3, assembled).layout
+    layout = oracles_agree(problem, 3, assembled).layout
     assert layout.forward.problem.out_channels == 10 * made
 
 
@@ -214,4 +214,4 @@ def test_phases_without_a_tap_are_not_multiplied(changes, made, assembled):
 )
 def test_a_residual_is_laid_out_as_the_output(changes, assembled):
     problem = ConvProblem(**{"batch": 2, "in_channels": 6, "out_channels": 10, "bias": True} | changes)
-    witnesses_agree(replace(problem, epilogue=(AddResidual(), Relu())), 5, assembled)
+    oracles_agree(replace(problem, epilogue=(AddResidual(), Relu())), 5, assembled)

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernel.test_random_problems import problems
 from support.examples import PARTS
-from support.witnesses import witnesses_agree
+from support.oracles import oracles_agree
 
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.planner.search import plan
@@ -38,14 +38,14 @@ def copied(**more: object) -> ScheduleOptions:
 
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("operand", ["f16", "tf32", "mxfp8"])
-def test_witnesses_agree(operand, part, assembled):
+def test_oracles_agree(operand, part, assembled):
     @settings(max_examples=12 // part, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
     @given(problems(operand), st.integers(0, 2**32 - 1), st.integers(0, 3))
     def check(problem, seed, ctas):
         if problem.out_dtype.integer:
             return  # sums of whole numbers have no residual
         walked = {"persistent": "on", "ctas": ctas} if ctas and operand != "mxfp8" else {}
-        compiled = witnesses_agree(
+        compiled = oracles_agree(
             dataclasses.replace(problem, epilogue=(AddResidual(),)), seed, assembled, copied(**walked)
         )
         assert "%residual," not in compiled.artifact.ptx  # no thread knows where it lies
@@ -57,13 +57,13 @@ def test_witnesses_agree(operand, part, assembled):
 def test_every_width_of_a_slab(out, block_n, assembled):
     operand = "bf16" if out == "bf16" else "f16"
     problem = dataclasses.replace(ADDED, operand=operand, out=out)
-    compiled = witnesses_agree(problem, block_n, assembled, copied(), block_n=block_n)
+    compiled = oracles_agree(problem, block_n, assembled, copied(), block_n=block_n)
     assert compiled.plan.storage.residual.row_bytes == compiled.plan.storage.results.row_bytes
 
 
 @pytest.mark.parametrize("ctas", [1, 3])
 def test_ctas_that_walk(ctas, assembled):
-    compiled = witnesses_agree(ADDED, ctas, assembled, copied(persistent="on", ctas=ctas), block_n=48)
+    compiled = oracles_agree(ADDED, ctas, assembled, copied(persistent="on", ctas=ctas), block_n=48)
     assert compiled.plan.launch.tiles == (2, 3)
 
 

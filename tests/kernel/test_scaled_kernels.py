@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from support.oracles import oracles_agree
 from support.schedules import RELOAD_ONLY
-from support.witnesses import witnesses_agree
 
 from convc.build.writer import layer_of
 from convc.compiler.compile import compile_problem
@@ -49,8 +49,8 @@ FORMS = {
 
 @pytest.mark.parametrize("operand", dtypes.SCALED_OPERANDS)
 @pytest.mark.parametrize("name", FORMS)
-def test_three_witnesses_agree(operand, name, assembled):
-    witnesses_agree(ConvProblem(operand=operand, out="f32", **FORMS[name]), 1, assembled)
+def test_three_oracles_agree(operand, name, assembled):
+    oracles_agree(ConvProblem(operand=operand, out="f32", **FORMS[name]), 1, assembled)
 
 
 @pytest.mark.parametrize("operand", dtypes.SCALED_OPERANDS)

@@ -1,4 +1,4 @@
-"""Every schedule on random convolutions: three witnesses agree pairwise, and ptxas takes the text."""
+"""Every schedule on random convolutions: three oracles agree pairwise, and ptxas takes the text."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from support.oracles import oracles_agree
 from support.schedules import only
 from support.types import element_types
-from support.witnesses import witnesses_agree
 
 from convc.compiler.schedules.all import sharing
 from convc.compiler.schedules.base import FILTERS, ROWS, Schedule
@@ -69,7 +69,7 @@ def check_many(schedule: Schedule, examples: int, assembled) -> None:
         filters = filters if schedule.name == "slide" else "auto"
         options = replace(only(schedule, border, rows), filters=filters)
         try:
-            compiled = witnesses_agree(problem, seed, assembled, options, stages=stages)
+            compiled = oracles_agree(problem, seed, assembled, options, stages=stages)
         except PlanError:
             assume(False)
         assert compiled.plan.schedule == schedule.id
@@ -78,11 +78,11 @@ def check_many(schedule: Schedule, examples: int, assembled) -> None:
 
 
 @pytest.mark.parametrize("schedule", sharing(), ids=lambda schedule: schedule.id.title)
-def test_witnesses_agree(schedule, assembled):
+def test_oracles_agree(schedule, assembled):
     check_many(schedule, EXAMPLES, assembled)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("schedule", sharing(), ids=lambda schedule: schedule.id.title)
-def test_witnesses_agree_on_many(schedule, assembled):
+def test_oracles_agree_on_many(schedule, assembled):
     check_many(schedule, MANY, assembled)

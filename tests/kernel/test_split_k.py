@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernel.test_random_problems import problems
 from support.examples import PARTS
-from support.witnesses import witnesses_agree
+from support.oracles import oracles_agree
 
 from convc import machine
 from convc.build.writer import layer_of
@@ -44,7 +44,7 @@ def sharing(parts: int, schedule: str = "reload", **more: str) -> ScheduleOption
 
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("operand", ["f16", "s8", "tf32"])
-def test_witnesses_agree(operand, part, assembled):
+def test_oracles_agree(operand, part, assembled):
     drawn = (
         problems(operand),
         st.integers(0, 2**32 - 1),
@@ -58,7 +58,7 @@ def test_witnesses_agree(operand, part, assembled):
     def check(problem, seed, parts, schedule, border):
         more = {} if schedule == "reload" else {"border": border}
         try:
-            witnesses_agree(problem, seed, assembled, sharing(parts, schedule, **more))
+            oracles_agree(problem, seed, assembled, sharing(parts, schedule, **more))
         except PlanError:
             return  # too few steps or columns for so many CTAs, or the schedule cannot be
 
@@ -68,7 +68,7 @@ def test_witnesses_agree(operand, part, assembled):
 def test_whole_numbers_are_added_in_32_bits(assembled):
     """The drawn problems of whole numbers are mostly too small to be shared."""
     whole = dataclasses.replace(SMALL, batch=1, out_channels=24, operand="s8", out="s32")
-    witnesses_agree(whole, 3, assembled, sharing(2))
+    oracles_agree(whole, 3, assembled, sharing(2))
 
 
 @pytest.mark.parametrize("rows", ["merged", "outer"])
@@ -76,7 +76,7 @@ def test_whole_numbers_are_added_in_32_bits(assembled):
 def test_masked_lanes_of_a_part(forms, rows, assembled):
     """A part begins with any filter row, which may mask lanes that no other step of it writes first."""
     options = ScheduleOptions(split_k="2", border="mask", rows=rows, **forms)
-    made = witnesses_agree(dataclasses.replace(SMALL, in_channels=24), 6, assembled, options, block_n=32)
+    made = oracles_agree(dataclasses.replace(SMALL, in_channels=24), 6, assembled, options, block_n=32)
     assert made.plan.storage.masks == (6 if rows == "merged" else 3)
     assert made.plan.reuse.clear == (rows == "merged" or forms["schedule"] == "shift")
 
@@ -90,7 +90,7 @@ def test_every_number_of_parts(parts, schedule, assembled):
         problem = DEEP  # three filter rows are too few; here every CTA has some channel blocks of each
     if schedule == "slide" and parts == 8:
         problem = dataclasses.replace(DEEP, in_channels=512)
-    compiled = witnesses_agree(problem, parts, assembled, sharing(parts, schedule), block_n=64)
+    compiled = oracles_agree(problem, parts, assembled, sharing(parts, schedule), block_n=64)
     assert compiled.plan.launch.cluster == (1, 1, parts)
     assert compiled.artifact.launch.grid[2] == parts
 
@@ -100,7 +100,7 @@ def test_accumulators_in_registers(schedule, parts, block_n, assembled):
     """Of one warpgroup and of two; nine steps do not divide by the parts."""
     problem = dataclasses.replace(SMALL, epilogue=(AddResidual(), Relu()))
     options = sharing(parts, schedule, target="sm_90a")
-    compiled = witnesses_agree(problem, parts, assembled, options, block_n=block_n)
+    compiled = oracles_agree(problem, parts, assembled, options, block_n=block_n)
     assert compiled.plan.launch.cluster == (1, 1, parts)
 
 
@@ -109,7 +109,7 @@ def test_accumulators_in_registers(schedule, parts, block_n, assembled):
 def test_clusters_that_share_a_tile(parts, block_n, target, assembled):
     """24 CTAs of 16 columns each add them in two goes; lanes of the last tile are pixels of no image."""
     problem = dataclasses.replace(DEEP, in_channels=64 * (1 + parts // 8), epilogue=(AddResidual(), Relu()))
-    compiled = witnesses_agree(problem, parts, assembled, sharing(parts, target=target), block_n=block_n)
+    compiled = oracles_agree(problem, parts, assembled, sharing(parts, target=target), block_n=block_n)
     assert (compiled.plan.launch.cluster, compiled.plan.launch.clusters) == ((1, 1, 8), parts // 8)
 
 
@@ -127,12 +127,12 @@ def test_counters_are_0_again_behind_a_launch():
 
 def test_whole_numbers_of_clusters(assembled):
     whole = dataclasses.replace(DEEP, in_channels=512, out_channels=64, operand="s8", out="s32")
-    assert witnesses_agree(whole, 3, assembled, sharing(16)).artifact.launch.buffers["workspace"].dtype == "s32"
+    assert oracles_agree(whole, 3, assembled, sharing(16)).artifact.launch.buffers["workspace"].dtype == "s32"
 
 
 def test_groups(assembled):
     grouped = dataclasses.replace(SMALL, in_channels=128, out_channels=128, groups=2)
-    assert witnesses_agree(grouped, 3, assembled, sharing(2)).plan.launch.parts == 2
+    assert oracles_agree(grouped, 3, assembled, sharing(2)).plan.launch.parts == 2
 
 
 BARRIER = re.compile(r"barrier\.cluster\.\w+[^;]*;")

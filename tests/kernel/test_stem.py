@@ -1,4 +1,4 @@
-"""Kernels whose filter columns are channels: three witnesses agree, and the stem of a network multiplies a third."""
+"""Kernels whose filter columns are channels: three oracles agree, and the stem of a network multiplies a third."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.examples import PARTS
-from support.witnesses import witnesses_agree
+from support.oracles import oracles_agree
 
 from convc.compiler.compile import compile_problem
 from convc.compiler.options import ScheduleOptions
@@ -65,7 +65,7 @@ OPTIONS = [
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_three_witnesses_agree(part, assembled):
+def test_three_oracles_agree(part, assembled):
     @settings(
         max_examples=120 // part,
         derandomize=True,
@@ -74,7 +74,7 @@ def test_three_witnesses_agree(part, assembled):
     )
     @given(problems(), st.sampled_from(OPTIONS), st.integers(0, 2**32 - 1))
     def every(problem: ConvProblem, options: ScheduleOptions, seed: int) -> None:
-        compiled = witnesses_agree(problem, seed, assembled, options)
+        compiled = oracles_agree(problem, seed, assembled, options)
         assert compiled.layout.columns == options.columns
 
     every()

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernel.test_random_problems import problems
+from support.oracles import oracles_agree
 from support.records import replace
-from support.witnesses import witnesses_agree
 
 from convc.compiler.compile import compile_problem
 from convc.compiler.index.conditions import met
@@ -49,7 +49,7 @@ STREAMS = {
 def test_copies_carry_what_lanes_have(stream, assembled):
     residual = "direct" if stream == "slide, masks" else "tma"
     options = ScheduleOptions(store="tma", residual_load=residual, **STREAMS[stream])
-    compiled = witnesses_agree(ROWS, 5, assembled, options, block_n=48, stages=2)
+    compiled = oracles_agree(ROWS, 5, assembled, options, block_n=48, stages=2)
     boxed = stream.endswith("masks in one stream")
     assert ("scatter4" in compiled.artifact.ptx) is not boxed
     assert "st.global" not in compiled.artifact.ptx
@@ -58,10 +58,10 @@ def test_copies_carry_what_lanes_have(stream, assembled):
 
 @settings(max_examples=4, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(problems("f16"), st.sampled_from(list(STREAMS.values())), st.integers(0, 2**32 - 1))
-def test_witnesses_agree(assembled, problem, stream, seed):
+def test_oracles_agree(assembled, problem, stream, seed):
     added = replace(problem, epilogue=(AddResidual(),))
     with contextlib.suppress(PlanError):  # not every schedule can run every problem
-        witnesses_agree(added, seed, assembled, ScheduleOptions(residual_load="tma", **stream))
+        oracles_agree(added, seed, assembled, ScheduleOptions(residual_load="tma", **stream))
 
 
 def shared_of(geometry: Geometry) -> Instance:
@@ -114,5 +114,5 @@ def test_fragments_follow_a_stream_of_output_pixels_alone(assembled):
     with pytest.raises(PlanError, match=r"no consecutive output pixels, and sm_90a has no copy that takes each line"):
         compile_problem(plain, options=options)
     unpadded = replace(plain, kernel=(3, 1), pad_lo=(1, 0), pad_hi=(1, 0))
-    compiled = witnesses_agree(unpadded, 5, assembled, options, block_n=48, stages=2)
+    compiled = oracles_agree(unpadded, 5, assembled, options, block_n=48, stages=2)
     assert compiled.plan.indexing.loads.out.box[1] == 16  # rows of a warp

@@ -11,7 +11,7 @@ from kernel.test_random_problems import problems
 from recordings.hopper_cases import small
 from recordings.record_hopper import prepared
 from support.examples import PARTS
-from support.witnesses import witnesses_agree
+from support.oracles import oracles_agree
 
 import convc
 from convc.compiler.compile import compile_problem
@@ -27,13 +27,13 @@ SMALL = ConvProblem(in_channels=64, out_channels=96, in_extent=(10, 10), kernel=
 
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("operand", ["f16", "s8", "e4m3", "tf32", "mxfp8"])
-def test_witnesses_agree(operand, part, assembled):
+def test_oracles_agree(operand, part, assembled):
     @settings(max_examples=24 // part, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
     @given(problems(operand), st.integers(0, 2**32 - 1))
     def check(problem, seed):
         if problem.out_dtype.bytes == 1 and problem.out_channels <= 16:
             return  # the row is no multiple of 32 bytes, see below
-        compiled = witnesses_agree(problem, seed, assembled, TMA)
+        compiled = oracles_agree(problem, seed, assembled, TMA)
         assert "st.global" not in compiled.artifact.ptx
 
     check()
@@ -43,7 +43,7 @@ def test_witnesses_agree(operand, part, assembled):
 @pytest.mark.parametrize("out", ["f16", "f32"])
 def test_every_width_of_a_slab(out, width, assembled):
     problem = dataclasses.replace(SMALL, out=out, out_channels=width - 3, epilogue=(AddResidual(), Relu()))
-    compiled = witnesses_agree(problem, width, assembled, TMA, block_n=width)
+    compiled = oracles_agree(problem, width, assembled, TMA, block_n=width)
     row = width * problem.out_dtype.bytes
     assert compiled.plan.storage.results.row_bytes == max(slab for slab in (32, 64, 128) if row % slab == 0)
 
@@ -59,7 +59,7 @@ def test_a_schedule_with_other_lanes_is_refused():
 def test_fragments_are_staged_by_halves_of_a_row(out, width, assembled):
     operand = "s8" if out == "s8" else "f16"
     problem = dataclasses.replace(SMALL, operand=operand, out=out, out_channels=width - 3)
-    compiled = witnesses_agree(problem, width, assembled, HOPPER_TMA, block_n=width)
+    compiled = oracles_agree(problem, width, assembled, HOPPER_TMA, block_n=width)
     assert compiled.plan.indexing.loads.out.box[1] == 16  # rows of a warp
 
 

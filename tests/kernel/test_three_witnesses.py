@@ -1,4 +1,4 @@
-"""Random problems agree in three witnesses: conditions of theorems, isl's meaning of every number, and the sums."""
+"""Random problems agree in three oracles: conditions of theorems, isl's meaning of every number, and the sums."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 from types import SimpleNamespace
 
 import pytest
-from support.witnesses import witnesses_agree
+from support.oracles import oracles_agree
 
 from convc.compiler.options import ScheduleOptions
 from convc.errors import InputError, PlanError
@@ -32,7 +32,7 @@ def agree(seed):
     while True:
         problem = problem_of(drawn)
         try:
-            compiled = witnesses_agree(
+            compiled = oracles_agree(
                 problem, seed, lambda text, target: SimpleNamespace(spill_bytes=0), drawn.choice(KINDS)
             )
         except (PlanError, InputError):

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernel.test_random_problems import problems
 from support.cache import missed_bytes
-from support.witnesses import witnesses_agree
+from support.oracles import oracles_agree
 
 from convc.api.options import ChipOptions
 from convc.api.timer import EngineTimer
@@ -48,9 +48,9 @@ def cases():
 
 
 @pytest.mark.parametrize(("form", "order"), list(cases()))
-def test_witnesses_agree(form, order, assembled):
+def test_oracles_agree(form, order, assembled):
     options = ScheduleOptions(**{"schedule": "reload", "rasterization_order": order, **form})
-    compiled = witnesses_agree(SMALL, 7, assembled, options, block_n=32)
+    compiled = oracles_agree(SMALL, 7, assembled, options, block_n=32)
     launch = compiled.plan.launch
     assert launch.order.name == order
     assert launch.tiles[1] == 3
@@ -60,7 +60,7 @@ def test_witnesses_agree(form, order, assembled):
 @settings(max_examples=8, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(problems("f16"), st.sampled_from(TURNED), st.integers(0, 2**32 - 1))
 def test_random_problems(assembled, problem, order, seed):
-    witnesses_agree(problem, seed, assembled, ScheduleOptions(schedule="reload", rasterization_order=order), block_n=16)
+    oracles_agree(problem, seed, assembled, ScheduleOptions(schedule="reload", rasterization_order=order), block_n=16)
 
 
 def test_the_order_of_least_traffic_is_taken_where_l2_does_not_hold_all():

@@ -1,7 +1,7 @@
 """The rows of a tile in shared memory, by following its copies pixel by pixel, and the row that each lane multiplies.
 
 Nothing here uses the derived nest but the start of a copy: a copy goes on by the rule of the PTX manual (tensor
-im2col::w mode) and rows move one by one, so that lane tables, which are made from the nest, have a second witness.
+im2col::w mode) and rows move one by one, so that lane tables, which are made from the nest, have a second oracle.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from types import SimpleNamespace
 import pytest
 from support.derived_loops import computes
 from support.mutants import DERIVE, changed_code, derived_by, forget, put_record
-from support.witnesses import witnesses_agree
+from support.oracles import oracles_agree
 
 from convc.compiler.compile import compile_problem
 from convc.compiler.index.conditions import conditions
@@ -106,7 +106,7 @@ def tried(mutant, every=True):
 def right(problem, kind):
     """Whether the kernel computes what the reference does: numbers that are spelt otherwise are no mistake."""
     try:
-        witnesses_agree(problem, 1, lambda text, target: SimpleNamespace(spill_bytes=0), kind)
+        oracles_agree(problem, 1, lambda text, target: SimpleNamespace(spill_bytes=0), kind)
     except AssertionError:
         return False
     return True

@@ -1,4 +1,4 @@
-"""Kernels for sm_90a: three witnesses and what an H200 left, byte for byte; no GPU is needed."""
+"""Kernels for sm_90a: three oracles and what an H200 left, byte for byte; no GPU is needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""cvt in every direction: integers, IEEE formats, narrow formats (ml_dtypes as witness), and packing."""
+"""cvt in every direction: integers, IEEE formats, narrow formats (ml_dtypes as oracle), and packing."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_rounding_to_an_integer_that_stays_a_float(mode, kind):
 
 
 def narrowed(value: float, name: str) -> int:
-    """One number in a narrow format, nearest even, saturating; ml_dtypes is the witness inside the range."""
+    """One number in a narrow format, nearest even, saturating; ml_dtypes is the oracle inside the range."""
     dtype, bits = NARROW[name]
     limit = float(ml_dtypes.finfo(dtype).max)
     if value != value:

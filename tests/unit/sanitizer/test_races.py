@@ -154,7 +154,7 @@ def test_what_the_machine_finds_names_who_did_it():
     assert str(finding).endswith("(CTA 0, warp 1, lanes 29..31)")
 
 
-def test_a_witness_is_one_that_read_what_nobody_wrote():
+def test_an_oracle_is_one_that_read_what_nobody_wrote():
     """CTA 1, whose first words were not written, reads them in warp 1, all others what is there."""
     body = """.reg .b32 %v, %t, %o, %c; .reg .pred %p, %q; mov.u32 %t, %tid.x; mov.u32 %c, %ctaid.x; mov.u32 %o, tile;
     setp.eq.u32 %p, %c, 1; @!%p st.shared.u32 [%o], %t; st.shared.u32 [%o+64], %t; bar.sync 0;

@@ -6,7 +6,7 @@ import re
 from typing import Literal
 
 import pytest
-from support.witnesses import witnesses_agree
+from support.oracles import oracles_agree
 
 from convc.compiler.compile import compile_problem
 from convc.compiler.options import ScheduleOptions
@@ -36,7 +36,7 @@ def multiplying(text: str) -> str:
     [(8, 4, 4), (9, 4, 4), (11, 4, 4), (7, 4, 4), (4, 4, 4), (3, 4, 3), (5, 1, 1), (5, 2, 2)],
 )
 def test_stages_are_constants(taps, stages, copies, assembled):
-    compiled = witnesses_agree(depthwise(taps), taps, assembled, options(), stages=stages)
+    compiled = oracles_agree(depthwise(taps), taps, assembled, options(), stages=stages)
     (loop,) = (step for role in compiled.program.roles for step in walk(role.steps) if step.id == "mma.k")
     assert isinstance(loop, Loop)
     assert loop.copies == copies
@@ -48,7 +48,7 @@ def test_stages_are_constants(taps, stages, copies, assembled):
 
 @pytest.mark.parametrize(("taps", "known"), [(8, True), (9, False)])
 def test_walk_begins_each_tile_at_the_same_stage(taps, known, assembled):
-    compiled = witnesses_agree(depthwise(taps, batch=8), taps, assembled, options("on", ctas=1), stages=4)
+    compiled = oracles_agree(depthwise(taps, batch=8), taps, assembled, options("on", ctas=1), stages=4)
     assert (compiled.program.visits or 0) > 1
     assert bool(re.search(r"%stage\b", multiplying(compiled.artifact.ptx))) != known
 

@@ -7,7 +7,7 @@ import re
 
 import pytest
 from msgspec.structs import replace
-from support.witnesses import witnesses_agree
+from support.oracles import oracles_agree
 from test_verify_program import rewrite, without
 
 from convc.compiler.compile import compile_problem
@@ -31,7 +31,7 @@ TOUCHES = ("cp.async.bulk.tensor", "ld.global", "st.global")
 @pytest.mark.parametrize("dependent", [True, False])
 def test_a_dependent_kernel_waits_before_it_touches_a_buffer(target, dependent, assembled):
     options = ScheduleOptions(target=target, pdl=dependent)
-    compiled = witnesses_agree(PROBLEM, 1, assembled, options)
+    compiled = oracles_agree(PROBLEM, 1, assembled, options)
     text = compiled.artifact.ptx
     assert plan_launch(compiled.artifact.launch, text).dependent == dependent
     places = 2 if target == "sm_100a" else 1  # the warp that loads does not wait for the others

@@ -1,4 +1,4 @@
-"""Three witnesses of one convolution: reference, tile interpreter and machine."""
+"""Three oracles of one convolution: reference, tile interpreter and machine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from convc.verification.data import integer_data, multipliers, normal_data, resi
 from convc.verification.epilogue_bound import through_epilogue
 
 
-def witnesses_agree(
+def oracles_agree(
     problem: ConvProblem, seed: int, assembled: Callable, options: ScheduleOptions = RELOAD_ONLY, **choice: int
 ) -> Compiled:
     """Compile, assemble, and compare pairwise on integers (bit for bit) and on normal data (derived bound).
