@@ -2,7 +2,9 @@
 
     python -m tests.sabotage --each 7 --seed 4711
 
-Each change that was not noticed and alters something is printed with its kernel: a checker, or an excuse, is missing.
+Each change that was not noticed is printed with its kernel and the reason why that is right, but those that make
+another text of the same kernel. A reason counts where the auditor finds nothing either, and more orders of
+asynchronous work leave every byte; where it does not, or where there is none, a checker or an excuse is missing.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from sabotage_draw import KINDS, drawn, noticed_of, outcome
-from sabotage_kernels import CHOSEN
+from sabotage_excuses import excuse
+from sabotage_kernels import CHOSEN, subject
 
 
 def main() -> None:
@@ -30,8 +33,10 @@ def main() -> None:
         for change in drawn(name, options.each, options.seed):
             kind = outcome(name, change)
             counts[kind] += 1
-            if kind in ("unseen", "unexplained"):
-                print(f"{kind}: {name}: {change.category}: {change.what}", flush=True)
+            if kind in ("idle", "unseen", "unexplained"):
+                reason = excuse(change.what, subject(name).text)
+                why = f"; {reason.reason}" if reason else ""
+                print(f"{kind}: {name}: {change.category}: {change.what}{why}", flush=True)
     for kind, meaning in KINDS.items():
         print(f"{counts[kind]:6} {kind}: {meaning}")
     print(f"{len(CHOSEN)} kernels, {counts.total()} changes, seed {options.seed}: {noticed_of(counts):.1%} noticed")

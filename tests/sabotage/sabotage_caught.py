@@ -8,11 +8,15 @@ from functools import cache
 import numpy as np
 from sabotage_kernels import subject
 
+from convc.auditor.run import audit_kernel
 from convc.errors import ConvcError
 from convc.ir.findings import Finding, Verdict
-from convc.machine import RunResult, run
+from convc.machine import RunOptions, RunResult, run
 from convc.ptx import parse
 from convc.sanitizer.run import Checked, check_kernel
+
+ORDERS = range(1, 9)
+"""Seeds of the orders in which asynchronous work is performed to see whether an excuse holds."""
 
 
 @cache
@@ -36,6 +40,24 @@ def caught(name: str, text: str) -> bool:
         return worse(check_kernel(text, kernel.launch, kernel.inputs).findings, before)
     except ConvcError:
         return True
+
+
+def upheld(name: str, text: str) -> bool:
+    """Whether two who are not asked otherwise see no harm either in a change that went unnoticed.
+
+    The auditor, which reads the text by the manual and shares no code with the checkers, accuses it of nothing else
+    than the kernel; and asynchronous work performed in more orders leaves every byte as it was.
+    """
+    kernel, before = subject(name), right(name)
+    if accusations(name, text) - accusations(name, kernel.text):
+        return False
+    orders = (RunOptions(policy="seeded", seed=seed) for seed in ORDERS)
+    return not any(differs(run(text, kernel.launch, kernel.inputs, options=each), before) for each in orders)
+
+
+def accusations(name: str, text: str) -> set[tuple[str, int]]:
+    """Rules and lines that the auditor accuses."""
+    return {(each.rule, each.line) for each in audit_kernel(text, subject(name).launch).findings}
 
 
 def worse(findings: tuple[Finding, ...], before: Checked) -> bool:

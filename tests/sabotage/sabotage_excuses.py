@@ -88,12 +88,6 @@ EXCUSES = (
         only=r"barriers drained",
         same=False,
     ),
-    Excuse(
-        r"without .*fence\.proxy\.async\.shared::cta; @\w+\.told",
-        "the checkers ask for a proxy fence behind ordinary writes; here it is between a read and the next answer",
-        same=False,
-        unseen=True,
-    ),
     # Numbers that may be others.
     Excuse(
         r"^31 -1 in \d+: shfl\.sync\.down\.b32 %m[12], .* @epilogue\.store",

@@ -5,9 +5,11 @@ The kernels of `KERNELS` and `SLOW` are broken in all ways; these are as many, s
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 import pytest
+from sabotage_caught import accusations, inside, upheld, with_mistake
 from sabotage_changes import LEFT_OUT
 from sabotage_draw import drawn, noticed_of, outcome
 from sabotage_excuses import excuse
@@ -39,6 +41,22 @@ def test_two_instructions_that_are_left_out_are_missed(name):
     left_out = [c for c in drawn(name, 1000) if c.category in LEFT_OUT and excuse(c.what, text) is None]
     total, noticed = judge(name, left_out[:2])
     assert total == noticed == 2
+
+
+@pytest.mark.parametrize(
+    ("step", "gone", "instead", "accused", "holds"),
+    [
+        ("start.sync", r"tcgen05.fence::after_thread_sync;", "", False, True),
+        ("epilogue.wait", r"tcgen05.fence::after_thread_sync;", "", True, False),
+        ("epilogue.out_byte", r"%t0, 2;", "%t0, 1;", False, False),
+    ],
+    ids=["nothing depends on it", "the auditor says so", "bytes are others"],
+)
+def test_an_excuse_holds_where_two_more_witnesses_agree(step, gone, instead, accused, holds):
+    name = "golden pointwise_f16"
+    text = with_mistake(name, inside(step) + re.escape(gone), rf"\1{instead}")
+    assert bool(accusations(name, text) - accusations(name, subject(name).text)) == accused
+    assert upheld(name, text) == holds
 
 
 @pytest.mark.slow
