@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from convc.api.bench import TunedLayer, TuneReport
     from convc.api.checking import CheckReport, KernelCheck, check
     from convc.api.compiling import compile
+    from convc.api.differentiating import ConvGradients, gradients
     from convc.api.inputs import InputData
     from convc.api.inspecting import Inspection, inspect
     from convc.api.launch_jobs import KernelInputs
@@ -59,6 +60,7 @@ __all__ = [
     "Build",
     "CheckReport",
     "ChipOptions",
+    "ConvGradients",
     "ConvcError",
     "DataReport",
     "Expected",
@@ -96,6 +98,7 @@ __all__ = [
     "audit",
     "check",
     "compile",
+    "gradients",
     "inspect",
     "launch",
     "load",
@@ -125,6 +128,7 @@ _HOME = {
     "Build": "convc.build.folder",
     "CheckReport": "convc.api.checking",
     "ChipOptions": "convc.api.options",
+    "ConvGradients": "convc.api.differentiating",
     "ConvcError": "convc.errors",
     "DataReport": "convc.verification.records",
     "Expected": "convc.api.verifying",
@@ -162,6 +166,7 @@ _HOME = {
     "audit": "convc.api.auditing",
     "check": "convc.api.checking",
     "compile": "convc.api.compiling",
+    "gradients": "convc.api.differentiating",
     "inspect": "convc.api.inspecting",
     "launch": "convc.api.launching",
     "load": "convc.api.loading",

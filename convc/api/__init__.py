@@ -7,6 +7,7 @@
     run, run_layer   running              run one layer of a build: its result, or all that was learnt
     run_model,       running_networks     run a whole model: its outputs, or also what ran where
     run_network
+    gradients        differentiating      the gradients of one convolution, by kernels on the simulator
     verify           verifying            compile, run and compare every convolution of a model
     verify_data      verifying            a whole network on data of one's own, with its own weights
     verify_network   verifying            the whole network with random weights, layer by layer and end to end
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from convc import audit as audit
     from convc import check as check
     from convc import compile as compile
+    from convc import gradients as gradients
     from convc import inspect as inspect
     from convc import launch as launch
     from convc import load as load

@@ -114,7 +114,7 @@ def left(case: Case, run: Run) -> dict[str, Any]:
     kernel = kernel_of(compile_problem(case.problem, options=TARGET))
     x, w, b = integer_data(case.problem, case.seed)
     layer = layer_of(case.problem, kernel, w, b)
-    y = unpack_output(layer.layout, run(layer, {"filter": layer.filter, **input_buffers(layer, x)}))
+    y = unpack_output(layer.layout, run(layer, input_buffers(layer, x)))
     found = compare(y, expected_result(case.problem, x, w, b), None)
     text = hashlib.sha256(layer.ptx.encode()).hexdigest()[:16]
     return {"name": case.name, "digest": digest(y), "text": text, "wrong": found.count_wrong}
