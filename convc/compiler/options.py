@@ -162,12 +162,13 @@ class ScheduleOptions:
     columns: Annotated[
         str,
         Option(
-            "Fold filter columns into K, so that layers of few channels fill an MMA.",
+            "Fold filter columns into K, so that layers of few channels fill an MMA; or sum over pixels as they lie.",
             {
                 AUTO: "by the estimate; off where a schedule is named",
                 "off": "no",
                 "overlap": "rows of the input tensor map overlap",
                 "host": "the host copies the pixels side by side",
+                "summed": "of gradients of weights: pixels are summed as they lie, and operands are MN-major",
             },
         ),
     ] = AUTO

@@ -2,6 +2,7 @@
 
     Algorithm 1      n, p, q, k, c, r, s: the definition
     Algorithm 2      tiles for the tensor core; every column of the filter loads its own pixels    (reload)
+                     and pixels are summed: gradients of weights                                   (reload)
     Algorithm 3      one load for all columns of a buffer, read at a later row                     (slide)
                      and the operands change places                                                (stationary)
     Algorithm 3.b    one load, and the rows move to their lanes                                    (shift)
@@ -18,6 +19,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from convc.derive import symbols as z
+from convc.derive.gradients import wgrad
 from convc.derive.kernels import Map, plain_maps, shared_maps
 from convc.derive.mainloop import MainloopMaps, plain_mainloop, shared_mainloop
 from convc.derive.nests import Loop, Nest, definition
@@ -34,6 +36,7 @@ from convc.derive.rewrites import (
     tile,
     tile_windows,
 )
+from convc.derive.summed import summed_maps
 from convc.derive.symbols import FloorDiv
 from convc.derive.theorem import Refused, Theorem, below
 
@@ -137,6 +140,14 @@ def reload_form() -> Form:
     return Form(name="reload", algorithms=chain, maps=maps, theorems=theorems)
 
 
+def summed_form() -> Form:
+    """The gradient of the weights, as `reload` runs it where pixels are summed."""
+    *before, (title, nest) = wgrad()
+    maps, theorems = summed_maps(nest)
+    chain = (*before[:2], (title, nest))
+    return Form(name="pixels summed", algorithms=chain, maps=maps, theorems=theorems)
+
+
 def shared_form(reading: Reading, rows: Rows, border: Border, lanes: Lanes = "contiguous") -> Form:
     """A form of a schedule that shares pixels: of ``slide``, ``stationary`` or ``shift``."""
     exchanged = reading == "operands exchanged"
@@ -170,6 +181,7 @@ def form_name(reading: str, rows: str, border: str, lanes: str) -> str:
 def forms() -> Iterator[Form]:
     """Every form of every schedule."""
     yield reload_form()
+    yield summed_form()
     borders: tuple[Border, ...] = ("mask", "zero")
     streams: tuple[Rows, ...] = ("outer", "merged")
     for rows, border in itertools.product(streams, borders):

@@ -8,7 +8,8 @@ an order in which the sums of an element follow each other:
              p = i + (a + pad - d*r) // u, where that leaves no rest. With stride 1 there is one phase, and `turned`
              counts the filter backwards: Algorithm 1 over y_grad.
     wgrad    `exchanged`: the index map is symmetric in (p, u) and (r, d), so that this is Algorithm 1 with images for
-             channels, outputs for taps, and stride for dilation.
+             channels, outputs for taps, and stride for dilation. Or `summed`: Algorithm 2 with the roles of pixels and
+             channels exchanged, so that both operands stay as they are.
 
 `convc.ir.gradients` has the numbers of both as problems; `convc.derive.hosted` how phases become channels.
 """
@@ -22,8 +23,8 @@ from sympy import Expr, S, Symbol
 
 from convc.derive import symbols as z
 from convc.derive.nests import Loop, Nest, Step, Updates, definition, pixel_of, put
-from convc.derive.rewrites import done, interchange
-from convc.derive.symbols import FloorDiv, Mod, axes, size, sizes
+from convc.derive.rewrites import accumulate, done, flatten, interchange, one_group, stage, tile
+from convc.derive.symbols import SPAN, SPANS_C, SPANS_M, FloorDiv, Mod, axes, axis, size, sizes
 from convc.derive.theorem import Bound, Refused, Theorem, at_most, below, proved
 
 ROW, ROW_PHASE, COLUMN, COLUMN_PHASE = axes("i a j b")
@@ -36,6 +37,11 @@ ROWS, COLUMNS = sizes("ROWS COLUMNS")
 U, D = sizes("U D")
 PAD = size("PAD", least=0)
 """Stride, dilation and padding of an axis, whichever."""
+
+SLAB = axis("slab")
+"""Counts the spans of a pixel's channels."""
+
+SUMMED = "wgrad: Algorithm 2, whose pixels are summed"
 
 ONE = {z.u_h: S.One, z.u: S.One, z.g: S.One}
 """Stride 1."""
@@ -176,6 +182,30 @@ def exchanged(nest: Nest) -> Nest:
     return done(nest, Step(name=name, theorems=(same, count)), loops=loops)
 
 
+def summed() -> Nest:
+    """The gradient of w by the tiles of ``reload``, of which the pixels are summed, and the channels are rows.
+
+    A row of a tile is a weight of an output channel. Rows come in spans of as many channels as a copy brings, so that
+    all of a span are of one column of the filter, and a tile may have spans of several.
+    """
+    nest = differentiated(definition(), "w")
+    nest = flatten(nest, (z.n, z.p, z.q), z.t, (z.P, z.Q), "output pixels")
+    outer = Loop(axis=z.block, extent=z.BLOCKS, words=f"{z.BK} output pixels each")
+    nest = tile(nest, z.t, outer, Loop(axis=z.e, extent=z.BK, words="tensor core: the sum"))
+    outer = Loop(axis=SLAB, extent=SPANS_C, words=f"{SPAN} channels each")
+    nest = tile(nest, z.c, outer, Loop(axis=z.row, extent=SPAN, words="channels of a copy"))
+    nest = interchange(nest, (z.block, z.e, z.k, z.r, z.s, SLAB, z.row))
+    nest = flatten(nest, (z.r, z.s, SLAB), z.unit, (z.S, SPANS_C), "spans of weights")
+    outer = Loop(axis=z.tile_m, extent=z.TILES_M, words=f"{SPANS_M} spans each")
+    nest = tile(nest, z.unit, outer, Loop(axis=z.window, extent=SPANS_M, words="spans of a tile"))
+    nest = flatten(nest, (z.window, z.row), z.lane, (SPAN,), "tensor core: weights")
+    outer = Loop(axis=z.tile_n, extent=z.TILES_N, words=f"{z.BN} output channels each")
+    nest = tile(nest, z.k, outer, Loop(axis=z.column, extent=z.BN, words="tensor core: output channels"))
+    nest = one_group(nest)
+    nest = interchange(nest, (z.tile_m, z.tile_n, z.block, z.lane, z.column, z.e))
+    return stage(accumulate(nest, z.tile_n), z.block, "im2col, a copy for each span of channels")
+
+
 def dgrad() -> Iterator[tuple[str, Nest]]:
     """The gradient of the input: titles and nests, from the definition on."""
     nest = definition()
@@ -194,6 +224,7 @@ def wgrad() -> Iterator[tuple[str, Nest]]:
     nest = differentiated(nest, "w")
     yield "wgrad: scattered over the weights", nest
     yield "wgrad: Algorithm 1 over x, with y_grad for a filter", exchanged(nest)
+    yield SUMMED, summed()
 
 
 GRADIENTS = {"dgrad": dgrad, "wgrad": wgrad}

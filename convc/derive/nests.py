@@ -28,7 +28,10 @@ from convc.derive.theorem import Bound, Condition, Refused, Theorem
 SPACE = tuple("npqkcrs")
 """What an iteration is about: output pixel and channel, and the term of its sum."""
 OUTPUT = tuple("npqk")
+WEIGHT = tuple("krsc")
 SUMMED = tuple("crs")
+GRADIENT_SUMMED = tuple("npq")
+"""What an output is summed over, and what the gradient of a weight is."""
 PIXEL = tuple("nhwc")
 
 Updates = Literal["y", "x", "w"]

@@ -195,7 +195,7 @@ def _own_columns() -> tuple[Condition, ...]:
 
 
 def shares() -> Iterator[Reindexed]:
-    """Every way, for schedules that load pixels for every tap and for those that do for every row of the filter."""
-    for digits in ((*TAPS, BLOCKS), (TAPS[0], BLOCKS)):
+    """Every way: of pixels loaded for every tap, for every row of the filter, and summed in blocks."""
+    for digits in ((*TAPS, BLOCKS), (TAPS[0], BLOCKS), (BLOCKS,)):
         yield by_steps(digits)
         yield by_blocks(digits)

@@ -14,7 +14,7 @@ from sympy import Expr, S, Symbol
 
 from convc.derive import symbols as z
 from convc.derive.algebra import expanded
-from convc.derive.nests import SUMMED, Load, Loop, Nest, Step, put, unknown
+from convc.derive.nests import GRADIENT_SUMMED, SUMMED, Load, Loop, Nest, Step, put, unknown
 from convc.derive.symbols import FloorDiv, Mod
 from convc.derive.theorem import Bound, Either, Refused, at_most, below, proved
 
@@ -289,7 +289,8 @@ def accumulate(nest: Nest, inside: Symbol) -> Nest:
     """Keep the sums of an iteration of a loop in an accumulator: cleared before it, stored behind it."""
     name = f"accumulate inside {inside}"
     nest.loop(inside, name)
-    summing = {symbol for each in SUMMED for symbol in nest.space[each].free_symbols}
+    summed = GRADIENT_SUMMED if nest.updates == "w" else SUMMED
+    summing = {symbol for each in summed for symbol in nest.space[each].free_symbols}
     outside = summing & nest.known(inside)
     if outside:
         axes = ", ".join(sorted(map(str, outside)))

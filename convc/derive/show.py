@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 
 from sympy import Expr, latex
 
 from convc.derive.forms import SOURCE, Form
-from convc.derive.nests import OUTPUT, PIXEL, Nest, Step
+from convc.derive.nests import OUTPUT, PIXEL, WEIGHT, Nest, Step
 from convc.derive.reindex import Reindexed, let_lines
 from convc.derive.results import Fact
 from convc.derive.shares import Share
@@ -47,7 +48,9 @@ def nest_text(nest: Nest) -> NestText:
 
 def _of_sum(nest: Nest, condition: Bound) -> bool:
     """Whether a condition leaves out terms of a sum, not outputs."""
-    outputs = {symbol for axis in OUTPUT for symbol in nest.space[axis].free_symbols}
+    outputs = {
+        symbol for axis in (WEIGHT if nest.updates == "w" else OUTPUT) for symbol in nest.space[axis].free_symbols
+    }
     return bool((condition.low.free_symbols | condition.high.free_symbols) & set(nest.axes) - outputs)
 
 
@@ -75,10 +78,7 @@ def form_lines(form: Form, *, known: set[str]) -> Iterator[str]:
 
 def chain_lines(chain: Chain, *, known: set[str]) -> Iterator[str]:
     """Titles and nests, each behind the rewrites that lead to it, with their proofs; ``known`` as of `form_lines`."""
-    before = 0
-    for title, nest in chain:
-        steps = nest.steps[before:]
-        before = len(nest.steps)
+    for title, nest, steps in _further(chain):
         told = f"{title}, {', '.join(step.name for step in steps)}"
         if told in known:
             continue
@@ -89,6 +89,16 @@ def chain_lines(chain: Chain, *, known: set[str]) -> Iterator[str]:
         yield f"-- {title} --"
         yield from nest_text(nest).lines()
         yield ""
+
+
+def _further(chain: Chain) -> Iterator[tuple[str, Nest, tuple[Step, ...]]]:
+    """Titles and nests, with the rewrites that the nest before has not: a chain may go back to an earlier one."""
+    before: tuple[Step, ...] = ()
+    for title, nest in chain:
+        pairs = zip(nest.steps, before, strict=False)
+        same = len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
+        yield title, nest, nest.steps[same:]
+        before = nest.steps
 
 
 def solved_lines(number: Solved, known: set[str]) -> Iterator[str]:
@@ -209,10 +219,8 @@ def document(
 
 
 def _chain(chain: Chain, known: set[str]) -> Iterator[str]:
-    before = 0
-    for title, nest in chain:
-        steps = [step for step in nest.steps[before:] if step.name not in known]
-        before = len(nest.steps)
+    for title, _, further in _further(chain):
+        steps = [step for step in further if step.name not in known]
         if steps:
             yield from _section(title, steps)
         known |= {step.name for step in steps}

@@ -145,6 +145,9 @@ CLUSTERS, RANKS = sizes("CLUSTERS RANKS")
 # Warps that carry results away, and the box that a residual's copies walk through.
 WARP, WARPS, BOX, ACROSS = sizes("WARP WARPS BOX ACROSS")
 
+# Gradients of weights: channels of a copy; copies that bring the channels of a pixel, a tile's rows, and its columns.
+SPAN, SPANS_C, SPANS_M, SPANS_N = sizes("SPAN SPANS_C SPANS_M SPANS_N")
+
 # Loops.
 n, p, q, k, c, r, s = axes("n p q k c r s")
 m, t, tile_m, lane, tile_n, column = axes("m t tile_m lane tile_n column")

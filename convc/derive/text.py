@@ -41,7 +41,7 @@ class NestText:
         swapped: whether weights are the first operand.
         lets: (loop, line) of numbers that are worked out inside of loops.
         added: the loop whose sums are added up; "" where none is.
-        updates: ``y``; or what products are added to the gradient of, ``x`` or ``w``, in a nest without a tile.
+        updates: ``y``; or what products are added to the gradient of, ``x`` or ``w``.
         output: the pixel whose gradient that is, where it is counted otherwise than by ``pixel``.
         bias: what is added to a sum before it is stored. then: what is done with that.
     """
@@ -91,11 +91,12 @@ class NestText:
 
     def _stored(self) -> str:
         """The store of the sums: conditions on outputs are about it alone."""
-        output = ", ".join(self.space[axis] for axis in "npqk")
+        output = ", ".join(self.space[axis] for axis in ("krsc" if self.updates == "w" else "npqk"))
         found = f"the sum of acc[lane, column] of every {self.added}, 0 first" if self.added else "acc[lane, column]"
         bias = f" + {self.bias}" if self.bias else ""
         then = f"  # then {self.then}" if self.then else ""
-        return f"y[{output}] = {found}{bias}{_where(self.guard)}{then}"
+        result = "w_grad" if self.updates == "w" else "y"
+        return f"{result}[{output}] = {found}{bias}{_where(self.guard)}{then}"
 
     def _loaded(self, load: tuple[str, str, str, str, str]) -> list[str]:
         _, row, rows, since, words = load
@@ -106,6 +107,9 @@ class NestText:
     def _multiplied(self) -> list[str]:
         k, c, r, s = (self.space[axis] for axis in "kcrs")
         weight = f"w[{k}, {r}, {s}, {c}]"
+        if self.updates == "w" and self.accumulate:
+            dy = f"y_grad[{', '.join(self.space[axis] for axis in 'npqk')}]"
+            return [f"acc[lane, column] += A[{self.read}, e] * {dy}{_where(self.summed)}"]
         if self.updates != "y":
             return [f"{self._gradient(weight)}{_where((*self.guard, *self.summed))}"]
         x = f"A[{self.read}, e]" if self.load else f"x[{', '.join(self.pixel)}]"

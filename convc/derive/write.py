@@ -187,6 +187,7 @@ class _Book:
             "move": None if nest.move is None else self.move(nest.move),
             "masks": [self.mask(each) for each in nest.masks],
             "swapped": nest.swapped,
+            **({} if nest.updates == "y" else {"updates": nest.updates}),
         }
         return self.parts["nests"].number(entry)
 

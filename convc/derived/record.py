@@ -161,6 +161,7 @@ class NestRecord(msgspec.Struct, frozen=True):
     swapped: bool
     lets: list[LetRecord] = []
     added: str | None = None
+    updates: str = "y"
 
 
 class Condition(msgspec.Struct, frozen=True):

@@ -172,7 +172,8 @@ class FilledNest:
         record = self.record
         load = record.load
         pixel = dict(record.pixel if load is None else load.pixel)
-        outputs = {axis for name, one in record.space if name in "npqk" for axis in self.expr(one).variables()}
+        result = "krsc" if record.updates == "w" else "npqk"
+        outputs = {axis for name, one in record.space if name in result for axis in self.expr(one).variables()}
         about = [(each, each.condition.variables() <= outputs) for each in self.guards]
         written = self._text
         space = {name: written(formula) for name, formula in record.space}
@@ -196,6 +197,7 @@ class FilledNest:
             swapped=record.swapped,
             lets=tuple((let.inside, let_text(let.axis, list(self._cases(let)), let.found)) for let in record.lets),
             added=record.added or "",
+            updates=record.updates,
             bias="" if problem is None else f"bias[{space['k']}]",
             then="" if problem is None else describe(problem.epilogue),
         )

@@ -18,13 +18,14 @@ from convc import ptx
 from convc.compiler.compile import Compiled
 from convc.compiler.index.columns import layout_maps
 from convc.compiler.index.conv import all_maps
-from convc.compiler.index.maps import by_theorem
+from convc.compiler.index.maps import IndexMap, by_theorem
 from convc.compiler.index.reuse import reuse_maps
 from convc.compiler.plan.columns import columns_of
 from convc.compiler.plan.coordinates import in_order
 from convc.compiler.plan.names import ACC
 from convc.compiler.plan.records import Plan, Rejection, to_json
 from convc.compiler.plan.storage import Storage
+from convc.compiler.plan.summed import READ as SUMMED_MAPS
 from convc.compiler.plan.tap_maps import cluster_maps
 from convc.compiler.tile.show import show
 from convc.explain.estimate import estimate_lines, order_lines
@@ -162,10 +163,12 @@ def _plan(plan: Plan) -> Iterator[str]:
         yield f"registers: {launch.why.registers}"
     yield from order_lines(launch)
     yield from launch.hints.why
+    counted = f"{times(pipeline.taps)} taps, {pipeline.blocks} blocks of {pipeline.channels} channels"
+    if plan.layout.summed:
+        counted = f"MN-major operands, {pipeline.blocks} blocks of {pipeline.channels} pixels"
     yield (
-        f"K loop: {times(pipeline.taps)} taps, {pipeline.blocks} blocks of {pipeline.channels} "
-        f"channels: {pipeline.steps} steps of {pipeline.atoms} MMAs; a CTA loads {work.activation_bytes} bytes of "
-        f"activations and {work.filter_bytes} of the filter"
+        f"K loop: {counted}: {pipeline.steps} steps of {pipeline.atoms} MMAs; a CTA loads {work.activation_bytes} "
+        f"bytes of activations and {work.filter_bytes} of the filter"
     )
     yield from sharing_lines(plan)
     yield ""
@@ -186,12 +189,16 @@ def _plan(plan: Plan) -> Iterator[str]:
 
 def _maps_lines(plan: Plan) -> Iterator[str]:
     """The maps that the kernel's coordinates come from, and what was proved about them."""
-    if plan.layout.columns != "off":
+    if plan.layout.columns != "off" and not plan.layout.summed:
         for index_map in layout_maps(columns_of(plan.layout, plan.indexing.loads.a)):
             yield from index_map.lines()
             yield ""
     if plan.reuse is None:
         maps = plan_maps(plan)
+        if plan.layout.summed:
+            yield from _all_lines(map(maps.map, SUMMED_MAPS))
+            yield from plan.indexing.derivation
+            return
         for index_map in all_maps(maps):
             yield from index_map.lines()
             yield ""
@@ -205,6 +212,12 @@ def _maps_lines(plan: Plan) -> Iterator[str]:
         yield from index_map.lines()
         yield ""
     yield from plan.indexing.derivation
+
+
+def _all_lines(maps: Iterable[IndexMap]) -> Iterator[str]:
+    for index_map in maps:
+        yield from index_map.lines()
+        yield ""
 
 
 def _rejections(rejected: tuple[Rejection, ...]) -> Iterator[str]:

@@ -12,6 +12,7 @@ from convc.compiler.index.formulas import Instance
 from convc.compiler.index.maps import Outcome
 from convc.compiler.index.reuse import ReuseMaps, reuse_maps
 from convc.compiler.plan.records import Plan
+from convc.compiler.plan.summed import summed_maps
 from convc.compiler.plan.tap_maps import tap_maps
 from convc.compiler.schedules.all import schedule_of
 from convc.compiler.schedules.base import Schedule
@@ -37,6 +38,7 @@ class KernelTiles(msgspec.Struct, frozen=True, kw_only=True):
         stages: how they came about: the algorithms from the definition on.
         chain: the algorithms on the way to the kernel.
         cases: why lanes are masked.
+        pixels: whether lanes have pixels, and there are tables of them.
     """
 
     count: int
@@ -46,6 +48,7 @@ class KernelTiles(msgspec.Struct, frozen=True, kw_only=True):
     stages: Callable[[], tuple[Stage, ...]]
     chain: Callable[[], tuple[Stage, ...]]
     cases: tuple[Outcome, ...]
+    pixels: bool = True
 
     @property
     def claims(self) -> tuple[Outcome, ...]:
@@ -98,6 +101,17 @@ def plan_tiles(plan: Plan) -> KernelTiles:
         tiles = reuse_tiles(maps, schedule_of(plan.schedule), lambda: plan_stages(plan))
         return replace(tiles, nest=lambda: kernel_nest(plan), chain=lambda: kernel_chain(plan))
     derived = plan_maps(plan)
+    if plan.layout.summed:
+        return KernelTiles(
+            count=derived.sizes["TILES_M"],
+            rows=1,
+            table=_no_table,
+            nest=lambda: kernel_nest(plan),
+            stages=lambda: kernel_chain(plan),
+            chain=lambda: kernel_chain(plan),
+            cases=(),
+            pixels=False,
+        )
     return KernelTiles(
         count=derived.sizes["TILES_M"],
         rows=plan.problem.kernel[0],
@@ -109,6 +123,13 @@ def plan_tiles(plan: Plan) -> KernelTiles:
     )
 
 
+def _no_table(tile: int, row: int | None) -> LaneTable:
+    raise InputError(
+        "lanes of this layer are weights: its pixels are summed, and none is a lane's",
+        hint="with --columns off pixels are transposed, and lanes are outputs",
+    )
+
+
 def kernel_nest(plan: Plan) -> NestText:
     """The loops of a plan's kernel, with its bias and its epilogue."""
     return kernel_loops(plan).text(plan.problem)
@@ -116,6 +137,8 @@ def kernel_nest(plan: Plan) -> NestText:
 
 def plan_maps(plan: Plan) -> Instance:
     """The derivation that the plan's coordinates were taken from."""
+    if plan.layout.summed:
+        return summed_maps(plan.layout, plan.tiling, plan.pipeline, plan.launch.tiles)
     return tap_maps(plan.layout, plan.tiling, plan.pipeline.channels, plan.launch.tiles[0])
 
 

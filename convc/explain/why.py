@@ -97,6 +97,9 @@ def _column_line(plan: Plan) -> Iterator[str]:
     taken = plan.layout.columns
     if len(ways) < 2:
         return
+    if "summed" in ways:
+        yield _summed_line(plan, ways["off"], ways["summed"])
+        return
     words = {
         "off": "as filter taps",
         "overlap": "folded into K, by a tensor map whose rows overlap",
@@ -110,6 +113,15 @@ def _column_line(plan: Plan) -> Iterator[str]:
         else ", equal within the error of the estimate, with the smallest buffer"
     )
     yield f"filter columns {words[taken]}: {ways[taken]}{near}; {others}"
+
+
+def _summed_line(plan: Plan, transposed: str, summed: str) -> str:
+    """Whether a gradient of weights sums over pixels as they lie, and what the other way would take."""
+    as_they_lie = f"pixels are summed as they lie, with MN-major operands: {summed}"
+    turned = f"operands transposed on the host, K-major: {transposed}"
+    if plan.layout.summed:
+        return f"{as_they_lie}; {turned}, and no time of the host"
+    return f"{turned}; {as_they_lie}"
 
 
 def _compared(legal: Sequence[ScheduleSummary], chosen: ScheduleSummary) -> Iterator[str]:

@@ -25,7 +25,8 @@ The 16 bytes are a rule of tensor maps: every ``globalStrides`` entry is a multi
 **Folding.** An axis beyond the limits of tensor maps is folded on the host, and rows and volumes become images, see
 `convc.host_layout.fold`. The problem that the kernel runs, `DeviceLayout.problem`, is then another one than was asked,
 `DeviceLayout.model`. So it is where filter columns become channels, see `convc.host_layout.columns`; of rows that
-overlap, pixels of the activation buffer are not those of `DeviceLayout.problem`. The arrays themselves are repacked by
+overlap, pixels of the activation buffer are not those of `DeviceLayout.problem`. Where pixels are summed, buffers are
+those of `convc.host_layout.summed`. The arrays themselves are repacked by
 `convc.host_layout.repack`.
 """
 
@@ -43,6 +44,7 @@ from convc.host_layout.columns import Overlap, columns_fold, overlap_of, why_not
 from convc.host_layout.expand import expanded
 from convc.host_layout.fold import AxisFold, choose_fold, fold_problem, images
 from convc.host_layout.groups import GroupPacking, choose_packing, device_channels, packed_problem
+from convc.host_layout.summed import SUMMED, spanned, walked, why_not_summed
 from convc.host_layout.transposed import ForwardEquivalent, forward_equivalent, ordinary_element
 from convc.ir import dtypes
 from convc.ir.arch import SM_100A
@@ -116,9 +118,21 @@ class DeviceLayout(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """How channels share scale factors; None where they have none."""
         return FORMATS.get(self.problem.operand)
 
+    @property
+    def summed(self) -> bool:
+        """Whether pixels are summed, and operands MN-major (`convc.host_layout.summed`)."""
+        return self.columns == SUMMED
+
+    @once
+    def walked(self) -> ConvProblem:
+        """The convolution whose output pixels copies of activations walk through."""
+        return walked(self.model) if self.summed else self.problem
+
     @once
     def c_pitch(self) -> int:
         """Elements of a filter tap; with one group, of an input pixel as well. Scale factors lie behind them."""
+        if self.summed:
+            return self.activation.shape[-1]
         return _pitch(self.problem.group_channels, self.problem.operand_dtype)
 
     @property
@@ -147,6 +161,8 @@ def device_layout(problem: ConvProblem, columns: Columns = "off") -> DeviceLayou
     Raises:
         PlanError: they cannot; the message says why.
     """
+    if columns == SUMMED:
+        return _summed_layout(problem)
     forward = forward_equivalent(problem) if problem.transposed else None
     ordinary = problem if forward is None else forward.problem
     base = expanded(ordinary)
@@ -195,6 +211,32 @@ def device_layout(problem: ConvProblem, columns: Columns = "off") -> DeviceLayou
     )
 
 
+def _summed_layout(problem: ConvProblem) -> DeviceLayout:
+    """The layout of a gradient of weights whose pixels are summed."""
+    reason = why_not_summed(problem)
+    if reason is not None:
+        raise PlanError(f"pixels cannot be summed as they lie: {reason}", where=problem.describe())
+    forward = walked(problem)
+    pixels = (forward.batch, *forward.in_extent)
+    made = spanned(problem)
+    k_pitch = _pitch(problem.out_channels, problem.out_dtype)
+    return DeviceLayout(
+        model=problem,
+        base=problem,
+        problem=made,
+        folds=(None,) * problem.rank,
+        columns=SUMMED,
+        activation=BufferLayout(
+            dtype=problem.operand, shape=(*pixels, _pitch(forward.in_channels, problem.operand_dtype))
+        ),
+        filter=BufferLayout(
+            dtype=problem.operand, shape=(forward.gemm_m, _pitch(problem.out_channels, problem.operand_dtype))
+        ),
+        bias=BufferLayout(dtype=problem.sum_dtype.name, shape=(_whole_tiles(problem.out_channels),)),
+        output=BufferLayout(dtype=problem.out, shape=(*problem.out_extent, made.batch, k_pitch)),
+    )
+
+
 def device_bytes(layout: DeviceLayout) -> int:
     """Bytes of all buffers together."""
     buffers = (layout.activation, layout.filter, layout.bias, layout.output, layout.residual)
@@ -223,6 +265,9 @@ def unread_products(layout: DeviceLayout) -> str:
 
 def output_index(layout: DeviceLayout, element: tuple[int, ...]) -> int:
     """Where in the output buffer the element (n, k, p, q) of the model's output lies, counted in elements."""
+    if layout.summed:
+        n, k, *pixel = element
+        return int(np.ravel_multi_index((*pixel, n, k), layout.output.shape))
     n, k, *pixel = element if layout.forward is None else ordinary_element(layout.forward, layout.model, element)
     if layout.packing is not None:
         k = int(device_channels(layout.ordinary, layout.packing)[k])

@@ -17,6 +17,7 @@ from convc.host_layout.device_layout import DeviceLayout, has_multipliers, outpu
 from convc.host_layout.expand import expand_activation, expand_filter
 from convc.host_layout.fold import fold_pixels, fold_taps
 from convc.host_layout.groups import GroupPacking, pack_channels, pack_taps
+from convc.host_layout.summed import dy_as_it_lies, result_of, x_as_it_lies
 from convc.host_layout.transposed import (
     ordinary_bias,
     ordinary_filter,
@@ -34,6 +35,8 @@ def pack_activation(layout: DeviceLayout, x: np.ndarray) -> np.ndarray:
     _expect_shape(layout, x, layout.model.x_shape, "x")
     tensor = None if layout.blocks is None else tensor_scale(layout.blocks, x)  # of the pixels that are cropped too
     x = x if layout.forward is None else ordinary_input(layout.forward, layout.model, x)
+    if layout.summed:
+        return _with_pitch(x_as_it_lies(_encoded(layout, x, "x")), layout.activation.shape)
     if layout.blocks is None:
         return _with_pitch(_pixels(layout, expand_activation(layout.ordinary, x)), layout.activation.shape)
     _require_blocks(layout, x, "x")
@@ -72,6 +75,8 @@ def pack_filter(layout: DeviceLayout, w: np.ndarray) -> np.ndarray:
     """Filters (K, C, R, S) of any real type, rounded to the operand type, as `DeviceLayout.filter`."""
     _expect_shape(layout, w, layout.model.w_shape, "w")
     w = w if layout.forward is None else ordinary_filter(layout.forward, layout.model, w)
+    if layout.summed:
+        return _with_pitch(dy_as_it_lies(_encoded(layout, w, "w")), layout.filter.shape)
     if layout.blocks is None:
         return _with_pitch(_taps(layout, expand_filter(layout.ordinary, w)), layout.filter.shape)
     _require_blocks(layout, w, "w")
@@ -148,6 +153,8 @@ def pack_residual(layout: DeviceLayout, residual: np.ndarray) -> np.ndarray:
 def unpack_output(layout: DeviceLayout, y: np.ndarray) -> np.ndarray:
     """What the kernel wrote (`DeviceLayout.output`) as contiguous (N, K, P, Q) of the same element type."""
     _expect_shape(layout, y, layout.output.shape, "the output buffer")
+    if layout.summed:
+        return result_of(y, layout.model)
     pixels = y[..., output_channels(layout)].reshape(layout.model.batch, *layout.ordinary.out_extent, -1)
     found = np.ascontiguousarray(np.moveaxis(pixels, -1, 1))
     return found if layout.forward is None else transposed_output(layout.forward, layout.model, found)
@@ -155,9 +162,14 @@ def unpack_output(layout: DeviceLayout, y: np.ndarray) -> np.ndarray:
 
 def _channels_last(layout: DeviceLayout, array: np.ndarray, what: str) -> np.ndarray:
     """Round to the operand type, and view with dimension 1 (channels) last."""
+    return np.moveaxis(_encoded(layout, array, what), 1, -1)
+
+
+def _encoded(layout: DeviceLayout, array: np.ndarray, what: str) -> np.ndarray:
+    """Round to the operand type."""
     buffer = layout.activation if what == "x" else layout.filter
     require_memory(buffer.size_bytes, f"repacking {what} of {layout.model.name!r}")
-    return np.moveaxis(dtypes.encode(dtypes.BY_NAME[buffer.dtype], array), 1, -1)
+    return dtypes.encode(dtypes.BY_NAME[buffer.dtype], array)
 
 
 def _require_blocks(layout: DeviceLayout, array: np.ndarray, what: str) -> None:

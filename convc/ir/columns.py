@@ -1,8 +1,8 @@
-"""The ways to lay out the columns of a filter; `convc.host_layout.columns` says what they mean."""
+"""The ways to lay out operands besides the usual one: `convc.host_layout.columns` and `convc.host_layout.summed`."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-Columns = Literal["off", "overlap", "host"]
+Columns = Literal["off", "overlap", "host", "summed"]
 COLUMNS: tuple[Columns, ...] = ("off", "overlap", "host")

@@ -54,7 +54,8 @@ class DebugInfo(msgspec.Struct, frozen=True, kw_only=True):
             accumulator hold, of the variables tile_m, tile_n, lane and column.
         pixels, channels: how many there are; numbers beyond are none.
         lanes, columns, first_column: the accumulator in tensor memory; its columns count from ``first_column``.
-        taps, blocks, block_channels: filter extent (R, S), channel blocks, and channels of a block.
+        taps, blocks, block_channels: filter extent (R, S), channel blocks, and channels of a block; 0: what is summed
+            are pixels.
         in_channels: channels of the convolution.
         steps: the scope of every step, by its id.
         tiles: along M and along N, where CTAs have the numbers of their tiles: persistent ones begin at their own and
@@ -132,7 +133,7 @@ class DebugInfo(msgspec.Struct, frozen=True, kw_only=True):
         """Input channels (c) and filter tap (r, s) of an execution of a step, as far as they are certain."""
         loops = self._loops(step, nth, part)
         scope = self.steps.get(step or "")
-        if loops is None or scope is None:
+        if loops is None or scope is None or not self.block_channels:
             return {}
         r: int | None
         s: int | None

@@ -97,6 +97,7 @@ def weight_gradient(forward: ConvProblem) -> ConvProblem:
         bias=False,
         multiplier=False,
         epilogue=(),
+        late_filter=True,
     )
 
 

@@ -60,6 +60,7 @@ class ConvProblem:
         multiplier: of float sums: whether each is multiplied by a float32 number per output channel, before the bias.
         epilogue: what else is done to the sum, in order, after the bias and before that rounding.
         pad_value: what x is outside its extent; other than 0 with activations of whole numbers only.
+        late_filter: whether filters come with the activations, at the launch: of gradients of weights.
         filter_parts: of s8 filters: how many such parts each weight is the sum of, where 8 bits do not hold it.
 
     Raises:
@@ -88,6 +89,7 @@ class ConvProblem:
     pad_value: int = 0
     filter_parts: int = 1
     multiplier: bool = False
+    late_filter: bool = False
 
     def __post_init__(self) -> None:
         self._check_types()

@@ -118,13 +118,18 @@ def filled(template: str, **values: object) -> bytes:
 
 
 def tile_parts(tiles: KernelTiles) -> dict[str, Any]:
-    """The lanes of a tile and its loop nests, as ``parts.html.j2`` shows them."""
-    lanes = lane_data(tiles)
-    rows, columns = lanes["kernel"]
-    return {
+    """The lanes of a tile, if they have pixels, and its loop nests, as ``parts.html.j2`` shows them."""
+    nests = {
         "nests": "\n".join(chain_lines(tiles.stages())),
         "claims": [str(each) for each in tiles.claims],
         "cases": [str(each) for each in tiles.cases],
+    }
+    if not tiles.pixels:
+        return nests
+    lanes = lane_data(tiles)
+    rows, columns = lanes["kernel"]
+    return {
+        **nests,
         "rows": rows,
         "columns": columns,
         "unit": lanes["unit"],

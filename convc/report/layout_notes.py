@@ -13,11 +13,14 @@ from convc.host_layout.split_precision import PARTS, PASSES
 from convc.host_layout.transposed import ForwardEquivalent
 from convc.ir.arch import SM_100A
 from convc.ir.problem import AXIS_NAMES, ConvProblem
+from convc.support.counted import counted
 from convc.support.memory import human_bytes
 
 
 def layout_notes(layout: DeviceLayout) -> tuple[str, ...]:
     """The sentences, in the order of what the host does."""
+    if layout.summed:
+        return _summed(layout)
     asked = layout.ordinary
     before = math.prod(asked.x_shape) * asked.operand_dtype.storage.itemsize
     after = layout.activation.size_bytes
@@ -31,6 +34,21 @@ def layout_notes(layout: DeviceLayout) -> tuple[str, ...]:
     notes += [_fold(asked, axis, fold) for axis, fold in enumerate(folds) if fold is not None]
     notes += _columns(layout)
     notes += _padding(layout) if layout.packing is None else [_packing(layout.folded, layout.packing)]
+    return tuple(notes)
+
+
+def _summed(layout: DeviceLayout) -> tuple[str, ...]:
+    """Pixels that are summed as they lie: nothing is transposed but the result."""
+    n, *_, channels = layout.activation.shape
+    notes = [
+        "x and dy stay channels last, as forward kernels have them: the tensor core reads both MN-major, and sums over "
+        f"{layout.filter.shape[0]} pixels of {counted(n, 'image')}"
+    ]
+    rows = layout.output.shape[-2]
+    if rows != layout.model.batch:
+        notes.append(
+            f"{layout.model.batch} channels of x filled up to {rows}: whole copies; of x itself there are {channels}"
+        )
     return tuple(notes)
 
 

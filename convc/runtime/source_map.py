@@ -78,4 +78,7 @@ def _in_output(layer: Layer, region: Region) -> tuple[Bounds, Bounds]:
 def _pixel(layer: Layer, number: int) -> tuple[int, ...]:
     """(n, p, q) of an output pixel by its number."""
     problem = layer.layout.problem
+    if layer.layout.summed:
+        r, s, c = np.unravel_index(number, (*problem.out_extent, problem.batch))
+        return int(c), int(r), int(s)
     return tuple(int(i) for i in np.unravel_index(number, (problem.batch, *problem.out_extent)))

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from convc.host_layout.device_layout import DeviceLayout, output_channels
+from convc.host_layout.device_layout import DeviceLayout, output_channels, output_index
 from convc.host_layout.transposed import ForwardEquivalent, model_elements
 from convc.ir.debug_info import DebugInfo
 from convc.ir.expr import evaluate, from_json
@@ -146,8 +146,13 @@ class TileMap:
         k = own[channel]
         pixel = pixel[k >= 0]
         channel = channel[k >= 0]
-        n, *at = np.unravel_index(pixel, (layout.model.batch, *layout.ordinary.out_extent))
         place = pixel * layout.k_pitch + channel
+        if layout.summed:
+            *at, n = np.unravel_index(pixel, layout.output.shape[:-1])
+            kept = n < layout.model.batch
+            element = tuple(each[kept] for each in (n, k[k >= 0], *at))
+            return Outputs(element=element, place=place[kept], written=written)
+        n, *at = np.unravel_index(pixel, (layout.model.batch, *layout.ordinary.out_extent))
         element, kept = _of_model(layout.forward, layout, (n, k[k >= 0], *at))
         return Outputs(element=element, place=place[kept], written=written)
 
@@ -167,6 +172,8 @@ def sample_ctas(tiles: TileMap, layout: DeviceLayout, count: int, seed: int) -> 
         at = [_along(side, extent, rng) for side, extent in zip(place, problem.out_extent, strict=True)]
         n = problem.batch - 1 if last else int(rng.integers(problem.batch))
         pixel = int(np.ravel_multi_index((n, *at), (problem.batch, *problem.out_extent)))
+        if layout.summed:
+            pixel = output_index(layout, (n, 0, *at)) // layout.k_pitch
         tile = tiles.tile_of(pixel)
         column = tile_columns - 1 if last else int(rng.integers(tile_columns))
         if tile is not None:

@@ -103,7 +103,7 @@ def sample_buffers(layer: Layer, strips: Strips) -> dict[str, np.ndarray]:
         )
     shapes = f"x {shape_text(layout.model.x_shape)}, y {shape_text(layout.model.y_shape)}"
     require_memory(3 * device_bytes(layout), f"a sample of {layer.name!r} ({shapes})")
-    plain = layout.forward is None and not any(layout.folds) and not layout.model.pad_value
+    plain = layout.forward is None and not any(layout.folds) and not layout.model.pad_value and not layout.summed
     if not plain:
         require_memory(12 * layout.activation.size_bytes, f"repacking x of {layer.name!r}")
         buffers = {"activation": pack_activation(layout, _whole(strips.x, layout.model.x_shape))}

@@ -10,6 +10,7 @@ from support.schedules import RELOAD_ONLY
 from convc.compiler.compile import compile_problem
 from convc.compiler.options import ScheduleOptions
 from convc.ir.epilogue import AddResidual, Relu
+from convc.ir.gradients import weight_gradient
 from convc.ir.launch import dump_launch
 from convc.ir.problem import ConvProblem
 from convc.timing.chip import REGISTERS
@@ -200,6 +201,17 @@ CHOICES = {
         "split_k_f16": {"options": ScheduleOptions(schedule="reload", split_k="2"), "block_n": 48, "stages": 1},
         "hopper_split_k_f16": {"options": replace(HOPPER, split_k="2"), "block_n": 32, "stages": 1},
         "workspace_f16": {"options": ScheduleOptions(schedule="reload", split_k="16"), "block_n": 64, "stages": 1},
+        # MN-major operands: spans of two filter columns in a tile, two spans of output channels
+        "wgrad_bf16": {
+            "options": ScheduleOptions(schedule="reload", columns="summed", store="tma", split_k="off"),
+            "block_n": 96,
+            "stages": 2,
+        },
+        "hopper_wgrad_f16": {
+            "options": replace(HOPPER, columns="summed"),
+            "block_n": 96,
+            "stages": 2,
+        },
         "tile_order_f16": {
             "options": ScheduleOptions(schedule="reload", store="direct", rasterization_order="hilbert"),
             "block_n": 16,
@@ -208,6 +220,23 @@ CHOICES = {
         **{name: {"options": options, "stages": 3, "block_n": 48} for name, options in SCHEDULES.items()},
         "stationary_f16": {"options": SCHEDULES["stationary_f16"], "stages": 3},  # weights are 128 rows
     }.items()
+}
+GRADIENT = weight_gradient(
+    ConvProblem(
+        batch=2,
+        in_channels=72,
+        out_channels=96,
+        in_extent=(9, 10),
+        kernel=(3, 2),
+        stride=(2, 1),
+        dilation=(1, 2),
+        pad_lo=(1, 0),
+        pad_hi=(0, 2),
+    )
+)
+PROBLEMS |= {
+    "hopper_wgrad_f16": replace(GRADIENT, name="hopper_wgrad_f16"),
+    "wgrad_bf16": replace(GRADIENT, name="wgrad_bf16", operand="bf16", out="f32"),
 }
 PROBLEMS |= {"hopper_f16": FINISHED, "hopper_tensor_store_f16": FINISHED}
 PROBLEMS |= {

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from convc.compiler.plan.records import Pipeline, Tiling
 from convc.compiler.plan.tiling import Depths
 from convc.host_layout.device_layout import DeviceLayout
+from convc.host_layout.summed import span_of
 from convc.ir.arch import SM_100A
 
 WIDTHS = (16, 32, 48, 64, 96, 128, 160, 192, 224, 256)
@@ -40,6 +41,8 @@ def image_axes(values: tuple[int, ...]) -> tuple[int, int]:
 
 def pipeline_of(layout: DeviceLayout, tiling: Tiling, atom_bytes: int) -> Pipeline:
     """The K loop of a tiling."""
+    if layout.summed:
+        return _summed_pipeline(layout, atom_bytes)
     channels = tiling.row_bytes // layout.problem.operand_dtype.bytes
     return Pipeline(
         taps=image_axes(layout.problem.kernel),
@@ -47,6 +50,14 @@ def pipeline_of(layout: DeviceLayout, tiling: Tiling, atom_bytes: int) -> Pipeli
         channels=channels,
         atoms=atoms_of(layout, tiling, atom_bytes),
     )
+
+
+def _summed_pipeline(layout: DeviceLayout, atom_bytes: int) -> Pipeline:
+    """The K loop over blocks of as many pixels as a span has channels."""
+    pixels = layout.walked.gemm_m
+    each = span_of(layout.problem)
+    atom = atom_bytes // layout.problem.operand_dtype.bytes
+    return Pipeline(taps=(1, 1), blocks=-(-pixels // each), channels=each, atoms=-(-min(each, pixels) // atom))
 
 
 def atoms_of(layout: DeviceLayout, tiling: Tiling, atom_bytes: int) -> int:
@@ -82,4 +93,6 @@ def depths(layout: DeviceLayout, span: int, stages: int | None) -> Sequence[int]
     """The stages that are fixed, or all up to the steps of the K loop with rows of `span` bytes."""
     if stages is not None:
         return (stages,)
+    if layout.summed:
+        return range(1, min(MAX_STAGES, -(-layout.walked.gemm_m // span_of(layout.problem))) + 1)
     return range(1, min(MAX_STAGES, math.prod(layout.problem.kernel) * -(-pixel_bytes(layout) // span)) + 1)

@@ -30,7 +30,7 @@ def columns_of(layout: DeviceLayout, activations: TensorMap) -> Fact:
 
 def with_columns(layout: DeviceLayout, indexing: Indexing) -> Indexing:
     """The indexing with the claims about filter columns in front; PlanError where one is not proved."""
-    if layout.columns == "off":
+    if layout.columns == "off" or layout.summed:
         return indexing
     outcome = met(columns_of(layout, indexing.loads.a))
     demand_proof(layout.problem, (outcome,))

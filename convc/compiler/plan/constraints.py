@@ -70,7 +70,7 @@ def tensor_map_corners(layout: DeviceLayout, arch: Arch) -> str | None:
     """Bounding-box corners of a 4-D im2col map are signed 8-bit numbers (PTX, tensor maps; CUDA driver)."""
     low, high = arch.limits.im2col_corner
     limit = f"is outside {low}..{high}, the limit of a 4-D im2col tensor map"
-    problem = layout.problem
+    problem = layout.walked
     lower, upper = corners(layout)
     for i, axis in enumerate(AXIS_NAMES[problem.rank]):
         if not low <= lower[i] <= high:
@@ -84,7 +84,7 @@ def tensor_map_corners(layout: DeviceLayout, arch: Arch) -> str | None:
 def tensor_map_offsets(layout: DeviceLayout, arch: Arch) -> str | None:
     """The offset of a filter tap is an unsigned 8-bit number (PTX, ``cp.async.bulk.tensor`` with 4-D im2col maps)."""
     limit = arch.limits.im2col_offset
-    for axis, span in zip(AXIS_NAMES[layout.problem.rank], layout.problem.span, strict=True):
+    for axis, span in zip(AXIS_NAMES[layout.walked.rank], layout.walked.span, strict=True):
         if span - 1 > limit:
             return (
                 f"a filter of {span} pixels (dilation included) on {axis}: the offset {span - 1} of its last tap "
@@ -95,7 +95,7 @@ def tensor_map_offsets(layout: DeviceLayout, arch: Arch) -> str | None:
 
 def tensor_map_steps(layout: DeviceLayout, arch: Arch) -> str | None:
     """Element strides of a tensor map are 1 to 8 (CUDA driver, ``cuTensorMapEncodeIm2col``)."""
-    for axis, stride in zip(AXIS_NAMES[layout.problem.rank], layout.problem.stride, strict=True):
+    for axis, stride in zip(AXIS_NAMES[layout.walked.rank], layout.walked.stride, strict=True):
         if stride > arch.limits.tma_element_stride:
             return (
                 f"stride {stride} on {axis} is above {arch.limits.tma_element_stride}, the largest step of a tensor map"

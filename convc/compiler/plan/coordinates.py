@@ -108,7 +108,34 @@ class RowCoordinates(msgspec.Struct, frozen=True, kw_only=True):
     first_m: Coordinate | None = None
 
 
-Coordinates = TapCoordinates | RowCoordinates
+class SummedCoordinates(msgspec.Struct, frozen=True, kw_only=True):
+    """The coordinates of a kernel that sums over pixels, and whose lanes are weights of an output channel.
+
+    Attributes:
+        start_w, start_h, start_n: where the im2col copies of a block of pixels begin.
+        pixel: number of its first pixel.
+        off_w, off_h: offset of the filter column of a span of lanes, in pixels.
+        c: first channel of the span.
+        first_k: output channel of the first column of a span of columns.
+        m, k: weight of a lane, and output channel of a column.
+        first_m, out_byte: as of `TapCoordinates`.
+    """
+
+    start_w: Coordinate
+    start_h: Coordinate
+    start_n: Coordinate
+    pixel: Coordinate
+    off_w: Coordinate
+    off_h: Coordinate
+    c: Coordinate
+    first_k: Coordinate
+    first_m: Coordinate | None
+    m: Coordinate
+    k: Coordinate
+    out_byte: Coordinate
+
+
+Coordinates = TapCoordinates | RowCoordinates | SummedCoordinates
 
 
 def in_order(coordinates: Coordinates | FactorCoordinates) -> tuple[Coordinate, ...]:

@@ -26,7 +26,7 @@ SWIZZLE: dict[int, Swizzle] = {32: "32B", 64: "64B", 128: "128B"}
 
 def corners(layout: DeviceLayout) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Lower and upper corner of the bounding box, H before W."""
-    problem = layout.problem
+    problem = layout.walked
     upper = (hi - (span - 1) for hi, span in zip(problem.pad_hi, problem.span, strict=True))
     return tuple(-lo for lo in problem.pad_lo), tuple(upper)
 

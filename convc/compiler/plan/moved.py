@@ -17,7 +17,7 @@ def launch_bytes(layout: DeviceLayout, rates: Rates) -> Bytes:
     all are read, 74 or 76 with a stride of two along one axis, and 39 along both (1x1, pixels of 512 bytes; 188, 99 and
     48 with pixels of 128).
     """
-    problem = layout.problem
+    problem = layout.walked
     return Bytes(
         activation=round(layout.activation.size_bytes * _reached(problem.stride, problem.kernel, problem.dilation)),
         filter=layout.filter.size_bytes,

@@ -42,6 +42,8 @@ def _sharing(offer: Offer, shape: tuple[int, int]) -> Offer | Rejection:
     apart = tuple(each for each in offer.depths if each.first.b_columns == 1)
     if offer.layout.blocks is not None:
         reason = f"{offer.layout.blocks.name} has scale factors, whose stages warps release too: no multicast"
+    elif offer.layout.summed:
+        reason = "where pixels are summed, each CTA loads its own tiles: no multicast"
     elif shape[1] > 1 and offer.layout.problem.groups > 1:
         reason = "with groups, neighbouring tiles of channels may read other activations"
     elif shape[1] > 1 and offer.geometry is not None:

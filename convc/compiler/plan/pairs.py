@@ -47,6 +47,10 @@ def _paired(offer: Offer) -> Offer | Rejection:
         reason = f"{offer.layout.blocks.name} has scale factors, for which 2-CTA MMA needs another layout"
         return Rejection(rule="pairs", reason=reason)
 
+    if offer.layout.summed:
+        reason = "where pixels are summed, each CTA loads its own tiles: no 2-CTA MMA"
+        return Rejection(rule="pairs", reason=reason)
+
     def storage(tiling: Tiling) -> Storage:
         return told_to_pairs(offer.storage(tiling))
 

@@ -22,6 +22,7 @@ from convc.compiler.plan.meanings import COLUMN, Meaning, common, of_rows, of_ta
 from convc.compiler.plan.names import RANK
 from convc.compiler.plan.offer import Candidate
 from convc.compiler.plan.records import Indexing
+from convc.compiler.plan.summed import spans, summed_counts, summed_meanings
 from convc.errors import DerivationError
 from convc.ir.expr import Interval, evaluate
 from convc.ir.problem import ConvProblem
@@ -41,16 +42,10 @@ def validated(candidate: Candidate, indexing: Indexing, *, transposed: bool) -> 
         DerivationError: a number is another one; the message has its theorem, where it fails, and both numbers.
     """
     layout = candidate.tiled.layout
-    tiling = candidate.tiled.tiling
-    geometry = candidate.geometry
-    for name, found, wanted in counts(candidate, indexing):
+    for name, found, wanted in _counts(candidate, indexing):
         if found != wanted:
             raise wrong_number(layout.problem, f"{name} is {found}, and the problem needs {wanted}")
-    meanings = list(common(layout, tiling, candidate.pipeline))
-    if geometry is None:
-        meanings += of_taps(layout, tiling)
-    else:
-        meanings += of_rows(layout, geometry, masks=not transposed)
+    meanings = list(_meanings(candidate, masks=not transposed))
     numbers = [(each, _number(layout.problem, indexing, each)) for each in meanings]
     if transposed:  # a lane of the accumulator is an output channel there, and elsewhere a lane of the copy
         numbers = [(x, moved(number, lane=COLUMN) if x.name == "k" else number) for x, number in numbers]
@@ -71,6 +66,27 @@ def validated(candidate: Candidate, indexing: Indexing, *, transposed: bool) -> 
         derivation=(*indexing.derivation, *map(str, said)),
         coordinates=_with_theorems(indexing.coordinates, meanings),
     )
+
+
+def _meanings(candidate: Candidate, *, masks: bool) -> Iterator[Meaning]:
+    """What the numbers of a kernel mean; masks: whether its lanes may be masked."""
+    layout = candidate.tiled.layout
+    tiling = candidate.tiled.tiling
+    if layout.summed:
+        yield from summed_meanings(layout, tiling, candidate.pipeline)
+        return
+    yield from common(layout, tiling, candidate.pipeline)
+    if candidate.geometry is None:
+        yield from of_taps(layout, tiling)
+    else:
+        yield from of_rows(layout, candidate.geometry, masks=masks)
+
+
+def _counts(candidate: Candidate, indexing: Indexing) -> Iterator[Count]:
+    tiled = candidate.tiled
+    if tiled.layout.summed:
+        return summed_counts(tiled.layout, tiled.tiling, candidate.pipeline, tiled.grid, indexing)
+    return counts(candidate, indexing)
 
 
 def _with_theorems(coordinates: Coordinates, meanings: Iterable[Meaning]) -> Coordinates:
@@ -108,12 +124,20 @@ def _ranges(candidate: Candidate) -> dict[str, Interval]:
         "block": candidate.pipeline.blocks,
         "lane": tiling.block_m,
         "column": tiling.block_n,
-        "window": tiling.block_m // WINDOW or 1,
+        "window": _windows(candidate),
         RANK: tiling.ctas,
         "m": problem.gemm_m,
         "k": tiled.layout.k_pitch,
     }
     return {name: (0, extent - 1) for name, extent in extents.items()}
+
+
+def _windows(candidate: Candidate) -> int:
+    """Windows of a tile; where pixels are summed, spans."""
+    tiling = candidate.tiled.tiling
+    if candidate.tiled.layout.summed:
+        return spans(candidate.tiled.layout, max(tiling.block_m, tiling.block_n))
+    return tiling.block_m // WINDOW or 1
 
 
 def counts(candidate: Candidate, indexing: Indexing) -> Iterator[Count]:

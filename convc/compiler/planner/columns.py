@@ -9,7 +9,7 @@ sharing has columns to share.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
@@ -22,13 +22,14 @@ from convc.compiler.planner.search import plan
 from convc.errors import PlanError
 from convc.host_layout.columns import why_not_joined
 from convc.host_layout.device_layout import DeviceLayout, device_layout
+from convc.host_layout.summed import SUMMED, why_not_summed
 from convc.ir.arch import ARCHS, Arch
 from convc.ir.columns import COLUMNS, Columns
 from convc.ir.problem import ConvProblem
 
 OFF: Columns = "off"
 
-_BY_NAME: dict[str, Columns] = {columns: columns for columns in COLUMNS}
+_BY_NAME: dict[str, Columns] = {columns: columns for columns in (*COLUMNS, SUMMED)}
 
 
 def plan_problem(
@@ -52,6 +53,8 @@ def plan_problem(
         layout = device_layout(problem, columns)
         return plan(layout, options=options, block_n=block_n, stages=stages, refused=refused)
 
+    if problem.late_filter and options.columns == AUTO and options.schedule == AUTO:
+        return _summed_or_not(problem, planned)
     if (
         options.columns != AUTO
         or options.schedule != AUTO
@@ -73,6 +76,28 @@ def plan_problem(
     limit = SLACK * min(each.estimate.cycles for each in plans)
     near = [each for each in plans if each.estimate.cycles <= limit]
     return replace(min(near, key=_buffer_bytes), columns=tuple(summaries))
+
+
+def _summed_or_not(problem: ConvProblem, planned: Callable[[Columns], Plan]) -> Plan:
+    """The plan of a gradient of weights: over pixels as they lie, unless it is slower than with operands transposed.
+
+    Transposing them takes the host time that no estimate has, so it is not done for what estimates are off by.
+    """
+    reason = why_not_summed(problem)
+    usual = planned(OFF)
+    taken = usual
+    found = [ColumnSummary(columns=OFF, cycles=usual.estimate.cycles)]
+    if reason is None:
+        try:
+            summed = planned(SUMMED)
+        except PlanError as error:
+            reason = error.message
+        else:
+            found.append(ColumnSummary(columns=SUMMED, cycles=summed.estimate.cycles))
+            taken = summed if summed.estimate.cycles <= SLACK * usual.estimate.cycles else usual
+    if reason is not None:
+        found.append(ColumnSummary(columns=SUMMED, reason=reason))
+    return replace(taken, columns=tuple(found))
 
 
 def _few_channels(layout: DeviceLayout, arch: Arch) -> bool:

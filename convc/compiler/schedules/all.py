@@ -20,6 +20,12 @@ def _reload(schedule: Schedule) -> Method:
     return Reload(schedule)
 
 
+def _summed(schedule: Schedule) -> Method:
+    from convc.compiler.schedules.summed import Summed
+
+    return Summed(schedule=schedule)
+
+
 def _slide(schedule: Schedule) -> Method:
     from convc.compiler.schedules.sharing.slide import Slide
 
@@ -58,6 +64,7 @@ RELOAD = Schedule(
     splits=True,
     multicasts=True,
     method=_reload,
+    summed=_summed,
 )
 SLIDE = Schedule(
     name="slide",

@@ -166,6 +166,7 @@ class Schedule:
         max_halo: the longest halo that it can hold, in lanes; 0 where nothing is shared.
         rests_on: rules of the hardware that it needs although the manual does not settle them.
         method: makes the method of a record; what that needs is imported in here.
+        summed: makes that of layouts whose pixels are summed (`convc.host_layout.summed`); None: it has none.
         id: name and variant.
     """
 
@@ -182,6 +183,7 @@ class Schedule:
     max_halo: int = 0
     rests_on: tuple[Rule, ...] = ()
     method: Callable[[Schedule], Method] = field(repr=False)
+    summed: Callable[[Schedule], Method] | None = field(default=None, repr=False)
     id: ScheduleName = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -216,7 +218,7 @@ class Schedule:
         key = self.id, alone, "alone"
         found = known.get(key)
         if found is None:
-            found = known[key] = self.method(self).candidates(layout, arch, alone)
+            found = known[key] = self._method(layout).candidates(layout, arch, alone)
         if request.pairs is not None:
             alone = replace(alone, pairs=request.pairs)
         key = self.id, alone, "together"
@@ -232,6 +234,8 @@ class Schedule:
             return (
                 f"schedule {self.id.title} needs {' or '.join(self.tensor_cores)}, {arch.name} has {arch.tensor_core}"
             )
+        if layout.summed and self.summed is None:
+            return f"pixels are summed, and schedule {self.id.title} sums channels: its operands are K-major"
         if layout.blocks is not None and not arch.scales_blocks:
             return f"{layout.blocks.name} has scale factors, and {arch.tensor_core} of {arch.name} takes none"
         if layout.problem.residual and request.residual_load == "tma" and TMA not in stores_of(self, arch, request):
@@ -273,11 +277,15 @@ class Schedule:
         # Imported here because the help of a command reads records of schedules, and needs no planner.
         from convc.compiler.plan.validation import validated
 
-        return validated(candidate, self.method(self).indexing(candidate), transposed=self.transposed)
+        found = self._method(candidate.tiled.layout).indexing(candidate)
+        return validated(candidate, found, transposed=self.transposed)
 
     def roles(self, plan: Plan) -> Roles:
         """Write the kernel down, as `Method.roles` says."""
-        return self.method(self).roles(plan)
+        return self._method(plan.layout).roles(plan)
+
+    def _method(self, layout: DeviceLayout) -> Method:
+        return self.summed(self) if layout.summed and self.summed is not None else self.method(self)
 
 
 def stores_of(schedule: Schedule, arch: Arch, request: Request) -> tuple[Store, ...]:

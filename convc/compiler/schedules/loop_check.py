@@ -71,6 +71,9 @@ def check_loops(plan: Plan, roles: Roles) -> None:
         DerivationError: a loop turns too often or not often enough, a tap is left out or comes twice, or a product
             reads other rows than those of its filter column.
     """
+    if plan.layout.summed:
+        _check_summed(plan, roles)
+        return
     problem = plan.problem
     taps_h, taps_w = problem.kernel
     blocks = -(-plan.layout.c_pitch // plan.pipeline.channels)
@@ -98,6 +101,25 @@ def check_loops(plan: Plan, roles: Roles) -> None:
         raise wrong_number(problem, why)
     for each in products:
         _check_rows(plan, each)
+
+
+def _check_summed(plan: Plan, roles: Roles) -> None:
+    """Whether every block of pixels is loaded and multiplied once, and a copy brings each span of a tile."""
+    gradient = plan.layout.model
+    pixels = gradient.in_channels * math.prod(gradient.kernel)
+    blocks = -(-pixels // plan.pipeline.channels)
+    found = [
+        (each.step.id, [loop.count for loop in each.loops])
+        for each in _places((*roles.load, *roles.multiply))
+        if isinstance(each.step, TensorCopy | Multiply)
+    ]
+    for name, turns in found:
+        if turns != [blocks]:
+            raise wrong_number(plan.problem, f"{name} is in loops of {turns} turns, and {blocks} blocks have pixels")
+    span = plan.tiling.row_bytes // gradient.operand_dtype.bytes
+    wanted = plan.tiling.block_m // span + -(-plan.tiling.block_n // span) + 1
+    if len(found) != wanted:
+        raise wrong_number(plan.problem, f"{len(found)} copies and products of a stage, and its spans need {wanted}")
 
 
 def _check_rows(plan: Plan, product: Place) -> None:
@@ -128,6 +150,8 @@ def check_shares(plan: Plan, roles: Roles) -> None:
     parts = plan.launch.parts
     blocks = -(-plan.layout.c_pitch // plan.pipeline.channels)
     extents = {"r": plan.problem.kernel[0], "s": plan.problem.kernel[1], "block": blocks}
+    if plan.layout.summed:
+        extents = {"block": -(-plan.layout.model.gemm_k // plan.pipeline.channels)}
     extents[PER_TAP] = math.prod(extents.values())
     for place in _places((*roles.load, *roles.multiply)):
         if not place.loops or not isinstance(place.loops[0], ShareLoop):

@@ -13,6 +13,7 @@ from convc.compiler.index.reuse import shared_instance
 from convc.compiler.plan.coordinates import Coordinate
 from convc.compiler.plan.meanings import sizes_meant
 from convc.compiler.plan.records import Pipeline, Plan, Tiling
+from convc.compiler.plan.summed import summed_maps, summed_sizes
 from convc.compiler.plan.tap_maps import tap_maps
 from convc.compiler.plan.validation import check_sizes
 from convc.compiler.schedules.skeleton import about, compute, number
@@ -35,6 +36,10 @@ def nest_of(plan: Plan) -> KernelNest:
         DerivationError: a number is not that of the problem.
     """
     found = _nest(plan)
+    if plan.layout.summed:
+        wanted = summed_sizes(plan.layout, plan.tiling, plan.pipeline, plan.launch.tiles)
+        check_sizes(plan.problem, found.instance.sizes, wanted)
+        return found
     wanted = sizes_meant(plan.layout, plan.tiling, plan.pipeline, plan.launch.tiles[0], plan.reuse)
     parts = plan.launch.parts
     wanted |= {"PARTS": parts, "OWN_BLOCKS": plan.pipeline.blocks // parts, "PARTITIONS": plan.tiling.block_m // 32}
@@ -45,6 +50,8 @@ def nest_of(plan: Plan) -> KernelNest:
 def _nest(plan: Plan) -> KernelNest:
     layout = plan.layout
     tiling = plan.tiling
+    if layout.summed:
+        return KernelNest(summed_maps(layout, tiling, plan.pipeline, plan.launch.tiles))
     parts = plan.launch.parts
     numbers = tile_numbers(layout, tiling, plan.pipeline)
     numbers |= {"PARTS": parts, "OWN_BLOCKS": plan.pipeline.blocks // parts}

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from convc.compiler.plan.coordinates import Coordinate, Coordinates
+from convc.compiler.plan.coordinates import Coordinate, RowCoordinates, TapCoordinates
 from convc.compiler.plan.names import MapName, NewNumber, Number, PointerName
 from convc.compiler.plan.records import Plan
 from convc.compiler.plan.split import kept_shape
@@ -109,7 +109,7 @@ def about(column: IntExpr | None, *steps: Step) -> tuple[Step, ...]:
     return tuple(replace(step, column=column) for step in steps)
 
 
-def channels_of(coordinates: Coordinates) -> Coordinate:
+def channels_of(coordinates: TapCoordinates | RowCoordinates) -> Coordinate:
     """The first activation channel of a block: with groups, another number than the filter's."""
     return coordinates.c if coordinates.pack_c is None else coordinates.pack_c
 

@@ -9,7 +9,7 @@ import pytest
 from convc.api.deriving import GRADIENTS, derive_gradient
 from convc.derive import gradients
 from convc.derive import symbols as z
-from convc.derive.gradients import dgrad, differentiated, exchanged, gathered, turned, wgrad
+from convc.derive.gradients import dgrad, differentiated, exchanged, gathered, summed, turned, wgrad
 from convc.derive.nests import definition
 from convc.derive.rewrites import accumulate, stage
 from convc.derive.run import broken, difference
@@ -36,6 +36,15 @@ STEPPED = {
     "C_PITCH": 2,
     "ROWS": 3,
     "COLUMNS": 3,
+    "BK": 4,
+    "BLOCKS": 3,
+    "SPAN": 4,
+    "SPANS_C": 1,
+    "SPANS_M": 4,
+    "TILES_M": 2,
+    "BN": 2,
+    "TILES_N": 2,
+    "GROUP_TILES": 1,
 }
 PLAIN = {**STEPPED, "u_h": 1, "g": 1, "P": 8, "Q": 8, "H": 8, "W": 6, "ROWS": 8, "COLUMNS": 6}
 
@@ -52,6 +61,16 @@ def test_turned_filters_need_stride_1():
     *_, (_, nest) = dgrad()
     assert [said.split(":")[0] for said in broken(nest, STEPPED)] == ["it needs the stride is 1"] * 2
     assert "is added" in difference(nest, {**PLAIN, "u_h": 2})
+
+
+def test_rows_of_summed_pixels_need_tiles_that_reach_them():
+    sizes = {**STEPPED, "SPAN": 1, "SPANS_C": 2, "TILES_M": 3}  # spans of a column of the filter lie in two tiles
+    assert difference(summed(), sizes) == ""
+    assert [said.split(":")[0] for said in broken(summed(), {**sizes, "TILES_M": 2})] == [
+        "it needs TILES_M tiles of SPANS_M reach the last unit"
+    ]
+    assert "is missing" in difference(summed(), {**sizes, "TILES_M": 2})
+    assert "is missing" in difference(summed(), {**sizes, "BLOCKS": 2})
 
 
 def test_a_pixel_that_no_loop_reaches_is_missed():

@@ -60,4 +60,5 @@ def split_of(plan: Plan) -> Change:
         "CHUNKS": chunks,
     }
     axes = "r, s, block" if plan.reuse is None else "r, block"
+    axes = "block" if plan.layout.summed else axes
     return Change(f"split K by {'blocks' if whole else 'steps'} {axes}", sizes)

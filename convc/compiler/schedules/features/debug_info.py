@@ -36,7 +36,7 @@ def debug_info_of(plan: Plan, program: TileProgram) -> DebugInfo:
         first_column=accumulator.column_offset,
         taps=pipeline.taps,
         blocks=pipeline.blocks,
-        block_channels=elements * pipeline.channels,
+        block_channels=0 if plan.layout.summed else elements * pipeline.channels,
         in_channels=elements * problem.group_channels,
         tiles=plan.launch.tiles if program.numbered else None,
         places=plan.launch.order.places,

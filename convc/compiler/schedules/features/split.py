@@ -86,7 +86,8 @@ def _own_blocks(plan: Plan, role: str, loop: Loop) -> Loop | ShareLoop:
         return _share_loop(plan, role, loop.var, ((loop.var, loop.count),), loop.body)
     if loop.var == "k_step":
         derived = split_of(plan)
-        return replace(loop, count=math.prod(derived.extent(axis) for axis in ("r", "s", "turn")))
+        loops = (axis for axis, _, _ in derived.record.loops if axis != PART)
+        return replace(loop, count=math.prod(map(derived.extent, loops)))
     body = (_own_blocks(plan, role, step) if isinstance(step, Loop) else step for step in loop.body)
     return replace(loop, body=tuple(body))
 

@@ -12,6 +12,8 @@ from convc.compiler.tile.steps.spelling import (
     Names,
     RoleContext,
     acc_address,
+    atom_rows,
+    atom_units,
     braces,
     descriptor,
     mask_registers,
@@ -82,12 +84,15 @@ class Multiply(Step, frozen=True, kw_only=True):
         """Whether the first instruction may find its counter at 0."""
         return self.counter is not None and context.numbers[self.counter].low <= 0
 
-    def _shared_names(self, context: RoleContext, *, weights_first: bool = False, reach: int = 0) -> Names:
+    def _shared_names(
+        self, context: RoleContext, *, weights_first: bool = False, reach: int = 0, span_rows: int | None = None
+    ) -> Names:
         """What the templates of all multiplications take.
 
         Args:
             weights_first: whether the filter is the instruction's first operand.
             reach: the largest column shift of tcgen05.mma.ws.
+            span_rows: of operands that are MN-major (`SharedMma.span_rows`).
         """
         b = context.storage.smem_tile(self.b)
         allowed = next(limit for limit in WS_SHIFTS if limit >= reach)
@@ -99,20 +104,28 @@ class Multiply(Step, frozen=True, kw_only=True):
             first, second = second, first
         rows = context.pair * self.m
         shape = InstructionDescriptor(
-            kind=kind, d_type=sums, a_type=first, b_type=second, m=rows, n=self.n, ws_max_shift=allowed
+            kind=kind,
+            d_type=sums,
+            a_type=first,
+            b_type=second,
+            m=rows,
+            n=self.n,
+            ws_max_shift=allowed,
+            transpose_a=span_rows is not None,
+            transpose_b=span_rows is not None,
         )
         operands = first if first == second else f"{first} and {second}"
         moved = f", columns shifted by up to {allowed}" if allowed else ""
         return {
-            "layout": _operand_layout(b),
+            "layout": _operand_layout(b, span_rows),
             "b_address": stage_units(b),
-            **descriptor(b).names("b"),
+            **descriptor(b, span_rows=span_rows).names("b"),
             "acc_address": acc_address(context.storage.tmem_tile(self.acc)),
             "counted": self._may_overwrite(context),
             "counter": self.counter or "",
             "kind": kind,
             "then_add": self._may_overwrite(context) and self.atoms > 1,
-            "more_atoms": more_atoms(self.atoms),
+            "more_atoms": more_atoms(self.atoms, atom_rows(dtypes.BY_NAME[self.operand], span_rows)),
             "instruction": f"0x{encode_instruction(shape):08x}",
             "instruction_note": f"{rows} x {self.n}, {operands} in, {sums} out{moved}",
         }
@@ -125,13 +138,23 @@ class SharedMma(Multiply, frozen=True, kw_only=True):
         a: tile with the activations.
         row: number of the row of `a` that lane 0 reads; None: row 0.
         b_row: number of the row of `b` that column 0 reads; None: row 0, and `b` has as many rows as there are columns.
+        span_rows: where operands are MN-major, a row of a tile a term of the sum: rows of a span, which has as many
+            rows or columns of the product as a row of the tile holds; spans lie behind each other. None: K-major.
     """
 
     a: SmemName
     row: Number | None = None
     b_row: Number | None = None
+    span_rows: int | None = None
+
+    @property
+    def atom_rows(self) -> int | None:
+        """Rows of a tile that an instruction takes of MN-major operands."""
+        return atom_rows(dtypes.BY_NAME[self.operand], self.span_rows)
 
     def describe(self) -> str:
+        if self.span_rows is not None:
+            return self.shown(f"{self.a} x {self.b}, both MN-major")
         rows = f"{self.a} from row {self.row} on" if self.row else self.a
         filters = f"{self.b} from row {self.b_row} on" if self.b_row else self.b
         return self.shown(f"{rows} x {filters}")
@@ -142,8 +165,9 @@ class Mma(SharedMma, frozen=True, kw_only=True):
 
     def spelling(self, context: RoleContext) -> Names:
         a = context.storage.smem_tile(self.a)
-        return self._shared_names(context) | {
+        return self._shared_names(context, span_rows=self.span_rows) | {
             "a_address": stage_units(a),
+            "atom_units": atom_units(a, self.atom_rows),
             "mask": self.mask(context.pair),
             "group": context.pair,
             "moved": self.row is not None,
@@ -151,7 +175,7 @@ class Mma(SharedMma, frozen=True, kw_only=True):
             "filters_moved": self.b_row is not None,
             "b_row": self.b_row or "",
             "row_units": a.row_bytes // UNIT_BYTES,
-            **descriptor(a).names("a"),
+            **descriptor(a, span_rows=self.span_rows).names("a"),
         }
 
 
@@ -162,25 +186,26 @@ class WarpgroupMma(SharedMma, frozen=True, kw_only=True):
         a = context.storage.smem_tile(self.a)
         b = context.storage.smem_tile(self.b)
         return {
-            "layout": _operand_layout(b),
+            "layout": _operand_layout(b, self.span_rows),
             "a_address": stage_units(a),
+            "atom_units": atom_units(a, self.atom_rows),
             "several": self.m > WARPGROUP_ROWS,
-            "group_units": WARPGROUP_ROWS * a.row_bytes // UNIT_BYTES,
+            "group_units": (self.span_rows or WARPGROUP_ROWS) * a.row_bytes // UNIT_BYTES,
             "moved": self.row is not None,
             "row": self.row or "",
             "filters_moved": self.b_row is not None,
             "b_row": self.b_row or "",
             "row_units": a.row_bytes // UNIT_BYTES,
-            **warpgroup_descriptor(a).names("a"),
+            **warpgroup_descriptor(a, self.span_rows).names("a"),
             "b_address": stage_units(b),
-            **warpgroup_descriptor(b).names("b"),
+            **warpgroup_descriptor(b, self.span_rows).names("b"),
             "counted": self._may_overwrite(context),
             "counter": self.counter or "",
             "then_add": self._may_overwrite(context) and self.atoms > 1,
             "shape": self._shape(),
             "values": register_rows(f"%d{i}" for i in range(self.n // 2)),
-            "modifiers": _WARPGROUP_MODIFIERS[dtypes.KINDS[self.operand]],
-            "more_atoms": more_atoms(self.atoms),
+            "modifiers": _WARPGROUP_MODIFIERS[dtypes.KINDS[self.operand]] if self.span_rows is None else _MN_MAJOR,
+            "more_atoms": more_atoms(self.atoms, self.atom_rows),
         }
 
     def _shape(self) -> str:
@@ -333,10 +358,15 @@ class MmaScaled(Multiply, frozen=True, kw_only=True):
 
 _WARPGROUP_MODIFIERS = {"f16": ", 1, 1, 0, 0", "tf32": ", 1, 1", "f8f6f4": ", 1, 1", "i8": ""}
 """Behind the scale of d: signs of both operands, and for 16 bits their major-ness (PTX, wgmma.mma_async)."""
+_MN_MAJOR = ", 1, 1, 1, 1"
+"""The same where both operands are MN-major."""
 
 
-def _operand_layout(tile: SmemTile) -> str:
+def _operand_layout(tile: SmemTile, span_rows: int | None = None) -> str:
     """How the rows of an operand tile lie, in words."""
+    if span_rows is not None:
+        apart = f"{8 * tile.row_bytes} bytes from 8 rows to the next 8, {span_rows * tile.row_bytes} from span to span"
+        return f"MN-major, {tile.row_bytes}-byte swizzle, {apart}"
     return f"K-major, {tile.row_bytes}-byte swizzle, {8 * tile.row_bytes} bytes from 8 rows to the next 8"
 
 

@@ -15,6 +15,7 @@ import msgspec
 from convc.compiler.plan.storage import BarrierRing, SmemTile, Storage, TmemTile
 from convc.compiler.tile.exprs import Number
 from convc.ir import dtypes
+from convc.ir.dtypes import DType
 from convc.ptx.descriptors import SharedDescriptor, encode_shared, encode_warpgroup
 
 Names = dict[str, Any]
@@ -98,6 +99,8 @@ def tensor_address(to: str, tile: TmemTile) -> list[str]:
     return lines + ([f"add.u32 {to}, {to}, {tile.column_offset};"] if tile.column_offset else [])
 
 
+ATOM_BYTES = 32
+"""Bytes of K that an instruction takes of each row and column of a product."""
 UNIT_BYTES = 16
 """A matrix descriptor counts addresses in units of so many bytes."""
 
@@ -118,17 +121,30 @@ def stage_units(tile: SmemTile) -> str:
     return f"mad.lo.u32 %word, {stage(tile.state)}, {tile.stage_bytes // UNIT_BYTES}, %units;"
 
 
-def warpgroup_descriptor(tile: SmemTile) -> Halves:
-    """Halves of a tile's descriptor for wgmma, low first: of stage 0, where shared memory starts at address 0."""
-    fields = SharedDescriptor(start=tile.offset, lbo=16, sbo=8 * tile.row_bytes, swizzle=tile.swizzle)
+def warpgroup_descriptor(tile: SmemTile, span_rows: int | None = None) -> Halves:
+    """Halves of a tile's descriptor for wgmma, low first: of stage 0, where shared memory starts at address 0.
+
+    span_rows: as of `SharedMma`.
+    """
+    fields = SharedDescriptor(
+        start=tile.offset, lbo=_leading(tile, span_rows), sbo=8 * tile.row_bytes, swizzle=tile.swizzle
+    )
     return _halves(encode_warpgroup(fields))
 
 
-def descriptor(tile: SmemTile, row: int = 0) -> Halves:
-    """Halves of a tile's descriptor from a row on, low first: of stage 0, where shared memory starts at address 0."""
+def descriptor(tile: SmemTile, row: int = 0, span_rows: int | None = None) -> Halves:
+    """Halves of a tile's descriptor from a row on, low first: of stage 0, where shared memory starts at address 0.
+
+    span_rows: as of `SharedMma`.
+    """
     start = tile.offset + row * tile.row_bytes
-    fields = SharedDescriptor(start=start, lbo=16, sbo=8 * tile.row_bytes, swizzle=tile.swizzle)
+    fields = SharedDescriptor(start=start, lbo=_leading(tile, span_rows), sbo=8 * tile.row_bytes, swizzle=tile.swizzle)
     return _halves(encode_shared(fields))
+
+
+def _leading(tile: SmemTile, span_rows: int | None) -> int:
+    """The leading dimension's byte offset: from span to span where operands are MN-major, elsewhere not asked for."""
+    return UNIT_BYTES if span_rows is None else span_rows * tile.row_bytes
 
 
 def _halves(encoded: int) -> Halves:
@@ -136,8 +152,20 @@ def _halves(encoded: int) -> Halves:
     return Halves(f"0x{encoded & 0xFFFFFFFF:08x}", f"0x{encoded >> 32:08x}")
 
 
-def more_atoms(count: int) -> list[str]:
-    """Say what each instruction behind the first of a step works on."""
+def atom_rows(operand: DType, span_rows: int | None) -> int | None:
+    """Rows of a tile that an instruction takes where they are terms of the sum (`SharedMma.span_rows`)."""
+    return None if span_rows is None else ATOM_BYTES // operand.bytes
+
+
+def atom_units(tile: SmemTile, rows: int | None) -> int:
+    """Units from what one instruction of a step reads to what the next one does."""
+    return (ATOM_BYTES if rows is None else rows * tile.row_bytes) // UNIT_BYTES
+
+
+def more_atoms(count: int, rows: int | None = None) -> list[str]:
+    """Say what each instruction behind the first of a step works on; rows: that each takes of a tile, else bytes."""
+    if rows is not None:
+        return [f"rows {rows * i} to {rows * (i + 1) - 1} of every span" for i in range(1, count)]
     return [f"bytes {32 * i} to {32 * i + 31} of every row" for i in range(1, count)]
 
 
