@@ -5,9 +5,9 @@
     y = convc.run(build, x)
     report = convc.verify("resnet50.onnx", seed=7)
 
-The verbs are the interface for programs; each has a module in `convc.api`, which has their table. What convc refuses it
-refuses with a `ConvcError`. A verb and the rooms behind it are imported when they are first asked for: ``import convc``
-loads nothing, and `run` works without onnx, islpy and jinja2.
+The verbs are the interface for programs; each has a module in `convc.api`, which has their table. Bad input raises a
+`ConvcError`. A verb and the packages behind it are imported on first use: ``import convc`` loads nothing, and `run`
+works without onnx, islpy and jinja2.
 """
 
 from __future__ import annotations

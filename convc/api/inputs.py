@@ -1,4 +1,4 @@
-"""Arguments of the verbs about builds and the simulator, in the form that the rooms behind them take."""
+"""Arguments of the verbs about builds and the simulator, in the form that the packages behind them take."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def note_file(ctx: click.Context, path: Path, written: bool, needed: bool = True
         ctx.meta.setdefault(NEEDED, []).append(path)
     if not targets or not (reads or before):
         return
-    # Imported here because what is behind a file is known by the rooms that read it; `convc explain` needs none of it.
+    # Imported here: `convc explain` needs none of it.
     from convc.api.kept import check_apart, check_kept
 
     for target in targets:

@@ -1,1 +1,1 @@
-"""The records that rooms exchange: problems, types, launches, findings, integer expressions."""
+"""The records that packages exchange: problems, types, launches, findings, integer expressions."""

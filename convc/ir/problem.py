@@ -1,4 +1,4 @@
-"""One convolution as numbers: the record that every room works from.
+"""One convolution as numbers: the record that every package works from.
 
 A 2-D convolution takes activations x (N, C, H, W) and filters w (K, C, R, S) and makes y (N, K, P, Q):
 

@@ -1,4 +1,4 @@
-"""A kernel of a probe: a frame that is a PTX file of this room, with a few instructions of the probe in its middle."""
+"""A kernel of a probe: a frame, a PTX file of this package, with a few instructions of the probe in its middle."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Reports for people: tables and pages of text, made of the records that the other rooms leave."""
+"""Reports for people: tables and pages of text, made of the records that the other packages leave."""

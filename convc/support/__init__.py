@@ -1,1 +1,1 @@
-"""What any program needs and no room owns: files, memory limits, packaged resources, the assembler."""
+"""What any program needs and no package owns: files, memory limits, packaged resources, the assembler."""

@@ -3,8 +3,8 @@
     python -m tests.architecture.picture --write
 
 writes ``architecture.svg`` and the part of the page between the markers; without ``--write`` it says what is out of
-date. A room stands one floor above the highest that it imports. An arrow that a longer way replaces is left out of the
-picture; the tables have all.
+date. A package stands one floor above the highest that it imports. An arrow that a longer path replaces is left out;
+the tables have all.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 
-from tests.architecture.rooms import ROOT, Graph, floors, imports, purpose, reduced
+from tests.architecture.packages import ROOT, Graph, floors, imports, purpose, reduced
 
 DOCS = ROOT / "convc" / "docs"
 PAGE, PICTURE = DOCS / "architecture.md", DOCS / "architecture.svg"
 FOLDERS = tuple(ROOT / name for name in ("convc", "convc/compiler", "convc/machine"))
-BEGIN, END = "<!-- rooms: begin (generated) -->", "<!-- rooms: end -->"
+BEGIN, END = "<!-- packages: begin (generated) -->", "<!-- packages: end -->"
 
 CHARACTER, PADDING, BOX, FLOOR, GAP, MARGIN, TITLE = 8, 12, 26, 62, 22, 20, 30
 """Sizes in pixels: of a character, beside a name, of a box, from floor to floor, between boxes, around all, a title."""
 SWEEPS = 8
-"""How often the floors are put in order, each by what its rooms lean on and carry."""
+"""How often the floors are put in order, each by what its packages lean on and carry."""
 
 STYLE = """\
 .paper { fill: #ffffff } .box { fill: #f6f8fa; stroke: #57606a }
@@ -39,7 +39,7 @@ text { fill: #1f2328; font: 13px ui-monospace, Menlo, Consolas, monospace; text-
 
 @dataclass(slots=True)
 class Spot:
-    """A place on a floor: a room, or where an arrow passes on its way further down (no name)."""
+    """A place on a floor: a package, or where an arrow passes on its way further down (no name)."""
 
     name: str
     floor: int
@@ -72,7 +72,7 @@ def picture() -> str:
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {left} {height}" role="img">',
-            "<title>The rooms of convc: an arrow leads from a room to one that it imports</title>",
+            "<title>The packages of convc: an arrow leads from a package to one that it imports</title>",
             f"<style>\n{STYLE}\n</style>",
             '<marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
             '<path class="tip" d="M0 0 L8 4 L0 8 z"/></marker>',
@@ -85,13 +85,14 @@ def picture() -> str:
 
 
 def table(folder: Path) -> str:
-    """The rooms of a folder from the top floor down, what each is for, and all that it imports."""
+    """The packages of a folder from the top floor down, what each is for, and all that it imports."""
     graph = imports(folder)
     height = floors(graph)
-    lines = ["| floor | room | what it is for | imports |", "| ---: | --- | --- | --- |"]
-    for room in sorted(graph, key=lambda room: (-height[room], room)):
-        listed = " ".join(sorted(graph[room])) or "-"
-        lines.append(f"| {height[room]} | `{room}` | {escape(purpose(folder, room), quote=False)} | {listed} |")
+    lines = ["| floor | package | what it is for | imports |", "| ---: | --- | --- | --- |"]
+    for package in sorted(graph, key=lambda package: (-height[package], package)):
+        listed = " ".join(sorted(graph[package])) or "-"
+        what = escape(purpose(folder, package), quote=False)
+        lines.append(f"| {height[package]} | `{package}` | {what} | {listed} |")
     return "\n".join(lines)
 
 
@@ -128,16 +129,16 @@ def _drawing(graph: Graph) -> tuple[int, int, list[str]]:
 
 
 def _levels(graph: Graph) -> list[list[Spot]]:
-    """The floors from the lowest up, each with its rooms and with the arrows that pass through it."""
+    """The floors from the lowest up, each with its packages and with the arrows that pass through it."""
     height = floors(graph)
-    spots = {room: Spot(room, height[room]) for room in sorted(graph)}
+    spots = {package: Spot(package, height[package]) for package in sorted(graph)}
     levels: list[list[Spot]] = [[] for _ in range(1 + max(height.values()))]
     for spot in spots.values():
         levels[spot.floor].append(spot)
-    for room, others in sorted(reduced(graph).items()):
+    for package, others in sorted(reduced(graph).items()):
         for other in sorted(others):
-            upper = spots[room]
-            for floor in range(height[room] - 1, height[other], -1):
+            upper = spots[package]
+            for floor in range(height[package] - 1, height[other], -1):
                 passing = Spot("", floor)
                 levels[floor].append(passing)
                 upper.below.append(passing)
@@ -180,7 +181,7 @@ def _place(level: list[Spot]) -> int:
 
 
 def _box(spot: Spot, height: int) -> str:
-    """A room: its box and its name."""
+    """A package: its box and its name."""
     top = height - BOX - FLOOR * spot.floor
     left = spot.x - spot.width / 2
     return (
@@ -190,7 +191,7 @@ def _box(spot: Spot, height: int) -> str:
 
 
 def _arrow(start: Spot, spot: Spot, height: int) -> str:
-    """An arrow from a room down to the next room, past the floors between them."""
+    """An arrow from a package down to the next package, past the floors between them."""
     y = height - FLOOR * start.floor
     path = [f"M{start.x:.1f} {y}"]
     x = start.x

@@ -1,4 +1,4 @@
-"""Which room may import which, where outside libraries come in, and what a fresh process really loads."""
+"""Which package may import which, where outside libraries come in, and what a fresh process really loads."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ ARROWS = {
     "pytest_plugin": "api ir recorder report support triton",
     "backend": "compiler frontend machine runtime support",
 }
-"""What the files of a room may import besides errors and their own room: rooms, or modules and what lies below them."""
+"""What files of a package may import besides errors and their own: packages, or modules and what lies below them."""
 
 INNER = {
     "compiler.index": "",
@@ -73,7 +73,7 @@ INNER = {
     "machine.isa": "base memory tensor_core tma lazy state",
     "machine.execute": "base state isa",
 }
-"""The rooms inside of two rooms, and what they may import there besides their own; files beside them import any."""
+"""Packages inside of two packages, and what they may import there besides their own; files beside them import any."""
 
 ONLY = {
     "page": ("api/paging.py", "cli/report.py", "page/"),
@@ -82,7 +82,7 @@ ONLY = {
     "report": ("api/inspecting.py", "cli/", "draw/", "explain/", "page/", "pytest_plugin.py", "report/", "triton/"),
     "api": ("api/", "cli/", "triton/", "__init__.py", "pytest_plugin.py"),
 }
-"""Rooms that only these files (by the start of their path) may import."""
+"""Packages that only these files (by the start of their path) may import."""
 
 DOORS = {
     "click": ("cli/",),
@@ -117,13 +117,13 @@ def sources() -> list[Path]:
     return sorted(PACKAGE.rglob("*.py"))
 
 
-def room_of(path: Path) -> str:
-    """The room at the top of the package that a file is in."""
+def package_of(path: Path) -> str:
+    """The package at the top of the package that a file is in."""
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def inner_room_of(path: Path) -> str:
-    """The room and, where it has rooms inside, the one in there; else the room."""
+def inner_package_of(path: Path) -> str:
+    """The package and, where it has packages inside, the one in there; else the package."""
     return ".".join(path.relative_to(PACKAGE).parts[:2]).removesuffix(".py")
 
 
@@ -148,11 +148,11 @@ def imports_of(path: Path) -> tuple[str, ...]:
 
 def permitted(path: Path, name: str) -> bool:
     """Whether a file may import a module of convc, by its full name."""
-    room, inner = room_of(path), inner_room_of(path)
-    arrows = next(arrows for rooms, arrows in ARROWS.items() if room in rooms.split())
+    package, inner = package_of(path), inner_package_of(path)
+    arrows = next(arrows for packages, arrows in ARROWS.items() if package in packages.split())
     inside = name.removeprefix("convc.")
-    if is_in(inside, room):
-        own = [f"{room}.{arrow}" for arrow in INNER[inner].split()] if inner in INNER else [room]
+    if is_in(inside, package):
+        own = [f"{package}.{arrow}" for arrow in INNER[inner].split()] if inner in INNER else [package]
         return any(is_in(inside, arrow) for arrow in (inner, *own))
     return any(is_in(inside, arrow) for arrow in ("errors", *arrows.split()))
 
@@ -188,13 +188,13 @@ def used(folder: str) -> set[str]:
 
 def test_every_arrow_is_used():
     """An arrow that no import needs any more goes."""
-    table = [(rooms.split(), arrows.split()) for rooms, arrows in ARROWS.items()]
+    table = [(packages.split(), arrows.split()) for packages, arrows in ARROWS.items()]
     for inner, arrows in INNER.items():
-        room = inner.partition(".")[0]
-        table.append(([inner], [f"{room}.{arrow}" for arrow in arrows.split()]))
-    for rooms, arrows in table:
-        found = set().union(*map(used, rooms))
-        assert [arrow for arrow in arrows if not any(is_in(name, arrow) for name in found)] == [], rooms
+        package = inner.partition(".")[0]
+        table.append(([inner], [f"{package}.{arrow}" for arrow in arrows.split()]))
+    for packages, arrows in table:
+        found = set().union(*map(used, packages))
+        assert [arrow for arrow in arrows if not any(is_in(name, arrow) for name in found)] == [], packages
 
 
 def test_the_auditor_shares_no_code_with_those_it_judges():
@@ -206,14 +206,14 @@ def test_the_auditor_shares_no_code_with_those_it_judges():
 
 
 def past_its_entrance(path: Path, name: str) -> bool:
-    """Whether a room is entered from another than those that may."""
+    """Whether a package is entered from another than those that may."""
     parts = name.split(".")
     if parts[0] != "convc" or len(parts) < 2 or parts[1] not in ONLY:
         return False
     return not path.relative_to(PACKAGE).as_posix().startswith(ONLY[parts[1]])
 
 
-def test_some_rooms_are_entered_from_few_others():
+def test_some_packages_are_entered_from_few_others():
     assert refused(past_its_entrance) == []
 
 
@@ -223,7 +223,7 @@ def past_its_door(path: Path, name: str) -> bool:
     if top == "convc" or top in sys.stdlib_module_names:
         return False
     if top in ANYWHERE_OUTSIDE_PTX:
-        return room_of(path) == "ptx"
+        return package_of(path) == "ptx"
     return not path.relative_to(PACKAGE).as_posix().startswith(DOORS.get(top, ()))
 
 

@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.architecture import picture
+from tests.architecture.packages import floors, imports, reduced
 from tests.architecture.picture import FOLDERS, PAGE, PICTURE, ROOT, generated
-from tests.architecture.rooms import floors, imports, reduced
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -20,7 +20,7 @@ def test_the_files_are_what_the_imports_say(path, request):
     if request.config.getoption("--update-golden"):
         path.write_text(text, encoding="utf-8")
     assert path.read_text(encoding="utf-8") == text, (
-        "imports or docstrings of rooms have changed: run `python -m tests.architecture.picture --write`, "
+        "imports or docstrings of packages have changed: run `python -m tests.architecture.picture --write`, "
         "and look at what has moved"
     )
 
@@ -29,12 +29,12 @@ def test_the_same_bytes_every_time():
     assert generated() == generated()
 
 
-def test_every_room_has_a_box_and_every_arrow_of_the_reduced_graph_a_path():
+def test_every_package_has_a_box_and_every_arrow_of_the_reduced_graph_a_path():
     root = ElementTree.fromstring(picture.picture())
     graphs = [imports(folder) for folder in FOLDERS]
     texts = [element.text for element in root.iter(f"{SVG}text")]
     titles = [folder.relative_to(ROOT).as_posix() for folder in FOLDERS]
-    assert sorted(texts) == sorted([*titles, *(room for graph in graphs for room in graph)])
+    assert sorted(texts) == sorted([*titles, *(package for graph in graphs for package in graph)])
     arrows = [path for path in root.iter(f"{SVG}path") if path.get("class") == "arrow"]
     assert len(arrows) == sum(len(others) for graph in graphs for others in reduced(graph).values())
 
@@ -54,9 +54,9 @@ def test_floors_are_longest_ways():
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
-def test_no_circle_among_the_rooms(folder):
+def test_no_circle_among_the_packages(folder):
     height = floors(imports(folder))
-    assert all(height[room] > height[other] for room, others in imports(folder).items() for other in others)
+    assert all(height[package] > height[other] for package, others in imports(folder).items() for other in others)
 
 
 def test_without_the_flag_nothing_is_written(monkeypatch, tmp_path, capsys):

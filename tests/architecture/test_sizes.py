@@ -33,7 +33,7 @@ def ids(path: Path) -> str:
 
 def test_no_file_passes_the_ceiling():
     long = {ids(path): count for path in SOURCES if (count := len(path.read_text().splitlines())) > CEILING}
-    assert not long, f"longer than {CEILING} lines: {long}; is it one room or two?"
+    assert not long, f"longer than {CEILING} lines: {long}; is it one package or two?"
 
 
 def marked(path: Path) -> list[str]:

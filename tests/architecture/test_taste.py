@@ -1,6 +1,6 @@
-"""The style that no linter checks, held as ceilings by room, and what docstrings promise.
+"""The style that no linter checks, held as ceilings by package, and what docstrings promise.
 
-A ceiling is a count that may only fall: where a room has fewer, lower its number here. Rooms without a row have none
+A ceiling is a count that may only fall: where there are fewer, lower its number here. Packages without a row have none
 left, and get none.
 """
 
@@ -24,7 +24,7 @@ LONGEST_BODY = 60
 """Most lines of a function's body, its docstring left out."""
 
 SPLIT = ("compiler", "machine")
-"""Rooms that are large enough to count their own rooms one by one."""
+"""Packages that are large enough to count their own packages one by one."""
 
 PAIRS = {
     "machine/isa": 1,
@@ -68,7 +68,7 @@ def sources() -> list[Path]:
     return sorted(PACKAGE.rglob("*.py"))
 
 
-def room_of(path: Path) -> str:
+def package_of(path: Path) -> str:
     parts = path.relative_to(PACKAGE).parts
     deep = parts[0] in SPLIT and len(parts) > 2
     return "/".join(parts[: 2 if deep else 1])
@@ -222,16 +222,17 @@ COUNTED = {
 
 
 @pytest.mark.parametrize("what", COUNTED)
-def test_no_room_passes_its_ceiling(what):
+def test_no_package_passes_its_ceiling(what):
     count, ceilings = COUNTED[what]
     found: dict[str, list[str]] = {}
     for path in sources():
         lines = [f"{path.relative_to(ROOT)}:{line}" for line in count(path)]
-        found.setdefault(room_of(path), []).extend(lines)
-    over = {room: lines for room, lines in found.items() if len(lines) > ceilings.get(room, 0)}
-    assert not over, "\n".join(f"{room}, {ceilings.get(room, 0)} allowed: {lines}" for room, lines in over.items())
+        found.setdefault(package_of(path), []).extend(lines)
+    over = {package: lines for package, lines in found.items() if len(lines) > ceilings.get(package, 0)}
+    said = (f"{package}, {ceilings.get(package, 0)} allowed: {lines}" for package, lines in over.items())
+    assert not over, "\n".join(said)
     unknown = set(ceilings) - set(found)
-    assert not unknown, f"rooms that there are not: {unknown}"
+    assert not unknown, f"packages that there are not: {unknown}"
 
 
 def test_no_function_is_too_long_to_read():

@@ -57,8 +57,8 @@ RULE = re.compile(r"""(?:report\(|rule ?= ?|Verdict\.\w+, )\s*"([a-z]+(?:-[a-z]+
 
 
 def test_every_finding_is_on_the_page():
-    rooms = [DOCS.parent / room for room in ("machine", "sanitizer")]
-    texts = [path.read_text("utf-8") for room in rooms for path in room.rglob("*.py")]
+    packages = [DOCS.parent / package for package in ("machine", "sanitizer")]
+    texts = [path.read_text("utf-8") for package in packages for path in package.rglob("*.py")]
     rules = {rule for text in texts for rule in RULE.findall(text)}
     assert "completion-order" in rules
     assert {rule for rule in rules if f"`{rule}`" not in text_of("checking.md")} == set()

@@ -13,7 +13,7 @@ from reader import Reader, blocks_of, same, typed
 ROOT = DOCS.parents[1]
 PAGES = sorted([ROOT / "README.md", *DOCS.glob("*.md")])
 RUN_ELSEWHERE = {"add_a_form.md", "add_a_schedule.md", "add_a_step.md", "your_kernels.md"}
-"""Pages that a test of their own follows: their Python is put into rooms of convc, or needs what is not installed."""
+"""Pages that a test of their own follows: their Python goes into packages of convc, or needs what is not installed."""
 
 MOST_LINES_OF_README = 180
 

@@ -64,7 +64,7 @@ def test_lines_of_a_text_that_has_changed_are_found_in_the_old_one():
     assert lines_then(then, then, (4,)) == (4,)
 
 
-def test_the_room_comes_first_and_the_rest_in_a_round_of_its_own():
+def test_the_package_comes_first_and_the_rest_in_a_round_of_its_own():
     def tests(file: str, *seconds: float) -> list[Reaching]:
         return [Reaching(name=f"{file}::t{i}", seconds=s) for i, s in enumerate(seconds)]
 
@@ -140,11 +140,11 @@ made = maker(5)
 def test_functions_change_where_they_stand_and_what_an_import_has_run_does_not(before, after, called, now, tmp_path):
     """``now`` is None where a process has to import the file anew."""
     path = str(tmp_path / "two.py")
-    room: dict[str, Any] = {}
-    exec(compile(TWO, path, "exec"), room)
-    then = eval(called, room)
+    package: dict[str, Any] = {}
+    exec(compile(TWO, path, "exec"), package)
+    then = eval(called, package)
     assert swapped(path, TWO, TWO.replace(before, after)) == (now is not None)
-    assert eval(called, room) == (then if now is None else now)
+    assert eval(called, package) == (then if now is None else now)
 
 
 def test_the_lines_of_an_import_are_those_outside_of_functions():
@@ -174,7 +174,7 @@ def test_a_line_that_came_from_elsewhere_is_tried_by_all_that_reach_its_file(tmp
     assert found(now, 6) == {"t::f", "t::g"}
 
 
-ROOM = '''"""A room."""
+ROOM = '''"""A package."""
 
 LIMIT = 3
 
@@ -195,7 +195,7 @@ def limited(n):
 def nobody():
     return -LIMIT
 '''
-ROOM_TESTS = """from convc.room import counted, limited
+ROOM_TESTS = """from convc.package import counted, limited
 
 
 def test_counted():
@@ -227,7 +227,7 @@ print(made.summary(made.judge(made.drawn(0, 99), root / "build" / "seed-0.jsonl"
 @pytest.mark.slow
 def test_a_campaign_on_a_small_checkout(tmp_path):
     root = tmp_path / "checkout"
-    files = {"convc/room.py": ROOM, "tests/unit/room/test_room.py": ROOM_TESTS, ".gitignore": "build\n"}
+    files = {"convc/package.py": ROOM, "tests/unit/package/test_package.py": ROOM_TESTS, ".gitignore": "build\n"}
     for name, text in files.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
@@ -236,7 +236,7 @@ def test_a_campaign_on_a_small_checkout(tmp_path):
     said = run(root)
     assert "map: 1 of 1 test files are traced" in said
     journal = root / "build" / "seed-0.jsonl"
-    verdicts = {v["name"].partition("room.py:")[2]: v for v in map(json.loads, journal.read_text().splitlines())}
+    verdicts = {v["name"].partition("package.py:")[2]: v for v in map(json.loads, journal.read_text().splitlines())}
     assert {name: v["said"] for name, v in verdicts.items()} == {
         "3: 3 -> 4": "survived",
         "7: 0 -> 1": "survived",
@@ -249,13 +249,13 @@ def test_a_campaign_on_a_small_checkout(tmp_path):
         "14: n > LIMIT -> (False)": "survived",
         "20: -LIMIT -> (LIMIT)": "unreached",
     }
-    assert verdicts["14: n > LIMIT -> (True)"]["by"] == "tests/unit/room/test_room.py::test_limited"
+    assert verdicts["14: n > LIMIT -> (True)"]["by"] == "tests/unit/package/test_package.py::test_limited"
     assert verdicts["14: n > LIMIT -> (False)"]["by"] == "1 of 1 tests"
     assert "+    if (False):" in verdicts["14: n > LIMIT -> (False)"]["diff"]
     assert {name: (root / name).read_text() for name in files} == files
 
     strong = ROOM_TESTS.replace("limited(1) == 1", "(limited(1), limited(9)) == (1, 3)")
-    (root / "tests/unit/room/test_room.py").write_text(strong)
+    (root / "tests/unit/package/test_package.py").write_text(strong)
     count = len(journal.read_text().splitlines())
     again = run(root)
     assert "14: n > LIMIT -> (False)" not in again

@@ -9,7 +9,7 @@ import pytest
 from mutate.reach import Reaching
 
 FIRST_S = 8.0
-"""Seconds, as traced, of the tests that are run first: those of the mutant's room, then the quickest."""
+"""Seconds, as traced, of the tests that are run first: those of the mutant's package, then the quickest."""
 
 FIRST_FILES = 5
 """Most files that these tests are in: each costs its collection."""
@@ -63,13 +63,13 @@ def run_tests(names: Iterable[str]) -> int:
 def rounds(source: str, reached: Mapping[str, list[Reaching]], most_s: float) -> list[list[Reaching]]:
     """The tests that are run on a mutant of a file, in rounds of a process each; ``most_s`` seconds in all.
 
-    The first round is of files of the mutant's room, and of those with the quickest tests; the second of what is left,
+    The first round is of files of the mutant's package, and of those with the quickest tests; the second of the rest,
     the quickest files first.
     """
-    room = f"tests/unit/{source.split('/')[1].removesuffix('.py')}"
+    package = f"tests/unit/{source.split('/')[1].removesuffix('.py')}"
 
     def cost(file: str) -> tuple[bool, float]:
-        return not file.startswith(room), sum(test.seconds for test in reached[file])
+        return not file.startswith(package), sum(test.seconds for test in reached[file])
 
     first: list[Reaching] = []
     second: list[Reaching] = []

@@ -1,6 +1,6 @@
 """Effects of instructions that rules are about, a module for each family.
 
-Importing the room registers all of them in `registry.EFFECTS`.
+Importing the package registers all of them in `registry.EFFECTS`.
 """
 
 from convc.auditor.effects import copies as copies

@@ -1,1 +1,1 @@
-"""The emit room: a tile program becomes PTX text, one template a step."""
+"""The emit package: a tile program becomes PTX text, one template a step."""

@@ -1,1 +1,1 @@
-"""The tile room: a kernel as roles and tile-level steps, each with how it is spelled."""
+"""The tile package: a kernel as roles and tile-level steps, each with how it is spelled."""

@@ -1,6 +1,6 @@
 """Findings of a launch: where the simulator says what it noticed.
 
-Every room that notices something is handed a `FindingSink`, so that none has to know the cohort that owns it.
+Every package that notices something is handed a `FindingSink`, so that none has to know the cohort that owns it.
 """
 
 from __future__ import annotations

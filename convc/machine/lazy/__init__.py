@@ -6,7 +6,7 @@ names (`rows`), and products wait until somebody looks at their accumulator (`de
 gathered from global memory once, over the joint K of all that waited (`tiles`, `evaluate`). Without it the layers of
 ResNet-50 take 2.1 times as long, kernels of clusters 1.8 times.
 
-What anybody can see stays as it is without this room, which is the oracle of it: barriers, counters, marks of what was
+What anybody can see stays as it is without this package, which is its oracle: barriers, counters, marks of what was
 written, findings and faults happen at issue, and everything that reads or writes shared memory, tensor memory or a
 buffer that a map names has what waits performed first. Sums of whole numbers are exact in any order while they stay
 below 2^24; others may be rounded in another order, which the simulator leaves open in any case.

@@ -1,4 +1,4 @@
-"""The rooms of the simulator: who may import whom, imports for the type checker included."""
+"""The packages of the simulator: who may import whom, imports for the type checker included."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import convc
 PACKAGE = Path(convc.__file__).parent
 MACHINE = PACKAGE / "machine"
 
-ROOMS = {
+PACKAGES = {
     "base": "",
     "memory": "base",
     "tma": "base memory",
@@ -23,7 +23,7 @@ ROOMS = {
     "isa": "base memory tma tensor_core lazy state",
     "execute": "base memory tma tensor_core lazy state isa",
 }
-"""The rooms that the files of a room may import besides their own; launch.py and __init__.py, at the door, may all."""
+"""Packages that files of a package may import besides their own; launch.py and __init__.py, at the door, may all."""
 
 FILES = sorted(MACHINE.rglob("*.py"))
 
@@ -53,16 +53,16 @@ def relative(path: Path) -> str:
     return path.relative_to(MACHINE).as_posix()
 
 
-def test_every_folder_is_a_room():
-    assert {path.name for path in MACHINE.iterdir() if path.is_dir() and path.name != "__pycache__"} == set(ROOMS)
+def test_every_folder_is_a_package():
+    assert {path.name for path in MACHINE.iterdir() if path.is_dir() and path.name != "__pycache__"} == set(PACKAGES)
 
 
 @pytest.mark.parametrize("path", [path for path in FILES if path.parent != MACHINE], ids=relative)
-def test_a_room_imports_only_rooms_before_it(path):
-    room = path.relative_to(MACHINE).parts[0]
+def test_a_package_imports_only_packages_before_it(path):
+    package = path.relative_to(MACHINE).parts[0]
     for name in imports_of(path):
         other = name.split(".")[2]
-        assert other in (room, *ROOMS[room].split()), f"{room} must not import {name}"
+        assert other in (package, *PACKAGES[package].split()), f"{package} must not import {name}"
 
 
 def test_no_circle_among_the_files():
