@@ -34,7 +34,7 @@ def sharing_lines(plan: Plan) -> Iterator[str]:
     yield f"border {walk.border}: " + (f"lanes are masked at {masked}" if plan.storage.masks else "no mask")
     if reuse.clear:
         yield "the accumulator is cleared first, because the first tap leaves masked lanes as they are"
-    for rule in reuse.rests_on:
+    for rule in reuse.assumes:
         yield f"assumes: {rule}"
 
 

@@ -44,7 +44,7 @@ def summary_lines(
     yield f"schedule     {title_of(taken_choice(plan))}: {plan.tiling}"
     yield f"time         {time_line(plan, engine)}; the mainloop is bound by {cost.bottleneck}"
     yield f"traffic      {human_bytes(cost.traffic_bytes)} from L2 to SMEM, all CTAs"
-    assumed = [rule for rule in plan.reuse.rests_on if rule.evidence == "assumed"] if plan.reuse else []
+    assumed = [rule for rule in plan.reuse.assumes if rule.evidence == "assumed"] if plan.reuse else []
     for rule in assumed:
         yield f"assumed      {rule}"
     for number, line in enumerate(why_lines(plan)):

@@ -52,7 +52,7 @@ class KernelTiles(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def claims(self) -> tuple[Outcome, ...]:
-        """The theorems that the kernel rests on, and their conditions with its numbers."""
+        """The theorems that the kernel assumes, and their conditions with its numbers."""
         return claims_of(self.chain())
 
     def lanes(self, tile: int, row: int | None = None) -> LaneTable:

@@ -39,7 +39,7 @@ def golden_layer(name: str) -> tuple[Layer, np.ndarray, np.ndarray | None, set[s
     x, w, b = integer_data(problem, 3)
     residual = residual_data(problem, 3, integer=True)
     compiled = compile_problem(problem, **COMPILED[name])
-    named = {rule.switch for rule in compiled.plan.reuse.rests_on if rule.switch} if compiled.plan.reuse else set()
+    named = {rule.switch for rule in compiled.plan.reuse.assumes if rule.switch} if compiled.plan.reuse else set()
     return layer_of(problem, kernel_of(compiled), w, b), x, residual, named
 
 

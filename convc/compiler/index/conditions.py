@@ -1,4 +1,4 @@
-"""The conditions of the theorems that a kernel rests on, on the numbers of a problem.
+"""The conditions of the theorems that a kernel assumes, on the numbers of a problem.
 
 A theorem holds for all sizes that meet its conditions (`convc.derive`). Here they are looked at with numbers: a `Proof`
 where they hold, and a `Counterexample` with the numbers where one does not. Some are about a buffer of pixels, by its

@@ -10,7 +10,7 @@ SLACK = 1.05
 schedules of one layer mostly to the same side."""
 
 ASSUMED_SLACK = 1.18
-"""A schedule that rests on assumed rules is taken where one that does not takes longer by more than this: twice the
+"""A schedule with assumed rules is taken where one that does not takes longer by more than this: twice the
 average error of the worst of the four sets of `convc/docs/timing_measurements.md`, as one estimate may be too low and
 the other too high. If the rule is wrong, so is the kernel; less is not worth that."""
 
@@ -19,7 +19,7 @@ def slack(assumed: int, fastest: int) -> float:
     """The factor up to which a schedule counts as about as fast as the fastest.
 
     Args:
-        assumed, fastest: assumed rules that either rests on.
+        assumed, fastest: assumed rules of either.
     """
     return ASSUMED_SLACK if fastest and not assumed else SLACK
 

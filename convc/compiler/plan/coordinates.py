@@ -19,7 +19,7 @@ class Coordinate(msgspec.Struct, frozen=True, kw_only=True):
         name: register that holds it; the name of its field below.
         value: the expression to compute.
         meaning: the index map it comes from, for people.
-        theorem: the name of the one that it rests on.
+        theorem: the name of the one that proves it.
     """
 
     name: Number

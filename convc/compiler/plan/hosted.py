@@ -81,7 +81,7 @@ Said = Same | Fact
 
 
 def with_host(layout: DeviceLayout, indexing: Indexing) -> Indexing:
-    """The indexing with what the host's work rests on in front.
+    """The indexing with what the host's work assumes in front.
 
     Raises:
         DerivationError: a number of the layout is another one than the definition needs.
@@ -90,7 +90,7 @@ def with_host(layout: DeviceLayout, indexing: Indexing) -> Indexing:
 
 
 def host_claims(layout: DeviceLayout) -> tuple[Proof, ...]:
-    """Claims that the layout of a problem rests on, each with its theorem; raises as `with_host`."""
+    """Claims that the layout of a problem assumes, each with its theorem; raises as `with_host`."""
     proofs = (
         _conditions(layout.model, said) if isinstance(said, Fact) else _everywhere(layout.model, said)
         for said in _said(layout)
@@ -126,7 +126,7 @@ def _along(problem: ConvProblem, axis: int) -> str:
 
 
 def _said(layout: DeviceLayout) -> Iterator[Said]:
-    """Everything that the host's work rests on."""
+    """Everything that the host's work assumes."""
     if layout.forward is not None:
         yield from _of_forward(layout.model, layout.forward)
     for axis, fold in enumerate(layout.folds):

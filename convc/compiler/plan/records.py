@@ -197,14 +197,14 @@ class Reuse(Geometry, frozen=True, kw_only=True):
         masked_columns, masked_lines: filter columns, and filter rows, at which some lane is masked.
         clear: whether the accumulator is set to zero first, because the first tap does not write every lane.
         first: which tap of a buffer comes first, as an index into its taps.
-        rests_on: rules of the hardware, not settled by the manual, that the kernel rests on.
+        assumes: rules of the hardware, not settled by the manual, that the kernel takes for granted.
     """
 
     masked_columns: tuple[int, ...]
     masked_lines: tuple[int, ...]
     clear: bool
     first: int
-    rests_on: tuple[Rule, ...]
+    assumes: tuple[Rule, ...]
 
 
 class ScheduleSummary(msgspec.Struct, frozen=True, kw_only=True):

@@ -164,7 +164,7 @@ def _forms_first(picks: Sequence[Pick]) -> list[Pick]:
 def quickest(timed: Sequence[TimedCandidate]) -> TimedCandidate:
     """The candidate to take by what was timed: the fastest, or a little slower one without assumed rules.
 
-    A little is `ASSUMED_SLACK`, where the fastest rests on some.
+    A little is `ASSUMED_SLACK`, where the fastest assumes some rule.
     """
     fastest = min(timed, key=lambda one: one.cycles)
     if not schedule_of(fastest.schedule).assumed:

@@ -75,7 +75,7 @@ SLIDE = Schedule(
     splits=True,
     multicasts=True,
     max_halo=SM_100A.limits.wide_halo,
-    rests_on=(ROW_START,),
+    assumes=(ROW_START,),
     method=_slide,
 )
 CHAIN = Schedule(
@@ -88,7 +88,7 @@ CHAIN = Schedule(
     splits=True,
     multicasts=True,
     max_halo=SM_100A.limits.wide_128_halo,
-    rests_on=(FOUR_PARTITIONS, LAST_LANES, ROW_START),
+    assumes=(FOUR_PARTITIONS, LAST_LANES, ROW_START),
     method=_chain,
 )
 ASHIFT = Schedule(
@@ -101,7 +101,7 @@ ASHIFT = Schedule(
     splits=True,
     multicasts=True,
     max_halo=SM_100A.limits.wide_128_halo,
-    rests_on=(MOVES_AFTER, LAST_LANES, ROW_START),
+    assumes=(MOVES_AFTER, LAST_LANES, ROW_START),
     method=_ashift,
 )
 WINDOWS = Schedule(
@@ -114,7 +114,7 @@ WINDOWS = Schedule(
     splits=True,
     multicasts=True,
     max_halo=SM_100A.limits.tmem_part_lanes - 1,
-    rests_on=(MOVES_AFTER,),
+    assumes=(MOVES_AFTER,),
     method=_windows,
 )
 STATIONARY = Schedule(
@@ -122,7 +122,7 @@ STATIONARY = Schedule(
     shares=True,
     transposed=True,
     max_halo=SM_100A.limits.ws_column_shift,
-    rests_on=(SHIFT_THEN_ZERO,),
+    assumes=(SHIFT_THEN_ZERO,),
     method=_stationary,
 )
 

@@ -164,7 +164,7 @@ class Schedule:
         splits: whether several CTAs can share its K loop.
         multicasts: whether the CTAs of a cluster can load operand tiles for each other.
         max_halo: the longest halo that it can hold, in lanes; 0 where nothing is shared.
-        rests_on: rules of the hardware that it needs although the manual does not settle them.
+        assumes: rules of the hardware that it needs although the manual does not settle them.
         method: makes the method of a record; what that needs is imported in here.
         summed: makes that of layouts whose pixels are summed (`convc.host_layout.summed`); None: it has none.
         id: name and variant.
@@ -181,7 +181,7 @@ class Schedule:
     splits: bool = False
     multicasts: bool = False
     max_halo: int = 0
-    rests_on: tuple[Rule, ...] = ()
+    assumes: tuple[Rule, ...] = ()
     method: Callable[[Schedule], Method] = field(repr=False)
     summed: Callable[[Schedule], Method] | None = field(default=None, repr=False)
     id: ScheduleName = field(init=False, repr=False, compare=False)
@@ -192,7 +192,7 @@ class Schedule:
     @property
     def assumed(self) -> int:
         """The number of rules that it assumes."""
-        return sum(rule.evidence == "assumed" for rule in self.rests_on)
+        return sum(rule.evidence == "assumed" for rule in self.assumes)
 
     def candidates(
         self, layout: DeviceLayout, arch: Arch, request: Request, known: Known | None = None

@@ -193,7 +193,7 @@ class Sharing(Method):
         maps = proved_maps(layout.problem, candidate.geometry)
         reuse = reuse_of(
             maps,
-            self.schedule.rests_on,
+            self.schedule.assumes,
             masks=not transposed,
             whole_tap_first=self.whole_tap_first,
             any_row_first=candidate.tiled.parts > 1,

@@ -35,13 +35,13 @@ def proved_maps(problem: ConvProblem, geometry: Geometry) -> ReuseMaps:
 
 
 def reuse_of(
-    maps: ReuseMaps, rests_on: tuple[Rule, ...], *, masks: bool, whole_tap_first: bool, any_row_first: bool = False
+    maps: ReuseMaps, assumes: tuple[Rule, ...], *, masks: bool, whole_tap_first: bool, any_row_first: bool = False
 ) -> Reuse:
     """Find how the kernel shares activations, and what it takes to write every lane the first time.
 
     Args:
         maps: the proved maps.
-        rests_on: rules of the hardware that the schedule needs.
+        assumes: rules of the hardware that the schedule needs.
         masks: whether the schedule masks lanes; else padding is zeroed in another way.
         whole_tap_first: whether a filter column that masks no lane may come first.
         any_row_first: whether some CTA may begin with another filter row than 0, as those that share a K loop.
@@ -64,7 +64,7 @@ def reuse_of(
         masked_lines=lines,
         clear=taps[first].s in columns or (bool(lines) if any_row_first else 0 in lines),
         first=first,
-        rests_on=rests_on + before,
+        assumes=assumes + before,
     )
 
 

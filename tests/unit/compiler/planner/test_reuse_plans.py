@@ -95,7 +95,7 @@ def test_merged_rows_waste_no_lane_at_stride_1_with_same_padding(batch, extent, 
 def test_a_plan_names_the_rules_it_rests_on(schedule):
     found = plan(device_layout(problem(pad_lo=(0, 1))), options=only(schedule))
     assert schedule_of(found.schedule) is schedule
-    assert found.reuse.rests_on == schedule.rests_on
+    assert found.reuse.assumes == schedule.assumes
 
 
 @pytest.mark.parametrize(
