@@ -28,7 +28,7 @@ class TileGrid(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         grid: tiles of output pixels and of output channels.
         ctas: persistent CTAs; None: each tile has its own.
         parts: CTAs that share the K loop of a tile.
-        moved: bytes that memory moves, where the order of tiles is chosen; None: as `memory_bytes` expects it.
+        traffic: bytes of memory traffic, where the rasterization order is chosen; None: as `memory_bytes` expects them.
         size: what the launch reads and writes, where somebody has counted it.
     """
 
@@ -37,7 +37,7 @@ class TileGrid(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     grid: tuple[int, int]
     ctas: int | None = None
     parts: int = 1
-    moved: int | None = None
+    traffic: int | None = None
     size: Bytes | None = None
 
 

@@ -22,7 +22,7 @@ import msgspec
 from convc.compiler.plan import terms
 from convc.compiler.plan.constraints import TiledProblem, TileGrid
 from convc.compiler.plan.issue_cycles import MASK, MMA, load_issue_cycles, multiply_issue_cycles
-from convc.compiler.plan.moved import launch_bytes, memory_bytes
+from convc.compiler.plan.memory_traffic import launch_bytes, memory_bytes
 from convc.compiler.plan.records import Estimate
 from convc.compiler.plan.requests import row_cycles
 from convc.compiler.plan.residency import beside
@@ -186,8 +186,8 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             rates.gpc_bytes / together,
             rates.cpc_bytes / fullest_cpc(asking, rates),
         )
-        moved = on_each * self.memory_bytes / self.ctas
-        return max(asked / rate, moved * asking / (rates.memory_rate / rates.clock_mhz))
+        traffic = on_each * self.memory_bytes / self.ctas
+        return max(asked / rate, traffic * asking / (rates.memory_rate / rates.clock_mhz))
 
 
 def pace_of(tiles: TileGrid, work: CtaWork, rows: tuple[float, float]) -> Pace:
@@ -218,21 +218,21 @@ def pace_of(tiles: TileGrid, work: CtaWork, rows: tuple[float, float]) -> Pace:
         asked = asked_in_parts(tiles, work, rows)
         common = 0
     masks = 0 if tiles.ctas is None else MASK * work.masks  # of the next tile
-    moved = tiles.moved
-    if moved is None:
+    traffic = tiles.traffic
+    if traffic is None:
         free = work.multicast == (1, 1)  # the order of tiles is chosen later, but for clusters that load for each other
-        moved = memory_bytes(size, tiles.grid, free=free)
+        traffic = memory_bytes(size, tiles.grid, free=free)
     ctas = tiles.grid[0] * tiles.grid[1] * tiles.parts
     asked += work.residual_bytes
     together = max(1.0, min(ctas, rates.sms) / rates.gpcs)
     read = ctas * (asked + common / min(rates.together, together))
-    least = max(read / rates.l2_rate, size.output / rates.store_rate, moved / rates.memory_rate)
+    least = max(read / rates.l2_rate, size.output / rates.store_rate, traffic / rates.memory_rate)
     return Pace(
         rates=rates,
         ctas=ctas,
         asked_bytes=asked,
         shared_bytes=common,
-        memory_bytes=moved,
+        memory_bytes=traffic,
         least=least * rates.clock_mhz,
         tensor=tensor,
         fill=fill,

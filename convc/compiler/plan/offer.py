@@ -31,7 +31,7 @@ from convc.compiler.plan.cost import (
     pace_of,
     turn_of,
 )
-from convc.compiler.plan.moved import launch_bytes
+from convc.compiler.plan.memory_traffic import launch_bytes
 from convc.compiler.plan.records import Estimate, Pipeline, Rejection, Tiling
 from convc.compiler.plan.requests import row_cycles
 from convc.compiler.plan.residency import beside, bytes_alone
@@ -136,7 +136,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, weak
         return pipeline_of(self.layout, self.first, self.arch.limits.mma_atom_bytes)
 
     @once
-    def moved(self) -> Bytes:
+    def memory_traffic(self) -> Bytes:
         """Bytes that the launch reads and writes, however it is cut."""
         return launch_bytes(self.layout, self.arch.rates)
 
@@ -184,7 +184,9 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, weak
         """The tiles of all tilings of one width."""
         grid = self._grid(tiling)
         ctas = self._walkers(grid, tiling.together)
-        return TileGrid(layout=self.layout, arch=self.arch, grid=grid, ctas=ctas, parts=self.parts, size=self.moved)
+        return TileGrid(
+            layout=self.layout, arch=self.arch, grid=grid, ctas=ctas, parts=self.parts, size=self.memory_traffic
+        )
 
     def tiled(self, tiling: Tiling) -> TiledProblem:
         """A tiling with what follows from it."""

@@ -14,7 +14,7 @@ from convc.compiler.index.order_names import ORDERS, ROWS, OrderName
 from convc.compiler.index.tile_order import formulas_of, unit_of
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.plan.cost import estimate
-from convc.compiler.plan.moved import launch_bytes
+from convc.compiler.plan.memory_traffic import launch_bytes
 from convc.compiler.plan.names import Number
 from convc.compiler.plan.offer import Candidate
 from convc.compiler.plan.records import Estimate, Plan
@@ -57,7 +57,7 @@ def reordered(best: Candidate, order: TileOrder) -> Estimate:
     """The estimate of a candidate, with what memory moves in an order, where L2 does not hold all and that is known."""
     if not order.traffic or not best.cost.memory_bytes:
         return best.cost
-    return estimate(replace(best.tiled, moved=order.traffic[0].memory_bytes), best.work)
+    return estimate(replace(best.tiled, traffic=order.traffic[0].memory_bytes), best.work)
 
 
 def place_steps(plan: Plan, role: str, tile: IntExpr, which: str = "") -> tuple[Step, ...]:

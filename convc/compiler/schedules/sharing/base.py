@@ -144,7 +144,7 @@ class Sharing(Method):
 
     @abstractmethod
     def epilogue(self, plan: Plan) -> tuple[Step, ...]:
-        """The role that carries the accumulator away."""
+        """The role that stores the accumulator."""
 
     # ---- what all of them do -----------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Bytes that a launch reads, writes, and moves from and to memory."""
+"""Bytes that a launch reads and writes, and its memory traffic."""
 
 from __future__ import annotations
 

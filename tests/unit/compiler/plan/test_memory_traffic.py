@@ -10,7 +10,7 @@ import pytest
 from convc.compiler.compile import compile_problem
 from convc.compiler.index.traffic import Bytes
 from convc.compiler.options import ScheduleOptions
-from convc.compiler.plan.moved import launch_bytes, memory_bytes
+from convc.compiler.plan.memory_traffic import launch_bytes, memory_bytes
 from convc.compiler.planner.search import plan
 from convc.host_layout.device_layout import device_layout
 from convc.ir.arch import SM_100A, Rates
