@@ -2,7 +2,7 @@
 
 A lane of the accumulator holds one output pixel. Stored from registers, every lane of a warp writes 16 bytes of another
 row of the output, 32 sectors an instruction. Through shared memory a warp writes its 32 rows once, swizzled so that
-eight lanes never meet in a bank, and one copy carries a slab of columns of them away. The copy leaves out what is
+eight lanes never meet in a bank, and one copy stores a slab of columns of them. The copy leaves out what is
 outside the output tensor, so that neither rows nor channels need a test (PTX manual, ``cp.async.bulk.tensor``, tile
 mode). Lanes that are no consecutive output pixels name theirs: a copy takes four lines of a slab to four pixels, and
 leaves out those whose number is past the last one (mode ``tile::scatter4``).

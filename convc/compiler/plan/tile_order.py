@@ -82,7 +82,7 @@ def choose_order(
     entries = units * tiles[1]
     if asked == HILBERT and entries > MOST_ENTRIES:
         raise PlanError(
-            f"tile_order {HILBERT} looks {entries} places up in a table, which has {MOST_ENTRIES} at most: "
+            f"rasterization order {HILBERT} looks {entries} places up in a table, which has {MOST_ENTRIES} at most: "
             f"{GROUPED} stays close by arithmetic"
         )
     along_m = in_rows(size)
