@@ -31,7 +31,7 @@ from convc.ir.launch import KernelArtifact, PointerParam, TensorMapParam
 INDENT = "    "
 
 NUMBER_OF = ("which tile of the output this CTA makes first", "the number of the tile of the output that it makes")
-"""Comments on a CTA's number: where it walks over tiles, and where it makes one."""
+"""Comments on a CTA's number: where it makes several tiles, and where it makes one."""
 
 
 def emit(program: TileProgram) -> KernelArtifact:

@@ -52,7 +52,7 @@ class TiledProblem(TileGrid, frozen=True, kw_only=True, gc=False):
     need: MemoryNeed
 
 
-def walkers(tiles: int, most: int, together: int = 1) -> int:
+def persistent_ctas(tiles: int, most: int, together: int = 1) -> int:
     """CTAs that make so many tiles: as few as need no more turns than `most` CTAs, whole groups of `together`."""
     groups = tiles // together
     turns = -(-groups // max(1, most // together))

@@ -58,7 +58,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         around: cycles of a CTA outside its K loop, its epilogue left out.
         own, stores: cycles of its epilogue: instructions of its threads, and the way to global memory.
         pieces: in how many pieces the epilogue does both in turn.
-        walkers: persistent CTAs, of which there are `ctas`; None: each tile has its own.
+        persistent_ctas: persistent CTAs, of which there are `ctas`; None: each tile has its own.
         one_by_one: whether those multiply no tile before the one before has been stored by the epilogue.
         blocked: cycles of it that shared memory lets it wait where MMAs run beside all of it (`terms.blocked_cycles`).
         leaving: cycles of the last copy of results, behind which the next tile's epilogue may begin.
@@ -86,13 +86,13 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     behind: float
     blocked: float = 0.0
     leaving: float = 0.0
-    walkers: int | None = None
+    persistent_ctas: int | None = None
     one_by_one: bool = False
 
     @property
     def most_beside(self) -> int:
         """CTAs of an SM, were all to run at once."""
-        if self.walkers is not None:
+        if self.persistent_ctas is not None:
             return 1
         return -(-self.ctas // self.rates.sms)
 
@@ -109,13 +109,15 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             beside: CTAs that an SM holds.
         """
         rates = self.rates
-        slots = self.walkers or rates.sms * beside
-        before = -(-self.ctas // slots) - 1 if self.walkers is None else 0  # rounds before the last
+        slots = self.persistent_ctas or rates.sms * beside
+        before = -(-self.ctas // slots) - 1 if self.persistent_ctas is None else 0  # rounds before the last
         rest = self.ctas - before * slots
-        last = self.walk_cycles(slots, latency) if self.walkers else self.round_cycles(rest, latency)[0]
+        last = self.persistent_cycles(slots, latency) if self.persistent_ctas else self.round_cycles(rest, latency)[0]
         total = last + (before * self.round_cycles(slots, latency)[0] if before else 0.0)
         gaps = before * rates.cta_start
-        spread = min(1.0, (self.walkers or self.ctas) / rates.sms) * (rates.launch_spread + rates.launch_slowest * last)
+        spread = min(1.0, (self.persistent_ctas or self.ctas) / rates.sms) * (
+            rates.launch_spread + rates.launch_slowest * last
+        )
         return max(total, self.least - gaps) + gaps + spread
 
     @property
@@ -125,12 +127,12 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         The CTAs of an SM multiply, and fill, one after the other: of those beside each other and of rounds alike.
         """
         on_each = -(-self.ctas // self.rates.sms)
-        if self.walkers is not None:
-            return ROUNDED * self.walk_cycles(self.walkers, self.hidden)
+        if self.persistent_ctas is not None:
+            return ROUNDED * self.persistent_cycles(self.persistent_ctas, self.hidden)
         loop = max(self.loop, on_each * self.tensor, on_each * (self.fill + self.residual_fill))
         return ROUNDED * max(self.around + loop + self.epilogue_cycles(1), self.least)
 
-    def walk_cycles(self, walkers: int, latency: float) -> float:
+    def persistent_cycles(self, persistent_ctas: int, latency: float) -> float:
         """Cycles of persistent CTAs: the epilogue of each but the last runs behind the next K loop.
 
         Where the accumulator lies in registers only copies do.
@@ -138,14 +140,14 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         epilogue of the one before.
         """
         epilogue = self.epilogue_cycles(1)
-        shared = self.shared_cycles(walkers, self.rates.together)
+        shared = self.shared_cycles(persistent_ctas, self.rates.together)
         first = max(self.loop, latency + self.stage, shared)
         again = max(epilogue - self.leaving, self.stores)  # MMAs block it: t = again + blocked * tensor / t
         beside = min((again + math.sqrt(again**2 + 4 * self.blocked * self.tensor)) / 2, again + self.blocked)
         tile = max(*self.suppliers.values(), latency, shared, epilogue, beside)
         if self.one_by_one:
             tile = max(tile, self.loop + epilogue)
-        return self.around + first + (-(-self.ctas // walkers) - 1) * tile + epilogue
+        return self.around + first + (-(-self.ctas // persistent_ctas) - 1) * tile + epilogue
 
     def round_cycles(self, ctas: int, latency: float) -> tuple[float, float]:
         """Cycles of one round of that many CTAs, and of those the ones in which all of them would read at once.
@@ -254,7 +256,7 @@ def pace_of(tiles: TileGrid, work: CtaWork, rows: tuple[float, float]) -> Pace:
         behind=stores.behind,
         leaving=stores.leaving,
         blocked=terms.blocked_cycles(work, mma, rates) if tiles.arch.limits.tmem_columns else 0.0,
-        walkers=tiles.ctas,
+        persistent_ctas=tiles.ctas,
         one_by_one=tiles.ctas is not None and not tiles.arch.limits.tmem_columns,
     )
 
@@ -295,7 +297,7 @@ def estimate(
     slots = rates.sms * on_each if tiled.ctas is None else tiled.ctas
     waves = -(-pace.ctas // slots)
     first = min(pace.ctas, slots)
-    shared = pace.shared_cycles(first, rates.together) if pace.walkers else pace.round_cycles(first, latency)[1]
+    shared = pace.shared_cycles(first, rates.together) if pace.persistent_ctas else pace.round_cycles(first, latency)[1]
     suppliers = {**pace.suppliers, "copy latency": latency + pace.stage}
     suppliers["memory" if pace.memory_bytes and shared > _l2_alone(pace, first) else "L2"] = shared / on_each
     products = pace.ctas * work.m * work.n * work.mmas * (ATOM_BYTES // tiled.layout.problem.operand_dtype.bytes)

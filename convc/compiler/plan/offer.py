@@ -20,7 +20,14 @@ import msgspec
 from convc.compiler.index.geometry import Geometry
 from convc.compiler.index.traffic import Bytes
 from convc.compiler.plan.candidates import pipeline_of
-from convc.compiler.plan.constraints import TILING_RULES, TiledProblem, TileGrid, TilingRule, check_tiling, walkers
+from convc.compiler.plan.constraints import (
+    TILING_RULES,
+    TiledProblem,
+    TileGrid,
+    TilingRule,
+    check_tiling,
+    persistent_ctas,
+)
 from convc.compiler.plan.cost import (
     Pace,
     asked_of_l2,
@@ -183,7 +190,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, weak
     def tiles(self, tiling: Tiling) -> TileGrid:
         """The tiles of all tilings of one width."""
         grid = self._grid(tiling)
-        ctas = self._walkers(grid, tiling.together)
+        ctas = self._persistent_ctas(grid, tiling.together)
         return TileGrid(
             layout=self.layout, arch=self.arch, grid=grid, ctas=ctas, parts=self.parts, size=self.memory_traffic
         )
@@ -197,7 +204,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, weak
             tiling=tiling,
             need=self.laid(tiling).need,
             grid=grid,
-            ctas=self._walkers(grid, tiling.together),
+            ctas=self._persistent_ctas(grid, tiling.together),
             parts=self.parts,
         )
 
@@ -205,12 +212,12 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, weak
         """Tiles of output pixels and of output channels."""
         return self.rows, -(-self.layout.problem.out_channels // tiling.block_n)
 
-    def _walkers(self, grid: tuple[int, int], together: int) -> int | None:
+    def _persistent_ctas(self, grid: tuple[int, int], together: int) -> int | None:
         """How many persistent CTAs; None: each tile has its own."""
         if self.most_ctas is None:
             return None
         tiles = math.prod(grid)
-        return min(tiles, self.most_ctas) if self.dynamic else walkers(tiles, self.most_ctas, together)
+        return min(tiles, self.most_ctas) if self.dynamic else persistent_ctas(tiles, self.most_ctas, together)
 
 
 class Width(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):

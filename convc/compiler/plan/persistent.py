@@ -1,4 +1,4 @@
-"""Persistent CTAs: at most one for each SM, which walks over tiles of the output.
+"""Persistent CTAs: at most one for each SM, which makes tiles of the output one after the other.
 
 The accumulator has two halves. While one is stored, the next tile is multiplied into the other, and the tile
 after that is loaded: of all epilogues only the last one is waited for. Halves are stages of a ring like those of
@@ -77,11 +77,11 @@ def persistent(
         dynamic: each tile has a CTA in the grid, and those that run take over tiles of those that have not begun.
     """
     most = ctas or arch.rates.sms
-    parts = (_walking(part, most, stages, dynamic) if isinstance(part, Offer) else part for part in candidates.parts)
+    parts = (_persistent(part, most, stages, dynamic) if isinstance(part, Offer) else part for part in candidates.parts)
     return replace(candidates, parts=tuple(parts))
 
 
-def _walking(offer: Offer, most: int, stages: int | None, dynamic: bool) -> Offer | Rejection:
+def _persistent(offer: Offer, most: int, stages: int | None, dynamic: bool) -> Offer | Rejection:
     """An offer with the storage of persistent CTAs."""
     if offer.layout.blocks is not None:
         reason = f"{offer.layout.blocks.name} has scale factors, which the epilogue's warps copy: no persistent CTAs"

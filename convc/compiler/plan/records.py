@@ -87,7 +87,7 @@ class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
         entry: name of the kernel.
         grid, threads: CTAs, and threads of each.
         tiles: of the output, along M and along N.
-        persistent: whether a CTA walks over tiles, from the one of its own number on by the number of CTAs.
+        persistent: whether a CTA makes several tiles, from the one of its own number on by the number of CTAs.
         dynamic: whether it goes on to tiles that it asks for instead: each has a CTA in the grid, which may not begin.
         why: the reasons for all of this.
         dependent: the kernel sets itself up while the one in front of it runs, and waits for that before it reads.

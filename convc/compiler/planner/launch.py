@@ -76,7 +76,7 @@ def launched(chosen: ScheduleCandidates, survey: Survey) -> Pick:
         survey: the field.
     """
     pick = Pick(schedule=chosen, best=chosen.best)
-    for change in (_walking, _pairing, _sharing):
+    for change in (_with_persistent, _pairing, _sharing):
         pick = change(pick, survey)
     return pick
 
@@ -126,7 +126,7 @@ def _to_be_timed(schedule: ScheduleCandidates, best: Candidate) -> Pick:
     """A candidate among those that are timed."""
     tiles = math.prod(best.tiled.grid)
     parts = best.tiled.parts
-    walk = f"a CTA for each of {tiles} tiles" if best.tiled.ctas is None else _walkers(best)
+    walk = f"a CTA for each of {tiles} tiles" if best.tiled.ctas is None else _persistent_ctas(best)
     pairs = "2-CTA MMA, as one of the candidates that are timed" if best.tiled.tiling.ctas == PAIR else ""
     split = f"{parts} CTAs share a tile, as one of the candidates that are timed: {_busy(best)}" if parts > 1 else ""
     if parts > 1:
@@ -134,7 +134,7 @@ def _to_be_timed(schedule: ScheduleCandidates, best: Candidate) -> Pick:
     return Pick(schedule=schedule, best=best, why=Reasons(walk=walk, pairs=pairs, split=split))
 
 
-def _walkers(best: Candidate) -> str:
+def _persistent_ctas(best: Candidate) -> str:
     """How many persistent CTAs there are."""
     return f"persistent: {best.tiled.ctas} CTAs for {math.prod(best.tiled.grid)} tiles"
 
@@ -163,7 +163,7 @@ def assumed(candidates: ScheduleCandidates) -> int:
     return schedule_of(candidates.schedule).assumed
 
 
-def _walking(pick: Pick, survey: Survey) -> Pick:
+def _with_persistent(pick: Pick, survey: Survey) -> Pick:
     """CTAs are persistent where that is faster and not refused, of whichever schedule."""
     request = survey.request
     best = pick.best
@@ -178,14 +178,14 @@ def _walking(pick: Pick, survey: Survey) -> Pick:
         return pick.because(walk=f"{tiles} tiles are no more than the {arch.rates.sms} SMs: one CTA per tile")
     # Elsewhere the schedule stays: on an H200 nobody has measured whether estimates choose rightly between two.
     others = survey.legal if arch.tensor_core == "tcgen05" else ()
-    own = _walks(pick.schedule, pick, survey)
-    walking = [(pick.schedule, own)]
-    walking += [
-        (one, _walks(one, pick, survey))
+    own = _persistent_offer(pick.schedule, pick, survey)
+    offered = [(pick.schedule, own)]
+    offered += [
+        (one, _persistent_offer(one, pick, survey))
         for one in others
         if one is not pick.schedule and assumed(one) <= assumed(pick.schedule)
     ]
-    possible = [(one, walks.best) for one, walks in walking if isinstance(walks, ScheduleCandidates)]
+    possible = [(one, walks.best) for one, walks in offered if isinstance(walks, ScheduleCandidates)]
     turned_down = f"one CTA per tile: {own}"
     if not possible:
         return pick.because(walk=turned_down)
@@ -203,7 +203,7 @@ def _walking(pick: Pick, survey: Survey) -> Pick:
     return replace(pick, schedule=schedule, best=fastest).because(walk=f"persistent: {both}, {alone}")
 
 
-def _walks(one: ScheduleCandidates, pick: Pick, survey: Survey) -> ScheduleCandidates | str:
+def _persistent_offer(one: ScheduleCandidates, pick: Pick, survey: Survey) -> ScheduleCandidates | str:
     """What a schedule has to offer with persistent CTAs; why it has nothing."""
     tiled = pick.best.tiled
     own = one is pick.schedule
@@ -214,8 +214,8 @@ def _walks(one: ScheduleCandidates, pick: Pick, survey: Survey) -> ScheduleCandi
     width = tiling.block_n if own and one.picked is not None else survey.request.block_n
     # Asked anew, since persistent CTAs may need another cut of the output: they have no lane masks.
     request = dataclasses.replace(survey.request, persistent=True, block_n=width)
-    walking = survey.offered(schedule_of(one.schedule), tiled, request)
-    return walking if walking.possible else walking.rejected[0].reason
+    offered = survey.offered(schedule_of(one.schedule), tiled, request)
+    return offered if offered.possible else offered.rejected[0].reason
 
 
 def _pairing(pick: Pick, survey: Survey) -> Pick:
@@ -242,7 +242,7 @@ def _pairing(pick: Pick, survey: Survey) -> Pick:
     if request.persistent is not None:
         return taken
     each = f"one CTA for each of {math.prod(pairs.tiled.grid)} tiles"
-    return taken.because(walk=each if pairs.tiled.ctas is None else _walkers(pairs))
+    return taken.because(walk=each if pairs.tiled.ctas is None else _persistent_ctas(pairs))
 
 
 def _worth_pairing(pairs: Candidate, best: Candidate) -> bool:

@@ -170,7 +170,7 @@ def check_shares(plan: Plan, roles: Roles) -> None:
                 _same(plan, step, wanted[step.dst], {loop.var: (0, units - 1)})
 
 
-def check_walk(plan: Plan, roles: Roles) -> None:
+def check_persistent(plan: Plan, roles: Roles) -> None:
     """Look at the places of the tiles of persistent CTAs, where tiles are counted along the pixels first.
 
     Raises:

@@ -30,10 +30,10 @@ from convc.compiler.schedules.all import schedule_of
 from convc.compiler.schedules.base import Roles
 from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.features.cache_hints import hinted
-from convc.compiler.schedules.features.persistent import walking
+from convc.compiler.schedules.features.persistent import with_persistent
 from convc.compiler.schedules.features.split import PART, finished, sharing_k
 from convc.compiler.schedules.features.tile_order import CTA, placed
-from convc.compiler.schedules.loop_check import check_loops, check_shares, check_walk
+from convc.compiler.schedules.loop_check import check_loops, check_persistent, check_shares
 from convc.compiler.tile.program import Range, TileProgram, executions, walk
 from convc.compiler.tile.steps.base import Loop, Repeat, Step
 from convc.compiler.tile.steps.mma import Multiply
@@ -55,8 +55,8 @@ def build(plan: Plan) -> TileProgram:
         place[PART] = plan.launch.parts
     roles = core.joined(roles)
     if plan.launch.persistent:
-        roles = walking(plan, roles)
-        check_walk(plan, roles)
+        roles = with_persistent(plan, roles)
+        check_persistent(plan, roles)
         place = {CTA: plan.launch.grid[0]}
     roles = around_rings(roles)
     warps = plan.launch.warps

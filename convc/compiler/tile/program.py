@@ -77,7 +77,7 @@ class TileProgram(msgspec.Struct, frozen=True, kw_only=True):
         storage: where tiles and barriers lie.
         launch: how the kernel is launched, with its buffers and tensor maps.
         ordered: tiles along M and along N, where each CTA finds the place of its tile by the tile's number, which is
-            its own, or those that it walks over; None: by its place in the grid, or counting along M.
+            its own, or those that it makes one after the other; None: by its place in the grid, or counting along M.
         order: its name. table: entries of constant memory.
         pair: CTAs whose tensor cores multiply as one (``cta_group``), side by side along x: 2, or 1 where each has its
             own.
@@ -120,7 +120,7 @@ class TileProgram(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def alone(self) -> bool:
-        """Whether an SM holds one CTA, so that its threads may have all registers: it walks, or hands them over."""
+        """Whether an SM holds one CTA, so that its threads may have all registers: persistent, or with reallocation."""
         return self.visits is not None or self.hands_over
 
     @property

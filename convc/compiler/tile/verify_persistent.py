@@ -38,7 +38,7 @@ TAKING = (RingWait, TakeTile, AnswerRead, Advance)
 
 
 def every_tile_once(program: TileProgram) -> Iterator[str]:
-    """Every role of the main act walks over all tiles, each CTA from its own on, and no two tiles are the same."""
+    """Every role of the main act makes all tiles, each CTA from its own on, and no two tiles are the same."""
     if program.visits is None:
         return
     (ctas, height, _) = program.launch.grid
@@ -47,7 +47,7 @@ def every_tile_once(program: TileProgram) -> Iterator[str]:
     for role in program.roles:
         loops = [step for step in role.steps if isinstance(step, TileLoop | FetchLoop)]
         if len(loops) != 1:
-            yield f"role {role.name} walks over tiles {len(loops)} times"
+            yield f"role {role.name} has {len(loops)} loops over tiles"
         for loop in loops:
             yield from _numbers(loop, ctas)
             if program.ordered is None:

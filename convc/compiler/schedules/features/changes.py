@@ -20,10 +20,10 @@ def changes_of(plan: Plan) -> Iterator[Change]:
         together = plan.tiling.ctas if order.places is not None else 1
         yield order_of(order.name, plan.launch.tiles, together=together, groups=order.groups).change
     if plan.launch.persistent:
-        yield walk_of(plan)
+        yield persistent_change(plan)
 
 
-def walk_of(plan: Plan) -> Change:
+def persistent_change(plan: Plan) -> Change:
     """CTAs that make several tiles each."""
     rows, columns = plan.launch.tiles
     ctas = plan.launch.grid[0]

@@ -17,7 +17,7 @@ from convc.compiler.plan.persistent import AHEAD, ASKED, HALVES, STATE
 from convc.compiler.plan.records import Plan
 from convc.compiler.plan.storage import ANSWER_BYTES, MASKS
 from convc.compiler.schedules.base import Roles
-from convc.compiler.schedules.features.changes import walk_of
+from convc.compiler.schedules.features.changes import persistent_change
 from convc.compiler.schedules.features.tile_order import CTA, asked_for, place_steps
 from convc.compiler.schedules.skeleton import EPILOGUE_THREADS, number
 from convc.compiler.tile.program import walk
@@ -43,7 +43,7 @@ from convc.ir.expr import IntExpr, Var, substitute
 from convc.ir.tile_order import TILE
 
 
-def walking(plan: Plan, roles: Roles) -> Roles:
+def with_persistent(plan: Plan, roles: Roles) -> Roles:
     """The roles of a schedule, for persistent CTAs."""
     if not roles.epilogue:
         load = (_tiles(plan, "load", roles.load),)
@@ -58,7 +58,7 @@ def walking(plan: Plan, roles: Roles) -> Roles:
 
 def _tiles(plan: Plan, role: str, steps: tuple[Step, ...]) -> TileLoop | FetchLoop:
     """The walk of a role, which works out where a tile is as far as its steps ask for that."""
-    derived = walk_of(plan)
+    derived = persistent_change(plan)
     count = derived.extent("turn")
     found = asked_for(place_steps(plan, role, Var(WALK)), steps)
     if plan.launch.dynamic:
@@ -149,7 +149,7 @@ def _epilogue(plan: Plan, roles: Roles) -> tuple[Step, ...]:
     body: list[Step] = []
     if roles.masks is not None:
         # Behind the last tile anything will do.
-        following = substitute(walk_of(plan).value("following", "tile"), {TILE: Var(WALK)})
+        following = substitute(persistent_change(plan).value("following", "tile"), {TILE: Var(WALK)})
         body += _masks(plan, roles.masks, following, "_next")
     for step in steps:
         if step in last or step in once:

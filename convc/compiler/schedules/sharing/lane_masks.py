@@ -1,6 +1,6 @@
 """Lanes that a filter tap must not write: the tables of their masks, and an accumulator that is clear before all taps.
 
-A CTA that makes one tile fills its table in the set-up. One that walks over tiles has two: the warps of the epilogue
+A CTA that makes one tile fills its table in the set-up. A persistent one has two: the warps of the epilogue
 fill that of the next tile before they carry this one away, and the role that multiplies waits for it.
 """
 
