@@ -159,7 +159,7 @@ class ConvcBackend(Backend):
         folder = Path(options.folder)
         checked = _without_external(model, folder)
         try:
-            checker.check_model(checked)
+            checker.check_model(checked)  # pyright: ignore[reportUnknownMemberType]
         except Exception as error:  # the checker's own ValidationError, and RuntimeError of its C++ part
             raise ModelError(f"not a valid model: {str(error).strip().splitlines()[0]}") from None
         kept = open_cache(options.cache)

@@ -133,7 +133,8 @@ def _launches(item: pytest.Item) -> Launches:
         unknown: Iterable[object] = [*(() if marker is None else marker.args), *(given.keys() - OPTIONS)]
         for word in unknown:
             raise InputError(f"the marker convc takes {', '.join(OPTIONS)}, got {word!r}", where=item.nodeid, hint=HELP)
-        item.stash[_KEY] = Launches(**{**OPTIONS, **given})
+        options: dict[str, Any] = {**OPTIONS, **given}
+        item.stash[_KEY] = Launches(**options)
     return item.stash[_KEY]
 
 

@@ -73,7 +73,7 @@ def folded(node: NodeProto, opset: int, arrays: Sequence[np.ndarray | None]) -> 
     with named_memory(f"folding {where}"), warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # overflow and NaN in the weights are the model's business
         try:
-            results = ReferenceEvaluator(graph, opsets={"": version}).run(None, given)
+            results = ReferenceEvaluator(graph, opsets={"": version}).run(None, given)  # pyright: ignore[reportUnknownMemberType]
         except MemoryError:
             raise
         except Exception:  # any operator, on whatever the model gives it; the run says what is wrong

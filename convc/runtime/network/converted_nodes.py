@@ -62,7 +62,7 @@ class ConvertedNode:
             if self._evaluator is None:
                 return Refusal("missing", "no newer operator set has the node")
             with np.errstate(all="ignore"):
-                made = self._evaluator.run(None, given)
+                made = self._evaluator.run(None, given)  # pyright: ignore[reportUnknownMemberType]
                 return list(made)
         except MemoryError:
             raise

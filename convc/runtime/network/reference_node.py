@@ -16,6 +16,9 @@ Its own class makes int32 of quotients before it saturates: from 2^31 on they tu
 Source: ONNX operators, ``QuantizeLinear``: "y = saturate((x / y_scale) + y_zero_point)".
 """
 
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# onnx.reference is typed in part.
+
 from __future__ import annotations
 
 import warnings
