@@ -3,27 +3,28 @@
 Clusters run in no particular order, so two that store to one place race, and so do one that stores and one that loads
 (PTX manual, "Memory Consistency Model"). The check remembers for every piece of a buffer who wrote there, and two
 readers of different clusters. Atomics and reductions are no stores; strong accesses do not race with each other. In a
-kernel with strong accesses a lock or a flag may order the others, so a person has to look, unless what releases or
-acquires has a scope that cannot (`convc.sanitizer.releases`). Strong accesses of two clusters that meet need scopes of
+kernel with strong accesses a lock or a flag may order the others. What warps hand over is followed
+(`convc.sanitizer.handovers`); else a person has to look, unless what releases or acquires has a scope that cannot
+(`convc.sanitizer.releases`). Strong accesses of two clusters that meet need scopes of
 the GPU. Inside one cluster, `convc.sanitizer.racecheck` follows what is ordered.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from convc.ir.findings import Finding, Region, Site, Verdict
+from convc.ir.findings import Finding, Region, Verdict
 from convc.machine.state.observed import ObservedCohort, ObservedStrand
 from convc.machine.state.observer import GlobalRange, Places, Transfer
 from convc.ptx import Instr
 from convc.sanitizer.checker import Checker
+from convc.sanitizer.handovers import Handovers
 from convc.sanitizer.releases import Order, Releases, order_of
 from convc.sanitizer.shadow import Sparse
-from convc.sanitizer.sites import finding
+from convc.sanitizer.sites import finding, site_between
 from convc.sanitizer.strength import advice, strength_of
 
 Part = tuple[np.ndarray, int, np.ndarray]
@@ -46,6 +47,7 @@ class Writes(Checker):
         self.loads: list[tuple[Instr, np.ndarray, GlobalRange]] = []
         self.inside = False
         self.releases: Releases | None = None
+        self.handovers = Handovers(0)
         self.order: dict[int, Order] = {}
 
     def begin(self, cohort: ObservedCohort) -> None:
@@ -63,12 +65,19 @@ class Writes(Checker):
         if self.releases is None:
             launch = cohort.launch
             self.releases = Releases(math.prod(launch.grid) // math.prod(launch.cluster))
+            self.warps = -(-math.prod(launch.block) // 32)
+            self.handovers = Handovers(math.prod(launch.grid) * self.warps)
             self.order = {instr.index: order for instr in self.body if (order := order_of(instr)) is not None}
 
     def fence(self, strand: ObservedStrand, instr: Instr) -> None:
         """A fence of whole CTAs, so far as this matters here."""
         if self.orders and instr.index in self.order:
             self._order(instr, self._numbers(strand))
+        if self.orders and instr.form.name == "bar.warp.sync":
+            rows = self._numbers(strand)
+            warps = rows[:, None] * self.warps + strand.warps
+            met = True if strand.mask is None else strand.mask.any(axis=-1)
+            self.handovers.meet(warps[np.broadcast_to(met, warps.shape)])
 
     def _order(self, instr: Instr, cta: np.ndarray) -> None:
         """CTAs release, or acquire."""
@@ -98,25 +107,49 @@ class Writes(Checker):
             if instr.index in self.order:
                 self._order(instr, self._numbers(strand))
             self._note(instr, self._numbers(strand))
-        if kind == "atom" and not self.narrow:
+        if kind == "atom" and not self.narrow and instr.index not in self.order:
             return
         offset = np.asarray(offset)
         rows = np.arange(self.cohort.ctas) if strand.rows is None else strand.rows
         warps = np.asarray(strand.warps)[:, None]
         lanes = np.arange(32)
-        if kind == "ld" and mask is None and (not offset.ndim or offset.shape[0] == 1):
+        if kind == "ld" and mask is None and (not offset.ndim or offset.shape[0] == 1) and not self.orders:
             rows = rows[[0, -1]]  # all load the same: two stand for them
         shape = (len(rows), len(warps), 32)
         active = np.broadcast_to(np.True_ if mask is None else mask, shape)
         starts = np.broadcast_to(offset, shape)[active].astype(np.int64)
         cta = np.broadcast_to(self.cohort.place.number[rows][:, None, None], shape)[active]
+        warp = np.broadcast_to(warps, shape)[active]
+        if self.orders:
+            left = self._not_handed_over(instr, kind, buffer, (starts, size), cta, cta * self.warps + warp)
+            starts, cta, warp = starts[left], cta[left], warp[left]
+        if not len(starts) or (kind == "atom" and not self.narrow):
+            return
         if kind not in ("st", "atom"):
             self._load(instr, buffer, starts, size, cta)
             return
-        warp = np.broadcast_to(warps, shape)[active]
         lane = np.broadcast_to(lanes, shape)[active]
         store = self._store if kind == "st" else self._update
         store(instr, buffer, starts, size, cta, lambda i: (int(warp[i]), int(lane[i])))
+
+    def _not_handed_over(
+        self, instr: Instr, kind: str, buffer: str, where: tuple[np.ndarray, int], cta: np.ndarray, warps: np.ndarray
+    ) -> np.ndarray:
+        """Follow what warps hand over; of loads, which of them read something else too."""
+        starts, size = where
+        order = self.order.get(instr.index)
+        if order is not None:
+            self.handovers.order(order, kind == "st", buffer, starts, warps)
+        if kind == "st":
+            self._stored_over(buffer, starts, size, warps)
+        if kind == "ld" and order is None:
+            return ~self.handovers.read(instr.index, buffer, starts, size, cta, warps)
+        return np.ones(len(starts), bool)
+
+    def _stored_over(self, buffer: str, starts: np.ndarray, size: int, warps: np.ndarray | None) -> None:
+        """Store, by warps or by copies, where others may have read what was handed over: these are readers again."""
+        for index, offsets, readers, unit in self.handovers.stored(buffer, starts, size, warps):
+            self._load(self.body[index], buffer, offsets, unit, readers)
 
     def copy(self, strand: ObservedStrand, instr: Instr, transfer: Transfer) -> None:
         """Note what copies store; what they load is looked at in the end, for buffers that somebody writes."""
@@ -129,6 +162,9 @@ class Writes(Checker):
             self.loads.append((instr, cta, memory))
             return
         parts = list(_flat(memory, cta))
+        if self.orders:
+            for starts, size, _ in parts:
+                self._stored_over(memory.buffer, starts.astype(np.int64), size, None)
         if not self._stored_alone(instr, memory.buffer, parts):
             for starts, size, who in parts:
                 self._store(instr, memory.buffer, starts, size, who, lambda _: transfer.thread)
@@ -136,7 +172,7 @@ class Writes(Checker):
     def copies(self, strand: ObservedStrand, instr: Instr, transfers: Sequence[Transfer], memory: GlobalRange) -> None:
         """Note what copies store at once, where nobody else stores there."""
         cta = self.cohort.place.number[np.concatenate([transfer.rows for transfer in transfers])]
-        if memory.kind != "st" or not self._stored_alone(instr, memory.buffer, list(_flat(memory, cta))):
+        if memory.kind != "st" or self.orders or not self._stored_alone(instr, memory.buffer, list(_flat(memory, cta))):
             super().copies(strand, instr, transfers, memory)
 
     def findings(self) -> list[Finding]:
@@ -338,7 +374,8 @@ class Writes(Checker):
         else:
             message += f": nothing orders the two{advice(strength_of(instr), strength_of(store))}"
         region = Region(space="global", buffer=buffer, runs=((offset, offset),))
-        self.found[key] = finding(verdict, rule, message, _site(one, region, thread), _site(other, region, None))
+        sites = site_between(one, region, thread), site_between(other, region, None)
+        self.found[key] = finding(verdict, rule, message, *sites)
 
     def _narrow(self, one: Executed, other: Executed) -> Instr | None:
         """What would order two accesses of different clusters if its scope were wider."""
@@ -351,14 +388,6 @@ class Writes(Checker):
 def _alone(before: np.ndarray, who: np.ndarray, now: np.ndarray) -> bool:
     """Whether CTAs that have become writers are the only ones: by who wrote ``before``, and who counts ``now``."""
     return bool(((before == who) | (before < 0)).all() and (now == who).all())
-
-
-def _site(what: Executed, region: Region, thread: tuple[int, int] | None) -> Site:
-    """The site of an instruction of a CTA, by one thread (warp, lane) where that is known."""
-    instr, cta = what
-    span = instr.span
-    site = Site(file=span.file, line=span.line, step=instr.step, cta=cta, region=region)
-    return site if thread is None else dataclasses.replace(site, warp=thread[0], lanes=(thread[1],))
 
 
 def _flat(memory: GlobalRange, cta: np.ndarray) -> Iterator[Part]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 
@@ -95,3 +95,11 @@ def region_of(access_set: AccessSet, here: np.ndarray, unit: int, allocated: dic
         runs = ((runs[0][0], runs[-1][1]),)
     buffer = access_set.home if isinstance(access_set.home, str) else None
     return Region(space=access_set.space, buffer=buffer, runs=runs)
+
+
+def site_between(what: tuple[Instr, int], region: Region, thread: tuple[int, int] | None) -> Site:
+    """The site of an instruction of a CTA, by one thread (warp, lane) where that is known."""
+    instr, cta = what
+    span = instr.span
+    site = Site(file=span.file, line=span.line, step=instr.step, cta=cta, region=region)
+    return site if thread is None else replace(site, warp=thread[0], lanes=(thread[1],))

@@ -104,8 +104,7 @@ def test_accumulators_in_registers(schedule, parts, block_n, assembled):
     assert compiled.plan.launch.cluster == (1, 1, parts)
 
 
-@pytest.mark.parametrize("target", ["sm_100a", "sm_90a"])
-@pytest.mark.parametrize(("parts", "block_n"), [(16, 64), (24, 128)])
+@pytest.mark.parametrize(("parts", "block_n", "target"), [(16, 64, "sm_100a"), (24, 128, "sm_90a")])
 def test_clusters_that_share_a_tile(parts, block_n, target, assembled):
     """24 CTAs of 16 columns each add them in two goes; lanes of the last tile are pixels of no image."""
     problem = dataclasses.replace(DEEP, in_channels=64 * (1 + parts // 8), epilogue=(AddResidual(), Relu()))
@@ -189,6 +188,42 @@ def test_a_meeting_that_is_left_out_is_found(steps):
     except MachineFault:
         return  # it reads the memory of a CTA that has gone
     assert verdict > Verdict.review
+
+
+ATOM = "atom.acq_rel.gpu.global.inc"
+ORDERS = {
+    ATOM: (ATOM, Verdict.clean),
+    "@%more bra add_last_end;": ("", Verdict.review),
+    "bar.warp.sync 0xffffffff;  // the sums of": ("//", Verdict.review),
+    "bar.warp.sync 0xffffffff;  // those of": ("//", Verdict.review),
+}
+ATOMS = {
+    "atom.relaxed.gpu.global.inc": Verdict.review,
+    "atom.release.gpu.global.inc": Verdict.review,
+    "atom.acquire.gpu.global.inc": Verdict.review,
+    "atom.acq_rel.cluster.global.inc": Verdict.error,
+}
+OTHERS = [(ATOM, instead, verdict, "sm_100a") for instead, verdict in ATOMS.items()]
+OTHERS += [(said, *instead, "sm_90a") for said, instead in ORDERS.items()]
+
+
+@pytest.mark.parametrize(
+    ("said", "instead", "verdict", "target"),
+    [
+        *((said, *instead, "sm_100a") for said, instead in ORDERS.items()),
+        *(pytest.param(*other, marks=pytest.mark.slow) for other in OTHERS),
+    ],
+)
+def test_what_orders_the_sums_of_clusters(said, instead, verdict, target):
+    """Sums are there before others are told, and others are told before they read."""
+    problem = dataclasses.replace(DEEP, in_channels=128, out_channels=64)
+    kernel = compile_problem(problem, options=sharing(16, target=target), block_n=64, stages=1).artifact
+    assert said in kernel.ptx
+    buffers = {name: np.ones(b.shape, np.float16) for name, b in kernel.launch.buffers.items() if name[0] in "af"}
+    buffers["bias"] = np.zeros(kernel.launch.buffers["bias"].shape, np.float32)
+    checked = check_kernel(kernel.ptx.replace(said, instead), kernel.launch, buffers)
+    assert checked.verdict is verdict
+    assert {found.rule for found in checked.findings} <= {"race-global-memory", "scope-too-narrow"}
 
 
 def test_parts_have_all_steps_and_each_has_one_at_least():
