@@ -216,7 +216,7 @@ class ScheduleOptions:
         Option(
             "The number of CTAs that share the K loop of a tile.",
             {
-                AUTO: "estimate, but off for sm_90a",
+                AUTO: "estimate; for sm_90a only where that is twice as good",
                 ESTIMATE: "where tiles leave SMs idle and the estimate is better",
                 "off": "one",
                 "2": "two",

@@ -23,7 +23,7 @@ Known = dict[int, int]
 
 
 class Handovers:
-    """What warps know of each other's stores.
+    """The stores of other warps that each warp of a grid knows of.
 
     Attributes:
         met: meetings of each warp's lanes so far.

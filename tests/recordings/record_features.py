@@ -48,8 +48,8 @@ FEATURES: dict[str, dict[str, str]] = {
 }
 """What each adds to the options of those before it, as in `benchmarks.ablation`; pairs are not for this target."""
 WAYS = {
-    "off": ScheduleOptions(target=TARGET, persistent="off"),
-    "auto": ScheduleOptions(target=TARGET),
+    "off": ScheduleOptions(target=TARGET, persistent="off", split_k="off"),
+    "auto": ScheduleOptions(target=TARGET, split_k="off"),
     "split": ScheduleOptions(target=TARGET, split_k="estimate"),
 }
 """Each layer of ResNet-50: a CTA for each tile, what the planner takes, and that with tiles that CTAs may share."""

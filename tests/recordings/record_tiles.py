@@ -46,8 +46,8 @@ def tiling_of(made: Compiled) -> str:
 
 
 def taken(problem: ConvProblem) -> Compiled:
-    """The kernel of the tiles that the planner takes."""
-    return compile_problem(problem, options=ScheduleOptions(target=TARGET))
+    """The kernel of the tiles that the planner takes, a CTA each: split-K was to be asked for at that time."""
+    return compile_problem(problem, options=ScheduleOptions(target=TARGET, split_k="off"))
 
 
 def asked(problem: ConvProblem, tiling: str) -> Compiled:
@@ -55,7 +55,7 @@ def asked(problem: ConvProblem, tiling: str) -> Compiled:
     found = TILING.fullmatch(tiling)
     walk = re.search(r"(\d+) CTAs walk", found["rest"])
     way = {"persistent": "on", "ctas": int(walk[1])} if walk else {"persistent": "off"}
-    options = ScheduleOptions(target=TARGET, schedule=found["schedule"], **way)
+    options = ScheduleOptions(target=TARGET, schedule=found["schedule"], split_k="off", **way)
     made = compile_problem(problem, options=options, block_n=int(found["width"]), stages=int(found["stages"]))
     if tiling_of(made) != tiling:
         raise SystemExit(f"asked for {tiling}, got {tiling_of(made)}")

@@ -195,6 +195,7 @@ def _request(options: ScheduleOptions, block_n: int | None, stages: int | None) 
         filters=next((filters for filters in FILTERS if filters == options.filters), None),
         residual_load=next((way for way in RESIDUAL_LOADS if way == options.residual_load), None),
         parts=_parts(options),
+        doubtful=options.split_k == AUTO and ARCHS[options.target].tensor_core != "tcgen05",
         multicast=(1, 1) if options.tile_scheduler == DYNAMIC else MULTICAST_OF[options.multicast],
         order=asked_order(options),
         registers={"on": True, "off": False}.get(options.registers),
@@ -202,9 +203,9 @@ def _request(options: ScheduleOptions, block_n: int | None, stages: int | None) 
 
 
 def _parts(options: ScheduleOptions) -> int | None:
-    """CTAs that share a tile; None: the planner's choice, which Hopper has not: an H200 disagreed with some."""
+    """CTAs that share a tile; None: the planner's choice, where nothing excludes it that is asked for."""
     if options.split_k == AUTO:
-        return PARTS_OF[ESTIMATE if ARCHS[options.target].tensor_core == "tcgen05" else "off"]
+        return PARTS_OF["off" if options.registers == "on" else ESTIMATE]
     return PARTS_OF[options.split_k]
 
 

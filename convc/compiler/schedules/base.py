@@ -81,7 +81,8 @@ class Request:
         pairs: whether the tensor cores of two CTAs multiply as one; None: each by itself, if nobody finds the other
             better.
         residual_load: how a residual arrives.
-        parts: CTAs of a cluster that share the K loop of a tile; None: each tile has one, if nobody finds more better.
+        parts: CTAs that share the K loop of a tile; None: each tile has one, if nobody finds more better.
+        doubtful: whether they share only what is much faster then, where nobody has asked.
         multicast: tiles of pixels and of channels of a cluster that shares loads; None: as with `parts`.
         order: in which tiles are made; None: along M first, if no other moves fewer bytes.
         registers: whether warps that load hand registers over to those that multiply; None: where these want more.
@@ -99,6 +100,7 @@ class Request:
     pairs: bool | None = None
     residual_load: ResidualLoad | None = None
     parts: int | None = None
+    doubtful: bool = False
     multicast: tuple[int, int] | None = None
     order: OrderName | None = None
     registers: bool | None = None
@@ -120,7 +122,7 @@ class Request:
 def _alone(request: Request) -> Request:
     """`Request.alone`, which every schedule asks of the same requests."""
     walks = request.persistent if request.dynamic else None
-    return replace(request, persistent=walks, ctas=None, pairs=None, parts=None, order=None)
+    return replace(request, persistent=walks, ctas=None, pairs=None, parts=None, doubtful=False, order=None)
 
 
 Known: TypeAlias = "dict[tuple[ScheduleName, Request, str], ScheduleCandidates]"
