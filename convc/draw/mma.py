@@ -20,7 +20,7 @@ from convc.draw.svg import MARGIN, TINTS, TITLE, Picture, legend, text, titled
 from convc.errors import InputError, MachineFault
 from convc.machine.tensor_core import formats
 from convc.machine.tensor_core.mma import Mma
-from convc.machine.tensor_core.shapes import FACTORS, Shape, shape_of
+from convc.machine.tensor_core.shapes import FACTORS, MmaShape, shape_of
 from convc.machine.tensor_core.smem_layout import chunk_offsets, element_offsets
 from convc.ptx.descriptors import (
     D_OF_KIND,
@@ -56,7 +56,7 @@ class MmaLayout:
         a_in_tensor: A comes from tensor memory.
     """
 
-    shape: Shape
+    shape: MmaShape
     operands: str
     a: np.ndarray
     b: np.ndarray
@@ -154,7 +154,7 @@ def _described(name: str, element: str, transposed: bool, descriptor: SharedDesc
     return f"{name} of {element}, {'MN' if transposed else 'K'}-major, swizzle {descriptor.swizzle}"
 
 
-def _accumulator(shape: Shape, address: int) -> tuple[np.ndarray, np.ndarray]:
+def _accumulator(shape: MmaShape, address: int) -> tuple[np.ndarray, np.ndarray]:
     """Lane and column of each element of D at an address of tensor memory, int64 (rows, n) both."""
     column = np.arange(shape.n)
     lane = shape.lanes(address >> 16).reshape(shape.banks, shape.rows)

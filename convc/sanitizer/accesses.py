@@ -27,7 +27,7 @@ from convc.sanitizer.allocations import Allocations
 from convc.sanitizer.causes import TWO_LANES, UNFENCED, cause_of
 from convc.sanitizer.clocks import GENERIC, GLOBAL, SHARED, TENSOR, AsyncStream, WarpClocks
 from convc.sanitizer.grids import FRONT, Grids
-from convc.sanitizer.happens_before import Home, Order
+from convc.sanitizer.happens_before import HappensBefore, Home
 from convc.sanitizer.lifetimes import Exits
 from convc.sanitizer.parts import Cuts, Parts
 from convc.sanitizer.shadow import Access, AccessSet, Shadow, Sparse
@@ -63,7 +63,7 @@ class AccessFields(TypedDict, total=False):
     operands: tuple[Operand, ...]
 
 
-class Accesses(Order):
+class Accesses(HappensBefore):
     """Compares every access with those before it; the first racing pair of instructions is reported.
 
     `dependent`: buffers that the kernel in front may still use (`convc.sanitizer.grids`).

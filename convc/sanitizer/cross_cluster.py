@@ -22,7 +22,7 @@ from convc.machine.state.observer import GlobalRange, Places, Transfer
 from convc.ptx import Instr
 from convc.sanitizer.checker import Checker
 from convc.sanitizer.handovers import Handovers
-from convc.sanitizer.releases import Order, Releases, order_of
+from convc.sanitizer.releases import MemoryOrder, Releases, order_of
 from convc.sanitizer.shadow import Sparse
 from convc.sanitizer.sites import finding, site_between
 from convc.sanitizer.strength import advice, strength_of
@@ -48,7 +48,7 @@ class Writes(Checker):
         self.inside = False
         self.releases: Releases | None = None
         self.handovers = Handovers(0)
-        self.order: dict[int, Order] = {}
+        self.order: dict[int, MemoryOrder] = {}
 
     def begin(self, cohort: ObservedCohort) -> None:
         """Go on with another cohort; who wrote where is kept."""

@@ -71,7 +71,7 @@ class Barrier:
     done: ClockMessage = field(default_factory=ClockMessage)
 
 
-class Order(Checker):
+class HappensBefore(Checker):
     """The clocks of everybody; ``met`` are (component, peer) of warps that know that a peer has started.
 
     ``closed`` counts the groups of wgmma that a warp has committed: the times of what its warpgroup multiplies.

@@ -43,7 +43,7 @@ MASK = (1 << 64) - 1
 WEIGHTS = np.random.default_rng(1).integers(1, 1 << 63, 32, np.uint64) * np.uint64(2) + np.uint64(1)
 
 
-class Places(NamedTuple):
+class AddressRegisters(NamedTuple):
     """Registers of an instruction that say where it acts: addresses, and words that are taken as they are."""
 
     addresses: tuple[int, ...]
@@ -64,7 +64,7 @@ class Likeness(Observer):
     def __init__(self) -> None:
         self.others: tuple[dict[bytes, int], dict[bytes, int]] = ({}, {})
         self.known: set[bytes] = set()
-        self.plans: list[Places] = []
+        self.plans: list[AddressRegisters] = []
 
     def begin(self, cohort: ObservedCohort) -> None:
         """Nobody has done anything yet."""
@@ -166,7 +166,7 @@ class Likeness(Observer):
             here = np.ix_(part.rows, part.warps)
             self.digest[here] = self.digest[here] * np.uint64(part.power) + np.uint64(part.code)
 
-    def _values(self, strand: ObservedStrand, plan: Places) -> list[int | np.ndarray]:
+    def _values(self, strand: ObservedStrand, plan: AddressRegisters) -> list[int | np.ndarray]:
         """Where an instruction acts: each address in shared and tensor memory, and each word; 0 for others."""
         found: list[int | np.ndarray] = [strand.regs[slot] for slot in plan.words]
         for slot in plan.addresses:
@@ -179,7 +179,7 @@ class Likeness(Observer):
             found.append(value)
         return found
 
-    def _varies(self, strand: ObservedStrand, instr: Instr, plan: Places) -> bool:
+    def _varies(self, strand: ObservedStrand, instr: Instr, plan: AddressRegisters) -> bool:
         """Whether clusters that go on together act at different places of their memories, or in different lanes."""
         slots = (*plan.addresses, *plan.words)
         guard = () if instr.guard is None or not slots else (instr.guard.slot,)
@@ -218,10 +218,10 @@ class _Part:
         self.power = 1
 
 
-def _places(instr: Instr) -> Places:
+def _places(instr: Instr) -> AddressRegisters:
     """The registers that say where an instruction acts in shared and tensor memory, or on which barriers."""
     if instr.slots.get("space") in ("global", "local", "const", "param"):
-        return Places((), ())
+        return AddressRegisters((), ())
     addresses = tuple(slot for operand in instr.operands for slot in _base(operand))
     names: tuple[str, ...] = ()
     if instr.form.opcode in ("tcgen05", "wgmma"):
@@ -231,7 +231,7 @@ def _places(instr: Instr) -> Places:
     words = tuple(arg.slot for name in names if isinstance(arg := instr.args.get(name), Reg))
     if instr.form.opcode in ("bar", "barrier"):
         words = tuple(operand.slot for operand in instr.operands if isinstance(operand, Reg))
-    return Places(addresses, words)
+    return AddressRegisters(addresses, words)
 
 
 def _base(operand: Operand) -> tuple[int, ...]:

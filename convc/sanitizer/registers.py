@@ -46,7 +46,7 @@ BARE = frozenset(("wgmma.mma_async",))
 """Instructions whose first operand is not said to be a result, though it is written."""
 
 
-class Plan(NamedTuple):
+class FollowedInstr(NamedTuple):
     """An instruction, as far as it touches registers that are followed.
 
     Attributes:
@@ -83,7 +83,7 @@ class UnwrittenRegisters(Checker):
 
     def __init__(self) -> None:
         super().__init__()
-        self.plans: dict[int, Plan] = {}
+        self.plans: dict[int, FollowedInstr] = {}
         self.origins: list[Origin] = []
         self.used: set[int] = set()  # origins with an error
         self.read: dict[int, Finding] = {}  # the first read of each
@@ -172,7 +172,7 @@ class UnwrittenRegisters(Checker):
         own = self.state[slot]
         return (own if strand.rows is None else own[:, strand.rows])[:, :, strand.warps]
 
-    def _read(self, strand: ObservedStrand, instr: Instr, plan: Plan, active: np.ndarray) -> np.ndarray | int:
+    def _read(self, strand: ObservedStrand, instr: Instr, plan: FollowedInstr, active: np.ndarray) -> np.ndarray | int:
         """Look at what is read; the origins of the result."""
         if not (plan.pure or plan.across):
             for slot in plan.reads:
@@ -305,7 +305,7 @@ def _registers(operand: Operand) -> Sequence[Reg]:
     return [item for item in items if isinstance(item, Reg)]
 
 
-def _plans(program: Program, start: Sequence[int]) -> dict[int, Plan]:
+def _plans(program: Program, start: Sequence[int]) -> dict[int, FollowedInstr]:
     """What each instruction does with the registers that are followed: those of ``start``, and what is made of them."""
     count = len(program.kernel.registers)
     followed = set(start)
@@ -329,13 +329,13 @@ def _plans(program: Program, start: Sequence[int]) -> dict[int, Plan]:
             if instr.form.name.startswith(PURE) and not reads.isdisjoint(followed):
                 followed |= writes
         grown = len(followed) > before
-    plans: dict[int, Plan] = {}
+    plans: dict[int, FollowedInstr] = {}
     for instr, reads, writes in parts:
         guard = None if instr.guard is None else instr.guard.slot
         own_reads = reads & followed
         own_writes = writes & followed
         if own_reads or own_writes:
-            plans[instr.index] = Plan(
+            plans[instr.index] = FollowedInstr(
                 tuple(sorted(own_reads)),
                 tuple(sorted(own_writes)),
                 guard if guard in followed else None,

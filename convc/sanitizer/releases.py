@@ -3,7 +3,7 @@
 Clusters are not followed step by step (`convc.sanitizer.cross_cluster`). But a write of one cluster can come before an
 access of another one only if a thread of the first has a release behind it, and a thread of the second an acquire ahead
 of it, whose scope holds the other thread: ``.gpu`` or ``.sys`` (PTX manual, "Memory Consistency Model", "Scope",
-"Causality Order"). Where those that there are say ``.cta`` or ``.cluster``, their scope is too narrow.
+"Causality MemoryOrder"). Where those that there are say ``.cta`` or ``.cluster``, their scope is too narrow.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LEVELS = {"cta": "cta", "gl": "gpu", "sys": "sys"}
 FENCES = ("fence", "fence.proxy.tensormap")
 
 
-class Order(NamedTuple):
+class MemoryOrder(NamedTuple):
     """The order that an instruction makes for others: its scope, whether it releases, whether it acquires."""
 
     scope: str
@@ -36,7 +36,7 @@ class Order(NamedTuple):
         return self.scope in WIDEST
 
 
-def order_of(instr: Instr) -> Order | None:
+def order_of(instr: Instr) -> MemoryOrder | None:
     """The order that a fence, or an access with one, makes in global memory; None where it makes none."""
     if instr.form.name in FENCES:
         level = instr.slots.get("level")
@@ -44,7 +44,7 @@ def order_of(instr: Instr) -> Order | None:
     strength = strength_of(instr)
     if strength is None or not (strength.release or strength.acquire) or _shared(instr):
         return None
-    return Order(strength.scope, strength.release, strength.acquire)
+    return MemoryOrder(strength.scope, strength.release, strength.acquire)
 
 
 def _shared(instr: Instr) -> bool:
@@ -53,10 +53,10 @@ def _shared(instr: Instr) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _fence(mods: tuple[str, ...], level: str | None) -> Order:
+def _fence(mods: tuple[str, ...], level: str | None) -> MemoryOrder:
     """A fence by its modifiers; one without .acquire or .release is both."""
     scope = level or next(mod for mod in mods if mod in SCOPES)
-    return Order(scope, "acquire" not in mods, "release" not in mods)
+    return MemoryOrder(scope, "acquire" not in mods, "release" not in mods)
 
 
 class Releases:
@@ -77,7 +77,7 @@ class Releases:
         self.first: dict[int, np.ndarray] = {}
         self.last: dict[int, np.ndarray] = {}
 
-    def order(self, instr: Instr, order: Order, clusters: np.ndarray) -> None:
+    def order(self, instr: Instr, order: MemoryOrder, clusters: np.ndarray) -> None:
         """Clusters execute such an instruction."""
         for told, count in ((True, self.released), (False, self.acquired)):
             if not (order.release if told else order.acquire):

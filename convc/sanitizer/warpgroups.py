@@ -25,7 +25,7 @@ from convc.sanitizer.sites import Warp, warp_finding
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class WgmmaRegister:
     """A register that a wgmma has: the instruction, its group, and whether the register is an accumulator."""
 
     instr: Instr
@@ -34,7 +34,7 @@ class Use:
 
 
 @dataclass(slots=True)
-class Registers:
+class WarpRegisters:
     """The registers of wgmma of one warp.
 
     Attributes:
@@ -45,7 +45,7 @@ class Registers:
 
     closed: int = 0
     fenced: bool = False
-    flight: dict[int, Use] = field(default_factory=dict)
+    flight: dict[int, WgmmaRegister] = field(default_factory=dict)
     touched: dict[int, int] = field(default_factory=dict)
     shapes: dict[int, str | None] = field(default_factory=dict)
 
@@ -58,7 +58,7 @@ class WarpgroupRegisters(Checker):
     def begin(self, cohort: ObservedCohort) -> None:
         """Start afresh for every cohort: find the registers of wgmma, and who else touches them."""
         self.cohort = cohort
-        self.warps: dict[Warp, Registers] = {}
+        self.warps: dict[Warp, WarpRegisters] = {}
         kernel = cohort.launch.program.kernel
         self.own = {i.index: _registers(i) for i in kernel.body if i.form.name == "wgmma.mma_async"}
         named = frozenset(slot for pair in self.own.values() for slots in pair for slot in slots)
@@ -70,8 +70,8 @@ class WarpgroupRegisters(Checker):
             if instr.index not in self.own and reads | writes:
                 self.others[instr.index] = (reads, writes)
 
-    def _state(self, warp: Warp) -> Registers:
-        return self.warps.setdefault(warp, Registers())
+    def _state(self, warp: Warp) -> WarpRegisters:
+        return self.warps.setdefault(warp, WarpRegisters())
 
     def step(self, strand: ObservedStrand, instr: Instr) -> None:
         """An instruction that is no wgmma touches registers of one."""
@@ -98,8 +98,8 @@ class WarpgroupRegisters(Checker):
                 if use is not None and use.accumulator != (slot in d):
                     self._early(instr, warp, slot, use, Verdict.rule)
             self._fenced(instr, warp, state)
-            state.flight.update(dict.fromkeys(d, Use(instr, state.closed, True)))
-            state.flight.update(dict.fromkeys(a, Use(instr, state.closed, False)))
+            state.flight.update(dict.fromkeys(d, WgmmaRegister(instr, state.closed, True)))
+            state.flight.update(dict.fromkeys(a, WgmmaRegister(instr, state.closed, False)))
             state.shapes.update(dict.fromkeys(d, instr.slots["shape"]))
 
     def fence(self, strand: ObservedStrand, instr: Instr) -> None:
@@ -125,7 +125,7 @@ class WarpgroupRegisters(Checker):
                 late = state.closed - left
                 state.flight = {slot: use for slot, use in state.flight.items() if use.group >= late}
 
-    def _fenced(self, instr: Instr, warp: Warp, state: Registers) -> None:
+    def _fenced(self, instr: Instr, warp: Warp, state: WarpRegisters) -> None:
         """Look for what a wgmma.fence should have ordered before a wgmma."""
         d, a = self.own[instr.index]
         why = ""
@@ -141,7 +141,7 @@ class WarpgroupRegisters(Checker):
         if why:
             self._report("wgmma-fence-missing", instr, warp, Verdict.rule, why)
 
-    def _early(self, instr: Instr, warp: Warp, slot: int, use: Use, verdict: Verdict) -> None:
+    def _early(self, instr: Instr, warp: Warp, slot: int, use: WgmmaRegister, verdict: Verdict) -> None:
         """A register is touched that a wgmma under way has."""
         what = "an accumulator" if use.accumulator else "operand A"
         message = (

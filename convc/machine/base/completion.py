@@ -44,7 +44,7 @@ AsyncStream = deque[tuple[int, Action]]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PartialWork:
     """Work that is part of a whole: parts of one that are performed after one another may be performed together.
 
     Attributes:
@@ -118,9 +118,9 @@ class Pending:
         for thread, leave in waits:
             while len(self._silent.get(thread, ())) > leave:
                 taken.append(self._take(self._silent, thread))
-        for whole, actions in groupby(taken, lambda action: action.whole if isinstance(action, Part) else None):
+        for whole, actions in groupby(taken, lambda action: action.whole if isinstance(action, PartialWork) else None):
             if whole is not None:
-                whole([action.number for action in actions if isinstance(action, Part)])
+                whole([action.number for action in actions if isinstance(action, PartialWork)])
                 continue
             for action in actions:
                 action()

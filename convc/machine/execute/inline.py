@@ -15,7 +15,7 @@ from functools import lru_cache
 
 from convc.errors import UnmodelledError
 from convc.machine.execute.renaming import Renaming, aim, fitting
-from convc.machine.execute.stack import STACK_FORMS, Stack, Step, form
+from convc.machine.execute.stack import STACK_FORMS, PlainInstr, Stack, form
 from convc.machine.isa.operands import expect
 from convc.machine.state.variables import function_address
 from convc.ptx import (
@@ -166,7 +166,7 @@ class _Inliner:
             self._step(instr, step)
         self._end_skip(skip)
 
-    def _step(self, like: Instr, step: Step) -> None:
+    def _step(self, like: Instr, step: PlainInstr) -> None:
         """Append an instruction without the guard of the one that it stands for."""
         bare = replace(like, guard=None)
         self._add(bare, form(step.form), step.operands, step.mods, guard=step.guard)

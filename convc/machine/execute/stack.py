@@ -22,7 +22,7 @@ LEAST_ALIGNMENT = 8
 STACK_FORMS = ("stacksave", "stackrestore", "alloca")
 
 
-class Step(NamedTuple):
+class PlainInstr(NamedTuple):
     """An ordinary instruction: its form, operands, modifiers and guard."""
 
     form: str
@@ -52,16 +52,16 @@ class Stack:
     def _end(self, offset: int) -> Symbol:
         return Symbol(self.variable.name, "local", offset)
 
-    def begin(self) -> Step:
+    def begin(self) -> PlainInstr:
         """The stack is empty when the kernel begins."""
-        return Step("mov", (self._pointer, self._end(0)), ("u64",))
+        return PlainInstr("mov", (self._pointer, self._end(0)), ("u64",))
 
-    def enter(self) -> tuple[Step, Step]:
+    def enter(self) -> tuple[PlainInstr, PlainInstr]:
         """Keep the pointer where a function begins, and take it back where it ends."""
         kept = self._register("u64")
-        return Step("mov", (kept, self._pointer), ("u64",)), Step("mov", (self._pointer, kept), ("u64",))
+        return PlainInstr("mov", (kept, self._pointer), ("u64",)), PlainInstr("mov", (self._pointer, kept), ("u64",))
 
-    def steps(self, instr: Instr) -> Iterator[Step]:
+    def steps(self, instr: Instr) -> Iterator[PlainInstr]:
         """Spell out an instruction of `STACK_FORMS`, without its guard."""
         match instr.form.name:
             case "stacksave":
@@ -71,47 +71,53 @@ class Stack:
             case _:
                 yield from self._allocate(instr)
 
-    def _restore(self, instr: Instr) -> Iterator[Step]:
+    def _restore(self, instr: Instr) -> Iterator[PlainInstr]:
         """Take the pointer back to where it was."""
         asked = self._register("u64")
         yield self._widen(instr, asked, instr.operands[0])
         message = "stackrestore: no stacksave gives this pointer while so much of the stack is in use"
         yield from self._fault_if("lt", asked, self._end(0), message)
         yield from self._fault_if("gt", asked, self._pointer, message)
-        yield Step("mov", (self._pointer, asked), ("u64",))
+        yield PlainInstr("mov", (self._pointer, asked), ("u64",))
 
-    def _allocate(self, instr: Instr) -> Iterator[Step]:
+    def _allocate(self, instr: Instr) -> Iterator[PlainInstr]:
         """Round the pointer up, give it, and move it on."""
         align = _alignment(instr)
         size, base, room = (self._register("u64") for _ in range(3))
         message = f"alloca: the stack of a thread has {STACK_BYTES} bytes here, and these are in use"
         yield self._widen(instr, size, instr.operands[1])
-        yield Step("int.add", (base, self._pointer, _number(align - 1)), ("u64",))
-        yield Step("logic.and", (base, base, _number(-align)), ("b64",))
+        yield PlainInstr("int.add", (base, self._pointer, _number(align - 1)), ("u64",))
+        yield PlainInstr("logic.and", (base, base, _number(-align)), ("b64",))
         yield from self._fault_if("gt", base, self._end(STACK_BYTES), message)
-        yield Step("int.sub", (room, self._end(STACK_BYTES), base), ("u64",))
+        yield PlainInstr("int.sub", (room, self._end(STACK_BYTES), base), ("u64",))
         yield from self._fault_if("gt", size, room, message)
-        yield Step("int.add", (self._pointer, base, size), ("u64",))
+        yield PlainInstr("int.add", (self._pointer, base, size), ("u64",))
         yield self._narrow(instr, base)
 
-    def _fault_if(self, relation: str, a: Reg, b: Operand, message: str) -> Iterator[Step]:
+    def _fault_if(self, relation: str, a: Reg, b: Operand, message: str) -> Iterator[PlainInstr]:
         hit = self._register("pred")
-        yield Step("setp", (hit, a, b), (relation, "u64"))
-        yield Step("trap", (), (message,), Guard(hit.slot, hit.name))
+        yield PlainInstr("setp", (hit, a, b), (relation, "u64"))
+        yield PlainInstr("trap", (), (message,), Guard(hit.slot, hit.name))
 
-    def _widen(self, instr: Instr, target: Reg, source: Operand) -> Step:
+    def _widen(self, instr: Instr, target: Reg, source: Operand) -> PlainInstr:
         """Move an operand of the instruction's type to a register of 64 bits."""
         if isinstance(source, Imm):
-            return Step("mov", (target, _number(source.bits & (1 << 32 if _short(instr) else 1 << 64) - 1)), ("u64",))
+            return PlainInstr(
+                "mov", (target, _number(source.bits & (1 << 32 if _short(instr) else 1 << 64) - 1)), ("u64",)
+            )
         return (
-            Step("cvt", (target, source), ("u64", "u32")) if _short(instr) else Step("mov", (target, source), ("u64",))
+            PlainInstr("cvt", (target, source), ("u64", "u32"))
+            if _short(instr)
+            else PlainInstr("mov", (target, source), ("u64",))
         )
 
-    def _narrow(self, instr: Instr, source: Reg) -> Step:
+    def _narrow(self, instr: Instr, source: Reg) -> PlainInstr:
         """Move a pointer to the instruction's result."""
         result = instr.operands[0]
         return (
-            Step("cvt", (result, source), ("u32", "u64")) if _short(instr) else Step("mov", (result, source), ("u64",))
+            PlainInstr("cvt", (result, source), ("u32", "u64"))
+            if _short(instr)
+            else PlainInstr("mov", (result, source), ("u64",))
         )
 
 

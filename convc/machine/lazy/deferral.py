@@ -10,10 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from convc.machine.lazy.course import Course, Name
-from convc.machine.lazy.evaluate import Kind, Step, Waiting, products_of
+from convc.machine.lazy.evaluate import DeferredProduct, Kind, Waiting, products_of
 from convc.machine.lazy.regions import Region
 from convc.machine.lazy.rows import TensorRows, find_rows
-from convc.machine.lazy.tiles import Tiles
+from convc.machine.lazy.tiles import OperandTiles
 from convc.machine.lazy.widen import CODES, Rooms, is_finite
 from convc.machine.memory.shared_memory import SharedMemory, same_rows
 from convc.machine.tensor_core.copy_shift import unit_index
@@ -87,7 +87,7 @@ class Deferral:
         self.tags.clear()
 
     def _fill(self, key: Columns, rows: TensorRows) -> None:
-        tiles = Tiles([rows], [None], self.tensor.ctas)
+        tiles = OperandTiles([rows], [None], self.tensor.ctas)
         raw = tiles.raw(slice(0, len(tiles.first)), tiles.rows, self.rooms[0]).view("u4")
         self.tensor.panel(*key, fresh=True)[...] = raw.reshape(len(tiles.first), LANES, -1)[tiles.which]
 
@@ -145,15 +145,15 @@ class Deferral:
             accumulate = True
         return True
 
-    def _steps(self, run: list[Mma]) -> list[Step] | str:
+    def _steps(self, run: list[Mma]) -> list[DeferredProduct] | str:
         """A run as steps, one of all of it where possible; where not, why."""
         whole = self._step(run)
-        if isinstance(whole, Step):
+        if isinstance(whole, DeferredProduct):
             return [whole]
         parts = _strides(run)
         if len(parts) == 1:
             return whole
-        steps: list[Step] = []
+        steps: list[DeferredProduct] = []
         for part in parts:
             step = self._step(part)
             if isinstance(step, str):
@@ -161,7 +161,7 @@ class Deferral:
             steps.append(step)
         return steps
 
-    def _step(self, run: list[Mma]) -> Step | str:
+    def _step(self, run: list[Mma]) -> DeferredProduct | str:
         """Instructions whose operands are a tile of a tensor each; where they are not, which one is not."""
         first = run[0]
         shape = first.shape
@@ -180,13 +180,13 @@ class Deferral:
             zero = a.regions[0].loader.tmap.fill == "zero"  # what a masked row is read as
             if not zero or not is_finite(b.regions[0].loader, shape.desc.b_type):
                 return "lane mask, and B is not finite"
-        return Step(a, b, first.mask)
+        return DeferredProduct(a, b, first.mask)
 
     def _refused(self, reason: str) -> bool:
         self.refused[reason] = self.refused.get(reason, 0) + 1
         return False
 
-    def _check(self, path: Datapath, run: list[Mma], steps: list[Step]) -> None:
+    def _check(self, path: Datapath, run: list[Mma], steps: list[DeferredProduct]) -> None:
         """What `Product` checks and marks before it multiplies.
 
         Every byte of an operand in shared memory that is rows of copies was written, by these: no need to look.
@@ -222,7 +222,7 @@ class Deferral:
                 return rows.part(unit, width // UNIT_COLUMNS)
         return None
 
-    def _add(self, key: Columns, step: Step, kind: Kind, accumulate: bool, rows: np.ndarray | None) -> None:
+    def _add(self, key: Columns, step: DeferredProduct, kind: Kind, accumulate: bool, rows: np.ndarray | None) -> None:
         known = self.waiting.get(key)
         if known is None:
             self.settle(*key)

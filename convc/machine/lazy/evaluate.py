@@ -12,7 +12,7 @@ import numpy as np
 
 from convc.machine.base.values import distinct_columns
 from convc.machine.lazy.rows import TensorRows
-from convc.machine.lazy.tiles import Tiles
+from convc.machine.lazy.tiles import OperandTiles
 from convc.machine.lazy.widen import CODES, WHOLE, Rooms, is_finite
 from convc.machine.memory.shared_memory import same_rows
 from convc.machine.tensor_core.mma import LaneMask
@@ -42,7 +42,7 @@ class Kind(NamedTuple):
         return self.a, self.b
 
 
-class Step(NamedTuple):
+class DeferredProduct(NamedTuple):
     """A run of instructions: both operands, and the lanes of D that are written (None: all)."""
 
     a: TensorRows
@@ -62,10 +62,10 @@ class Waiting:
 
     kind: Kind
     accumulate: bool
-    steps: list[Step]
+    steps: list[DeferredProduct]
     rows: np.ndarray | None = None
 
-    def takes(self, step: Step, kind: Kind, rows: np.ndarray | None) -> bool:
+    def takes(self, step: DeferredProduct, kind: Kind, rows: np.ndarray | None) -> bool:
         """Whether a step of some CTAs may join: one gather reads one tensor, as one type."""
         if not same_rows(rows, self.rows):
             return False
@@ -74,11 +74,11 @@ class Waiting:
         return kind == self.kind and same and step.b.regions[0].loader is last.b.regions[0].loader
 
 
-class Part(NamedTuple):
+class TilePair(NamedTuple):
     """Both operands over a joint K, and whether what is in the accumulator counts."""
 
-    left: Tiles
-    right: Tiles
+    left: OperandTiles
+    right: OperandTiles
     accumulate: bool
 
 
@@ -96,7 +96,7 @@ class Products:
 
     key: tuple[int, int]
     kind: Kind
-    parts: tuple[Part, ...]
+    parts: tuple[TilePair, ...]
     masked: bool
     rows: np.ndarray | None = None
 
@@ -115,7 +115,7 @@ class Products:
     def over(self, tensors: Callable[[TensorLoader], TensorLoader]) -> Products:
         """Apply the products to other tensors of the same maps."""
         parts = [
-            Part(p.left.over(tensors(p.left.loader)), p.right.over(tensors(p.right.loader)), p.accumulate)
+            TilePair(p.left.over(tensors(p.left.loader)), p.right.over(tensors(p.right.loader)), p.accumulate)
             for p in self.parts
         ]
         return replace(self, parts=tuple(parts))
@@ -127,25 +127,25 @@ def products_of(key: tuple[int, int], waiting: Waiting, ctas: int) -> Products:
     ctas = ctas if waiting.rows is None else len(waiting.rows)
     tiles = max([len(region.walk.base) for step in steps for region in step.b.regions])
     count = max(1, FILTERS // (64 * tiles * key[1] * steps[0].b.units))
-    parts: list[Part] = []
+    parts: list[TilePair] = []
     for low in range(0, len(steps), count):
         some = steps[low : low + count]
-        left = Tiles([step.a for step in some], [step.mask for step in some], ctas)
-        right = Tiles([step.b for step in some], [None] * len(some), ctas)
-        parts.append(Part(left, right, waiting.accumulate or low > 0))
+        left = OperandTiles([step.a for step in some], [step.mask for step in some], ctas)
+        right = OperandTiles([step.b for step in some], [None] * len(some), ctas)
+        parts.append(TilePair(left, right, waiting.accumulate or low > 0))
     return Products(key, waiting.kind, tuple(parts), any(step.mask is not None for step in steps), waiting.rows)
 
 
-def _even(steps: Sequence[Step]) -> list[Step]:
+def _even(steps: Sequence[DeferredProduct]) -> list[DeferredProduct]:
     """The steps cut into such of equally many units."""
     units = math.gcd(*[step.a.units for step in steps])
-    found: list[Step] = []
+    found: list[DeferredProduct] = []
     for step in steps:
         if step.a.units == units:
             found.append(step)
             continue
         for at in range(0, step.a.units, units):
-            found.append(Step(step.a.part(at, units), step.b.part(at, units), step.mask))
+            found.append(DeferredProduct(step.a.part(at, units), step.b.part(at, units), step.mask))
     return found
 
 
@@ -155,7 +155,7 @@ class _Joint:
     def __init__(
         self,
         target: np.ndarray,
-        part: Part,
+        part: TilePair,
         kind: Kind,
         rooms: tuple[Rooms, Rooms],
     ) -> None:
@@ -257,7 +257,7 @@ class _Joint:
             self.right = self.right.narrowed(size)
 
     @staticmethod
-    def _short(side: Tiles, finite: bool) -> int:
+    def _short(side: OperandTiles, finite: bool) -> int:
         """Bytes of a run of one operand without the zeros at its end, in whole words."""
         cuts = set(side.cuts.values())
         if not finite or len(side.cuts) < side.count or side.loader.tmap.fill != "zero":

@@ -8,9 +8,9 @@ import numpy as np
 
 from convc.ir.tensormap import PADDED
 from convc.machine.tma.cache import Coordinate, LoadResult, Walk
-from convc.machine.tma.layout import Layout
-from convc.machine.tma.load import Plan, TensorLoader
-from convc.machine.tma.walk import ROWS4, Form
+from convc.machine.tma.layout import BoxLayout
+from convc.machine.tma.load import CopyPlan, TensorLoader
+from convc.machine.tma.walk import ROWS4, CopyRows
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -32,8 +32,8 @@ class Region:
     stop: int
     loader: TensorLoader
     walk: Walk
-    form: Form
-    place: Layout
+    form: CopyRows
+    place: BoxLayout
     lead: int
     shift: int
     outside: np.ndarray | None
@@ -103,7 +103,7 @@ def _plan(
     coords: tuple[Coordinate, ...],
     offsets: tuple[int, ...],
     mode: str | None,
-) -> Plan | None:
+) -> CopyPlan | None:
     """What follows from all but the outer coordinates; None where the copy must be performed at once."""
     tmap = loader.tmap
     if tmap.dtype in PADDED or mode == ROWS4:
@@ -122,7 +122,7 @@ def _plan(
     shift = lead >> 4
     for tap, stride in zip(form.taps, tmap.strides, strict=True):
         shift += tap * (stride >> 4)
-    return Plan(form, place, lead, shift, high)
+    return CopyPlan(form, place, lead, shift, high)
 
 
 def _plan_of_each(
@@ -132,7 +132,7 @@ def _plan_of_each(
     coords: tuple[Coordinate, ...],
     offsets: tuple[int, ...],
     mode: str | None,
-) -> tuple[Plan | None, np.ndarray | None]:
+) -> tuple[CopyPlan | None, np.ndarray | None]:
     """Do as `_plan`, where the first coordinate has a number for each CTA.
 
     The plan is that of the first CTA; the others start so many chunks, int64 (ctas,), behind it (None: where it does).
@@ -149,7 +149,7 @@ def _plan_of_each(
 
 
 def _lines(
-    loader: TensorLoader, walk: Walk, form: Form, place: Layout, high: int
+    loader: TensorLoader, walk: Walk, form: CopyRows, place: BoxLayout, high: int
 ) -> tuple[np.ndarray | None, LoadResult]:
     """The rows outside the tensor, and what the copy does; kept with the walk."""
     key = (form.taps, place.phase, high)

@@ -39,7 +39,7 @@ class _Group:
     shifts: np.ndarray
 
 
-class Tiles:
+class OperandTiles:
     """The tiles of one operand over some steps.
 
     Args:
@@ -114,7 +114,7 @@ class Tiles:
             groups.append(_Group(base >> power if power else base, where, (shifts >> power)[:, None]))
         return groups, 16 << power
 
-    def narrowed(self, size: int) -> Tiles:
+    def narrowed(self, size: int) -> OperandTiles:
         """The first ``size`` bytes of each run alone."""
         found = copy(self)
         if self.step != 16:
@@ -125,13 +125,13 @@ class Tiles:
         found.cuts = {step: cut + size - self.run for step, cut in self.cuts.items() if cut + size > self.run}
         return found
 
-    def apart(self, step: int) -> list[Tiles]:
+    def apart(self, step: int) -> list[OperandTiles]:
         """Every so many tiles, from each of the first ones on, without the CTAs that have them."""
         if step == 1:
             return [self]
         of_tile = self.rows * self.count
         tile, place = np.divmod(self._places_outside(), of_tile)
-        parts: list[Tiles] = []
+        parts: list[OperandTiles] = []
         for first in range(step):
             part = slice(first, None, step)
             found = copy(self)
@@ -146,7 +146,7 @@ class Tiles:
             parts.append(found)
         return parts
 
-    def over(self, loader: TensorLoader) -> Tiles:
+    def over(self, loader: TensorLoader) -> OperandTiles:
         """Take the tiles from another tensor of the same map."""
         found = copy(self)
         found.loader = loader

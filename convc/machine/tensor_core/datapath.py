@@ -14,7 +14,7 @@ from convc.machine.tensor_core.mma import Mma
 from convc.machine.tensor_core.tensor_memory import TensorMemory
 
 
-class Deferral(Protocol):
+class DeferralHook(Protocol):
     """Takes work of the tensor core that may wait until somebody looks at its result (see `convc.machine.lazy`).
 
     Each method answers whether it took the work; what it did not take must be performed now.
@@ -54,4 +54,4 @@ class Datapath:
     tensor: TensorMemory
     switches: Switches
     findings: FindingSink
-    deferral: Deferral | None = None
+    deferral: DeferralHook | None = None

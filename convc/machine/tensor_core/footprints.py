@@ -13,7 +13,7 @@ from convc.machine.base.values import fixed
 from convc.machine.tensor_core import fetch, formats, scale_factors
 from convc.machine.tensor_core.copy_shift import SHIFT_COLUMNS, Copy, Shift, copy_places, shift_parts
 from convc.machine.tensor_core.mma import Mma
-from convc.machine.tensor_core.shapes import Shape
+from convc.machine.tensor_core.shapes import MmaShape
 from convc.machine.tensor_core.smem_layout import chunk_offsets
 from convc.machine.tensor_core.tensor_memory import LANES, TensorMemory
 from convc.machine.tensor_core.zero_columns import zero_columns
@@ -89,7 +89,7 @@ def _mma(mma: Mma) -> Footprint:
 
 
 @lru_cache(maxsize=256)
-def _operands(shape: Shape, a: int | None, b: int, skip: int) -> tuple[np.ndarray, tuple[Operand, ...]]:
+def _operands(shape: MmaShape, a: int | None, b: int, skip: int) -> tuple[np.ndarray, tuple[Operand, ...]]:
     """Shared bytes of the operands of these descriptors, of both and of each."""
     desc = shape.desc
     operands = [Operand("B", decode_shared(b), _operand(shape, b, shape.b_rows, desc.b_type, desc.transpose_b, skip))]
@@ -100,7 +100,7 @@ def _operands(shape: Shape, a: int | None, b: int, skip: int) -> tuple[np.ndarra
 
 
 @lru_cache(maxsize=64)
-def _cells_read(shape: Shape, d: int | None, a: int | None, factors: tuple[int, ...]) -> np.ndarray:
+def _cells_read(shape: MmaShape, d: int | None, a: int | None, factors: tuple[int, ...]) -> np.ndarray:
     parts = [NOTHING]
     if d is not None:
         parts.append(TensorMemory.places(shape.lanes(d >> 16), d & 0xFFFF, shape.columns))
@@ -112,7 +112,7 @@ def _cells_read(shape: Shape, d: int | None, a: int | None, factors: tuple[int, 
 
 
 @lru_cache(maxsize=64)
-def _cells_written(shape: Shape, d: int, moved: int | None) -> np.ndarray:
+def _cells_written(shape: MmaShape, d: int, moved: int | None) -> np.ndarray:
     """Cells of D, and of A from column ``moved`` on."""
     parts = [TensorMemory.places(shape.lanes(d >> 16), d & 0xFFFF, shape.columns)]
     if moved is not None:
@@ -120,7 +120,7 @@ def _cells_written(shape: Shape, d: int, moved: int | None) -> np.ndarray:
     return fixed(np.concatenate(parts))
 
 
-def _operand(shape: Shape, word: int, rows: int, element: str, transposed: bool, skip: int) -> np.ndarray:
+def _operand(shape: MmaShape, word: int, rows: int, element: str, transposed: bool, skip: int) -> np.ndarray:
     if transposed:
         size = formats.storage(element).itemsize
         index = fetch.element_index((word,), rows, shape.k, size, skip).reshape(-1)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from convc.machine.tensor_core.fetch import A_COLUMNS
-from convc.machine.tensor_core.shapes import Shape
+from convc.machine.tensor_core.shapes import MmaShape
 from convc.ptx import Instr
 
 Accumulator = tuple[int, str, int, int, bool, bool]
@@ -46,7 +46,7 @@ class Mma:
         zero: zero-column mask descriptor, or None. sfa, sfb: addresses of the scale factors.
     """
 
-    shape: Shape
+    shape: MmaShape
     d: int
     a: int
     b: int

@@ -48,7 +48,7 @@ FACTORS: dict[tuple[str, str | None], int] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class MmaShape:
     """A checked instruction descriptor, and what follows from it.
 
     Attributes:
@@ -110,7 +110,7 @@ def _lanes(spread: bool, base: int) -> np.ndarray:
 
 
 @lru_cache(maxsize=512)
-def shape_of(word: int, kind: str, pair: bool, ws: bool, a_in_tensor: bool, scale_size: str | None = None) -> Shape:
+def shape_of(word: int, kind: str, pair: bool, ws: bool, a_in_tensor: bool, scale_size: str | None = None) -> MmaShape:
     """Decode and check an instruction descriptor; `MachineFault` where sm_100a has no such instruction."""
     where = f"instruction descriptor {word:#010x} of kind::{kind}"
     try:
@@ -142,7 +142,7 @@ def shape_of(word: int, kind: str, pair: bool, ws: bool, a_in_tensor: bool, scal
     rows = m // 2 if pair else m
     banks = 128 // rows if pair or ws else 1
     units = 32 if formats.packing(kind, desc.a_type, False) == "packed" else 16 * 8 // max(8, formats.BITS[desc.a_type])
-    return Shape(
+    return MmaShape(
         word=word,
         desc=desc,
         kind=kind,

@@ -124,7 +124,7 @@ def operand_index(words: tuple[int, ...], extent: int, columns: int, size: int, 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Matrix:
+class SmemMatrix:
     """An operand in shared memory.
 
     Attributes:

@@ -17,12 +17,12 @@ from functools import lru_cache
 import numpy as np
 
 from convc.errors import MachineFault
-from convc.machine.tensor_core.shapes import Shape
+from convc.machine.tensor_core.shapes import MmaShape
 from convc.ptx.descriptors import ZeroColumnMask, decode_zero_mask
 
 
 @lru_cache(maxsize=256)
-def zero_columns(word: int, shape: Shape, counted: str) -> tuple[np.ndarray, int]:
+def zero_columns(word: int, shape: MmaShape, counted: str) -> tuple[np.ndarray, int]:
     """Indices of the zeroed columns among the N of the MMA, and the shift; ``counted``: the switch ``zero_mask``."""
     try:
         mask = decode_zero_mask(word)

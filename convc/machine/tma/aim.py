@@ -18,10 +18,10 @@ from convc.errors import MachineFault
 from convc.ir.tensormap import PADDED, TensorMap
 from convc.machine.base.swizzle import XOR
 from convc.machine.tma.cache import Coordinate, Walk, signed
-from convc.machine.tma.layout import Layout, layout
+from convc.machine.tma.layout import BoxLayout, layout
 from convc.machine.tma.load import TensorLoader
 from convc.machine.tma.source import CHUNK
-from convc.machine.tma.walk import Form
+from convc.machine.tma.walk import CopyRows
 
 LINE = 7
 """log2 of the bytes of a line of shared memory, of which a tile begins with a whole one."""
@@ -59,7 +59,7 @@ class Aim(NamedTuple):
         unit: 16 where chunks arrive as they are, else 1.
     """
 
-    place: Layout
+    place: BoxLayout
     source: np.ndarray
     target: np.ndarray
     inside: np.ndarray | None
@@ -139,7 +139,7 @@ def _of_each(walk: Walk, target: np.ndarray, first: int | np.ndarray) -> np.ndar
 
 
 def _of_phases(
-    tensor: TensorLoader, place: Layout, address: int | np.ndarray, part: Callable[[Layout], np.ndarray]
+    tensor: TensorLoader, place: BoxLayout, address: int | np.ndarray, part: Callable[[BoxLayout], np.ndarray]
 ) -> np.ndarray:
     """A part of the layout, (chunks,), or (ctas, chunks) where the swizzle differs from CTA to CTA."""
     if isinstance(address, int):
@@ -157,7 +157,7 @@ def _room(tmap: TensorMap, lead: int | np.ndarray) -> np.ndarray:
     return np.asarray((tmap.dims[0] * tmap.shared_bits >> 3) - lead)
 
 
-def _inside(tensor: TensorLoader, walk: Walk, shape: Form, row: np.ndarray | None = None) -> np.ndarray | None:
+def _inside(tensor: TensorLoader, walk: Walk, shape: CopyRows, row: np.ndarray | None = None) -> np.ndarray | None:
     """bool (1 | ctas, rows): the rows inside the tensor, or of chunks the ``row`` of each; None: all are."""
     outside = tensor.lines_outside(walk, shape)
     if not outside.any():
@@ -166,7 +166,7 @@ def _inside(tensor: TensorLoader, walk: Walk, shape: Form, row: np.ndarray | Non
     return found if walk.members is None else found[walk.members]
 
 
-def shape_of(tensor: TensorLoader, mode: str | None) -> Form:
+def shape_of(tensor: TensorLoader, mode: str | None) -> CopyRows:
     """The rows of a store."""
     return tensor.shape((0,) * (tensor.tmap.rank - 2) if mode == "im2col" else (), mode)
 

@@ -119,7 +119,7 @@ class WalkCache:
         )
 
     def find(self, coords: tuple[Coordinate, ...], steps: np.ndarray, ctas: int) -> Walk:
-        """The walk from the outer start coordinates ``coords`` through the positions ``steps`` (see `Form`).
+        """The walk from the outer start coordinates ``coords`` through the positions ``steps`` (see `CopyRows`).
 
         Four coordinates for a map of rank 2 are the four lines of a rows4 copy themselves.
         """

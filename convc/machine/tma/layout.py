@@ -20,7 +20,7 @@ _NUMBERS = itertools.count()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class BoxLayout:
     """The chunks of one copy in the order of their shared addresses.
 
     Attributes:
@@ -47,13 +47,13 @@ class Layout:
     written: tuple[tuple[int, int], ...]
 
 
-def layout(tmap: TensorMap, rows: int, phase: int) -> Layout:
+def layout(tmap: TensorMap, rows: int, phase: int) -> BoxLayout:
     """The layout of ``rows`` rows from the 128-byte line ``phase`` of shared memory on."""
     return _layout(tmap.swizzle, tmap.row_bytes, tmap.row_pitch, rows, phase)
 
 
 @lru_cache(maxsize=256)
-def _layout(swizzle: str, row_bytes: int, row_pitch: int, rows: int, phase: int) -> Layout:
+def _layout(swizzle: str, row_bytes: int, row_pitch: int, rows: int, phase: int) -> BoxLayout:
     data = row_bytes >> 4
     slots = row_pitch >> 4
     place = np.arange(rows * slots)
@@ -65,7 +65,7 @@ def _layout(swizzle: str, row_bytes: int, row_pitch: int, rows: int, phase: int)
     edges = np.flatnonzero(np.diff(kept) != 1)
     starts = kept[np.concatenate([[0], edges + 1])]
     stops = kept[np.concatenate([edges, [-1]])] + 1
-    return Layout(
+    return BoxLayout(
         number=next(_NUMBERS),
         phase=phase,
         row=row[kept],

@@ -26,15 +26,15 @@ from convc.errors import MachineFault
 from convc.ir.tensormap import PADDED, TensorMap, check
 from convc.machine.base.swizzle import XOR
 from convc.machine.tma.cache import Coordinate, LoadResult, Walk, signed, walks_of
-from convc.machine.tma.layout import Layout, layout
+from convc.machine.tma.layout import BoxLayout, layout
 from convc.machine.tma.source import CHUNK, FILL, padded_chunks, source_chunks
-from convc.machine.tma.walk import ROWS4, Form, form
+from convc.machine.tma.walk import ROWS4, CopyRows, copy_rows
 
 SCANNED = 1 << 16
 """Words looked at together: they stay inside a level-2 cache."""
 
 
-class Plan(NamedTuple):
+class CopyPlan(NamedTuple):
     """All that copies to one address have in common, from one channel and with one filter offset on.
 
     Attributes:
@@ -43,8 +43,8 @@ class Plan(NamedTuple):
         inside: bytes of a row that are inside dimension 0.
     """
 
-    form: Form
-    place: Layout
+    form: CopyRows
+    place: BoxLayout
     lead: int
     shift: int
     inside: int
@@ -80,10 +80,10 @@ class TensorLoader:
         self._any_word: dict[tuple[np.dtype, int], bool] = {}
         self.widened: dict[str, tuple[np.ndarray, np.ndarray]] = {}
         self.gathered = 0
-        self._forms: dict[tuple[object, ...], Form] = {}
-        self._layouts: dict[tuple[int, int], Layout] = {}
+        self._forms: dict[tuple[object, ...], CopyRows] = {}
+        self._layouts: dict[tuple[int, int], BoxLayout] = {}
         self.plans: dict[
-            tuple[object, ...], Plan | None
+            tuple[object, ...], CopyPlan | None
         ] = {}  # of copies that are put off (`convc.machine.lazy.regions`)
         self._scratch = np.empty(0, CHUNK)
         self._shifted = np.empty(0, np.int64)
@@ -143,8 +143,8 @@ class TensorLoader:
         smem: np.ndarray,
         address: int,
         walk: Walk,
-        shape: Form,
-        place: Layout,
+        shape: CopyRows,
+        place: BoxLayout,
         lead: int,
         rows: np.ndarray | None = None,
     ) -> LoadResult:
@@ -175,11 +175,11 @@ class TensorLoader:
             self._source = source_chunks(self.tmap, self.memory)
         return self._source
 
-    def shape(self, offsets: tuple[int, ...], mode: str | None) -> Form:
+    def shape(self, offsets: tuple[int, ...], mode: str | None) -> CopyRows:
         """The rows of a copy; faults where the instruction and the map do not go together."""
         found = self._forms.get((offsets, mode))
         if found is None:
-            found = self._forms[offsets, mode] = form(self.tmap, offsets, mode)
+            found = self._forms[offsets, mode] = copy_rows(self.tmap, offsets, mode)
         return found
 
     def channel(self, address: int, coords: tuple[Coordinate, ...], mode: str | None) -> int | None:
@@ -202,7 +202,7 @@ class TensorLoader:
             )
         return channel
 
-    def place(self, rows: int, address: int, limit: int) -> Layout:
+    def place(self, rows: int, address: int, limit: int) -> BoxLayout:
         """Where ``rows`` rows lie from ``address`` on; faults where they leave the ``limit`` bytes of a CTA."""
         phase = (address >> 7) & XOR[self.tmap.swizzle][0]
         found = self._layouts.get((rows, phase))
@@ -239,7 +239,7 @@ class TensorLoader:
             results.append(self.load(smem, address, (int(channel), *rest), offsets, numbers[chosen], mode))
         return replace(results[-1], filled=sum(result.filled for result in results))
 
-    def _gather(self, walk: Walk, shape: Form, place: Layout, lead: int) -> np.ndarray:
+    def _gather(self, walk: Walk, shape: CopyRows, place: BoxLayout, lead: int) -> np.ndarray:
         """Chunks (copies, chunks) in the order of the layout; those out of bounds hold anything."""
         if place.phase not in walk.indices:
             least = int(walk.base.min())
@@ -264,7 +264,7 @@ class TensorLoader:
             self._scratch = np.empty(index.size, CHUNK)
         return source.take(index, out=self._scratch[: index.size].reshape(index.shape), mode="clip")
 
-    def _fill_outside(self, data: np.ndarray, walk: Walk, shape: Form, place: Layout, lead: int) -> LoadResult:
+    def _fill_outside(self, data: np.ndarray, walk: Walk, shape: CopyRows, place: BoxLayout, lead: int) -> LoadResult:
         """Overwrite what lies outside the tensor: whole chunks, then the rest of a chunk cut by dimension 0.
 
         Returns what the copy does.
@@ -286,7 +286,7 @@ class TensorLoader:
             pieces[:, chunks, high % 16 :] = self._fill.view(np.uint8)[high % 16 :]
         return result
 
-    def lines_outside(self, walk: Walk, shape: Form) -> np.ndarray:
+    def lines_outside(self, walk: Walk, shape: CopyRows) -> np.ndarray:
         """bool (copies, rows): the rows that lie outside the tensor."""
         bad = np.zeros(walk.base.shape, bool)
         for at, tap, extent in zip(walk.at, shape.taps, self.tmap.dims[1:], strict=True):
@@ -302,7 +302,7 @@ class TensorLoader:
             filled = filled[walk.members]
         return int(filled.sum()) * (walk.ctas // len(filled))
 
-    def _outside(self, bad: np.ndarray, place: Layout, low: int, high: int) -> np.ndarray | None:
+    def _outside(self, bad: np.ndarray, place: BoxLayout, low: int, high: int) -> np.ndarray | None:
         """Flat numbers (in copies x chunks) of the chunks wholly outside; bytes low to high of a row are inside."""
         if not low and high == self.tmap.row_bytes:
             lines = np.flatnonzero(bad)
@@ -326,7 +326,7 @@ def _uniform(coordinate: Coordinate) -> int | None:
     return signed(coordinate)
 
 
-def _store(target: np.ndarray, rows: np.ndarray | None, first: int, place: Layout, data: np.ndarray) -> None:
+def _store(target: np.ndarray, rows: np.ndarray | None, first: int, place: BoxLayout, data: np.ndarray) -> None:
     """Write chunks ``data`` (ctas or 1, chunks) behind chunk ``first`` of the rows of ``target``."""
     if place.places is None:
         target[slice(None) if rows is None else np.asarray(rows), first : first + data.shape[1]] = data

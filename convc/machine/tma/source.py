@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from convc.ir.tensormap import PADDED, TensorMap
-from convc.machine.tma.layout import Layout
+from convc.machine.tma.layout import BoxLayout
 
 CHUNK = np.dtype(np.complex128)
 
@@ -51,7 +51,7 @@ def source_chunks(tmap: TensorMap, memory: np.ndarray) -> np.ndarray:
 
 
 def padded_chunks(
-    tmap: TensorMap, memory: np.ndarray, base: np.ndarray, place: Layout, taps: tuple[int, ...], lead: int
+    tmap: TensorMap, memory: np.ndarray, base: np.ndarray, place: BoxLayout, taps: tuple[int, ...], lead: int
 ) -> np.ndarray:
     """Chunks (copies, chunks) of a type that is spread out on its way; the padding, which is undefined, as poison.
 

@@ -32,7 +32,7 @@ ROWS4 = "rows4"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
+class CopyRows:
     """What the offset operands of an instruction make of its map.
 
     Attributes:
@@ -44,7 +44,7 @@ class Form:
     taps: tuple[int, ...]
 
 
-def form(tmap: TensorMap, offsets: tuple[int, ...], mode: str | None = None) -> Form:
+def copy_rows(tmap: TensorMap, offsets: tuple[int, ...], mode: str | None = None) -> CopyRows:
     """Check and resolve the mode and the offset operands of a copy.
 
     Args:
@@ -59,7 +59,7 @@ def form(tmap: TensorMap, offsets: tuple[int, ...], mode: str | None = None) -> 
                 f"tile::gather4 and tile::scatter4 take a map of rank 2 whose box is one line, got box {tmap.box}",
                 hint="the four coordinates name the lines; encode the map with boxDim[1] = 1",
             )
-        return Form(steps=np.arange(4), taps=(0,))
+        return CopyRows(steps=np.arange(4), taps=(0,))
     if mode is not None and mode != tmap.mode:
         raise MachineFault(f"the instruction copies in mode {mode}, its tensor map is of mode {tmap.mode}")
     expected = {"tile": 0, "im2col": outer - 1}.get(tmap.mode, 2)
@@ -69,12 +69,12 @@ def form(tmap: TensorMap, offsets: tuple[int, ...], mode: str | None = None) -> 
             f"got {len(offsets)}"
         )
     if tmap.mode == "tile":
-        return Form(steps=np.arange(tmap.rows), taps=(0,) * outer)
+        return CopyRows(steps=np.arange(tmap.rows), taps=(0,) * outer)
     if tmap.mode == "im2col":
         limit = 1 << CORNER_BITS[tmap.rank]
         for name, offset in zip("WHD", offsets, strict=False):
             _check_range(f"im2col offset along {name}", offset, limit, f"a map of rank {tmap.rank}")
-        return Form(steps=np.arange(tmap.rows), taps=(*offsets, 0))
+        return CopyRows(steps=np.arange(tmap.rows), taps=(*offsets, 0))
     halo, shift = offsets
     _check_range("wHalo", halo, HALO_LIMIT[tmap.mode], f"mode {tmap.mode}")
     _check_range("wOffset", shift, WIDE_OFFSET_LIMIT, f"mode {tmap.mode}")
@@ -83,7 +83,7 @@ def form(tmap: TensorMap, offsets: tuple[int, ...], mode: str | None = None) -> 
     else:
         extra = np.arange(halo)[:, None] + 32 * np.arange(1, 5)
         steps = np.concatenate([np.arange(128), extra.reshape(-1)])
-    return Form(steps=steps, taps=(shift,) + (0,) * (outer - 1))
+    return CopyRows(steps=steps, taps=(shift,) + (0,) * (outer - 1))
 
 
 def positions(tmap: TensorMap, start: np.ndarray, steps: np.ndarray) -> np.ndarray:
@@ -92,7 +92,7 @@ def positions(tmap: TensorMap, start: np.ndarray, steps: np.ndarray) -> np.ndarr
     Args:
         tmap: the tensor map.
         start: int32 (outer, copies): start coordinates along the outer dimensions.
-        steps: (rows,) walk positions wanted, see `Form`.
+        steps: (rows,) walk positions wanted, see `CopyRows`.
 
     Returns:
         int32 (outer, copies, rows), taps not added. Faults where a start lies outside the bounding box.

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from convc.machine.lazy.tiles import Tiles
+from convc.machine.lazy.tiles import OperandTiles
 
 FILL = np.arange(1, 17, dtype=np.uint8)
 
@@ -11,7 +11,7 @@ FILL = np.arange(1, 17, dtype=np.uint8)
 @pytest.mark.parametrize(("run", "cut"), [(64, 8), (64, 12), (32, 10), (16, 3), (8, 4), (8, 6)])
 @pytest.mark.parametrize("cut_steps", [(0, 1, 2), (1,)])
 def test_only_the_ends_of_the_runs_that_are_cut_become_fill(run, cut, cut_steps):
-    tiles = Tiles.__new__(Tiles)
+    tiles = OperandTiles.__new__(OperandTiles)
     tiles.run = run
     tiles.count = 3
     cuts: dict[int, int] = {}

@@ -9,7 +9,7 @@ import pytest
 
 from convc.machine.lazy import deferral
 from convc.machine.lazy.deferral import Deferral
-from convc.machine.lazy.evaluate import Kind, Step
+from convc.machine.lazy.evaluate import DeferredProduct, Kind
 from convc.machine.lazy.widen import Rooms
 
 HALF, BYTES = Kind("f16", "f16"), Kind("e4m3", "e4m3")
@@ -18,9 +18,9 @@ KEY = 64, 32
 FIRST, SECOND = np.array([0, 1]), np.array([2, 3])
 
 
-def step(a: object = A, b: object = B) -> Step:
+def step(a: object = A, b: object = B) -> DeferredProduct:
     left, right = (SimpleNamespace(regions=[SimpleNamespace(loader=loader)]) for loader in (a, b))
-    return Step(left, right, None)
+    return DeferredProduct(left, right, None)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from convc.errors import LaunchError
 from convc.ir.tensormap import TensorMap, check
 from convc.machine.lazy.regions import region
 from convc.machine.lazy.rows import find_rows
-from convc.machine.lazy.tiles import Tiles
+from convc.machine.lazy.tiles import OperandTiles
 from convc.machine.lazy.widen import Rooms
 from convc.machine.memory.shared_memory import SharedMemory
 from convc.machine.tma.load import TensorLoader
@@ -113,7 +113,11 @@ def test_an_operand_that_waits_is_what_shared_memory_would_hold(case):
     rows = find_rows(shared, lambda _: units, (case,), tmap.rows)
     assert rows is not None
     last = rows.part(rows.units - 1, 1)
-    found = [_raw(Tiles([rows], [None], 1)), _raw(Tiles([last], [None], 1)), _raw(Tiles([last], [None], 1).narrowed(8))]
+    found = [
+        _raw(OperandTiles([rows], [None], 1)),
+        _raw(OperandTiles([last], [None], 1)),
+        _raw(OperandTiles([last], [None], 1).narrowed(8)),
+    ]
     wanted = shared.bytes.reshape(-1, 16)[units].reshape(tmap.rows, -1)
     for some, low, high in zip(found, (0, -16, -16), (None, None, -8), strict=True):
         np.testing.assert_array_equal(some, wanted[:, low:high])
@@ -131,7 +135,7 @@ def test_rows_that_are_read_often_are_widened_once(case):
     units = np.lexsort((waiting.place.column, waiting.place.row))
     rows = find_rows(shared, lambda _: units, (case,), loader.tmap.rows)
     assert rows is not None
-    for tiles in (Tiles([rows], [None], 1), Tiles([rows], [None], 1).narrowed(48)):
+    for tiles in (OperandTiles([rows], [None], 1), OperandTiles([rows], [None], 1).narrowed(48)):
         once = _wide(tiles)
         assert not loader.widened
         loader.gathered = 2 * loader.source.nbytes
@@ -142,11 +146,11 @@ def test_rows_that_are_read_often_are_widened_once(case):
         assert not np.array_equal(_wide(tiles), once, equal_nan=True)
 
 
-def _wide(tiles: Tiles) -> np.ndarray:
+def _wide(tiles: OperandTiles) -> np.ndarray:
     return tiles.gather(slice(0, 1), tiles.rows, "f16", False, Rooms()).copy()
 
 
-def _raw(tiles: Tiles) -> np.ndarray:
+def _raw(tiles: OperandTiles) -> np.ndarray:
     return tiles.raw(slice(0, 1), tiles.rows, Rooms()).view(np.uint8).reshape(tiles.rows, -1)
 
 

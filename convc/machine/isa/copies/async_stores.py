@@ -39,7 +39,7 @@ def _places(strand: Strand, address: Value) -> tuple[np.ndarray, np.ndarray]:
     return np.broadcast_to(local, shape).astype(np.int64), np.broadcast_to(homes, shape)
 
 
-class Signal:
+class StoreSignal:
     """What follows the store: complete_tx of ``size`` bytes per thread."""
 
     def __init__(self, instr: Instr, table: SlotTable, size: int) -> None:
@@ -116,7 +116,7 @@ def store(instr: Instr, table: SlotTable) -> Run:
     bits = width(type_of(instr))
     slots = table.slots(instr.args["b"], bits)
     address = address_of(instr.args["a"], table)
-    signal = Signal(instr, table, bits // 8 * len(slots))
+    signal = StoreSignal(instr, table, bits // 8 * len(slots))
 
     def low(value: Value) -> Value:
         return value.astype(DTYPE[bits]) if isinstance(value, np.ndarray) else value & MASK[bits]
@@ -132,5 +132,5 @@ def store(instr: Instr, table: SlotTable) -> Run:
 def reduce(instr: Instr, table: SlotTable) -> Run:
     """red.async.op.type [a], b, [mbar]."""
     atomic = Atomic(instr, table)
-    signal = Signal(instr, table, atomic.size)
+    signal = StoreSignal(instr, table, atomic.size)
     return lambda strand: signal.follow(strand, atomic)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from convc.errors import MachineFault
-from convc.machine.base.completion import Part, named
+from convc.machine.base.completion import PartialWork, named
 from convc.machine.isa.copies.issue import IssueGroup, issue_groups, own_address
 from convc.machine.isa.copies.lines import all_of, tensor_reach
 from convc.machine.isa.copies.once import once
@@ -129,7 +129,7 @@ def _put_off(strand: Strand, instr: Instr, tiles: list[_Tile], coords: list[int]
 
     for number, (group, _, _) in enumerate(tiles):
         thread = _thread(strand, group)
-        cohort.pending.store(thread, cohort.bulk_groups.issue(thread, group.rows, instr), Part(perform, number))
+        cohort.pending.store(thread, cohort.bulk_groups.issue(thread, group.rows, instr), PartialWork(perform, number))
 
 
 def _together(strand: Strand, instr: Instr, groups: list[IssueGroup], coords: list[int], mode: str) -> bool:

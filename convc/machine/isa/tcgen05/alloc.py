@@ -64,7 +64,7 @@ class _Grant(NamedTuple):
     """What one warp gets in some CTAs.
 
     Attributes:
-        rows, part: the CTAs, as in `Group`.
+        rows, part: the CTAs, as in `WarpGroups`.
         warp: its position in the strand.
         columns: how many.
         bases: int64 (ctas,), the first column in each; -1 where it has to wait.

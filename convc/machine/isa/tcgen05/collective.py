@@ -15,7 +15,7 @@ from convc.ptx import Instr
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class WarpGroups:
     """Warps of some CTAs of a strand that execute with the same operand values.
 
     Attributes:
@@ -42,11 +42,11 @@ def whole_warps(strand: Strand, what: str) -> np.ndarray:
     return active
 
 
-def warp_groups(strand: Strand, value: Value, what: str) -> Iterator[Group]:
+def warp_groups(strand: Strand, value: Value, what: str) -> Iterator[WarpGroups]:
     """Groups of the active warps by operand value, which must be the same in all lanes of a warp."""
     if strand.mask is None and not isinstance(value, np.ndarray):  # all warps do the same
         warps = np.arange(len(strand.warps))
-        yield Group(strand.rows, slice(None), warps, np.full(len(warps), value))
+        yield WarpGroups(strand.rows, slice(None), warps, np.full(len(warps), value))
         return
     active = whole_warps(strand, what)
     if isinstance(value, np.ndarray):
@@ -64,10 +64,10 @@ def warp_groups(strand: Strand, value: Value, what: str) -> Iterator[Group]:
         if not warps.size:
             continue
         if member is None:
-            yield Group(strand.rows, slice(None), warps, line[warps])
+            yield WarpGroups(strand.rows, slice(None), warps, line[warps])
         else:
             part = np.flatnonzero(member.reshape(-1) == number)
-            yield Group(part if strand.rows is None else strand.rows[part], part, warps, line[warps])
+            yield WarpGroups(part if strand.rows is None else strand.rows[part], part, warps, line[warps])
 
 
 def is_pair(instr: Instr) -> bool:

@@ -15,7 +15,7 @@ from convc.machine.base.values import Value, fixed, plain
 from convc.machine.isa.observe import LANES
 from convc.machine.isa.operands import address_of, modifier, number
 from convc.machine.isa.registry import LOADS, ORDINARY, Run, op
-from convc.machine.isa.tcgen05.collective import Group, warp_groups
+from convc.machine.isa.tcgen05.collective import WarpGroups, warp_groups
 from convc.machine.isa.threads import first_active_warp, warps_active
 from convc.machine.state.observer import LaneAccess, Observer
 from convc.machine.state.pending_registers import RegisterMove
@@ -68,7 +68,7 @@ def _places_of_warps(
 class Window:
     """The cells that one ld or st touches, checked."""
 
-    def __init__(self, strand: Strand, instr: Instr, group: Group, packed: bool, count: int) -> None:
+    def __init__(self, strand: Strand, instr: Instr, group: WarpGroups, packed: bool, count: int) -> None:
         self.cohort = strand.cohort
         self.group = group
         shape = modifier(instr, "shape")

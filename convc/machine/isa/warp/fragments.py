@@ -29,7 +29,7 @@ LANES = 32
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class FragmentLayout:
     """Digits of (lane, element) and their order in (matrix, row, column).
 
     Each is itself alone, and quickly found in a table: what makes them makes one of a kind.
@@ -95,34 +95,34 @@ class Layout:
 
 
 @functools.cache
-def operand(rows: int, depth: int, bits: int) -> Layout:
+def operand(rows: int, depth: int, bits: int) -> FragmentLayout:
     """A (rows = m), or B transposed (rows = n), of elements of ``bits`` bits; f64 has one to a register."""
     parts = max(1, 32 // bits)
-    return Layout((8, 4, depth // (4 * parts), rows // 8, parts), (3, 0, 2, 1, 4), (1, rows, depth))
+    return FragmentLayout((8, 4, depth // (4 * parts), rows // 8, parts), (3, 0, 2, 1, 4), (1, rows, depth))
 
 
 @functools.cache
-def accumulator(rows: int) -> Layout:
+def accumulator(rows: int) -> FragmentLayout:
     """C and D."""
-    return Layout((8, 4, rows // 8, 2), (2, 0, 1, 3), (1, rows, 8))
+    return FragmentLayout((8, 4, rows // 8, 2), (2, 0, 1, 3), (1, rows, 8))
 
 
 @functools.cache
-def quad_rows(columns: int) -> Layout:
+def quad_rows(columns: int) -> FragmentLayout:
     """m8n8k4 of f16: a lane has a row: A.row, B.col (as n x k), and accumulators of f16."""
-    return Layout((2, 4, 4, columns), (1, 0, 2, 3), (4, 8, columns))
+    return FragmentLayout((2, 4, 4, columns), (1, 0, 2, 3), (4, 8, columns))
 
 
 @functools.cache
-def quad_columns() -> Layout:
+def quad_columns() -> FragmentLayout:
     """m8n8k4 of f16: a lane has four rows of a column: A.col, and B.row (as n x k)."""
-    return Layout((2, 4, 4, 4), (1, 0, 3, 2), (4, 8, 4))
+    return FragmentLayout((2, 4, 4, 4), (1, 0, 3, 2), (4, 8, 4))
 
 
 @functools.cache
-def quad_sums() -> Layout:
+def quad_sums() -> FragmentLayout:
     """m8n8k4 of f16: accumulators of f32; the two bits of the thread and the three of the element are digits."""
-    return Layout((2, 4, 2, 2, 2, 2, 2), (1, 0, 5, 3, 4, 2, 6), (4, 8, 8))
+    return FragmentLayout((2, 4, 2, 2, 2, 2, 2), (1, 0, 5, 3, 4, 2, 6), (4, 8, 8))
 
 
 def unpack(registers: Sequence[Value], warps: int, width: int, bits: int) -> np.ndarray:

@@ -16,7 +16,7 @@ from convc.machine.isa.operands import modifier, number
 from convc.machine.isa.registry import ORDINARY, Run, op
 from convc.machine.isa.tcgen05.collective import whole_warps
 from convc.machine.isa.warp import fragments, mma_sums
-from convc.machine.isa.warp.fragments import Layout
+from convc.machine.isa.warp.fragments import FragmentLayout
 from convc.machine.isa.warp.sparse import sparsity
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
@@ -118,7 +118,7 @@ class _Expansion:
 
 def _layouts(
     slots: Mapping[str, str | None], types: list[str], shape: tuple[int, int, int], stored: int
-) -> list[Layout]:
+) -> list[FragmentLayout]:
     """Of A, of whose columns some are ``stored``, B (as n x k), C and D."""
     m, n, k = shape
     a_type, b_type, *others = types

@@ -33,7 +33,7 @@ def _types(instr: Instr) -> list[str]:
     return [mod for mod in instr.mods if mod in BITS]
 
 
-class Places:
+class FragmentAddresses:
     """The addresses at which a matrix lies."""
 
     def __init__(self, instr: Instr, table: SlotTable, matrix: str) -> None:
@@ -87,7 +87,7 @@ def _by_warp(table: int | np.ndarray) -> np.ndarray:
 @op("wmma.load", traits=ORDINARY)
 def load(instr: Instr, table: SlotTable) -> Run:
     """wmma.load.{a, b, c}.sync.aligned.layout.shape{.space}.type d, [p] {, stride}."""
-    places = Places(instr, table, instr.mods[1])
+    places = FragmentAddresses(instr, table, instr.mods[1])
     storage = places.storage
     targets = table.targets(instr.args["d"])
     width = 64 if storage.element == 64 else 32
@@ -110,7 +110,7 @@ def load(instr: Instr, table: SlotTable) -> Run:
 @op("wmma.store", traits=ORDINARY, result=False)
 def store(instr: Instr, table: SlotTable) -> Run:
     """wmma.store.d.sync.aligned.layout.shape{.space}.type [p], d {, stride}."""
-    places = Places(instr, table, "d")
+    places = FragmentAddresses(instr, table, "d")
     storage = places.storage
     width = 64 if storage.element == 64 else 32
     sources = table.slots(instr.args["d"], width)

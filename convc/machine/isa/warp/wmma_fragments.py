@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from convc.machine.isa.warp.fragments import LANES, Layout
+from convc.machine.isa.warp.fragments import LANES, FragmentLayout
 
 BITS = {"f64": 64, "s32": 32, "f32": 32, "tf32": 32, "f16": 16, "bf16": 16, "s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1}
 """Bits of an element in memory and in a register."""
@@ -31,7 +31,7 @@ ROW_BYTES = 16
 """What one lane's address of an ldmatrix is good for."""
 
 
-class Shape(NamedTuple):
+class WmmaShape(NamedTuple):
     """m, n and k of a product."""
 
     m: int
@@ -48,31 +48,31 @@ class Shape(NamedTuple):
         return {"a": (self.m, self.k), "b": (self.k, self.n)}.get(matrix, (self.m, self.n))
 
 
-def shape_of(text: str) -> Shape:
+def shape_of(text: str) -> WmmaShape:
     """``m16n16k16`` as numbers."""
-    return Shape(*map(int, re.findall(r"\d+", text)))
+    return WmmaShape(*map(int, re.findall(r"\d+", text)))
 
 
-def left(rows: int, depth: int, bits: int) -> Layout:
+def left(rows: int, depth: int, bits: int) -> FragmentLayout:
     """A (rows x depth): tiles of 16 rows, or one of 8."""
     parts = max(1, 32 // bits)
     halves = 1 if rows == 8 else 2
     tiles = rows // (8 * halves)
     digits = (8, 4, tiles, depth // (4 * parts), halves, parts)
-    return Layout(digits, (2, 4, 0, 3, 1, 5), (1, rows, depth))
+    return FragmentLayout(digits, (2, 4, 0, 3, 1, 5), (1, rows, depth))
 
 
-def right(columns: int, depth: int, bits: int) -> Layout:
+def right(columns: int, depth: int, bits: int) -> FragmentLayout:
     """B as (columns x depth): tiles of 8 columns."""
     parts = max(1, 32 // bits)
-    return Layout((8, 4, columns // 8, depth // (4 * parts), parts), (2, 0, 3, 1, 4), (1, columns, depth))
+    return FragmentLayout((8, 4, columns // 8, depth // (4 * parts), parts), (2, 0, 3, 1, 4), (1, columns, depth))
 
 
-def total(rows: int, columns: int) -> Layout:
+def total(rows: int, columns: int) -> FragmentLayout:
     """C and D (rows x columns): tiles of 16 rows, or one of 8, and of 8 columns."""
     halves = 1 if rows == 8 else 2
     digits = (8, 4, rows // (8 * halves), columns // 8, halves, 2)
-    return Layout(digits, (2, 4, 0, 3, 1, 5), (1, rows, columns))
+    return FragmentLayout(digits, (2, 4, 0, 3, 1, 5), (1, rows, columns))
 
 
 class Fragment(NamedTuple):
@@ -85,13 +85,13 @@ class Fragment(NamedTuple):
         bits: of an element.
     """
 
-    layout: Layout
+    layout: FragmentLayout
     transposed: bool
     parts: int
     bits: int
 
 
-def fragment_of(shape: Shape, matrix: str, kind: str) -> Fragment:
+def fragment_of(shape: WmmaShape, matrix: str, kind: str) -> Fragment:
     """The fragment of ``a``, ``b``, ``c`` or ``d`` with elements of a type."""
     bits = BITS[kind]
     if matrix in "cd":
@@ -103,7 +103,7 @@ def fragment_of(shape: Shape, matrix: str, kind: str) -> Fragment:
     return Fragment(layout, not is_a, max(1, 32 // bits), bits)
 
 
-class Storage(NamedTuple):
+class FragmentStorage(NamedTuple):
     """A fragment's elements in memory, in pieces that an access reads or writes at once.
 
     Attributes:
@@ -122,7 +122,7 @@ class Storage(NamedTuple):
     unit: int
 
 
-def storage_of(shape: Shape, matrix: str, kind: str, by_rows: bool, space: str | None) -> Storage:
+def storage_of(shape: WmmaShape, matrix: str, kind: str, by_rows: bool, space: str | None) -> FragmentStorage:
     """Say how wmma.load and wmma.store reach a matrix that lies by rows or by columns in a space (None: generic).
 
     The units are those that an H100 faulted at (tests/recordings): neighbours in a register are one access; 16-bit
@@ -144,4 +144,4 @@ def storage_of(shape: Shape, matrix: str, kind: str, by_rows: bool, space: str |
         unit = 4
     if matrix in "ab" and space is not None and space.startswith("shared") and bits <= 16 and (along or bits == 16):
         unit = ROW_BYTES
-    return Storage(lines, inside * bits, bits, *access, columns if by_rows else rows, unit)
+    return FragmentStorage(lines, inside * bits, bits, *access, columns if by_rows else rows, unit)

@@ -21,8 +21,8 @@ from convc.machine.tensor_core import formats
 from convc.machine.tensor_core.warpgroup import (
     QUARTER,
     ROWS,
-    Matrix,
     Select,
+    SmemMatrix,
     WarpgroupShape,
     column_order,
     multiply,
@@ -53,14 +53,14 @@ class Batch:
 
 def matrices(
     shape: WarpgroupShape, quarters: tuple[int, ...], a: tuple[int, ...] | None, b: tuple[int, ...]
-) -> tuple[Matrix | None, Matrix]:
+) -> tuple[SmemMatrix | None, SmemMatrix]:
     """The operands that consecutive instructions of some quarters of a warpgroup read.
 
     Args:
         shape: of all of them. quarters: numbers of the warps in the warpgroup.
         a, b: descriptors; no ``a`` where it is in registers.
     """
-    right = Matrix(
+    right = SmemMatrix(
         name="B",
         words=b,
         extent=shape.n,
@@ -72,7 +72,7 @@ def matrices(
     if a is None:
         return None, right
     rows = quarter_rows(quarters)
-    left = Matrix(
+    left = SmemMatrix(
         name="A", words=a, extent=ROWS, rows=rows, columns=shape.k, element=shape.a_type, mn_major=shape.a_mn_major
     )
     return left, right

@@ -25,7 +25,7 @@ from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
 from convc.machine.state.warpgroups import WARPS, WarpgroupMultiply
 from convc.machine.tensor_core.footprints import Operand
-from convc.machine.tensor_core.warpgroup import ROWS, Matrix, WarpgroupShape
+from convc.machine.tensor_core.warpgroup import ROWS, SmemMatrix, WarpgroupShape
 from convc.ptx import Instr
 
 TYPES = ("f32", "f16", "s32", "bf16", "tf32", "e4m3", "e5m2", "s8", "u8")
@@ -142,7 +142,7 @@ def _notify(strand: Strand, instr: Instr, observer: Observer, issued: WarpgroupM
     observer.warpgroup_multiply(strand, instr, accesses)
 
 
-def _read(strand: Strand, issued: WarpgroupMultiply, at: int, positions: np.ndarray) -> Sequence[Matrix]:
+def _read(strand: Strand, issued: WarpgroupMultiply, at: int, positions: np.ndarray) -> Sequence[SmemMatrix]:
     """The operands in shared memory of some warps of one warpgroup of one CTA."""
 
     def word(value: Value) -> int:
