@@ -52,7 +52,7 @@ CHOSEN = "what auto takes"
 """The column behind the features: everything is left to the planner."""
 
 DEPENDENT = "its gap with PDL"
-"""The last column: what auto takes, and the time between the kernel in front of it in a graph and its first cycle."""
+"""The last column: what auto takes, and the time between the kernel before it in a graph and its first cycle."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,7 @@ DECLINED = "declined"
 
 
 def measure(problem: ConvProblem, options: ScheduleOptions, chip: Chip) -> Measured | str:
-    """Compile and time a layer; `NOT_LEGAL` where a feature is not for it, `DECLINED` where no CTAs share a tile."""
+    """Compile and time a layer; `NOT_LEGAL` where a feature is not for it, `DECLINED` without split-K."""
     try:
         compiled = compile_problem(problem, options=options)
     except (PlanError, InputError):

@@ -2,7 +2,7 @@
 
 ``recording_times_plain`` and ``trace_times_plain`` are of the first 3x3 layer of ResNet-50, of 25 CTAs: its trace
 alone, and its time with the file for Perfetto; ``answer_times_plain``: its time, the file, and the numbers that the
-time rests on. ``all_times_plain`` is of all layers: each kernel is timed once, as
+time depends on. ``all_times_plain`` is of all layers: each kernel is timed once, as
 `convc.time` does, and run once for each layer that has it. ``worst_trace_times_plain`` is of the worst 3x3 layer.
 """
 

@@ -88,8 +88,8 @@ def simulate(  # noqa: PLR0913 - each is one choice, and most are left out
         buffers: contents of buffers by name, in place of what their files hold; any type of the right size.
         folder: where the launch's files are; by default beside the launch file, and without one the current folder.
         check: have every checker watch, as `convc.check` does.
-        dependent: where a kernel with ``griddepcontrol`` is checked, buffers that the kernel in front may still use, in
-            place of those that the launch names.
+        dependent: where a kernel with ``griddepcontrol`` is checked, buffers that the preceding kernel may still use,
+            in place of those that the launch names.
         all_switches: check, and run also under every other setting of every switch.
         machine: how the simulator reads the kernel.
         progress: called with the entry and the share of its CTAs that are done, 0 to 1.

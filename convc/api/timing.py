@@ -166,7 +166,7 @@ def time(
         work: where compiled kernels are kept, and who is told.
 
     Returns:
-        Cycles and microseconds of every kernel, its critical path, and what each answer assumes.
+        Cycles and microseconds of every kernel, its critical path, and what each answer depends on.
 
     Raises:
         InputError: there is no such chip, parameter, layer or file, or a kernel is for another chip.

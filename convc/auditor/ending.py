@@ -116,7 +116,7 @@ def _dependents(cluster: Cluster, cta: Cta) -> None:
 
 
 def _read_only(cluster: Cluster, cta: Cta, kernel: Kernel) -> None:
-    """Loads of what a kernel in front may still write."""
+    """Loads of what a preceding kernel may still write."""
     names = cluster.layout.buffers
     waits = any(warp.grid_waited for warp in cta.warps)
     for load in cta.nc_loads:

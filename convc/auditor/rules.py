@@ -11,7 +11,7 @@ class Rule:
 
     Attributes:
         name: as accusations carry it.
-        source: section of the PTX manual (version 9.0), or what else it rests on.
+        source: section of the PTX manual (version 9.0), or other evidence.
         asks: what a kernel has to do, a sentence.
     """
 

@@ -315,7 +315,7 @@ class Cluster:
 
     @property
     def in_front(self) -> tuple[str, ...] | None:
-        """Buffers that the kernel in front may still use; None where that is not said."""
+        """Buffers that the preceding kernel may still use; None where that is not said."""
         return self.launch.in_front if self.launch is not None else None
 
     def spend(self, steps: int) -> None:

@@ -130,7 +130,7 @@ def time_command(
 
     The simulator executes one cluster of the grid; its trace is replayed on a model of the chip whose numbers are
     measured or published (convc/timing/chips). One kernel is shown with its critical path and the numbers that the
-    answer rests on, several with a line each.
+    answer depends on, several with a line each.
     """
     # Imported when the command runs: its help needs no report.
     from convc.report.console import console, progress_bar

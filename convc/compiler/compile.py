@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from convc.compiler.tile.program import TileProgram
 
 Timer = Callable[[KernelArtifact, OrderTraffic | None], float]
-"""Gives the cycles that a kernel takes; it is told what its plan knows of the order of tiles."""
+"""Gives the cycles that a kernel takes; it is told what its plan knows of the rasterization order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,7 +91,7 @@ def kernel_chain(plan: Plan) -> tuple[Stage, ...]:
 
 
 def claims_of(stages: Iterable[Stage]) -> tuple[Outcome, ...]:
-    """The theorems that algorithms rest on, and what they ask of a problem with its numbers, each once."""
+    """The theorems of algorithms, and what they ask of a problem with its numbers, each once."""
     found: dict[str, Outcome] = {}
     for stage in stages:
         for rewrite in stage.algorithm.rewrites:

@@ -283,7 +283,7 @@ def _timed(driver: Driver, ready: Ready, plan: LaunchPlan, repeat: int, seconds:
 def behind(
     driver: Driver, busy: Ready, ready: Ready, plan: LaunchPlan, seconds: float, count: int, warm: int = 0
 ) -> float:
-    """Microseconds of launches that are queued while a kernel in front of them keeps the GPU busy.
+    """Microseconds of launches that are queued while a kernel before them keeps the GPU busy.
 
     Args:
         driver: of the GPU.

@@ -24,7 +24,7 @@ Expr = Any
 
 
 WALK = "tile"
-"""Variable of the loop in which a CTA walks over tiles, of which a `Scope` counts the turns."""
+"""Variable of the loop in which a CTA loops over tiles, of which a `Scope` counts the iterations."""
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +33,7 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         loops: variable and count of the loops around it, outermost first.
         tap_column: the filter column that it is about, of the loop variables; None: of none, or of several.
-        nest: where the CTAs that share a tile take turns with the steps of a loop: what these are counted through,
+        nest: where the split-K CTAs take turns with the steps of a loop: what these are counted through,
             outermost first, each with its count.
         first_column, width: the first of the accumulator's columns that it works on, of the loop variables, and how
             many these are; None: no certain ones.
@@ -61,7 +61,7 @@ class DebugInfo(msgspec.Struct, frozen=True, kw_only=True):
         tiles: along M and along N, where CTAs have the numbers of their tiles: persistent ones begin at their own and
             go on by the number of CTAs; None: each CTA has the tile of its place in the grid.
         places: of the tiles by their numbers; None: along M first.
-        parts: CTAs that share a tile, along the third axis of the grid.
+        parts: split-K CTAs, along the third axis of the grid.
     """
 
     pixel: Expr

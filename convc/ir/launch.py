@@ -152,7 +152,7 @@ class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         shared_bytes: dynamic shared memory per CTA.
         buffers: global memory by name.
         params: one per kernel parameter, in order.
-        dependent: buffers that the kernel in front may still write, or read, where this one may begin before it has
+        dependent: buffers that the preceding kernel may still write, or read, where this one may begin before it has
             ended (``griddepcontrol``, programmatic dependent launch); left out: nothing is known of that.
     """
 
@@ -168,7 +168,7 @@ class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     @property
     def in_front(self) -> tuple[str, ...] | None:
-        """Buffers that the kernel in front may still use; None where that is not said."""
+        """Buffers that the preceding kernel may still use; None where that is not said."""
         return None if isinstance(self.dependent, msgspec.UnsetType) else self.dependent
 
     @property

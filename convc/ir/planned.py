@@ -175,7 +175,7 @@ class _Ordered(msgspec.Struct):
 
 
 def read_order(plan: bytes) -> OrderTraffic | None:
-    """The facts for a timer about a plan's order of tiles; None where there are none, or it is no plan."""
+    """The facts for a timer about a plan's rasterization order; None where there are none, or it is no plan."""
     try:
         return msgspec.json.decode(plan, type=_Ordered).launch.order.timed
     except msgspec.MsgspecError:

@@ -24,7 +24,7 @@ ENTRY_BITS = 16
 
 
 class OrderTraffic(msgspec.Struct, frozen=True, kw_only=True):
-    """The facts about an order of tiles that a timer needs, and cannot see in a few CTAs.
+    """The facts about a rasterization order that a timer needs, and cannot see in a few CTAs.
 
     A plan that an older convc wrote has more fields, which nobody reads.
 

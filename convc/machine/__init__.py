@@ -1,7 +1,7 @@
 """The simulator: a numpy model of an sm_100a streaming multiprocessor that executes PTX text.
 
 It knows nothing of convolutions, plans or templates: a kernel text and a launch file are all it sees. See
-docs/fidelity.md for what each modelled rule rests on.
+docs/fidelity.md for the evidence of each modelled rule.
 
 What it offers is imported when it is first asked for, since the help of a command lists the switches without numpy.
 """

@@ -66,7 +66,7 @@ class AccessFields(TypedDict, total=False):
 class Accesses(HappensBefore):
     """Compares every access with those before it; the first racing pair of instructions is reported.
 
-    `dependent`: buffers that the kernel in front may still use (`convc.sanitizer.grids`).
+    `dependent`: buffers that the preceding kernel may still use (`convc.sanitizer.grids`).
     """
 
     def __init__(self, dependent: Iterable[str] = ()) -> None:

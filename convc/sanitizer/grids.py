@@ -1,11 +1,11 @@
-"""Kernels that overlap: one that begins before the kernel in front of it has ended, and lets the one behind begin.
+"""Kernels that overlap: one that begins before the kernel before it has ended, and lets the dependent one begin.
 
-A kernel with ``griddepcontrol`` may be launched so. What the kernel in front writes is there for a thread behind
+A kernel with ``griddepcontrol`` may be launched so. What the preceding kernel writes is there for a thread behind
 ``griddepcontrol.wait``, its own or one of another thread that it has heard from (PTX manual, "griddepcontrol"); what it
 reads may be written behind that. The launch file names these buffers (``dependent``). A load ``.nc`` is for what nobody
-writes while the kernel runs (PTX manual, "ld.global.nc"), and the kernel in front may.
+writes while the kernel runs (PTX manual, "ld.global.nc"), and the preceding kernel may.
 
-``griddepcontrol.launch_dependents`` of one thread counts for its CTA. CTAs of the kernel behind may then take tensor
+``griddepcontrol.launch_dependents`` of one thread counts for its CTA. CTAs of the dependent kernel may then take tensor
 memory of this SM, and keep it until this kernel has ended: a CTA that is still to get its own may never get it.
 """
 
@@ -24,16 +24,16 @@ from convc.sanitizer.shadow import Access
 from convc.sanitizer.sites import Warp, finding, site_of, warp_finding
 
 FRONT = -1
-"""The owner of the component of the kernel in front: no CTA."""
+"""The owner of the component of the preceding kernel: no CTA."""
 
 
 class Grids:
     """Of the first cluster of a cohort.
 
     Attributes:
-        buffers: those that the kernel in front may write, or read.
+        buffers: those that the preceding kernel may write, or read.
         front: the component of that kernel.
-        begun: where the kernel behind was let begin: instruction, warp, and what that warp knew.
+        begun: where the dependent kernel was let begin: instruction, warp, and what that warp knew.
     """
 
     def __init__(self, cohort: ObservedCohort, buffers: frozenset[str], front: int) -> None:
@@ -54,7 +54,7 @@ class Grids:
     def access(
         self, buffer: str, access: Access, lanes: np.ndarray, clocks: WarpClocks
     ) -> tuple[tuple[str, int, str], Finding] | None:
-        """An access of global memory that the kernel in front may still use; or a load that takes it for constant."""
+        """An access of global memory that the preceding kernel may still use; or a load that takes it for constant."""
         if buffer not in self.buffers:
             return None
         site = site_of(self.cohort, access, lanes, Region(space="global", buffer=buffer))
@@ -74,7 +74,7 @@ class Grids:
         return None
 
     def findings(self, got: dict[int, list[tuple[int, int]]]) -> Iterator[tuple[Key, Finding]]:
-        """A finding for each thread that let the kernel behind begin, and did not know of all columns of its CTA."""
+        """A finding for each thread that let the dependent kernel begin, and did not know of all columns of its CTA."""
         for instr, warp, known in self.begun:
             if any(known.time(GENERIC, component) < time for component, time in got.get(warp[0], ())):
                 message = (

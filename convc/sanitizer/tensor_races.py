@@ -120,7 +120,7 @@ class TensorRaces(Accesses):
             self.shadow("tensor", row).forget(reached.places)
 
     def control(self, strand: ObservedStrand, instr: Instr) -> None:
-        """A pair gives up its permit; or a warp waits for the kernel in front, or lets the one behind begin."""
+        """A pair gives up its permit; or a warp waits for the preceding kernel, or lets the dependent one begin."""
         for _, row, _, warp, _ in actors(strand):
             if instr.form.opcode == "griddepcontrol":
                 clocks = self.clocks(row, warp)

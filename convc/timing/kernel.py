@@ -35,7 +35,7 @@ from convc.timing.tensor_core import MmaShape
 from convc.timing.trace import Trace
 
 MATTERS = 0.02
-"""Share of the time from which on a number counts as one that the answer rests on."""
+"""Share of the time from which on a number counts as one that the answer depends on."""
 
 ASKS = "clusterlaunchcontrol.try_cancel"
 """The instruction by which a CTA asks for one that has not begun."""
@@ -48,7 +48,7 @@ WHOLE = (L2_BYTES, "chip.sms", "chip.shared", "chip.threads", "chip.tensor_colum
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependence:
-    """A number that the answer rests on.
+    """A parameter that the answer depends on.
 
     Attributes:
         name: of the parameter. evidence: its class.
@@ -81,7 +81,7 @@ class KernelTime:
         footprint: what a CTA takes of its SM.
         cold: operands come from memory.
         operands: bytes that the launch reads and writes.
-        dependent: it may begin before the kernel in front of it has ended (the text has ``griddepcontrol``).
+        dependent: it may begin before the kernel before it has ended (the text has ``griddepcontrol``).
         assembly: what ptxas made of the text, where it was asked.
         tiles: classes of tiles of a grid of several rounds.
         load: why its clock is lower than the chip's; None: it is not.
@@ -116,7 +116,7 @@ class KernelTime:
 
     @property
     def gap(self) -> float:
-        """Microseconds between the kernel in front of it in a graph and its own first cycle.
+        """Microseconds between the kernel before it in a graph and its own first cycle.
 
         Empty kernels follow each other after a period, in which a CTA is entered, as it is in ``cycles`` as well. What
         a kernel does before it waits for the one in front of it takes part of this time, but is not taken off.

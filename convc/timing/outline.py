@@ -1,6 +1,6 @@
 """The part of a replay that is the same on every chip: kinds of items, who waits for what, and what nobody else sees.
 
-The numbers that an answer rests on are found by a replay for each, and a round of the grid takes several.
+The numbers that an answer depends on are found by a replay for each, and a round of the grid takes several.
 """
 
 from __future__ import annotations

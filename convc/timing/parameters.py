@@ -1,4 +1,4 @@
-"""The numbers that the model of a chip rests on: each with its unit, its source, how sure it is, and its range.
+"""The parameters of the model of a chip: each with its unit, its source, how sure it is, and its range.
 
 A chip is a TOML file in ``chips/``. It begins with the architectures whose kernels it times, ``targets = ["sm_100"]``,
 and has a table for each part of the chip: ``[tma] fill = { value = 125, unit = "B/clk", class = "published",

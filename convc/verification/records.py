@@ -216,7 +216,7 @@ class OutputReport:
         name, dtype, shape: of the output; where it is no array, ``dtype`` says what it is.
         drift: its relative root mean square difference from onnxruntime's; None where there is no answer.
         allowed: the drift that rounding explains.
-        amplified: another precision shows that it drifted by rounding, which the network amplifies.
+        amplified: another precision shows that it deviates by rounding, which the network amplifies.
     """
 
     name: str

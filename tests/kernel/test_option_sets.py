@@ -70,7 +70,7 @@ DEPENDENT = {
         rf"(//@ step=begin\.await .*\n\s*\{{\s*){GRID}", r"\1griddepcontrol.wait; griddepcontrol.launch_dependents;",
         "dependent-launch", "launch-before-allocation",
     ),
-    "the kernel in front is not waited for": (
+    "the preceding kernel is not waited for": (
         rf"(//@ step=begin\.await .*\n\s*\{{\s*){GRID}", r"\1", "dependent-copy", "dependent-access"
     ),
     "activations are copied ahead of the wait": (
@@ -82,7 +82,7 @@ DEPENDENT = {
 
 
 def test_a_wait_behind_the_filters_alone_is_as_good():
-    """Weights are not among what the kernel in front may use, so they may be copied while it runs."""
+    """Weights are not among what the preceding kernel may use, so they may be copied while it runs."""
     made, buffers = layer("reload dependent")
     whole = re.search(r"//@ step=load\.a .*?(?=//@ step=load\.b )", made.ptx, re.DOTALL)
     assert whole

@@ -301,7 +301,7 @@ EXCUSES = (
         "a tile goes once around the ring of its residual: its first slab is in the first stage, its last in the last",
         rf"(?s)barriers full_r\[(\d)\].* \1 slabs of the residual.*{HELD}",
     ),
-    # CTAs that share a tile.
+    # Split-K CTAs.
     Excuse(
         r"^1 \+1 in \d+: setp\.lt\.u32 %more, %chunk, 1; @epilogue\.parts",
         "sums of more columns go where nobody reads",

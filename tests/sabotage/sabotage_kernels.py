@@ -131,7 +131,7 @@ def unscaled(problem: ConvProblem, **options) -> Subject:
 
 
 def inexact() -> Subject:
-    """Four CTAs that share a tile, and whose sums show in which order they are added.
+    """Four split-K CTAs, and whose sums show in which order they are added.
 
     Those of the first part are near 2^24, of the third near -2^24, and even. Added to the first, an odd sum of the
     second part loses its last bit; behind both it would not. In a part all sums are exact, in any order.

@@ -41,14 +41,14 @@ MISTAKES = {
     "a CTA of a cluster leaves before the last signals": (
         CLUSTER, inside(r"load\.last_empty") + LAST, r"\1", "exit-before-arrival",
     ),
-    "the kernel behind begins before there is tensor memory": (
+    "the dependent kernel begins before there is tensor memory": (
         DEPENDENT, inside(r"begin\.await") + AWAIT, r"\1griddepcontrol.wait; griddepcontrol.launch_dependents;",
         "launch-before-allocation",
     ),
-    "the warp that loads does not wait for the kernel in front": (
+    "the warp that loads does not wait for the preceding kernel": (
         DEPENDENT, inside(r"begin\.await") + AWAIT, r"\1", "dependent-access",
     ),
-    "nobody waits for the kernel in front": (DEPENDENT, AWAIT, "", "dependent-access"),
+    "nobody waits for the preceding kernel": (DEPENDENT, AWAIT, "", "dependent-access"),
     "a residual is read as a constant": (
         DEPENDENT, inside(r"epilogue\.apply_0") + r"ld\.global\.v4", r"\1ld.global.nc.v4", "dependent-constant",
     ),

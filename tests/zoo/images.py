@@ -40,7 +40,7 @@ def espcn() -> onnx.ModelProto:
 
 
 def _group_norm(net: Net, x: str, channels: int, groups: int, extents: list[int]) -> str:
-    """GroupNorm as torch.onnx writes it: InstanceNormalization of groups, reshaped there and back, then the affine."""
+    """GroupNorm as torch.onnx writes it: InstanceNormalization of groups, reshaped, and back, then the affine."""
     parted = net.op("Reshape", x, net.ints(0, groups, -1))
     normal = net.op("InstanceNormalization", parted, net.const([1.0] * groups), net.const([0.0] * groups), epsilon=1e-5)
     whole = net.op("Reshape", normal, net.ints(1, channels, *extents))

@@ -96,7 +96,7 @@ def _halo(instr: Instr) -> Reader:
 
 
 def _in_front(warp: Warp, instr: Instr, tmap: TensorMap) -> None:
-    """Hold a copy against a kernel in front that may still use the buffer."""
+    """Hold a copy against a preceding kernel that may still use the buffer."""
     cluster = warp.cta.cluster
     if tmap.buffer not in (cluster.in_front or ()):
         return

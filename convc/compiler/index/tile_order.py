@@ -25,7 +25,7 @@ MOST_ENTRIES = 4096
 
 
 class RasterOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """An order of the tiles of a grid.
+    """A rasterization order of a grid.
 
     Attributes:
         name: which.
@@ -77,7 +77,7 @@ class RasterOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def order_of(name: OrderName, tiles: tuple[int, int], *, together: int = 1, groups: int = 1) -> RasterOrder:
-    """An order of the tiles of a grid.
+    """A rasterization order of a grid.
 
     Args:
         name: which.

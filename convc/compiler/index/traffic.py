@@ -1,4 +1,4 @@
-"""The bytes that an order of tiles moves: a model of L2 that looks at a round of CTAs at a time.
+"""The bytes that a rasterization order moves: a model of L2 that looks at a round of CTAs at a time.
 
 The model has no addresses. Activations are as many equal pieces as there are tiles along M, filters as many as along N,
 and results pass through, with what is added to them. A piece that a round reads is read once, and comes from memory if

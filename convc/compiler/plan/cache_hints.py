@@ -5,7 +5,7 @@ A copy can name a cache policy, an eviction priority of the lines that it brings
 
 Every tile of pixels reads all filters of its channels, every tile of channels all activations of its pixels. What
 is read again stays, as far as L2 holds it: then results, which pass through, go first. Where L2 does not hold both, the
-order of the tiles says which comes back late: along M first every column of tiles reads all activations again, while
+rasterization order says which comes back late: along M first every column of tiles reads all activations again, while
 its own filters are in constant use; along N first it is the other way round. In other orders both come back soon, and
 the smaller one stays.
 """

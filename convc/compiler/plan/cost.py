@@ -222,7 +222,7 @@ def pace_of(tiles: TileGrid, work: CtaWork, rows: tuple[float, float]) -> Pace:
     masks = 0 if tiles.ctas is None else MASK * work.masks  # of the next tile
     traffic = tiles.traffic
     if traffic is None:
-        free = work.multicast == (1, 1)  # the order of tiles is chosen later, but for clusters that load for each other
+        free = work.multicast == (1, 1)  # the rasterization order is chosen later, but with multicast
         traffic = memory_bytes(size, tiles.grid, free=free)
     ctas = tiles.grid[0] * tiles.grid[1] * tiles.parts
     asked += work.residual_bytes

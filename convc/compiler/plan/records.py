@@ -79,9 +79,9 @@ class Loads(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The grid: (tiles along M, tiles along N, CTAs that share a tile), or (persistent CTAs, 1, 1).
+    """The grid: (tiles along M, tiles along N, split-K CTAs), or (persistent CTAs, 1, 1).
 
-    Where tiles are made in another order than along M first, the grid is (tiles, 1, CTAs that share a tile).
+    Where tiles are made in another order than along M first, the grid is (tiles, 1, split-K CTAs).
 
     Attributes:
         entry: name of the kernel.
@@ -127,7 +127,7 @@ class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def clusters(self) -> int:
-        """Clusters of CTAs that share a tile."""
+        """Split-K clusters."""
         return self.parts // self.cluster[2]
 
 
@@ -267,7 +267,7 @@ class TimedCandidate(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         schedule, tiling: which. tensor_stores: its results leave through TMA. persistent: its CTAs are persistent.
-        parts: CTAs that share a tile.
+        parts: split-K CTAs.
         estimated: cycles by the estimate, for which it was among the best. cycles: by the timer.
         preferred: the estimates alone would take it. taken: it is the plan's own.
     """

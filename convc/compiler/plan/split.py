@@ -46,7 +46,7 @@ MOST_KEPT = 256 << 20
 
 
 def ranks_of(parts: int) -> int:
-    """CTAs of each cluster, where so many CTAs share a tile."""
+    """CTAs of each cluster, with so many split-K CTAs."""
     return min(parts, RANKS)
 
 
@@ -57,7 +57,7 @@ def kept_shape(tiles: tuple[int, int], parts: int, tiling: Tiling) -> tuple[int,
 
 
 def split(candidates: ScheduleCandidates, parts: int, *, able: bool) -> ScheduleCandidates:
-    """Offer the tilings to clusters of CTAs that share a tile, as far as these can.
+    """Offer the tilings to split-K clusters, as far as these can.
 
     Args:
         candidates: of a schedule, one tile a CTA.

@@ -237,7 +237,7 @@ def blocked_cycles(work: CtaWork, mma: MmaTimes, rates: Rates) -> float:
 
 
 def exchange_cycles(work: CtaWork, rates: Rates) -> float:
-    """Cycles in which CTAs that share a tile exchange their sums: written, met, read, and met again."""
+    """Cycles in which split-K CTAs exchange their sums: written, met, read, and met again."""
     own = work.n * (SUM_WRITTEN + SUM_READ)
     met = own + 2 * rates.cluster_barrier + rates.remote_latency + work.sum_bytes / rates.remote_bytes
     return met + kept_cycles(work, rates)

@@ -26,7 +26,7 @@ from convc.compiler.schedules.base import PARTS_OF, Known, Request, Schedule
 from convc.support.memory import human_bytes
 
 CLUSTERS = "one cluster per tile"
-"""The reason why CTAs that share a tile do not walk."""
+"""The reason why split-K CTAs do not walk."""
 
 
 MUCH = 2.0
@@ -120,7 +120,7 @@ def _in_form(request: Request, form: LaunchForm) -> Request:
 
 
 def _makes_sense(made: TileGrid) -> bool:
-    """Whether there is more than one tile for a persistent CTA, and for CTAs that share a tile an SM for each."""
+    """Whether there is more than one tile for a persistent CTA, and for split-K CTAs an SM for each."""
     tiles = math.prod(made.grid)
     walks = made.ctas is not None and made.ctas >= tiles
     return not walks and (made.parts == 1 or tiles * made.parts <= made.arch.rates.sms)
@@ -132,7 +132,8 @@ def _to_be_timed(schedule: ScheduleCandidates, best: Candidate) -> Pick:
     parts = best.tiled.parts
     walk = f"a CTA for each of {tiles} tiles" if best.tiled.ctas is None else _persistent_ctas(best)
     pairs = "2-CTA MMA, as one of the candidates that are timed" if best.tiled.tiling.ctas == PAIR else ""
-    split = f"{parts} CTAs share a tile, as one of the candidates that are timed: {_busy(best)}" if parts > 1 else ""
+    each = f"{parts} split-K CTAs per tile, as one of the candidates that are timed"
+    split = f"{each}: {_busy(best)}" if parts > 1 else ""
     if parts > 1:
         walk = CLUSTERS
     return Pick(schedule=schedule, best=best, why=Reasons(walk=walk, pairs=pairs, split=split))
@@ -310,7 +311,7 @@ def _fitting(offers: Sequence[ScheduleCandidates]) -> list[tuple[ScheduleCandida
 
 
 def _sharing(pick: Pick, survey: Survey) -> Pick:
-    """Several CTAs share a tile where that is faster, of whichever schedule."""
+    """Split-K where that is faster, of whichever schedule."""
     request = survey.request
     chosen = pick.schedule
     best = pick.best

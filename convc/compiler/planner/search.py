@@ -203,7 +203,7 @@ def _request(options: ScheduleOptions, block_n: int | None, stages: int | None) 
 
 
 def _parts(options: ScheduleOptions) -> int | None:
-    """CTAs that share a tile; None: the planner's choice, where nothing excludes it that is asked for."""
+    """Split-K CTAs; None: the planner's choice, where nothing excludes it that is asked for."""
     if options.split_k == AUTO:
         return PARTS_OF["off" if options.registers == "on" else ESTIMATE]
     return PARTS_OF[options.split_k]

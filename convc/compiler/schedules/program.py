@@ -141,7 +141,7 @@ def _copies(step: Step) -> int:
 
 
 def _comes_back(step: Step, stages: Mapping[str, int]) -> bool:
-    """Whether a walk over tiles begins each at the same stage."""
+    """Whether a loop over tiles begins each at the same stage."""
     if not isinstance(step, Repeat) or isinstance(step, Loop):
         return True
     return all(_moved(step.body, state) % count == 0 for state, count in stages.items())

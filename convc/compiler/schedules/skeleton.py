@@ -36,7 +36,7 @@ OUT = PointerName("out")
 WORKSPACE = PointerName("workspace")
 COUNTERS = PointerName("counters")
 IN_FRONT = ("activation", RESIDUAL, "output", WORKSPACE, COUNTERS)
-"""Buffers that the kernel in front may write or, where memory is used again, read; weights are the host's."""
+"""Buffers that the preceding kernel may write or, where memory is used again, read; weights are the host's."""
 BUFFER_OF = {OUT: "output"}
 """Buffers that parameters point at, where the names differ."""
 
@@ -79,7 +79,7 @@ def pixel_bits(plan: Plan) -> Literal[32, 64]:
 
 
 def shares_blocks(plan: Plan) -> bool:
-    """Whether the CTAs that share a tile have as many channel blocks each, of every filter tap."""
+    """Whether the split-K CTAs have as many channel blocks each, of every filter tap."""
     return plan.launch.parts > 1 and plan.pipeline.blocks % plan.launch.parts == 0
 
 
@@ -135,7 +135,7 @@ def start_of(plan: Plan, warp: int) -> tuple[Role, ...]:
 def enter(plan: Plan, role: str, *, alone: bool = False) -> tuple[Step, ...]:
     """The end of the set-up where the kernel may have begun early: it waits before it reads or writes any buffer.
 
-    Only then may the kernel behind begin, so that no more than two hold shared and tensor memory at a time. Every
+    Only then may the dependent kernel begin, so that no more than two hold shared and tensor memory at a time. Every
     kernel of a network waits, so all that came before the one in front have ended as well. One thread that lets it
     begin does so for its CTA (PTX manual, "griddepcontrol"), and it may take tensor memory at once and then wait for
     this kernel: so only threads do so that know that this CTA has its own.
@@ -199,7 +199,7 @@ def launch(plan: Plan) -> LaunchSpec:
 
 
 def kept_buffers(plan: Plan) -> dict[str, BufferSpec]:
-    """The workspace of clusters that share a tile, and its counters, which every launch leaves 0, as it wants them."""
+    """The workspace of split-K clusters, and its counters, which every launch leaves 0, as it wants them."""
     if plan.launch.clusters == 1:
         return {}
     _, columns, rows, _, lanes, _ = shape = kept_shape(plan.launch.tiles, plan.launch.parts, plan.tiling)

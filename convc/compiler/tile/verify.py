@@ -289,9 +289,9 @@ def starts(program: TileProgram) -> Iterator[str]:
 
 
 def grids(program: TileProgram) -> Iterator[str]:
-    """Every warp waits in the set-up for the kernel in front, or none does; some let the one behind begin after that.
+    """All warps wait in the set-up for the preceding kernel, or none; some let the dependent one begin after that.
 
-    Those have met the warp that gets tensor memory, so that a kernel behind cannot have taken it before.
+    Those have met the warp that gets tensor memory, so that the dependent kernel cannot take it first.
     """
     kinds = AwaitGrid | ReleaseGrid | TmemAlloc | StartSync | CtaSync | ClusterSync
     found = {
@@ -307,16 +307,16 @@ def grids(program: TileProgram) -> Iterator[str]:
     orders = {tuple(kind for kind in order if kind in (AwaitGrid, ReleaseGrid)) for order in found}
     if orders not in ({()}, {(AwaitGrid, ReleaseGrid)}, {(AwaitGrid,), (AwaitGrid, ReleaseGrid)}):
         names = "; ".join(sorted(", ".join(kind.__name__ for kind in order) or "nothing" for order in orders))
-        yield f"the set-up must wait for the kernel in front and then let the one behind begin, it has {names}"
+        yield f"the set-up must wait for the preceding kernel and then let the dependent one begin, it has {names}"
     allocates = any(TmemAlloc in order for order in found)
     for order in found:
         before = order[: order.index(ReleaseGrid)] if ReleaseGrid in order else (CtaSync,)
         if allocates and not {StartSync, CtaSync, ClusterSync}.intersection(before):
-            yield "warps let the kernel behind begin, and have not met the one that gets tensor memory"
+            yield "warps let the dependent kernel begin, and have not met the one that gets tensor memory"
 
 
 def early_tiles(program: TileProgram) -> Iterator[str]:
-    """Prefetches in the set-up name no buffer that the kernel in front may still write."""
+    """Prefetches in the set-up name no buffer that the preceding kernel may still write."""
     params: dict[str, Param] = dict(zip(program.params, program.launch.params, strict=True))
     for role in program.setup:
         for step in walk(role.steps):
@@ -326,7 +326,7 @@ def early_tiles(program: TileProgram) -> Iterator[str]:
                 match params[name]:
                     case TensorMapParam(map=TensorMap(buffer=buffer)) | PointerParam(buffer=buffer):
                         if buffer in (program.launch.in_front or ()):
-                            yield f"{step.id} asks for {buffer}, which the kernel in front may still write"
+                            yield f"{step.id} asks for {buffer}, which the preceding kernel may still write"
                     case _:
                         pass
 

@@ -1,4 +1,4 @@
-"""CTAs that share a tile: every step of the K loop is done once, and sums are read between two meetings."""
+"""Split-K CTAs: every step of the K loop is done once, and sums are read between two meetings."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def every_step_once(program: TileProgram) -> Iterator[str]:
     for role in program.all_roles:
         for loop in (step for step in walk(role.steps) if isinstance(step, ShareLoop)):
             if (loop.first, loop.stride) != ("part", parts):
-                yield f"{loop.id} goes by {loop.stride} from {loop.first} on, {parts} CTAs share a tile"
+                yield f"{loop.id} goes by {loop.stride} from {loop.first} on, {parts} split-K CTAs per tile"
             if loop.limit < parts or loop.count != -(-loop.limit // parts):
-                yield f"{loop.id} counts {loop.count} steps of {loop.limit}, {parts} CTAs share a tile"
+                yield f"{loop.id} counts {loop.count} steps of {loop.limit}, {parts} split-K CTAs per tile"
 
 
 def sums_between_meetings(program: TileProgram) -> Iterator[str]:
@@ -66,7 +66,7 @@ def sums_between_meetings(program: TileProgram) -> Iterator[str]:
 
 
 def sums_are_kept(program: TileProgram) -> Iterator[str]:
-    """Several clusters that share a tile keep their sums, each as many, and the last one adds those of all."""
+    """Several split-K clusters keep their sums, each as many, and the last one adds those of all."""
     clusters = program.launch.grid[2] // program.launch.cluster[2]
     if clusters == 1:
         return

@@ -73,7 +73,7 @@ def interpret(program: TileProgram, buffers: Mapping[str, Array]) -> Array:
 
 
 def _kept(program: TileProgram) -> dict[str, Array]:
-    """The workspace and the counters of clusters that share a tile."""
+    """The workspace and the counters of split-K clusters."""
     found: dict[str, Array] = {}
     for name, spec in program.launch.buffers.items():
         if spec.values is not None:

@@ -1,4 +1,4 @@
-"""CTAs that walk over tiles and CTAs that share one, derived for all sizes: what makes other sums is refused."""
+"""Persistent CTAs and split-K CTAs, derived for all sizes: what makes other sums is refused."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_what_counts_otherwise_is_refused_with_numbers(name):
 
 
 REFUSED = {
-    "a walk over tiles that have no number": (lambda: reindexed(reload(), strided()), "no loop tile;"),
+    "a loop over tiles that have no number": (lambda: reindexed(reload(), strided()), "no loop tile;"),
     "tiles that are fetched twice": (
         lambda: reindexed(reindexed(reindexed(reload(), rows()), fetched()), strided()),
         "no loop tile;",

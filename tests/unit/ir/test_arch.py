@@ -43,7 +43,7 @@ ALLOWED = {
     "stationary.CHUNK": "pixels read at a time are a choice",
     "block_scaled.CHANNELS": "blocks of channels, from the formats",
     "block_scaled.NAN_FACTOR": "codes, from the formats",
-    "base.PARTS_OF": "CTAs that share a tile",
+    "base.PARTS_OF": "split-K CTAs",
     "split.MOST_SUMS": "registers of a thread",
     "verify_split.QUAD_BYTES": "four sums, as a lane reads and writes them",
     "requests.LINE_BYTES": "a line of L2",

@@ -171,7 +171,7 @@ def test_the_numbers_of_timing_have_their_budgets(monkeypatch):
 
 
 def test_a_cluster_is_recorded_whole():
-    """CTAs that share a tile run together or not at all."""
+    """Split-K CTAs run together or not at all."""
     problem = ConvProblem(in_channels=128, out_channels=32, in_extent=(16, 16), kernel=(1, 1))
     artifact = compile_problem(problem, options=ScheduleOptions(split_k="2"), stages=1).artifact
     assert artifact.launch.cluster == (1, 1, 2)

@@ -28,7 +28,7 @@ def check(
 ) -> Checked:
     """Check a module of `support.kernels.module` with one buffer ``out`` of ``size`` bytes, which is zero.
 
-    Every finding names the file. `dependent`: buffers that the kernel in front may still use.
+    Every finding names the file. `dependent`: buffers that the preceding kernel may still use.
     """
     launch = LaunchSpec(
         entry="k",

@@ -1,9 +1,9 @@
-"""Prefetches of filter tiles and biases while the kernel in front still runs, which does not write them.
+"""Prefetches of filter tiles and biases while the preceding kernel still runs, which does not write them.
 
 The filters of a layer come from memory, as nobody has read them since the last image; activations were just written,
 and lie in L2. So the filter tiles of the first stages are brought to L2 before anybody waits
 (``cp.async.bulk.prefetch.tensor``), and then both kinds of tiles come in equal time. The warp that multiplies asks for
-them, which has nothing else to do then, and ahead of its tensor memory, which the kernel in front may still hold.
+them, which has nothing else to do then, and ahead of its tensor memory, which the preceding kernel may still hold.
 
 They are not copied to shared memory so early: a stage has one barrier for both tiles, each loop would need its first
 turns once more without filters, and what is saved is a copy from L2 that runs beside that of the activations.

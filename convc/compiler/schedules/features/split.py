@@ -146,7 +146,7 @@ def _leave_sums(plan: Plan) -> tuple[Step, ...]:
 
 
 def finished(plan: Plan, teardown: tuple[Role, ...]) -> tuple[Role, ...]:
-    """The teardown of CTAs that share a tile: all meet, each adds the parts of its columns, and all meet again."""
+    """The teardown of split-K CTAs: all meet, each adds the parts of its columns, and all meet again."""
     end, *others = teardown
     fenced = plan.storage.tmem_columns > 0
     adding = plan.tiling.block_m // 32

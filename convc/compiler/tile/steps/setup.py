@@ -143,17 +143,17 @@ class ClusterSync(Step, frozen=True, kw_only=True):
 
 
 class AwaitGrid(Step, frozen=True, kw_only=True):
-    """Wait until the kernel in front has ended and its results can be read (PTX, ``griddepcontrol.wait``)."""
+    """Wait until the preceding kernel has ended and its results can be read (PTX, ``griddepcontrol.wait``)."""
 
     def describe(self) -> str:
-        return "wait for the kernel in front"
+        return "wait for the preceding kernel"
 
 
 class ReleaseGrid(Step, frozen=True, kw_only=True):
-    """Let the kernel behind begin its set-up (PTX, ``griddepcontrol.launch_dependents``)."""
+    """Let the dependent kernel begin its set-up (PTX, ``griddepcontrol.launch_dependents``)."""
 
     def describe(self) -> str:
-        return "let the kernel behind begin"
+        return "let the dependent kernel begin"
 
 
 class _Barrier(NamedTuple):

@@ -1,4 +1,4 @@
-"""The choice of an order of tiles among those that a large grid may have."""
+"""The choice of a rasterization order among those that a large grid may have."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def test_half_of_it_is_a_contradiction(step, left):
     program = compile_problem(PROBLEM, options=DEPENDENT).program
     assert contradictions(program) == ()
     assert contradictions(rewrite(program, without(step))) == (
-        f"the set-up must wait for the kernel in front and then let the one behind begin, it has {left}",
+        f"the set-up must wait for the preceding kernel and then let the dependent one begin, it has {left}",
     )
 
 
@@ -67,7 +67,7 @@ def test_a_warp_that_knows_of_no_tensor_memory_lets_nobody_begin():
     late = ReleaseGrid(id="begin.release", note="before anybody has met")
     setup = tuple(replace(role, steps=(*role.steps, late)) if role.name == "begin" else role for role in program.setup)
     assert contradictions(replace(program, setup=setup)) == (
-        "warps let the kernel behind begin, and have not met the one that gets tensor memory",
+        "warps let the dependent kernel begin, and have not met the one that gets tensor memory",
     )
 
 
@@ -112,7 +112,7 @@ def test_what_the_kernel_in_front_writes_is_not_asked_for():
 
     setup = tuple(replace(role, steps=tuple(map(other, role.steps))) for role in program.setup)
     assert contradictions(replace(program, setup=setup)) == (
-        "early.tiles asks for activation, which the kernel in front may still write",
+        "early.tiles asks for activation, which the preceding kernel may still write",
     )
 
 

@@ -41,10 +41,10 @@ def doubled(step: Step) -> tuple[Step, ...]:
 @pytest.mark.parametrize(
     ("edit", "sentence"),
     [
-        (at("load.share", stride=1), "load.share goes by 1 from part on, 2 CTAs share a tile"),
-        (at("mma.share", first="tile_m"), "mma.share goes by 2 from tile_m on, 2 CTAs share a tile"),
-        (at("load.share", count=4), "load.share counts 4 steps of 9, 2 CTAs share a tile"),
-        (at("mma.share", limit=1, count=1), "mma.share counts 1 steps of 1, 2 CTAs share a tile"),
+        (at("load.share", stride=1), "load.share goes by 1 from part on, 2 split-K CTAs per tile"),
+        (at("mma.share", first="tile_m"), "mma.share goes by 2 from tile_m on, 2 split-K CTAs per tile"),
+        (at("load.share", count=4), "load.share counts 4 steps of 9, 2 split-K CTAs per tile"),
+        (at("mma.share", limit=1, count=1), "mma.share counts 1 steps of 1, 2 split-K CTAs per tile"),
         (without("meet.arrive"), f"warp 0 shares its sums in the order wrote, wait, read, arrive, wait, not {ORDER}"),
         (without("meet.wait"), f"warp 0 shares its sums in the order wrote, arrive, read, arrive, wait, not {ORDER}"),
         (without("epilogue.sums"), "warps [] write and [0, 1, 2, 3] read sums of 128 lanes"),
@@ -115,7 +115,7 @@ HOPPER = build(plan(device_layout(PROBLEM), options=replace(OPTIONS, target="sm_
 @pytest.mark.parametrize(
     ("edit", "sentence"),
     [
-        (at("load.share", stride=1), "load.share goes by 1 from part on, 2 CTAs share a tile"),
+        (at("load.share", stride=1), "load.share goes by 1 from part on, 2 split-K CTAs per tile"),
         (without("epilogue.sums"), "warps [] write and [0, 1"),
         (without("add.add"), "and [] read sums of"),
         (without("meet.wait"), "in the order wrote, arrive, read, arrive, wait, not wrote, arrive, wait, read"),
