@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from convc.sanitizer.releases import Order
+from convc.sanitizer.releases import MemoryOrder
 from convc.sanitizer.shadow import Sparse
 
 Known = dict[int, int]
@@ -46,13 +46,13 @@ class Handovers:
         for warp in self.heard.keys() & set(warps.tolist()):
             _join(self.known.setdefault(warp, {}), self.heard.pop(warp))
 
-    def order(self, order: Order, stores: bool, buffer: str, starts: np.ndarray, warps: np.ndarray) -> None:
+    def order(self, order: MemoryOrder, stores: bool, buffer: str, starts: np.ndarray, warps: np.ndarray) -> None:
         """Lanes access locations with an order, which counts if it is for all clusters; `stores`: they do not load."""
         if order.widest:
             for start, warp in zip(starts.tolist(), warps.tolist(), strict=True):
                 self._order(order, stores, (buffer, start), warp)
 
-    def _order(self, order: Order, stores: bool, place: tuple[str, int], warp: int) -> None:
+    def _order(self, order: MemoryOrder, stores: bool, place: tuple[str, int], warp: int) -> None:
         """One lane at one location."""
         if order.acquire and place in self.held:
             _join(self.heard.setdefault(warp, {}), self.held[place])
