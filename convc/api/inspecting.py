@@ -85,12 +85,13 @@ class Inspection:
         """Facts about the layer that its kernel does not know."""
         return About(name=self.node.name, fused=self.node.fused, text=self.found, edited=self.edited)
 
-    def _repr_svg_(self) -> str:
-        """A tile inside the image, at its first filter column, for notebooks."""
+    def _repr_svg_(self) -> str | None:
+        """A tile inside the image, at its first filter column, for notebooks; None where lanes have no pixels."""
         # Imported when a notebook shows it: a page is text.
         from convc.draw.tile import tile_picture
 
-        return tile_picture(self.tiles.typical(), 0).svg()
+        tiles = self.tiles
+        return tile_picture(tiles.typical(), 0).svg() if tiles.pixels else None
 
     def __str__(self) -> str:
         return page_text(lambda console: print_inspection(console, self.compiled, self.about))

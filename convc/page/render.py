@@ -125,7 +125,7 @@ def tile_parts(tiles: KernelTiles) -> dict[str, Any]:
         "cases": [str(each) for each in tiles.cases],
     }
     if not tiles.pixels:
-        return nests
+        return {**nests, "lanes": ""}
     lanes = lane_data(tiles)
     rows, columns = lanes["kernel"]
     return {

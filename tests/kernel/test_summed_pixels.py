@@ -11,7 +11,8 @@ from convc import machine
 from convc.compiler.compile import compile_problem
 from convc.compiler.options import ScheduleOptions
 from convc.compiler.planner.columns import plan_problem
-from convc.errors import PlanError
+from convc.errors import InputError, PlanError
+from convc.explain.tiles import plan_tiles
 from convc.explain.why import why_lines
 from convc.host_layout.device_layout import device_layout, output_index
 from convc.host_layout.repack import pack_activation, pack_bias, pack_filter, unpack_output
@@ -19,6 +20,7 @@ from convc.host_layout.summed import why_not_summed
 from convc.ir import dtypes
 from convc.ir.gradients import weight_gradient
 from convc.ir.problem import ConvProblem
+from convc.page.render import tile_parts
 from convc.verification.reference import conv_sums
 
 FORWARD = ConvProblem(
@@ -97,6 +99,16 @@ def test_what_cannot_be_summed_is_transposed_and_says_why(name):
     made = compile_problem(gradient)
     assert not made.layout.summed
     assert why in next(why_lines(made.plan))
+
+
+def test_lanes_have_weights_and_no_pixels():
+    tiles = plan_tiles(plan_problem(weight_gradient(POINTWISE), options=ScheduleOptions(), refused={}))
+    assert not tiles.pixels
+    with pytest.raises(InputError, match="lanes of this layer are weights"):
+        tiles.lanes(0)
+    parts = tile_parts(tiles)  # of the page of a report
+    assert parts["lanes"] == ""
+    assert "pixels are summed" in parts["nests"]
 
 
 def test_a_forward_convolution_sums_channels():
