@@ -128,7 +128,6 @@ def _is(value: object, kind: Any) -> bool:
 
 
 def _spelled(hint: Any) -> str:
-    """A type for people."""
     words = {
         NoneType: "None",
         int: "a whole number",

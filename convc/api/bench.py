@@ -121,7 +121,6 @@ def bench_of(tuning: TuneOptions, options: ScheduleOptions, driver: Driver | Non
 
 
 def _device(driver: Driver | None) -> Device:
-    """The GPU of this machine."""
     if driver is not None:
         return driver.device()
     opened = CudaDriver()

@@ -91,7 +91,6 @@ def launch_job(kernel: BuildSource, launch: LaunchSpec | str | Path | None, inpu
 
 
 def _layer_job(build: Build, inputs: KernelInputs) -> LaunchJob:
-    """A layer of a build, with its activations packed."""
     given = inputs.given
     data = given if isinstance(given, InputData) else InputData(given=given, seed=inputs.seed)
     data.check()
@@ -115,7 +114,6 @@ def _layer_job(build: Build, inputs: KernelInputs) -> LaunchJob:
 
 
 def _kernel_job(kernel: Path, launch: LaunchSpec | str | Path, inputs: KernelInputs) -> LaunchJob:
-    """A kernel with a launch file."""
     if inputs.given is not None and not isinstance(inputs.given, Mapping):
         raise InputError("the inputs of a kernel are arrays or files by the name of the buffer: NAME=FILE")
     given = cast("Mapping[str, object]", inputs.given or {})

@@ -131,6 +131,5 @@ def run_network(
 
 
 def _files(model: Source, data: InputData) -> list[Path]:
-    """The files that are read."""
     given = cast("Mapping[str, object]", data.given).values() if isinstance(data.given, Mapping) else [data.given]
     return [Path(file) for file in (model, *given) if isinstance(file, str | Path)]

@@ -177,13 +177,11 @@ def _text(kernel: str | Path) -> tuple[str, str]:
 
 
 def _paths(kernel: str | Path, launch: LaunchSpec | str | Path) -> list[Path]:
-    """The files of a kernel and its launch."""
     texts = [] if isinstance(kernel, str) and "\n" in kernel else [Path(kernel)]
     return texts if isinstance(launch, LaunchSpec) else [*texts, Path(launch)]
 
 
 def _folder(launch: LaunchSpec | str | Path, folder: str | Path | None) -> Path:
-    """Where the files of a launch are."""
     if folder is not None:
         return Path(folder)
     return Path() if isinstance(launch, LaunchSpec) else Path(launch).parent

@@ -222,7 +222,6 @@ def time(
 
 
 def _timed(job: _Job, options: ChipOptions, chip: Chip) -> KernelTime:
-    """The time of a kernel."""
     buffers: dict[str, np.ndarray] = {} if job.folder is None else read_buffers(job.launch, job.folder)
     return time_kernel(
         job.text,
@@ -246,7 +245,6 @@ def _jobs(
     work: WorkOptions,
     chip: ChipOptions,
 ) -> Iterator[_Job]:
-    """The kernels that a source stands for."""
     if launch is not None:
         yield _foreign(source, Path(launch))
         return
@@ -272,7 +270,6 @@ def _foreign(source: object, launch: Path) -> _Job:
 
 
 def _built(build: Build, layer: LayerNames | None) -> Iterator[_Job]:
-    """The kernels of a build folder."""
     for record in pick_layers(build.network.layers, layer, str(build.path)):
         ready = build.load(record.name)
         job = _job(record.name, record.planned.schedule, record.problem, ready.ptx, ready.file, ready.launch)
@@ -287,7 +284,6 @@ def _compiled(
     work: WorkOptions,
     chip: ChipOptions,
 ) -> Iterator[_Job]:
-    """The kernels of a model's layers."""
     network = read_network(model, read, layer)
     say_left_out(network, read, layer)
     with open_kernels(schedule, work, chip) as kernels:
@@ -358,7 +354,6 @@ def element_bits(problem: ConvProblem) -> int:
 
 
 def _called(source: object) -> str:
-    """What a source is called in a report."""
     if isinstance(source, str | Path):
         return Path(source).name
     if isinstance(source, Build):

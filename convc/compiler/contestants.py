@@ -113,7 +113,6 @@ def _settled(options: ScheduleOptions, choice: Mapping[str, str]) -> ScheduleOpt
 
 
 def _ways(problem: ConvProblem, options: ScheduleOptions) -> list[_Way]:
-    """Every way that is planned."""
     found: list[_Way] = []
     left = open_options(options)
     main = [[(name, value) for value in _values(name)] or [None] for name in MAIN if name in left]

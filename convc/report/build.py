@@ -148,7 +148,6 @@ def print_assembled(console: Console, build: Build, assembled: Mapping[str, Asse
 
 
 def _launches(build: Build) -> dict[str, LaunchSpec]:
-    """How each kernel of a build is launched, by its digest."""
     return {layer.kernel: build.launch(layer) for layer in build.network.layers}
 
 

@@ -61,7 +61,6 @@ def print_grid(console: Console, columns: Sequence[Column], rows: Iterable[Row],
 
 
 def _with_short_names(columns: Sequence[Column], rows: Sequence[Row]) -> list[Row]:
-    """The rows with long names shortened."""
     cells = [[row.cells[i] for row in rows] for i in range(len(columns))]
     cells = [short_names(each) if column.name else each for column, each in zip(columns, cells, strict=True)]
     return [replace(row, cells=tuple(each[i] for each in cells)) for i, row in enumerate(rows)]

@@ -52,7 +52,6 @@ def print_passes(console: Console, kernel: KernelTime) -> None:
 
 
 def _print_steps(console: Console, shape: MmaShape, kernel: KernelTime) -> None:
-    """The steps of a chain, each in a line."""
     console.print("mma cycle cycles unit      sub-core lanes    columns  port bytes  accumulator bytes")
     for step in steps(shape, kernel.chip, COUNT):
         core = "" if step.sub_core is None else str(step.sub_core)

@@ -97,7 +97,6 @@ class _Writer:
         return descriptor
 
     def _process(self, name: str, number: int) -> int:
-        """A group of tracks."""
         descriptor = self._describe(name)
         descriptor.process.pid = number
         descriptor.process.process_name = name
@@ -105,7 +104,6 @@ class _Writer:
         return descriptor.uuid
 
     def _curve(self, curve: Curve, parent: int, rank: int) -> None:
-        """A counter."""
         descriptor = self._describe(f"{curve.name} ({curve.unit})", parent, rank)
         descriptor.counter.unit_name = curve.unit
         for time, value in curve.points:

@@ -129,7 +129,6 @@ def _site(site: Site) -> SiteJson:
 
 
 def _known(record: Region | Place | None) -> dict[str, Any] | None:
-    """The fields of a record that say something."""
     if record is None:
         return None
     return {field.name: value for field in fields(record) if (value := getattr(record, field.name)) not in (None, ())}
@@ -158,6 +157,5 @@ def _result(group: Group) -> dict[str, Any]:
 
 
 def _location(site: Site) -> dict[str, Any]:
-    """The line of a site."""
     place = {"artifactLocation": {"uri": site.file}, "region": {"startLine": site.line}}
     return {"physicalLocation": place}

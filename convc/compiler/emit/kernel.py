@@ -103,7 +103,6 @@ def _role(program: TileProgram, role: Role) -> str:
 
 
 def _context(program: TileProgram, role: Role, places: dict[str, int]) -> RoleContext:
-    """What is around the steps of a role."""
     steps = walk(role.steps)
     return RoleContext(
         role=role.name,

@@ -142,7 +142,6 @@ def formula_of(record: MapRecord, result: str) -> Formula:
 
 
 def _axes(formula: Formula) -> Iterator[str]:
-    """The axes that a formula reads."""
     for term in formula.terms:
         if isinstance(term.atom, Division):
             yield from _axes(term.atom.dividend)

@@ -129,5 +129,4 @@ def words(mask: np.ndarray) -> tuple[int, ...]:
 
 
 def _within(value: IntExpr, end: int) -> tuple[IntExpr, IntExpr]:
-    """0 <= value < end."""
     return Less(Const(-1), value), Less(value, Const(end))

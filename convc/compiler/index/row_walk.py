@@ -173,7 +173,6 @@ def _formulas(form: str) -> _Formulas:
 
 @functools.lru_cache(maxsize=256)
 def _walk(problem: RowProblem, border: Border, buffers: tuple[Buffer, ...], lead: int, period: int) -> RowWalk:
-    """The walk of some buffers."""
     cases = [{**problem.sizes, BUFFER: number, HALO: buffer.halo} for number, buffer in enumerate(buffers)]
     numbers = derived().numbers
     left = chosen(numbers[lead], *cases)

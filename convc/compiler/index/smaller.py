@@ -156,7 +156,6 @@ def _remainder(x: IntExpr, b: int) -> IntExpr:
 
 
 def _in_ranges(expr: IntExpr, ranges: Ranges) -> IntExpr:
-    """The rules that need ranges."""
     match expr:
         case Const() | Var():
             return expr

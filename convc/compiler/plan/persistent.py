@@ -82,7 +82,6 @@ def persistent(
 
 
 def _persistent(offer: Offer, most: int, stages: int | None, dynamic: bool) -> Offer | Rejection:
-    """An offer with the storage of persistent CTAs."""
     if offer.layout.blocks is not None:
         reason = f"{offer.layout.blocks.name} has scale factors, which the epilogue's warps copy: no persistent CTAs"
         return Rejection(rule="persistent", reason=reason)

@@ -45,7 +45,6 @@ def result_tile(layout: DeviceLayout, tiling: Tiling) -> SmemTile:
 
 @functools.lru_cache(maxsize=256)
 def _result_tile(lines: int, row: int) -> SmemTile:
-    """The tile of so many lines, each a row of so many bytes."""
     slab = next((slab for slab in SLABS if row % slab == 0), SLABS[-1])
     return tile_ring(C, lines, slab, -(-row // slab), 0)
 
@@ -61,7 +60,6 @@ def number_tile(layout: DeviceLayout, tiling: Tiling) -> SmemTile:
 
 @functools.lru_cache(maxsize=256)
 def _number_tile(rows: int, row: int) -> SmemTile:
-    """The tile of so many rows of so many bytes each."""
     return SmemTile(name=NUMBERS, rows=rows, row_bytes=row, swizzle="none", stages=1, stage_bytes=rows * row, offset=0)
 
 

@@ -57,7 +57,6 @@ class Conflict:
 
 
 def _among(value: object, values: tuple[str, ...]) -> bool:
-    """Whether a value is one of these."""
     return value != AUTO if values == (GIVEN,) else value in values
 
 

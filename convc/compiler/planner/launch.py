@@ -127,7 +127,6 @@ def _makes_sense(made: TileGrid) -> bool:
 
 
 def _to_be_timed(schedule: ScheduleCandidates, best: Candidate) -> Pick:
-    """A candidate among those that are timed."""
     tiles = math.prod(best.tiled.grid)
     parts = best.tiled.parts
     walk = f"a CTA for each of {tiles} tiles" if best.tiled.ctas is None else _persistent_ctas(best)
@@ -140,7 +139,6 @@ def _to_be_timed(schedule: ScheduleCandidates, best: Candidate) -> Pick:
 
 
 def _persistent_ctas(best: Candidate) -> str:
-    """How many persistent CTAs there are."""
     return f"persistent: {best.tiled.ctas} CTAs for {math.prod(best.tiled.grid)} tiles"
 
 

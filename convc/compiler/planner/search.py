@@ -175,7 +175,6 @@ def quickest(timed: Sequence[TimedCandidate]) -> TimedCandidate:
 
 
 def _price(pick: Pick) -> float:
-    """Cycles of a candidate."""
     return pick.best.cycles
 
 
@@ -250,7 +249,6 @@ def _chosen(legal: Sequence[ScheduleCandidates]) -> ScheduleCandidates:
 
 
 def _finished(pick: Pick, indexing: Indexing, choices: tuple[ScheduleSummary, ...], options: ScheduleOptions) -> Plan:
-    """The plan of a candidate that is to be taken."""
     best = pick.best
     name = pick.schedule.schedule
     order = order_for(best, asked_order(options))

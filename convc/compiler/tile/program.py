@@ -174,5 +174,4 @@ def _tagged(value: Any) -> Any:
 
 
 def _fields(record: msgspec.Struct) -> dict[str, Any]:
-    """The fields of a record as plain data."""
     return {name: _tagged(getattr(record, name)) for name in record.__struct_fields__}

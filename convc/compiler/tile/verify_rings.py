@@ -165,7 +165,6 @@ RING_CHECKS: tuple[Callable[[TileProgram], Iterator[str]], ...] = (
 
 
 def _loop_bodies(steps: tuple[Step, ...]) -> Iterator[tuple[Step, ...]]:
-    """The steps directly inside each loop."""
     return (step.body for step in walk(steps) if isinstance(step, Repeat))
 
 
