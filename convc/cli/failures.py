@@ -36,8 +36,8 @@ def write_failure(file: Path | None, problem: Failure) -> None:
     if file is None:
         return
     # Imported here because reports load numpy, and most calls end well.
-    from convc.report.failure import error_json, failure_json
     from convc.report.output import write_report
+    from convc.report.sarif import error_json, failure_json
 
     if isinstance(problem, ConvcError):
         content = failure_json(problem)

@@ -84,8 +84,8 @@ def launch_command(
     from convc.api.launching import Hang, KernelInputs, write_host_program
     from convc.report.console import console, progress_bar
     from convc.report.gpu import launched_json, print_launched
+    from convc.report.launch import print_sanitized
     from convc.report.output import check_reports, write_report
-    from convc.report.sanitized import print_sanitized
 
     files = named_files(given.inputs, "--input")
     save = named_files(given.outputs, "--output")

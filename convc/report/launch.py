@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, TypedDict
 
 from rich.console import Console
 
-from convc.ir.findings import Finding, Verdict, grouped
+from convc.gpu.compute_sanitizer import ToolRun
+from convc.ir.findings import Finding, Verdict, grouped, worst
 from convc.machine import Counters
 from convc.report.output import json_text, write_report
 from convc.report.sarif import FindingJson, GroupJson, finding_json, groups_json, sarif
 from convc.runtime.layer import LayerRun, to_standard_dtype
+from convc.support.counted import counted
 from convc.support.memory import human_bytes
 from convc.support.short_names import with_short_names
 
@@ -116,3 +118,22 @@ def finding_lines(findings: Iterable[Finding]) -> Iterator[str]:
         behind = f"; and {group.count - 1} more of the same kind ({which})" if group.count > 1 else ""
         example = dataclasses.replace(group.example, message=with_short_names(group.example.message))
         yield f"{example}{behind}"
+
+
+def print_sanitized(console: Console, entry: str, tools: Sequence[ToolRun], findings: Sequence[Finding] | None) -> None:
+    """Print what each tool found, what it said of that, and what convc's checkers found."""
+    console.print(
+        f"{with_short_names(entry)} under compute-sanitizer, on the GPU, and under convc's checkers:", soft_wrap=True
+    )
+    for one in tools:
+        found = "came to no summary" if one.count is None else f"{one.count} found"
+        end = f", the launch ended with {one.code}" if one.code else ""
+        console.print(f"  {one.tool}: {found}{end}", soft_wrap=True)
+        if not one.ok:
+            for line in one.lines:
+                console.print(f"    {line}", soft_wrap=True, markup=False)
+    if findings is None:
+        console.print("  convc check: machine code is not read")
+        return
+    console.print(f"  convc check: {worst(findings).name}, {counted(len(findings), 'finding')}", soft_wrap=True)
+    print_findings(console, findings)

@@ -22,12 +22,11 @@ from convc.ir.problem import ConvProblem
 from convc.machine import Counters
 from convc.probe.record import Probed
 from convc.report.audit import AuditJson
-from convc.report.failure import ErrorJson
 from convc.report.gpu import LaunchedJson
 from convc.report.launch import ExecJson
 from convc.report.probe import ProbeJson, SettledJson
 from convc.report.record import RecordJson
-from convc.report.sarif import FindingJson, GroupJson, VerdictName
+from convc.report.sarif import ErrorJson, FindingJson, GroupJson, VerdictName
 from convc.runtime.network.stats import RunStats
 from convc.verification.records import (
     DataReport,

@@ -139,7 +139,7 @@ def test_the_planner_takes_what_it_finds_faster_and_says_why(monkeypatch):
     assert alone.launch.cluster == (1, 1, 1)
     assert alone.launch.why.multicast.startswith("no multicast: ")
     assert not plan(layer, options=loading("off"), block_n=256).launch.why.multicast
-    monkeypatch.setattr("convc.compiler.planner.loading.SLACK", 1.0)
+    monkeypatch.setattr("convc.compiler.planner.search.SLACK", 1.0)
     shared = plan(layer, options=loading("estimate"), block_n=256)
     assert shared.estimate.cycles < alone.estimate.cycles
     assert shared.tiling.multicast != (1, 1)

@@ -1,7 +1,7 @@
 """The loop test of a tile program: its loops run with numbers, as their text goes through them, against the definition.
 
 What is left out is what steps do. Each role of each CTA goes through its loops, those with copies body by body and jump
-by jump (`convc.compiler.emit.places`), and a walk over fetched tiles is given tiles of other CTAs. What comes of it are
+by jump (`convc.compiler.emit.kernel`), and a walk over fetched tiles is given tiles of other CTAs. What comes of it are
 the filter tiles that are copied, and the products, of each tile of the output; the definition says which these are.
 """
 
@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from convc.compiler.emit.places import known_stages, turns
+from convc.compiler.emit.kernel import known_stages, turns
 from convc.compiler.plan.names import PART, RANK
 from convc.compiler.schedules.skeleton import MAP_B
 from convc.compiler.tile.program import Role

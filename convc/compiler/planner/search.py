@@ -6,6 +6,7 @@ chosen and its index arithmetic derived. Everything turned down stays in the pla
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
@@ -32,8 +33,6 @@ from convc.compiler.plan.records import (
 from convc.compiler.plan.split import ranks_of
 from convc.compiler.planner.conflicts import schedules_for
 from convc.compiler.planner.launch import Pick, Survey, assumed, cycles, every_form, form_of, launched
-from convc.compiler.planner.loading import loading
-from convc.compiler.planner.registers import handed_over
 from convc.compiler.schedules.all import schedule_of
 from convc.compiler.schedules.base import (
     DYNAMIC,
@@ -304,3 +303,74 @@ def _no_plan(layout: DeviceLayout, rejected: Sequence[Rejection]) -> PlanError:
     lines = list(reasons)
     more = f" (and {len(lines) - 3} more)" if len(lines) > 3 else ""
     return PlanError("no kernel can be planned: " + "; ".join(lines[:3]) + more, where=layout.model.describe())
+
+
+def loading(pick: Pick, survey: Survey) -> Pick:
+    """CTAs load for each other where that is faster; nothing is said where nobody asks."""
+    request = survey.request
+    tiled = pick.best.tiled
+    if request.multicast is not None:
+        asked = tiled.tiling.multicast
+        if asked == (1, 1):
+            return pick
+        return pick.because(multicast=f"multicast of {_shared_tiles(asked)}, as requested")
+    chosen = pick.schedule.schedule
+    schedule = schedule_of(chosen)
+    if tiled.parts > 1 or tiled.tiling.ctas > 1 or not schedule.multicasts:
+        return pick
+    walks = tiled.ctas is not None
+    offers = [
+        survey.offered(schedule, tiled, dataclasses.replace(request, multicast=shape, persistent=walks))
+        for shape in MULTICAST_OF.values()
+        if shape not in (None, (1, 1)) and LaunchForm(chosen, walks, False, 1, shape) not in survey.refused
+    ]
+    found = min((one.best for one in offers if one.possible), key=lambda best: best.cycles, default=None)
+    if found is None:
+        return pick
+    cycles = f"{found.cycles:.0f} cycles with multicast, {pick.best.cycles:.0f} without"
+    if SLACK * found.cycles > pick.best.cycles:  # off by less, an estimate must not make a kernel slower
+        return pick.because(multicast=f"no multicast: {cycles}")
+    taken = replace(pick, best=found)
+    return taken.because(multicast=f"multicast of {_shared_tiles(found.tiled.tiling.multicast)}: {cycles}")
+
+
+def _shared_tiles(shape: tuple[int, int]) -> str:
+    """The operand tiles that the CTAs of a cluster share."""
+    pixels, channels = shape
+    both = (*(("filter tiles",) if pixels > 1 else ()), *(("activation tiles",) if channels > 1 else ()))
+    return " and ".join(both)
+
+
+LANES = 128
+"""Threads of a warpgroup."""
+
+
+def handed_over(best: Candidate, asked: bool | None) -> tuple[tuple[int, int] | None, str]:
+    """Registers of a thread that loads and of one that multiplies, or None for an even share; and the reason.
+
+    An SM gives every thread of a CTA as many registers at the start. Where the accumulator lies in them, a warp that
+    loads leaves most of its own unused, while those that multiply run out: they are handed over (PTX, ``setmaxnreg``),
+    by whole warpgroups, so that the warps that load are one of their own then.
+
+    Args:
+        best: the candidate to launch.
+        asked: whether to hand over; None: where an even share is less than the accumulator and the epilogue want.
+    """
+    tiled = best.tiled
+    registers = tiled.arch.registers
+    if registers is None:
+        return None, ""
+    counts = registers.loads, registers.multiplies
+    moved = f"warps that load keep {counts[0]} a thread, those that multiply get {counts[1]}"
+    if tiled.parts > 1:
+        return None, "an even share: after all warps have met to add sums, ptxas allows for the fewest that any has"
+    if asked is not None:
+        return (counts, f"{moved}, as requested") if asked else (None, "no register reallocation, as requested")
+    share = registers.share(32 * core_of(tiled.arch).warps(tiled.tiling.block_m))
+    sums = tiled.arch.limits.mma_m * tiled.tiling.block_n // LANES
+    if best.storage.results is not None:
+        return None, f"{share} a thread, {sums} of them the accumulator; results leave through shared memory"
+    wanted = f"{sums} of the accumulator and {registers.stores} to store from"
+    if sums + registers.stores <= share:
+        return None, f"{share} a thread are enough for {wanted}"
+    return counts, f"{share} a thread are too few for {wanted}: {moved}"

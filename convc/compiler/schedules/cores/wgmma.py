@@ -4,7 +4,7 @@ One warp loads. All others multiply, and then run their epilogue: of a tile of 1
 half, and both read the same filter tile. A warp lies in a quarter of the SM, which has 16384 registers, so that 5 warps
 may have 255 a thread and 9 warps 168. The widest accumulator takes 128, and with 9 warps ptxas then spills some of the
 others where results leave from registers, and hardly any where they leave through copies. So the warp that loads may be
-one of a warpgroup that hands most of its registers over (``setmaxnreg``, `convc.compiler.planner.registers`). That
+one of a warpgroup that hands most of its registers over (``setmaxnreg``, `convc.compiler.planner.search`). That
 stands in front of either role: ptxas ignores it where one place of the text has both counts.
 
 A stage is given back one stage later, when the next one is already being multiplied, so that the tensor core does not
