@@ -45,6 +45,7 @@ ALLOWED = {
     "block_scaled.NAN_FACTOR": "codes, from the formats",
     "base.PARTS_OF": "split-K CTAs",
     "split.MOST_SUMS": "registers of a thread",
+    "split.RANKS": "CTAs of a cluster, of any GPU",
     "verify_split.QUAD_BYTES": "four sums, as a lane reads and writes them",
     "requests.LINE_BYTES": "a line of L2",
     "requests.PIECE_BYTES": "what TMA fills behind the last channel is in such pieces",

@@ -8,6 +8,7 @@ from convc.compiler.plan.names import Number, SmemName, TmemName
 from convc.compiler.plan.storage import SmemTile
 from convc.compiler.tile.steps.base import Step
 from convc.compiler.tile.steps.spelling import (
+    ATOM_BYTES,
     UNIT_BYTES,
     Names,
     RoleContext,
@@ -37,7 +38,6 @@ from convc.ptx.descriptors import (
 
 MASKED = ", not where masked"
 WARPGROUP_ROWS = SM_90A.limits.mma_m
-ATOM_BYTES = SM_90A.limits.mma_atom_bytes
 WORD_BYTES = 4
 ID_SHIFT = 30
 """Where an address has the byte of a cell in which its factors start."""

@@ -15,6 +15,7 @@ import msgspec
 from convc.compiler.plan.storage import BarrierRing, SmemTile, Storage, TmemTile
 from convc.compiler.tile.exprs import Number
 from convc.ir import dtypes
+from convc.ir.arch import SM_100A
 from convc.ir.dtypes import DType
 from convc.ptx.descriptors import SharedDescriptor, encode_shared, encode_warpgroup
 
@@ -99,7 +100,7 @@ def tensor_address(to: str, tile: TmemTile) -> list[str]:
     return lines + ([f"add.u32 {to}, {to}, {tile.column_offset};"] if tile.column_offset else [])
 
 
-ATOM_BYTES = 32
+ATOM_BYTES = SM_100A.limits.mma_atom_bytes
 """Bytes of K that an instruction takes of each row and column of a product."""
 UNIT_BYTES = 16
 """A matrix descriptor counts addresses in units of so many bytes."""

@@ -170,8 +170,15 @@ class LastLoop(Repeat, frozen=True, kw_only=True):
 
     def spelling(self, context: RoleContext) -> Names:
         """All but what is in the loop, which the kernel writes (`convc.compiler.emit.kernel`)."""
-        names = {"var": self.var, "count": self.count, "label": self.label}
-        return names | {"buffer": self.buffer, "counter": self.counter, "last": self.clusters - 1}
+        return {
+            "var": self.var,
+            "count": self.count,
+            "label": f"{self.label}_next",
+            "end": f"{self.label}_end",
+            "buffer": self.buffer,
+            "counter": self.counter,
+            "last": self.clusters - 1,
+        }
 
 
 def _quads(columns: int, pitch: int, register: str, first: int = 0) -> Iterator[tuple[int, str]]:
