@@ -5,6 +5,7 @@ A case is a node with arrays; it is tried in each operator set from 7 on that ch
 
 from __future__ import annotations
 
+import functools
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -89,13 +90,19 @@ def in_each_opset(cases: Sequence[HostCase], newest: int) -> Iterator[HostCase]:
 
 def versions(op: str, newest: int) -> list[int]:
     """The operator sets that changed an operator, the last one before `OLDEST` included."""
-    found = [
-        schema.since_version
-        for schema in onnx.defs.get_all_schemas_with_history()
-        if schema.name == op and not schema.domain and schema.since_version <= newest
-    ]
+    found = [version for version in history().get(op, ()) if version <= newest]
     older = [version for version in found if version <= OLDEST]
     return sorted({*(version for version in found if version > OLDEST), *([max(older)] if older else [])})
+
+
+@functools.cache
+def history() -> dict[str, list[int]]:
+    """The operator sets that changed an operator of ONNX's own domain, by the name of the operator."""
+    found: dict[str, list[int]] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if not schema.domain:
+            found.setdefault(schema.name, []).append(schema.since_version)
+    return found
 
 
 def fits(each: HostCase, opset: int) -> bool:
