@@ -24,6 +24,9 @@ from convc.verification.data import integer_data, normal_data
 
 pytestmark = pytest.mark.slow
 
+FILTERS = 73
+"""A number, so that who collects the tests does not read the models."""
+
 
 @cache
 def wide_filters() -> dict[str, ConvProblem]:
@@ -36,12 +39,12 @@ def wide_filters() -> dict[str, ConvProblem]:
 
 
 def test_there_are_as_many_as_the_models_have():
-    assert len(wide_filters()) >= 60
+    assert len(wide_filters()) == FILTERS
 
 
-@pytest.mark.parametrize("name", wide_filters())
-def test_layer_on_every_schedule(name):
-    problem, ran = wide_filters()[name], []
+@pytest.mark.parametrize("at", range(FILTERS))
+def test_layer_on_every_schedule(at):
+    problem, ran = list(wide_filters().values())[at], []
     integers, normals = integer_data(problem, 5), normal_data(problem, 5)
     exact, rounded = (reference.conv_problem(problem, *data) for data in (integers, normals))
     bound = error_bound(problem, *normals)
