@@ -15,6 +15,7 @@ import hypothesis
 import pytest
 from support import examples
 from support.rotation import Rotation
+from support.sampling import leave_to_the_slow_part
 
 from convc.runtime.network.host import default_host
 from convc.support.ptxas import Assembled, assemble
@@ -56,6 +57,12 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Before ``-m`` chooses by it."""
+    leave_to_the_slow_part(items)
 
 
 @pytest.fixture

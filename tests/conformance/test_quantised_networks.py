@@ -58,6 +58,7 @@ def shown(model: onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(("network", "form", "way", "opset"), IN_TURNS)
 def test_quantised_network(network, form, way, opset):
     model = shown(quantised(NETWORKS[network](opset), form, **WAYS[way]))

@@ -20,6 +20,7 @@ UNFOLLOWED = {"cuda_dispatch", "cuda_pipeline"}
 """They branch on what they load, and wait for each other behind that."""
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", KERNELS)
 def test_nobody_is_accused(name):
     kernel = foreign(name)

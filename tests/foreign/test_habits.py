@@ -82,6 +82,7 @@ def sound(found: Checked, rules: set[str]) -> None:
         assert MANUAL.search(group.example.message), group.example.message
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_kernel_with_all_habits_has_no_error(kind):
     text = (GOLDEN / KINDS[kind] / "kernel.ptx").read_text(encoding="utf-8")

@@ -59,6 +59,7 @@ def without_hints(text: str) -> str:
     return re.sub(r"\.L2::cache_hint|, %evict_\w+", "", text)
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(
     ("problem", "form"), FORMS, ids=[" ".join(str(each) for each in form.values() if each) for _, form in FORMS]
 )

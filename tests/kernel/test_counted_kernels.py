@@ -99,6 +99,7 @@ def test_scale_factors_are_carried_once_a_stage():
     assert found.mbarrier_waits == (1 + 2 + warps) * steps + warps * plan.launch.ctas
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", SMALL)
 def test_the_machine_counts_the_work_of_the_plan(name):
     found, plan = counters(name), compiled(name).plan
@@ -149,12 +150,14 @@ def test_every_element_of_the_output_is_stored_once(name):
         assert stores.bytes == stores.count * tile.bytes // each
 
 
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("policy", ["late", "seeded"])
 def test_the_completion_policy_changes_no_count(name, policy):
     assert counters(name, policy) == counters(name)
 
 
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("name", SMALL)
 def test_the_size_of_cohorts_changes_no_count(name):
     assert counters(name, cohort=3) == counters(name)

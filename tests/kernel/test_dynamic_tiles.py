@@ -38,6 +38,7 @@ def test_oracles_agree(assembled, problem, seed):
     oracles_agree(problem, seed, assembled, fetching())
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("schedule", "more"),
     [

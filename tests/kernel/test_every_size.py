@@ -63,6 +63,7 @@ def test_some_sizes_compile(filter_):
         compiles(extent, filter_)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("filter_", FILTERS)
 def test_some_borders_are_right(filter_):
     borders_are_right(compiles((123, 1001), filter_))

@@ -78,6 +78,7 @@ def test_filters_of_shared_activations(extent, rows, border, spare, assembled):
     }  # fmt: skip
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("more", [{"border": "mask"}, {"border": "zero", "persistent": "on", "ctas": 2}])
 @pytest.mark.parametrize("shift", ["chain", "ashift", "windows"])
 def test_filters_of_activations_that_move(shift, more, assembled):
@@ -104,6 +105,7 @@ def test_clusters_that_walk(assembled):
     assert (compiled.plan.launch.cluster, compiled.program.visits) == ((2, 1, 1), 6)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("shape", "more"),
     [

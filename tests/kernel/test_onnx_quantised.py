@@ -152,6 +152,7 @@ WIDTHS = [(16, 1, 1), (16, 8, 1), (16, 16, 1), (16, 17, 1), (16, 33, 1), (8, 8, 
           (96, 48, 3), (128, 80, 2)]  # fmt: skip
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
 @pytest.mark.parametrize("channels", WIDTHS, ids=lambda each: "x".join(map(str, each)))
 def test_results_of_8_bits_have_any_width_on_both_targets(channels, target):

@@ -60,6 +60,7 @@ def changing(layer: Layer, x: np.ndarray, named: set[str], residual: np.ndarray 
     return {name for name in (named if together == want else OTHER) if changes(name)}
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", GOLDEN)
 def test_golden_kernels(name):
     layer, x, residual, named = golden_layer(name)

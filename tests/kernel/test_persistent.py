@@ -48,6 +48,7 @@ def test_oracles_agree(operand, part, assembled):
     check()
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("ctas", [1, 2, 3, 5])
 @pytest.mark.parametrize("store", ["direct", "tma"])
 def test_every_number_of_tiles(store, ctas, assembled):
@@ -85,6 +86,7 @@ def test_two_numbers_of_a_channel_stay_in_shared_memory():
     assert found.storage.numbers is not None
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("rows", ["merged", "outer"])
 @pytest.mark.parametrize(
     "forms", [{"schedule": "slide"}, *({"schedule": "shift", "shift": each} for each in ("chain", "ashift", "windows"))]
@@ -116,6 +118,7 @@ def test_masks_that_are_awaited_by_the_tensor_core_alone_pass_the_check():
     assert check_kernel(made.ptx, made.launch, buffers).verdict is Verdict.clean
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(("schedule", "store"), [("reload", "direct"), ("reload", "tma"), ("slide", "auto")])
 @pytest.mark.parametrize("ctas", [1, 3])
 def test_accumulators_in_registers(ctas, schedule, store, assembled):
@@ -139,6 +142,7 @@ def test_oracles_agree_on_hopper(operand, assembled):
     check()
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("shift", ["auto", "chain", "ashift", "windows"])
 def test_schedules_that_share_activations(shift, assembled):
     options = walking(3, "slide" if shift == "auto" else "shift", shift=shift)

@@ -16,7 +16,6 @@ from sabotage_at_once import AT_ONCE, OTHERS
 from sabotage_changes import Sabotage
 from sabotage_kernels import ALL, TESTS, Subject, conv, subject
 from support.both_ways import check_both_ways, run_both_ways, same
-from support.sampling import one_of
 
 from convc.errors import ConvcError, LaunchError, PtxSyntaxError, UnmodelledError
 from convc.ir.dtypes import ARRAY_TYPES
@@ -61,7 +60,8 @@ def refused(monkeypatch) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("name", one_of(2, ALL))
+@pytest.mark.one_of(2)
+@pytest.mark.parametrize("name", ALL)
 def test_a_kernel_runs_the_same_both_ways(name, refused):
     kernel = subject(name)
     result = run_both_ways(kernel.text, kernel.launch, kernel.inputs)
@@ -90,7 +90,8 @@ def test_sums_that_are_rounded_otherwise_late_are_no_finding():
     assert check_kernel(kernel.text, kernel.launch, inputs).findings == ()
 
 
-@pytest.mark.parametrize("name", one_of(2, ALL))
+@pytest.mark.one_of(2)
+@pytest.mark.parametrize("name", ALL)
 def test_a_second_launch_may_take_the_course_of_the_first(name):
     """It has other data, of any kind, and gives what a launch gives that knows no other."""
     kernel = subject(name)
@@ -143,7 +144,8 @@ def test_kernels_that_multiply_at_once_are_among_those_that_run():
     assert set(OTHERS) <= set(FOREIGN)
 
 
-@pytest.mark.parametrize("name", one_of(3, ALL))
+@pytest.mark.one_of(3)
+@pytest.mark.parametrize("name", ALL)
 def test_a_broken_kernel_runs_the_same_both_ways(name):
     try_changes(name, EVERY, ("eager",))
 

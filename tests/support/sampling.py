@@ -1,19 +1,29 @@
-"""Families of tests of which some run by default, and all in the slow part."""
+"""Families of tests of which some run by default, and all in the slow part: ``@pytest.mark.one_of(3)``."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
-from typing import Any
+from collections import defaultdict
+from collections.abc import Collection, Iterable
 
 import pytest
 
 
-def one_of(count: int, names: Iterable[str]) -> list[Any]:
-    """Parameters of a test, all of ``names``: one of ``count``, chosen by its name, is not marked slow.
+def chosen(names: Collection[str], count: int) -> set[str]:
+    """One of ``count`` of the names, and at least one; which ones does not depend on their order."""
+    drawn = sorted(names, key=lambda name: zlib.crc32(name.encode()))
+    return set(drawn[: -(-len(drawn) // count)])
 
-    Which one that is does not depend on the others, so that a new name leaves the old ones where they are.
-    """
-    return [
-        pytest.param(name, marks=() if zlib.crc32(name.encode()) % count == 0 else pytest.mark.slow) for name in names
-    ]
+
+def leave_to_the_slow_part(items: Iterable[pytest.Item]) -> None:
+    """Mark the tests slow that their family, the parameters of a function, does not run by default."""
+    families: dict[tuple[str, int], list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        mark = item.get_closest_marker("one_of")
+        if mark is not None and item.get_closest_marker("slow") is None:
+            families[item.nodeid.partition("[")[0], mark.args[0]].append(item)
+    for (_, count), family in families.items():
+        kept = chosen([item.nodeid for item in family], count)
+        for item in family:
+            if item.nodeid not in kept:
+                item.add_marker(pytest.mark.slow)

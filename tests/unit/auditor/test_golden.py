@@ -7,7 +7,6 @@ import re
 import numpy as np
 import pytest
 from mistakes import GOLDEN, MISTAKES
-from support.sampling import one_of
 
 from convc.auditor.run import audit_kernel
 from convc.errors import ConvcError
@@ -58,7 +57,8 @@ def test_a_mistake_is_found_and_told_where_it_is(kernel, golden):
     golden("audits", {f"{kernel}.txt": "\n".join(said)})
 
 
-@pytest.mark.parametrize("name", one_of(12, MISTAKES))
+@pytest.mark.one_of(12)
+@pytest.mark.parametrize("name", MISTAKES)
 def test_check_finds_it_too(name):
     mistake = MISTAKES[name]
     launch = load_launch(GOLDEN / mistake.kernel / "launch.json")

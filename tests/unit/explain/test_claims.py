@@ -8,7 +8,6 @@ import re
 
 import pytest
 from support.option_sets import OPTION_SETS
-from support.sampling import one_of
 
 from convc.compiler.compile import compile_problem
 from convc.derive.known import theorems, uses
@@ -59,7 +58,8 @@ def named(line: str) -> str:
     return "" if alone is None else alone[1]
 
 
-@pytest.mark.parametrize("name", one_of(2, OPTION_SETS))
+@pytest.mark.one_of(2)
+@pytest.mark.parametrize("name", OPTION_SETS)
 def test_every_claim_names_a_theorem_that_derive_knows(name, monkeypatch):
     lines = printed(monkeypatch, name)
     claims = [line for line in lines if CLAIM.match(line) or line.startswith("   theorem: ")]

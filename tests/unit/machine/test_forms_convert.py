@@ -107,6 +107,7 @@ def to_float(source, target, mode, sat=False):
     return run
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(("target", "source"), TO_INTEGERS)
 def test_integer_to_float(source, target):
     for mode in ("rn", "rz", "rm", "rp"):

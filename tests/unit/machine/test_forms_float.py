@@ -120,6 +120,7 @@ def arithmetic_form(name, count, kind, mods) -> Form:
     return Form(f"{name}{mods}.{kind} {names(count)};", " ".join([b] * count), b)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(("name", "count", "mode", "kind", "mods", "ftz"), ARITHMETIC)
 def test_correctly_rounded_arithmetic(name, count, mode, kind, mods, ftz):
     form = arithmetic_form(name, count, kind, mods)

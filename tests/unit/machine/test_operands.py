@@ -33,6 +33,7 @@ def test_an_operand_that_all_ctas_share_is_widened_once(unlike):
     assert np.array_equal(np.broadcast_to(found, matrix.shape), matrix.astype(np.float32))
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("numerics", ["float32", "exact"])
 @pytest.mark.parametrize(("m", "n", "columns", "form"), [(128, 32, 32, ""), (64, 64, 32, ".ws")])
 @pytest.mark.parametrize("b_unlike", ["none", "middle"])

@@ -345,6 +345,7 @@ def test_a_convolution_row_with_shifts_halo_and_masks(move, between, order, read
     assert convolution_row(move, between) == (move == "shift" or bool(between) or order == "ordered")
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(("order", "raced"), [("unordered", True), ("ordered", False)])
 def test_a_refresh_right_behind_an_ashift_is_a_race(order, raced, monkeypatch):
     """One behind a shift, or behind a wait, is none: mma, shift, cp.4x256b and mma follow each other in order."""

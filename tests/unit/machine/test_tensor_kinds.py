@@ -77,6 +77,7 @@ def f32(cells: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(cells).view(np.float32)
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(
     ("a_type", "b_type", "in_tensor"),
     [

@@ -73,6 +73,7 @@ def f32(cells: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(cells).view(np.float32)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("numerics", ["float32", "exact"])
 @pytest.mark.parametrize("in_tensor", [False, True])
 @pytest.mark.parametrize(("kind", "size", "scale", "count"), FOUR_BIT)

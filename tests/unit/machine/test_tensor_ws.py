@@ -100,6 +100,7 @@ def zeroed(mask: ZeroColumnMask, m: int, n: int, counted: str = "after") -> list
     return out
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("m", [32, 64, 128])
 @pytest.mark.parametrize(
     "fields",

@@ -73,6 +73,7 @@ HEADS = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("numerics", ["float32", "exact"])
 @pytest.mark.parametrize("head", HEADS)
 @pytest.mark.parametrize("registers", [False, True])
@@ -221,6 +222,7 @@ def replay(recording: Recording) -> None:
     assert np.array_equal(exact.buffers["out"], recording.after["out"])
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("recording", OFTEN, ids=lambda recording: recording.name)
 def test_random_numbers_on_an_h200(recording):
     replay(recording)

@@ -111,6 +111,7 @@ BODY = TOP + ".entry k() {\n.reg .b32 %r<4>; .reg .pred %p;\n"
 MANY = 20_000
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(
     "text",
     [

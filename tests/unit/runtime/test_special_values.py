@@ -105,6 +105,7 @@ PACKED = {
 }
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("value", VALUES)
 @pytest.mark.parametrize("name", PACKED)
 def test_an_output_sees_only_what_it_reads(name, value):
@@ -116,6 +117,7 @@ def test_an_output_sees_only_what_it_reads(name, value):
         assert said.endswith(" more")
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("operand", ["bf16", "e4m3", "e5m2", "bf16x3", "bf16x6", "tf32x3", "mxfp8", "mxfp4", "nvfp4"])
 def test_every_type(operand):
     of = problem(8, 16, (5, 5), (3, 3), 8, operand=operand)
@@ -195,6 +197,7 @@ def test_verification_draws_them_and_sees_where_they_leak(seed, monkeypatch):
     assert not check_layer(conv, KERNELS.compiled(of), seed=seed).ok
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", [*PACKED, "dense"])
 def test_the_outputs_that_read_what_is_drawn_are_in_its_box(name):
     of = PACKED.get(name, problem(3, 4, (20, 20), (3, 5), stride=(2, 3), dilation=(2, 1)))

@@ -103,6 +103,7 @@ def model(nodes: list[onnx.NodeProto]) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", CASES)
 def test_they_run_as_onnxruntime_runs_them_and_are_verified(name):
     nodes, ran = CASES[name]

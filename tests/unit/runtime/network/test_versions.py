@@ -57,6 +57,7 @@ def expected() -> np.ndarray:
     return powers / powers.sum(axis=1, keepdims=True)
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("host", ["reference", "onnxruntime"])
 @pytest.mark.parametrize("opset", range(MIN_OPSET, onnx.defs.onnx_opset_version() + 1))
 def test_every_operator_set(opset, host, tmp_path):
