@@ -10,7 +10,7 @@ from support.schedules import RELOAD_ONLY
 from convc.compiler.compile import compile_problem
 from convc.compiler.options import ScheduleOptions
 from convc.ir.epilogue import AddResidual, Relu
-from convc.ir.gradients import weight_gradient
+from convc.ir.gradients import input_gradient, weight_gradient
 from convc.ir.launch import dump_launch
 from convc.ir.problem import ConvProblem
 from convc.timing.chip import REGISTERS
@@ -139,6 +139,17 @@ SCALED = ConvProblem(
 )
 """Scale factors of blocks, and of whole tensors."""
 
+BETWEEN = ConvProblem(
+    name="between", batch=6, in_channels=40, out_channels=64, in_extent=(9, 8), kernel=(3, 3), stride=(2, 2),
+    pad_lo=(1, 1), pad_hi=(1, 1),
+)  # fmt: skip
+"""A convolution whose gradients are taken."""
+GRADIENTS = {
+    "dgrad_f16": input_gradient(replace(BETWEEN, stride=(1, 1))),
+    "dgrad_strided_f16": input_gradient(BETWEEN),
+}
+"""The filter turned round; four phases as channels."""
+
 JOINED = ScheduleOptions(schedule="reload", columns="overlap")
 LINES = ScheduleOptions(schedule="shift", shift="windows", border="zero", rows="outer", residual_load="tma")
 HOPPER = ScheduleOptions(schedule="reload", target="sm_90a", store="direct")
@@ -219,6 +230,7 @@ CHOICES = {
         },
         **{name: {"options": options, "stages": 3, "block_n": 48} for name, options in SCHEDULES.items()},
         "stationary_f16": {"options": SCHEDULES["stationary_f16"], "stages": 3},  # weights are 128 rows
+        **{name: {"block_n": 48, "stages": 2} for name in GRADIENTS},
     }.items()
 }
 GRADIENT = weight_gradient(
@@ -251,6 +263,7 @@ PROBLEMS |= dict.fromkeys(SCHEDULES, SHARED) | {
     "tile_order_f16": ORDERED,
     "line_store_f16": replace(SHARED, name="line_store_f16", epilogue=(AddResidual(), Relu())),
     "dynamic_f16": replace(WALKED, name="dynamic_f16"),
+    **{name: replace(problem, name=name) for name, problem in GRADIENTS.items()},
 }  # fmt: skip
 
 

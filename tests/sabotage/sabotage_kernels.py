@@ -324,6 +324,8 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "golden split_k_f16": partial(golden, "split_k_f16"),
     "golden hopper_split_k_f16": partial(golden, "hopper_split_k_f16"),
     "golden tile_order_f16": partial(golden, "tile_order_f16"),
+    "golden dgrad_f16": partial(golden, "dgrad_f16"),
+    "golden dgrad_strided_f16": partial(golden, "dgrad_strided_f16"),
     "tiles in groups, persistent CTAs": partial(
         conv, in_channels=64, out_channels=80, block_n=48, batch=3,
         options=ScheduleOptions(schedule="reload", persistent="on", ctas=3, rasterization_order="grouped"),
