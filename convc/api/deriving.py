@@ -106,7 +106,7 @@ def derive_theorem(name: str) -> Derivation:
         InputError: there is none of that name.
     """
     # Imported here because sympy takes half a second to load.
-    from convc.derive.known import rests_on, theorems, uses
+    from convc.derive.known import theorems, users_of, uses
     from convc.derive.show import document, known_lines
 
     known = theorems(uses())
@@ -119,5 +119,5 @@ def derive_theorem(name: str) -> Derivation:
             f"there is no schedule, gradient or theorem {name!r}",
             hint=f"{guess}{kinds}; theorems: their names as convc inspect prints them",
         )
-    lines = known_lines(known[name], rests_on(name, uses()))
+    lines = known_lines(known[name], users_of(name, uses()))
     return Derivation(names=(name,), lines=tuple(lines), latex=document((), alone=known[name]))

@@ -52,7 +52,7 @@ SHAPES = {"volta": ("m16n16k16", "m8n8k4"), "turing": ("m16n16k16", "m16n8k8")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class HmmaStep:
     """An HMMA of a product.
 
     Attributes:
@@ -78,7 +78,7 @@ class Step:
     bits: tuple[int, int, int]
 
 
-def steps(arch: str, sums: str = "f32", shape: str = "m16n16k16") -> tuple[Step, ...]:
+def steps(arch: str, sums: str = "f32", shape: str = "m16n16k16") -> tuple[HmmaStep, ...]:
     """The HMMAs of a product of f16, in order.
 
     Args:
@@ -102,17 +102,17 @@ def spanned(ends: tuple[int, int]) -> str:
     return f"{ends[0]}:{ends[1]}"
 
 
-def _volta(sums: str) -> tuple[Step, ...]:
+def _volta(sums: str) -> tuple[HmmaStep, ...]:
     count = 4 if sums == "f32" else 2
     rows = 2 if sums == "f32" else GROUP  # f16 takes all four rows of a group at once
     width = 32 if sums == "f32" else 16
-    found: list[Step] = []
+    found: list[HmmaStep] = []
     for number, cycle in enumerate(CYCLES[sums]):
         part, step = divmod(number, count)
         first = step * rows % GROUP
         half = step * rows // GROUP
         found.append(
-            Step(
+            HmmaStep(
                 set=part + 1,
                 step=step,
                 name=f"HMMA.884.{sums.upper()}.{sums.upper()}.STEP{step}",
@@ -132,10 +132,10 @@ def _volta(sums: str) -> tuple[Step, ...]:
     return tuple(found)
 
 
-def _turing(sums: str) -> tuple[Step, ...]:
+def _turing(sums: str) -> tuple[HmmaStep, ...]:
     width = 32 if sums == "f32" else 16
     return tuple(
-        Step(
+        HmmaStep(
             set=number + 1,
             step=0,
             name=f"HMMA.1688.{sums.upper()}",

@@ -29,7 +29,7 @@ K_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
+class Instruction:
     """The instruction itself: kind, CTAs, variants.
 
     Attributes:
@@ -60,7 +60,7 @@ def field(word: int, low: int, high: int) -> int:
     return word >> low & ((1 << (high - low + 1)) - 1)
 
 
-def shape_of(word: int, form: Form) -> Shape:
+def shape_of(word: int, form: Instruction) -> Shape:
     """The shape that a descriptor says."""
     return Shape(
         m=field(word, 24, 28) << 4,
@@ -70,13 +70,13 @@ def shape_of(word: int, form: Form) -> Shape:
     )
 
 
-def faults(word: int, form: Form) -> list[str]:
+def faults(word: int, form: Instruction) -> list[str]:
     """All that is wrong with a descriptor, in sentences."""
     found = _flags(word, form) + _types(word, form) + _shape(shape_of(word, form), form)
     return [f"descriptor 0x{word:08x} of kind::{form.kind}: {what}" for what in found]
 
 
-def _flags(word: int, form: Form) -> list[str]:
+def _flags(word: int, form: Instruction) -> list[str]:
     """Bits that are fixed, or that only some kinds have."""
     scaled = form.kind in SCALED
     found: list[str] = []
@@ -107,7 +107,7 @@ def _flags(word: int, form: Form) -> list[str]:
     return found
 
 
-def _types(word: int, form: Form) -> list[str]:
+def _types(word: int, form: Instruction) -> list[str]:
     types = TYPES.get(form.kind)
     if types is None:
         return []
@@ -127,7 +127,7 @@ def _types(word: int, form: Form) -> list[str]:
     return found
 
 
-def _scale_type(ue8m0: int, form: Form) -> list[str]:
+def _scale_type(ue8m0: int, form: Instruction) -> list[str]:
     """The type of the scale factors: 1 ue8m0, 0 ue4m3."""
     if form.kind != "mxf4nvf4" and not ue8m0:
         return [f"scale factors of {form.kind} are ue8m0, bit 23 says ue4m3"]
@@ -136,7 +136,7 @@ def _scale_type(ue8m0: int, form: Form) -> list[str]:
     return []
 
 
-def _shape(shape: Shape, form: Form) -> list[str]:
+def _shape(shape: Shape, form: Instruction) -> list[str]:
     m = shape.m
     n = shape.n
     if form.stationary:

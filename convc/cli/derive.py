@@ -31,7 +31,7 @@ def derive_command(name: str | None, rows: str, border: str, windows: bool, late
 
     For all sizes at once: each rewrite with its theorem, the conditions that a problem has to meet, and the proof. The
     algorithms are numbered as in Pei Luo, "Blackwell SM_100a tensor core architecture". With the name of a theorem, as
-    convc inspect prints it: what it says, its conditions, its proof, and what rests on it.
+    convc inspect prints it: what it says, its conditions, its proof, and what uses it.
     """
     if name is None or name in SCHEDULES:
         found = derive_schedules(name, rows=rows, border=border, windows=windows)

@@ -50,14 +50,14 @@ Reading = Literal["read further on", "operands exchanged", "rows moved"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
+class LoweredForm:
     """A schedule in one of its forms.
 
     Attributes:
         name: by which it is found.
         algorithms: titles and nests, the definition first; the last is what the kernel runs.
         maps: what the kernel computes, read off the last nest.
-        theorems: those that the maps rest on, besides those of the nests.
+        theorems: those that prove the maps, besides those of the nests.
     """
 
     name: str
@@ -132,23 +132,23 @@ def shared(rows: Rows, border: Border, lanes: Lanes, *, exchanged: bool) -> Nest
     return rows_inside(nest) if exchanged else rows_masked(nest)  # columns of an accumulator have no masks by rows
 
 
-def reload_form() -> Form:
+def reload_form() -> LoweredForm:
     """The schedule `reload`."""
     nest = reload()
     maps, theorems = _joined(plain_maps(nest), plain_mainloop(nest))
     chain = (("Algorithm 1: the definition", definition()), ("Algorithm 2: reload", nest))
-    return Form(name="reload", algorithms=chain, maps=maps, theorems=theorems)
+    return LoweredForm(name="reload", algorithms=chain, maps=maps, theorems=theorems)
 
 
-def summed_form() -> Form:
+def summed_form() -> LoweredForm:
     """The gradient of the weights, as `reload` runs it where pixels are summed."""
     *before, (title, nest) = wgrad()
     maps, theorems = summed_maps(nest)
     chain = (*before[:2], (title, nest))
-    return Form(name="pixels summed", algorithms=chain, maps=maps, theorems=theorems)
+    return LoweredForm(name="pixels summed", algorithms=chain, maps=maps, theorems=theorems)
 
 
-def shared_form(reading: Reading, rows: Rows, border: Border, lanes: Lanes = "contiguous") -> Form:
+def shared_form(reading: Reading, rows: Rows, border: Border, lanes: Lanes = "contiguous") -> LoweredForm:
     """A form of a schedule that shares pixels: of ``slide``, ``stationary`` or ``shift``."""
     exchanged = reading == "operands exchanged"
     tiles = stream_tiles(rows, lanes)
@@ -164,7 +164,9 @@ def shared_form(reading: Reading, rows: Rows, border: Border, lanes: Lanes = "co
         chain.append(("Algorithm 3.b: shift", shift(slide, overlapping=lanes == "overlapping")))
     nest = chain[-1][1]
     maps, theorems = _joined(shared_maps(nest, rows), shared_mainloop(nest, overlapping=lanes == "overlapping"))
-    return Form(name=form_name(reading, rows, border, lanes), algorithms=tuple(chain), maps=maps, theorems=theorems)
+    return LoweredForm(
+        name=form_name(reading, rows, border, lanes), algorithms=tuple(chain), maps=maps, theorems=theorems
+    )
 
 
 def _joined(*parts: MainloopMaps) -> MainloopMaps:
@@ -178,7 +180,7 @@ def form_name(reading: str, rows: str, border: str, lanes: str) -> str:
     return ", ".join((reading, f"rows {rows}", f"border {border}", lanes))
 
 
-def forms() -> Iterator[Form]:
+def forms() -> Iterator[LoweredForm]:
     """Every form of every schedule."""
     yield reload_form()
     yield summed_form()

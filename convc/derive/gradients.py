@@ -22,7 +22,7 @@ from dataclasses import replace
 from sympy import Expr, S, Symbol
 
 from convc.derive import symbols as z
-from convc.derive.nests import Loop, Nest, Step, Updates, definition, pixel_of, put
+from convc.derive.nests import Loop, Nest, RewriteStep, Updates, definition, pixel_of, put
 from convc.derive.rewrites import accumulate, done, flatten, interchange, one_group, stage, tile
 from convc.derive.symbols import SPAN, SPANS_C, SPANS_M, FloorDiv, Mod, axes, axis, size, sizes
 from convc.derive.theorem import Bound, Refused, Theorem, at_most, below, proved
@@ -61,7 +61,7 @@ def differentiated(nest: Nest, by: Updates) -> Nest:
         raise Refused(name, "sums or pixels are kept already: differentiate the definition")
     other = "w" if by == "x" else "x"
     why = f"y is a sum of products x*w: each adds y_grad*{other} to the gradient of its {by}"
-    return done(nest, Step(name=name, why=why), updates=by)
+    return done(nest, RewriteStep(name=name, why=why), updates=by)
 
 
 def gathered(nest: Nest) -> Nest:
@@ -91,7 +91,7 @@ def gathered(nest: Nest) -> Nest:
         *(nest.loop(axis, name) for axis in (z.k, z.c, z.r, z.s)),
     )
     output = {**nest.pixel(), **pixel}
-    step = Step(name=name, theorems=_found(), conditions=tuple(conditions))
+    step = RewriteStep(name=name, theorems=_found(), conditions=tuple(conditions))
     space = put(nest.space, values)
     return done(nest, step, loops=loops, space=space, guard=(*nest.guard, *guard), output=output)
 
@@ -150,7 +150,7 @@ def turned(nest: Nest) -> Nest:
     words = "the stride is 1"
     stride = tuple(at_most(each, 1, words) for each in (z.u_h, z.u, z.g))
     output = {**put(nest.output, ONE), "h": ROW, "w": COLUMN}
-    step = Step(name=name, theorems=theorems, conditions=stride)
+    step = RewriteStep(name=name, theorems=theorems, conditions=stride)
     return done(nest, step, loops=loops, space=space, guard=tuple(guard), output=output)
 
 
@@ -179,7 +179,7 @@ def exchanged(nest: Nest) -> Nest:
         z.q: "output columns: columns of the filter",
     }
     loops = tuple(replace(loop, words=words.get(loop.axis, loop.words)) for loop in nest.loops)
-    return done(nest, Step(name=name, theorems=(same, count)), loops=loops)
+    return done(nest, RewriteStep(name=name, theorems=(same, count)), loops=loops)
 
 
 def summed() -> Nest:

@@ -1,4 +1,4 @@
-"""Every theorem by its name, with its proof, and what rests on it."""
+"""Every theorem by its name, with its proof, and what uses it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from convc.derive.theorem import Condition, Theorem
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """Something that rests on theorems.
+    """Something that uses theorems.
 
     Attributes:
         words: for people.
@@ -35,7 +35,7 @@ class Use:
 
 @functools.cache
 def uses() -> tuple[Use, ...]:
-    """Everything that rests on theorems: rewrites, what kernels read off nests, changes of loops, facts, shares."""
+    """Everything that uses theorems: rewrites, what kernels read off nests, changes of loops, facts, shares."""
     return tuple(_uses())
 
 
@@ -68,8 +68,8 @@ def theorems(found: Iterable[Use]) -> dict[str, tuple[Theorem, ...]]:
     return {name: tuple(each) for name, each in known.items()}
 
 
-def rests_on(name: str, found: Iterable[Use]) -> dict[str, tuple[Condition, ...]]:
-    """Find what rests on a theorem, in words, each with the conditions on a problem that the theorem has there."""
+def users_of(name: str, found: Iterable[Use]) -> dict[str, tuple[Condition, ...]]:
+    """Find what uses a theorem, in words, each with the conditions on a problem that the theorem has there."""
     resting: dict[str, dict[Condition, None]] = {}
     for use in found:
         if any(theorem.name == name for theorem in use.theorems):

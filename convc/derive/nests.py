@@ -136,7 +136,7 @@ class Let:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class RewriteStep:
     """A rewrite that was done: its name with what it was told, why it is right, and what a problem has to meet."""
 
     name: str
@@ -180,7 +180,7 @@ class Nest:
     added: Symbol | None = None
     updates: Updates = "y"
     output: Place | None = None
-    steps: tuple[Step, ...] = field(default=(), compare=False)
+    steps: tuple[RewriteStep, ...] = field(default=(), compare=False)
 
     @property
     def axes(self) -> tuple[Symbol, ...]:

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from sympy import Expr, Integer, S, Symbol
 
 from convc.derive import symbols as z
-from convc.derive.nests import Case, Let, Loop, Step
+from convc.derive.nests import Case, Let, Loop, RewriteStep
 from convc.derive.reindex import Reindexed, single
 from convc.derive.symbols import FloorDiv, Mod
 from convc.derive.theorem import Bound, Condition, Theorem, at_most, below, proved
@@ -104,7 +104,7 @@ def ordered(
         )
         return Let(inside=z.tile, axis=axis, cases=tuple(found))
 
-    step = Step(
+    step = RewriteStep(
         name=f"count the tiles by one loop, in the order {name}",
         theorems=(*theorems(name, cases, units), *cover, _together()),
         conditions=(*conditions, *_units()),
@@ -244,7 +244,7 @@ def table() -> Reindexed:
         [below(M_, z.ENTRY)],
     )
     room = at_most(z.UNITS, z.ENTRY, "an entry has room for a unit")
-    step = Step(
+    step = RewriteStep(
         name="count the tiles by one loop, in the order of a table",
         why="every entry of the table is looked at: each unit has one",
         theorems=(entries, _together()),

@@ -15,7 +15,7 @@ from sympy import Expr, S, Symbol
 
 from convc.derive import symbols as z
 from convc.derive.kernels import Map
-from convc.derive.nests import Let, Loop, Step
+from convc.derive.nests import Let, Loop, RewriteStep
 from convc.derive.reindex import Reindexed, single
 from convc.derive.symbols import FloorDiv, Mod
 from convc.derive.theorem import Condition, Theorem, at_most, below, proved
@@ -49,7 +49,7 @@ def by_steps(digits: Digits) -> Reindexed:
         [*((value.xreplace({z.step: number}), axis) for axis, value in values.items()), below(number, weight)],
         [below(axis, extent) for axis, extent, _ in digits],
     )
-    step = Step(
+    step = RewriteStep(
         name=f"share the {weight} steps of a tile between {z.PARTS} CTAs",
         theorems=(counted, _once(z.step), *_columns()),
         conditions=(at_most(weight, z.TURNS * z.PARTS, f"{z.TURNS} turns reach the last step"), *_own_columns()),
@@ -75,7 +75,7 @@ def by_blocks(digits: Digits) -> Reindexed:
     *taps, (block, blocks, _) = digits
     mine = z.turn * z.PARTS + z.part
     words = f"{z.PARTS} divides the channel blocks"
-    step = Step(
+    step = RewriteStep(
         name=f"share the {blocks} channel blocks of a tile between {z.PARTS} CTAs",
         theorems=(_once(block), *_columns()),
         conditions=(

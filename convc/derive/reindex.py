@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from sympy import Expr, Symbol
 
 from convc.derive.kernels import Map
-from convc.derive.nests import Case, Let, Loop, Nest, Step
+from convc.derive.nests import Case, Let, Loop, Nest, RewriteStep
 from convc.derive.rewrites import done, statements
 from convc.derive.text import let_text
 from convc.derive.theorem import Bound, Refused
@@ -42,7 +42,7 @@ class Reindexed:
     old: tuple[Symbol, ...]
     loops: tuple[Loop, ...]
     lets: tuple[Let, ...]
-    step: Step
+    step: RewriteStep
     guard: tuple[Bound, ...] = ()
     inside: Mapping[Symbol, Symbol]
     added: Symbol | None = None

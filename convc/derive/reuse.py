@@ -19,7 +19,7 @@ from typing import Literal
 from sympy import Expr, S, Symbol
 
 from convc.derive import symbols as z
-from convc.derive.nests import Load, Mask, Move, Nest, Step, pixel_of
+from convc.derive.nests import Load, Mask, Move, Nest, RewriteStep, pixel_of
 from convc.derive.rewrites import done
 from convc.derive.streams import (
     LINE,
@@ -85,7 +85,7 @@ def hoist(nest: Nest, rows: Rows, words: str = "") -> Nest:
     pixel = {**_walked(number, nest.space["p"], rows), "c": load.pixel["c"]}
     since = number - z.T * FloorDiv(window_first(at, z.row), z.T)
     theorems = (identity(), _follow(nest, place, rows), _further(at), _held(), *_lines(rows))
-    step = Step(name=name, theorems=theorems, conditions=_line_conditions(rows))
+    step = RewriteStep(name=name, theorems=theorems, conditions=_line_conditions(rows))
     extent = load.rows + z.HALO
     copy = Load(inside=z.buffer, row=z.row, rows=extent, pixel=pixel, since=since, words=words or load.words)
     owes = (BORDER, ROWS) if rows == "merged" else (BORDER,)
@@ -175,7 +175,7 @@ def mask(nest: Nest) -> Nest:
     left = left_out(found, z.lead)
     right = cut_off(found, z.lead)
     theorems = (padding_before(found, left), padding_behind(found, right, z.lead), _finds(load, masks[0]))
-    step = Step(name=name, theorems=theorems, conditions=(left, right))
+    step = RewriteStep(name=name, theorems=theorems, conditions=(left, right))
     return done(nest, step, masks=(*masks, *_of_rows(nest)), owes=_without(nest, BORDER))
 
 
@@ -194,7 +194,7 @@ def zeroed(nest: Nest) -> Nest:
         padding_of_next(found, following),
         two_rows(right, following),
     )
-    step = Step(name=name, theorems=theorems, conditions=conditions)
+    step = RewriteStep(name=name, theorems=theorems, conditions=conditions)
     return done(nest, step, masks=_of_rows(nest), owes=_without(nest, BORDER))
 
 
@@ -216,7 +216,7 @@ def rows_masked(nest: Nest) -> Nest:
     line = z.u_h * FloorDiv(place, z.T) + z.d_h * z.r - z.pad_h
     found = Mask(axis=z.r, need=need, end=z.H, held=line, held_end=z.N * z.H)
     why = "what they need is padding, so their product is zero"
-    return done(nest, Step(name=name, why=why), masks=(*nest.masks, found), owes=_without(nest, ROWS))
+    return done(nest, RewriteStep(name=name, why=why), masks=(*nest.masks, found), owes=_without(nest, ROWS))
 
 
 def rows_inside(nest: Nest) -> Nest:
@@ -224,7 +224,7 @@ def rows_inside(nest: Nest) -> Nest:
     name = "rows stay inside of their image, or there is one image"
     _owing(nest, name)
     inside, conditions = rows_stay(nest)
-    step = Step(name=name, theorems=(inside,), conditions=conditions)
+    step = RewriteStep(name=name, theorems=(inside,), conditions=conditions)
     return done(nest, step, owes=_without(nest, ROWS))
 
 
@@ -296,7 +296,7 @@ def shift(nest: Nest, *, overlapping: bool) -> Nest:
             [below(inside, z.WINDOW), at_most(J, z.HALO)],
         )
         words = "tcgen05.shift or .ashift; the last row of a window comes from its halo, tcgen05.cp.4x256b"
-    step = Step(name=name, theorems=(moved, stays), conditions=conditions)
+    step = RewriteStep(name=name, theorems=(moved, stays), conditions=conditions)
     return done(nest, step, load=load, read=z.lane, move=Move(inside=z.tap, lanes=z.d, words=words))
 
 

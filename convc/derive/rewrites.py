@@ -1,8 +1,8 @@
 """Named changes of a loop nest that add the same products to the same outputs, each with its theorem or its refusal.
 
-A rewrite takes a nest and gives the changed one, whose last `Step` has the theorems that the change rests on and the
-conditions that a problem has to meet; or it raises `Refused` with what does not hold. Those here change loops; those
-that change what is kept between iterations are in `convc.derive.reuse`.
+A rewrite takes a nest and gives the changed one, whose last `RewriteStep` has the theorems that prove the change and
+the conditions that a problem has to meet; or it raises `Refused` with what does not hold. Those here change loops;
+those that change what is kept between iterations are in `convc.derive.reuse`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from sympy import Expr, S, Symbol
 
 from convc.derive import symbols as z
 from convc.derive.algebra import expanded
-from convc.derive.nests import GRADIENT_SUMMED, SUMMED, Load, Loop, Nest, Step, put, unknown
+from convc.derive.nests import GRADIENT_SUMMED, SUMMED, Load, Loop, Nest, RewriteStep, put, unknown
 from convc.derive.symbols import FloorDiv, Mod
 from convc.derive.theorem import Bound, Either, Refused, at_most, below, proved
 
 
-def done(nest: Nest, step: Step, **changes: object) -> Nest:
+def done(nest: Nest, step: RewriteStep, **changes: object) -> Nest:
     """The nest with some changes, and the step that made them."""
     return replace(nest, steps=(*nest.steps, step), **changes)
 
@@ -39,7 +39,7 @@ def interchange(nest: Nest, order: Sequence[Symbol]) -> Nest:
         if moved:
             raise Refused(name, f"the {what} inside {inside} enters or leaves {', '.join(sorted(map(str, moved)))}")
     why = "no statement enters or leaves a loop" if statements(nest) else "a sum may be taken in any order"
-    return done(after, Step(name=name, why=why))
+    return done(after, RewriteStep(name=name, why=why))
 
 
 def statements(nest: Nest) -> list[tuple[str, Symbol]]:
@@ -50,7 +50,7 @@ def statements(nest: Nest) -> list[tuple[str, Symbol]]:
 
 def reindexed(
     nest: Nest,
-    step: Step,
+    step: RewriteStep,
     old: Sequence[Symbol],
     new: Sequence[Loop],
     values: Mapping[Symbol, Expr],
@@ -153,7 +153,7 @@ def flatten(nest: Nest, digits: Sequence[Symbol], into: Symbol, periods: Sequenc
         [below(loop.axis, loop.extent) for loop in loops],
     )
     if not conditions:  # each value is an iteration
-        step = Step(name=name, theorems=(there, again, reach))
+        step = RewriteStep(name=name, theorems=(there, again, reach))
         return reindexed(nest, step, digits, (Loop(axis=into, extent=extent, words=words),), values)
     lengths = (None, *periods)
     guard = [
@@ -161,7 +161,7 @@ def flatten(nest: Nest, digits: Sequence[Symbol], into: Symbol, periods: Sequenc
         for loop, period in zip(loops, lengths, strict=True)
         if loop.extent != period
     ]
-    step = Step(name=name, theorems=(there, again, reach), conditions=tuple(conditions))
+    step = RewriteStep(name=name, theorems=(there, again, reach), conditions=tuple(conditions))
     return reindexed(nest, step, digits, (Loop(axis=into, extent=extent, words=words, guarded=True),), values, guard)
 
 
@@ -182,7 +182,7 @@ def tile(nest: Nest, old: Symbol, outer: Loop, inner: Loop) -> Nest:
         [below(inner.axis, by)],
     )
     reach = at_most(extent, outer.extent * by, f"{outer.extent} tiles of {by} reach the last {old}")
-    step = Step(name=name, theorems=(theorem,), conditions=(reach,))
+    step = RewriteStep(name=name, theorems=(theorem,), conditions=(reach,))
     guard = () if cut.guarded else (below(number, extent),)
     return reindexed(nest, step, (old,), (outer, inner), {old: number}, guard)
 
@@ -198,7 +198,7 @@ def lengthen(nest: Nest, axis: Symbol, extent: Expr, guard: Sequence[Bound]) -> 
         [at_most(loop.extent, axis)],
     )
     loops = tuple(replace(x, extent=extent) if x.axis == axis else x for x in nest.loops)
-    step = Step(name=name, theorems=(theorem,), conditions=(longer,))
+    step = RewriteStep(name=name, theorems=(theorem,), conditions=(longer,))
     return done(nest, step, loops=loops, guard=(*nest.guard, *guard))
 
 
@@ -235,7 +235,7 @@ def tile_windows(nest: Nest, old: Symbol, outer: Loop, inner: Loop) -> Nest:
     reach = at_most(extent, outer.extent * each, f"{outer.extent} tiles of {each} reach the last {old}")
     words = f"a tile has {z.WINDOWS} windows"
     whole = (at_most(inner.extent, z.WINDOW * z.WINDOWS, words), at_most(z.WINDOW * z.WINDOWS, inner.extent, words))
-    step = Step(name=name, theorems=(lanes, numbers), conditions=(fits, *whole, reach))
+    step = RewriteStep(name=name, theorems=(lanes, numbers), conditions=(fits, *whole, reach))
     guard = [below(Mod(inner.axis, z.WINDOW), z.USEFUL), *(() if cut.guarded else (below(at, extent),))]
     return reindexed(nest, step, (old,), (outer, inner), {old: at}, guard)
 
@@ -259,7 +259,7 @@ def split(nest: Nest, old: Symbol, slow: Loop, fast: Loop, cycle: Expr) -> Nest:
         Either((at_most(cycle, fast.extent), at_most(extent, fast.extent)), f"a buffer for each {old} mod {cycle}"),
         at_most(extent, slow.extent * cycle, f"{slow.extent} columns a buffer reach the last {old}"),
     )
-    step = Step(name=name, theorems=(theorem,), conditions=conditions)
+    step = RewriteStep(name=name, theorems=(theorem,), conditions=conditions)
     return reindexed(nest, step, (old,), (fast, slow), {old: number}, [below(number, extent)])
 
 
@@ -281,7 +281,7 @@ def one_group(nest: Nest) -> Nest:
         for first in (one, all_of_it)
         for then in (at_most(z.K_g, whole), at_most(whole, z.K_g))
     )
-    step = Step(name=name, theorems=(theorem,), conditions=divide)
+    step = RewriteStep(name=name, theorems=(theorem,), conditions=divide)
     return done(nest, step, space={**nest.space, "group": FloorDiv(z.tile_n, z.GROUP_TILES)})
 
 
@@ -295,7 +295,7 @@ def accumulate(nest: Nest, inside: Symbol) -> Nest:
     if outside:
         axes = ", ".join(sorted(map(str, outside)))
         raise Refused(name, f"the sum runs over {axes} too: it would go on after it was stored, and begin with zero")
-    return done(nest, Step(name=name, why=f"the loops of its sum run inside of {inside}"), accumulate=inside)
+    return done(nest, RewriteStep(name=name, why=f"the loops of its sum run inside of {inside}"), accumulate=inside)
 
 
 def stage(nest: Nest, inside: Symbol, words: str = "") -> Nest:
@@ -308,7 +308,7 @@ def stage(nest: Nest, inside: Symbol, words: str = "") -> Nest:
     if unread:
         raise Refused(name, f"a pixel depends on {', '.join(sorted(unread))}, which is not known there")
     load = Load(inside=inside, row=z.lane, rows=lane.extent, pixel=pixel, words=words)
-    step = Step(name=name, why=f"a pixel depends on {lane.axis}, {z.e} and on loops around {inside} alone")
+    step = RewriteStep(name=name, why=f"a pixel depends on {lane.axis}, {z.e} and on loops around {inside} alone")
     return done(nest, step, load=load, read=z.lane)
 
 
@@ -331,7 +331,7 @@ def swap(nest: Nest) -> Nest:
 
     return done(
         nest,
-        Step(name=name, why="(A*B)' = B'*A'"),
+        RewriteStep(name=name, why="(A*B)' = B'*A'"),
         loops=tuple(
             replace(x, extent=extents.get(x.axis, x.extent), words=words.get(x.axis, x.words)) for x in nest.loops
         ),

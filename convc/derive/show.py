@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from sympy import Expr, latex
 
-from convc.derive.forms import SOURCE, Form
-from convc.derive.nests import OUTPUT, PIXEL, WEIGHT, Nest, Step
+from convc.derive.forms import SOURCE, LoweredForm
+from convc.derive.nests import OUTPUT, PIXEL, WEIGHT, Nest, RewriteStep
 from convc.derive.reindex import Reindexed, let_lines
 from convc.derive.results import Fact
 from convc.derive.shares import Share
@@ -58,7 +58,7 @@ def _or_none(expr: Expr | None) -> str:
     return "" if expr is None else str(expr)
 
 
-def form_lines(form: Form, *, known: set[str]) -> Iterator[str]:
+def form_lines(form: LoweredForm, *, known: set[str]) -> Iterator[str]:
     """The chain to a form, and what a kernel reads off its last nest.
 
     Args:
@@ -91,9 +91,9 @@ def chain_lines(chain: Chain, *, known: set[str]) -> Iterator[str]:
         yield ""
 
 
-def _further(chain: Chain) -> Iterator[tuple[str, Nest, tuple[Step, ...]]]:
+def _further(chain: Chain) -> Iterator[tuple[str, Nest, tuple[RewriteStep, ...]]]:
     """Titles and nests, with the rewrites that the nest before has not: a chain may go back to an earlier one."""
-    before: tuple[Step, ...] = ()
+    before: tuple[RewriteStep, ...] = ()
     for title, nest in chain:
         pairs = zip(nest.steps, before, strict=False)
         same = len(list(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
@@ -142,7 +142,7 @@ def share_lines(name: str, share: Share, *, known: set[str]) -> Iterator[str]:
     yield from _theorems(share.theorems, known)
 
 
-def step_lines(number: int, step: Step, known: set[str]) -> Iterator[str]:
+def step_lines(number: int, step: RewriteStep, known: set[str]) -> Iterator[str]:
     """A rewrite: its theorems with proofs, as far as they are new, and what a problem has to meet."""
     yield f"{number}. {step.name}"
     if step.why:
@@ -173,10 +173,10 @@ def theorem_lines(theorem: Theorem) -> Iterator[str]:
 
 
 def known_lines(known: Iterable[Theorem], resting: Mapping[str, Iterable[Condition]]) -> Iterator[str]:
-    """Theorems of one name, and what rests on them, with the conditions that a problem has to meet there."""
+    """Theorems of one name, and what uses them, with the conditions that a problem has to meet there."""
     for theorem in known:
         yield from (line.removeprefix("   ") for line in theorem_lines(theorem))
-    yield "rests on it:"
+    yield "used by:"
     for words, conditions in resting.items():
         yield f"  {words}"
         yield from (f"    needs {condition}  ({condition.words})" for condition in conditions)
@@ -192,7 +192,7 @@ PREAMBLE = r"""\documentclass{article}
 
 
 def document(
-    forms: Iterable[Form] = (),
+    forms: Iterable[LoweredForm] = (),
     changes: Iterable[Reindexed] = (),
     alone: Iterable[Theorem] = (),
     chains: Iterable[Chain] = (),
@@ -226,7 +226,7 @@ def _chain(chain: Chain, known: set[str]) -> Iterator[str]:
         known |= {step.name for step in steps}
 
 
-def _section(title: str, steps: Iterable[Step]) -> Iterator[str]:
+def _section(title: str, steps: Iterable[RewriteStep]) -> Iterator[str]:
     yield rf"\section*{{{_escaped(title)}}}" + "\n"
     for step in steps:
         yield rf"\paragraph{{{_escaped(step.name)}}} {_escaped(step.why)}" + "\n"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from convc.derive import symbols as z
 from convc.derive.kernels import Map
-from convc.derive.nests import Let, Loop, Step
+from convc.derive.nests import Let, Loop, RewriteStep
 from convc.derive.reindex import Reindexed, single
 from convc.derive.symbols import FloorDiv, Mod
 from convc.derive.theorem import Condition, Theorem, at_most, below, proved
@@ -21,7 +21,7 @@ TILES: tuple[Condition, ...] = (
 def strided() -> Reindexed:
     """CTAs that walk: each begins with the tile of its own number, and goes on by the number of CTAs."""
     number = z.turn * z.CTAS + z.cta
-    step = Step(
+    step = RewriteStep(
         name=f"walk: tile = {number}, as long as there are tiles",
         theorems=(_once(), _further()),
         conditions=(*TILES, at_most(z.GRID, z.TURNS * z.CTAS, f"{z.TURNS} turns of {z.CTAS} CTAs reach the last tile")),
@@ -80,7 +80,7 @@ def _numbered() -> Theorem:
 
 def fetched() -> Reindexed:
     """CTAs that go on to the tiles of CTAs that have not begun, as the hardware gives them."""
-    step = Step(
+    step = RewriteStep(
         name="fetch: a CTA makes its own tile, and those that it is given",
         why="a CTA of the grid begins, or is given to one that asks, and never both "
         "(PTX manual, clusterlaunchcontrol.try_cancel); its number is that of its tile",

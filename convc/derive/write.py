@@ -20,10 +20,10 @@ from convc.derive.algebra import expanded
 from convc.derive.changes import changes
 from convc.derive.clusters import clusters
 from convc.derive.columns import layouts
-from convc.derive.forms import Form, forms
+from convc.derive.forms import LoweredForm, forms
 from convc.derive.hosted import hosted
 from convc.derive.kernels import Map
-from convc.derive.nests import Let, Load, Loop, Mask, Move, Nest, Place, Step
+from convc.derive.nests import Let, Load, Loop, Mask, Move, Nest, Place, RewriteStep
 from convc.derive.reindex import Reindexed
 from convc.derive.results import Fact, facts
 from convc.derive.shares import Share, shares
@@ -108,7 +108,7 @@ class _Book:
         self.parts = {name: _Numbered() for name in PARTS}
         self._written: dict[Expr, int] = {}
 
-    def form(self, form: Form) -> dict[str, Any]:
+    def form(self, form: LoweredForm) -> dict[str, Any]:
         algorithms: list[Any] = []
         before = 0
         for title, nest in form.algorithms:
@@ -191,7 +191,7 @@ class _Book:
         }
         return self.parts["nests"].number(entry)
 
-    def step(self, step: Step) -> int:
+    def step(self, step: RewriteStep) -> int:
         entry = {
             "name": step.name,
             "why": step.why,
@@ -204,7 +204,7 @@ class _Book:
         says, given = (list(map(str, each)) for each in (theorem.says, theorem.given))
         return self.parts["theorems"].number({"name": theorem.name, "says": says, "given": given})
 
-    def conditions(self, step: Step) -> list[int]:
+    def conditions(self, step: RewriteStep) -> list[int]:
         """The conditions of a rewrite, each with the theorem that it is for."""
         theorem = step.theorems[0].name if step.theorems else step.why
         return [self.condition(each, theorem) for each in step.conditions]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from convc.atoms.families import find_atom
 from convc.atoms.held import Atom
-from convc.atoms.hmma import GROUP, PAPER, PORT_BITS, STEP_CYCLES, Step, fragments, spanned, steps
+from convc.atoms.hmma import GROUP, PAPER, PORT_BITS, STEP_CYCLES, HmmaStep, fragments, spanned, steps
 from convc.draw.atoms import notation, table
 from convc.draw.cells import Cells, Placed
 from convc.draw.crossing import GAP, crossing
@@ -50,12 +50,12 @@ def _product(atom: Atom, top: float, whose: str) -> list[Placed]:
     return crossing(a, b, d, (headings[0], headings[1], headings[2]), top)
 
 
-def _steps(found: tuple[Step, ...]) -> Cells:
+def _steps(found: tuple[HmmaStep, ...]) -> Cells:
     octets = found[0].a_second is not None
     heads = ["k", "A of X" if octets else "A", *(["A of X+4"] if octets else []), "B", *(["B in"] if octets else [])]
     heads += ["A bits", "B bits", "C bits", *(["cycle"] if found[0].cycle is not None else [])]
 
-    def words(each: Step) -> list[str]:
+    def words(each: HmmaStep) -> list[str]:
         second = [] if each.a_second is None else [f"m {spanned(each.a_second)}"]
         own = [spanned(each.k), f"m {spanned(each.a)}", *second, f"n {spanned(each.b)}"]
         own += [each.owner] if each.owner else []
@@ -70,7 +70,7 @@ def _steps(found: tuple[Step, ...]) -> Cells:
     )
 
 
-def _sources(arch: str, found: tuple[Step, ...]) -> list[str]:
+def _sources(arch: str, found: tuple[HmmaStep, ...]) -> list[str]:
     """What the columns of the steps are, and where each is from."""
     bits = sum(found[0].bits)
     if arch == "turing":

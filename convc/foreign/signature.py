@@ -63,7 +63,7 @@ class Descriptor(Protocol):
         ...
 
 
-class Places(Protocol):
+class PointerSource(Protocol):
     """Knows where arrays lie."""
 
     def pointer(self, name: str, array: object) -> PointerParam:
@@ -117,7 +117,7 @@ def parameters(
     signature: Mapping[str, Any],
     values: Sequence[Any],
     maps: Sequence[Mapping[str, Any]],
-    places: Places,
+    places: PointerSource,
     scratch: tuple[PointerParam | None, PointerParam | None] = (None, None),
     entry: str = "",
 ) -> tuple[Param, ...]:
@@ -165,7 +165,7 @@ def parameters(
     return (*out, *ends)
 
 
-def _plain(name: str, kind: str, value: Any, places: Places) -> Param:
+def _plain(name: str, kind: str, value: Any, places: PointerSource) -> Param:
     """A pointer or a number."""
     if kind.startswith("*"):
         return places.pointer(name, value)

@@ -52,7 +52,7 @@ class Extents:
         causes: of tensors whose extents stay unknown, why.
         doubts: of tensors that are computed of such, why their values are not known.
         stale: sentences on what the model says and its nodes do not make.
-        believed: tensors whose extents rest on what the model says alone.
+        believed: tensors whose extents only the model states.
         bodies: what is known of the subgraphs of a node, by its place in the graph and their place in it.
     """
 
@@ -153,10 +153,10 @@ class Extents:
             return self.outer.doubts_of(name)
         return self.doubts.get(name, ())
 
-    def rests_on_belief(self, name: str) -> bool:
-        """Whether its extents rest on what the model says alone."""
+    def is_believed(self, name: str) -> bool:
+        """Whether only the model states its extents."""
         if name not in self.types and self.outer is not None:
-            return self.outer.rests_on_belief(name)
+            return self.outer.is_believed(name)
         return name in self.believed
 
     def infer(self, node: NodeProto, captured: Iterable[str] = ()) -> dict[str, TypeProto]:
@@ -238,13 +238,13 @@ class Extents:
 
     def _settle(self, node: NodeProto, made: Mapping[str, TypeProto], reason: str) -> None:
         """Keep what a node makes, completed by what the model says, and why something of it is not known."""
-        rests = any(self.rests_on_belief(name) for name in node.input if name)
+        inherited = any(self.is_believed(name) for name in node.input if name)
         causes = self._union(node, self.why)
         doubts = tuple(dict.fromkeys((*causes, *self._union(node, self.doubts_of))))[:_CAUSES]
         own = Cause(node=node.name or next(filter(None, node.output), ""), op_type=node.op_type, reason=reason)
         for name in filter(None, node.output):
             kind = made.get(name, TypeProto())
-            believed = rests
+            believed = inherited
             if name in self._stated:
                 completed = complete(kind, self._stated[name], name)
                 believed = believed or completed.believed

@@ -34,14 +34,14 @@ class Integers:
         source: the one that was given.
         taken: the nodes that each of them does as well, by the name of the convolution.
         floating: why others stay floating-point, by name.
-        rests_on: initializers whose values were looked at.
+        assumes: initializers whose values were looked at.
     """
 
     model: onnx.ModelProto
     source: onnx.ModelProto
     taken: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     floating: Mapping[str, str] = field(default_factory=dict[str, str])
-    rests_on: frozenset[str] = frozenset()
+    assumes: frozenset[str] = frozenset()
 
 
 def integer_convolutions(model: onnx.ModelProto, names: Sequence[str], constants: Constants) -> Integers:
@@ -109,7 +109,7 @@ def _rewritten(model: onnx.ModelProto, view: GraphView, found: list[IntegerConv]
         mine = sorted({*(index for index in conv.before if index in gone), *_done(conv), conv.last} - said)
         said.update(mine)
         taken[names[conv.index]] = tuple(names[index] for index in mine)
-    return Integers(model=made, source=model, taken=taken, floating=floating, rests_on=_rests_on(view, found))
+    return Integers(model=made, source=model, taken=taken, floating=floating, assumes=_assumed(view, found))
 
 
 def _done(conv: IntegerConv) -> tuple[int, ...]:
@@ -127,7 +127,7 @@ def _unread(view: GraphView, found: list[IntegerConv], gone: set[int]) -> set[in
     }
 
 
-def _rests_on(view: GraphView, found: list[IntegerConv]) -> frozenset[str]:
+def _assumed(view: GraphView, found: list[IntegerConv]) -> frozenset[str]:
     """Initializers that constants of the convolutions come from."""
     initial = set(view.constants.initializers)
     reached: set[str] = set()

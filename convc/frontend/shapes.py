@@ -137,7 +137,7 @@ def _input_type(stated: TypeProto, batch: int | None, shape: tuple[int, ...] | N
 def _believed(graph: onnx.GraphProto, extents: Extents) -> list[str]:
     """A sentence where convolutions are read with extents that the model says, and that nobody can check."""
     given = [node.input[0] for node in graph.node if is_convolution(node) and node.input]
-    named = list(dict.fromkeys(name for name in given if extents.rests_on_belief(name)))
+    named = list(dict.fromkeys(name for name in given if extents.is_believed(name)))
     more = f" and of {len(named) - 1} more" if len(named) > 1 else ""
     return (
         [f"the extents of {named[0]!r}{more} are those that the model declares: shape inference does not give them"]

@@ -6,7 +6,7 @@ import re
 
 from rich.console import Console
 
-from convc.atoms.hmma import ARCHS, PAPER, PORT_BITS, SHAPES, STEP_CYCLES, Step, spanned, steps
+from convc.atoms.hmma import ARCHS, PAPER, PORT_BITS, SHAPES, STEP_CYCLES, HmmaStep, spanned, steps
 from convc.report.console import print_part
 from convc.timing.kernel import KernelTime
 
@@ -14,9 +14,9 @@ PRODUCT = re.compile(r"\.(m\d+n\d+k\d+)(?:\.(?:row|col))*\.(f16|f32)(?:\.f16\.f1
 """Shape and type of D of a wmma.mma or mma.sync of f16, whose layouts come before or behind the shape."""
 
 
-def published(kernel: KernelTime) -> tuple[tuple[str, str, tuple[Step, ...]], ...]:
+def published(kernel: KernelTime) -> tuple[tuple[str, str, tuple[HmmaStep, ...]], ...]:
     """The products of a kernel whose steps somebody has published: spelling, architecture, steps."""
-    found: list[tuple[str, str, tuple[Step, ...]]] = []
+    found: list[tuple[str, str, tuple[HmmaStep, ...]]] = []
     for product in kernel.products:
         shape = PRODUCT.search(product)
         for arch in ARCHS:
@@ -31,7 +31,7 @@ def print_hmma(console: Console, kernel: KernelTime) -> None:
         print_part(console, f"{product} on {arch.capitalize()}, HMMA by HMMA", _lines(found))
 
 
-def _lines(found: tuple[Step, ...]) -> list[str]:
+def _lines(found: tuple[HmmaStep, ...]) -> list[str]:
     octets = found[0].a_second is not None
     first = "A of X  A of X+4  B    of  " if octets else "A     B     "
     last = "  cycle" if octets else ""

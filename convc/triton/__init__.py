@@ -19,5 +19,5 @@ from convc.triton.activation import findings as findings
 from convc.triton.activation import launches as launches
 from convc.triton.activation import report as report
 from convc.triton.activation import time as time
-from convc.triton.session import Launch as Launch
+from convc.triton.session import TritonLaunch as TritonLaunch
 from convc.triton.tensors import Tensor as Tensor

@@ -7,7 +7,7 @@ from convc.errors import InputError
 from convc.ir.findings import Finding
 from convc.report.launch import finding_lines
 from convc.timing.kernel import KernelTime
-from convc.triton.session import Launch, Session
+from convc.triton.session import Session, TritonLaunch
 from convc.triton.versions import check_version, number_of
 
 _sessions: list[Session] = []
@@ -63,7 +63,7 @@ def active() -> Session:
     return _sessions[-1]
 
 
-def launches() -> tuple[Launch, ...]:
+def launches() -> tuple[TritonLaunch, ...]:
     """All launches since `activate`, in their order."""
     return tuple(active().launches)
 

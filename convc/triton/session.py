@@ -57,7 +57,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
+class TritonLaunch:
     """A launch that was made.
 
     Attributes:
@@ -129,7 +129,7 @@ class Session:
         self.raises = raises
         self.strict = strict
         self.machine = machine
-        self.launches: list[Launch] = []
+        self.launches: list[TritonLaunch] = []
         self._kept = 0
 
     def run(self, call: Call, grid: tuple[int, int, int], values: Sequence[Any]) -> None:
@@ -178,7 +178,7 @@ class Session:
     ) -> None:
         """Record a launch, and raise what is wrong with it."""
         self._kept += sum(array.nbytes for array in contents.values())
-        launch = Launch(
+        launch = TritonLaunch(
             name=call.name,
             text=call.text,
             spec=spec,

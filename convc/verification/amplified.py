@@ -5,7 +5,7 @@ same, there are two reasons. The network may amplify what operands are rounded b
 quotient by a small number, a choice of the larger of two like numbers. Or a node beside the convolutions is wrong. What
 tells them apart is another precision: rounding a thousand times less moves an amplified error a thousand times less,
 and no other. So the network is run once more, at a finer precision, or where it was the finest at a coarser one, and
-the finer drift must be within what its rounding explains, or `SLACK` times what the coarser drift lets expect,
+the finer RMS error must be within what its rounding explains, or `SLACK` times what the coarser RMS error lets expect,
 
     finer <= SLACK * coarser * allowed(finer) / allowed(coarser),
 
@@ -30,11 +30,11 @@ from convc.runtime.network.convolutions import Convolutions
 from convc.runtime.network.executor import Graph, Look
 from convc.runtime.network.steps import Value
 from convc.support.arrays import is_array
-from convc.verification.drift import allowed_drift, drift, unit_of
 from convc.verification.records import Amplification, DataReport, ExpectedOutput, NetworkReport, OutputReport
+from convc.verification.rms_error import allowed_rms_error, rms_error, unit_of
 
 SLACK = 16.0
-"""Times the drift that the other precision lets expect."""
+"""Times the RMS error that the other precision lets expect."""
 
 SAMPLE = 4096
 """Most elements of a tensor that are compared to find where the error grows."""
@@ -72,7 +72,7 @@ def examined(report: Report, graph: Graph, convolutions: Convolutions, again: Ag
         found = _judged(report, second, more[0], finer=finer)
     again(None, tensors.compare)
     coarser = report if finer else second
-    allowed = allowed_drift(len(coarser.layers), unit_of(coarser.layers))
+    allowed = allowed_rms_error(len(coarser.layers), unit_of(coarser.layers))
     nodes = list(zip(graph.names, graph.model.graph.node, strict=True))
     node, before, behind = tensors.first_above(allowed, [output.name for output in bad], nodes)
     assert found.amplification is not None
@@ -82,8 +82,8 @@ def examined(report: Report, graph: Graph, convolutions: Convolutions, again: Ag
 
 def _judged(report: Report, second: Report, other: str, *, finer: bool) -> Report:
     """The report in the light of a second run."""
-    own = allowed_drift(len(report.layers), unit_of(report.layers))
-    its = allowed_drift(len(second.layers), unit_of(second.layers))
+    own = allowed_rms_error(len(report.layers), unit_of(report.layers))
+    its = allowed_rms_error(len(second.layers), unit_of(second.layers))
     beside = {output.name: output for output in second.outputs}
     right = all(layer.ok for layer in second.layers)
     outputs: list[OutputReport | ExpectedOutput] = []
@@ -113,7 +113,7 @@ def _judged(report: Report, second: Report, other: str, *, finer: bool) -> Repor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Measured:
-    """How far an output is off: a drift, or a count of elements; ``may_round``: no tolerance of the user's decided."""
+    """How far an output is off: an RMS error or a count of elements; ``may_round``: no user's tolerance decided."""
 
     value: float
     counts: bool
@@ -144,7 +144,7 @@ class _Samples:
     def compare(self, name: str, value: Value) -> None:
         """Compare a tensor with the one that was kept."""
         if name in self.kept and is_array(value):
-            self.apart[name] = drift(_some(value), self.kept[name]) or 0.0
+            self.apart[name] = rms_error(_some(value), self.kept[name]) or 0.0
 
     def first_above(
         self, allowed: float, outputs: Sequence[str], nodes: Sequence[tuple[str, NodeProto]]

@@ -5,11 +5,11 @@ layers did: against the float64 reference, and against onnxruntime where it is i
 (`convc.verification.node`). The first layer that fails departs first.
 
 **End to end** there is no useful derived bound: worst cases multiply from layer to layer. What is given is the
-*drift*, the root mean square of the difference from onnxruntime's run of the whole network as a share of the root mean
-square of its result, for each convolution and each output. Rounding of operands makes independent errors of about u at
-each of the d convolutions on the way, so sqrt(d) u is to be expected, and a drift above 8 sqrt(d) u + 8 d 2^-24 is
-reported as departed, unless another precision shows that rounding alone is amplified (`convc.verification.amplified`).
-It is a criterion, not a proof; a kernel that is wrong shows in its layer first.
+*relative RMS error*, the root mean square of the difference from onnxruntime's run of the whole network as a share of
+the root mean square of its result, for each convolution and each output. Rounding of operands makes independent
+errors of about u at each of the d convolutions on the way, so sqrt(d) u is to be expected, and an RMS error above 8
+sqrt(d) u + 8 d 2^-24 is reported as departed, unless another precision shows that rounding alone is amplified
+(`convc.verification.amplified`). It is a criterion, not a proof; a kernel that is wrong shows in its layer first.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from convc.support.memory import require_memory
 from convc.support.progress import SILENT, Progress
 from convc.verification.amplified import examined
 from convc.verification.bounded import Allowed, allowed_of, bounded_outputs
-from convc.verification.drift import drift
 from convc.verification.layer import check_of, layer_report
 from convc.verification.node import against_onnxruntime, against_reference
 from convc.verification.random_weights import random_weights
 from convc.verification.records import LayerReport, NetworkReport, OutputReport
+from convc.verification.rms_error import rms_error
 
 
 def verify_graph(
@@ -133,7 +133,7 @@ def _run_once(
         if agrees is not None:
             checks.append(check_of(ran.run, "network", agrees, "onnxruntime"))
         kernel = convolutions.kernels.compiled(ran.conv.problem)
-        departed = drift(ran.run.y, whole.get(node.output[0]))
+        departed = rms_error(ran.run.y, whole.get(node.output[0]))
         layers.append(layer_report(ran.conv, kernel, checks, ran.run.counters, departed))
 
     results = graph.run(feeds, watch, drawn.progress)
@@ -207,12 +207,12 @@ def _whole(
 
 def _output(name: str, value: object, expected: np.ndarray | None, allowed: Allowed) -> OutputReport:
     if not is_array(value):
-        return OutputReport(name=name, dtype=type(value).__name__, shape=(), drift=None, allowed=allowed.drift)
+        return OutputReport(name=name, dtype=type(value).__name__, shape=(), drift=None, allowed=allowed.rms_error)
     numeric = value.dtype.kind in "fV"
     return OutputReport(
         name=name,
         dtype=value.dtype.name,
         shape=value.shape,
-        drift=drift(value, expected, allowed.least) if numeric else None,
-        allowed=allowed.drift,
+        drift=rms_error(value, expected, allowed.least) if numeric else None,
+        allowed=allowed.rms_error,
     )

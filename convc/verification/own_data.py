@@ -10,7 +10,7 @@ that of `onnx.reference`. One rule decides, and the report says which:
     equality        whole numbers and truth values of an output that is not 8 bits wide
     derived bound   the model is one convolution with nothing fused or behind it, and rounding its operands explains
                     the difference (`convc.verification.node`)
-    drift           else: the root mean square of the difference, relative, within what rounding explains
+    RMS error       else: the root mean square of the difference, relative, within what rounding explains
                     (`convc.verification.network`); more is right where another precision shows that the network
                     amplifies rounding (`convc.verification.amplified`)
 """
@@ -39,10 +39,10 @@ from convc.support.arrays import is_array
 from convc.support.progress import SILENT, Progress
 from convc.verification.amplified import examined
 from convc.verification.bounded import Allowed, allowed_of, bounded_outputs
-from convc.verification.drift import drift
 from convc.verification.layer import check_of, layer_report
 from convc.verification.node import against_onnxruntime, against_reference
 from convc.verification.records import DataReport, ExpectedOutput, LayerReport, Tolerance
+from convc.verification.rms_error import rms_error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,16 +205,16 @@ def _judged(
                 count_nan=bounded.count_nan,
             )
     error = _errors(value, expected)
-    far = drift(value, expected, allowed.least)
+    far = rms_error(value, expected, allowed.least)
     assert far is not None, "something is expected"
     return ExpectedOutput(
         name=name,
         dtype=value.dtype.name,
         shape=value.shape,
         decided_by="relative RMS error",
-        count_wrong=int(not far <= allowed.drift),
+        count_wrong=int(not far <= allowed.rms_error),
         worst_error=float(error.max(initial=0.0)),
-        limit=allowed.drift,
+        limit=allowed.rms_error,
         measured=far,
         count_nan=_both_nan(value, expected),
     )

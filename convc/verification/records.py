@@ -187,7 +187,7 @@ class Amplification:
         other: what was multiplied in the other run.
         finer: whether that one rounds less.
         agrees: all outputs of the other run are as expected.
-        measured, other_measured: drift of the worst output, in both runs; or how many elements of it are wrong.
+        measured, other_measured: RMS error of the worst output, in both runs; or how many elements of it are wrong.
         counts: whether these are elements.
         explained: rounding explains all outputs.
         node: the first node, with its operator, behind which the two runs differ by more than rounding explains; empty
@@ -215,7 +215,7 @@ class OutputReport:
     Attributes:
         name, dtype, shape: of the output; where it is no array, ``dtype`` says what it is.
         drift: its relative root mean square difference from onnxruntime's; None where there is no answer.
-        allowed: the drift that rounding explains.
+        allowed: the RMS error that rounding explains.
         amplified: another precision shows that it deviates by rounding, which the network amplifies.
     """
 
@@ -285,11 +285,11 @@ class ExpectedOutput:
 
     Attributes:
         name, dtype, shape: of the output.
-        decided_by: the rule that decided: a tolerance, the derived bound, the drift, or equality; empty: nothing was
-            expected of it.
+        decided_by: the rule that decided: a tolerance, the derived bound, the RMS error, or equality; empty: nothing
+            was expected of it.
         count_wrong: elements that the rule does not allow; 1 where the whole drifted too far.
         worst_error: largest |got - expected|.
-        limit: what the error or the drift was held against: 1 for a share of the derived bound.
+        limit: what the error or the RMS error was held against: 1 for a share of the derived bound.
         measured: what was compared with that limit.
         first: index of the first wrong element; None where there is none, or where the rule looks at all together.
         got, expected: there.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from convc.auditor.descriptors import K_BYTES, Form, Shape, faults, shape_of
+from convc.auditor.descriptors import K_BYTES, Instruction, Shape, faults, shape_of
 from convc.auditor.effects.mbarriers import barrier_in, signalled
 from convc.auditor.effects.registry import Run, effect
 from convc.auditor.effects.tensor import inside
@@ -31,9 +31,9 @@ MULTIPLICATIONS = [
 """Forms that multiply."""
 
 
-def form_of(instr: Instr) -> Form:
+def form_of(instr: Instr) -> Instruction:
     """Kind, CTAs and variants of a tcgen05.mma."""
-    return Form(
+    return Instruction(
         kind=(instr.slots.get("kind") or "kind::").removeprefix("kind::"),
         group=_group(instr),
         stationary=".ws" in instr.form.name,
@@ -97,13 +97,13 @@ def _multiply(instr: Instr) -> Run:
     return run
 
 
-def _a_lanes(shape: Shape | None, form: Form) -> Span:
+def _a_lanes(shape: Shape | None, form: Instruction) -> Span:
     """Lanes of A in tensor memory that are read for sure."""
     full = shape is not None and shape.m == 128 * form.group
     return ALL_LANES if full else (0, 1)
 
 
-def _result(shape: Shape, form: Form) -> tuple[int, Span]:
+def _result(shape: Shape, form: Instruction) -> tuple[int, Span]:
     """Columns of D, and lanes that it has for sure (PTX manual, 9.7.16.10.5, data path layouts)."""
     if form.stationary:
         return shape.n * shape.m // 128, ALL_LANES
@@ -121,7 +121,7 @@ def _cells(warp: Warp, instr: Instr, address: int, columns: int, lanes: Span, *,
         cta.tensor.use(warp.clock, cells)
 
 
-def _matrix(warp: Warp, instr: Instr, word: int | None, name: str, shape: Shape | None, form: Form) -> None:
+def _matrix(warp: Warp, instr: Instr, word: int | None, name: str, shape: Shape | None, form: Instruction) -> None:
     """An operand in shared memory: its descriptor, and the bytes that it begins with."""
     ledger = warp.cta.cluster.ledger
     if word is None:
@@ -169,7 +169,7 @@ def _copy(instr: Instr) -> Run:
     def run(warp: Warp, lanes: int) -> None:
         warp.tick()
         warp.issued += 1
-        form = Form(kind="", group=_group(instr))
+        form = Instruction(kind="", group=_group(instr))
         _matrix(warp, instr, at(source(warp), lanes), "A", None, form)
         address = at(target(warp), lanes)
         if address is not None:

@@ -33,7 +33,7 @@ from convc.runtime.network.hidden import hidden_convolutions
 from convc.runtime.network.host import HostNode, HostNodes
 from convc.runtime.network.node_info import needed, node_place
 from convc.runtime.network.stats import RunStats
-from convc.runtime.network.steps import Step, Value, fused_steps, last_uses, plain_steps
+from convc.runtime.network.steps import NodeGroup, Value, fused_steps, last_uses, plain_steps
 from convc.support.arrays import is_array
 from convc.support.progress import SILENT, Progress
 
@@ -60,7 +60,7 @@ class _StepPlan:
 
     fed: frozenset[str]
     shapes: Mapping[str, tuple[int, ...]]
-    steps: list[Step]
+    steps: list[NodeGroup]
     last_uses: Mapping[int, list[str]]
 
 
@@ -69,7 +69,7 @@ class Graph:
 
     Args:
         model: of a version that was checked (`convc.frontend.model_file.check_header`); or what `with_integers` made of
-            one, for the same ``replaced``. A run that is given other values for what that rests on is one of the model
+            one, for the same ``replaced``. A run that is given other values for what that assumes is one of the model
             as it was.
         folder: of the model, for external data.
         convolutions: runs the convolutions; its kernels can be shared by several graphs.
@@ -181,7 +181,7 @@ class Graph:
         """
         values: dict[str, Value] = check_feeds(self.inputs, self.optional, feeds)
         given = set(values)
-        if given & self._integers.rests_on:
+        if given & self._integers.assumes:
             as_written = self._as_written()
             results = as_written.run(feeds, watch, progress)
             self.stats = as_written.stats
@@ -222,7 +222,7 @@ class Graph:
         self._plan = _StepPlan(fed=fed, shapes=shapes, steps=steps, last_uses=last_uses(steps, self.outputs))
         return self._plan
 
-    def _run_fused(self, step: Step, values: dict[str, Value], watch: Watch | None) -> bool:
+    def _run_fused(self, step: NodeGroup, values: dict[str, Value], watch: Watch | None) -> bool:
         """Run the kernel of a convolution that was read before the run; False where there is none that fits."""
         conv = step.conv
         if conv is None or step.split or not step.fits(values):

@@ -28,7 +28,7 @@ Named = tuple[str, NodeProto]
 
 
 @dataclass(slots=True, eq=False)
-class Step:
+class NodeGroup:
     """One step.
 
     Attributes:
@@ -69,9 +69,9 @@ class Step:
         return self.conv is not None and all(_fits(values.get(read.name), read) for read in self.conv.inputs)
 
 
-def plain_steps(nodes: Iterable[Named]) -> list[Step]:
+def plain_steps(nodes: Iterable[Named]) -> list[NodeGroup]:
     """Every node by itself."""
-    return [Step((named,)) for named in nodes]
+    return [NodeGroup((named,)) for named in nodes]
 
 
 def fused_steps(
@@ -82,7 +82,7 @@ def fused_steps(
     fed: Container[str],
     operand: str | None,
     precision: str | None,
-) -> list[Step]:
+) -> list[NodeGroup]:
     """Convolutions with what they take in; every other node by itself.
 
     Args:
@@ -96,16 +96,16 @@ def fused_steps(
     except ModelError:  # without shapes nothing can be fused
         return plain_steps(nodes)
     index_of = {name: index for index, (name, _) in enumerate(nodes)}
-    steps: dict[int, Step] = {index: Step((named,)) for index, named in enumerate(nodes)}
+    steps: dict[int, NodeGroup] = {index: NodeGroup((named,)) for index, named in enumerate(nodes)}
     for fused in found:
         first = index_of[fused.conv.name]
         for index in (first, *fused.taken):
             del steps[index]
-        steps[fused.position] = Step(tuple(nodes[index] for index in (first, *fused.taken)), fused.conv)
+        steps[fused.position] = NodeGroup(tuple(nodes[index] for index in (first, *fused.taken)), fused.conv)
     return [steps[index] for index in sorted(steps)]
 
 
-def last_uses(steps: Sequence[Step], kept: Container[str]) -> dict[int, list[str]]:
+def last_uses(steps: Sequence[NodeGroup], kept: Container[str]) -> dict[int, list[str]]:
     """Tensors that can be let go after each step, by its index; those in ``kept`` never."""
     last = {name: index for index, step in enumerate(steps) for name in (*step.reads, *step.writes)}
     uses: dict[int, list[str]] = {}

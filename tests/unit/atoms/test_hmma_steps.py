@@ -8,14 +8,14 @@ from support.atom_deals import collect, deal
 from support.kernels import execute, module
 
 from convc.atoms.families import find_atom
-from convc.atoms.hmma import PORT_BITS, SHAPES, Step, fragments, steps
+from convc.atoms.hmma import PORT_BITS, SHAPES, HmmaStep, fragments, steps
 from convc.errors import InputError
 
 RNG = np.random.default_rng(11)
 A, B = (RNG.integers(-4, 5, (16, 16)).astype(np.float64) for _ in range(2))
 
 
-def octet_products(each: Step) -> np.ndarray:
+def octet_products(each: HmmaStep) -> np.ndarray:
     """How often a step multiplies (m, n, k) of an octet or a warp."""
     size = (16, 16, 16) if each.a_second is None else (8, 8, 16)
     done = np.zeros(size, int)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from convc.auditor.descriptors import Form, faults, shape_of
+from convc.auditor.descriptors import Instruction, faults, shape_of
 from convc.auditor.matrices import Matrix, end_of, faults_of_tcgen05, faults_of_wgmma, matrix_of, unversioned
 
-F16 = Form(kind="f16", group=1)
-PAIR = Form(kind="f16", group=2)
-STATIONARY = Form(kind="f16", group=1, stationary=True)
-SPARSE = Form(kind="f16", group=1, sparse=True)
-TF32 = Form(kind="tf32", group=1)
-F8 = Form(kind="f8f6f4", group=1)
-I8 = Form(kind="i8", group=1)
-MXF8 = Form(kind="mxf8f6f4", group=1, size="scale_vec::1X")
-NVF4 = Form(kind="mxf4nvf4", group=1, size="scale_vec::4X")
+F16 = Instruction(kind="f16", group=1)
+PAIR = Instruction(kind="f16", group=2)
+STATIONARY = Instruction(kind="f16", group=1, stationary=True)
+SPARSE = Instruction(kind="f16", group=1, sparse=True)
+TF32 = Instruction(kind="tf32", group=1)
+F8 = Instruction(kind="f8f6f4", group=1)
+I8 = Instruction(kind="i8", group=1)
+MXF8 = Instruction(kind="mxf8f6f4", group=1, size="scale_vec::1X")
+NVF4 = Instruction(kind="mxf4nvf4", group=1, size="scale_vec::4X")
 
 
 def word(m: int, n: int, *, d: int = 1, a: int = 0, b: int = 0, more: int = 0) -> int:
@@ -24,8 +24,8 @@ def word(m: int, n: int, *, d: int = 1, a: int = 0, b: int = 0, more: int = 0) -
 
 
 RIGHT = [
-    (Form(kind="i8", group=1), word(128, 48, d=2)),
-    (Form(kind="i8", group=2), word(256, 64, d=2)),
+    (Instruction(kind="i8", group=1), word(128, 48, d=2)),
+    (Instruction(kind="i8", group=2), word(256, 64, d=2)),
     (F16, word(128, 256)),
     (F16, word(64, 8, d=0)),
     (F16, word(128, 48, a=1, b=1)),
@@ -38,7 +38,7 @@ RIGHT = [
     (I8, word(128, 24, d=2, a=1, b=0, more=8)),
     (MXF8, word(128, 40, d=0, a=4, b=3, more=1 << 23 | 2 << 29)),
     (NVF4, word(128, 48, d=0, a=1, b=1)),
-    (Form(kind="f16", group=1, a_in_tensor=True), word(128, 64, more=1 << 16)),
+    (Instruction(kind="f16", group=1, a_in_tensor=True), word(128, 64, more=1 << 16)),
 ]
 
 WRONG = [
@@ -63,7 +63,7 @@ WRONG = [
     (TF32, word(128, 64, d=0, a=2, b=2), "D has type 0"),
     (F8, word(128, 64, a=2), "A has type 2"),
     (I8, word(128, 40, d=2), "N is 40"),
-    (Form(kind="i8", group=2), word(256, 48, d=2), "N is 48 with cta_group::2"),
+    (Instruction(kind="i8", group=2), word(256, 48, d=2), "N is 48 with cta_group::2"),
     (I8, word(128, 64, d=1), "D has type 1"),
     (I8, word(128, 64, d=2, more=1 << 13), "negation"),
     (MXF8, word(64, 64, d=0, more=1 << 23), "bits 24-26"),
@@ -71,7 +71,7 @@ WRONG = [
     (MXF8, word(128, 64, d=0, more=1 << 23 | 1 << 31), "bit 31"),
     (NVF4, word(128, 64, d=0, a=0, b=1), "A has type 0"),
     (NVF4, word(128, 64, d=0, a=1, b=1, more=1 << 15), "transposed"),
-    (Form(kind="f16", group=1, a_in_tensor=True), word(128, 64, more=1 << 15), "transposed"),
+    (Instruction(kind="f16", group=1, a_in_tensor=True), word(128, 64, more=1 << 15), "transposed"),
 ]
 
 

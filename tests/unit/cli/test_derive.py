@@ -69,7 +69,7 @@ def test_an_unknown_schedule_is_refused_with_a_guess():
         derive_schedules(rows="inner")
 
 
-def test_a_theorem_has_its_conditions_its_proof_and_what_rests_on_it():
+def test_a_theorem_has_its_conditions_its_proof_and_what_uses_it():
     said = derive_theorem("m = BM*tile_m + lane is one (tile_m, lane)").lines
     assert said == (
         "theorem: m = BM*tile_m + lane is one (tile_m, lane)",
@@ -79,7 +79,7 @@ def test_a_theorem_has_its_conditions_its_proof_and_what_rests_on_it():
         "  | (BM*tile_m + lane) // BM and tile_m are both tile_m",
         "  | (BM*tile_m + lane) % BM and lane are both lane",
         "  | BM*(m // BM) + m % BM and m are both m",
-        "rests on it:",
+        "used by:",
         "  the rewrite tile m into tile_m, lane by BM",
         "    needs N*P*Q <= BM*TILES_M  (TILES_M tiles of BM reach the last m)",
     )
@@ -104,7 +104,7 @@ def test_every_theorem_has_a_name_of_its_own_a_proof_and_a_use():
         lines = derive_theorem(name).lines
         assert lines[0] == f"theorem: {name}"
         assert any(line.startswith("  | ") for line in lines)
-        assert "rests on it:" in lines[:-1]
+        assert "used by:" in lines[:-1]
 
 
 def test_a_layer_with_its_numbers(convc):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from convc.derive import symbols as z
-from convc.derive.forms import PIXELS, Form, matrix_tiles, reload, stream_tiles
+from convc.derive.forms import PIXELS, LoweredForm, matrix_tiles, reload, stream_tiles
 from convc.derive.nests import Loop, definition
 from convc.derive.reuse import hoist, mask, rows_masked, shift, zeroed
 from convc.derive.rewrites import accumulate, flatten, interchange, one_group, split, stage, swap, tile
@@ -111,4 +111,4 @@ def test_a_form_that_owes_something_is_none():
     assert mask(nest).owes == nest.owes[1:]
     assert rows_masked(mask(nest)).owes == ()
     with pytest.raises(Refused, match="it owes mask or zero"):
-        Form(name="half done", algorithms=(("Algorithm 3", nest),), maps={}, theorems=())
+        LoweredForm(name="half done", algorithms=(("Algorithm 3", nest),), maps={}, theorems=())

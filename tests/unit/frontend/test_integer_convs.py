@@ -252,10 +252,10 @@ def test_names_that_are_taken():
     assert result.taken == {"same_4": ("same", "same_2", "same_3", "same_5")}
 
 
-def test_what_it_rests_on():
-    assert found(qdq_model()).rests_on == set(ARRAYS)
+def test_what_it_assumes():
+    assert found(qdq_model()).assumes == set(ARRAYS)
     nodes = [node("Identity", "w", "v"), *changed("dw", input="v sw zw")]
-    assert found(qdq_model(nodes)).rests_on == set(ARRAYS)
+    assert found(qdq_model(nodes)).assumes == set(ARRAYS)
 
 
 @st.composite

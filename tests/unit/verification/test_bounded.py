@@ -9,7 +9,7 @@ import pytest
 from onnx import helper
 
 from convc.verification.bounded import STEP, allowed_of, bounded_outputs
-from convc.verification.drift import allowed_drift, drift
+from convc.verification.rms_error import allowed_rms_error, rms_error
 
 
 def node(kind: str, inputs: str, outputs: str, **attributes: object):
@@ -33,19 +33,19 @@ def test_what_moves_results_of_a_bounded_function_keeps_them_bounded():
 @pytest.mark.parametrize("expected", [np.full(9, 4e-7), np.zeros(9)])
 def test_small_results_may_be_off_by_what_float32_is_at_1(expected):
     allowed = allowed_of("s", [], frozenset({"s"}))
-    inside = drift(expected + 0.99 * STEP, expected, allowed.least)
-    outside = drift(expected + 1.01 * STEP, expected, allowed.least)
-    assert inside <= allowed.drift < outside
+    inside = rms_error(expected + 0.99 * STEP, expected, allowed.least)
+    outside = rms_error(expected + 1.01 * STEP, expected, allowed.least)
+    assert inside <= allowed.rms_error < outside
 
 
 def test_large_results_are_judged_as_any_others():
     expected = np.linspace(0.1, 1, 9)
     allowed = allowed_of("s", [], frozenset({"s"}))
     got = expected * (1 + 1e-3)
-    assert drift(got, expected, allowed.least) == pytest.approx(drift(got, expected), rel=1e-12)
+    assert rms_error(got, expected, allowed.least) == pytest.approx(rms_error(got, expected), rel=1e-12)
     assert allowed_of("other", [], frozenset({"s"})).least == 0.0
 
 
 def test_a_network_without_convolutions_rounds_too():
-    assert 2.0**-24 < allowed_drift(0, 0.0) < 1e-6
-    assert math.isinf(drift(np.ones(3), np.zeros(3)))
+    assert 2.0**-24 < allowed_rms_error(0, 0.0) < 1e-6
+    assert math.isinf(rms_error(np.ones(3), np.zeros(3)))

@@ -25,10 +25,10 @@ from convc.runtime.network.convolutions import Convolutions
 from convc.runtime.network.executor import Graph
 from convc.verification import network
 from convc.verification.compare import Comparison
-from convc.verification.drift import allowed_drift, drift
 from convc.verification.network import channels_alive, verify_graph
 from convc.verification.random_weights import random_weights
 from convc.verification.records import LayerReport
+from convc.verification.rms_error import allowed_rms_error, rms_error
 
 TEXT = """<ir_version: 8, opset_import: ["": 17]>
 g (float[N, 3, 12, 12] x) => (float[N, 10] y)
@@ -217,16 +217,16 @@ def test_channels_that_are_zero_everywhere_are_counted():
 
 def test_drift():
     ones = np.ones(4, np.float32)
-    assert drift(ones, ones) == 0
-    assert drift(1.5 * ones, ones) == pytest.approx(0.5)
+    assert rms_error(ones, ones) == 0
+    assert rms_error(1.5 * ones, ones) == pytest.approx(0.5)
     special = np.array([1.0, math.nan, math.inf, -math.inf])
-    assert drift(special, special) == 0
-    assert drift(special, special[::-1]) == math.inf
-    assert drift(np.full(3, math.nan), np.full(3, math.nan)) == 0
-    assert drift(ones, 0 * ones) == np.inf
-    assert drift(0 * ones, 0 * ones) == 0
-    assert drift(ones, None) is None
-    assert allowed_drift(4, 2.0**-11) == pytest.approx(16 * 2.0**-11, rel=1e-2)
+    assert rms_error(special, special) == 0
+    assert rms_error(special, special[::-1]) == math.inf
+    assert rms_error(np.full(3, math.nan), np.full(3, math.nan)) == 0
+    assert rms_error(ones, 0 * ones) == np.inf
+    assert rms_error(0 * ones, 0 * ones) == 0
+    assert rms_error(ones, None) is None
+    assert allowed_rms_error(4, 2.0**-11) == pytest.approx(16 * 2.0**-11, rel=1e-2)
 
 
 def test_calls_that_are_refused(tmp_path):
@@ -256,8 +256,8 @@ def test_the_python_call_multiplies_in_the_precision_asked_for(tmp_path):
 
 
 def test_results_of_another_shape_depart():
-    assert drift(np.ones((2, 3)), np.ones((3, 2))) == np.inf
-    assert drift(np.ones((2, 3)), None) is None
+    assert rms_error(np.ones((2, 3)), np.ones((3, 2))) == np.inf
+    assert rms_error(np.ones((2, 3)), None) is None
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,9 @@ from convc.runtime.network import ort_session
 from convc.runtime.network.constants import StartValues
 from convc.runtime.network.convolutions import Convolutions
 from convc.runtime.network.executor import Graph
-from convc.verification.drift import allowed_drift, drift
 from convc.verification.network import random_inputs
 from convc.verification.random_weights import random_weights
+from convc.verification.rms_error import allowed_rms_error, rms_error
 
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 RNG = np.random.default_rng(8)
@@ -81,7 +81,7 @@ def agree(got: dict[str, np.ndarray], made: onnx.ModelProto, feeds: dict[str, np
     with np.errstate(all="ignore"):
         answer = ReferenceEvaluator(made).run(None, feeds)
     for mine, expected in zip(got.values(), answer, strict=True):
-        assert drift(mine, expected) < allowed_drift(4, 2.0**-11)
+        assert rms_error(mine, expected) < allowed_rms_error(4, 2.0**-11)
 
 
 @pytest.mark.parametrize("precision", ["tf32", "tf32x3"])
@@ -143,7 +143,7 @@ def test_weights_that_a_run_is_given_are_no_constants():
     ):
         changed = graph.run(feeds | given)
         agree(changed, made, feeds | given)
-        assert drift(changed["y"], first["y"]) > 0.1
+        assert rms_error(changed["y"], first["y"]) > 0.1
         assert graph.stats.fused == fused
         assert graph.stats.compiled == list(TAKEN)
     again = graph.run(feeds)
@@ -281,7 +281,7 @@ def test_light_networks_with_and_without_handing_over(name, fused, handed):
     expected = ort_session.run_model(made, feeds, weights, [])
     for output in one:
         assert same_bits(one[output], other[output])
-        assert 0 < drift(one[output], expected[output]) <= allowed_drift(len(graph.stats.compiled), 2.0**-11)
+        assert 0 < rms_error(one[output], expected[output]) <= allowed_rms_error(len(graph.stats.compiled), 2.0**-11)
 
 
 @pytest.mark.parametrize("operand", ["mxfp8", "nvfp4"])

@@ -76,7 +76,7 @@ def test_node_by_node_there_are_no_integer_convolutions():
 
 
 @pytest.mark.parametrize("name", ["w", "sw", "b", "sx", "zy"])
-def test_other_values_for_what_it_rests_on(name):
+def test_other_values_for_what_it_assumes(name):
     """An initializer that is an input too may be fed; the model then runs as it was written."""
     model = qdq_model()
     given = ARRAYS[name]

@@ -1,4 +1,4 @@
-"""The drift of a network from another run of it, and the drift that rounding explains.
+"""The relative RMS error of a network from another run of it, and the RMS error that rounding explains.
 
 The root mean square of the difference, as a share of that of what is expected: see `convc.verification.network`.
 """
@@ -19,7 +19,7 @@ _HALF_STEP = 2.0**-9
 """What rounding to 8 bits moves a number by at most, as a share of their range."""
 
 
-def drift(got: np.ndarray, expected: np.ndarray | None, least: float = 0.0) -> float | None:
+def rms_error(got: np.ndarray, expected: np.ndarray | None, least: float = 0.0) -> float | None:
     """Root mean square of the difference as a share of that of ``expected``, or of ``least`` where that is more.
 
     None where there is nothing to compare, infinite where shapes differ or where there is nothing but an error. Where
@@ -43,8 +43,8 @@ def drift(got: np.ndarray, expected: np.ndarray | None, least: float = 0.0) -> f
     return 0.0 if error == 0 else math.inf
 
 
-def allowed_drift(depth: int, unit: float) -> float:
-    """The drift that rounding operands to a type with this unit, ``depth`` times one after the other, may come to.
+def allowed_rms_error(depth: int, unit: float) -> float:
+    """The RMS error that rounding operands to a type with this unit, ``depth`` times one after the other, may come to.
 
     Nodes beside the convolutions round to float32, in a network without any too.
     """
