@@ -84,7 +84,7 @@ class Pending:
         self._issued = 0
 
     def later(self) -> bool:
-        """Whether a warp's own work, such as a tcgen05.ld, is put off until the warp waits for it."""
+        """Whether a warp's own work, such as a tcgen05.ld, is deferred until the warp waits for it."""
         return self.policy == "late" or (self.policy == "seeded" and self._random.random() < 0.5)
 
     def copy(self, action: Action) -> None:

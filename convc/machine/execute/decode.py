@@ -15,7 +15,7 @@ from convc.machine.execute.facts import JUMPS, facts_of
 from convc.machine.execute.inline import inline_calls
 from convc.machine.execute.repeat import may_repeat
 from convc.machine.execute.segments import with_segments
-from convc.machine.execute.straight import segments_of
+from convc.machine.execute.slp import segments_of
 from convc.machine.isa import all as _all_forms  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from convc.machine.isa.registry import OPS, Run, Traits, forms_with
 from convc.machine.isa.sync import control
@@ -113,7 +113,7 @@ class DecodedKernel:
 
     @property
     def packed(self) -> list[Run]:
-        """The operations, with those of many instructions in the places where straight runs begin."""
+        """The operations, with those of many instructions in the places where segments begin."""
         if self._packed is None:
             segments = segments_of(self.kernel.body, self.slots, self.flow)
             self._packed = with_segments(segments, self.kernel.body, self.slots, self.ops)

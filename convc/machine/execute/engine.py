@@ -55,7 +55,8 @@ def run_cohort(launch: Launch, decoded: DecodedKernel, first: int, ctas: int, ob
 
 def _run_or_repeat(cohort: Cohort, decoded: DecodedKernel, ops: list[Run], first: int) -> None:
     """Run all of a cohort, or let it take the course of an earlier launch where there is one that it may take."""
-    key = key_of(cohort.launch, first, cohort.ctas) if cohort.short is not None and decoded.repeats else None
+    may = cohort.unobserved_deferral is not None and decoded.repeats
+    key = key_of(cohort.launch, first, cohort.ctas) if may else None
     kept = decoded.kept.get(first)
     if key is not None and kept is not None and kept.key == key:
         repeat(kept, cohort)
@@ -257,7 +258,7 @@ def _accuse(fault: MachineFault, strand: Strand, instr: Instr | None) -> None:
     """Say which CTA, warp and lanes made a fault, as far as it is certain."""
     found = None
     row: int | None = None
-    own = instr is not None and fault.span is instr.span  # else of work put off before
+    own = instr is not None and fault.span is instr.span  # else of work deferred before
     if instr is not None and own:
         found = culprit.find(strand, strand.program.ops[instr.index], fault, instr.form.name)
     if found is not None:

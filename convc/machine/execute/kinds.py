@@ -1,4 +1,4 @@
-"""Tell what an instruction may be in a straight run (`convc.machine.execute.straight`)."""
+"""Tell what an instruction may be in a segment (`convc.machine.execute.slp`)."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from convc.machine.base.values import Value
 from convc.machine.execute.pack_operands import Blocks, mask_of, merge_of
-from convc.machine.execute.straight import Pack
+from convc.machine.execute.slp import Pack
 from convc.machine.isa.memory.rows import read_cluster, read_rows, read_shared
 from convc.machine.isa.operands import Read, address_of
 from convc.machine.isa.tcgen05.ld_st import loaded

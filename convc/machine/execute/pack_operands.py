@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from convc.machine.base.values import Value, array
-from convc.machine.execute.straight import Pack, Source
+from convc.machine.execute.slp import Pack, Source
 from convc.machine.state.slots import SlotTable
 from convc.ptx import Guard
 

@@ -2,14 +2,14 @@
 
 Nothing that such a kernel reads from global memory gets into an address, a predicate or any other register that scalar
 instructions read: tensor copies wait, the tensor core multiplies what they bring, segments
-(`convc.machine.execute.straight`) read the sums, hand them on to others in registers, and store them, in shared memory
+(`convc.machine.execute.slp`) read the sums, hand them on to others in registers, and store them, in shared memory
 too, and tensor copies store what lies there. All else, from the first barrier to the counts at the end, follows from
 the text and the arguments of the launch.
 """
 
 from __future__ import annotations
 
-from convc.machine.execute.straight import Segment, handed_on, places_of
+from convc.machine.execute.slp import Segment, handed_on, places_of
 from convc.machine.isa.memory.ld_st import space_of
 from convc.machine.isa.registry import Traits, forms_with
 from convc.machine.state.flow import Flow, slots_of

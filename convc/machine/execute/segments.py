@@ -1,6 +1,6 @@
-"""Perform straight runs of instructions pack by pack (`convc.machine.execute.straight` finds them).
+"""Perform segments of instructions pack by pack (`convc.machine.execute.slp` finds them).
 
-A segment is tried where all threads of the strand are active. A tcgen05.ld may be put off until its warp waits for it
+A segment is tried where all threads of the strand are active. A tcgen05.ld may be deferred until its warp waits for it
 (`convc.machine.base.completion`): nobody comes between the two where both are in one segment, so that it makes no
 difference there; other segments are not tried then. Nothing that anybody could see changes before all of it
 is known to go well: registers, memory and counters are written last. Whatever is not plain, a fault above all, leaves
@@ -18,7 +18,7 @@ from convc.errors import ConvcError
 from convc.machine.base.values import DTYPE, Value, array
 from convc.machine.execute.pack_loads import Perform, Places, address_read, load, load_cluster, load_shared, tensor
 from convc.machine.execute.pack_operands import Blocks, fetch_of, mask_of, merge_of, pairs_of
-from convc.machine.execute.straight import STORES, Pack, Segment, handed_on, places_of
+from convc.machine.execute.slp import STORES, Pack, Segment, handed_on, places_of
 from convc.machine.isa.memory.rows import row_writer, shared_writer
 from convc.machine.isa.operands import Read, address_of, expect
 from convc.machine.isa.registry import Run
@@ -79,7 +79,7 @@ class _Through(Event):
     def again(self, cohort: Cohort) -> bool:
         """Do the same to the data of another cohort."""
         lazy = cohort.lazy
-        assert lazy is not None, "what is taken again was put off"
+        assert lazy is not None, "what is taken again was deferred"
         regs = self.regs.copy()
         for slot in self.taken:
             regs[slot] = lazy.handed[self.strand, slot]

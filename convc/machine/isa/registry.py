@@ -26,7 +26,7 @@ class Traits(Flag):
             (`convc.machine.execute.repeat`). Copies and products among such tell the cohort whether theirs may wait,
             and stores of tensors what they did.
         EARLY: it only writes registers, of registers, and never faults: in a segment it may run before the packs
-            (`convc.machine.execute.straight`).
+            (`convc.machine.execute.slp`).
         LOADS: a segment may begin with it.
         WHOLE_WARPS: it counts whole warps or may block, so that a warp whose guard is false must not take part.
     """

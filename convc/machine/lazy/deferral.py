@@ -1,8 +1,9 @@
 """The work of one cohort that waits, and when it is performed.
 
-Three things wait, each until somebody looks: tensor copies (in `SharedMemory.put_off`), the rows that copies of the
+Three things wait, each until somebody looks: tensor copies (in `SharedMemory.deferred`), the rows that copies of the
 tensor core filled columns of tensor memory with (`tags`), and products (`waiting`, by the columns of their
-accumulators). No column is in two of the last two at once: whoever writes columns that another names settles it first.
+accumulators). No column is in both of the last two at once: who writes columns that another names materializes it
+first.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from convc.machine.lazy.evaluate import DeferredProduct, Kind, Waiting, products
 from convc.machine.lazy.regions import Region
 from convc.machine.lazy.rows import TensorRows, find_rows
 from convc.machine.lazy.tiles import OperandTiles
-from convc.machine.lazy.widen import CODES, Rooms, is_finite
+from convc.machine.lazy.widen import CODES, Workspace, is_finite
 from convc.machine.memory.shared_memory import SharedMemory, same_rows
 from convc.machine.tensor_core.copy_shift import unit_index
 from convc.machine.tensor_core.datapath import Datapath
@@ -37,17 +38,17 @@ Columns = tuple[int, int]
 
 
 class Deferral:
-    """The work of one cohort that waits (`convc.machine.tensor_core.datapath.Deferral`, `TensorMemory.unsettled`).
+    """The work of one cohort that waits (`convc.machine.tensor_core.datapath.Deferral`, `TensorMemory.deferral`).
 
     Args:
         shared, tensor: the memories of the cohort.
-        rooms: to gather A and B in, those of the launch.
+        workspaces: to gather A and B in, those of the launch.
     """
 
-    def __init__(self, shared: SharedMemory, tensor: TensorMemory, rooms: tuple[Rooms, Rooms]) -> None:
+    def __init__(self, shared: SharedMemory, tensor: TensorMemory, workspaces: tuple[Workspace, Workspace]) -> None:
         self.shared = shared
         self.tensor = tensor
-        self.rooms = rooms
+        self.workspaces = workspaces
         self.tags: dict[Columns, TensorRows] = {}
         self.waiting: dict[Columns, Waiting] = {}
         self.read: set[str] = set()  # buffers that something which may wait is read from
@@ -55,17 +56,17 @@ class Deferral:
         self.course: Course | None = None  # what is done to data, where that is kept
         self.handed: dict[Name, np.ndarray] = {}  # by segments of a course that is taken again
         self.refused: dict[str, int] = {}  # why products did not wait: how many of them
-        tensor.unsettled = self
+        tensor.deferral = self
 
     # ---- when it is performed --------------------------------------------------------------------------------------
 
-    def settle(self, column: int, width: int) -> None:
+    def materialize(self, column: int, width: int) -> None:
         """Perform what reaches into some columns of tensor memory."""
         for key in _overlapping(self.waiting, column, width):
             waiting = self.waiting.pop(key, None)
-            if waiting is not None:  # else settled by somebody who asked for all columns on the way
+            if waiting is not None:  # else materialized by somebody who asked for all columns on the way
                 products = products_of(key, waiting, self.tensor.ctas)
-                products.perform(self.tensor, self.rooms)
+                products.perform(self.tensor, self.workspaces)
                 if self.course is not None:
                     self.course.events.append(products)
         for key in _overlapping(self.tags, column, width):
@@ -74,10 +75,10 @@ class Deferral:
                 self._looked_at.add(key)
                 self._fill(key, rows)
 
-    def settle_reads(self, buffer: str) -> None:
+    def materialize_reads(self, buffer: str) -> None:
         """A buffer is about to change: what waits for its contents is performed now."""
         if buffer in self.read:
-            self.settle(0, COLUMNS)
+            self.materialize(0, COLUMNS)
             self.shared.part(0, self.shared.padded)
             self.read.clear()
 
@@ -88,7 +89,7 @@ class Deferral:
 
     def _fill(self, key: Columns, rows: TensorRows) -> None:
         tiles = OperandTiles([rows], [None], self.tensor.ctas)
-        raw = tiles.raw(slice(0, len(tiles.first)), tiles.rows, self.rooms[0]).view("u4")
+        raw = tiles.raw(slice(0, len(tiles.first)), tiles.rows, self.workspaces[0]).view("u4")
         self.tensor.panel(*key, fresh=True)[...] = raw.reshape(len(tiles.first), LANES, -1)[tiles.which]
 
     # ---- what waits ------------------------------------------------------------------------------------------------
@@ -106,7 +107,7 @@ class Deferral:
         if rows is None or not rows.whole or not rows.of(None):
             return False
         if (column, width) not in self.tags:
-            self.settle(column, width)
+            self.materialize(column, width)
         self.tags[column, width] = rows
         return True
 
@@ -225,14 +226,14 @@ class Deferral:
     def _add(self, key: Columns, step: DeferredProduct, kind: Kind, accumulate: bool, rows: np.ndarray | None) -> None:
         known = self.waiting.get(key)
         if known is None:
-            self.settle(*key)
+            self.materialize(*key)
         elif not accumulate and (rows is None or same_rows(rows, known.rows)):
             del self.waiting[key]
         elif accumulate and known.takes(step, kind, rows):
             known.steps.append(step)
             return
         else:
-            self.settle(*key)
+            self.materialize(*key)
         self.waiting[key] = Waiting(kind, accumulate, [step], rows)
 
 

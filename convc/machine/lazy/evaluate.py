@@ -13,7 +13,7 @@ import numpy as np
 from convc.machine.base.values import distinct_columns
 from convc.machine.lazy.rows import TensorRows
 from convc.machine.lazy.tiles import OperandTiles
-from convc.machine.lazy.widen import CODES, WHOLE, Rooms, is_finite
+from convc.machine.lazy.widen import CODES, WHOLE, Workspace, is_finite
 from convc.machine.memory.shared_memory import same_rows
 from convc.machine.tensor_core.mma import LaneMask
 from convc.machine.tensor_core.tensor_memory import TensorMemory
@@ -100,7 +100,7 @@ class Products:
     masked: bool
     rows: np.ndarray | None = None
 
-    def perform(self, tensor: TensorMemory, rooms: tuple[Rooms, Rooms]) -> None:
+    def perform(self, tensor: TensorMemory, workspaces: tuple[Workspace, Workspace]) -> None:
         """Multiply, and put D into its columns."""
         whole = self.kind.a in WHOLE
         fresh = self.rows is None and not self.parts[0].accumulate
@@ -108,7 +108,7 @@ class Products:
         target = panel if self.rows is None else panel[self.rows]
         with np.errstate(invalid="ignore", over="ignore"):
             for part in self.parts:
-                _Joint(target, part, self.kind, rooms).multiply()
+                _Joint(target, part, self.kind, workspaces).multiply()
         if self.rows is not None:
             panel[self.rows] = target
 
@@ -157,7 +157,7 @@ class _Joint:
         target: np.ndarray,
         part: TilePair,
         kind: Kind,
-        rooms: tuple[Rooms, Rooms],
+        workspaces: tuple[Workspace, Workspace],
     ) -> None:
         self.left, self.right, self.accumulate = part
         # Two banks of lanes, each with half of the columns, are as two CTAs that share their rows of A.
@@ -169,7 +169,7 @@ class _Joint:
             for side, element in zip((self.left, self.right), self.elements, strict=True)
         )
         self.pair = kind.pair
-        self.rooms = rooms
+        self.workspaces = workspaces
 
     def multiply(self) -> None:
         """A few tiles of A at a time, each with every tile of B that goes with it."""
@@ -249,7 +249,7 @@ class _Joint:
         """
         size = min(self._short(self.left, self.finite[1]), self._short(self.right, self.finite[0]))
         if self.right.run == 16 and self.finite[0]:
-            raw = self.right.raw(slice(0, len(self.right.first)), self.right.rows, self.rooms[1])
+            raw = self.right.raw(slice(0, len(self.right.first)), self.right.rows, self.workspaces[1])
             used = np.bitwise_or.reduce(raw.view(np.uint32).reshape(-1, 4)).nonzero()[0]
             size = min(size, 4 << int(used[-1]).bit_length() if used.size else 4)
         if size < self.left.run:
@@ -294,10 +294,10 @@ class _Joint:
         return int(used[-1]) + 1 if used.size else 0
 
     def _gather(self, part: slice, rows: int) -> np.ndarray:
-        return self.left.gather(part, rows, self.elements[0], self.finite[0], self.rooms[0])
+        return self.left.gather(part, rows, self.elements[0], self.finite[0], self.workspaces[0])
 
     def _gather_b(self, part: slice) -> np.ndarray:
-        return self.right.gather(part, self.right.rows, self.elements[1], self.finite[1], self.rooms[1])
+        return self.right.gather(part, self.right.rows, self.elements[1], self.finite[1], self.workspaces[1])
 
     def _block(self, a: np.ndarray, b: np.ndarray, ctas: np.ndarray, rows: int) -> None:
         """Multiply tiles (tiles, rows, k) by a tile of B for these CTAs; -1: no CTA has this pair."""
@@ -352,8 +352,8 @@ class _Joint:
             return
         number, rows, depth = a.shape
         tiles, columns, _ = b.shape
-        room = self.rooms[0].room("product", number * rows * tiles * columns, target.dtype)
-        product = room.reshape(number * rows, tiles * columns)
+        product = self.workspaces[0].array("product", number * rows * tiles * columns, target.dtype)
+        product = product.reshape(number * rows, tiles * columns)
         self._product(a.reshape(-1, depth), b.reshape(-1, depth), product)
         found = product.reshape(number, rows, tiles, columns).transpose(2, 0, 1, 3)
         if self.accumulate:

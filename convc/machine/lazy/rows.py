@@ -133,10 +133,10 @@ def _end_alike(one: Region, other: Region) -> bool:
 
 def _regions(shared: SharedMemory, low: int, high: int) -> list[Region]:
     """The copies that wait for a range of addresses, in their order."""
-    known = shared.put_off.get(_starts.get(low, low))
+    known = shared.deferred.get(_starts.get(low, low))
     if isinstance(known, Region) and known.start <= low and known.stop >= high:
         return [known]
-    regions = [w for w in shared.put_off.values() if w.start < high and w.stop > low and isinstance(w, Region)]
+    regions = [w for w in shared.deferred.values() if w.start < high and w.stop > low and isinstance(w, Region)]
     if len(regions) > 1:
         regions.sort(key=_start)
     elif regions:

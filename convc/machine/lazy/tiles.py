@@ -16,7 +16,7 @@ import numpy as np
 
 from convc.machine.base.values import distinct_columns
 from convc.machine.lazy.rows import TensorRows
-from convc.machine.lazy.widen import Rooms, widened, widened_source
+from convc.machine.lazy.widen import Workspace, widened, widened_source
 from convc.machine.tensor_core.mma import LaneMask
 from convc.machine.tma.cache import Walk
 from convc.machine.tma.load import TensorLoader
@@ -195,7 +195,7 @@ class OperandTiles:
         found = np.logical_and.reduce(list(tables.values()))
         return found if found.any() else None
 
-    def gather(self, part: slice, rows: int, element: str, finite: bool, rooms: Rooms) -> np.ndarray:
+    def gather(self, part: slice, rows: int, element: str, finite: bool, workspace: Workspace) -> np.ndarray:
         """The first ``rows`` rows of some tiles in float32 (tiles, rows, k); it lives until the next gather.
 
         ``finite``: no element is infinite or a NaN.
@@ -205,16 +205,16 @@ class OperandTiles:
         wide = widened_source(self.loader, element, finite, size * len(self.first))
         self.loader.gathered += size * count
         if wide is None:
-            found = widened(self.raw(part, rows, rooms), element, finite, rooms)
+            found = widened(self.raw(part, rows, workspace), element, finite, workspace)
         else:
-            found = self._runs(*wide, part, rows, rooms).view(np.float32)
+            found = self._runs(*wide, part, rows, workspace).view(np.float32)
         return found.reshape(count, rows, -1)
 
-    def raw(self, part: slice, rows: int, rooms: Rooms) -> np.ndarray:
+    def raw(self, part: slice, rows: int, workspace: Workspace) -> np.ndarray:
         """The first ``rows`` rows of some tiles, one after the other, as they lie in shared memory."""
-        return self._runs(self.loader.source.view(np.uint8), self.loader.fill[:1].view(np.uint8), part, rows, rooms)
+        return self._runs(self.loader.source.view(np.uint8), self.loader.fill[:1].view(np.uint8), part, rows, workspace)
 
-    def _runs(self, source: np.ndarray, fill: np.ndarray, part: slice, rows: int, rooms: Rooms) -> np.ndarray:
+    def _runs(self, source: np.ndarray, fill: np.ndarray, part: slice, rows: int, workspace: Workspace) -> np.ndarray:
         """The runs (tiles x rows x steps,) of some tiles, each of a number of bytes.
 
         ``source``: uint8, of the tensor. ``fill``: uint8, what takes the place of 16 bytes of it.
@@ -223,10 +223,10 @@ class OperandTiles:
         run = self.run * wider
         step = self.step * wider
         kind = np.dtype((np.void, run))
-        index = self._index(part, rows, rooms)
+        index = self._index(part, rows, workspace)
         outside = self._outside_of(part, rows)
         if run == step:
-            found = rooms.room("raw", index.size, kind)
+            found = workspace.array("raw", index.size, kind)
             source[: source.size // run * run].view(kind).take(index, out=found, mode="clip")
         else:
             index[outside] = 0  # what lies outside may begin anywhere
@@ -236,10 +236,10 @@ class OperandTiles:
         self._cut(found.view(np.uint8).reshape(-1, self.count, run), fill)
         return found
 
-    def _index(self, part: slice, rows: int, rooms: Rooms) -> np.ndarray:
+    def _index(self, part: slice, rows: int, workspace: Workspace) -> np.ndarray:
         """int64 (tiles x rows x steps,): where each run of some tiles begins."""
         count = part.stop - part.start
-        index = rooms.room("index", count * rows * self.count, np.dtype(np.int64)).reshape(count, rows, self.count)
+        index = workspace.array("index", count * rows * self.count, np.dtype(np.int64)).reshape(count, rows, self.count)
         for group in self.groups:
             own = group.shifts[:, 0]
             if isinstance(group.steps, slice):

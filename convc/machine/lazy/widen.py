@@ -33,19 +33,19 @@ CODES = {
 """The formats whose elements can wait, and what their bits are read as to be widened."""
 
 
-class Rooms:
-    """Memory to work in: rooms, each with a name and as large as it ever had to be."""
+class Workspace:
+    """Memory to work in: arrays, each with a name and as large as it ever had to be."""
 
     def __init__(self) -> None:
-        self._rooms: dict[str, np.ndarray] = {}
+        self._arrays: dict[str, np.ndarray] = {}
 
-    def room(self, name: str, size: int, kind: np.dtype) -> np.ndarray:
-        """An array (size,) of anything; it lives until the next room of this name, of whatever kind."""
+    def array(self, name: str, size: int, kind: np.dtype) -> np.ndarray:
+        """An array (size,) of anything; it lives until the next array of this name, of whatever kind."""
         needed = size * kind.itemsize
-        room = self._rooms.get(name)
-        if room is None or room.size < needed:
-            room = self._rooms[name] = np.empty(needed, np.uint8)
-        return room[:needed].view(kind)
+        array = self._arrays.get(name)
+        if array is None or array.size < needed:
+            array = self._arrays[name] = np.empty(needed, np.uint8)
+        return array[:needed].view(kind)
 
 
 def is_finite(loader: TensorLoader, element: str) -> bool:
@@ -55,10 +55,10 @@ def is_finite(loader: TensorLoader, element: str) -> bool:
     return loader.tmap.fill == "zero" and not loader.any_word(*EXPONENTS[element])
 
 
-def widened(raw: np.ndarray, element: str, finite: bool, rooms: Rooms) -> np.ndarray:
-    """float32 (elements,) of raw elements in any contiguous array; it lives until the next call with these rooms."""
+def widened(raw: np.ndarray, element: str, finite: bool, workspace: Workspace) -> np.ndarray:
+    """float32 (elements,) of raw elements in a contiguous array; it lives until the next call with this workspace."""
     codes = raw.view(CODES[element])
-    return _widened(codes, element, finite, rooms.room("widened", codes.size, np.dtype(np.float32)))
+    return _widened(codes, element, finite, workspace.array("widened", codes.size, np.dtype(np.float32)))
 
 
 def widened_source(loader: TensorLoader, element: str, finite: bool, size: int) -> tuple[np.ndarray, np.ndarray] | None:

@@ -131,7 +131,7 @@ class CopyGroups:
         self._copies: list[Copies] = []
 
     def issue(self, threads: np.ndarray, act: Callable[[np.ndarray], None]) -> None:
-        """Put off a copy of each of ``threads`` (int64 numbers); ``act(chosen)`` performs some."""
+        """Defer a copy of each of ``threads`` (int64 numbers); ``act(chosen)`` performs some."""
         copies = Copies(threads, self._closed[threads], np.ones(threads.size, bool), act)
         copies.number = self._pending.silent_copy(lambda: self._perform([(copies, copies.left)]))
         self._copies.append(copies)

@@ -77,7 +77,7 @@ def _pages(size: int) -> np.ndarray:
     return np.frombuffer(pages, np.uint8)
 
 
-class PutOff(Protocol):
+class DeferredWrite(Protocol):
     """A write that is performed when somebody looks: of all bytes from ``start`` to ``stop``, in the CTAs ``rows``."""
 
     @property
@@ -108,18 +108,18 @@ def same_rows(one: np.ndarray | None, other: np.ndarray | None) -> bool:
 class Covered(NamedTuple):
     """A write that waits although other bytes have been written over some of its own: bool ``over``, for each byte."""
 
-    write: PutOff
+    write: DeferredWrite
     over: np.ndarray
 
 
 class SharedMemory:
     """Shared memory of every CTA: uint8 (ctas, size), size rounded up to 1024.
 
-    Writes may be put off (`put_off`). Whoever takes the bytes finds them performed, and what nobody wrote poisoned:
-    `part` settles the addresses that are asked for, `bytes` and `chunks` all of them.
+    Writes may be deferred (`deferred`). Whoever takes the bytes finds them performed, and what nobody wrote poisoned:
+    `part` materializes the addresses that are asked for, `bytes` and `chunks` all of them.
 
     Attributes:
-        put_off: the writes that wait, by the address where they start; no two of them overlap. None of their bytes has
+        deferred: the writes that wait, by the address where they start; no two of them overlap. None of their bytes has
             been written since; those of which some have are in ``_covered``.
         seen: whether a write that waited was performed, or anybody has taken all bytes, or some that are `staged` by
             another door than `staging`.
@@ -130,7 +130,7 @@ class SharedMemory:
         self.size = size
         self.padded = max(BLOCK, -(-size // BLOCK) * BLOCK)
         self.written = InitMask(ctas, self.padded)
-        self.put_off: dict[int, PutOff] = {}
+        self.deferred: dict[int, DeferredWrite] = {}
         self.seen = False
         self.staged: InitMask | None = None
         self._pool = pool or ArrayPool()
@@ -146,7 +146,7 @@ class SharedMemory:
 
     @property
     def bytes(self) -> np.ndarray:
-        """All bytes, to read and to write until the next write is put off."""
+        """All bytes, to read and to write until the next write is deferred."""
         self.seen = True
         return self.part(0, self.padded)
 
@@ -170,8 +170,8 @@ class SharedMemory:
     def _part(self, low: int, high: int) -> np.ndarray:
         if not self._all_used:
             self._poison(low, high)
-        if self.put_off or self._covered:
-            self._settle(low, high)
+        if self.deferred or self._covered:
+            self._materialize(low, high)
         return self._room
 
     def to_overwrite(self, places: np.ndarray, size: int, rows: np.ndarray | None = None) -> np.ndarray:
@@ -184,14 +184,14 @@ class SharedMemory:
         low = int(places.min())
         high = int(places.max()) + size
         if rows is not None and not self._waits_for(rows, low, high):
-            self._settle(low, high)
+            self._materialize(low, high)
         if not self._all_used:
             if rows is None and len(places) * size == high - low:  # what lies wholly inside needs no poison
                 first = -(-low // BLOCK)
                 self._fresh[first : high // BLOCK] = bytes(max(0, high // BLOCK - first))
             self._poison(low, high)
-        for write in [w for w in self.put_off.values() if w.start < high and w.stop > low]:
-            del self.put_off[write.start]
+        for write in [w for w in self.deferred.values() if w.start < high and w.stop > low]:
+            del self.deferred[write.start]
             self._cover(write)
         for start, (write, over) in list(self._covered.items()):
             inside = places[(places >= start) & (places < write.stop)] - start
@@ -203,20 +203,20 @@ class SharedMemory:
                 del self._covered[start]
         return self._room
 
-    def remember(self, write: PutOff) -> None:
-        """Put a write off. What waited for these bytes alone is forgotten: nobody can see it any more.
+    def remember(self, write: DeferredWrite) -> None:
+        """Defer a write. What waited for these bytes alone is forgotten: nobody can see it any more.
 
         A write of some CTAs forgets one of the same CTAs; others can still be seen, and are performed.
         """
         start = write.start
         stop = write.stop
-        old = self.put_off.get(start)
+        old = self.deferred.get(start)
         if write.rows is not None:
             if old is None or old.stop != stop or not same_rows(old.rows, write.rows):
-                self._settle(start, stop)
+                self._materialize(start, stop)
         elif old is None or old.stop != stop:
             if old is not None:
-                del self.put_off[start]
+                del self.deferred[start]
                 if old.stop > stop:  # the stage of a ring that held a larger tile before
                     self._cover(old)
             covered = self._covered.get(start)
@@ -224,12 +224,12 @@ class SharedMemory:
                 covered.over[: stop - start] = True
                 if covered.over.all():
                     del self._covered[start]
-            self._settle(start, stop)
-        self.put_off[start] = write
+            self._materialize(start, stop)
+        self.deferred[start] = write
 
     def release(self) -> None:
         """The CTAs have ended: give the memory back, once."""
-        self.put_off.clear()
+        self.deferred.clear()
         self._covered.clear()
         if self._pages is not None and self._pages.size <= MOST_KEPT:
             _kept.append(self._pages)
@@ -238,13 +238,13 @@ class SharedMemory:
 
     def _waits_for(self, rows: np.ndarray, low: int, high: int) -> bool:
         """Whether all that waits for a range of addresses is written in these CTAs alone."""
-        waiting = [*self.put_off.values(), *(covered.write for covered in self._covered.values())]
+        waiting = [*self.deferred.values(), *(covered.write for covered in self._covered.values())]
         return all(same_rows(rows, one.rows) for one in waiting if one.start < high and one.stop > low)
 
-    def _settle(self, low: int, high: int) -> None:
+    def _materialize(self, low: int, high: int) -> None:
         """Perform the writes that reach into a range of addresses."""
-        for write in [w for w in self.put_off.values() if w.start < high and w.stop > low]:
-            del self.put_off[write.start]
+        for write in [w for w in self.deferred.values() if w.start < high and w.stop > low]:
+            del self.deferred[write.start]
             if not self._all_used:
                 self._poison(write.start, write.stop)
             write.perform(self._room)
@@ -253,7 +253,7 @@ class SharedMemory:
             if not over[max(low - start, 0) : max(high - start, 0)].all():
                 self._uncover(start)
 
-    def _cover(self, write: PutOff) -> None:
+    def _cover(self, write: DeferredWrite) -> None:
         """Let a write go on waiting below others; one that waits there already from its address on is performed."""
         if write.start in self._covered:
             self._uncover(write.start)

@@ -40,7 +40,7 @@ class Cohort:
         barriers: mbarriers by their shared address. named: CTA barriers by their number.
         local: uint8, local memory of all threads, once somebody uses it.
         lazy: what waits until somebody looks; None: everything is performed at once, as exact numerics need it.
-        short: the same, where short ways may be taken that tell no observer and ask no completion policy; else None.
+        unobserved_deferral: the same, where nobody observes and no completion policy is to be asked; else None.
         ticks: what the clocks show.
         declined: CTAs that have seen a request for another cluster declined.
         exited: int64 (ctas,): warps that have exited.
@@ -63,9 +63,9 @@ class Cohort:
         self.pending = Pending(launch.policy, launch.seed)
         self.lazy: Deferral | None = None
         if launch.evaluation == "lazy" and launch.switches.numerics != "exact":
-            self.lazy = Deferral(self.shared, self.tensor, launch.rooms)
-        self.short = self.lazy if observer is None and self.pending.eager else None
-        launch.before_change = None if self.lazy is None else self.lazy.settle_reads
+            self.lazy = Deferral(self.shared, self.tensor, launch.workspaces)
+        self.unobserved_deferral = self.lazy if observer is None and self.pending.eager else None
+        launch.before_change = None if self.lazy is None else self.lazy.materialize_reads
         datapath = Datapath(
             ctas=ctas,
             shared=self.shared,

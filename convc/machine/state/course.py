@@ -139,7 +139,7 @@ def repeat(kept: Kept, cohort: Cohort) -> None:
     cohort.tensor.width = kept.width
     for event in kept.events:
         if isinstance(event, Products):
-            event.over(lambda stand_in: own[id(stand_in)]).perform(cohort.tensor, launch.rooms)
+            event.over(lambda stand_in: own[id(stand_in)]).perform(cohort.tensor, launch.workspaces)
         elif not event.again(cohort):
             raise AssertionError("an event that was plain is not plain with the same addresses")
     counters.include(kept.counters)

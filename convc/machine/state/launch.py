@@ -10,7 +10,7 @@ import numpy as np
 
 from convc.machine.base.findings import Found
 from convc.machine.base.switches import Switches
-from convc.machine.lazy.widen import Rooms
+from convc.machine.lazy.widen import Workspace
 from convc.machine.memory.global_memory import GlobalMemory
 from convc.machine.memory.shared_memory import ArrayPool
 from convc.machine.state.counters import Counters
@@ -34,7 +34,7 @@ class Launch:
         grants: the clusters that have not begun, where a kernel may ask for them.
         repeats: whether it may take the course of an earlier launch (see `convc.machine.state.course`).
         max_instructions: most instructions that a warp may execute.
-        pool: arrays of cohorts that have ended. rooms: to evaluate in what has waited.
+        pool: arrays of cohorts that have ended. workspaces: to evaluate in what has waited.
         before_change: is told of the buffers that are about to change.
     """
 
@@ -58,7 +58,7 @@ class Launch:
     counters: Counters = field(default_factory=Counters)
     findings: Found = field(default_factory=dict)
     pool: ArrayPool = field(default_factory=ArrayPool)
-    rooms: tuple[Rooms, Rooms] = field(default_factory=lambda: (Rooms(), Rooms()))
+    workspaces: tuple[Workspace, Workspace] = field(default_factory=lambda: (Workspace(), Workspace()))
     before_change: Callable[[str], None] | None = None
 
     def about_to_change(self, buffer: str) -> None:

@@ -22,10 +22,10 @@ BLOCK = 32
 """Columns that are allocated together."""
 
 
-class Unsettled(Protocol):
+class Materializer(Protocol):
     """Work on tensor memory that waits until somebody looks."""
 
-    def settle(self, column: int, width: int) -> None:
+    def materialize(self, column: int, width: int) -> None:
         """Perform what reaches into some columns of any CTA; it may ask for panels itself."""
         ...
 
@@ -41,7 +41,7 @@ class TensorMemory:
         last: int64 (ctas,): columns of the CTA's latest allocation.
         asked: of each CTA that waits for the other one of its pair: its warps, in order, and the columns each wants.
         granted: first columns that warps, (CTA, number), have got and not fetched, as others of their strand wait.
-        unsettled: is told of all columns before somebody looks at them or writes them.
+        deferral: is told of all columns before somebody looks at them or writes them.
         taken: how often somebody has taken cells or a panel, to read or to write.
     """
 
@@ -59,7 +59,7 @@ class TensorMemory:
         self.asked: dict[int, dict[int, int]] = {}
         self.granted: dict[tuple[int, int], int] = {}
         self._holds: dict[tuple[object, ...], bool] = {}
-        self.unsettled: Unsettled | None = None
+        self.deferral: Materializer | None = None
         self.taken = 0
 
     # ---- cells -------------------------------------------------------------------------------------------------------
@@ -72,7 +72,7 @@ class TensorMemory:
 
     def _all(self) -> np.ndarray:
         """`cells`, for those who know who takes them."""
-        self._settle(0, COLUMNS)
+        self._materialize(0, COLUMNS)
         for key in list(self._panels):
             self._put_back(key)
         return self._whole()
@@ -83,7 +83,7 @@ class TensorMemory:
         ``fresh``: the caller writes every cell and reads none, so that a new panel may hold anything.
         """
         self.taken += 1
-        self._settle(column, width)
+        self._materialize(column, width)
         if width == self.width:
             if fresh and self._cells is None and not self._panels:
                 self._cells = self._pool.unused((self.ctas, LANES, width), np.uint32)
@@ -102,7 +102,7 @@ class TensorMemory:
 
     def peek(self, column: int, width: int) -> np.ndarray:
         """Some columns, uint32 (ctas, 128, width), to read at once: a view, of a panel that has them where one does."""
-        self._settle(column, width)
+        self._materialize(column, width)
         for (first, count), panel in self._panels.items():
             if first <= column and column + width <= first + count:
                 return panel[:, :, column - first : column - first + width]
@@ -110,15 +110,15 @@ class TensorMemory:
 
     def release(self) -> None:
         """The CTAs have ended: give the memory back."""
-        self.unsettled = None
+        self.deferral = None
         for panel in self._panels.values():
             self._pool.keep(panel)
         if self._cells is not None:
             self._pool.keep(self._cells)
 
-    def _settle(self, column: int, width: int) -> None:
-        if self.unsettled is not None:
-            self.unsettled.settle(column, width)
+    def _materialize(self, column: int, width: int) -> None:
+        if self.deferral is not None:
+            self.deferral.materialize(column, width)
 
     def _whole(self) -> np.ndarray:
         """The array of all cells, without what panels hold."""

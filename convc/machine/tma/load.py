@@ -84,7 +84,7 @@ class TensorLoader:
         self._layouts: dict[tuple[int, int], BoxLayout] = {}
         self.plans: dict[
             tuple[object, ...], CopyPlan | None
-        ] = {}  # of copies that are put off (`convc.machine.lazy.regions`)
+        ] = {}  # of copies that are deferred (`convc.machine.lazy.regions`)
         self._scratch = np.empty(0, CHUNK)
         self._shifted = np.empty(0, np.int64)
         self._fill = FILL[tmap.fill]

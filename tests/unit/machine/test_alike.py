@@ -14,7 +14,7 @@ from convc.machine.lazy import evaluate, rows
 from convc.machine.lazy.evaluate import _Joint
 from convc.machine.lazy.regions import region
 from convc.machine.lazy.rows import find_rows
-from convc.machine.lazy.widen import Rooms
+from convc.machine.lazy.widen import Workspace
 from convc.machine.memory.init_mask import InitMask
 from convc.machine.memory.shared_memory import SharedMemory
 from convc.machine.state.barriers import ELSEWHERE, NamedBarrier
@@ -138,7 +138,7 @@ def test_tiles_of_b_go_a_few_at_a_time(accumulate, used, block, parts, monkeypat
     joint.accumulate = accumulate
     joint.elements = ("f16", "f16")
     joint.finite = (True, True)
-    joint.rooms = (Rooms(), Rooms())
+    joint.workspaces = (Workspace(), Workspace())
     joint._side_by_side()
     assert np.array_equal(joint.target, np.einsum("trk,bnk->btrn", a, b) + (3 if accumulate else 0))
     assert joint.right.asked == (parts if used or block <= 2000 else [])

@@ -91,7 +91,7 @@ def test_nobody_performs_it_for_bytes_that_were_written_since(waiting):
     overwrite(shared, np.arange(START + 16, STOP, 32), 2)
     assert (shared.bytes[:, START + 16 : START + 32] == 2).all()
     assert write.times == 0
-    assert not shared.put_off
+    assert not shared.deferred
 
 
 def test_a_new_write_of_the_same_bytes_takes_its_place(waiting):

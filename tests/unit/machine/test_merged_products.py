@@ -10,7 +10,7 @@ import pytest
 from convc.machine.lazy import deferral
 from convc.machine.lazy.deferral import Deferral
 from convc.machine.lazy.evaluate import DeferredProduct, Kind
-from convc.machine.lazy.widen import Rooms
+from convc.machine.lazy.widen import Workspace
 
 HALF, BYTES = Kind("f16", "f16"), Kind("e4m3", "e4m3")
 A, B, OTHER = object(), object(), object()
@@ -30,14 +30,14 @@ def performed(monkeypatch):
 
     def products_of(key, waiting, ctas):
         note = (key, waiting.accumulate, list(waiting.steps))
-        return SimpleNamespace(perform=lambda tensor, rooms: done.append(note))
+        return SimpleNamespace(perform=lambda tensor, workspaces: done.append(note))
 
     monkeypatch.setattr(deferral, "products_of", products_of)
     return done
 
 
 def waits() -> Deferral:
-    return Deferral(SimpleNamespace(), SimpleNamespace(ctas=4), (Rooms(), Rooms()))
+    return Deferral(SimpleNamespace(), SimpleNamespace(ctas=4), (Workspace(), Workspace()))
 
 
 def test_steps_that_go_on_adding_join(performed):
@@ -45,7 +45,7 @@ def test_steps_that_go_on_adding_join(performed):
     for at, one in enumerate(steps):
         work._add(KEY, one, HALF, at > 0, FIRST)
     assert performed == []
-    work.settle(95, 1)
+    work.materialize(95, 1)
     assert performed == [(KEY, False, steps)]
     assert work.waiting == {}
 
@@ -65,7 +65,7 @@ def test_steps_of_other_tensors_types_or_ctas_are_added_after_those_before(secon
     work._add(KEY, first, HALF, True, FIRST)
     work._add(KEY, second, kind, True, rows)
     assert performed == [(KEY, True, [first])]
-    work.settle(0, 512)
+    work.materialize(0, 512)
     assert performed[1:] == [(KEY, True, [second])]
 
 
@@ -82,7 +82,7 @@ def test_an_accumulator_that_is_written_anew_forgets_what_waited(rows, kept, per
     work, first, second = waits(), step(), step()
     work._add(KEY, first, HALF, False, FIRST)
     work._add(KEY, second, HALF, False, rows)
-    work.settle(*KEY)
+    work.materialize(*KEY)
     assert [steps for _, _, steps in performed] == [[first], [second]][not kept :]
 
 
@@ -90,7 +90,7 @@ def test_an_accumulator_that_is_written_anew_forgets_what_waited(rows, kept, per
 def test_only_what_reaches_into_the_columns_is_performed(column, touched, performed):
     work = waits()
     work._add(KEY, step(), HALF, False, None)
-    work.settle(column, 32)
+    work.materialize(column, 32)
     assert bool(performed) == touched
     assert bool(work.waiting) != touched
 

@@ -16,7 +16,7 @@ from convc.ir.tensormap import TensorMap, check
 from convc.machine.lazy.regions import region
 from convc.machine.lazy.rows import find_rows
 from convc.machine.lazy.tiles import OperandTiles
-from convc.machine.lazy.widen import Rooms
+from convc.machine.lazy.widen import Workspace
 from convc.machine.memory.shared_memory import SharedMemory
 from convc.machine.tma.load import TensorLoader
 
@@ -147,11 +147,11 @@ def test_rows_that_are_read_often_are_widened_once(case):
 
 
 def _wide(tiles: OperandTiles) -> np.ndarray:
-    return tiles.gather(slice(0, 1), tiles.rows, "f16", False, Rooms()).copy()
+    return tiles.gather(slice(0, 1), tiles.rows, "f16", False, Workspace()).copy()
 
 
 def _raw(tiles: OperandTiles) -> np.ndarray:
-    return tiles.raw(slice(0, 1), tiles.rows, Rooms()).view(np.uint8).reshape(tiles.rows, -1)
+    return tiles.raw(slice(0, 1), tiles.rows, Workspace()).view(np.uint8).reshape(tiles.rows, -1)
 
 
 def test_rows_eight_bytes_apart_are_refused():

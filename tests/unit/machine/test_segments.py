@@ -14,7 +14,7 @@ from convc.machine.base.completion import POLICIES
 from convc.machine.base.switches import Switches
 from convc.machine.execute.decode import decode
 from convc.machine.execute.pack_operands import side_by_side
-from convc.machine.execute.straight import segments_of
+from convc.machine.execute.slp import segments_of
 from convc.ptx import parse
 
 HEAD = """
@@ -327,7 +327,7 @@ ONE_CTA = LaunchSpec(
 )
 
 
-def put_off(between: str) -> str:
+def deferred(between: str) -> str:
     """A kernel that loads twelve words of tensor memory, overwrites the first, and stores the sum of what it loaded."""
     body = PUT_OFF.format(
         stores="\n".join(
@@ -341,9 +341,9 @@ def put_off(between: str) -> str:
 
 
 @pytest.mark.parametrize("waits", [True, False])
-def test_a_load_that_is_put_off_is_performed_where_its_warp_waits(waits):
+def test_a_load_that_is_deferred_is_performed_where_its_warp_waits(waits):
     """A segment that has the load and its wait may be performed as one under any policy, another one may not."""
-    text = put_off("tcgen05.wait::ld.sync.aligned; bar.sync 1, 128;" if waits else "bar.sync 1, 128;")
+    text = deferred("tcgen05.wait::ld.sync.aligned; bar.sync 1, 128;" if waits else "bar.sync 1, 128;")
     kernel = parse(text, "k.ptx")
     decoded = decode(kernel, kernel.kernels[0])
     found = segments_of(decoded.kernel.body, decoded.slots, decoded.flow)
@@ -357,8 +357,8 @@ def test_a_load_that_is_put_off_is_performed_where_its_warp_waits(waits):
 
 
 def test_loads_of_a_segment_are_drawn_for_too():
-    """By policy seeded: whether a load behind the segment is put off is what it would be without segments."""
-    text = put_off(f"tcgen05.wait::ld.sync.aligned; bar.sync 1, 128; {LOADS} bar.sync 1, 128;")
+    """By policy seeded: whether a load behind the segment is deferred is what it would be without segments."""
+    text = deferred(f"tcgen05.wait::ld.sync.aligned; bar.sync 1, 128; {LOADS} bar.sync 1, 128;")
     sums: set[int] = set()
     for seed in range(8):
         lazy, eager = (

@@ -102,7 +102,7 @@ def test_tiles_that_were_never_written_are_reported_one_by_one():
     assert [finding.rule for finding in lazy.findings] == ["shared-memory-unwritten"]
 
 
-# ---- put off, and watched ------------------------------------------------------------------------------------------
+# ---- deferred, and watched ------------------------------------------------------------------------------------------
 
 SEVERAL_GROUPS = """
 setp.eq.u32 %odd, %t, 1;
@@ -129,7 +129,7 @@ POLICIES = [("late", 0), *(("seeded", seed) for seed in range(4))]
 
 @pytest.mark.parametrize("make", [text, several], ids=["one", "several"])
 @pytest.mark.parametrize("first", [APART, "mov.u32 %first, 3;", "mul.lo.u32 %first, %t, 4;"])
-def test_tiles_that_are_put_off_are_what_they_are_one_by_one(monkeypatch, make, first):
+def test_tiles_that_are_deferred_are_what_they_are_one_by_one(monkeypatch, make, first):
     """Bytes, counters and findings; at one place the last to be performed stays, which is the same one, too."""
     joint = tensor_stores._together
     done: list[bool] = []

@@ -30,7 +30,7 @@ from convc.machine.isa.copies.issue import (
 )
 from convc.machine.isa.copies.lines import tensor_reach
 from convc.machine.isa.copies.perform import perform_load, places
-from convc.machine.isa.copies.tensor_put_off import Issued, Signals, note_load, own_places, put_off_in_clusters
+from convc.machine.isa.copies.tensor_deferred import Issued, Signals, defer_in_clusters, note_load, own_places
 from convc.machine.isa.observe import notify_copy
 from convc.machine.isa.operands import address_of, expect, modifier, number
 from convc.machine.isa.registry import BLIND, ORDINARY, Run, op
@@ -99,8 +99,8 @@ def _at_once(strand: Strand, instr: Instr, scalars: list[Value], coords: list[in
     if not plain(rest):
         return False
     issued = Issued(*tensor_at(cohort, rest[0]), coords, tuple(rest[1:]), mode)
-    if cohort.short is not None:
-        return put_off_in_clusters(strand, issued, scalars[0], scalars[1], pair)
+    if cohort.unobserved_deferral is not None:
+        return defer_in_clusters(strand, issued, scalars[0], scalars[1], pair)
     own = own_places(strand, scalars[0], scalars[1])
     if own is not None:
         _copy_own(strand, instr, thread, issued, own)
@@ -166,12 +166,12 @@ def _load(strand: Strand, instr: Instr, group: IssueGroup, box: TensorBox, targe
     if cohort.lazy is not None and target.rows is target.signals:
         count = cohort.ctas if target.rows is None else len(target.rows)
         limit = cohort.shared.padded
-        put_off = region(box.loader, limit, where, box.coords, box.offsets, box.mode, count)
-        if put_off is not None:
-            put_off.rows = target.rows
-            cohort.lazy.load(box.name, put_off)
-            note_load(cohort, box.name, target.barrier, put_off, Signals(target.rows))
-            _tell(strand, instr, group, box, target, put_off.result)
+        deferred = region(box.loader, limit, where, box.coords, box.offsets, box.mode, count)
+        if deferred is not None:
+            deferred.rows = target.rows
+            cohort.lazy.load(box.name, deferred)
+            note_load(cohort, box.name, target.barrier, deferred, Signals(target.rows))
+            _tell(strand, instr, group, box, target, deferred.result)
             return
     result = box.loader.load(cohort.shared.bytes, where, box.coords, box.offsets, target.rows, box.mode)
     for low, high in result.written:

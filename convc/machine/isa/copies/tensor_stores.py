@@ -68,7 +68,7 @@ def tensor_store(instr: Instr, table: SlotTable) -> Run:
             else:
                 perform_store(strand, instr, group, _store, box, where, operation)
         if tiles:
-            _put_off(strand, instr, tiles, coords)
+            _defer(strand, instr, tiles, coords)
 
     if operation is not None:
         return run
@@ -115,7 +115,7 @@ def _thread(strand: Strand, group: IssueGroup) -> tuple[int, int]:
     return int(strand.warps[warp]), lane
 
 
-def _put_off(strand: Strand, instr: Instr, tiles: list[_Tile], coords: list[int]) -> None:
+def _defer(strand: Strand, instr: Instr, tiles: list[_Tile], coords: list[int]) -> None:
     """Let tiles of several threads wait: those that end to wait at once are copied as one."""
     cohort = strand.cohort
     issued = strand.frozen()

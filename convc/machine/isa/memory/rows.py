@@ -1,4 +1,4 @@
-"""Many words of memory in one access: what a straight run of loads or stores moves.
+"""Many words of memory in one access: what a segment of loads or stores moves.
 
 No function here faults: each says where an access is not plain, and changes nothing then.
 """

@@ -1,4 +1,4 @@
-"""Copies and products of CTA pairs, and of CTAs that share a K loop, put off: against the same performed at once."""
+"""Copies and products of CTA pairs, and of CTAs that share a K loop, deferred: against the same performed at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work that a thread waits for itself, and stores that a barrier counts, put off: a kernel that waits never notices."""
+"""Deferred work: what a thread waits for itself, stores that a barrier counts. Kernels that wait see no difference."""
 
 from __future__ import annotations
 

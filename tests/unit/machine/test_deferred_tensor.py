@@ -1,4 +1,4 @@
-"""tcgen05.ld and st, cp and shift, put off: a kernel that waits for them never notices."""
+"""tcgen05.ld and st, cp and shift, deferred: a kernel that waits for them never notices."""
 
 from __future__ import annotations
 

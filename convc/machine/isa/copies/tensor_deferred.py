@@ -49,31 +49,31 @@ class Signals:
 OWN = Signals()
 
 
-def note_load(cohort: Cohort, buffer: str, barrier: int, put_off: Region, signals: Signals = OWN) -> None:
+def note_load(cohort: Cohort, buffer: str, barrier: int, deferred: Region, signals: Signals = OWN) -> None:
     """Do what anybody can see of a copy that waits: its marks, its complete_tx, and the books."""
-    result = put_off.result
-    rows = put_off.rows
-    key = ("copy", put_off.start, put_off.stop)
+    result = deferred.result
+    rows = deferred.rows
+    key = ("copy", deferred.start, deferred.stop)
     if key not in cohort.shared.written.known:
-        cohort.shared.written.mark(slice(put_off.start, put_off.stop), rows, key)
+        cohort.shared.written.mark(slice(deferred.start, deferred.stop), rows, key)
     amount = result.bytes * signals.times
     cohort.barrier(barrier, "cp.async.bulk.tensor").add_tx(cohort.ctas, signals.rows, -amount)
     count = cohort.ctas if rows is None else len(rows)
     copies_of(cohort.counters.tma_loads, buffer).add(count, result.bytes, result.filled)
 
 
-def put_off_in_clusters(strand: Strand, issued: Issued, to: Value, barrier: Value, pair: bool) -> bool:
-    """Put off the copy of one thread of each CTA of the strand into its own shared memory, if it is one.
+def defer_in_clusters(strand: Strand, issued: Issued, to: Value, barrier: Value, pair: bool) -> bool:
+    """Defer the copy of one thread of each CTA of the strand into its own shared memory, if it is one.
 
     Args:
         strand, issued: who copies, and what.
         to, barrier: shared addresses. pair: ``.cta_group::2``.
 
     Returns:
-        Whether it was put off; if not, nothing has happened.
+        Whether it was deferred; if not, nothing has happened.
     """
     cohort = strand.cohort
-    if cohort.short is None or strand.active is None:
+    if cohort.unobserved_deferral is None or strand.active is None:
         return False
     rows = strand.rows
     where = _own_offset(cohort, strand.pick(to, strand.active), rows)
@@ -88,11 +88,11 @@ def put_off_in_clusters(strand: Strand, issued: Issued, to: Value, barrier: Valu
             return False
         signal, signals = found
     bell = cohort.barriers.get(signal)
-    put_off = _new(strand, issued, where)
-    if bell is None or bell.gone or put_off is None or not _alike(bell, signals, put_off.result.bytes):
+    deferred = _new(strand, issued, where)
+    if bell is None or bell.gone or deferred is None or not _alike(bell, signals, deferred.result.bytes):
         return False
-    cohort.short.load(issued.name, put_off)
-    note_load(cohort, issued.name, signal, put_off, signals)
+    cohort.unobserved_deferral.load(issued.name, deferred)
+    note_load(cohort, issued.name, signal, deferred, signals)
     return True
 
 
