@@ -53,10 +53,10 @@ class TiledProblem(TileGrid, frozen=True, kw_only=True, gc=False):
 
 
 def persistent_ctas(tiles: int, most: int, together: int = 1) -> int:
-    """CTAs that make so many tiles: as few as need no more turns than `most` CTAs, whole groups of `together`."""
+    """CTAs that make so many tiles: as few as need no more waves than `most` CTAs, whole groups of `together`."""
     groups = tiles // together
-    turns = -(-groups // max(1, most // together))
-    return -(-groups // turns) * together
+    waves = -(-groups // max(1, most // together))
+    return -(-groups // waves) * together
 
 
 def spatial_axes(layout: DeviceLayout, arch: Arch) -> str | None:

@@ -103,14 +103,14 @@ def every_form(survey: Survey) -> Iterator[Pick]:
 def _other_forms(schedule: Schedule, survey: Survey) -> Iterator[LaunchForm]:
     """Forms of a schedule besides the one that every schedule has been asked for."""
     request = survey.request
-    asked = (bool(request.persistent), bool(request.pairs), request.parts or 1)
+    requested = (bool(request.persistent), bool(request.pairs), request.parts or 1)
     walks = (False, True) if request.persistent is None else (request.persistent,)
     pairs = (False, schedule.pairs) if request.pairs is None else (request.pairs,)
     parts = [each for each in PARTS_OF.values() if each] if request.parts is None else [request.parts]
     for form in dict.fromkeys(itertools.product(walks, pairs, parts if schedule.splits else [1])):
         walk, pair, part = form
         several = part > 1 and (walk or pair)
-        if form != asked and not several and LaunchForm(schedule.id, *form) not in survey.refused:
+        if form != requested and not several and LaunchForm(schedule.id, *form) not in survey.refused:
             yield LaunchForm(schedule.id, *form)
 
 
@@ -119,11 +119,11 @@ def _in_form(request: Request, form: LaunchForm) -> Request:
     return dataclasses.replace(request, persistent=form.persistent, pairs=form.pairs, parts=form.parts)
 
 
-def _makes_sense(made: TileGrid) -> bool:
+def _makes_sense(grid: TileGrid) -> bool:
     """Whether there is more than one tile for a persistent CTA, and for split-K CTAs an SM for each."""
-    tiles = math.prod(made.grid)
-    walks = made.ctas is not None and made.ctas >= tiles
-    return not walks and (made.parts == 1 or tiles * made.parts <= made.arch.rates.sms)
+    tiles = math.prod(grid.grid)
+    persistent = grid.ctas is not None and grid.ctas >= tiles
+    return not persistent and (grid.parts == 1 or tiles * grid.parts <= grid.arch.rates.sms)
 
 
 def _to_be_timed(schedule: ScheduleCandidates, best: Candidate) -> Pick:
@@ -174,8 +174,8 @@ def _with_persistent(pick: Pick, survey: Survey) -> Pick:
     if best.tiled.parts > 1:
         return pick.because(walk=CLUSTERS)
     if request.persistent is not None:
-        asked = "with the dynamic tile scheduler" if request.dynamic else "on"
-        return pick.because(walk=f"persistent CTAs {asked if request.persistent else 'off'}, as requested")
+        how = "with the dynamic tile scheduler" if request.dynamic else "on"
+        return pick.because(walk=f"persistent CTAs {how if request.persistent else 'off'}, as requested")
     tiles = math.prod(best.tiled.grid)
     if tiles <= arch.rates.sms:
         return pick.because(walk=f"{tiles} tiles are no more than the {arch.rates.sms} SMs: one CTA per tile")

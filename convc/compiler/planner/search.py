@@ -47,7 +47,7 @@ from convc.compiler.schedules.base import (
 )
 from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.features.cache_hints import hints_for
-from convc.compiler.schedules.features.tile_order import asked_order, order_for, reordered
+from convc.compiler.schedules.features.tile_order import order_for, reordered, requested_order
 from convc.errors import PlanError
 from convc.host_layout.device_layout import DeviceLayout
 from convc.ir.arch import ARCHS
@@ -195,7 +195,7 @@ def _request(options: ScheduleOptions, block_n: int | None, stages: int | None) 
         parts=_parts(options),
         doubtful=options.split_k == AUTO and ARCHS[options.target].tensor_core != "tcgen05",
         multicast=(1, 1) if options.tile_scheduler == DYNAMIC else MULTICAST_OF[options.multicast],
-        order=asked_order(options),
+        order=requested_order(options),
         registers={"on": True, "off": False}.get(options.registers),
     )
 
@@ -223,7 +223,7 @@ def _falls_back(form: LaunchForm, request: Request) -> bool:
     """Whether a schedule is left another form where this one cannot be: a CTA for each tile, each by itself."""
     chosen = (form.persistent, form.pairs, form.parts > 1, form.multicast != (1, 1))
     wanted = (request.persistent, request.pairs, request.parts, request.multicast)
-    return any(has and asked is None for has, asked in zip(chosen, wanted, strict=True))
+    return any(has and choice is None for has, choice in zip(chosen, wanted, strict=True))
 
 
 def _turned_down(candidates: ScheduleCandidates, rule: str, reason: str) -> ScheduleCandidates:
@@ -250,7 +250,7 @@ def _chosen(legal: Sequence[ScheduleCandidates]) -> ScheduleCandidates:
 def _finished(pick: Pick, indexing: Indexing, choices: tuple[ScheduleSummary, ...], options: ScheduleOptions) -> Plan:
     best = pick.best
     name = pick.schedule.schedule
-    order = order_for(best, asked_order(options))
+    order = order_for(best, requested_order(options))
     tiles = best.tiled.grid
     across, down = tiles if order.places is None else (math.prod(tiles), 1)
     registers, reason = handed_over(best, {"on": True, "off": False}.get(options.registers))
@@ -310,10 +310,10 @@ def loading(pick: Pick, survey: Survey) -> Pick:
     request = survey.request
     tiled = pick.best.tiled
     if request.multicast is not None:
-        asked = tiled.tiling.multicast
-        if asked == (1, 1):
+        shape = tiled.tiling.multicast
+        if shape == (1, 1):
             return pick
-        return pick.because(multicast=f"multicast of {_shared_tiles(asked)}, as requested")
+        return pick.because(multicast=f"multicast of {_shared_tiles(shape)}, as requested")
     chosen = pick.schedule.schedule
     schedule = schedule_of(chosen)
     if tiled.parts > 1 or tiled.tiling.ctas > 1 or not schedule.multicasts:
@@ -345,7 +345,7 @@ LANES = 128
 """Threads of a warpgroup."""
 
 
-def handed_over(best: Candidate, asked: bool | None) -> tuple[tuple[int, int] | None, str]:
+def handed_over(best: Candidate, requested: bool | None) -> tuple[tuple[int, int] | None, str]:
     """Registers of a thread that loads and of one that multiplies, or None for an even share; and the reason.
 
     An SM gives every thread of a CTA as many registers at the start. Where the accumulator lies in them, a warp that
@@ -354,7 +354,7 @@ def handed_over(best: Candidate, asked: bool | None) -> tuple[tuple[int, int] | 
 
     Args:
         best: the candidate to launch.
-        asked: whether to hand over; None: where an even share is less than the accumulator and the epilogue want.
+        requested: whether to hand over; None: where an even share is less than the accumulator and the epilogue want.
     """
     tiled = best.tiled
     registers = tiled.arch.registers
@@ -364,8 +364,8 @@ def handed_over(best: Candidate, asked: bool | None) -> tuple[tuple[int, int] | 
     moved = f"warps that load keep {counts[0]} a thread, those that multiply get {counts[1]}"
     if tiled.parts > 1:
         return None, "an even share: after all warps have met to add sums, ptxas allows for the fewest that any has"
-    if asked is not None:
-        return (counts, f"{moved}, as requested") if asked else (None, "no register reallocation, as requested")
+    if requested is not None:
+        return (counts, f"{moved}, as requested") if requested else (None, "no register reallocation, as requested")
     share = registers.share(32 * core_of(tiled.arch).warps(tiled.tiling.block_m))
     sums = tiled.arch.limits.mma_m * tiled.tiling.block_n // LANES
     if best.storage.results is not None:

@@ -149,10 +149,10 @@ class Reload(Method):
         b = tile_ring(B, tiling.b_rows, tiling.row_bytes, tiling.b_stages, a.end)
         acc = TmemTile(name=ACC, lanes=tiling.block_m, columns=tiling.block_n, column_offset=0)
         core = core_of(arch)
-        given = core.releases(tiling.block_m)
+        releases = core.releases(tiling.block_m)
         rings = (
             BarrierRing(name=FULL, stages=tiling.b_stages, producer="load", consumer="mma"),
-            BarrierRing(name=EMPTY, stages=tiling.b_stages, producer="mma", consumer="load", arrivals=given),
+            BarrierRing(name=EMPTY, stages=tiling.b_stages, producer="mma", consumer="load", arrivals=releases),
             *core.done(),
         )
         return lay_out((a, b), (acc,), rings, arch, results=results, numbers=numbers)

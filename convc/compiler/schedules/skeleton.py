@@ -124,12 +124,12 @@ def start_of(plan: Plan, warp: int) -> tuple[Role, ...]:
     arrivals = "one arrival" if all(ring.arrivals == 1 for ring in plan.storage.rings) else "its arrivals"
     lanes = plan.arch.lanes_make_barriers
     maps = PrefetchMaps(id="init.maps", note="fetch the tensor maps early", maps=maps_of(plan))
-    made = InitRings(id="init.rings", note=f"every barrier waits for {arrivals} a phase", rings=rings, lanes=lanes)
+    barriers = InitRings(id="init.rings", note=f"every barrier waits for {arrivals} a phase", rings=rings, lanes=lanes)
     note = "make the barriers ready"
     if not lanes:
-        return (one_warp("init", warp, note, (maps, made), elected=True),)
+        return (one_warp("init", warp, note, (maps, barriers), elected=True),)
     fetch = one_warp("maps", warp, "fetch the tensor maps early", (replace(maps, id="maps.fetch"),), elected=True)
-    return (one_warp("init", warp, note, (made,)), fetch)
+    return (one_warp("init", warp, note, (barriers,)), fetch)
 
 
 def enter(plan: Plan, role: str, *, alone: bool = False) -> tuple[Step, ...]:

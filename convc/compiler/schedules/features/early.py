@@ -17,7 +17,7 @@ from itertools import islice
 
 from convc.compiler.plan.names import MapName, Number
 from convc.compiler.plan.records import Plan
-from convc.compiler.schedules.features.tile_order import CTA, asked_for, place_steps
+from convc.compiler.schedules.features.tile_order import CTA, needed_by, place_steps
 from convc.compiler.schedules.skeleton import BIAS, IN_FRONT, maps_of, number
 from convc.compiler.tile.steps.base import Compute, Loop, Repeat, Step, Strided
 from convc.compiler.tile.steps.copies import PrefetchNumbers, PrefetchTiles, TmaLoad
@@ -48,7 +48,7 @@ def early(plan: Plan, load: tuple[Step, ...]) -> tuple[Step, ...]:
     }
     copies = dict.fromkeys(islice(_copies(load, {}, constant), plan.tiling.b_stages * len(constant)))
     steps = (*_prefetches(tuple(copies)), *_numbers(plan))
-    own = asked_for(place_steps(plan, "early", Var(CTA)), steps) if plan.launch.persistent else ()
+    own = needed_by(place_steps(plan, "early", Var(CTA)), steps) if plan.launch.persistent else ()
     return (*own, *steps)
 
 

@@ -18,7 +18,7 @@ from convc.compiler.plan.records import Plan
 from convc.compiler.plan.storage import ANSWER_BYTES, MASKS
 from convc.compiler.schedules.base import Roles
 from convc.compiler.schedules.features.changes import persistent_change
-from convc.compiler.schedules.features.tile_order import CTA, asked_for, place_steps
+from convc.compiler.schedules.features.tile_order import CTA, needed_by, place_steps
 from convc.compiler.schedules.skeleton import EPILOGUE_THREADS, number
 from convc.compiler.tile.program import walk
 from convc.compiler.tile.steps.base import Loop, Step
@@ -60,7 +60,7 @@ def _tiles(plan: Plan, role: str, steps: tuple[Step, ...]) -> TileLoop | FetchLo
     """The walk of a role, which works out where a tile is as far as its steps ask for that."""
     derived = persistent_change(plan)
     count = derived.extent("turn")
-    found = asked_for(place_steps(plan, role, Var(WALK)), steps)
+    found = needed_by(place_steps(plan, role, Var(WALK)), steps)
     if plan.launch.dynamic:
         return FetchLoop(
             id=f"{role}.tiles",
@@ -181,14 +181,14 @@ def _epilogue(plan: Plan, roles: Roles) -> tuple[Step, ...]:
 
 def _given_back(plan: Plan, steps: tuple[Step, ...]) -> tuple[Step, ...]:
     """Steps that give the half back as soon as its last columns have been read."""
-    made: list[Step] = []
+    released: list[Step] = []
     for step in steps:
-        made.append(replace(step, body=_given_back(plan, step.body)) if isinstance(step, Loop) else step)
+        released.append(replace(step, body=_given_back(plan, step.body)) if isinstance(step, Loop) else step)
         if isinstance(step, TmemLoad):
             note = "behind the last columns: this half may be filled again"
             last = plan.storage.tmem_tile(ACC).columns - step.columns
-            made.append(ReleaseRead(id="epilogue.release", note=note, ring=DRAINED, first=step.first, last=last))
-    return tuple(made)
+            released.append(ReleaseRead(id="epilogue.release", note=note, ring=DRAINED, first=step.first, last=last))
+    return tuple(released)
 
 
 def _masks(plan: Plan, fill: Callable[[str, str], tuple[Step, ...]], tile: IntExpr, which: str) -> tuple[Step, ...]:
@@ -198,7 +198,7 @@ def _masks(plan: Plan, fill: Callable[[str, str], tuple[Step, ...]], tile: IntEx
     the first one alone, which multiplies for both, has a table to fill.
     """
     steps = fill("epilogue", which)
-    filled = (*asked_for(place_steps(plan, "epilogue", tile, which), steps), *steps)
+    filled = (*needed_by(place_steps(plan, "epilogue", tile, which), steps), *steps)
     if plan.tiling.ctas > 1:
         note = "the other CTA multiplies nothing"
         var = number(f"filled{which}")

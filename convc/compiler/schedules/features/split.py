@@ -69,14 +69,14 @@ def _shared(plan: Plan, role: str, step: Step) -> Step:
         return _own_blocks(plan, role, step)
     nest, body = _nest(step)
     derived = split_of(plan)
-    made: list[Compute] = []
+    numbers: list[Compute] = []
     for name, _ in nest:
         value = Var(STEP) if len(nest) == 1 else derived.let(name)  # one loop counts the steps themselves
-        made.append(Compute(id=f"{role}.{name}", note="of the CTA's part", dst=number(name), expr=value))
+        numbers.append(Compute(id=f"{role}.{name}", note="of the CTA's part", dst=number(name), expr=value))
     before = derived.value("turn", "turn")
-    made.append(Compute(id=f"{role}.before", note="steps before this one", dst=TURN, expr=before))
-    asked = {name for each in walk(body) for name in reads(each)}
-    own = (*(each for each in made if each.dst in asked), *body)
+    numbers.append(Compute(id=f"{role}.before", note="steps before this one", dst=TURN, expr=before))
+    needed = {name for each in walk(body) for name in reads(each)}
+    own = (*(each for each in numbers if each.dst in needed), *body)
     return _share_loop(plan, role, number(STEP), nest, own)
 
 

@@ -30,7 +30,7 @@ from convc.ir.tile_order import ENTRY, TILE
 CTA = Number("cta")
 
 
-def asked_order(options: ScheduleOptions) -> OrderName | None:
+def requested_order(options: ScheduleOptions) -> OrderName | None:
     """The order that a user asks for; None: the planner's choice."""
     return next((order for order in ORDERS if order == options.rasterization_order), None)
 
@@ -94,7 +94,7 @@ def place_steps(plan: Plan, role: str, tile: IntExpr, which: str = "") -> tuple[
     )
 
 
-def asked_for(places: tuple[Step, ...], steps: tuple[Step, ...]) -> tuple[Step, ...]:
+def needed_by(places: tuple[Step, ...], steps: tuple[Step, ...]) -> tuple[Step, ...]:
     """Those of the steps that find a place whose numbers other steps read, or these."""
     asked = {name for step in walk(steps) for name in reads(step)}
     kept: list[Step] = []
@@ -114,5 +114,5 @@ def placed(plan: Plan, act: tuple[Role, ...]) -> tuple[Role, ...]:
 
 def _placed(plan: Plan, act: tuple[Role, ...]) -> Iterator[Role]:
     for role in act:
-        places = asked_for(place_steps(plan, role.name, Var(CTA)), role.steps)
+        places = needed_by(place_steps(plan, role.name, Var(CTA)), role.steps)
         yield replace(role, steps=(*places, *role.steps))

@@ -60,19 +60,26 @@ def operand_tiles(tiling: Tiling, rows: int) -> tuple[SmemTile, SmemTile]:
     return a, tile_ring(B, filters, tiling.row_bytes, tiling.b_stages, a.end, state="" if together else "b")
 
 
-def operand_rings(tiling: Tiling, given: int) -> tuple[BarrierRing, ...]:
-    """Rings between load and mma: one of activations and one of filters, or one of both; `given` arrivals give back."""
+def operand_rings(tiling: Tiling, releases: int) -> tuple[BarrierRing, ...]:
+    """Rings between load and mma: one of activations and one of filters, or one of both.
+
+    `releases`: arrivals that give a stage back.
+    """
     full, empty, state = activation_ring(tiling)
     activations = (
         BarrierRing(name=full, stages=tiling.a_stages, producer="load", consumer="mma", state=state),
-        BarrierRing(name=empty, stages=tiling.a_stages, producer="mma", consumer="load", state=state, arrivals=given),
+        BarrierRing(
+            name=empty, stages=tiling.a_stages, producer="mma", consumer="load", state=state, arrivals=releases
+        ),
     )
     if tiling.b_columns > 1:
         return activations
     return (
         *activations,
         BarrierRing(name=FULL_B, stages=tiling.b_stages, producer="load", consumer="mma", state="b"),
-        BarrierRing(name=EMPTY_B, stages=tiling.b_stages, producer="mma", consumer="load", state="b", arrivals=given),
+        BarrierRing(
+            name=EMPTY_B, stages=tiling.b_stages, producer="mma", consumer="load", state="b", arrivals=releases
+        ),
     )
 
 
