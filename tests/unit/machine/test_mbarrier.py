@@ -32,6 +32,15 @@ def test_bytes_may_arrive_before_they_are_expected():
     assert barrier.phase == 1
 
 
+def test_the_last_bytes_complete_the_phases_of_ctas_that_wait_for_nothing_else():
+    barrier = MBarrier(0x400, 1)
+    barrier.add_tx(2, None, 16)
+    barrier.arrive(2, np.array([1]), 1)
+    barrier.add_tx(2, None, -16)
+    assert barrier.completed(None, 0).tolist() == [False, True]
+    assert barrier.pending == 1
+
+
 def test_arrive_drop_lowers_later_phases():
     barrier = MBarrier(0, 2)
     barrier.drop(1, None, 1)

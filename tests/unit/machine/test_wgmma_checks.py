@@ -34,17 +34,22 @@ def text_of(mma: Wgmma) -> str:
     return kernel(mma, SIZE, instructions(mma, words, ["1"]))
 
 
-def check(text: str, threads: int = 128) -> Checked:
-    data = buffers(MMA)
-    launch = LaunchSpec(
+def launch_of(data: dict[str, np.ndarray], threads: int, ctas: int = 1) -> LaunchSpec:
+    """One cluster."""
+    return LaunchSpec(
         entry="k",
-        grid=(1, 1, 1),
+        grid=(ctas, 1, 1),
+        cluster=(ctas, 1, 1),
         block=(threads, 1, 1),
         shared_bytes=SIZE,
         buffers={name: BufferSpec(dtype=NAMES[str(array.dtype)], shape=array.shape) for name, array in data.items()},
         params=tuple(PointerParam(buffer=name) for name in data),
     )
-    return check_kernel(text, launch, data)
+
+
+def check(text: str, threads: int = 128) -> Checked:
+    data = buffers(MMA)
+    return check_kernel(text, launch_of(data, threads), data)
 
 
 def rules(text: str) -> set[str]:
@@ -292,3 +297,42 @@ def test_a_warpgroup_takes_registers_as_one():
     ).findings
     assert (finding.rule, finding.verdict) == ("warpgroup-apart", Verdict.rule)
     assert "; PTX manual, setmaxnreg: all warps" in finding.message
+
+
+WARPGROUP, RANK = "shr.u32 %x1, %t, 7;\n", "mov.u32 %x1, %cluster_ctarank;\n"
+
+
+def read_by(first: str, late: str, guard: str = "") -> set[tuple[int, int]]:
+    """(CTA, warpgroup) of products that a store races with, of a cluster of two CTAs of 256 threads.
+
+    ``first``: in front of the products. ``late``: behind them, ahead of their wait. ``guard``: of the products.
+    """
+    base = "mov.u32 %x0, smem; shr.u32 %x0, %x0, 4;"  # the same in all threads of a CTA
+    text = text_of(MMA).replace("shr.u32 %s, %s, 4;", base).replace("%base, %s;", "%base, %x0;")
+    text = text.replace("%i, 2048;", "%i, 4096;")  # all 256 threads fill shared memory
+    text = text.replace(FENCE, first + FENCE).replace(WAIT, late + WAIT).replace("wgmma.mma", f"{guard}wgmma.mma")
+    data = buffers(MMA)
+    data["c"], data["out"] = (np.concatenate([data[name]] * 2) for name in ("c", "out"))
+    found = check_kernel(text, launch_of(data, 256, 2), data).findings
+    return {(f.other.cta, f.other.warp // 4) for f in found if f.rule == "race-shared-memory"}
+
+
+def stored(offset: int, rank: str) -> str:
+    """Thread 0 of a CTA stores to shared memory."""
+    only = f"{RANK}setp.ne.u32 %more, %x1, {rank}; setp.ne.or.u32 %more, %t, 0, %more;"
+    return f"{only} @!%more st.shared.b32 [%s+{offset}], %t;\n"
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_each_cta_of_a_cluster_reads_what_its_warpgroups_multiply(rank):
+    """One CTA stores over B before the wait."""
+    assert read_by("", stored(2048, rank)) == {(rank, 0)}  # the first pair of accesses is told
+    other = f"{WARPGROUP}mov.u32 %x2, %cluster_ctarank; setp.ne.u32 %scale, %x1, %x2;\n"  # than the CTA's number
+    assert read_by(other, stored(2048, rank), "@!%scale ") == {(rank, rank)}
+
+
+@pytest.mark.parametrize(("by", "reader"), [(WARPGROUP, (0, 1)), (RANK, (1, 0))], ids=["warpgroup", "CTA"])
+def test_b_may_lie_elsewhere_for_each(by, reader):
+    """512 bytes further on for the second warpgroup, or in the second CTA, and there somebody stores."""
+    further = f"{by}mul.wide.u32 %w, %x1, 32; add.u64 %db0, %db0, %w;\n"
+    assert reader in read_by(further, stored(2560, "%x1"))
