@@ -101,3 +101,19 @@ def test_another_accumulator_in_some_of_the_columns_comes_after(performed):
     work._add((80, 32), second, HALF, False, None)
     assert [steps for _, _, steps in performed] == [[first]]
     assert list(work.waiting) == [(80, 32)]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "parts"),
+    [
+        ([0, 2, 4, 100, 102, 104], [0, 2, 4, 6, 8, 10], [[0, 1, 2], [3, 4, 5]]),
+        ([0, 2, 4, 6, 8, 10], [0, 2, 4, 50, 52, 54], [[0, 1, 2], [3, 4, 5]]),
+        ([0, 2, 4, 6], [0, 8, 16, 24], [[0], [1], [2], [3]]),
+        ([0, 2], [0, 2], [[0], [1]]),
+        ([5], [7], [[0]]),
+    ],
+    ids=["A begins elsewhere", "B begins elsewhere", "none does", "two", "one"],
+)
+def test_a_run_is_cut_where_an_operand_begins_elsewhere(a, b, parts):
+    run = [SimpleNamespace(a=x, b=y, at=at) for at, (x, y) in enumerate(zip(a, b, strict=True))]
+    assert [[mma.at for mma in part] for part in deferral._strides(run)] == parts

@@ -182,3 +182,19 @@ def test_the_place_of_a_load_of_what_is_stored(offset):
     assert (found.cta, found.other.cta) == (1, 2)
     assert found.region.runs == ((offset, offset),)
     assert f"CTA 1 reads buffer 'out' at byte {offset}, which CTA 2 writes" in found.message
+
+
+def test_the_first_cta_stores_before_another_one_does():
+    body = "setp.eq.u32 %p, %c, 0; sub.u64 %b, %a, 128; @%p st.global.u32 [%a], %t; @!%p st.global.b32 [%b], %t;"
+    text = kernel(body)
+    found = only_error(run(text, grid=2))
+    first, second = line_of(text, "st.global.u32"), line_of(text, "st.global.b32")
+    assert (found.line, found.cta, found.other.line, found.other.cta) == (second, 1, first, 0)
+
+
+def test_each_load_has_a_place_of_its_own():
+    """CTA 0 loads what CTA 1 stores, and what CTA 2 stores."""
+    near, far = "ld.global.u32 %v, [%a+128];", "ld.global.u32 %w, [%a+256];"
+    text = kernel(f"setp.ne.u32 %p, %c, 0; @!%p {near} @!%p {far}", STORE)
+    found = {f.line: (f.cta, f.other.cta, f.region.runs[0][0]) for f in run(text).findings}
+    assert found == {line_of(text, near): (0, 1, 128), line_of(text, far): (0, 2, 256)}
