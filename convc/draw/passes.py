@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from convc.draw.svg import MARGIN, TITLE, Picture, legend_lines, line, rect, text, titled
 from convc.report.passes import COUNT, called, opened
 from convc.timing.kernel import KernelTime
-from convc.timing.passes import SUB_CORES, Step, steps
+from convc.timing.passes import SUB_CORES, UnitStep, steps
 from convc.timing.tensor_core import MmaShape
 
 SCALE = 6
@@ -47,7 +47,7 @@ def passes_picture(kernel: KernelTime) -> Picture:
     return titled(title, width + MARGIN, top + rows * len(charts) + LANE, parts)
 
 
-def _chart(shape: MmaShape, chain: list[Step], top: float, end: float) -> Iterator[str]:
+def _chart(shape: MmaShape, chain: list[UnitStep], top: float, end: float) -> Iterator[str]:
     yield text(MARGIN, top + LANE - 7, f"{COUNT} tcgen05.mma of {called(shape)}; cycles from left to right")
     for row, name in enumerate(("port", *(f"sub-core {core}" for core in range(SUB_CORES))), 1):
         yield text(MARGIN, top + (row + 1) * LANE - 7, name)
@@ -60,7 +60,7 @@ def _chart(shape: MmaShape, chain: list[Step], top: float, end: float) -> Iterat
         yield _box(step, top)
 
 
-def _box(step: Step, top: float) -> str:
+def _box(step: UnitStep, top: float) -> str:
     """A step with a sentence behind it."""
     row = 1 if step.sub_core is None else 2 + step.sub_core
     columns = "" if step.columns is None else f", columns {step.columns[0]} to {step.columns[1]}"

@@ -21,7 +21,7 @@ from convc.compiler.tile.steps.mma import MmaTensor, Multiply
 from convc.compiler.tile.steps.staged import ResultStore
 from convc.draw.fields import ExplainedDescriptor, explain_instruction, explain_matrix
 from convc.ptx.parser import parse
-from convc.timing.attribution import Part
+from convc.timing.attribution import PathPart
 from convc.timing.sass import STEP, Sass
 from convc.timing.trace import Trace
 
@@ -163,7 +163,7 @@ def sass_runs(code: Sequence[Sass], lines: Sequence[TextLine], turns: Mapping[in
     return runs
 
 
-def step_lines(program: TileProgram, text: Sequence[TextLine], parts: Sequence[Part]) -> list[StepLine]:
+def step_lines(program: TileProgram, text: Sequence[TextLine], parts: Sequence[PathPart]) -> list[StepLine]:
     """The lines of a tile program, each step with its count of PTX lines and its cycles of the critical path."""
     counts = Counter(line.step for line in text if line.step)
     first: dict[str, int] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from convc.ptx.grammar import MAX_MODIFIERS, Match, broken_rule, in_any_order, in_order, slots_of, walk
-from convc.ptx.operands import BITS, Part, Spec, accepts, number_fits
+from convc.ptx.operands import BITS, Spec, UpTo, accepts, number_fits
 from convc.ptx.syntax import (
     REGISTER_TYPES,
     TYPE_BITS,
@@ -256,7 +256,7 @@ def _numbers_text(spec: Spec) -> str:
     numbers = spec.numbers
     if numbers is None:
         return ""
-    if isinstance(numbers, Part):
+    if isinstance(numbers, UpTo):
         return f" above 0, {numbers.most} at most"
     if isinstance(numbers, range):
         step = f" (a multiple of {numbers.step})" if numbers.step > 1 else ""

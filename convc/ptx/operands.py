@@ -47,7 +47,7 @@ SPACES = frozenset(("shared", "global", "local", "const", "param", "tmem"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class UpTo:
     """Numbers above 0, and at most so much."""
 
     most: int
@@ -56,7 +56,7 @@ class Part:
         return isinstance(number, int | float) and 0 < number <= self.most
 
 
-Numbers = range | tuple[int, ...] | Part
+Numbers = range | tuple[int, ...] | UpTo
 """What an immediate may be."""
 
 
@@ -162,7 +162,7 @@ def _length(word: str, sizes: Mapping[str, int]) -> int | None:
 def _numbers(word: str) -> Numbers:
     """``0..31`` as a range, ``1|2|4`` as a tuple, ``0<..1`` as a part."""
     if word.startswith("0<.."):
-        return Part(most=int(word.removeprefix("0<..")))
+        return UpTo(most=int(word.removeprefix("0<..")))
     low, dots, high = word.partition("..")
     return range(int(low), int(high) + 1) if dots else tuple(map(int, word.split("|")))
 

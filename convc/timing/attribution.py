@@ -28,7 +28,7 @@ LATE = {
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PathPart:
     """Cycles of the critical path.
 
     Attributes:
@@ -52,7 +52,7 @@ class StepTime:
     waits: Mapping[str, float]
 
 
-def critical_path(events: Sequence[Event]) -> tuple[Part, ...]:
+def critical_path(events: Sequence[Event]) -> tuple[PathPart, ...]:
     """The longest chain of events, as cycles by step and cause, most first; they add up to the last event's end."""
     spent: dict[tuple[str, str], float] = defaultdict(float)
     at: int | None = max(range(len(events)), key=lambda index: events[index].end, default=None)
@@ -75,7 +75,7 @@ def critical_path(events: Sequence[Event]) -> tuple[Part, ...]:
         time = reached
         at = event.cause
     spent["", "entry"] += time
-    parts = [Part(step, cause, cycles) for (step, cause), cycles in spent.items() if cycles > 0]
+    parts = [PathPart(step, cause, cycles) for (step, cause), cycles in spent.items() if cycles > 0]
     return tuple(sorted(parts, key=lambda part: -part.cycles))
 
 
@@ -98,7 +98,7 @@ def place_of(event: Event) -> str:
     return event.step or f"line {event.line}"
 
 
-def by_cause(parts: Sequence[Part]) -> Mapping[str, float]:
+def by_cause(parts: Sequence[PathPart]) -> Mapping[str, float]:
     """Cycles of each cause, most first."""
     spent: dict[str, float] = defaultdict(float)
     for part in parts:
@@ -106,9 +106,9 @@ def by_cause(parts: Sequence[Part]) -> Mapping[str, float]:
     return dict(sorted(spent.items(), key=lambda pair: -pair[1]))
 
 
-def by_step(parts: Sequence[Part]) -> tuple[StepTime, ...]:
+def by_step(parts: Sequence[PathPart]) -> tuple[StepTime, ...]:
     """The critical path by step, most first; the lines of a text without steps are steps."""
-    steps: dict[str, list[Part]] = defaultdict(list)
+    steps: dict[str, list[PathPart]] = defaultdict(list)
     for part in parts:
         steps[part.step].append(part)
     found: list[StepTime] = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from convc.timing.classes import Tiles, in_order
+from convc.timing.classes import GridTiles, in_order
 from convc.timing.engine import PARTITIONS, Replay
 from convc.timing.events import Event
 from convc.timing.parameters import Chip
@@ -77,7 +77,7 @@ IN_STEP = 0.95
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
+class TimedLaunch:
     """A launch, timed.
 
     Attributes:
@@ -120,9 +120,9 @@ def time_launch(
     chip: Chip,
     cold: bool = False,
     operands: Operands = NO_OPERANDS,
-    like: Launch | None = None,
-    tiles: Tiles | None = None,
-) -> Launch:
+    like: TimedLaunch | None = None,
+    tiles: GridTiles | None = None,
+) -> TimedLaunch:
     """Time a launch of ``ctas`` CTAs that do what the trace shows, but for those of other classes of tiles.
 
     Args:
@@ -211,7 +211,7 @@ class _Grid:
     traffic: float
     once: bool
 
-    def round(self, clusters: int, reading: float = 1.0, step: bool = False) -> tuple[Launch, float]:
+    def round(self, clusters: int, reading: float = 1.0, step: bool = False) -> tuple[TimedLaunch, float]:
         """A round of that many clusters.
 
         Args:
@@ -234,7 +234,7 @@ class _Grid:
         share = replace(crowd, l2=l2, crowd=crowd.l2 if self.once else l2, apart=not self.once)
         replay = Replay(side_by_side(self.trace, beside), chip, share, self.trace.ctas)
         cycles = replay.run()
-        launch = Launch(
+        launch = TimedLaunch(
             cycles=cycles,
             drained=later(cycles, latest(sm.drained for sm in replay.sms)),
             beside=beside,
@@ -253,7 +253,7 @@ class _Grid:
         beside = -(-clusters // self.slots)
         return later(1.0, clusters / beside * self.trace.ctas * reading)
 
-    def settled(self, clusters: int, reading: float) -> Launch:
+    def settled(self, clusters: int, reading: float) -> TimedLaunch:
         """A round of that many clusters: in step where L2 lets them; ``reading`` is the first guess.
 
         SMs that begin together stay together as long as each goes at its own pace. Where they have to wait for L2 some
@@ -265,7 +265,7 @@ class _Grid:
                 return found
         return self._settled(clusters, reading, False)[0]
 
-    def _settled(self, clusters: int, reading: float, step: bool) -> tuple[Launch, float]:
+    def _settled(self, clusters: int, reading: float, step: bool) -> tuple[TimedLaunch, float]:
         """A round with as many SMs reading at the same time as then do on average, and that part of them.
 
         A fixed point between the part of its time for which an SM would need its share of L2, and what it gets.
@@ -284,7 +284,7 @@ class _Grid:
         return found, now
 
     def mixed(
-        self, tiles: Tiles, slots: int, rounds: Sequence[Launch]
+        self, tiles: GridTiles, slots: int, rounds: Sequence[TimedLaunch]
     ) -> tuple[list[float], list[int], dict[str, float]]:
         """Put together a grid of several classes of tiles.
 

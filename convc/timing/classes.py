@@ -39,7 +39,7 @@ class TileClass:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tiles:
+class GridTiles:
     """The tiles of a grid.
 
     Attributes:
@@ -61,7 +61,7 @@ class Tiles:
         return found.ravel()
 
 
-def tiles_of(launch: LaunchSpec, whole: Trace, record: Callable[[int], Trace]) -> Tiles:
+def tiles_of(launch: LaunchSpec, whole: Trace, record: Callable[[int], Trace]) -> GridTiles:
     """Find the classes of a launch's tiles.
 
     Args:
@@ -83,7 +83,7 @@ def tiles_of(launch: LaunchSpec, whole: Trace, record: Callable[[int], Trace]) -
             parts.append(TileClass(ends=ends, trace=trace))
         elif ends == several:
             break
-    return Tiles(extent=extent, parts=tuple(parts))
+    return GridTiles(extent=extent, parts=tuple(parts))
 
 
 def in_order(

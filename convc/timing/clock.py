@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from convc.ptx import Instr
-from convc.timing.chip import Launch
+from convc.timing.chip import TimedLaunch
 from convc.timing.parameters import BY_USER, Chip
 
 CLOCK = "chip.clock"
@@ -61,12 +61,12 @@ def kind_of(body: Iterable[Instr]) -> str:
     return ""
 
 
-def use_of_all(launch: Launch, chip: Chip) -> float:
+def use_of_all(launch: TimedLaunch, chip: Chip) -> float:
     """Share of a launch's time in which the tensor cores of all SMs work, as in its first wave."""
     return float(launch.use["tensor core"] * launch.busy / chip["chip.sms"])
 
 
-def under_load(timed: Callable[[Chip], Launch], chip: Chip, kind: str) -> tuple[Launch, Chip, Load | None]:
+def under_load(timed: Callable[[Chip], TimedLaunch], chip: Chip, kind: str) -> tuple[TimedLaunch, Chip, Load | None]:
     """Time a launch at the clock that its own tensor cores leave it.
 
     Args:

@@ -29,7 +29,7 @@ IDLE = ("bra", "setp", "selp", "mov", "int.", "logic.", "nanosleep")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
+class TracedForm:
     """An instruction as all of its items have it.
 
     ``waits``: it comes again while it is blocked. ``polls``: it may come again in a loop that does nothing else.
@@ -56,10 +56,10 @@ class Form:
         )
 
 
-def form_of(instr: Instr, unrolled: Unrolled) -> Form:
+def form_of(instr: Instr, unrolled: Unrolled) -> TracedForm:
     """Take an instruction apart."""
     name = instr.form.name
-    return Form(
+    return TracedForm(
         name=_class(instr),
         step=instr.step or "",
         line=instr.span.line,

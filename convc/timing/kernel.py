@@ -20,9 +20,9 @@ from convc.ptx.parser import parse
 from convc.support.collecting import uncollected
 from convc.support.memory import named_memory
 from convc.timing.assembler import Assembly, assembled, assembly
-from convc.timing.attribution import Part, by_cause, critical_path
-from convc.timing.chip import Footprint, Launch, Operands, most_beside, time_launch
-from convc.timing.classes import Tiles, tiles_of
+from convc.timing.attribution import PathPart, by_cause, critical_path
+from convc.timing.chip import Footprint, Operands, TimedLaunch, most_beside, time_launch
+from convc.timing.classes import GridTiles, tiles_of
 from convc.timing.clock import CLOCK, Load, kind_of, under_load
 from convc.timing.loops import Unrolled, unrolled_loops, walker
 from convc.timing.moving import mark_wrapped
@@ -91,8 +91,8 @@ class KernelTime:
     name: str
     chip: Chip
     ctas: int
-    launch: Launch
-    parts: tuple[Part, ...]
+    launch: TimedLaunch
+    parts: tuple[PathPart, ...]
     shapes: tuple[MmaShape, ...]
     trace: Trace
     footprint: Footprint
@@ -100,7 +100,7 @@ class KernelTime:
     operands: Operands
     dependent: bool = False
     assembly: Assembly | None = None
-    tiles: Tiles | None = None
+    tiles: GridTiles | None = None
     load: Load | None = None
     products: tuple[str, ...] = ()
 
@@ -165,11 +165,11 @@ class KernelTime:
         """Cycles on a chip that differs little."""
         return self._on(chip, self.launch).cycles
 
-    def _on(self, chip: Chip, like: Launch | None) -> Launch:
+    def _on(self, chip: Chip, like: TimedLaunch | None) -> TimedLaunch:
         return time_launch(self.trace, self.ctas, self.footprint, chip, self.cold, self.operands, like, self.tiles)
 
     @uncollected()
-    def on(self, chip: Chip) -> Launch:
+    def on(self, chip: Chip) -> TimedLaunch:
         """Time this launch with other parameters."""
         return self._on(chip, None)
 
@@ -286,10 +286,10 @@ def time_kernel(  # noqa: PLR0913 - each is one choice, and most are left out
         _check_alone(footprint, chip)
     operands = _operands(launch, recorder, order)
 
-    def once(on: Chip, like: Launch | None, tiles: Tiles | None) -> Launch:
+    def once(on: Chip, like: TimedLaunch | None, tiles: GridTiles | None) -> TimedLaunch:
         return time_launch(trace, running, footprint, on, cold, operands, like, tiles)
 
-    def classes() -> Tiles | None:
+    def classes() -> GridTiles | None:
         if busiest is not None:
             return None
         return tiles_of(launch, trace, lambda number: recorded(number, number + cluster)[1])
@@ -335,11 +335,11 @@ def _operands(launch: LaunchSpec, recorder: Recorder, order: OrderTraffic | None
 
 
 def _timed(
-    once: Callable[[Chip, Launch | None, Tiles | None], Launch],
-    classes: Callable[[], Tiles | None],
+    once: Callable[[Chip, TimedLaunch | None, GridTiles | None], TimedLaunch],
+    classes: Callable[[], GridTiles | None],
     chip: Chip,
     kind: str,
-) -> tuple[Launch, Chip, Load | None, Tiles | None]:
+) -> tuple[TimedLaunch, Chip, Load | None, GridTiles | None]:
     """Time a launch with all classes of its tiles, at the clock that its load leaves it.
 
     Args:

@@ -30,7 +30,7 @@ ACCUMULATOR_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class UnitStep:
     """The work of one unit in some cycles.
 
     Attributes:
@@ -60,7 +60,7 @@ class Step:
         return 0, SLICE_BYTES - 1
 
 
-def steps(shape: MmaShape, chip: Chip, count: int = 1) -> Iterator[Step]:
+def steps(shape: MmaShape, chip: Chip, count: int = 1) -> Iterator[UnitStep]:
     """The steps of a chain of equal MMAs, those of each instruction together.
 
     Args:
@@ -86,12 +86,12 @@ def steps(shape: MmaShape, chip: Chip, count: int = 1) -> Iterator[Step]:
         if read_a:
             bytes_a = shape.rows * SLICE_BYTES
             rows = (0, shape.rows - 1)
-            yield Step(mma=mma, unit="read A", cycle=port, cycles=read_a, lanes=rows, port_bytes=bytes_a)
+            yield UnitStep(mma=mma, unit="read A", cycle=port, cycles=read_a, lanes=rows, port_bytes=bytes_a)
         port += read_a
         for strip in range(strips):
             columns = (strip * width, strip * width + width - 1)
             bytes_b = shape.b_rows * SLICE_BYTES // strips
-            yield Step(mma=mma, unit="read B", cycle=port, cycles=read_strip, columns=columns, port_bytes=bytes_b)
+            yield UnitStep(mma=mma, unit="read B", cycle=port, cycles=read_strip, columns=columns, port_bytes=bytes_b)
             port += read_strip
             array = max(array, port)
             first = array if strip == 0 else first
@@ -108,7 +108,7 @@ def _exchange(shape: MmaShape, chip: Chip) -> float:
     return chip["tensor_core.pair_port" if shape.m == 256 else "tensor_core.pair_half_port"]
 
 
-def _strip(shape: MmaShape, chip: Chip, mma: int, strip: int, start: float) -> Iterator[Step]:
+def _strip(shape: MmaShape, chip: Chip, mma: int, strip: int, start: float) -> Iterator[UnitStep]:
     """What the four sub-cores do with a strip, a cycle at a time."""
     width = int(chip["tensor_core.strip_columns"])
     cycles = int(chip["tensor_core.strip_cycles"])
@@ -119,7 +119,7 @@ def _strip(shape: MmaShape, chip: Chip, mma: int, strip: int, start: float) -> I
             lane = core * LANES + cycle * each
             bank = core // 2 if shape.side_by_side == 2 else 0
             column = bank * shape.n // 2 + strip * width
-            yield Step(
+            yield UnitStep(
                 mma=mma,
                 unit="multiply",
                 cycle=start + cycle,

@@ -16,7 +16,7 @@ from convc.machine.state.observer import LaneAccess, Observer, Operation, Places
 from convc.machine.state.warpgroups import WARPS
 from convc.ptx import Address, Instr
 from convc.timing.accesses import LINE, lonely, requests, sectors, wavefronts
-from convc.timing.forms import IDLE, WAIT, BarrierNames, Form, form_of, mode_of, warpgroup_shape
+from convc.timing.forms import IDLE, WAIT, BarrierNames, TracedForm, form_of, mode_of, warpgroup_shape
 from convc.timing.loops import Unrolled
 from convc.timing.tensor_core import MmaShape
 from convc.timing.trace import Contribution, Item, Meeting, Trace, Warp, Work
@@ -56,7 +56,7 @@ class Recorder(Observer):
         self.written: set[str] = set()
         self._values: dict[Warp, Values] = {}
         self._readings: dict[int, Reading] = {}
-        self._forms: dict[int, Form] = {}
+        self._forms: dict[int, TracedForm] = {}
         self._asked: tuple[object, object, object] = (None, None, None)
         self._who: list[Warp] = []
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from convc.timing.attribution import LATE, reasons
-from convc.timing.chip import Launch, port_cycles
+from convc.timing.chip import TimedLaunch, port_cycles
 from convc.timing.engine import Replay
 from convc.timing.events import Event
 from convc.timing.rings import Stage, stages
@@ -89,7 +89,7 @@ class Timeline:
     arrows: int
 
 
-def timeline(launch: Launch) -> Timeline:
+def timeline(launch: TimedLaunch) -> Timeline:
     """The timeline of the first wave of a launch: the warps first, then units, copies and stages of each SM."""
     replay = launch.replay
     rings = stages(replay)

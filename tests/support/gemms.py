@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from convc.timing.chip import Footprint, Launch, Operands, time_launch
+from convc.timing.chip import Footprint, Operands, TimedLaunch, time_launch
 from convc.timing.parameters import Chip
 from convc.timing.tensor_core import MmaShape
 from convc.timing.trace import Contribution, Item, Phase, Trace, Warp, Work
@@ -70,7 +70,7 @@ class Gemm:
         return -(-m // (ROWS * self.accumulators * self.ctas)) * -(-n // self.n)
 
 
-def timed(gemm: Gemm, m: int, n: int, k: int, chip: Chip, fetched: int | None = None) -> Launch:
+def timed(gemm: Gemm, m: int, n: int, k: int, chip: Chip, fetched: int | None = None) -> TimedLaunch:
     """The launch of a product; ``fetched``: bytes that its reads bring from memory, where somebody counted them."""
     tiles = gemm.tiles(m, n)
     clusters = min(tiles, gemm.persistent // gemm.ctas) if gemm.persistent else tiles

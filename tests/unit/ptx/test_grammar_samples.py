@@ -12,7 +12,7 @@ from support.ptxas import around, judge
 
 from convc.ptx import format_instr, parse
 from convc.ptx.grammar import broken_rule, forms, in_order, match_head, walk
-from convc.ptx.operands import SPACES, Part, Spec
+from convc.ptx.operands import SPACES, Spec, UpTo
 from convc.ptx.syntax import TYPE_BITS
 from convc.ptx.tables import FOLDER, Choice, Group, Row, choices, opcodes, rows_of
 
@@ -77,7 +77,7 @@ def operand(spec: Spec, rng: random.Random) -> str:
     if spec.second is not None:
         return f"{register(spec.types[0], rng)}|{register('pred', rng)}"
     if spec.kind == "value" and spec.numbers is not None and rng.random() < 0.5:
-        return "0.5" if isinstance(spec.numbers, Part) else str(spec.numbers[-1])
+        return "0.5" if isinstance(spec.numbers, UpTo) else str(spec.numbers[-1])
     return register(spec.types[0], rng)
 
 

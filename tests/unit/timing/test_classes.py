@@ -10,7 +10,7 @@ import pytest
 
 from convc.ir.launch import LaunchSpec, load_launch
 from convc.timing.chip import time_launch
-from convc.timing.classes import TileClass, Tiles, in_order, tiles_of
+from convc.timing.classes import GridTiles, TileClass, in_order, tiles_of
 from convc.timing.kernel import KernelTime, time_kernel
 from convc.timing.parameters import read_chip
 from convc.timing.trace import Trace, Work
@@ -28,7 +28,7 @@ def timed(name: str) -> KernelTime:
 
 def test_classes_lie_at_the_ends_of_axes_with_several():
     ends = [(True, False, False), (False, True, False), (True, True, False)]
-    tiles = Tiles(extent=(3, 2, 1), parts=tuple(TileClass(ends=each, trace=NOTHING) for each in ends))
+    tiles = GridTiles(extent=(3, 2, 1), parts=tuple(TileClass(ends=each, trace=NOTHING) for each in ends))
     assert tiles.kinds().tolist() == [0, 0, 1, 2, 2, 3]
 
 
@@ -101,6 +101,6 @@ def test_where_all_tiles_are_whole_or_a_round_is_all_nothing_changes():
 
 def test_a_part_that_does_the_same_costs_the_same():
     kernel = timed("slide_f16")
-    alike = Tiles(extent=(kernel.ctas, 1, 1), parts=(TileClass(ends=(True, False, False), trace=kernel.trace),))
+    alike = GridTiles(extent=(kernel.ctas, 1, 1), parts=(TileClass(ends=(True, False, False), trace=kernel.trace),))
     again = replace(kernel, tiles=alike)
     assert again.on(FEW).cycles == pytest.approx(kernel.cycles)

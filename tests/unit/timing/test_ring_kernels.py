@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import convc
-from convc.timing.chip import Launch, Operands, time_launch
+from convc.timing.chip import Operands, TimedLaunch, time_launch
 from convc.timing.parameters import read_chip
 from tests.support.ring_kernels import Costs, RingKernel, build
 
@@ -46,7 +46,7 @@ def group(row: Mapping[str, str]) -> str:
     return "waves" if row["ctas_per_sm"] == "1" else "beside"
 
 
-def launched(row: Mapping[str, str]) -> Launch:
+def launched(row: Mapping[str, str]) -> TimedLaunch:
     """The launch of a row, at the clock that it had."""
     kernel = RingKernel.of(row)
     images, channels, height, width, columns, window = (int(row[key]) for key in ("N", "C", "H", "W", "K", "R"))

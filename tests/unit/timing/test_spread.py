@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from convc.ir.launch import load_launch
-from convc.timing.chip import Launch, time_launch
+from convc.timing.chip import TimedLaunch, time_launch
 from convc.timing.kernel import target_of, time_kernel
 from convc.timing.parameters import Chip, chip_for, read_chip
 from convc.timing.spread import back_by, lanes_of, later, later_anywhere, latest, sooner, spread_chip, where_later
@@ -65,7 +65,7 @@ def test_one_lane_is_enough_to_be_later_anywhere():
     assert later_anywhere(3.0, 2.0)
 
 
-def order(launch: Launch) -> dict[object, list[object]]:
+def order(launch: TimedLaunch) -> dict[object, list[object]]:
     """What each unit served, one after the other."""
     found: dict[object, list[object]] = defaultdict(list)
     for event in launch.events:
@@ -81,7 +81,7 @@ def test_each_lane_is_a_replay_of_its_own_where_no_order_changes(kernel: str):
     chip = read_chip(chip_for(target_of(text)))
     found = time_kernel(text, load_launch(folder / "launch.json"), {}, chip)
 
-    def launch(chip: Chip) -> Launch:
+    def launch(chip: Chip) -> TimedLaunch:
         return time_launch(found.trace, found.ctas, found.footprint, chip)
 
     ends = [(name, end) for name, end in TRIED[kernel].items()]
