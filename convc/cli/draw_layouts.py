@@ -96,7 +96,7 @@ def tiled_command(
     With --atom it is an operand of a tiled MMA, whose atoms stand beside each other as --layout says. With --values it
     is a tiled copy, whose threads do, each with its values side by side.
     """
-    from convc.draw.tiled import copy_picture, mma_picture
+    from convc.draw.layouts import copy_picture, mma_picture
 
     if (atom is None) == (values is None):
         raise click.UsageError("expected --atom for a tiled MMA, or --values for a tiled copy, and not both")

@@ -75,7 +75,7 @@ def report_command(
         raise click.UsageError("expected a model, a build folder or --example, and one of them.")
     if source is None:
         refuse_given("--example shows its own convolution", but=("example", "output"))
-        from convc.page.example import example_html
+        from convc.page.render import example_html
 
         quiet = check_reports(output)
         write_report(output, example_html())

@@ -19,6 +19,7 @@ import jinja2
 
 from convc.compiler.plan.records import Plan
 from convc.draw.descriptors import descriptor_picture
+from convc.draw.lanes import lanes_picture
 from convc.draw.memory import memory_picture
 from convc.draw.memory_time import memory_time_picture
 from convc.draw.roofline import roofline_picture
@@ -27,12 +28,14 @@ from convc.draw.svg import STYLE, Picture, clean
 from convc.draw.timeline import timeline_picture
 from convc.errors import ToolError
 from convc.explain.chain import chain_lines
+from convc.explain.example import PROBLEM, example_tiles, print_example
 from convc.explain.summary import summary_lines
 from convc.explain.tiles import KernelTiles, plan_tiles
 from convc.explain.why import two_times, why_lines
 from convc.page.contents import PageContents, PageKernel
 from convc.page.layouts import lane_data, layouts, tensor_maps
 from convc.page.linked_text import descriptors, sass_runs, step_lines, text_lines, text_runs, turns_of
+from convc.report.console import page_text
 from convc.report.format import convolution, human_bytes
 from convc.report.perfetto import trace_bytes
 from convc.timing.kernel import KernelTime
@@ -267,3 +270,16 @@ def _memory(plan: Plan) -> str:
     storage = plan.storage
     shared = human_bytes(storage.smem_bytes)
     return f"{shared} of shared memory, {storage.tmem_columns} columns of tensor memory a CTA"
+
+
+def example_html() -> bytes:
+    """The worked example as a page, UTF-8: tiles of 16 lanes on images of 9x9 pixels, in one file."""
+    tiles = example_tiles()
+    return filled(
+        "example.html.j2",
+        title="The worked example: a 3x3 filter on images of 9x9 pixels",
+        problem=PROBLEM.describe(),
+        example=tile_parts(tiles),
+        picture=lanes_picture(tiles.lanes(0)).svg(style=False),
+        printed=page_text(lambda console: print_example(console, True)),
+    )

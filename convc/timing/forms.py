@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from convc.machine.isa.operands import modifier
@@ -141,3 +142,9 @@ class BarrierNames:
             return names[0]
         lane = (address - self._first.setdefault((instr, row), address)) // MBARRIER_BYTES
         return names[lane] if 0 <= lane < len(names) else None
+
+
+def warp_products(body: Iterable[Instr]) -> tuple[str, ...]:
+    """Opcode and modifiers of each instruction that multiplies matrices of a warp, each spelling once."""
+    found = (instr for instr in body if instr.form.name in ("mma", "mma.sp", "wmma.mma"))
+    return tuple(dict.fromkeys(".".join((instr.form.opcode, *instr.mods)) for instr in found))

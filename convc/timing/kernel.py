@@ -24,10 +24,10 @@ from convc.timing.attribution import PathPart, by_cause, critical_path
 from convc.timing.chip import Footprint, Operands, TimedLaunch, most_beside, time_launch
 from convc.timing.classes import GridTiles, tiles_of
 from convc.timing.clock import CLOCK, Load, kind_of, under_load
+from convc.timing.forms import warp_products
 from convc.timing.loops import Unrolled, unrolled_loops, walker
 from convc.timing.moving import mark_wrapped
 from convc.timing.parameters import Chip, computable
-from convc.timing.products import warp_products
 from convc.timing.recorder import Recorder
 from convc.timing.sharing import Readers
 from convc.timing.spread import lanes_of, spread_chip

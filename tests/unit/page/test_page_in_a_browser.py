@@ -18,9 +18,8 @@ from PIL import Image
 import convc
 from convc.api.paging import page_report
 from convc.explain.why import why_lines
-from convc.page.example import example_html
 from convc.page.layouts import lane_data
-from convc.page.render import page_html
+from convc.page.render import example_html, page_html
 from convc.report.perfetto import trace_bytes
 
 WATCH = """<script>
