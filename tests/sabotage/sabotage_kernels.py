@@ -40,7 +40,7 @@ NUMPY = {
 MULTIPLIERS = (2**-5, 2**-6, 3 * 2**-8, 2**-7)
 """By which a requantised kernel multiplies sums of some thousand, so that few results saturate."""
 SCALED = ("mxfp8", "mxfp4", "nvfp4")
-RESULTS = ("output", "out", "y")
+RESULTS = ("output", "out", "y", "workspace")
 """Buffers that a kernel writes."""
 
 
@@ -64,7 +64,9 @@ class Subject:
     def __post_init__(self) -> None:
         if not self.inputs:
             rng = np.random.default_rng(7)
-            read = {name: spec for name, spec in self.launch.buffers.items() if name not in RESULTS}
+            read = {
+                name: spec for name, spec in self.launch.buffers.items() if name not in RESULTS and spec.values is None
+            }
             object.__setattr__(self, "inputs", {name: _small(rng, spec) for name, spec in read.items()})
 
 
@@ -323,6 +325,7 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "golden copied_residual_f16": partial(golden, "copied_residual_f16"),
     "golden split_k_f16": partial(golden, "split_k_f16"),
     "golden hopper_split_k_f16": partial(golden, "hopper_split_k_f16"),
+    "golden workspace_f16": partial(golden, "workspace_f16"),
     "golden tile_order_f16": partial(golden, "tile_order_f16"),
     "golden dgrad_f16": partial(golden, "dgrad_f16"),
     "golden dgrad_strided_f16": partial(golden, "dgrad_strided_f16"),

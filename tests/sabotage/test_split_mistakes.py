@@ -31,3 +31,30 @@ MISTAKES = {
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_the_mistake_of_a_split_is_noticed(mistake):
     assert caught(NAME, with_mistake(NAME, *MISTAKES[mistake]))
+
+
+CLUSTERS = "golden workspace_f16"
+ATOM = r"atom\.acq_rel\.gpu\.global\.inc"
+
+OF_CLUSTERS = {
+    "others may read before the sums are there": (ATOM, "atom.acquire.gpu.global.inc"),
+    "others have not been heard": (ATOM, "atom.release.gpu.global.inc"),
+    "one lane tells, the others have not met": (r"bar\.warp\.sync 0xffffffff;  // the sums", "// the sums"),
+    "one lane has heard, the others have not met": (r"bar\.warp\.sync 0xffffffff;  // those", "// those"),
+    "the counter is not 0 again": (r"(%before, \[%at\]), 1;", r"\1, 2;"),
+    "nobody is the last": (r"setp\.ne\.u32 %more, %before, 1;", "setp.ne.u32 %more, %before, 2;"),
+    "whoever is first adds": (r"setp\.ne\.u32 %more, %before, 1;", "setp.ne.u32 %more, %before, 0;"),
+    "all clusters keep their sums at one place": (r"(shr\.s32 %t1, %part, )3;", r"\g<1>4;"),
+    "warps of two ranks have one counter": (r"(mad\.lo\.s32 %counter, %t0, )4,", r"\g<1>0,"),
+}
+
+
+SLOW = {name for name, (pattern, _) in OF_CLUSTERS.items() if pattern == ATOM or "sync" in pattern}
+"""Those of orders, which checkers find: `tests/kernel/test_split_k.py` has some of them too."""
+
+
+@pytest.mark.parametrize(
+    "mistake", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in OF_CLUSTERS]
+)
+def test_the_mistake_of_clusters_is_noticed(mistake):
+    assert caught(CLUSTERS, with_mistake(CLUSTERS, *OF_CLUSTERS[mistake]))
