@@ -265,7 +265,6 @@ def _fill(memory: GlobalMemory, name: str, values: Sequence[int | AddressOf], dt
 
 
 def _range(launch: LaunchSpec, options: RunOptions) -> tuple[int, int]:
-    """First CTA to run and the one to stop before."""
     first, end = options.ctas or (0, launch.ctas)
     cluster = math.prod(launch.cluster)
     if not 0 <= first < end <= launch.ctas or first % cluster or end % cluster:
@@ -316,7 +315,6 @@ def cohort_size(decoded: DecodedKernel, launch: LaunchSpec, options: RunOptions)
 
 
 def _cta_bytes(decoded: DecodedKernel, launch: LaunchSpec) -> int:
-    """Shared, local and tensor memory of a CTA."""
     size = decoded.shared_bytes(launch.shared_bytes) + decoded.local_bytes * math.prod(launch.block)
     return size + 4 * LANES * COLUMNS if decoded.uses_tensor_memory else size
 

@@ -64,7 +64,6 @@ def _put(
 
 
 def _store(space: np.ndarray, slot: Parameter, data: np.ndarray) -> None:
-    """Put an argument's bytes into its place."""
     if data.size != slot.size:
         raise LaunchError(f"parameter {slot.name!r} has {slot.size} bytes, the launch file gives {data.size}")
     space[slot.offset : slot.offset + slot.size] = data

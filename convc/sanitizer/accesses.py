@@ -265,7 +265,6 @@ class Accesses(HappensBefore):
 
 @lru_cache(maxsize=256)
 def _object(address: int) -> np.ndarray:
-    """The places of the mbarrier at an address."""
     return fixed(np.arange(address, address + 8))
 
 

@@ -94,7 +94,6 @@ class BarrierRules(Checker):
                 self._touch(instr, "copy", access)
 
     def _touch(self, instr: Instr, kind: str, access: LaneAccess) -> None:
-        """An error where the access reaches an mbarrier that is alive."""
         low = int(access.places.min())
         high = int(access.places.max())
         for address in self._alive(access.home, low, high):

@@ -192,7 +192,6 @@ class Writes(Checker):
     # ---- tables --------------------------------------------------------------------------------------------------
 
     def _cluster(self, cta: np.ndarray) -> np.ndarray:
-        """Linear numbers of the clusters of CTAs."""
         gx, gy, _ = self.cohort.launch.grid
         cx, cy, cz = self.cohort.launch.cluster
         x = cta % gx // cx

@@ -296,7 +296,6 @@ def _first_read(program: Program) -> list[int]:
 
 
 def _results(instr: Instr) -> set[int]:
-    """Slots of the registers of the first operand."""
     return {register.slot for register in _registers(instr.operands[0])}
 
 

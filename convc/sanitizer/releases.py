@@ -48,7 +48,6 @@ def order_of(instr: Instr) -> MemoryOrder | None:
 
 
 def _shared(instr: Instr) -> bool:
-    """Whether an instruction names shared memory."""
     return str(instr.slots.get("space")).startswith("shared")
 
 

@@ -1,6 +1,6 @@
 """Run a kernel under all checkers and gather what they found.
 
-Waits for an mbarrier on whose answer nothing depends: they order nothing (`convc.machine.execute.answers`).
+Waits for an mbarrier on whose answer nothing depends: they order nothing (`convc.machine.execute.decode`).
 
 What was meant to be ordered by one is found as a race; the wait itself is for review, as compilers leave some behind.
 """
@@ -66,7 +66,6 @@ def _hears(observer: Observer, name: str) -> bool:
 
 
 def _notify(told: Sequence[Callable[..., None]], *args: object, **more: object) -> None:
-    """Call one method of several observers."""
     for method in told:
         method(*args, **more)
 
@@ -312,7 +311,6 @@ def _open_questions(
 
 
 def _changed(result: RunResult, other: RunResult) -> Iterator[Change]:
-    """Buffers that two runs leave with other contents."""
     for name, array in result.buffers.items():
         one, two = (buffer.reshape(-1).view(np.uint8) for buffer in (array, other.buffers[name]))
         starts = range(0, one.size, PIECE)

@@ -137,5 +137,4 @@ class TensorRaces(Accesses):
 
 @lru_cache(maxsize=64)
 def _cells(column: int, columns: int) -> np.ndarray:
-    """The cells of some columns of tensor memory."""
     return fixed((np.arange(LANES)[:, None] * COLUMNS + np.arange(column, column + columns)).reshape(-1))

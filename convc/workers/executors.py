@@ -126,7 +126,6 @@ def _end_with(lifeline: _Receiver) -> None:
 
 
 def _dask_address(name: str) -> str:
-    """``tcp://HOST:PORT`` for ``dask://HOST:PORT``."""
     try:
         parts = urlsplit(name)
         host = parts.hostname

@@ -295,7 +295,6 @@ def worth_sending(convs: Sequence[ConvNode], modes: tuple[Mode, ...], jobs: int 
 
 
 def _bytes(problem: ConvProblem) -> int:
-    """Bytes that checking a layer takes, about."""
     read = math.prod(problem.x_shape) + math.prod(problem.w_shape)
     return INPUT_BYTES * read + OUTPUT_BYTES * math.prod(problem.y_shape)
 
@@ -307,6 +306,5 @@ def _shares(convs: Sequence[ConvNode], slots: int) -> list[int]:
 
 
 def _lost(conv: ConvNode, kernel: Kernel, modes: tuple[Mode, ...], error: WorkerError) -> LayerReport:
-    """The report of a layer that was never done."""
     checks = [Check(mode=mode, ok=False, seconds=0.0, fault=str(error)) for mode in modes]
     return layer_report(conv, kernel, checks)

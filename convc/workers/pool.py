@@ -162,7 +162,6 @@ class Pool:
             raise WorkerError(f"worker processes were lost {self._losses} times", where=under_way)
 
     def _close(self, give_up: bool) -> None:
-        """Let go of the executor, if one is open."""
         crew = self._crew
         self._crew = None
         if crew is not None:

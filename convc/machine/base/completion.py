@@ -147,7 +147,6 @@ class Pending:
         return self._issued
 
     def _take(self, streams: dict[object, AsyncStream], stream: object) -> Action:
-        """The next work of a stream, which waits no longer."""
         queue = streams[stream]
         free = sum(rank == queue[0][0] for rank, _ in queue) if self.policy == "seeded" else 1
         at = self._random.randrange(free) if free > 1 else 0

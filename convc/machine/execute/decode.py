@@ -5,12 +5,11 @@ Forms without semantics are collected and refused together, before anything runs
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from convc.errors import LaunchError, UnmodelledError
-from convc.machine.execute.answers import unheard_waits
 from convc.machine.execute.facts import JUMPS, facts_of
 from convc.machine.execute.inline import inline_calls
 from convc.machine.execute.repeat import may_repeat
@@ -21,15 +20,19 @@ from convc.machine.isa.registry import OPS, Run, Traits, forms_with
 from convc.machine.isa.sync import control
 from convc.machine.isa.wgmma.groups import serialised
 from convc.machine.state.course import Kept
-from convc.machine.state.flow import Flow, slots_of
+from convc.machine.state.flow import Flow, FlowFacts, slots_of
 from convc.machine.state.pending_registers import finish
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import DONE, Strand
 from convc.machine.state.variables import NONE, Variables
-from convc.ptx import Guard, Instr, Kernel, Module
+from convc.ptx import Guard, Instr, Kernel, Module, Reg
 
 MULTIPLY = "wgmma.mma_async"
 """The form whose registers are not to be touched before its group has been waited for."""
+
+WAITS = ("mbarrier.try_wait", "mbarrier.try_wait.parity", "mbarrier.test_wait", "mbarrier.test_wait.parity")
+PURE = ("mov", "selp", "setp", "set", "cvt", "int.", "logic.")
+"""Forms, by the beginnings of their names, that do nothing but compute their results."""
 
 
 class DecodedKernel:
@@ -193,7 +196,6 @@ def _serialise(ops: list[Run], kernel: Kernel, flow: Flow) -> None:
 
 
 def _refusal(refused: list[Instr]) -> UnmodelledError:
-    """What to say of instructions that have no semantics here."""
     first = refused[0]
     names = sorted({instr.form.name for instr in refused})
     what = repr(first.span.text.strip()) if len(names) == 1 else f"{len(names)} forms: {', '.join(names)}"
@@ -214,7 +216,6 @@ def _retire(strand: Strand) -> int:
 
 
 def _guarded(run: Run, guard: Guard, here: int) -> Run:
-    """An instruction that acts only in the lanes where its guard holds."""
     slot = guard.slot
     negate = guard.negate
 
@@ -229,3 +230,49 @@ def _guarded(run: Run, guard: Guard, here: int) -> Run:
         return strand.under(predicate, run)
 
     return guarded
+
+
+def unheard_waits(body: Sequence[Instr], flow: Callable[[], Flow]) -> frozenset[int]:
+    """The indices of waits for an mbarrier on whose answer no branch, guard or access depends.
+
+    ``mbarrier.test_wait`` and ``.try_wait`` may return before the phase is over, and say so in a predicate (PTX manual,
+    "mbarrier.test_wait, mbarrier.try_wait"). Where nothing depends on that, the wait orders nothing: the simulator goes
+    on at once. Compilers leave such waits where a loop looks ahead once too often.
+
+    ``flow`` gives that of the body. It is called where the answer of a wait is not the guard of the next instruction.
+    """
+    waits = [instr for instr in body if instr.form.name in WAITS and not _guards_next(instr, body)]
+    if not waits:
+        return frozenset()
+    known = flow()
+    wanted = _wanted(body, known.facts)
+    return frozenset(
+        wait.index
+        for wait in waits
+        if not (answer := known.facts[wait.index].writes) & wanted
+        or known.live_in(wait.index + 1).isdisjoint(slots_of(answer))
+    )
+
+
+def _guards_next(wait: Instr, body: Sequence[Instr]) -> bool:
+    """Whether the instruction behind a wait is guarded by its answer, as that of a loop is."""
+    guard = body[wait.index + 1].guard if wait.index + 1 < len(body) else None
+    return guard is not None and isinstance(wait.operands[0], Reg) and wait.operands[0].slot == guard.slot
+
+
+def _wanted(body: Sequence[Instr], facts: Sequence[FlowFacts]) -> int:
+    """Registers on which something depends that others see, as the bits of a number."""
+    wanted = 0
+    pure: list[FlowFacts] = []
+    for instr, fact in zip(body, facts, strict=True):
+        if instr.form.name.startswith(PURE):
+            pure.append(fact)
+        else:
+            wanted |= fact.reads
+    before = -1
+    while before != wanted:
+        before = wanted
+        for fact in pure:
+            if fact.writes & wanted:
+                wanted |= fact.reads
+    return wanted

@@ -335,14 +335,12 @@ class _Inliner:
         return _Expansion(call, prefix, Renaming(first_slot, names), formals)
 
     def _own(self, into: _Expansion, variable: Variable) -> Address:
-        """Give a formal parameter a place of its own, and return it."""
         name = into.prefix + variable.name
         into.renaming.names[variable.name] = name
         self.call_params.append(replace(variable, name=name))
         return Address(Symbol(name, "param"))
 
     def _pass(self, into: _Expansion, variable: Variable, actual: Operand) -> None:
-        """Hand over one argument."""
         call = into.call
         if variable.space == "reg":
             register = into.formals[variable.name]
@@ -359,7 +357,6 @@ class _Inliner:
             raise UnmodelledError(f"the simulator cannot pass {actual} to {variable.name!r}", span=call.span)
 
     def _take(self, into: _Expansion, variable: Variable, actual: Operand) -> None:
-        """Take over one result, where it is not in its place already."""
         call = into.call
         if variable.space == "reg" and isinstance(actual, Reg):
             self._add(call, MOV, (actual, into.formals[variable.name]), (variable.type,))

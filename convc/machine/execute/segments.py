@@ -248,7 +248,6 @@ class _Runner:
 
 
 def _apply(pack: Pack, body: tuple[Instr, ...], table: SlotTable) -> Perform:
-    """Arithmetic and conversions."""
     applied = table.applied[pack.members[0]]
     count = len(pack.targets)
     bits = table.widths[applied.target]

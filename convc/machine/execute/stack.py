@@ -72,7 +72,6 @@ class Stack:
                 yield from self._allocate(instr)
 
     def _restore(self, instr: Instr) -> Iterator[PlainInstr]:
-        """Take the pointer back to where it was."""
         asked = self._register("u64")
         yield self._widen(instr, asked, instr.operands[0])
         message = "stackrestore: no stacksave gives this pointer while so much of the stack is in use"
@@ -130,7 +129,6 @@ def _number(value: int) -> Imm:
 
 
 def _alignment(instr: Instr) -> int:
-    """The alignment that an alloca asks for."""
     if instr.args.get("align") is None:
         return LEAST_ALIGNMENT
     return max(int(expect(instr.args["align"], Imm).value), LEAST_ALIGNMENT)

@@ -143,7 +143,6 @@ def _transfer(
     memory: GlobalRange | None,
     swizzle: str | None = None,
 ) -> Transfer:
-    """A copy as observers are told of it."""
     cohort = strand.cohort
     rows = np.arange(cohort.ctas) if group.rows is None else group.rows
     homes = signals = np.empty((len(rows), 0), np.int64)

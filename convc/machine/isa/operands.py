@@ -83,7 +83,6 @@ def address_of(operand: Operand | None, table: SlotTable) -> Read:
 
 @lru_cache(maxsize=1 << 10)
 def _step(offset: int, bits: int) -> np.generic:
-    """An offset as a number that is added to arrays."""
     return DTYPE[bits].type(offset)
 
 
@@ -162,8 +161,6 @@ def apply(
 
 
 def _with_flipped(function: Function, flips: list[bool]) -> Function:
-    """A function of predicates some of which are read as ``!p``."""
-
     def run(*values: Value) -> Value:
         return function(*[negated(v) if flip else v for v, flip in zip(values, flips, strict=True)])
 

@@ -132,7 +132,6 @@ def _end_alike(one: Region, other: Region) -> bool:
 
 
 def _regions(shared: SharedMemory, low: int, high: int) -> list[Region]:
-    """The copies that wait for a range of addresses, in their order."""
     known = shared.deferred.get(_starts.get(low, low))
     if isinstance(known, Region) and known.start <= low and known.stop >= high:
         return [known]

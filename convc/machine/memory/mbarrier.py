@@ -220,7 +220,6 @@ class MBarrier:
         return value
 
     def _complete(self) -> None:
-        """Every CTA begins the next phase."""
         self.phase += 1
         self.pending = self.expected if isinstance(self.expected, int) else self.expected.copy()
 

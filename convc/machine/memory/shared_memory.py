@@ -242,7 +242,6 @@ class SharedMemory:
         return all(same_rows(rows, one.rows) for one in waiting if one.start < high and one.stop > low)
 
     def _materialize(self, low: int, high: int) -> None:
-        """Perform the writes that reach into a range of addresses."""
         for write in [w for w in self.deferred.values() if w.start < high and w.stop > low]:
             del self.deferred[write.start]
             if not self._all_used:

@@ -35,7 +35,7 @@ class Program(Protocol):
 
     @property
     def unheard(self) -> frozenset[int]:
-        """Indices of waits for mbarriers whose answer goes nowhere (`convc.machine.execute.answers`)."""
+        """Indices of waits for mbarriers whose answer goes nowhere (`convc.machine.execute.decode`)."""
         ...
 
     def watch_join(self, join: int | None) -> None:

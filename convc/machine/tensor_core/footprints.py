@@ -58,7 +58,6 @@ def footprint(item: Mma | Copy | Shift, switches: Switches) -> Footprint:
 
 @lru_cache(maxsize=256)
 def _copy(copy: Copy, refresh_lane: str) -> Footprint:
-    """The footprint of a tcgen05.cp."""
     lanes, width = copy_places(copy, refresh_lane)
     descriptor = decode_shared(copy.descriptor)
     index = chunk_offsets(descriptor, lanes.shape[1], 4 * width).reshape(-1)

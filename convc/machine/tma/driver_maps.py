@@ -87,6 +87,5 @@ def decode_driver_map(raw: bytes) -> tuple[TensorMap, int]:
 
 
 def _signed(value: int, bits: int) -> int:
-    """The lowest bits as a number in two's complement."""
     low = value & (1 << bits) - 1
     return low - (1 << bits) if low >> bits - 1 else low

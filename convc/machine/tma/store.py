@@ -140,7 +140,6 @@ def packed_six(chunks: np.ndarray) -> np.ndarray:
 def _reduce(
     tensor: TensorLoader, data: np.ndarray, target: np.ndarray, inside: np.ndarray, operation: str, switches: Switches
 ) -> None:
-    """Combine the elements of one CTA after the other with what is there."""
     kind, combine = reduction(operation, tensor.tmap.dtype, switches.ftz_sum)
     size = kind.itemsize
     elements = tensor.memory[: tensor.memory.size // 16 * 16].view(kind)

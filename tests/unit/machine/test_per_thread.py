@@ -23,7 +23,7 @@ ALLOWED = {
     ("copies/issue.py", "issue_groups"): EACH,
     ("copies/issue.py", "pick"): "takes the value of the group's own thread",
     ("copies/lines.py", "_by_channel"): ALIKE,
-    ("copies/once.py", "elected"): "the one thread that is active issues for itself",
+    ("copies/perform.py", "elected"): "the one thread that is active issues for itself",
     ("copies/tensor_copies.py", "_at_once"): ALIKE,
     ("copies/tensor_copies.py", "_copy_own"): ALIKE,
     ("copies/tensor_copies.py", "run"): GROUPS,

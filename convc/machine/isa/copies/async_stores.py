@@ -96,7 +96,6 @@ class StoreSignal:
             self._notify(strand, cohort.observer)
 
     def _notify(self, strand: Strand, observer: Observer) -> None:
-        """Tell the observer what each warp sends to each barrier of each CTA."""
         local, homes = _places(strand, self.target(strand.regs))
         bells, _ = _places(strand, self.barrier(strand.regs))
         parts: list[tuple[LaneAccess, int]] = []

@@ -24,8 +24,7 @@ from convc.machine.isa.copies.issue import (
     own_target,
     shared_span,
 )
-from convc.machine.isa.copies.once import once
-from convc.machine.isa.copies.perform import check_written, note_writer, perform_load, perform_store
+from convc.machine.isa.copies.perform import check_written, note_writer, once, perform_load, perform_store
 from convc.machine.isa.observe import notify_copy
 from convc.machine.isa.operands import address_of, modifier, number
 from convc.machine.isa.registry import BLIND, ORDINARY, Run, op
@@ -68,7 +67,6 @@ def bulk_load(instr: Instr, table: SlotTable) -> Run:
 
 
 def _load(strand: Strand, instr: Instr, group: IssueGroup, target: CopyTarget, span: GlobalSpan) -> None:
-    """A span of global memory into every destination."""
     cohort = strand.cohort
     data = span.buffer.data
     if isinstance(span.offset, np.ndarray):

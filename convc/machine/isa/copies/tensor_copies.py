@@ -185,7 +185,6 @@ def _load(strand: Strand, instr: Instr, group: IssueGroup, box: TensorBox, targe
 def _tell(
     strand: Strand, instr: Instr, group: IssueGroup, box: TensorBox, target: CopyTarget, result: LoadResult
 ) -> None:
-    """Tell the observer of a copy."""
     if strand.cohort.observer is not None:
         memory = tensor_reach(box.loader, box.name, "ld", box.coords, box.offsets, box.mode, target.repeat)
         writes = places(target.address, result.written)

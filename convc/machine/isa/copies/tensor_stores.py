@@ -15,8 +15,7 @@ from convc.errors import MachineFault
 from convc.machine.base.completion import PartialWork, named
 from convc.machine.isa.copies.issue import IssueGroup, issue_groups, own_address
 from convc.machine.isa.copies.lines import all_of, tensor_reach
-from convc.machine.isa.copies.once import once
-from convc.machine.isa.copies.perform import check_written, note_writer, perform_store, places
+from convc.machine.isa.copies.perform import check_written, note_writer, once, perform_store, places
 from convc.machine.isa.copies.tensor_copies import MODES, TensorBox, tensor_at, tensor_slots
 from convc.machine.isa.observe import notify_copies, notify_copy
 from convc.machine.isa.operands import address_of

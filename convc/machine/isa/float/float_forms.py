@@ -129,7 +129,6 @@ def build_extreme(name: str, sources: int) -> Builder:
 
 
 def _of_three(two: Function, magnitudes: bool) -> Function:
-    """The extreme of three f32 numbers, or of their magnitudes."""
     clear = floating.sign_bit(32, False)
 
     def run(a: Value, b: Value, c: Value) -> Value:

@@ -179,7 +179,6 @@ def modified(function: Function, kind: str, options: set[str]) -> Function:
 
 
 def _flushing(function: Function, bits: int) -> Function:
-    """``function`` with subnormal operands and results as zeros."""
     flushed = flush(bits)
 
     def run(*operands: Value) -> Value:

@@ -71,7 +71,6 @@ def round_f16(numbers: np.ndarray) -> np.ndarray:
 
 
 def _round_each(numbers: np.ndarray) -> np.ndarray:
-    """Do as `round_f16`, in numpy's way."""
     half = numbers.astype(np.float16).view(np.uint16)
     if np.isnan(numbers.max()):  # a NaN is the largest of all to numpy
         half[np.isnan(numbers)] = 0x7FFF

@@ -29,7 +29,6 @@ def comparison(instr: Instr, kind: str) -> tuple[Binary, int]:
 
 
 def _flushed(function: Binary, bits: int) -> Binary:
-    """A comparison that takes subnormal numbers for zero."""
     flush = floating.flush(bits)
     return lambda a, b: function(flush(a), flush(b))
 
@@ -41,7 +40,6 @@ def _combination(instr: Instr, table: SlotTable) -> tuple[Binary, Read] | None:
 
 
 def _halves(value: Value) -> tuple[Value, Value]:
-    """The lower and the upper 16 bits."""
     if isinstance(value, np.ndarray):
         return value.astype(np.uint16), (value >> np.uint32(16)).astype(np.uint16)
     return value & 0xFFFF, value >> 16

@@ -44,7 +44,6 @@ def lop3(instr: Instr, table: SlotTable) -> Run:
 
 
 def _bitwise(instr: Instr) -> Function:
-    """The function of three operands that the instruction's truth table says."""
     return lifted(_look_up(number(instr.args["immLut"]) & 0xFF), 32, 32, 32)
 
 

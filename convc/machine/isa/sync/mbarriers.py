@@ -183,8 +183,6 @@ def pending_count(instr: Instr, table: SlotTable) -> Run:
 
 
 def _transaction(sign: int) -> Builder:
-    """Builder of expect_tx and complete_tx."""
-
     def builder(instr: Instr, table: SlotTable) -> Run:
         own = instr.slots.get("space") != "shared::cluster"
         parties = parties_of(instr, table, own=own)

@@ -164,7 +164,6 @@ def _in_pairs(tensor: TensorMemory, rows: np.ndarray, warp: int, count: int) -> 
 
 
 def _publish(cohort: Cohort, rows: np.ndarray | None, places: np.ndarray, bases: np.ndarray) -> None:
-    """Store each CTA's address in its shared memory."""
     everyone = cohort.rows_or_all(rows)
     data = bases.astype(np.uint32).reshape(-1, 1).view(np.uint8)
     at = places.astype(np.int64)[:, None] + np.arange(4)
@@ -262,7 +261,6 @@ def _notify(
 
 
 def _joined(low: Value, high: Value) -> Value:
-    """Two 32-bit values as one of 64."""
     if isinstance(low, np.ndarray) or isinstance(high, np.ndarray):
         return np.asarray(high, np.int64) << 32 | np.asarray(low, np.int64)
     return high << 32 | low

@@ -95,7 +95,6 @@ def _own(strand: Strand, homes: np.ndarray | None) -> tuple[np.ndarray, np.ndarr
 def _notify(
     strand: Strand, instr: Instr, observer: Observer, barrier: int, pairs: list[tuple[np.ndarray, np.ndarray]]
 ) -> None:
-    """Tell the observer of the commits of all watched threads, as one event."""
     homes: dict[int, list[int]] = {}
     for senders, to in pairs:
         for row, home in zip(senders.tolist(), to.tolist(), strict=True):

@@ -300,7 +300,6 @@ def _windows(
 
 
 def _notify(strand: Strand, instr: Instr, observer: Observer, kind: str, window: Window) -> None:
-    """Tell the observer what the watched CTAs access."""
     cohort = strand.cohort
     group = window.group
     rows = range(cohort.watched) if group.rows is None else group.rows[group.rows < cohort.watched].tolist()

@@ -99,7 +99,6 @@ class _Expansion:
         return self.sparsity.dense(stored, chunks)
 
     def _report(self, strand: Strand, chunks: np.ndarray, wrong: np.ndarray, bad: np.ndarray) -> None:
-        """Say which chunk of which row has metadata without a meaning."""
         cta, warp = np.argwhere(bad)[0].tolist()
         row, chunk = np.argwhere(wrong[cta, warp])[0].tolist()
         what = "name no two of four in ascending order" if self.sparsity.pairs else "are not 0100 or 1110"

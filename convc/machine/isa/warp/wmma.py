@@ -29,7 +29,6 @@ TF32_DEPTH = 4
 
 
 def _types(instr: Instr) -> list[str]:
-    """Element types in the order in which the instruction names them."""
     return [mod for mod in instr.mods if mod in BITS]
 
 
