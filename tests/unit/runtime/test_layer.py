@@ -115,5 +115,14 @@ def test_an_input_file_of_bfloat16_is_read_as_such(case, tmp_path):
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), x.astype(np.float32))
 
 
+def test_a_file_without_activations_is_refused(case, monkeypatch, tmp_path):
+    layer, _, _ = case
+    monkeypatch.setattr("convc.runtime.layer._check_residual", lambda *_: None)
+    np.savez(tmp_path / "x.npz", residual=np.zeros(PROBLEM.y_shape, np.float32))
+    with pytest.raises(InputError, match="there is no array 'x' in the file") as refused:
+        read_inputs(tmp_path / "x.npz", layer)
+    assert refused.value.where == f"layer {layer.name!r}"
+
+
 def test_the_name_of_a_kernel_says_what_it_computes():
     assert kernel_name(PROBLEM) == "conv3x2_c5_k20"
