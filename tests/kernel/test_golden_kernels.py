@@ -235,7 +235,7 @@ CHOICES = {
 }
 GRADIENT = weight_gradient(
     ConvProblem(
-        batch=2,
+        batch=6,
         in_channels=72,
         out_channels=96,
         in_extent=(9, 10),

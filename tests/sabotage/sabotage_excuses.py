@@ -301,6 +301,11 @@ EXCUSES = (
         "a tile goes once around the ring of its residual: its first slab is in the first stage, its last in the last",
         rf"(?s)barriers full_r\[(\d)\].* \1 slabs of the residual.*{HELD}",
     ),
+    Excuse(
+        r"0x08198490 \+131072 in \d+: mov\.b32 %shape, ",
+        "eight more of the 128 columns that spans bring go where nobody reads",
+        r"MN-major",
+    ),
     # Split-K CTAs.
     Excuse(
         r"^1 \+1 in \d+: setp\.lt\.u32 %more, %chunk, 1; @epilogue\.parts",
