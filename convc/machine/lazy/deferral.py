@@ -38,7 +38,7 @@ Columns = tuple[int, int]
 
 
 class Deferral:
-    """The work of one cohort that waits (`convc.machine.tensor_core.datapath.Deferral`, `TensorMemory.deferral`).
+    """The work of one cohort that waits (`convc.machine.tensor_core.datapath.DeferralHook`, `TensorMemory.deferral`).
 
     Args:
         shared, tensor: the memories of the cohort.
