@@ -186,7 +186,7 @@ def _channels(tensor: TensorLoader, address: int, coords: tuple[Coordinate, ...]
 
 
 def _refuse_outside(tmap: TensorMap, coords: tuple[Coordinate, ...]) -> None:
-    """Stores may not start left of the tensor, nor walk a box that reaches over the image."""
+    """Stores may not start left of the tensor, nor traverse a box that exceeds the image."""
     least = min([int(np.minimum.reduce(_signed(c), axis=None)) for c in coords])
     if least < 0:
         raise MachineFault(

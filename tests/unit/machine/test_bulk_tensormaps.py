@@ -120,9 +120,9 @@ def test_values_that_no_map_has(field, index, value, message):
 
 
 def test_other_bytes_are_no_map():
-    with pytest.raises(MachineFault, match="no tensor map that the simulator knows"):
+    with pytest.raises(MachineFault, match="not a tensor map that the simulator can decode"):
         decode(bytes([1] * SIZE))
-    with pytest.raises(MachineFault, match="no tensor map that the simulator knows"):
+    with pytest.raises(MachineFault, match="not a tensor map that the simulator can decode"):
         replace(np.ones((1, SIZE), np.uint8), "rank", 0, 1)
     raw = np.zeros((1, SIZE), np.uint8)
     replace(raw, "interleave_layout", 0, 2)
@@ -170,7 +170,7 @@ def test_a_copy_uses_a_map_that_lies_in_a_buffer():
 @pytest.mark.parametrize(
     ("desc", "message"),
     [
-        (bytes([7] * SIZE), "no tensor map that the simulator knows"),
+        (bytes([7] * SIZE), "not a tensor map that the simulator can decode"),
         (encode(LINES, (1 << 40) + 16), r"the tensor must be inside buffer 'src' of 2560 bytes"),
         (encode(LINES, 9 << 40), "describes a tensor at 0x90000000000, which is in no buffer"),
         (encode(msgspec.structs.replace(LINES, box=(60, 1)), 1 << 40), r"box\[0\] .* multiple of 16 bytes"),
@@ -230,5 +230,5 @@ def test_bytes_of_no_encoder_are_refused():
         maps=("tile",),
         shared=".extern .shared .align 1024 .b8 smem[];",
     )
-    with pytest.raises(MachineFault, match="no tensor map that the simulator knows"):
+    with pytest.raises(MachineFault, match="not a tensor map that the simulator can decode"):
         run(text, launch, {"out": np.zeros(4, np.uint32)})

@@ -17,7 +17,7 @@ from convc.machine import RunOptions
 
 ILLEGAL_INSTRUCTION, MISALIGNED, LAUNCH_FAILURE = -715, -716, -719
 WORDING = {
-    ILLEGAL_INSTRUCTION: "negative coordinate|reaches over the image|no asynchronous reduction|multiple of 16 bytes",
+    ILLEGAL_INSTRUCTION: "negative coordinate|exceeds the image|no asynchronous reduction|multiple of 16 bytes",
     MISALIGNED: "multiple of 128|multiple of 16|multiple of 8|not aligned to 8",
     LAUNCH_FAILURE: "multicast mask",
 }
