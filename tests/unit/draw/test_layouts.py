@@ -66,7 +66,9 @@ def test_operands_lie_where_the_tensor_core_fetches_them(kind, m, n, bits, swizz
 )
 def test_d_lies_as_the_table_of_layouts_says(m, n, pair, lanes, columns):
     """Layouts D, F, B and A of the PTX manual; in B the second half of N lies in the lanes from 64 on."""
-    places = table(mma_picture(mma_layout("f16", m, n, pair=pair)).svg(), "D")
+    svg = mma_picture(mma_layout("f16", m, n, pair=pair)).svg()
+    assert ("one CTA of a pair, " in svg) == pair
+    places = table(svg, "D")
     for row, lane in lanes.items():
         assert places[row][: columns // 2] == [f"{lane},{column}" for column in range(columns // 2)]
     assert places[0][-1] == (f"64,{columns - 1}" if columns < n else f"0,{n - 1}")

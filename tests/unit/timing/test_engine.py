@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -366,3 +367,25 @@ def test_a_kernel_that_waits_for_another_cluster_is_given_up(monkeypatch):
     )
     with pytest.raises(UnmodelledError, match="more than 1000 instructions were recorded without an end"):
         time_kernel(SPINNING, launch, {"flag": np.zeros(1, np.uint32)}, B200)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "factor", "latency"),
+    [
+        ("tcgen05.ld", "32x32b", 1.0, "tensor_memory.load"),
+        ("tcgen05.ld", "16x256b", 3.0, "tensor_memory.load"),
+        ("tcgen05.st", "16x256b", 1.0, "tensor_memory.store"),
+    ],
+)
+def test_registers_of_a_warp_pass_the_port_of_its_sub_partition(name, shape, factor, latency):
+    """4 bytes of each of 32 lanes for each cell, with conflicts of banks; results are there a latency later."""
+    asked = []
+    port = SimpleNamespace(take=lambda *what: (asked.append(what), None), free=500.0)
+    sms = [SimpleNamespace(lanes=[None] * 4), SimpleNamespace(lanes=[None, None, port, None])]
+    chip = B200.changed({"tensor_memory.port": 64.0, "tensor_memory.conflict": 3.0})
+    replay = SimpleNamespace(sms=sms, chip=chip, events=[None] * 7)
+    strand = SimpleNamespace(warp=(3, 6), at=2, ready={}, time=0.0)
+    item = SimpleNamespace(name=name, shape=shape, cells=10)
+    assert Replay._tensor_memory(replay, strand, item, 100.0, 5.0) == (None, "program")
+    assert asked == [(105.0, 10 * 4 * 32 / 64 * factor, 7)]
+    assert (strand.ready, strand.time) == ({2: 500.0 + chip[latency]}, 105.0)
