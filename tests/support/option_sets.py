@@ -129,6 +129,14 @@ OPTION_SETS: dict[str, OptionSet] = {
         RELOAD | {"split_k": "4", "cta_group": "1", "pdl": True},
     ),
     "reload split 8": _set(_pointwise(in_channels=1024), RELOAD | {"split_k": "8"}),
+    **{
+        f"reload split {parts}": _set(
+            _pointwise(in_channels=16 * parts, out_channels=64, batch=1, in_extent=(5, 5), kernel=(2, 2)),
+            RELOAD | {"split_k": str(parts), "cta_group": "1"},
+            block_n=64,
+        )
+        for parts in (16, 24, 32, 48, 64, 96, 128)
+    },
     "reload walk": _set(_pointwise(), WALK | ALONE | {"store": "direct", "rasterization_order": "boustrophedon"}),
     "reload walk stored": _set(
         _pointwise(),
