@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from convc.atoms import matrix, shared, tensor, warp, warpgroup
+from convc.atoms import matrix, shared, tensor, warp
 from convc.atoms.held import Atom
 from convc.errors import InputError
 
@@ -151,7 +151,7 @@ def _wgmma(found: Found) -> Atom:
     k = 8 * shared.DEPTH // warp.BITS[element]
     if _int(found, "k") != k:
         raise InputError(f"there is no wgmma of {element} with K={found['k']}", hint=f"K of {element} is {k}")
-    return warpgroup.wgmma(
+    return warp.wgmma(
         _int(found, "n"),
         element,
         a_shared=bool(found["ss"]),

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from convc.api.options import AUTO
+from convc.cli.choice import Choice
 from convc.cli.contradictions import MODEL_OPTIONS, refuse_given
-from convc.cli.draw_atoms import atom_command, hmma_command
 from convc.cli.draw_layer import lanes_command, layer_of_model, memory_command, operands_command, tile_command
 from convc.cli.draw_layouts import layout_command, tiled_command
 from convc.cli.draw_output import check_output, output_option, table_option, write_picture
@@ -20,9 +20,85 @@ from convc.cli.draw_time import (
     schedules_command,
     timeline_command,
 )
-from convc.cli.explain_descriptor import descriptor_options
 from convc.cli.once import OnceGroup
 from convc.cli.options import Chosen
+
+
+@click.command("atom", short_help="Which thread and value hold each element of an instruction's matrices.")
+@click.argument("name", required=False, metavar="[NAME]")
+@click.option("--list", "listed", is_flag=True, help="Print the names of all atoms, each family under its spelling.")
+@click.option("--most", type=click.IntRange(min=1), help="Rows and columns that are drawn of each matrix.")
+@table_option
+def atom_command(name: str | None, listed: bool, most: int | None, output: Path | None) -> None:
+    """Draw which thread holds which element of an instruction: mma.m16n8k16.f16, tcgen05.ld.16x256b.x2, ...
+
+    Below A, B and D stand their thread-value layouts in CuTe's notation. Of tcgen05.mma, wgmma and tcgen05.cp places
+    in tensor memory and in shared memory are drawn.
+    """
+    from convc.draw.atoms import named_picture, names_by_spelling
+
+    if listed == (name is not None):
+        raise click.UsageError("expected the name of an atom or --list, such as: convc draw atom mma.m16n8k16.f16")
+    if name is None:
+        refuse_given("--list prints names and draws nothing", {"most", "output"})
+        for spelling, names in names_by_spelling():
+            click.echo(f"{spelling}\n{names}")
+        return
+    check_output(output)
+    write_picture(named_picture(name, most), output)
+
+
+@click.command("hmma", short_help="Sets and steps of a wmma on Volta or Turing.")
+@click.option("--arch", required=True, metavar="volta|turing", help="The GPU whose steps are drawn.")
+@click.option("--sums", default="f32", show_default=True, metavar="f32|f16", help="Type of C and D.")
+@table_option
+def hmma_command(arch: str, sums: str, output: Path | None) -> None:
+    """Draw the HMMAs of a wmma m16n16k16 of f16, with cycles and register reads as published, and who holds A, B and D.
+
+    Beside the registers of Volta stand those of the simulator, which are those of Turing and later.
+    """
+    from convc.draw.hmma import hmma_picture
+
+    check_output(output)
+    write_picture(hmma_picture(arch, sums), output)
+
+
+def descriptor_options(command: click.decorators.FC) -> click.decorators.FC:
+    """``WORD``, ``--as`` and ``--kind``: a descriptor as it is written down."""
+    command = click.option(
+        "--kind", metavar="KIND", help="Of the tcgen05.mma, for an instruction descriptor: f16, tf32, f8f6f4, i8, ..."
+    )(command)
+    command = click.option(
+        "--as",
+        "name",
+        type=Choice(["matrix", "instruction", "zero-mask", "tensormap"]),
+        help="Kind of descriptor; by default by its size: 32 bits, 64 bits, or the 128 bytes of a tensor map.",
+    )(command)
+    return click.argument("word", metavar="0x...")(command)
+
+
+@click.command("explain-descriptor")
+@descriptor_options
+@click.pass_context
+def explain_descriptor_command(ctx: click.Context, word: str, name: str | None, kind: str | None) -> None:
+    """Say what each field of a descriptor means, from bit 0 up; exit code 1 where sm_100a takes no such descriptor.
+
+    A descriptor is a number, 0x8100010. A tensor map is the 256 hexadecimal digits of its bytes by address.
+    """
+    # Imported when the command runs: its help needs neither numpy nor the simulator.
+    from convc.draw.fields import explain_word
+
+    found = explain_word(word, name, kind)
+    click.echo(found.title)
+    width = max(len(field.name) for field in found.fields)
+    bits = max(len(field.bits) for field in found.fields)
+    digits = max(len(field.digits) for field in found.fields)
+    click.echo(f"{'bits':{bits}}  {'field':{width}}  {'value':{digits}}  meaning")
+    for field in found.fields:
+        click.echo(f"{field.bits:{bits}}  {field.name or '-':{width}}  {field.digits:{digits}}  {field.meaning}")
+    if found.wrong:
+        click.echo(f"wrong: {found.wrong}")
+        ctx.exit(1)
 
 
 @click.group("draw", cls=OnceGroup)

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from msgspec.structs import replace
 
 from convc.errors import ConvcError, InputError, LaunchError, LimitError, MachineError, UnmodelledError
 from convc.ir.findings import Finding, Verdict, worst
-from convc.ir.launch import BufferSpec, LaunchSpec, StructParam
+from convc.ir.launch import BufferSpec, LaunchSpec, StructParam, dump_launch
 from convc.machine import Counters, RunOptions, RunResult, run
 from convc.machine.base.findings import failure
 from convc.recorder import device
 from convc.recorder.encoders import encoded
 from convc.recorder.fatbin import ptx_of
-from convc.recorder.folders import write_launch
 from convc.recorder.memory import DeviceMemory
 from convc.recorder.modules import Function, Module, function_of
 from convc.recorder.wire import Answer, Question, What
 from convc.sanitizer.run import check_kernel
+from convc.support.files import write_bytes, write_npy
 
 CLUSTER = 4
 OVERLAPS = 6
@@ -330,3 +332,20 @@ def missing(name: str) -> ConvcError:
     elif "Graph" in name or "Capture" in name:
         hint = "launch the kernels on a stream instead of a graph"
     return InputError(f"the program calls {name}, which convc record does not implement", hint=hint)
+
+
+LONGEST = 40
+"""Characters of a kernel's name that its folder has."""
+
+
+def write_launch(folder: Path, number: int, text: str, spec: LaunchSpec, contents: Mapping[str, np.ndarray]) -> None:
+    """Write launch ``number`` into a folder of its own inside of ``folder``."""
+    where = folder / f"{number:03}-{re.sub(r'[^A-Za-z0-9_]', '_', spec.entry)[:LONGEST]}"
+    where.mkdir(parents=True, exist_ok=True)
+    buffers = {}
+    for count, (name, buffer) in enumerate(spec.buffers.items()):
+        file = f"{count:03}.npy"
+        write_npy(where / file, contents[name])
+        buffers[name] = replace(buffer, file=file)
+    write_bytes(where / "kernel.ptx", text.encode())
+    write_bytes(where / "launch.json", dump_launch(replace(spec, buffers=buffers)))

@@ -38,12 +38,11 @@ from convc.support.arrays import is_array
 from convc.support.memory import require_memory
 from convc.support.progress import SILENT, Progress
 from convc.verification.amplified import examined
-from convc.verification.bounded import Allowed, allowed_of, bounded_outputs
 from convc.verification.layer import check_of, layer_report
 from convc.verification.node import against_onnxruntime, against_reference
 from convc.verification.random_weights import random_weights
 from convc.verification.records import LayerReport, NetworkReport, OutputReport
-from convc.verification.rms_error import rms_error
+from convc.verification.rms_error import Allowed, allowed_of, bounded_outputs, rms_error
 
 
 def verify_graph(

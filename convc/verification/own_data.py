@@ -38,11 +38,10 @@ from convc.runtime.network.steps import Value, describe_value
 from convc.support.arrays import is_array
 from convc.support.progress import SILENT, Progress
 from convc.verification.amplified import examined
-from convc.verification.bounded import Allowed, allowed_of, bounded_outputs
 from convc.verification.layer import check_of, layer_report
 from convc.verification.node import against_onnxruntime, against_reference
 from convc.verification.records import DataReport, ExpectedOutput, LayerReport, Tolerance
-from convc.verification.rms_error import rms_error
+from convc.verification.rms_error import Allowed, allowed_of, bounded_outputs, rms_error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

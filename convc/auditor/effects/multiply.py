@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from convc.auditor.descriptors import K_BYTES, Instruction, Shape, faults, shape_of
+from convc.auditor.descriptors import (
+    K_BYTES,
+    Instruction,
+    Shape,
+    end_of,
+    faults,
+    faults_of_tcgen05,
+    matrix_of,
+    shape_of,
+    unversioned,
+)
 from convc.auditor.effects.mbarriers import barrier_in, signalled
 from convc.auditor.effects.registry import Run, effect
 from convc.auditor.effects.tensor import inside
 from convc.auditor.lanes import at
-from convc.auditor.matrices import end_of, faults_of_tcgen05, matrix_of, unversioned
 from convc.auditor.operands import reader
 from convc.auditor.shadow import Access
 from convc.auditor.state import Cta, Warp

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from convc.auditor.descriptors import end_of, faults_of_wgmma, matrix_of
 from convc.auditor.effects.registry import Run, effect
 from convc.auditor.lanes import at
-from convc.auditor.matrices import end_of, faults_of_wgmma, matrix_of
 from convc.auditor.operands import reader
 from convc.auditor.shadow import Access
 from convc.auditor.state import Warp

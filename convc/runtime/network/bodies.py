@@ -7,15 +7,17 @@ its own and what it reads of the graphs around it. It is made once, when it firs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
+import onnx
 from onnx import GraphProto, NodeProto, TypeProto, ValueInfoProto, helper
 
 from convc.errors import ConvcError, NodeError
 from convc.frontend.graph_view import free_names
-from convc.frontend.model_file import ONNX_DOMAINS
+from convc.frontend.model_file import ONNX_DOMAINS, subgraphs
+from convc.frontend.onnx_reader import is_convolution
 from convc.runtime.network.loop import run_loop
 from convc.runtime.network.node_info import node_place
 from convc.runtime.network.scan import run_scan
@@ -143,3 +145,23 @@ def _captured(graph: GraphProto, values: Mapping[str, Value]) -> dict[str, Value
 
 def _types(graph: GraphProto) -> list[TypeProto]:
     return [value.type for value in graph.output]
+
+
+def hidden_convolutions(node: onnx.NodeProto, functions: dict[tuple[str, str], onnx.FunctionProto]) -> int:
+    """Convolutions inside a node: in its subgraphs, and in the function that it calls (once for each call)."""
+    return sum(map(is_convolution, _inside(node, functions, frozenset())))
+
+
+def _inside(
+    node: onnx.NodeProto, functions: dict[tuple[str, str], onnx.FunctionProto], seen: frozenset[tuple[str, str]]
+) -> Iterator[onnx.NodeProto]:
+    """Every node inside a node, at any depth; a function inside itself is not entered again."""
+    bodies = [graph.node for graph in subgraphs(node)]
+    key = (node.domain, node.op_type)
+    if key in functions and key not in seen:
+        bodies.append(functions[key].node)
+        seen = seen | {key}
+    for body in bodies:
+        for inner in body:
+            yield inner
+            yield from _inside(inner, functions, seen)

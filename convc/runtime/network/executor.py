@@ -24,12 +24,11 @@ from convc.frontend.integer_convs import Integers, integer_convolutions
 from convc.frontend.model_file import opset_of
 from convc.frontend.onnx_reader import is_convolution, node_names
 from convc.runtime.layer import LayerRun
-from convc.runtime.network.bodies import BodyNode, Runner, as_main_graph, is_run_here
+from convc.runtime.network.bodies import BodyNode, Runner, as_main_graph, hidden_convolutions, is_run_here
 from convc.runtime.network.constants import StartValues
 from convc.runtime.network.convolutions import Convolutions, ConvRun, Ready
 from convc.runtime.network.device_tensor import PackedTensor, unpacked
 from convc.runtime.network.feeds import check_feeds, has_fixed_shape
-from convc.runtime.network.hidden import hidden_convolutions
 from convc.runtime.network.host import HostNode, HostNodes
 from convc.runtime.network.node_info import needed, node_place
 from convc.runtime.network.stats import RunStats

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from convc.auditor.descriptors import Instruction, faults, shape_of
-from convc.auditor.matrices import Matrix, end_of, faults_of_tcgen05, faults_of_wgmma, matrix_of, unversioned
+from convc.auditor.descriptors import (
+    Instruction,
+    Matrix,
+    end_of,
+    faults,
+    faults_of_tcgen05,
+    faults_of_wgmma,
+    matrix_of,
+    shape_of,
+    unversioned,
+)
 
 F16 = Instruction(kind="f16", group=1)
 PAIR = Instruction(kind="f16", group=2)

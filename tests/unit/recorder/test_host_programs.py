@@ -15,7 +15,7 @@ from click.testing import CliRunner
 import convc
 from convc.cli.main import main
 from convc.errors import InputError, ToolError
-from convc.recorder import build, program
+from convc.recorder import program
 from convc.recorder.linked import linked_runtime
 from convc.recorder.session import missing
 from convc.support.resources import schema_file
@@ -29,7 +29,7 @@ TEXT = HERE / "kernels.ptx"
 def stand_ins(programs, tmp_path_factory) -> Path:
     """The stand-ins, built once for all tests."""
     folder = tmp_path_factory.mktemp("libraries")
-    build.build_stand_ins(programs / "host_program", folder)
+    program.build_stand_ins(programs / "host_program", folder)
     return folder
 
 
@@ -149,10 +149,10 @@ def test_a_function_that_is_not_there_is_refused_by_its_name(record):
 
 def test_names_that_a_program_links_get_stubs(programs, tmp_path, monkeypatch):
     sources: list[str] = []
-    monkeypatch.setattr(build, "_run", lambda command: sources.append((tmp_path / "stubs.c").read_text()))
+    monkeypatch.setattr(program, "_compile", lambda command: sources.append((tmp_path / "stubs.c").read_text()))
     named = tmp_path / "named"
     named.write_bytes(b"\0cudaGraphCreate\0cuTexRefCreate\0cudaMalloc\0__cudaRegisterTexture@lib\0cudaword\0")
-    build.build_stand_ins(named, tmp_path)
+    program.build_stand_ins(named, tmp_path)
     assert [line.split("(")[0] for line in sources[0].splitlines()[1:]] == [
         "void __cudaRegisterTexture", "void cuTexRefCreate", "void cudaGraphCreate",
     ]  # fmt: skip
@@ -190,11 +190,11 @@ def test_what_cannot_be_recorded(record, tmp_path, monkeypatch):
         record("add", TEXT, target="sm_80")
     with pytest.raises(InputError, match="a list of the program"):
         convc.record("program")
-    monkeypatch.setattr(build.shutil, "which", lambda name: None)
+    monkeypatch.setattr(program.shutil, "which", lambda name: None)
     with pytest.raises(ToolError, match="there is none"):
-        build.compiler()
+        program.compiler()
 
 
 def test_a_runtime_that_wants_nvidias_driver_is_told_apart():
-    with pytest.raises(InputError, match="linked statically with NVIDIA's runtime"):
+    with pytest.raises(InputError, match="NVIDIA's runtime is linked into a library of the program"):
         raise missing("cuGetExportTable")

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from convc.verification.bounded import STEP, allowed_of, bounded_outputs
-from convc.verification.rms_error import allowed_rms_error, rms_error
+from convc.verification.rms_error import STEP, allowed_of, allowed_rms_error, bounded_outputs, rms_error
 
 
 def node(kind: str, inputs: str, outputs: str, **attributes: object):

@@ -6,8 +6,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from convc.runtime.network import converted_nodes, expected, ort_session
-from convc.runtime.network.converted_nodes import ConvertedNode
+from convc.runtime.network import expected, host, ort_session
+from convc.runtime.network.host import ConvertedNode
 from convc.runtime.network.node_info import Refusal
 
 LATEST = onnx.defs.onnx_opset_version()
@@ -49,9 +49,7 @@ def test_a_set_that_has_any_of_the_made_nodes_wrong_is_passed_over(monkeypatch):
     """A Softmax of set 12 becomes several nodes of set 13."""
     cube = np.stack([X, -X])
     converted = ConvertedNode(helper.make_node("Softmax", ["x"], ["y"]), 12)
-    monkeypatch.setattr(
-        converted_nodes, "reference_wrong", lambda node, opset: node.op_type == "Softmax" and opset == 13
-    )
+    monkeypatch.setattr(host, "reference_wrong", lambda node, opset: node.op_type == "Softmax" and opset == 13)
     (made,) = converted.run({"x": cube})
     np.testing.assert_allclose(made, np.exp(cube) / np.exp(cube).sum(axis=(1, 2), keepdims=True), rtol=1e-6)
     assert converted.title == "onnx.reference in operator set 14"
