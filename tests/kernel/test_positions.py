@@ -21,6 +21,7 @@ DERIVED = ("compiler/index/", "derived/", "derive/")
 CHECKS = (
     "compiler/plan/hosted.py",
     "compiler/plan/meanings.py",
+    "compiler/plan/summed.py: summed_meanings",
     "compiler/plan/validation.py",
     "compiler/schedules/loop_check.py",
 )
