@@ -158,7 +158,7 @@ def test_wide_im2col(name, mode, offsets, start):
 
 
 def test_the_instruction_and_the_map_must_agree_on_the_mode():
-    with pytest.raises(MachineFault, match="copies in mode im2col_w128, but its tensor map was made for mode im2col_w"):
+    with pytest.raises(MachineFault, match="copies in mode im2col_w128, its tensor map is of mode im2col_w"):
         launch("wide 128", WIDE, noise(WIDE.tensor_bytes), 1024)
 
 
