@@ -52,7 +52,7 @@ def test_what_means_no_layer_is_refused(wanted, hint):
 def test_one_is_wanted():
     assert pick_layer(LAYERS, "layer2*", "model") == LAYERS[3]
     assert pick_layer(LAYERS[:1], None, "model") == LAYERS[0]
-    with pytest.raises(InputError, match=r"'\*conv1' fits 3 layers: one is wanted here"):
+    with pytest.raises(InputError, match=r"'\*conv1' matches 3 layers, expected one"):
         pick_layer(LAYERS, "*conv1", "model")
     with pytest.raises(InputError, match="there are 6 layers: choose one with --layer"):
         pick_layer(LAYERS, None, "model")

@@ -201,7 +201,7 @@ def test_layers_by_pattern_and_several(convc, two, tmp_path):
 def test_a_layer_that_is_nearly_right(convc, two, tmp_path):
     assert "did you mean 'stem'?" in convc.refused("compile", two, "-o", tmp_path / "b", "--layer", "stm")
     assert "did you mean 'stem'?" in convc.refused("inspect", two, "--layer", "stm")
-    assert "fits 2 layers: one is wanted here" in convc.refused("inspect", two, "--layer", "*e*")
+    assert "matches 2 layers, expected one" in convc.refused("inspect", two, "--layer", "*e*")
 
 
 def test_the_plan_and_the_estimate_are_in_the_json(convc, two, tmp_path):

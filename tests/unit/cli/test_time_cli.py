@@ -104,7 +104,7 @@ def test_products_of_a_warp_have_their_published_steps(convc, tmp_path):
     assert "  4 8:15   0:15  8:15        2048  1024  4096  HMMA.1688.F32" in volta
     written = convc("time", wmma / "kernel.ptx", wmma / "launch.json", "--passes", "-o", tmp_path / "x.csv")
     assert written.exit_code == 2
-    assert "steps are published for f16 alone" in written.stderr
+    assert "steps are published for f16 only" in written.stderr
 
 
 def test_parameters_and_the_clock_can_be_set(tiny):

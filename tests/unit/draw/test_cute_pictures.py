@@ -99,7 +99,7 @@ def test_the_format_is_that_of_the_name(tmp_path):
     told = {name: option.metavar for name, command in draw_command.commands.items() for option in command.params}
     for name, kinds in (("mma-layout", ".svg|.png|.tex"), ("operands", ".svg|.png|.tex"), ("descriptor", ".svg|.png")):
         assert told[name] == f"FILE{kinds}", "the last option"
-    with pytest.raises(InputError, match="only tables of cells become LaTeX"):
+    with pytest.raises(InputError, match="only tables of cells can be written as LaTeX"):
         tikz(titled("t", 9, 9, []))
 
 
@@ -120,7 +120,7 @@ def test_the_format_is_that_of_the_name(tmp_path):
         (["(8,8)", "--swizzle", "3,4"], "expected B,M,S such as 3,4,3, or 32B, 64B, 128B, got '3,4'"),
         (["(8,8)", "--swizzle", "4,0,3"], "a magnitude of S of B or more"),
         (["Sw<3,4,3> o 8", "--swizzle", "3,4,3"], "expected a layout without a swizzle beside --swizzle"),
-        (["Sw<3,4,3> o (8,8)", "--tile", "8x8"], "which has no swizzle"),
+        (["Sw<3,4,3> o (8,8)", "--tile", "8x8"], "a tile has no swizzle"),
         (["(8,8)", "-o", "x.pdf"], "expected FILE.svg, FILE.png, FILE.tex or - for stdout, got 'x.pdf'"),
     ],
 )

@@ -101,7 +101,7 @@ PACKED = {
     "phases of volumes": problem(4, 4, (2, 3, 3), (3, 2, 3), transposed=True, stride=(2, 2, 2)),
     "phases with gaps": problem(8, 8, (4,), (2,), transposed=True, stride=(3,), pad_lo=(0,), pad_hi=(0,)),
     "phases of groups": problem(8, 8, (4, 4), (4, 4), 8, transposed=True, stride=(2, 2)),
-    "places that no tap reads": problem(4, 8, (1, 40), (1, 12), stride=(1, 10), pad_lo=(0, 0), pad_hi=(0, 0)),
+    "positions that no tap reads": problem(4, 8, (1, 40), (1, 12), stride=(1, 10), pad_lo=(0, 0), pad_hi=(0, 0)),
 }
 
 

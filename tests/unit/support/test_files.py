@@ -52,7 +52,7 @@ def test_a_missing_file_and_a_folder_are_named(tmp_path):
         (b"\x93NUMPY\x01\x00\x10\x00" + b"(" * 16, "not a .npy file"),
         (npy_bytes(np.array([{}], dtype=object), allow_pickle=True), "array of numbers"),
         (npy_bytes(np.zeros(3, dtype="i4,f4")), "array of numbers"),
-        (npy_bytes(np.zeros((4, 5), "f4"))[:-1], "cut short: float32 [4, 5] takes 80 bytes, 79 are there"),
+        (npy_bytes(np.zeros((4, 5), "f4"))[:-1], "truncated: float32 [4, 5] takes 80 bytes, got 79"),
     ],
 )
 def test_a_damaged_file_is_refused(tmp_path, data, message):

@@ -336,7 +336,7 @@ def test_of_ctas_that_ask_for_tiles_one_with_most_is_timed():
     assert sum(work.kind == "mma" for work in alone.trace.works) == 4
     assert alone.cycles < found.cycles < 3 * alone.cycles
     small = msgspec.structs.replace(launch, shared_bytes=60000)
-    with pytest.raises(UnmodelledError, match="cannot be timed where 3 CTAs share an SM: which of them gets a CTA"):
+    with pytest.raises(UnmodelledError, match="cannot be timed with 3 CTAs per SM: which CTA gets a tile"):
         time_kernel(text, small, {}, B200.changed({"chip.sms": 4}))
 
 
