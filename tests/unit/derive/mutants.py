@@ -89,8 +89,8 @@ NUMBERS = [
     (f"{INDEX}.smaller", "return _quotient(a, b * inner)", "return _quotient(a, b)"),
     (f"{INDEX}.smaller", "if low // divisor == high // divisor:", "if low // divisor == 0:"),
     (f"{INDEX}.smaller", "return Mod(x, Const(b))", "return x"),
-    (f"{SCHEDULES}.split", 'stride=derived.number("counted", "stride")', 'stride=1 + derived.number("counted", "stride")'),
-    (f"{SCHEDULES}.split", 'limit=derived.number("counted", "limit")', 'limit=derived.number("counted", "limit") - 1'),
+    (f"{SCHEDULES}.features.split", 'stride=derived.number("counted", "stride")', 'stride=1 + derived.number("counted", "stride")'),
+    (f"{SCHEDULES}.features.split", 'limit=derived.number("counted", "limit")', 'limit=derived.number("counted", "limit") - 1'),
     # filter taps, rows, channels
     (f"{SCHEDULES}.sharing.indexing", 'read("tap", "tap", "tap",', 'read("tap", "c", "c",'),
     (f"{SCHEDULES}.sharing.indexing", 'read("c", "c", "c",', 'read("c", "pack", "c",'),

@@ -30,7 +30,8 @@ from convc.errors import PlanError, ProblemError
 from convc.ir.problem import ConvProblem
 from tests.unit.derive.test_loops import FORMS, channels, off
 
-SHARING = [form for form in forms() if form.name != "reload"]
+BY_TAPS = ("reload", "pixels summed")
+SHARING = [form for form in forms() if form.name not in BY_TAPS]
 OF_WALK = ("BUFFERS", "TAPS", "LAST", "HALO", "FIRST_Q", "LAST_Q", "lead", "T")
 OF_CUT = ("WINDOWS", "USEFUL", "Y", "TILES", "TILES_M")
 
@@ -50,10 +51,11 @@ def test_every_number_of_a_form_is_solved_for_with_theorems(form):
     assert {name for name, each in found.items() if each.needed} == needed
 
 
-def test_a_form_that_loads_for_every_tap_chooses_nothing():
-    reload = next(form for form in forms() if form.name == "reload")
-    assert solved(reload.nest) == ()
-    assert derived().forms["reload"].solved == {}
+@pytest.mark.parametrize("name", BY_TAPS)
+def test_a_form_that_loads_for_every_tap_chooses_nothing(name):
+    by_taps = next(form for form in forms() if form.name == name)
+    assert solved(by_taps.nest) == ()
+    assert derived().forms[name].solved == {}
 
 
 def demands(record):
