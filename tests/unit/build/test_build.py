@@ -233,7 +233,7 @@ def test_weights_that_do_not_fit_are_refused(folder):
     path = folder / "weights/stem.filter.npy"
     good = np.load(path)
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(BuildError, match="cut short"):
+    with pytest.raises(BuildError, match="truncated"):
         load_build(folder).load("stem")
     np.save(path, good.astype(np.float64))
     with pytest.raises(BuildError, match=r"expected float32 \[16, 5, 16\], got float64"):

@@ -132,7 +132,7 @@ def test_a_wrong_input_is_refused(convc, build, tmp_path, array, message):
 def test_a_missing_or_damaged_input_is_refused(convc, build, x, tmp_path):
     assert "no such file" in convc.refused("run", build, "--input", tmp_path / "no.npy", "-o", "y.npy")
     x.write_bytes(x.read_bytes()[:-8])
-    assert "cut short" in convc.refused("run", build, "--input", x, "-o", tmp_path / "y.npy")
+    assert "truncated" in convc.refused("run", build, "--input", x, "-o", tmp_path / "y.npy")
     x.write_text("1 2 3")
     assert "not a .npy file" in convc.refused("run", build, "--input", x, "-o", tmp_path / "y.npy")
 
