@@ -11,7 +11,7 @@ from convc.compiler.plan.constraints import PROBLEM_RULES, TILING_RULES, WALK_RU
 from convc.compiler.plan.multicast import whole_clusters
 from convc.compiler.plan.pairs import pair_shape
 from convc.compiler.plan.result_tile import result_pixels, result_rows
-from convc.compiler.plan.split import shared_columns, shared_steps
+from convc.compiler.plan.split import kept_sums, shared_columns, shared_steps
 from convc.compiler.schedules.all import sharing
 
 MADE_LATER = {
@@ -33,7 +33,7 @@ def rejection_rules() -> dict[str, str]:
     """Explain the rules that a rejected candidate of `convc inspect` names, by that name."""
     own = [rule for each in sharing() for rule in getattr(each.method(each), "rules", ())]
     results = (result_rows, result_pixels)
-    together = (pair_shape, whole_clusters, shared_steps, shared_columns)
+    together = (pair_shape, whole_clusters, shared_steps, shared_columns, kept_sums)
     rules = [*PROBLEM_RULES, *WALK_RULES, *TILING_RULES, *results, *together, spatial_axes, *own]
     return MADE_LATER | {
         rule.__name__: " ".join((inspect.getdoc(rule) or "").replace("``", "").split()) for rule in rules

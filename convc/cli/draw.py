@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 
 from convc.api.options import AUTO
-from convc.cli.choice import Choice
 from convc.cli.contradictions import MODEL_OPTIONS, refuse_given
 from convc.cli.draw_layer import lanes_command, layer_of_model, memory_command, operands_command, tile_command
 from convc.cli.draw_layouts import layout_command, tiled_command
@@ -20,6 +19,7 @@ from convc.cli.draw_time import (
     schedules_command,
     timeline_command,
 )
+from convc.cli.explain_descriptor import descriptor_options
 from convc.cli.once import OnceGroup
 from convc.cli.options import Chosen
 
@@ -61,44 +61,6 @@ def hmma_command(arch: str, sums: str, output: Path | None) -> None:
 
     check_output(output)
     write_picture(hmma_picture(arch, sums), output)
-
-
-def descriptor_options(command: click.decorators.FC) -> click.decorators.FC:
-    """``WORD``, ``--as`` and ``--kind``: a descriptor as it is written down."""
-    command = click.option(
-        "--kind", metavar="KIND", help="Of the tcgen05.mma, for an instruction descriptor: f16, tf32, f8f6f4, i8, ..."
-    )(command)
-    command = click.option(
-        "--as",
-        "name",
-        type=Choice(["matrix", "instruction", "zero-mask", "tensormap"]),
-        help="Kind of descriptor; by default by its size: 32 bits, 64 bits, or the 128 bytes of a tensor map.",
-    )(command)
-    return click.argument("word", metavar="0x...")(command)
-
-
-@click.command("explain-descriptor")
-@descriptor_options
-@click.pass_context
-def explain_descriptor_command(ctx: click.Context, word: str, name: str | None, kind: str | None) -> None:
-    """Say what each field of a descriptor means, from bit 0 up; exit code 1 where sm_100a takes no such descriptor.
-
-    A descriptor is a number, 0x8100010. A tensor map is the 256 hexadecimal digits of its bytes by address.
-    """
-    # Imported when the command runs: its help needs neither numpy nor the simulator.
-    from convc.draw.fields import explain_word
-
-    found = explain_word(word, name, kind)
-    click.echo(found.title)
-    width = max(len(field.name) for field in found.fields)
-    bits = max(len(field.bits) for field in found.fields)
-    digits = max(len(field.digits) for field in found.fields)
-    click.echo(f"{'bits':{bits}}  {'field':{width}}  {'value':{digits}}  meaning")
-    for field in found.fields:
-        click.echo(f"{field.bits:{bits}}  {field.name or '-':{width}}  {field.digits:{digits}}  {field.meaning}")
-    if found.wrong:
-        click.echo(f"wrong: {found.wrong}")
-        ctx.exit(1)
 
 
 @click.group("draw", cls=OnceGroup)

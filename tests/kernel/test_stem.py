@@ -110,7 +110,11 @@ def test_wide_pixels_are_not_looked_at():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        (ScheduleOptions(columns="on"), InputError, "columns must be one of auto, off, overlap, host, got 'on'"),
+        (
+            ScheduleOptions(columns="on"),
+            InputError,
+            "columns must be one of auto, off, overlap, host, summed, got 'on'",
+        ),
         (
             ScheduleOptions(columns="host"),
             PlanError,

@@ -331,6 +331,8 @@ EXCUSES = (
     Excuse(r"^0 [+-]1 in \d+: mov\.b32 %v\d+, 0; @add\.add", "of lanes that have no pixel, and store nothing"),
     Excuse(r"\+1 in .* %row_in, %m, \d+; @add\.add", "the sums of a lane that has no pixel are not stored"),
     Excuse(r"mad\.lo\.s32 %column, %(chunk), .* @add\.column", "the only chunk is number 0", ONE_TRIP),
+    Excuse(r"mad\.lo\.s32 %own, %(piece), .* @add\.own", "the only piece is number 0", ONE_TRIP),
+    Excuse(r"^31 [+-]1 in \d+: shfl\.sync\.idx.* @add\.last", "lane 0 is read, which is below every bound"),
     Excuse(
         r"without .*bar\.sync 1, 128; @epilogue\.numbers",
         "the cluster meets before the numbers are read",

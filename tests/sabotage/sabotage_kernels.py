@@ -383,6 +383,10 @@ SLOW: dict[str, Callable[[], Subject]] = {
         conv, batch=1, in_channels=256, out_channels=128, in_extent=(8, 16), block_n=64, stages=1, kernel=(1, 1),
         **UNPADDED, options=ScheduleOptions(schedule="reload", split_k="2"),
     ),
+    "clusters that share full tiles": partial(
+        conv, batch=1, in_channels=1024, out_channels=256, in_extent=(8, 16), block_n=128, stages=1, kernel=(1, 1),
+        **UNPADDED, options=ScheduleOptions(schedule="reload", split_k="16"),
+    ),
     "four split-K CTAs, in order": inexact,
     "slide, persistent CTAs over masked tiles": partial(
         conv, in_channels=96, out_channels=32, block_n=16, batch=7, in_extent=(7, 12),

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from convc.compiler.options import ScheduleOptions
 from convc.ir.epilogue import AddResidual, Relu
+from convc.ir.gradients import weight_gradient
 from convc.ir.problem import ConvProblem
 
 ENDING = (AddResidual(), Relu())
@@ -211,6 +212,7 @@ OPTION_SETS: dict[str, OptionSet] = {
     "stationary zero": _set(_shared(epilogue=ENDING), STATIONARY | {"border": "zero"}),
     "stationary dependent": _set(_shared(epilogue=ENDING), STATIONARY | {"pdl": True}),
     "stationary walk": _set(_shared(epilogue=ENDING), STATIONARY | {"persistent": "on", "ctas": 2}),
+    "pixels summed": _set(weight_gradient(_shared(operand="bf16", bias=False)), RELOAD | ALONE | {"columns": "summed"}),
     # types
     "tf32": _set(_typed("tf32"), RELOAD | {"cta_group": "2"}),
     "bf16 slide": _set(_typed("bf16"), SLIDE | {"cta_group": "1"}),

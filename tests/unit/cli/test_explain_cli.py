@@ -213,7 +213,7 @@ def test_the_json_has_kinds(convc):
     assert (one["name"], one["exit_code"]) == ("MachineFault", 1)
 
 
-@pytest.mark.parametrize("heading", ["## What is looked for", "## What others say of it"])
+@pytest.mark.parametrize("heading", ["## What is checked", "## The same mistakes in the manual and in other tools"])
 def test_the_page_lists_every_finding_of_a_check(heading):
     """Each once, in a table; a note of the simulator is no finding of a check."""
     page = (DOCS / "checking.md").read_text("utf-8")

@@ -114,7 +114,7 @@ def test_tensor_maps():
     assert said["global_address"] == "0x7000"
     assert found.wrong == ""
     wrong = explain_word(np.full(128, 255, np.uint8).tobytes().hex())
-    assert "no tensor map" in wrong.wrong
+    assert "not a tensor map" in wrong.wrong
 
 
 def test_what_is_wrong_stands_in_the_picture():
