@@ -60,7 +60,7 @@ def refused(monkeypatch) -> set[str]:
     return found
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("name", ALL)
 def test_a_kernel_runs_the_same_both_ways(name, refused):
     kernel = subject(name)
@@ -69,6 +69,7 @@ def test_a_kernel_runs_the_same_both_ways(name, refused):
     assert refused == AT_ONCE.get(name, set())
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", [*ALL][::3])
 def test_a_kernel_that_is_watched_or_late_runs_the_same_both_ways(name):
     """Each in one of these ways here; all of them in all where all broken kernels are tried."""
@@ -90,7 +91,7 @@ def test_sums_that_are_rounded_otherwise_late_are_no_finding():
     assert check_kernel(kernel.text, kernel.launch, inputs).findings == ()
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", ALL)
 def test_a_second_launch_may_take_the_course_of_the_first(name):
     """It has other data, of any kind, and gives what a launch gives that knows no other."""
@@ -129,6 +130,7 @@ def test_operand_a_may_begin_anywhere_among_columns_that_wait(step):
     assert isinstance(result, RunResult)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", FOREIGN)
 def test_a_kernel_of_another_compiler_runs_the_same_both_ways(name, refused):
     folder = TESTS / "foreign" / name
@@ -144,7 +146,7 @@ def test_kernels_that_multiply_at_once_are_among_those_that_run():
     assert set(OTHERS) <= set(FOREIGN)
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(6)
 @pytest.mark.parametrize("name", ALL)
 def test_a_broken_kernel_runs_the_same_both_ways(name):
     try_changes(name, EVERY, ("eager",))

@@ -55,6 +55,7 @@ MISTAKES = {
 }  # fmt: skip
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_what_the_manual_asks_for_is_missed(mistake):
     name, pattern, wrong, rule = MISTAKES[mistake]

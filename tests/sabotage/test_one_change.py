@@ -52,6 +52,7 @@ def test_one_change_is_noticed(name):
         assert noticed >= 0.98 * total
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(("turn", "name"), list(enumerate(KERNELS)), ids=list(KERNELS))
 def test_a_twelfth_of_what_is_left_out_is_noticed_and_one_moved_number_in_72(turn, name):
     """In turns, so that what all kernels have is left out of some of them.
@@ -103,6 +104,7 @@ OPCODES = {
 """What of each category a text has, found by its words; of the last ones each must have numbers that are moved."""
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", ALL)
 def test_every_category_is_among_the_changes(name):
     kernel = subject(name)

@@ -46,6 +46,7 @@ TEXTS = {
 }  # fmt: skip
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("mistake", TEXTS)
 def test_the_mistake_is_noticed(mistake):
     name, pattern, replacement = TEXTS[mistake]

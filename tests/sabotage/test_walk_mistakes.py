@@ -51,6 +51,7 @@ MISTAKES = {
 }  # fmt: skip
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_the_mistake_of_a_walk_is_noticed(mistake):
     name, pattern, wrong = MISTAKES[mistake]

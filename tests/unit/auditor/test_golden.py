@@ -22,6 +22,7 @@ def audited(name: str, text: str):
     return audit_kernel(text, launch, f"{name}/kernel.ptx")
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_golden_kernel_is_clean_and_understood(name, golden):
     """And looked at: each rule at so many places, so many times on the way."""

@@ -19,6 +19,7 @@ def draw(*arguments: str):
 ALONG = {"A": (0, 2), "B": (1, 2), "D": (0, 1)}
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("operand", ["A", "B", "D"])
 @pytest.mark.parametrize("groups", ["(2,2):(2,1)", "(2,1,2)", "(1,4)", "((2,2),1):((1,2),4)"])
 @pytest.mark.parametrize("rounds", [(2, 3)])

@@ -30,6 +30,7 @@ def test_the_table_is_complete():
     assert sum(count for count, _ in MODELS.values()) == 401
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("batch", [None, 2])
 def test_light_model(name, batch):

@@ -56,6 +56,7 @@ def every_kernel() -> list:
     return [*(pytest.param(folder, id=folder.name) for folder in quick), *slow]
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("folder", every_kernel())
 def test_every_kernel_is_timed_and_its_time_adds_up(folder):
     check(timed(folder))

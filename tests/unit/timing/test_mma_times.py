@@ -67,6 +67,7 @@ def test_the_page_says_how_right_it_is(line, quantity, use):
     assert said in PAGE, said
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_the_interval_follows_from_the_steps(shape):
     firsts = {}

@@ -48,6 +48,7 @@ def said(report) -> str:
     return console.file.getvalue()
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("precision", ["tf32", "bf16x3", "tf32x3", "bf16x6"])
 @pytest.mark.parametrize("name", BEHIND)
 def test_rounding_that_is_amplified_is_right(name, precision, wave):

@@ -44,6 +44,7 @@ def tiles_of(asked: ConvProblem) -> TileMap:
     return TileMap(read_debug_info(kernel.debug_info), device_layout(asked), kernel.artifact.launch)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     "asked",
     [

@@ -38,6 +38,7 @@ def problem(**changes) -> ConvProblem:
     return ConvProblem(**{**base, **changes})
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("batch", [1, 3])
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda schedule: schedule.id.title)
 def test_ptxas_accepts_an_image_of_any_size(schedule, batch, assembled):
