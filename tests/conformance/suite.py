@@ -43,7 +43,7 @@ NOT_RUN = {
 SLOW = r"^test_((average|lp|max)pool_3d_default|MaxPool[12]d_stride_padding_dilation)_cpu$"
 """Large pools, which `onnx.reference` takes seconds for; smaller ones are run by default."""
 
-EVERY = 3
+EVERY = 4
 """Of the tests of operators that the host computes, so many go by for one that is run by default."""
 
 

@@ -40,7 +40,7 @@ def test_there_are_23_distinct_shapes():
     assert len(LAYERS) == 23
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(("name", "operand"), CASES)
 def test_layer(name, operand, assembled):
     layer = LAYERS[name]

@@ -47,7 +47,7 @@ FORMS = {
 }  # fmt: skip
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("operand", dtypes.SCALED_OPERANDS)
 @pytest.mark.parametrize("name", FORMS)
 def test_three_oracles_agree(operand, name, assembled):

@@ -71,6 +71,7 @@ def test_whole_numbers_are_added_in_32_bits(assembled):
     oracles_agree(whole, 3, assembled, sharing(2))
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("rows", ["merged", "outer"])
 @pytest.mark.parametrize("forms", [{"schedule": "slide"}, *({"schedule": "shift", "shift": each} for each in SHIFTS)])
 def test_masked_lanes_of_a_part(forms, rows, assembled):

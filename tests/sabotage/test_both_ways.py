@@ -69,7 +69,7 @@ def test_a_kernel_runs_the_same_both_ways(name, refused):
     assert refused == AT_ONCE.get(name, set())
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", [*ALL][::3])
 def test_a_kernel_that_is_watched_or_late_runs_the_same_both_ways(name):
     """Each in one of these ways here; all of them in all where all broken kernels are tried."""

@@ -52,7 +52,7 @@ def test_one_change_is_noticed(name):
         assert noticed >= 0.98 * total
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(("turn", "name"), list(enumerate(KERNELS)), ids=list(KERNELS))
 def test_a_twelfth_of_what_is_left_out_is_noticed_and_one_moved_number_in_72(turn, name):
     """In turns, so that what all kernels have is left out of some of them.

@@ -48,7 +48,7 @@ def test_there_are_24_networks():
     assert len(NETWORKS) == 24
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_network_runs_as_onnxruntime_has_it(place, name):
     read = convc.ReadOptions(shapes=SHAPES.get(name, {}))

@@ -34,6 +34,7 @@ SETS = [
 """Every option is in one of them; the first six are compiled in each run."""
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("given", [*SETS[:6], *(pytest.param(each, marks=pytest.mark.slow) for each in SETS[6:])])
 def test_an_untouched_build_is_shown_as_it_is(given, tmp_path):
     options = ScheduleOptions(**given)

@@ -37,7 +37,7 @@ def test_all_schedules_in_the_order_of_the_note():
     assert "   theorem: S <= TAPS*u is TAPS >= -((-S) // u)" in text
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize(("rows", "border"), [("outer", "zero"), ("merged", "mask")])
 def test_every_theorem_has_a_proof(schedule, rows, border):

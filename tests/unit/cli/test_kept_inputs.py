@@ -63,6 +63,7 @@ CALLS = [
 ]
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(("call", "option", "name"), CALLS)
 @pytest.mark.parametrize("link", [None, os.symlink, os.link], ids=["itself", "symlink", "hard link"])
 def test_an_input_is_no_place_for_a_report(convc, place, call, option, name, link):

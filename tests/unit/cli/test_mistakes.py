@@ -546,7 +546,7 @@ def snapshot(folder: Path) -> dict[str, tuple[int, int]]:
     return found
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(("call", "code", "part"), parsed(), ids=[call for call, _, _ in parsed()])
 def test_a_mistake_is_a_sentence(convc, field, monkeypatch, call, code, part):
     monkeypatch.chdir(field)

@@ -110,6 +110,7 @@ def off(instance, name, by):
     return Instance(instance.form, {**instance.sizes, name: instance.sizes[name] + by}, instance.axes)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("by", [-2, -1, 1, 2])
 @pytest.mark.parametrize("name", CHOSEN)
 def test_the_conditions_are_enough_for_what_is_chosen(name, by):
@@ -120,6 +121,7 @@ def test_the_conditions_are_enough_for_what_is_chosen(name, by):
             assert computes(problem, broken, instance), (name, by, instance.form, problem.describe())
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("by", [-1, 1])
 @pytest.mark.parametrize("name", [*GIVEN, "TILES_N", "TAPS", "T", "GROUP_TILES", "HALO"])
 def test_a_number_that_is_off_is_noticed(name, by):

@@ -66,6 +66,7 @@ def drawn_within(drawn, theorem, largest):
     return at if fits else None
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("number", range(len(THEOREMS)))
 def test_a_theorem_holds_wherever_its_conditions_do(number, part):

@@ -58,7 +58,7 @@ def named(line: str) -> str:
     return "" if alone is None else alone[1]
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("name", OPTION_SETS)
 def test_every_claim_names_a_theorem_that_derive_knows(name, monkeypatch):
     lines = printed(monkeypatch, name)

@@ -143,6 +143,7 @@ def inferred(made: onnx.ModelProto, **shapes: tuple[int, ...]):
     return infer_facts(made, Constants(made.graph, None, {}, opset=made.opset_import[0].version), None, shapes)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("opset", OPSETS)
 @pytest.mark.parametrize("name", PATTERNS)
 def test_extents_that_nodes_compute(name, opset):

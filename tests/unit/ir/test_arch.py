@@ -97,6 +97,7 @@ def copies(path: Path) -> list[str]:
     return [f"{path.stem}.{name}" for name, node in constants(path).items() if limits & set(values_of(node))]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
 def test_limits_are_written_down_in_the_record_alone(path):
     assert [name for name in copies(path) if name not in ALLOWED] == [], "read SM_100A.limits instead"

@@ -272,6 +272,7 @@ FIELDS = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(("form", "oracle"), CASES, ids=lambda v: v.text if isinstance(v, Form) else "")
 def test_integer_form(form, oracle):
     if "fns" in form.text:

@@ -406,6 +406,7 @@ USES = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("options", POLICIES, ids=["eager", "late", "seeded", "alone"])
 @pytest.mark.parametrize("end", ["inval", "no init"])
 @pytest.mark.parametrize("use", USES)

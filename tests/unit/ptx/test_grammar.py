@@ -30,11 +30,13 @@ def refusal(statement: str) -> str | None:
     return None
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("statement", ACCEPTED)
 def test_accepted(statement):
     assert refusal(statement) is None
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("statement", REJECTED + STRICTER)
 def test_rejected(statement):
     assert refusal(statement)

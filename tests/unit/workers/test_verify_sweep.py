@@ -435,6 +435,7 @@ def test_ctrl_c_ends_a_sweep(model):
     assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
