@@ -314,8 +314,8 @@ def test_times_are_those_of_the_timing_engine(report, page):
 
 
 @pytest.mark.slow
-def test_a_page_of_53_layers_stays_below_4_megabytes():
+def test_a_page_of_53_layers_stays_below_4_megabytes_and_a_half():
     light = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
     report = page_report(light / "light_resnet50.onnx")
     assert len(report.layers) == 53
-    assert len(page_html(report)) < 4_000_000
+    assert len(page_html(report)) < 4_500_000
