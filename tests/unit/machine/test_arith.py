@@ -244,3 +244,9 @@ def test_many_numbers_are_rounded_to_f16_as_numpy_rounds_each(size, largest):
     numbers[size // 2] = largest
     with np.errstate(over="ignore"):
         assert np.array_equal(narrow_floats.round_f16(numbers), numbers.astype(np.float16).view(np.uint16))
+
+
+def test_a_predicate_is_negated_where_all_lanes_have_it_and_where_each_has_its_own():
+    negated = integer.invert(1)
+    assert [bool(negated(value)) for value in (False, True)] == [True, False]
+    assert negated(np.array([True, False, True])).tolist() == [False, True, False]

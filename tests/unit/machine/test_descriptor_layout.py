@@ -95,6 +95,8 @@ def test_other_refusals():
     absolute = SharedDescriptor(start=0, lbo=16, sbo=1024, swizzle="128B", lbo_absolute=True)
     with pytest.raises(ValueError, match="sm_103"):
         chunk_offsets(absolute, 8, 32)
+    with pytest.raises(ValueError, match="sm_103"):
+        mn_chunk_offsets(absolute, 64, 16)
     with pytest.raises(ValueError, match="K must take a multiple of 16 bytes, got 24"):
         chunk_offsets(SharedDescriptor(start=0, lbo=16, sbo=1024, swizzle="128B"), 8, 24)
     with pytest.raises(ValueError, match="M or N must take a multiple of 16 bytes, got 8"):
