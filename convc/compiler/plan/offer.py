@@ -190,9 +190,13 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, weak
     def tiles(self, tiling: Tiling) -> TileGrid:
         """The tiles of all tilings of one width."""
         grid = self._grid(tiling)
-        ctas = self._persistent_ctas(grid, tiling.together)
         return TileGrid(
-            layout=self.layout, arch=self.arch, grid=grid, ctas=ctas, parts=self.parts, size=self.memory_traffic
+            layout=self.layout,
+            arch=self.arch,
+            grid=grid,
+            ctas=self._ctas(grid, tiling),
+            parts=self.parts,
+            size=self.memory_traffic,
         )
 
     def tiled(self, tiling: Tiling) -> TiledProblem:
@@ -204,7 +208,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, weak
             tiling=tiling,
             need=self.laid(tiling).need,
             grid=grid,
-            ctas=self._persistent_ctas(grid, tiling.together),
+            ctas=self._ctas(grid, tiling),
             parts=self.parts,
         )
 
@@ -212,12 +216,12 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True, weak
         """Tiles of output pixels and of output channels."""
         return self.rows, -(-self.layout.problem.out_channels // tiling.block_n)
 
-    def _persistent_ctas(self, grid: tuple[int, int], together: int) -> int | None:
+    def _ctas(self, grid: tuple[int, int], tiling: Tiling) -> int | None:
         """How many persistent CTAs; None: each tile has its own."""
         if self.most_ctas is None:
             return None
-        tiles = math.prod(grid)
-        return min(tiles, self.most_ctas) if self.dynamic else persistent_ctas(tiles, self.most_ctas, together)
+        tiles = grid[0] * grid[1]
+        return min(tiles, self.most_ctas) if self.dynamic else persistent_ctas(tiles, self.most_ctas, tiling.together)
 
 
 class Width(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):

@@ -9,6 +9,7 @@ descriptor).
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import accumulate
 from typing import Literal, TypeVar
 
 import msgspec
@@ -223,15 +224,10 @@ def tile_ring(
         row_bytes=row_bytes,
         swizzle=swizzle or f"{row_bytes}B",
         stages=stages,
-        stage_bytes=aligned_stage(rows, row_bytes),
+        stage_bytes=-(-rows * row_bytes // STAGE_ALIGN) * STAGE_ALIGN,
         offset=offset,
         state=state,
     )
-
-
-def aligned_stage(rows: int, row_bytes: int) -> int:
-    """Bytes from one stage of a tile to the next."""
-    return -(-rows * row_bytes // STAGE_ALIGN) * STAGE_ALIGN
 
 
 def lay_out(  # noqa: PLR0913 - one for each kind of thing that has a place
@@ -247,15 +243,14 @@ def lay_out(  # noqa: PLR0913 - one for each kind of thing that has a place
     sums: SmemTile | None = None,
 ) -> Storage:
     """Put residual, barriers, mask table, slot and numbers behind the tiles, whose places are settled."""
-    placed: list[BarrierRing] = []
     over = results or sums
     end = smem[-1].end if over is None else max(smem[-1].end, over.end)
     if residual is not None:
         residual = msgspec.structs.replace(residual, offset=end)
         end = residual.end
-    for ring in rings:
-        placed.append(msgspec.structs.replace(ring, offset=end))
-        end += BARRIER_BYTES * ring.stages
+    rings = tuple(rings)
+    *starts, end = accumulate([BARRIER_BYTES * ring.stages for ring in rings], initial=end)
+    placed = tuple([msgspec.structs.replace(ring, offset=at) for ring, at in zip(rings, starts, strict=True)])
     table, slot = table_and_slot(end, masks * mask_tables)
     end = slot + SLOT_BYTES
     if numbers is not None:
@@ -265,7 +260,7 @@ def lay_out(  # noqa: PLR0913 - one for each kind of thing that has a place
     return Storage(
         smem=smem,
         tmem=tmem,
-        rings=tuple(placed),
+        rings=placed,
         slot_offset=slot,
         smem_bytes=max(end, bytes_for_columns(columns, arch)),
         tmem_columns=columns,
