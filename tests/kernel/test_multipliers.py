@@ -36,6 +36,7 @@ SETS = {
     name: dataclasses.replace(chosen, problem=dataclasses.replace(chosen.problem, multiplier=True))
     for name, chosen in OPTION_SETS.items()
     if chosen.problem.operand not in (*dtypes.SCALED_OPERANDS, *dtypes.INTEGER_OPERANDS)
+    and not chosen.problem.late_filter  # a gradient has no multiplier
 }
 FORMS = {
     "split": {"operand": "bf16x3", "out": "f32", "in_channels": 24, "out_channels": 20, "bias": True},
