@@ -7,7 +7,7 @@ block-scaled operands have: their factors come along in the same stages (`convc.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -60,7 +60,7 @@ from convc.compiler.plan.work import (
     stored_columns,
 )
 from convc.compiler.schedules import scaled
-from convc.compiler.schedules.base import TMA, Method, Request, Roles, Ways, ways_of
+from convc.compiler.schedules.base import TMA, Method, Request, Roles, Schedule, Ways, ways_of
 from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.epilogue import row_epilogue
 from convc.compiler.schedules.features.multicast import part_of, parts_loaded, peers, place_of
@@ -85,23 +85,34 @@ FULL = RingName("full")
 EMPTY = RingName("empty")
 
 
+def in_each_way(
+    schedule: Schedule,
+    layout: DeviceLayout,
+    arch: Arch,
+    request: Request,
+    offer: Callable[[DeviceLayout, Arch, Request, int, Ways], Offer],
+) -> ScheduleCandidates:
+    """Every tiling, with results that leave in each way there is; offer: the tilings of so many rows in one way."""
+    rejected = check_problem(layout, arch)
+    if rejected:
+        return ScheduleCandidates(schedule=schedule.id, parts=rejected)
+    parts: list[Offer | Rejection] = []
+    for ways in ways_of(schedule, layout, arch, request):
+        outside = result_pixels(layout, arch) if ways.store == TMA else None
+        if outside is not None:
+            parts.append(Rejection(rule=result_pixels.__name__, reason=outside))
+            continue
+        parts += (offer(layout, arch, request, rows, ways) for rows in request.tile_rows(arch))
+    return ScheduleCandidates(schedule=schedule.id, parts=tuple(parts))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reload(Method):
     """One activation tile and one filter tile for every tap and channel block."""
 
     def candidates(self, layout: DeviceLayout, arch: Arch, request: Request) -> ScheduleCandidates:
         """Look at every tiling."""
-        rejected = check_problem(layout, arch)
-        if rejected:
-            return ScheduleCandidates(schedule=self.schedule.id, parts=rejected)
-        parts: list[Offer | Rejection] = []
-        for ways in ways_of(self.schedule, layout, arch, request):
-            outside = result_pixels(layout, arch) if ways.store == TMA else None
-            if outside is not None:
-                parts.append(Rejection(rule=result_pixels.__name__, reason=outside))
-                continue
-            parts += (self._offer(layout, arch, request, rows, ways) for rows in request.tile_rows(arch))
-        return ScheduleCandidates(schedule=self.schedule.id, parts=tuple(parts))
+        return in_each_way(self.schedule, layout, arch, request, self._offer)
 
     def _offer(self, layout: DeviceLayout, arch: Arch, request: Request, rows: int, ways: Ways) -> Offer:
         """The tilings with tiles of so many output pixels whose results leave, and whose residual comes, in one way."""

@@ -20,16 +20,15 @@ from convc.compiler.index.maps import Outcome
 from convc.compiler.index.shares import share
 from convc.compiler.plan.candidate import ScheduleCandidates
 from convc.compiler.plan.candidates import depths, widths
-from convc.compiler.plan.constraints import TILING_RULES, check_problem
+from convc.compiler.plan.constraints import TILING_RULES
 from convc.compiler.plan.coordinates import Coordinate, SummedCoordinates, coordinate
 from convc.compiler.plan.issue_cycles import ROW_STORE
 from convc.compiler.plan.names import ACC, A, B, Number, SmemName
 from convc.compiler.plan.offer import Candidate, Offer
-from convc.compiler.plan.records import Indexing, Pipeline, Plan, Rejection, Tiling
+from convc.compiler.plan.records import Indexing, Pipeline, Plan, Tiling
 from convc.compiler.plan.result_tile import (
     number_tile,
     result_map,
-    result_pixels,
     result_rows,
     result_tile,
     staged,
@@ -48,11 +47,11 @@ from convc.compiler.plan.work import (
     row_store_cycles,
     stored_columns,
 )
-from convc.compiler.schedules.base import TMA, Method, Request, Roles, Ways, ways_of
+from convc.compiler.schedules.base import TMA, Method, Request, Roles, Ways
 from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.epilogue import row_epilogue
 from convc.compiler.schedules.nesting import nest_of
-from convc.compiler.schedules.reload import EMPTY, FULL
+from convc.compiler.schedules.reload import EMPTY, FULL, in_each_way
 from convc.compiler.schedules.skeleton import MAP_A, MAP_B, TURN, compute, number, shares_blocks
 from convc.compiler.tile.steps.base import Compute, Loop, Step
 from convc.compiler.tile.steps.copies import TmaLoad
@@ -69,17 +68,7 @@ class Summed(Method):
 
     def candidates(self, layout: DeviceLayout, arch: Arch, request: Request) -> ScheduleCandidates:
         """Look at every tiling."""
-        rejected = check_problem(layout, arch)
-        if rejected:
-            return ScheduleCandidates(schedule=self.schedule.id, parts=rejected)
-        parts: list[Offer | Rejection] = []
-        for ways in ways_of(self.schedule, layout, arch, request):
-            outside = result_pixels(layout, arch) if ways.store == TMA else None
-            if outside is not None:
-                parts.append(Rejection(rule=result_pixels.__name__, reason=outside))
-                continue
-            parts += (self._offer(layout, arch, request, rows, ways) for rows in request.tile_rows(arch))
-        return ScheduleCandidates(schedule=self.schedule.id, parts=tuple(parts))
+        return in_each_way(self.schedule, layout, arch, request, self._offer)
 
     def _offer(self, layout: DeviceLayout, arch: Arch, request: Request, rows: int, ways: Ways) -> Offer:
         """The tilings of so many rows whose results leave in one way."""
