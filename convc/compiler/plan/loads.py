@@ -55,24 +55,35 @@ def map_dtype(buffer: BufferLayout) -> str:
     return "u8" if dtypes.BY_NAME[buffer.dtype].bits == 8 else buffer.dtype
 
 
-def loads_of(layout: DeviceLayout, tiling: Tiling) -> Loads:
-    """The two maps for a tiling."""
-    channels = tiling.row_bytes // dtypes.BY_NAME[layout.problem.operand].bytes
+def im2col_map(
+    layout: DeviceLayout, stride: tuple[int, ...], *, channels: int, pixels: int, row_bytes: int
+) -> TensorMap:
+    """The map of a walk over the activations (CUDA driver, ``cuTensorMapEncodeIm2col``).
+
+    Args:
+        stride: of the walk. channels, pixels: of a copy. row_bytes: of a tile, which its swizzle spans.
+    """
     lower, upper = corners(layout)
     dims, strides = activation_axes(layout)
-    a = TensorMap(
+    return TensorMap(
         mode="im2col",
         buffer="activation",
         dtype=map_dtype(layout.activation),
         dims=dims,
         strides=strides,
-        element_strides=(1, *reversed(layout.problem.stride), 1),
+        element_strides=(1, *reversed(stride), 1),
         lower=lower[::-1],
         upper=upper[::-1],
         channels=channels,
-        pixels=tiling.a_piece,
-        swizzle=SWIZZLE[tiling.row_bytes],
+        pixels=pixels,
+        swizzle=SWIZZLE[row_bytes],
     )
+
+
+def loads_of(layout: DeviceLayout, tiling: Tiling) -> Loads:
+    """The two maps for a tiling."""
+    channels = tiling.row_bytes // dtypes.BY_NAME[layout.problem.operand].bytes
+    a = im2col_map(layout, layout.problem.stride, channels=channels, pixels=tiling.a_piece, row_bytes=tiling.row_bytes)
     b = _filter_map(layout, tiling, channels)
     return Loads(a=a, b=b, factors=() if layout.blocks is None else factor_maps(layout, tiling, a, b))
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from convc.compiler.index.formulas import Instance
 from convc.compiler.index.maps import Axis
-from convc.compiler.plan.loads import SWIZZLE, activation_axes, corners, dims_and_strides, map_dtype
+from convc.compiler.plan.loads import SWIZZLE, dims_and_strides, im2col_map, map_dtype
 from convc.compiler.plan.meanings import BLOCK, COLUMN, LANE, TILE_M, TILE_N, Meaning
 from convc.compiler.plan.records import Indexing, Loads, Pipeline, Tiling
 from convc.derived.numbers import problem_sizes
@@ -100,23 +100,10 @@ def summed_sizes(layout: DeviceLayout, tiling: Tiling, pipeline: Pipeline, tiles
 
 def summed_loads(layout: DeviceLayout, tiling: Tiling, pipeline: Pipeline) -> Loads:
     """The maps: an im2col walk over x, a box of rows of dy; the pixels of a step, the channels of a span."""
-    lower, upper = corners(layout)
-    dims, strides = activation_axes(layout)
     kept, steps = dims_and_strides(layout.filter)
     span = span_of(layout.problem)
-    a = TensorMap(
-        mode="im2col",
-        buffer="activation",
-        dtype=map_dtype(layout.activation),
-        dims=dims,
-        strides=strides,
-        element_strides=(1, *reversed(layout.walked.stride), 1),
-        lower=lower[::-1],
-        upper=upper[::-1],
-        channels=span,
-        pixels=pipeline.channels,
-        swizzle=SWIZZLE[tiling.row_bytes],
-    )
+    stride = layout.walked.stride
+    a = im2col_map(layout, stride, channels=span, pixels=pipeline.channels, row_bytes=tiling.row_bytes)
     b = TensorMap(
         mode="tile",
         buffer="filter",
