@@ -103,7 +103,7 @@ NUMBERS = [
     (f"{SCHEDULES}.nesting", '"PIECE": tiling.b_piece', '"PIECE": tiling.b_piece * 2'),
     (f"{SCHEDULES}.nesting", '"ELEMENT": layout.problem.out_dtype.bytes', '"ELEMENT": 4'),
     # tensor maps
-    (f"{PLAN}.loads", "element_strides=(1, *reversed(layout.problem.stride), 1)", "element_strides=(1, *layout.problem.stride, 1)"),
+    (f"{PLAN}.loads", "element_strides=(1, *reversed(stride), 1)", "element_strides=(1, *stride, 1)"),
     (f"{PLAN}.loads", "tuple(-lo for lo in problem.pad_lo), tuple(upper)", "tuple(-lo for lo in problem.pad_hi), tuple(upper)"),
     (f"{PLAN}.loads", "(hi - (span - 1) for", "(hi - span for"),
     (f"{PLAN}.loads", "steps = (*steps, reuse.stream.step)", "steps = (*steps, 1 + reuse.stream.step)"),
