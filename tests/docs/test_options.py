@@ -49,7 +49,7 @@ def test_each_row_names_the_commands_that_have_the_option():
     assert len(rows) > 15
     for cell, named in rows:
         words = re.split(r", (?:and )?", named.removeprefix("all but "))
-        listed = {name for word in words for name in (PLANNING if word == "those that plan" else (word,))}
+        listed = {name for word in words for name in (PLANNING if word == "planning" else (word,))}
         expected = set(have) - listed if named.startswith("all but ") else listed
         for option in re.findall(r"`(--[a-z-]+)", cell):
             assert {name for name, own in have.items() if option in own} == expected, option
