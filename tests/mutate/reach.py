@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 from coverage import Coverage
-from mutate.swap import imported_lines
+from mutate.swap import caches, imported_lines
 
 TABLES = """
 create table if not exists files (file text primary key, digest text, seconds text);
@@ -34,15 +34,21 @@ def digest_of(text: str) -> str:
 
 
 class Timed:
-    """Tells coverage whose lines are run, and takes the time of each test; those that fail are left out."""
+    """Tells coverage whose lines are run, and takes the time of each test; those that fail are left out.
+
+    Each test finds the caches of convc empty: what it takes from them it reaches as well as the one that filled them.
+    """
 
     def __init__(self, coverage: Coverage) -> None:
         self.coverage = coverage
+        self.caches = caches("convc")
         self.seconds: dict[str, float] = {}
         self.failed: set[str] = set()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[Any]:
+        for cache in self.caches:
+            cache.cache_clear()
         self.coverage.switch_context(item.nodeid)
         began = time.process_time()
         try:

@@ -12,6 +12,7 @@ import inspect
 from collections import Counter
 from collections.abc import Iterator
 from types import CodeType, FunctionType
+from typing import Any
 
 OURS = ("convc", "support", "test_")
 """Beginnings of the modules whose caches are emptied."""
@@ -38,9 +39,14 @@ def swapped(path: str, before: str, after: str) -> bool:
 
 def empty_caches() -> None:
     """Forget what functions of ours have kept: a changed one may have another answer."""
-    for thing in gc.get_objects():
-        if isinstance(thing, functools._lru_cache_wrapper) and str(thing.__module__).startswith(OURS):
-            thing.cache_clear()
+    for cache in caches(OURS):
+        cache.cache_clear()
+
+
+def caches(modules: str | tuple[str, ...]) -> list[functools._lru_cache_wrapper[Any]]:
+    """The functions that keep what they have answered, of modules whose names begin so."""
+    kept = [thing for thing in gc.get_objects() if isinstance(thing, functools._lru_cache_wrapper)]
+    return [thing for thing in kept if str(thing.__module__).startswith(modules)]
 
 
 def changes(before: CodeType, after: CodeType) -> dict[Place, CodeType] | None:

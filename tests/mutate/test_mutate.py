@@ -194,8 +194,16 @@ def limited(n):
 
 def nobody():
     return -LIMIT
+
+
+from functools import cache
+
+
+@cache
+def kept(n):
+    return n + 1
 '''
-ROOM_TESTS = """from convc.package import counted, limited
+ROOM_TESTS = """from convc.package import counted, kept, limited
 
 
 def test_counted():
@@ -208,6 +216,14 @@ def test_limited():
 
 def test_broken():
     assert False
+
+
+def test_that_fills_a_cache():
+    kept(1)
+
+
+def test_that_finds_it_full():
+    assert kept(1) == 2
 """
 SCRIPT = """import sys
 from pathlib import Path
@@ -248,6 +264,8 @@ def test_a_campaign_on_a_small_checkout(tmp_path):
         "14: n > LIMIT -> (True)": "killed",
         "14: n > LIMIT -> (False)": "survived",
         "20: -LIMIT -> (LIMIT)": "unreached",
+        "28: n + 1 -> (n - 1)": "killed",
+        "28: 1 -> 2": "killed",
     }
     assert verdicts["14: n > LIMIT -> (True)"]["by"] == "tests/unit/package/test_package.py::test_limited"
     assert verdicts["14: n > LIMIT -> (False)"]["by"] == "1 of 1 tests"
