@@ -99,3 +99,24 @@ def test_what_the_asynchronous_proxy_reads_needs_none():
     access = f"""mul.wide.u32 %a, %t, 16; add.u64 %a, %a, %p_out; add.u64 %a, %a, 1024;
         {store} cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"""
     assert rules(check(ring(access=access), threads=64)) == set()
+
+
+def test_an_mbarrier_that_a_copy_reads_as_data_wants_a_proxy_fence():
+    """Its warp told the other warp of the mbarrier.init by bar.sync: nothing but the fence is missing."""
+    text = module(
+        """
+.reg .b32 %t, %s; .reg .pred %skip;
+mov.u32 %t, %tid.x; mov.u32 %s, data;
+setp.ne.u32 %skip, %t, 0; @%skip bra READY;
+mbarrier.init.shared::cta.b64 [%s], 1; mbarrier.init.shared::cta.b64 [%s+8], 1;
+READY: bar.warp.sync 0xffffffff; bar.sync 0;
+setp.ne.u32 %skip, %t, 32; @%skip bra END;
+cp.async.bulk.global.shared::cta.bulk_group [%p_out], [%s], 16; cp.async.bulk.commit_group;
+cp.async.bulk.wait_group 0;
+END: bar.warp.sync 0xffffffff;
+""".replace("; ", ";\n"),
+        shared=SHARED,
+    )
+    races = [found for found in check(text, threads=64).findings if found.rule == "race-shared-memory"]
+    assert {found.verdict for found in races} == {Verdict.review}
+    assert all(found.message.endswith("; only a proxy fence or a tcgen05 fence is missing") for found in races)

@@ -110,6 +110,55 @@ def test_a_release_of_its_own_does_as_well():
     assert found(wide.replace("atom.acq_rel.gpu", "atom.acq_rel.cta")) == NARROW
 
 
+HANDED = """
+st.global.u32 [%a], %t;
+bar.warp.sync 0xffffffff;
+@%mine atom.acq_rel.gpu.global.add.u32 %v, [%p_out], 1;
+bar.warp.sync 0xffffffff;
+shfl.sync.idx.b32 %v, %v, 0, 31, 0xffffffff;
+setp.ne.u32 %p, %v, 3; @%p bra DONE;
+ld.global.u32 %w, [%a+-128];
+DONE:
+"""
+"""The CTA that counts last reads what the one in front of it has stored, released by its lane 0."""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param("", "", id="as it is"),
+        pytest.param(
+            "atom.acq_rel.gpu.global.add.u32 %v, [%p_out], 1",
+            "atom.acq_rel.sys.global.inc.u32 %v, [%p_out], 9",
+            id="of the system",
+        ),
+    ],
+)
+def test_what_a_warp_released_another_may_read(before, after):
+    assert found(kernel("add.u64 %a, %a, 128;", HANDED.replace(before, after))) == {}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(
+            "st.global.u32 [%a], %t;\nbar.warp.sync 0xffffffff;",
+            "st.global.u32 [%a], %t;",
+            id="lanes do not meet before the release",
+        ),
+        pytest.param("1;\nbar.warp.sync 0xffffffff;", "1;", id="lanes do not meet behind the acquire"),
+        pytest.param("acq_rel", "release", id="no acquire"),
+        pytest.param("acq_rel", "acquire", id="no release"),
+        pytest.param("acq_rel", "relaxed", id="neither"),
+        pytest.param("DONE:", "DONE: st.global.u32 [%a], %v;", id="stored again"),
+    ],
+)
+def test_without_one_step_of_the_handover_it_is_for_review(before, after):
+    assert before in HANDED
+    text = kernel("add.u64 %a, %a, 128;", HANDED.replace(before, after, 1))
+    assert found(text) == {"race-global-memory": Verdict.review}
+
+
 HANDOVER = f"""
 mul.wide.u32 %b, %t, 4; add.u64 %b, %b, %p_out; add.u64 %b, %b, 512;
 {MEET}

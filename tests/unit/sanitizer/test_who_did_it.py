@@ -9,6 +9,8 @@ from situations import FENCE, arrive, expect, fill, kernel, load, once, read, st
 
 from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam
 from convc.sanitizer.run import check_kernel
+from convc.sanitizer.shadow import AccessSet
+from convc.sanitizer.sites import region_of
 
 
 def by(lane: int, text: str) -> str:
@@ -70,3 +72,13 @@ def test_the_file_of_the_text_is_named(what):
         assert finding.file == "mine.ptx"
         assert "kernel.ptx" not in str(finding)
         assert finding.other is None or finding.other.file in ("", "mine.ptx")
+
+
+@pytest.mark.parametrize(("pieces", "listed"), [(1, 1), (32, 32), (33, 1), (40, 1)])
+def test_at_most_32_pieces_of_memory_are_listed(pieces, listed):
+    """Of more there is one piece, from the first byte to the last."""
+    words = 16 * np.arange(pieces)[None, :] + 64
+    accessed = AccessSet("global", "out", np.array([0]), words, words[0], np.array([0]))
+    region = region_of(accessed, np.ones((1, pieces), bool), 4, {})
+    assert (region.space, region.buffer, len(region.runs)) == ("global", "out", listed)
+    assert (region.runs[0][0], region.runs[-1][1]) == (64, 64 + 16 * (pieces - 1) + 3)
