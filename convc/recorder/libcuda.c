@@ -6,25 +6,15 @@
    Streams and events are in program order: a launch has ended when its call returns.
 
    Types are those of the driver API's documentation, written out: no header of NVIDIA's is needed to build this. */
-#define _GNU_SOURCE
+#include "driver.h"
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
-typedef int32_t result;
-typedef uint64_t u64;
-typedef uint32_t u32;
-
-enum { OK = 0, INVALID_VALUE = 1, NO_MEMORY = 2, NOT_FOUND = 500, LAUNCH_FAILED = 719 };
 enum { HELLO, DEVICE, ALLOC, FREE, LOAD, KERNEL, GLOBAL, NAMES, GET, SET, LAUNCH, OCCUPANCY, ENCODE, ERROR, MISSING };
 enum { DEVICE_MEMORY, PINNED, MANAGED };
 enum { NUMBERS = 0x4000, SHIFT = 40, DRIVER_VERSION = 13990 };
@@ -63,7 +53,6 @@ static result ask(u32 what, const u64 *numbers, u32 count, const void *bytes, u6
 
 #define ASK(what, back, ...) ask(what, (u64[]){__VA_ARGS__}, sizeof((u64[]){__VA_ARGS__}) / 8, NULL, 0, back, NULL, 0)
 
-/* The end of a program that calls what is not here; convc says so. */
 void convc_refuse(const char *name) {
   ask(MISSING, NULL, 0, name, strlen(name), NULL, NULL, 0);
   _exit(2);
@@ -135,24 +124,59 @@ static result copy(u64 to, u64 from, u64 bytes) {
   return OK;
 }
 
-static result fill(u64 to, u64 pitch, u32 value, u64 unit, u64 width, u64 height) {
-  for (u64 row = 0; row < height; row++) {
-    char *target = place(to + row * pitch, width * unit);
-    if (width && !target) return INVALID_VALUE;
-    if (unit == 1) memset(target, (int)value, width);
-    else for (u64 i = 0; i < width; i++) memcpy(target + i * unit, &value, unit);
+static result copy_box(const struct box *b) {
+  result said = OK;
+  for (u64 z = 0; z < b->depth; z++)
+    for (u64 y = 0; y < b->height && !said; y++)
+      said = copy(b->to + z * b->to_slice + y * b->to_pitch, b->from + z * b->from_slice + y * b->from_pitch, b->width);
+  return said;
+}
+static result fill(const struct fill *f) {
+  u64 bytes = f->width * f->unit;
+  if (f->unit != 1 && f->unit != 2 && f->unit != 4) return INVALID_VALUE;
+  for (u64 row = 0; row < f->height && !failed; row++) {
+    char *target = place(f->to + row * f->pitch, bytes);
+    if (bytes && !target) return INVALID_VALUE;
+    if (f->unit == 1) memset(target, (int)f->value, bytes);
+    else for (u64 i = 0; i < bytes; i += f->unit) memcpy(target + i, &f->value, f->unit);
   }
-  return OK;
+  return failed;
+}
+static result do_launch(const struct launch *launch) {
+  result said = ask(LAUNCH, launch->numbers, launch->count, launch->params, launch->size, NULL, NULL, 0);
+  if (said == LAUNCH_FAILED) failed = said;
+  return said;
+}
+result convc_do(const struct work *work) {
+  switch (work->kind) {
+    case KERNEL_NODE: return do_launch(work->launch);
+    case COPY_NODE: return copy_box(&work->box);
+    case FILL_NODE: return fill(&work->fill);
+    case HOST_NODE: return work->host.call(work->host.data), OK;
+    case GRAPH_NODE: return work->child ? convc_run(work->child) : NO_MEMORY;
+    default: return OK;
+  }
+}
+static result copy_on(void *stream, u64 to, u64 from, u64 bytes) {
+  return convc_give(stream, (struct work){COPY_NODE, .box = {to, 0, 0, from, 0, 0, bytes, 1, 1}});
+}
+static result fill_on(void *stream, u64 to, u64 pitch, u32 value, u32 unit, u64 width, u64 height) {
+  return convc_give(stream, (struct work){FILL_NODE, .fill = {to, pitch, value, unit, width, height}});
+}
+static result allocate_on(void *stream, u64 *address, u64 bytes) {
+  if (convc_captured(stream)) convc_refuse("cuMemAllocAsync on a stream that is captured");
+  return allocate(address, bytes, DEVICE_MEMORY);
+}
+static result release_on(void *stream, u64 address) {
+  if (convc_captured(stream)) convc_refuse("cuMemFreeAsync on a stream that is captured");
+  return release(address);
 }
 
-#define API(name, ...) result name(__VA_ARGS__)
-#define V2(name, ...) __attribute__((alias(#name))) result name##_v2(__VA_ARGS__)
-#define DONE(name) result name(void) { return OK; } /* nothing to be done, whatever its arguments */
-#define WAITS(name) result name(void) { return failed; } /* all is over, well or not */
+#define WAITS(name) result name(void) { result said = convc_waits(NULL); return said ? said : failed; } /* all is over, well or not */
 
 API(cuMemAlloc, u64 *address, size_t bytes) { return allocate(address, bytes, DEVICE_MEMORY); }
-API(cuMemAllocAsync, u64 *address, size_t bytes, void *stream) { return allocate(address, bytes, DEVICE_MEMORY); }
-API(cuMemAllocFromPoolAsync, u64 *address, size_t bytes, void *pool, void *stream) { return allocate(address, bytes, DEVICE_MEMORY); }
+API(cuMemAllocAsync, u64 *address, size_t bytes, void *stream) { return allocate_on(stream, address, bytes); }
+API(cuMemAllocFromPoolAsync, u64 *address, size_t bytes, void *pool, void *stream) { return allocate_on(stream, address, bytes); }
 API(cuMemAllocManaged, u64 *address, size_t bytes, u32 flags) { return allocate(address, bytes, MANAGED); }
 API(cuMemHostAlloc, void **address, size_t bytes, u32 flags) { return allocate((u64 *)address, bytes, PINNED); }
 API(cuMemAllocHost, void **address, size_t bytes) { return allocate((u64 *)address, bytes, PINNED); }
@@ -161,7 +185,7 @@ API(cuMemAllocPitch, u64 *address, size_t *pitch, size_t width, size_t height, u
   return allocate(address, *pitch * height, DEVICE_MEMORY);
 }
 API(cuMemFree, u64 address) { return release(address); }
-API(cuMemFreeAsync, u64 address, void *stream) { return release(address); }
+API(cuMemFreeAsync, u64 address, void *stream) { return release_on(stream, address); }
 API(cuMemFreeHost, void *address) { return release((u64)address); }
 API(cuMemHostGetDevicePointer, u64 *address, void *host, u32 flags) {
   *address = (u64)host;
@@ -199,45 +223,58 @@ API(cuPointerGetAttributes, u32 count, u32 *which, void **data, u64 address) {
 }
 
 API(cuMemcpy, u64 to, u64 from, size_t bytes) { return copy(to, from, bytes); }
-API(cuMemcpyAsync, u64 to, u64 from, size_t bytes, void *stream) { return copy(to, from, bytes); }
-API(cuMemcpyHtoD, u64 to, const void *from, size_t bytes) { return copy(to, (u64)from, bytes); }
-API(cuMemcpyHtoDAsync, u64 to, const void *from, size_t bytes, void *stream) { return copy(to, (u64)from, bytes); }
-API(cuMemcpyDtoH, void *to, u64 from, size_t bytes) { return copy((u64)to, from, bytes); }
-API(cuMemcpyDtoHAsync, void *to, u64 from, size_t bytes, void *stream) { return copy((u64)to, from, bytes); }
-API(cuMemcpyDtoD, u64 to, u64 from, size_t bytes) { return copy(to, from, bytes); }
-API(cuMemcpyDtoDAsync, u64 to, u64 from, size_t bytes, void *stream) { return copy(to, from, bytes); }
-API(cuMemcpyPeer, u64 to, void *a, u64 from, void *b, size_t bytes) { return copy(to, from, bytes); }
-API(cuMemcpyPeerAsync, u64 to, void *a, u64 from, void *b, size_t bytes, void *stream) { return copy(to, from, bytes); }
+API(cuMemcpyAsync, u64 to, u64 from, size_t bytes, void *stream) { return copy_on(stream, to, from, bytes); }
+API(cuMemcpyHtoD, u64 to, const void *from, size_t bytes) { return copy_on(NULL, to, (u64)from, bytes); }
+API(cuMemcpyHtoDAsync, u64 to, const void *from, size_t bytes, void *stream) { return copy_on(stream, to, (u64)from, bytes); }
+API(cuMemcpyDtoH, void *to, u64 from, size_t bytes) { return copy_on(NULL, (u64)to, from, bytes); }
+API(cuMemcpyDtoHAsync, void *to, u64 from, size_t bytes, void *stream) { return copy_on(stream, (u64)to, from, bytes); }
+API(cuMemcpyDtoD, u64 to, u64 from, size_t bytes) { return copy_on(NULL, to, from, bytes); }
+API(cuMemcpyDtoDAsync, u64 to, u64 from, size_t bytes, void *stream) { return copy_on(stream, to, from, bytes); }
+API(cuMemcpyPeer, u64 to, void *a, u64 from, void *b, size_t bytes) { return copy_on(NULL, to, from, bytes); }
+API(cuMemcpyPeerAsync, u64 to, void *a, u64 from, void *b, size_t bytes, void *stream) { return copy_on(stream, to, from, bytes); }
 
-/* Of a rectangle, or a box: what it is part of, as CUDA_MEMCPY2D and CUDA_MEMCPY3D have it. */
+/* Of a rectangle or a box: what it is part of, as CUDA_MEMCPY2D and CUDA_MEMCPY3D have it. */
 struct side { u32 kind; const void *host; u64 device; void *array; };
-static u64 start_of(const struct side *side) { return side->kind == 1 ? (u64)side->host : side->kind == 4 && !side->device ? (u64)side->host : side->device; }
+static u64 start_of(const struct side *side) {
+  if (side->array) convc_refuse("a copy from or to a CUarray");
+  return side->kind == 1 || (side->kind == 4 && !side->device) ? (u64)side->host : side->device;
+}
 struct rectangle {
   size_t from_x, from_y; struct side from; size_t from_pitch;
   size_t to_x, to_y; struct side to; size_t to_pitch;
   size_t width, height;
 };
-API(cuMemcpy2D, const struct rectangle *r) {
-  if (r->from.array || r->to.array) convc_refuse("cuMemcpy2D of an array");
-  for (size_t y = 0; y < r->height; y++) {
-    result said = copy(start_of(&r->to) + (r->to_y + y) * r->to_pitch + r->to_x,
-                       start_of(&r->from) + (r->from_y + y) * r->from_pitch + r->from_x, r->width);
-    if (said) return said;
-  }
-  return OK;
+API(cuMemcpy2DAsync, const struct rectangle *r, void *stream) {
+  u64 to = start_of(&r->to) + r->to_y * r->to_pitch + r->to_x, from = start_of(&r->from) + r->from_y * r->from_pitch + r->from_x;
+  return convc_give(stream, (struct work){COPY_NODE, .box = {to, r->to_pitch, 0, from, r->from_pitch, 0, r->width, r->height, 1}});
 }
-API(cuMemcpy2DAsync, const struct rectangle *r, void *stream) { return cuMemcpy2D(r); }
-API(cuMemcpy2DUnaligned, const struct rectangle *r) { return cuMemcpy2D(r); }
+API(cuMemcpy2D, const struct rectangle *r) { return cuMemcpy2DAsync(r, NULL); }
+API(cuMemcpy2DUnaligned, const struct rectangle *r) { return cuMemcpy2DAsync(r, NULL); }
 
-API(cuMemsetD8, u64 to, unsigned char value, size_t count) { return fill(to, 0, value, 1, count, 1); }
-API(cuMemsetD16, u64 to, unsigned short value, size_t count) { return fill(to, 0, value, 2, count, 1); }
-API(cuMemsetD32, u64 to, u32 value, size_t count) { return fill(to, 0, value, 4, count, 1); }
-API(cuMemsetD8Async, u64 to, unsigned char value, size_t count, void *stream) { return fill(to, 0, value, 1, count, 1); }
-API(cuMemsetD16Async, u64 to, unsigned short value, size_t count, void *stream) { return fill(to, 0, value, 2, count, 1); }
-API(cuMemsetD32Async, u64 to, u32 value, size_t count, void *stream) { return fill(to, 0, value, 4, count, 1); }
-API(cuMemsetD2D8, u64 to, size_t pitch, unsigned char value, size_t width, size_t height) { return fill(to, pitch, value, 1, width, height); }
-API(cuMemsetD2D8Async, u64 to, size_t pitch, unsigned char value, size_t width, size_t height, void *stream) { return fill(to, pitch, value, 1, width, height); }
-API(cuMemsetD2D32, u64 to, size_t pitch, u32 value, size_t width, size_t height) { return fill(to, pitch, value, 4, width, height); }
+struct corner { size_t x, y, z, level; struct side side; void *reserved; size_t pitch, height; };
+struct cuboid { struct corner from, to; size_t width, height, depth; };
+static u64 corner_of(const struct corner *c) { return start_of(&c->side) + (c->z * c->height + c->y) * c->pitch + c->x; }
+static struct work cuboid_work(const struct cuboid *c) {
+  const struct corner *to = &c->to, *from = &c->from;
+  return (struct work){COPY_NODE, .box = {corner_of(to), to->pitch, to->pitch * to->height, corner_of(from), from->pitch,
+                                          from->pitch * from->height, c->width, c->height, c->depth}};
+}
+API(cuMemcpy3DAsync, const struct cuboid *c, void *stream) { return convc_give(stream, cuboid_work(c)); }
+API(cuMemcpy3D, const struct cuboid *c) { return cuMemcpy3DAsync(c, NULL); }
+API(cuGraphAddMemcpyNode, struct node **out, struct graph *graph, struct node *const *before, size_t count, const struct cuboid *c, void *context) {
+  return convc_add(out, graph, before, count, cuboid_work(c));
+}
+API(cuGraphExecMemcpyNodeSetParams, struct graph *exec, struct node *node, const struct cuboid *c, void *context) { return convc_change(exec, node, cuboid_work(c)); }
+
+API(cuMemsetD8, u64 to, unsigned char value, size_t count) { return fill_on(NULL, to, 0, value, 1, count, 1); }
+API(cuMemsetD16, u64 to, unsigned short value, size_t count) { return fill_on(NULL, to, 0, value, 2, count, 1); }
+API(cuMemsetD32, u64 to, u32 value, size_t count) { return fill_on(NULL, to, 0, value, 4, count, 1); }
+API(cuMemsetD8Async, u64 to, unsigned char value, size_t count, void *stream) { return fill_on(stream, to, 0, value, 1, count, 1); }
+API(cuMemsetD16Async, u64 to, unsigned short value, size_t count, void *stream) { return fill_on(stream, to, 0, value, 2, count, 1); }
+API(cuMemsetD32Async, u64 to, u32 value, size_t count, void *stream) { return fill_on(stream, to, 0, value, 4, count, 1); }
+API(cuMemsetD2D8, u64 to, size_t pitch, unsigned char value, size_t width, size_t height) { return fill_on(NULL, to, pitch, value, 1, width, height); }
+API(cuMemsetD2D8Async, u64 to, size_t pitch, unsigned char value, size_t width, size_t height, void *stream) { return fill_on(stream, to, pitch, value, 1, width, height); }
+API(cuMemsetD2D32, u64 to, size_t pitch, u32 value, size_t width, size_t height) { return fill_on(NULL, to, pitch, value, 4, width, height); }
 
 /* ---- the device, its context, pools, streams and events ---------------------------------------------------------- */
 
@@ -281,36 +318,41 @@ API(cuMemPoolCreate, void **pool, const void *properties) { return *pool = held,
 API(cuMemPoolGetAttribute, void *pool, u32 which, u64 *value) { return *value = 0, OK; }
 DONE(cuDeviceSetMemPool) DONE(cuMemPoolDestroy) DONE(cuMemPoolSetAttribute) DONE(cuMemPoolTrimTo) DONE(cuMemPoolSetAccess)
 
-struct moment { struct timespec at; };
-static result fresh(void **out) { return (*out = calloc(1, sizeof(struct moment))) ? OK : NO_MEMORY; }
-API(cuStreamCreate, void **stream, u32 flags) { return fresh(stream); }
-API(cuStreamCreateWithPriority, void **stream, u32 flags, int priority) { return fresh(stream); }
+API(cuStreamCreate, struct stream **stream, u32 flags) {
+  if (!(*stream = calloc(1, sizeof **stream))) return NO_MEMORY;
+  return (*stream)->flags = flags, OK;
+}
+API(cuStreamCreateWithPriority, struct stream **stream, u32 flags, int priority) { return cuStreamCreate(stream, flags); }
 API(cuStreamGetPriority, void *stream, int *priority) { return *priority = 0, OK; }
 API(cuStreamGetFlags, void *stream, u32 *flags) { return *flags = 0, OK; }
 API(cuStreamGetCtx, void *stream, void **context) { return *context = current, OK; }
 API(cuStreamGetDevice, void *stream, int *device) { return *device = 0, OK; }
 API(cuStreamGetId, void *stream, u64 *id) { return *id = (u64)stream, OK; }
-API(cuStreamIsCapturing, void *stream, int *status) { return *status = 0, OK; }
-API(cuStreamGetCaptureInfo, void *stream, int *status) { return *status = 0, OK; }
-__attribute__((alias("cuStreamGetCaptureInfo"))) result cuStreamGetCaptureInfo_v3(void *, int *);
-DONE(cuStreamDestroy) WAITS(cuStreamSynchronize) WAITS(cuStreamQuery) DONE(cuStreamWaitEvent) DONE(cuStreamAttachMemAsync)
+API(cuStreamSynchronize, void *stream) {
+  result said = convc_waits(stream);
+  return said ? said : failed;
+}
+API(cuStreamQuery, void *stream) { return cuStreamSynchronize(stream); }
+DONE(cuStreamDestroy) DONE(cuStreamAttachMemAsync)
 DONE(cuStreamSetAttribute) DONE(cuThreadExchangeStreamCaptureMode)
-API(cuLaunchHostFunc, void *stream, void (*call)(void *), void *data) { return call(data), OK; }
-API(cuStreamAddCallback, void *stream, void (*call)(void *, result, void *), void *data, u32 flags) { return call(stream, OK, data), OK; }
-API(cuEventCreate, void **event, u32 flags) { return fresh(event); }
-API(cuEventRecord, struct moment *event, void *stream) { return clock_gettime(CLOCK_MONOTONIC, &event->at), OK; }
-API(cuEventRecordWithFlags, struct moment *event, void *stream, u32 flags) { return cuEventRecord(event, stream); }
-WAITS(cuEventSynchronize) WAITS(cuEventQuery)
-API(cuEventDestroy, void *event) { return free(event), OK; }
-API(cuEventElapsedTime, float *ms, const struct moment *from, const struct moment *to) {
+API(cuLaunchHostFunc, void *stream, void (*call)(void *), void *data) { return convc_give(stream, (struct work){HOST_NODE, .host = {call, data}}); }
+API(cuStreamAddCallback, void *stream, void (*call)(void *, result, void *), void *data, u32 flags) {
+  if (convc_captured(stream)) convc_refuse("cuStreamAddCallback on a stream that is captured");
+  return call(stream, OK, data), OK;
+}
+API(cuEventCreate, struct event **event, u32 flags) { return (*event = calloc(1, sizeof **event)) ? OK : NO_MEMORY; }
+API(cuEventSynchronize, struct event *event) {
+  result said = convc_asks(event);
+  return said ? said : failed;
+}
+API(cuEventQuery, struct event *event) { return cuEventSynchronize(event); }
+API(cuEventDestroy, struct event *event) { return free(event), OK; }
+API(cuEventElapsedTime, float *ms, const struct event *from, const struct event *to) {
   *ms = (float)((double)(to->at.tv_sec - from->at.tv_sec) * 1e3 + (double)(to->at.tv_nsec - from->at.tv_nsec) * 1e-6);
   return OK;
 }
 
 /* ---- modules and kernels: the handles are convc's numbers --------------------------------------------------------- */
-
-/* A function: where its parameters lie, as the text says. */
-struct function { u64 id, module, count, at[120], size[120]; char name[]; };
 
 static u64 bytes_of(const void *image) {
   const struct { u32 magic; unsigned short version, head; u64 bytes; } *fat = image;
@@ -408,32 +450,29 @@ API(cuKernelSetAttribute, u32 which, int value, struct function *f, int device) 
 
 /* ---- launches ---------------------------------------------------------------------------------------------------- */
 
-struct attribute { u32 id, pad; union { u32 words[16]; } value; };
-struct config { u32 grid[3], block[3], shared; void *stream; struct attribute *attributes; u32 count; };
-
-API(cuLaunchKernelEx, const struct config *c, struct function *f, void **params, void **extra) {
-  enum { ATTRIBUTES = 32, WORDS = 8 };
-  u64 numbers[WORDS + 4 * ATTRIBUTES] = {f->id, c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1], c->block[2], c->shared};
-  unsigned char bytes[1 << 16] = {0};
-  u32 count = c->count < ATTRIBUTES ? c->count : ATTRIBUTES;
-  u64 size = 0;
-  for (u32 i = 0; i < count; i++) {
-    numbers[WORDS + 4 * i] = c->attributes[i].id;
-    for (int word = 0; word < 3; word++) numbers[WORDS + 4 * i + 1 + word] = c->attributes[i].value.words[word];
+/* A launch as convc is asked for it; NULL where there is no memory, or its parameters are too many. */
+struct launch *convc_pack(const struct config *c, struct function *f, void **params, void **extra) {
+  enum { ATTRIBUTES = 32, WORDS = 8, MOST = 1 << 16 };
+  u64 size = f->count ? f->at[f->count - 1] + f->size[f->count - 1] : 0;
+  struct launch *launch = size > MOST ? NULL : calloc(1, sizeof *launch + size);
+  if (!launch) return NULL;
+  u64 words[WORDS] = {f->id, c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1], c->block[2], c->shared}, *at = launch->numbers;
+  memcpy(at, words, sizeof words), at += WORDS;
+  for (u32 i = 0; i < c->count && i < ATTRIBUTES; i++) {
+    *at++ = c->attributes[i].id;
+    for (int word = 0; word < 3; word++) *at++ = c->attributes[i].value.words[word];
   }
-  if (f->count) size = f->at[f->count - 1] + f->size[f->count - 1];
-  if (size > sizeof bytes) return INVALID_VALUE;
+  launch->count = (u32)(at - launch->numbers), launch->size = size;
   if (params)
-    for (u64 i = 0; i < f->count; i++) memcpy(bytes + f->at[i], params[i], f->size[i]);
-  else if (extra)
-    for (u64 given = 0; *extra; extra += 2) {
-      if (extra[0] == (void *)2) given = *(size_t *)extra[1];
-      if (extra[0] == (void *)1) memcpy(bytes, extra[1], size);
-      (void)given;
-    }
-  result said = ask(LAUNCH, numbers, WORDS + 4 * count, bytes, size, NULL, NULL, 0);
-  if (said == LAUNCH_FAILED) failed = said;
-  return said;
+    for (u64 i = 0; i < f->count; i++) memcpy(launch->params + f->at[i], params[i], f->size[i]);
+  else
+    for (; extra && *extra; extra += 2)
+      if (extra[0] == (void *)1) memcpy(launch->params, extra[1], size);
+  return launch;
+}
+API(cuLaunchKernelEx, const struct config *c, struct function *f, void **params, void **extra) {
+  struct launch *launch = convc_pack(c, f, params, extra);
+  return launch ? convc_give(c->stream, (struct work){KERNEL_NODE, .launch = launch}) : INVALID_VALUE;
 }
 API(cuLaunchKernel, struct function *f, u32 gx, u32 gy, u32 gz, u32 bx, u32 by, u32 bz, u32 shared, void *stream, void **params, void **extra) {
   struct config c = {{gx, gy, gz}, {bx, by, bz}, shared, stream, NULL, 0};
@@ -521,10 +560,10 @@ API(cuGetExportTable, const void **table, const void *id) { convc_refuse("cuGetE
 
 V2(cuMemAlloc); V2(cuMemAllocPitch); V2(cuMemFree); V2(cuMemGetInfo); V2(cuMemGetAddressRange); V2(cuMemHostGetDevicePointer);
 V2(cuMemAllocHost); V2(cuMemHostRegister); V2(cuMemcpyHtoD); V2(cuMemcpyHtoDAsync); V2(cuMemcpyDtoH); V2(cuMemcpyDtoHAsync); V2(cuMemcpyDtoD);
-V2(cuMemcpyDtoDAsync); V2(cuMemcpy2D); V2(cuMemcpy2DAsync); V2(cuMemcpy2DUnaligned); V2(cuMemsetD8); V2(cuMemsetD16);
+V2(cuMemcpyDtoDAsync); V2(cuMemcpy2D); V2(cuMemcpy2DAsync); V2(cuMemcpy2DUnaligned); V2(cuMemcpy3D); V2(cuMemcpy3DAsync); V2(cuMemsetD8); V2(cuMemsetD16);
 V2(cuMemsetD32); V2(cuMemsetD2D8); V2(cuMemsetD2D32); V2(cuModuleGetGlobal); V2(cuStreamDestroy); V2(cuEventDestroy);
 V2(cuCtxCreate); V2(cuCtxDestroy); V2(cuCtxPushCurrent); V2(cuCtxPopCurrent); V2(cuDeviceTotalMem); V2(cuDeviceGetUuid);
-V2(cuDevicePrimaryCtxRelease); V2(cuDevicePrimaryCtxReset); V2(cuDevicePrimaryCtxSetFlags); V2(cuStreamGetCaptureInfo);
+V2(cuDevicePrimaryCtxRelease); V2(cuDevicePrimaryCtxReset); V2(cuDevicePrimaryCtxSetFlags);
 V2(cuMemPrefetchAsync); V2(cuMemAdvise); V2(cuEventElapsedTime);
 
 /* What is not here: a stub for each name that is asked for, which refuses by that name when it is called. */

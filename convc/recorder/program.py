@@ -94,7 +94,7 @@ def record_program(command: Sequence[str], options: RecordOptions, stdout: TextI
         raise InputError(
             "the program does not start: a library that it needs is missing, or has no such function",
             where=str(program),
-            hint=f"ldd {program}; convc record stands in for libcuda.so.1 and libcudart.so.13",
+            hint=f"ldd {program}; convc record stands in for libcuda.so.1, {' and '.join(RUNTIMES.values())}",
         )
     return Recording(
         program=str(program),
@@ -157,7 +157,11 @@ COMPILER = "CC"
 """The environment variable that names another compiler."""
 
 TIMEOUT_S = 120.0
-RUNTIME = "libcudart.so.13"
+RUNTIMES = {12: "libcudart.so.12", 13: "libcudart.so.13"}
+"""The runtime's library by its major version; the symbols of each have the library's name as their version."""
+
+OF_CUDA_12 = "cudaGetDeviceProperties_v2"
+"""A function of that runtime, which later ones do not have."""
 
 _NAMES = re.compile(rb"\0((?:cu|cuda|__cuda)[A-Z]\w+)(?=[\0@])")
 _WORD = re.compile(r"\b(?:cu|cuda|__cuda)[A-Z]\w+")
@@ -180,7 +184,7 @@ def compiler() -> str:
 
 
 def build_stand_ins(program: Path, folder: Path) -> Path | None:
-    """Build ``libcuda.so.1`` and the runtime's library into a folder.
+    """Build ``libcuda.so.1`` and the runtime's libraries into a folder.
 
     What the program names of CUDA, and they do not have, gets a stub that refuses by its name. Where the runtime is
     linked into the program, its functions are redirected to the stand-in.
@@ -191,20 +195,24 @@ def build_stand_ins(program: Path, folder: Path) -> Path | None:
     Raises:
         ToolError: there is no compiler, or it fails.
     """
-    sources = {name: (HERE / name).read_text(encoding="utf-8") for name in ("libcuda.c", "libcudart.c")}
+    sources = {name: (HERE / name).read_text(encoding="utf-8") for name in ("libcuda.c", "graphs.c", "libcudart.c")}
     known = {word for text in sources.values() for word in _WORD.findall(text)}
-    known |= {f"{name}_v2" for name in re.findall(r"V2\((\w+)\)", sources["libcuda.c"])}
+    known |= {f"{name}_v2" for text in sources.values() for name in re.findall(r"V2\((\w+)", text)}
     linked = linked_runtime(program)
     lacking = sorted({*_names(program), *(each.name for each in linked)} - known)
     (folder / "stubs.c").write_text(_stubs(lacking) + redirection(program, linked), encoding="utf-8")
-    (folder / "versions").write_text(f"{RUNTIME} {{ global: *; }};\n", encoding="utf-8")
     common = [compiler(), "-shared", "-fPIC", "-O0", "-w", "-Wl,-Bsymbolic", f"-I{HERE}"]
-    driver = [str(HERE / "libcuda.c"), "-Wl,-soname,libcuda.so.1", "-ldl", "-lpthread"]
+    driver = [str(HERE / "libcuda.c"), str(HERE / "graphs.c"), "-Wl,-soname,libcuda.so.1", "-ldl", "-lpthread"]
     _compile([*common, "-o", str(folder / "libcuda.so.1"), *driver])
-    runtime = [str(HERE / "libcudart.c"), str(folder / "stubs.c"), str(folder / "libcuda.so.1")]
-    script = [f"-Wl,-soname,{RUNTIME}", f"-Wl,--version-script={folder / 'versions'}"]
-    _compile([*common, "-o", str(folder / RUNTIME), *runtime, *script])
-    return folder / RUNTIME if linked else None
+    for version, name in RUNTIMES.items():
+        script = folder / f"versions.{version}"
+        script.write_text(f"{name} {{ global: *; }};\n", encoding="utf-8")
+        runtime = [str(HERE / "libcudart.c"), str(folder / "stubs.c"), str(folder / "libcuda.so.1")]
+        words = [f"-DVERSION={version}", f"-Wl,-soname,{name}", f"-Wl,--version-script={script}"]
+        _compile([*common, *words, "-o", str(folder / name), *runtime])
+    if not linked:
+        return None
+    return folder / RUNTIMES[12 if any(each.name == OF_CUDA_12 for each in linked) else 13]
 
 
 def _stubs(names: Sequence[str]) -> str:

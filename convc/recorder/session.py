@@ -329,8 +329,10 @@ def missing(name: str) -> ConvcError:
     hint = "skip the call when the program is recorded, or run single kernels with convc exec"
     if name == "__cudaRegisterManagedVar":
         hint = "use cudaMallocManaged in place of a __managed__ variable"
-    elif "Graph" in name or "Capture" in name:
-        hint = "launch the kernels on a stream instead of a graph"
+    elif "Graph" in name or "captured" in name or "Capture" in name:
+        hint = "launch the work on a stream instead of a graph"
+    elif re.search("Tex|Surf|Array|ChannelDesc", name):
+        hint = "the simulator has no texture unit: read the tensor through a pointer (ld.global), or by a tensor map"
     return InputError(f"the program calls {name}, which convc record does not implement", hint=hint)
 
 

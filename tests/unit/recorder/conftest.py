@@ -19,13 +19,15 @@ def programs(tmp_path_factory) -> Path:
     if compiler is None:
         pytest.skip("there is no C compiler (cc)")
     folder = tmp_path_factory.mktemp("programs")
-    for name in ("host_program", "runtime_program"):
-        source = str(HERE / f"{name}.c")
-        shared = '-DRUNTIME="libcudart.so.13"'
-        subprocess.run([compiler, "-w", "-O0", shared, "-o", str(folder / name), source, "-ldl"], check=True)
+    for version, places in ((13, ["-DEDGES", "-DSMS=384"]), (12, ["-DSMS=388"])):
+        for name in ("runtime_program", "graph_program"):
+            words = [f'-DRUNTIME="libcudart.so.{version}"', *places, "-o", str(folder / f"{name}.{version}")]
+            subprocess.run([compiler, "-w", "-O0", *words, str(HERE / f"{name}.c"), "-ldl"], check=True)
+    words = ["-o", str(folder / "host_program"), str(HERE / "host_program.c")]
+    subprocess.run([compiler, "-w", "-O0", *words, "-ldl"], check=True)
     runtime = folder / "cudart_global.cpp"  # a source file of NVIDIA's runtime, by which it is recognised
     shutil.copy(HERE / "linked_runtime.c", runtime)
-    linked = ["-DRUNTIME=0", "-rdynamic", "-falign-functions=16", "-o", str(folder / "linked_program")]
+    linked = ["-DRUNTIME=0", "-DSMS=384", "-rdynamic", "-falign-functions=16", "-o", str(folder / "linked_program")]
     sources = ["-x", "c", str(runtime), str(HERE / "runtime_program.c")]
     subprocess.run([compiler, "-w", "-O0", *linked, *sources, "-ldl"], check=True)
     return folder

@@ -114,7 +114,7 @@ static int fault(void) {
 static int missing(void) {
   int (*call)(void *, unsigned) = NULL;
   int status = 0;
-  CHECK("cuGetProcAddress_v2", "cuGraphCreate", (void **)&call, 13000, (u64)0, &status);
+  CHECK("cuGetProcAddress_v2", "cuTexObjectCreate", (void **)&call, 13000, (u64)0, &status);
   return call(&module, 0);
 }
 

@@ -16,7 +16,7 @@ int main(int count, char **words) {
   int values[32], extents[4] = {0}, step = 3, left = 0, right = 1;
   struct dim3 one = {1, 1, 1};
   void **(*registered)(void *), *out = NULL, *params[] = {&out}, *event[2];
-  unsigned char properties[1008];
+  unsigned char properties[1032];
   float ms = -1;
   FILE *file = fopen(words[1], "rb");
   if (!file || !fread(image, 1, sizeof image, file)) return 5;
@@ -28,8 +28,8 @@ int main(int count, char **words) {
   CALL("__cudaRegisterVar", handle, (void *)&step, "step", "step", 0, (size_t)4, 1, 0);
   CALL("__cudaRegisterFatBinaryEnd", handle);
 
-  if (CALL("cudaGetDeviceProperties", properties, 0)) return 7;
-  printf("%s: %d SMs\n", (char *)properties, *(int *)(properties + 384));
+  if (CALL(SMS == 384 ? "cudaGetDeviceProperties" : "cudaGetDeviceProperties_v2", properties, 0)) return 7;
+  printf("%s: %d SMs\n", (char *)properties, *(int *)(properties + SMS)); /* where cudaDeviceProp has them */
   if (CALL("cudaMalloc", &out, (size_t)4)) return 8;
   if (CALL("cudaMemcpyToSymbol", (void *)&step, &step, (size_t)4, (size_t)0, 1)) return 9;
   CALL("cudaEventCreate", event), CALL("cudaEventCreate", event + 1);

@@ -100,10 +100,17 @@ def test_a_race_is_found_though_the_program_passes(record):
     assert done.findings[0].rule == "race-shared-memory"
 
 
-def test_the_runtime_registers_and_launches(record, tmp_path):
-    image = tmp_path / "image"
-    image.write_bytes(fatbin(entry(TEXT.read_bytes())))
-    done, said = record(image, name="runtime_program")
+@pytest.fixture
+def image(tmp_path) -> Path:
+    """A fat binary with the kernels' text."""
+    file = tmp_path / "image"
+    file.write_bytes(fatbin(entry(TEXT.read_bytes())))
+    return file
+
+
+@pytest.mark.parametrize("version", [12, 13])
+def test_the_runtime_registers_and_launches(record, image, version):
+    done, said = record(image, name=f"runtime_program.{version}")
     assert done.ok
     assert said.splitlines() == [
         "the simulator of convc: 148 SMs",
@@ -112,9 +119,29 @@ def test_the_runtime_registers_and_launches(record, tmp_path):
     ]
 
 
-def test_a_runtime_that_is_linked_into_the_program_is_redirected(linked_program, tmp_path, capfd):
-    image = tmp_path / "image"
-    image.write_bytes(fatbin(entry(TEXT.read_bytes())))
+@pytest.mark.parametrize("version", [12, 13])
+def test_a_graph_runs_in_the_order_of_its_dependencies(record, image, version):
+    done, said = record("captured", image, name=f"graph_program.{version}", check=True)
+    assert done.ok
+    assert said.splitlines() == ["6 nodes, 0 calls, first 0, captured 1 then 0", "3 calls"]
+    assert [launch.entry for launch in done.launches] == ["add"] * 6
+    assert record("explicit", image, name=f"graph_program.{version}")[1] == "a circle: 1\n"
+
+
+def test_what_a_capture_does_not_allow_is_refused_as_the_driver_does(record, image):
+    done, said = record("refused", image, name="graph_program.13")
+    assert said.splitlines() == [
+        "fork without join: 904, no graph",
+        "legacy stream: 906, then 901",
+        "synchronize: 900, then 901",
+        "event from outside: 905, then 901",
+        "event inside: 907, then 901",
+        "launches now: 0",
+    ]
+    assert len(done.launches) == 1, "none of those that were captured"
+
+
+def test_a_runtime_that_is_linked_into_the_program_is_redirected(linked_program, image, capfd):
     assert subprocess.run([linked_program, image], check=False).returncode == 7, "it has no driver"
     done = convc.record([str(linked_program), str(image)], check=True)
     assert done.ok
@@ -143,7 +170,7 @@ def test_on_another_processor_the_runtime_is_asked_for_as_a_library(programs, mo
 
 
 def test_a_function_that_is_not_there_is_refused_by_its_name(record):
-    with pytest.raises(InputError, match="the program calls cuGraphCreate, which convc record does not implement"):
+    with pytest.raises(InputError, match="the program calls cuTexObjectCreate, which convc record does not implement"):
         record("missing", TEXT)
 
 
@@ -151,10 +178,10 @@ def test_names_that_a_program_links_get_stubs(programs, tmp_path, monkeypatch):
     sources: list[str] = []
     monkeypatch.setattr(program, "_compile", lambda command: sources.append((tmp_path / "stubs.c").read_text()))
     named = tmp_path / "named"
-    named.write_bytes(b"\0cudaGraphCreate\0cuTexRefCreate\0cudaMalloc\0__cudaRegisterTexture@lib\0cudaword\0")
+    named.write_bytes(b"\0cudaGraphClone\0cuTexRefCreate\0cudaMalloc\0__cudaRegisterTexture@lib\0cudaword\0")
     program.build_stand_ins(named, tmp_path)
     assert [line.split("(")[0] for line in sources[0].splitlines()[1:]] == [
-        "void __cudaRegisterTexture", "void cuTexRefCreate", "void cudaGraphCreate",
+        "void __cudaRegisterTexture", "void cuTexRefCreate", "void cudaGraphClone",
     ]  # fmt: skip
 
 
