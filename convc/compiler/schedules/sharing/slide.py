@@ -23,6 +23,7 @@ from convc.compiler.schedules.sharing.k_loop import before_tap, k_loop, release_
 from convc.compiler.schedules.sharing.storage import masks_read, ring_uses
 from convc.compiler.schedules.skeleton import about, number
 from convc.compiler.tile.steps.base import Compute, Loop, Step
+from convc.compiler.tile.steps.mma import WARPGROUP_ROWS
 from convc.host_layout.device_layout import DeviceLayout
 from convc.ir.arch import Arch
 from convc.ir.expr import Var
@@ -31,6 +32,14 @@ SHORT_TILE_BYTES = 4096
 """A filter tile up to this size arrives faster than a copy with a stage of its own is issued."""
 MOST_COLUMNS = 8
 """Filter columns of a stage, each of which is written out."""
+
+
+def _together(each: Depths, columns: int, *, fixed: bool) -> Iterator[Depths]:
+    """A tiling with the filter tiles of all columns in the stage of their activations, if it has stages for both."""
+    deep = tuple((b_stages, b_stages) for a_stages, b_stages in each.stages if fixed or a_stages == b_stages)
+    if deep:
+        a_stages, b_stages = deep[0]
+        yield Depths(first=replace(each.first, a_stages=a_stages, b_stages=b_stages, b_columns=columns), stages=deep)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,21 +52,19 @@ class Slide(Sharing):
         return True
 
     def tilings(self, layout: DeviceLayout, request: Request, geometry: Geometry) -> Iterator[Depths]:
-        """Those of every schedule, but short filter tiles come in the stage of the activations that they meet."""
+        """Those of every schedule, and those whose filter tiles come in the stage of the activations that they meet.
+
+        Short filter tiles always do; behind a tile of 64 rows, whose MMAs are short, longer ones may.
+        """
         columns = max(len(buffer.taps) for buffer in geometry.walk.buffers)
+        free = request.filters is None and (request.multicast or (1, 1)) == (1, 1) and 1 < columns <= MOST_COLUMNS
         for each in super().tilings(layout, request, geometry):
-            short = each.first.block_n * each.first.row_bytes <= SHORT_TILE_BYTES and 1 < columns <= MOST_COLUMNS
-            chosen = request.filters is None and (request.multicast or (1, 1)) == (1, 1)
-            together = columns > 1 if request.filters == TOGETHER else short and chosen
+            tile_bytes = each.first.block_n * each.first.row_bytes
+            together = columns > 1 if request.filters == TOGETHER else free and tile_bytes <= SHORT_TILE_BYTES
             if not together:
                 yield each
-                continue
-            fixed = request.stages is not None
-            deep = tuple((b_stages, b_stages) for a_stages, b_stages in each.stages if fixed or a_stages == b_stages)
-            if deep:
-                a_stages, b_stages = deep[0]
-                first = replace(each.first, a_stages=a_stages, b_stages=b_stages, b_columns=columns)
-                yield Depths(first=first, stages=deep)
+            if together or (free and each.first.block_m == WARPGROUP_ROWS and tile_bytes <= 2 * SHORT_TILE_BYTES):
+                yield from _together(each, columns, fixed=request.stages is not None)
 
     def tensor_tiles(self, layout: DeviceLayout, tiling: Tiling, arch: Arch) -> tuple[TmemTile, ...]:
         """The accumulator alone."""
