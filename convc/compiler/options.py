@@ -238,7 +238,7 @@ class ScheduleOptions:
         Option(
             "TMA multicast in clusters of MxN tiles: tiles of pixels x tiles of channels.",
             {
-                AUTO: "off",
+                AUTO: "Hopper: persistent clusters, where the estimate is 1.27 times better; Blackwell: off",
                 ESTIMATE: "where the estimate is better",
                 "off": "no",
                 "2x1": "two tiles of pixels share filters",

@@ -18,6 +18,7 @@ from convc.compiler.plan.choice import SLACK
 from convc.compiler.plan.names import LaunchForm
 from convc.compiler.plan.records import ColumnSummary, Plan
 from convc.compiler.planner.conflicts import schedules_for
+from convc.compiler.planner.launch import MULTICAST_GAIN
 from convc.compiler.planner.search import plan
 from convc.errors import PlanError
 from convc.host_layout.columns import why_not_joined
@@ -73,8 +74,14 @@ def plan_problem(
         summaries.append(ColumnSummary(columns=columns, cycles=found.estimate.cycles))
     if not plans:
         raise PlanError(summaries[0].reason, where=problem.describe())
-    limit = SLACK * min(each.estimate.cycles for each in plans)
-    near = [each for each in plans if each.estimate.cycles <= limit]
+    gain = MULTICAST_GAIN if options.multicast == AUTO else 1.0
+
+    def cycles(one: Plan) -> float:
+        """Of the estimate, or as many as without multicast if its gain is what it has to be at least."""
+        return one.estimate.cycles * (gain if one.tiling.multicast != (1, 1) else 1.0)
+
+    limit = SLACK * min(map(cycles, plans))
+    near = [each for each in plans if cycles(each) <= limit]
     return replace(min(near, key=_buffer_bytes), columns=tuple(summaries))
 
 
@@ -108,7 +115,7 @@ def _few_channels(layout: DeviceLayout, arch: Arch) -> bool:
     base = layout.base
     size = base.in_channels * base.operand_dtype.bytes
     spans = arch.limits.swizzle_spans
-    filled = arch.rates.meeting > 0 and size < spans[-1] and size not in spans
+    filled = arch.rates.meeting > 0 and size % spans[-1] > 0 and size not in spans
     return why_not_joined(base, "host") is None and (size < arch.limits.mma_atom_bytes or filled)
 
 

@@ -32,7 +32,17 @@ from convc.compiler.plan.records import (
 )
 from convc.compiler.plan.split import ranks_of
 from convc.compiler.planner.conflicts import schedules_for
-from convc.compiler.planner.launch import Pick, Survey, assumed, cycles, every_form, form_of, launched
+from convc.compiler.planner.launch import (
+    MULTICAST_GAIN,
+    SPLIT_GAIN,
+    Pick,
+    Survey,
+    assumed,
+    cycles,
+    every_form,
+    form_of,
+    launched,
+)
 from convc.compiler.schedules.all import schedule_of
 from convc.compiler.schedules.base import (
     DYNAMIC,
@@ -86,7 +96,7 @@ def plan(
     known: Known = {}
     found = _found(layout, options, request, refused, known)
     while legal := [candidates for candidates in found.values() if candidates.possible]:
-        survey = Survey(legal=legal, request=request, refused=refused, known=known)
+        survey = _survey(legal, options, request, refused, known)
         pick = loading(launched(_chosen(legal), survey), survey)
         chosen = pick.schedule
         try:
@@ -126,7 +136,7 @@ def contenders(
         if choice.fell:
             found[choice.schedule] = _turned_down(found[choice.schedule], choice.fell, choice.reason)
     legal = [one for one in found.values() if one.possible]
-    picks = sorted(every_form(Survey(legal=legal, request=request, refused=refused, known=known)), key=_price)
+    picks = sorted(every_form(_survey(legal, options, request, refused, known)), key=_price)
     limit = TIMED_MARGIN * min(_price(picks[0]), first.estimate.cycles)
     plans = [first]
     for pick in _forms_first(picks):
@@ -193,8 +203,7 @@ def _request(options: ScheduleOptions, block_n: int | None, stages: int | None) 
         filters=next((filters for filters in FILTERS if filters == options.filters), None),
         residual_load=next((way for way in RESIDUAL_LOADS if way == options.residual_load), None),
         parts=_parts(options),
-        doubtful=options.split_k == AUTO and ARCHS[options.target].tensor_core != "tcgen05",
-        multicast=(1, 1) if options.tile_scheduler == DYNAMIC else MULTICAST_OF[options.multicast],
+        multicast=_multicast(options),
         order=requested_order(options),
         registers={"on": True, "off": False}.get(options.registers),
     )
@@ -205,6 +214,34 @@ def _parts(options: ScheduleOptions) -> int | None:
     if options.split_k == AUTO:
         return PARTS_OF["off" if options.registers == "on" else ESTIMATE]
     return PARTS_OF[options.split_k]
+
+
+def _multicast(options: ScheduleOptions) -> tuple[int, int] | None:
+    """Tiles of a cluster that shares loads; None: the planner's choice, which on tcgen05 has to be requested."""
+    if options.tile_scheduler == DYNAMIC:
+        return MULTICAST_OF["off"]
+    if options.multicast != AUTO:
+        return MULTICAST_OF[options.multicast]
+    return MULTICAST_OF[ESTIMATE if ARCHS[options.target].tensor_core == "wgmma" else "off"]
+
+
+def _survey(
+    legal: Sequence[ScheduleCandidates],
+    options: ScheduleOptions,
+    request: Request,
+    refused: Mapping[LaunchForm, str],
+    known: Known,
+) -> Survey:
+    """The field of a choice; where options are left open, clusters on Hopper have to be better by more."""
+    doubtful = ARCHS[options.target].tensor_core == "wgmma"
+    return Survey(
+        legal=legal,
+        request=request,
+        refused=refused,
+        known=known,
+        split_gain=SPLIT_GAIN if doubtful and options.split_k == AUTO else SLACK,
+        multicast_gain=MULTICAST_GAIN if options.multicast == AUTO else SLACK,
+    )
 
 
 def _found(
@@ -319,6 +356,8 @@ def loading(pick: Pick, survey: Survey) -> Pick:
     if tiled.parts > 1 or tiled.tiling.ctas > 1 or not schedule.multicasts:
         return pick
     walks = tiled.ctas is not None
+    if survey.multicast_gain > SLACK and not walks:
+        return pick
     offers = [
         survey.offered(schedule, tiled, dataclasses.replace(request, multicast=shape, persistent=walks))
         for shape in MULTICAST_OF.values()
@@ -328,7 +367,7 @@ def loading(pick: Pick, survey: Survey) -> Pick:
     if found is None:
         return pick
     cycles = f"{found.cycles:.0f} cycles with multicast, {pick.best.cycles:.0f} without"
-    if SLACK * found.cycles > pick.best.cycles:  # off by less, an estimate must not make a kernel slower
+    if survey.multicast_gain * found.cycles > pick.best.cycles:
         return pick.because(multicast=f"no multicast: {cycles}")
     taken = replace(pick, best=found)
     return taken.because(multicast=f"multicast of {_shared_tiles(found.tiled.tiling.multicast)}: {cycles}")

@@ -55,7 +55,7 @@ PARTS_OF: Mapping[str, int | None] = {
 """CTAs that share the K loop of a tile, by the option; None leaves the number to the planner."""
 
 MULTICAST_OF: Mapping[str, tuple[int, int] | None] = {
-    "auto": (1, 1), "off": (1, 1), "estimate": None, "2x1": (2, 1), "1x2": (1, 2), "2x2": (2, 2),
+    "off": (1, 1), "estimate": None, "2x1": (2, 1), "1x2": (1, 2), "2x2": (2, 2),
 }  # fmt: skip
 """Tiles of pixels and of channels of a cluster that shares loads, by the option; None: see `PARTS_OF`."""
 
@@ -82,7 +82,6 @@ class Request:
             better.
         residual_load: how a residual arrives.
         parts: CTAs that share the K loop of a tile; None: each tile has one, if nobody finds more better.
-        doubtful: whether they share only what is much faster then, where nobody has asked.
         multicast: tiles of pixels and of channels of a cluster that shares loads; None: as with `parts`.
         order: in which tiles are made; None: along M first, if no other moves fewer bytes.
         registers: whether warps that load hand registers over to those that multiply; None: where these want more.
@@ -100,7 +99,6 @@ class Request:
     pairs: bool | None = None
     residual_load: ResidualLoad | None = None
     parts: int | None = None
-    doubtful: bool = False
     multicast: tuple[int, int] | None = None
     order: OrderName | None = None
     registers: bool | None = None
@@ -122,7 +120,7 @@ class Request:
 def _alone(request: Request) -> Request:
     """`Request.alone`, which every schedule asks of the same requests."""
     walks = request.persistent if request.dynamic else None
-    return replace(request, persistent=walks, ctas=None, pairs=None, parts=None, doubtful=False, order=None)
+    return replace(request, persistent=walks, ctas=None, pairs=None, parts=None, order=None)
 
 
 Known: TypeAlias = "dict[tuple[ScheduleName, Request, str], ScheduleCandidates]"

@@ -18,14 +18,21 @@ import numpy as np
 import pytest
 from recordings.blind_layers import blind
 
+from benchmarks import silicon
 from convc.compiler.compile import compile_problem
+from convc.compiler.contestants import Contestant
 from convc.compiler.options import ScheduleOptions
 
 FILE = Path(__file__).parents[3] / "recordings" / "timing" / "candidates_h100.json.xz"
 MEASURED: dict[str, list[tuple[str, float]]] = json.loads(lzma.decompress(FILE.read_bytes()))
 PROBLEMS = dict(blind())
 PROVES = sorted(MEASURED)[1::2]
-FEW = ("effnetv2.fused24_b16", "sdxl.vae512_b1", "sam.neck3_b16", "aspp.d12_b16", "medical.down_b1", "yolo8.cv1_b16")
+SINCE = (
+    *("effnetv2.fused24_b4", "effnetv2.fused24_b16", "medical.down_b4", "medical.down_b16", "aspp.d12_b1"),
+    *("whisper.conv1_b1", "whisper.conv1_b4", "whisper.conv1_b16"),
+)
+"""Layers whose kernel was not among the candidates then: an H200 timed it since (`benchmarks/silicon.csv`)."""
+FEW = ("sdxl.vae512_b1", "sam.neck3_b16", "aspp.d12_b16", "medical.down_b1", "yolo8.cv1_b16")
 """Of those that prove: what was lost most, and some where nothing was."""
 
 MEAN, WORST = 1.03, 1.23
@@ -54,6 +61,13 @@ def mean(ratios: Iterable[float]) -> float:
     return float(np.exp(np.mean(np.log(list(ratios)))))
 
 
+@pytest.mark.parametrize("name", SINCE)
+def test_layers_that_were_timed_since_are_planned_as_tuning_found_them(name):
+    options = ScheduleOptions(target="sm_90a")
+    made = Contestant(choice={}, block_n=None, compiled=compile_problem(PROBLEMS[name], options=options))
+    assert made.title == silicon.read()[name].kernel
+
+
 def test_layers_are_those_that_were_timed():
     assert set(PROBLEMS) == set(MEASURED)
     assert sum(map(len, MEASURED.values())) == 1523
@@ -67,7 +81,7 @@ def test_a_few_layers_are_planned_as_the_best_of_their_candidates():
 
 @pytest.mark.slow
 def test_all_layers_are_planned_nearly_as_the_best_of_their_candidates():
-    found = lost(MEASURED)
+    found = lost(name for name in MEASURED if name not in SINCE)
     assert mean(found.values()) <= MEAN, found
-    assert mean(found[name] for name in PROVES) <= MEAN, found
+    assert mean(found[name] for name in PROVES if name not in SINCE) <= MEAN, found
     assert max(found.values()) <= WORST, found
