@@ -30,12 +30,12 @@ def audit_command(
     json_file: Path | None,
     sarif_file: Path | None,
 ) -> None:
-    """Read the kernels of the build folder DIR, or a kernel alone, against the rules of the PTX manual.
+    """Check the kernels of the build folder DIR, or a single kernel, against the rules of the PTX manual.
 
-    Nothing runs: the control flow of the warps of a cluster is walked with what the text and the launch file say.
-    Held against the rules are descriptors, bytes and arrivals of barriers, parities, fences, tensor memory, masks,
-    limits and the order of protocols. What cannot be followed is said to be not understood, and accused of nothing.
-    Exit code 1 when a kernel is accused, with --strict also of what the hardware is known to take (verdict rule).
+    Nothing runs: the control flow of the warps of a cluster is followed with the values that the PTX and the launch
+    file give. Checked are descriptors, bytes and arrivals of mbarriers, parities, fences, tensor memory, masks, limits
+    and the order of operations. What cannot be followed is listed as not understood, without a finding. Exit code 1
+    when the verdict of any kernel is error, with --strict also when it is rule.
     """
     check_order(source, launch)
     # Imported when the command runs: its help needs no report.

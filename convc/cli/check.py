@@ -46,12 +46,12 @@ def check_command(
     sarif_file: Path | None,
     chosen: Chosen,
 ) -> None:
-    """Run the kernels of the build folder DIR on random input with every checker watching.
+    """Run the kernels of the build folder DIR on random input, and check them for races, hangs and unwritten memory.
 
-    Found are accesses of shared, tensor and global memory that no synchronisation orders (in a cluster, between its
-    CTAs), CTAs that exit while a peer may still reach them, registers used before tcgen05.wait, CTAs that use bytes
-    that another one stores, reads of memory never written, leaks, hangs and faults.
-    Exit code 1 when the verdict of any kernel is incomplete or error, with --strict also when it is rule.
+    Findings are: unordered accesses of shared, tensor and global memory within a CTA or cluster, CTAs that exit while a
+    peer may still access them, registers used before tcgen05.wait, bytes that one CTA stores and another one uses,
+    reads of memory that was never written, leaks, hangs and faults. Exit code 1 when the verdict of any kernel is
+    incomplete or error, with --strict also when it is rule.
     """
     # Imported when the command runs: its help needs no report.
     from convc.report.console import console, progress_bar

@@ -31,7 +31,11 @@ from convc.support import ptxas
 @click.option("-o", "--output", "folder", type=target_type, required=True, metavar="DIR", help="Build folder.")
 @layers_option
 @model_options
-@click.option("--assemble", is_flag=True, help="Also write kernel.cubin with ptxas, and print what it takes.")
+@click.option(
+    "--assemble",
+    is_flag=True,
+    help="Also write kernel.cubin with ptxas, and print registers, shared memory and spills.",
+)
 @jobs_options
 @no_cache_option
 @wide_option
@@ -42,8 +46,8 @@ def compile_command(
 ) -> None:
     """Compile the convolutions of MODEL (an ONNX file) into the folder DIR.
 
-    Each distinct convolution becomes DIR/kernels/DIGEST/kernel.ptx with its launch.json. A build that is
-    already in DIR is replaced when the new one is whole.
+    Each distinct convolution becomes DIR/kernels/DIGEST/kernel.ptx with its launch.json. An existing build in DIR is
+    replaced once the new one is complete.
     """
     if str(folder) == DASH:
         raise click.UsageError("-o takes a folder, which stdout (-) is not.")

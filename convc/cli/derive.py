@@ -17,21 +17,25 @@ from convc.cli.options import target_type
     "rows",
     default=ROWS[0],
     metavar="KIND",
-    help="How output rows follow each other: outer (default), merged.",
+    help="Output rows of a tile: outer (default), merged.",
 )
 @click.option(
-    "--padding", "border", default=BORDERS[0], metavar="WAY", help="Lanes that need padding: mask (default), zero."
+    "--padding",
+    "border",
+    default=BORDERS[0],
+    metavar="WAY",
+    help="How lanes with padding get zeros: mask (default), zero.",
 )
-@click.option("--windows", is_flag=True, help="Of shift: tiles are windows that overlap by the halo.")
+@click.option("--windows", is_flag=True, help="For shift: tiles are windows that overlap by the halo.")
 @click.option("--latex", "latex_file", type=target_type, metavar="FILE", help="Write the theorems as a LaTeX document.")
 def derive_command(name: str | None, rows: str, border: str, windows: bool, latex_file: Path | None) -> None:
     """Derive the loops of SCHEDULE (reload, slide, stationary, shift), or of all, from the definition of a convolution.
 
     Or those of GRADIENT: dgrad, by the input, or wgrad, by the weights.
 
-    For all sizes at once: each rewrite with its theorem, the conditions that a problem has to meet, and the proof. The
-    algorithms are numbered as in Pei Luo, "Blackwell SM_100a tensor core architecture". With the name of a theorem, as
-    convc inspect prints it: what it says, its conditions, its proof, and what uses it.
+    For all sizes at once: each rewrite with its theorem, the conditions on the problem, and the proof. The algorithms
+    are numbered as in Pei Luo, "Blackwell SM_100a tensor core architecture". With the name of a theorem, as convc
+    inspect prints it: its statement, conditions, proof and uses.
     """
     if name is None or name in SCHEDULES:
         found = derive_schedules(name, rows=rows, border=border, windows=windows)

@@ -26,14 +26,14 @@ from convc.cli.options import Chosen
 
 @click.command("atom", short_help="Which thread and value hold each element of an instruction's matrices.")
 @click.argument("name", required=False, metavar="[NAME]")
-@click.option("--list", "listed", is_flag=True, help="Print the names of all atoms, each family under its spelling.")
-@click.option("--most", type=click.IntRange(min=1), help="Rows and columns that are drawn of each matrix.")
+@click.option("--list", "listed", is_flag=True, help="Print the names of all atoms, by instruction.")
+@click.option("--most", type=click.IntRange(min=1), help="Maximum rows and columns of each matrix.")
 @table_option
 def atom_command(name: str | None, listed: bool, most: int | None, output: Path | None) -> None:
     """Draw which thread holds which element of an instruction: mma.m16n8k16.f16, tcgen05.ld.16x256b.x2, ...
 
-    Below A, B and D stand their thread-value layouts in CuTe's notation. Of tcgen05.mma, wgmma and tcgen05.cp places
-    in tensor memory and in shared memory are drawn.
+    Thread-value layouts in CuTe's notation are printed below A, B and D. For tcgen05.mma, wgmma and tcgen05.cp the
+    addresses in tensor memory and shared memory are drawn.
     """
     from convc.draw.atoms import named_picture, names_by_spelling
 
@@ -53,9 +53,9 @@ def atom_command(name: str | None, listed: bool, most: int | None, output: Path 
 @click.option("--sums", default="f32", show_default=True, metavar="f32|f16", help="Type of C and D.")
 @table_option
 def hmma_command(arch: str, sums: str, output: Path | None) -> None:
-    """Draw the HMMAs of a wmma m16n16k16 of f16, with cycles and register reads as published, and who holds A, B and D.
+    """Draw the HMMAs of a wmma m16n16k16 of f16: published cycles and register reads, and the layouts of A, B and D.
 
-    Beside the registers of Volta stand those of the simulator, which are those of Turing and later.
+    Beside the registers of Volta it shows those of the simulator, which are those of Turing and later.
     """
     from convc.draw.hmma import hmma_picture
 
@@ -67,8 +67,8 @@ def hmma_command(arch: str, sums: str, output: Path | None) -> None:
 def draw_command() -> None:
     """Draw a picture as SVG, in colours for light and dark pages.
 
-    Every picture is drawn from what convc itself goes by: the plan, the tiles as copies fill them, the addresses that
-    the simulator's tensor core reads, the trace of the timing model.
+    Pictures are drawn from convc's own data: the plan, the tiles as copies fill them, the addresses that the
+    simulator's tensor core reads, the trace of the timing model.
     """
 
 
@@ -146,7 +146,7 @@ def draw_rasterization_order(
     output: Path | None,
     chosen: Chosen,
 ) -> None:
-    """Draw the order in which the tiles of a grid begin, and the wave of CTAs over the SMs that each is in.
+    """Draw the order in which the tiles of a grid start, and the wave of each.
 
     The grid is that of a layer's plan, or given with --grid.
     """

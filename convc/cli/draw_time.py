@@ -47,7 +47,7 @@ def chip_options(command: Command) -> Command:
         "--chip",
         callback=chip_file,
         metavar="NAME|FILE.toml",
-        help="Whose parameters: b200, b300, h100 or h200; by default the chip that the kernels are for.",
+        help="The chip: b200, b300, h100 or h200; by default the target of the kernels.",
     )(command)
 
 

@@ -34,8 +34,8 @@ from convc.support.visible import visible
     "--dependent",
     multiple=True,
     metavar="BUFFER",
-    help="Of a kernel with griddepcontrol: a buffer that the preceding kernel may still use, instead of those in "
-    "the launch file; may be given again. Implies --check.",
+    help="For a kernel with griddepcontrol: a buffer that the preceding kernel may still use, instead of those in "
+    "the launch file; may be repeated. Implies --check.",
 )
 @all_switches_option
 @strict_option
@@ -60,14 +60,14 @@ def exec_command(  # noqa: PLR0913 - each is one option
     chosen: Chosen,
     asked: Asked,
 ) -> None:
-    """Run any PTX kernel on the simulator, as LAUNCH.json says.
+    """Run any PTX kernel on the simulator, with the launch file LAUNCH.json.
 
-    The launch file gives grid, block, dynamic shared memory, parameters and buffers. A buffer's "file" is
-    read before the launch, its "save" is written after it; both are .npy files, relative to the launch file.
-    The JSON has the findings, a fault or a hang among them, and everything that the simulator counted.
+    The launch file has grid, block, dynamic shared memory, parameters and buffers. A buffer's "file" is read before the
+    launch, its "save" is written after it; both are .npy files, relative to the launch file. The JSON has the findings,
+    including a fault or a hang, and all counters of the simulator.
 
-    With --triton-cache or --cute-dump in place of both, list the kernels in such a folder and what their
-    arguments are, or write the launch file of one.
+    With --triton-cache or --cute-dump instead of files, list the kernels in such a folder and their arguments, or write
+    the launch file of one.
     """
     if answer(asked, kernel):
         return

@@ -99,9 +99,9 @@ def _plain(kind: str, code: str, text: str) -> Code:
 @click.option("--schema", metavar="FORMAT", help="Print the JSON Schema of a format, such as convc-check/1.")
 @json_option
 def explain_command(code: tuple[str, ...], schema: str | None, json_file: Path | None) -> None:
-    """Explain each CODE as a message has it: an error (error[P100]), a finding, a verdict, a switch; or list all.
+    """Explain each CODE of a message: an error (error[P100]), a finding, a verdict, a switch; or list all.
 
-    --schema prints the JSON Schema of a format: what --json writes, or a file that is read.
+    --schema prints the JSON Schema of a format that convc writes or reads.
     """
     if schema is not None:
         if code or json_file is not None:

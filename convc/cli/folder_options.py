@@ -53,8 +53,8 @@ class _Argument(ParamType):
 
 
 OPTIONS = (
-    click.option("--triton-cache", type=path_type, metavar="DIR", help="Instead of both: a kernel of Triton's cache."),
-    click.option("--cute-dump", type=path_type, metavar="DIR", help="Instead of both: a kernel that CuTe DSL dumped."),
+    click.option("--triton-cache", type=path_type, metavar="DIR", help="Instead of files: a kernel of Triton's cache."),
+    click.option("--cute-dump", type=path_type, metavar="DIR", help="Instead of files: a kernel that CuTe DSL dumped."),
     click.option("--kernel", "kernel_name", metavar="NAME", help="The kernel, where the folder has several."),
     click.option("--grid", type=_Grid(), help="The grid of its launch, as in the program."),
     click.option("--arg", "arguments", type=_Argument(), multiple=True, help="One of its arguments, as x=f16[64,64]."),
@@ -63,7 +63,7 @@ OPTIONS = (
         "--emit-launch",
         type=target_type,
         metavar="FILE",
-        help="Write its launch file; without it, list what the launch needs.",
+        help="Write its launch file; without it, list the arguments.",
     ),
 )
 

@@ -100,14 +100,14 @@ def _sections(ctx: click.Context, param: click.Parameter, given: str | None) -> 
     "--only",
     callback=_sections,
     metavar="SECTIONS",
-    help=f"Only these parts of the page, with commas between them: {', '.join((*SECTION_NAMES, *VIEWS))}.",
+    help=f"Only these sections, comma-separated: {', '.join((*SECTION_NAMES, *VIEWS))}.",
 )
-@click.option("--full", is_flag=True, help="The whole page of a layer, through a pager on a terminal.")
-@click.option("--no-pager", "pager", is_flag=True, flag_value=False, default=True, help="Print long pages at once.")
+@click.option("--full", is_flag=True, help="All sections of a layer, through a pager on a terminal.")
+@click.option("--no-pager", "pager", is_flag=True, flag_value=False, default=True, help="Do not use a pager.")
 @click.option(
     "--derivation",
     is_flag=True,
-    help="Show Algorithms 1 to 3.b with the layer's numbers: theorems, conditions, loops, and which is taken.",
+    help="Show Algorithms 1 to 3.b with the layer's numbers: theorems, conditions, loops, and which is used.",
 )
 @click.option(
     "--lanes",
@@ -123,7 +123,7 @@ def _sections(ctx: click.Context, param: click.Parameter, given: str | None) -> 
     "row",
     type=click.IntRange(min=0),
     metavar="R",
-    help="With --lanes or --svg: at this filter row, by default one that meets the image.",
+    help="With --lanes or --svg: the filter row; by default one inside the image.",
 )
 @click.option("--all-lanes", is_flag=True, help="With --lanes or --example: list every lane.")
 @click.option(
@@ -144,10 +144,10 @@ def _sections(ctx: click.Context, param: click.Parameter, given: str | None) -> 
 def inspect_command(model: Path | None, layer: str | None, example: bool, view: View, chosen: Chosen) -> None:
     """List the layers of MODEL (or of a build folder), or show how one of them becomes a kernel.
 
-    Without --layer: a row for each layer. With it: a summary, which says which kernel was chosen, why, and how long it
-    takes. With --full also the sections: schedules, plan, loops, index maps, memory, steps, and the PTX.
+    Without --layer: a row for each layer. With it: a summary with the chosen kernel, the reasons and the estimated
+    time. With --full also the sections: schedules, plan, loops, index maps, memory, steps, and the PTX.
 
-    With --derivation, --lanes, --svg or --json, only what these ask for.
+    --derivation, --lanes, --svg and --json replace the summary.
     """
     if view.only is not None:
         asked = view.tile if "lanes" not in view.only or view.tile is not None else 0

@@ -60,10 +60,12 @@ class Given:
 )
 @click.option("--time", "repeat", type=int, default=0, metavar="N", help="Number of additional launches to time.")
 @click.option(
-    "--timeout", type=float, default=60.0, show_default=True, metavar="SECONDS", help="How long to wait for a launch."
+    "--timeout", type=float, default=60.0, show_default=True, metavar="SECONDS", help="Time limit of a launch."
 )
 @click.option("--sanitize", is_flag=True, help="Also launch it under NVIDIA's compute-sanitizer.")
-@click.option("--emit-host", type=target_type, metavar="FILE.cu", help="Write the launch as C++, and launch nothing.")
+@click.option(
+    "--emit-host", type=target_type, metavar="FILE.cu", help="Write the launch as a C++ program, without launching."
+)
 @switch_option
 @max_instructions_option
 @numerics_option
@@ -74,11 +76,11 @@ class Given:
 def launch_command(
     kernel: Path, launch: Path | None, given: Given, gpu: GpuOptions, json_file: Path | None, chosen: Chosen
 ) -> None:
-    """Launch a kernel on the first GPU of this machine: a layer of the build folder DIR, or any with a launch file.
+    """Launch a kernel on the first GPU of this machine: a layer of a build folder, or any with a launch file.
 
-    NVIDIA's driver compiles the text, or takes machine code (.cubin), encodes the tensor maps and launches. A digest of
-    every buffer is printed. With --compare the simulator runs the same text on the same contents: every byte must
-    agree, or lie within --atol and --rtol. Buffers without contents start as bytes 0xFF on both.
+    The kernel is PTX or a .cubin; NVIDIA's driver encodes the tensor maps. A digest of every buffer is printed. With
+    --compare the simulator runs the same PTX on the same data: every byte must agree, or lie within --atol and --rtol.
+    Buffers without data are filled with bytes 0xFF on both.
     """
     # Imported when the command runs: its help needs neither the simulator nor the driver.
     from convc.api.launching import Hang, KernelInputs, write_host_program

@@ -49,9 +49,9 @@ GARBAGE_THRESHOLD = 50_000
 default of 700, a tenth of their time goes into searching."""
 
 COMMANDS = {
-    "audit": "Read kernels against the rules of the PTX manual.",
+    "audit": "Check kernels against the rules of the PTX manual.",
     "check": "Check the kernels of a build folder for races and hangs.",
-    "compile": "An ONNX model becomes a build folder.",
+    "compile": "Compile an ONNX model into a build folder.",
     "derive": "Derive the loops of a schedule, for all sizes.",
     "draw": "Draw layouts, descriptors, tiles, memory and time.",
     "exec": "Run any PTX kernel with a launch file.",

@@ -155,7 +155,7 @@ def read_model_argument(ctx: click.Context, param: click.Parameter, path: Path |
 
 
 batch_option = click.option(
-    "--batch", type=click.IntRange(min=0), metavar="N", help="Images, where the model leaves the batch open."
+    "--batch", type=click.IntRange(min=0), metavar="N", help="Batch size, where the model leaves it open."
 )
 
 
@@ -183,18 +183,18 @@ shape_option = click.option(
     multiple=True,
     callback=_shapes,
     metavar="NAME:1x3x8x8",
-    help="Extents of an input, where the model leaves them open; may be given several times.",
+    help="Shape of an input, where the model leaves it open; may be repeated.",
 )
 dtype_option = click.option(
     "--dtype",
     type=Choice(DTYPES, FLOAT_NAMES),
-    help="Operand type, in place of the model's (float32 models run as tf32); the last three share scale factors.",
+    help="Operand type, in place of the model's (float32 models run as tf32); the last three are block-scaled.",
 )
 
 precision_option = click.option(
     "--precision",
     type=Choice(["tf32", "bf16x3", "bf16x6", "tf32x3"]),
-    help="How float32 is multiplied: once as tf32 (the default), or in parts that come near to float32.",
+    help="How float32 is multiplied: as tf32 (the default), or split into 3 or 6 products of parts.",
 )
 
 fuse_option = click.option(
@@ -209,20 +209,20 @@ fuse_option = click.option(
 gradient_option = click.option(
     "--gradient",
     type=Choice(get_args(By)),
-    help="Take the gradients of the convolutions by their input (dgrad), their weights (wgrad), or both.",
+    help="Compile the gradients of the convolutions: by their input (dgrad), their weights (wgrad), or both.",
 )
 
 numerics_option = click.option(
     "--numerics",
     type=Choice(["float32", "exact"]),
-    help="How the tensor core adds: float32 is fast (the default, but of launch); exact is as measured on hardware.",
+    help="How the tensor core adds: float32 (fast; the default, except for launch), or exact, as measured on hardware.",
 )
 
 max_instructions_option = click.option(
     "--max-instructions",
     type=click.IntRange(min=1),
     metavar="N",
-    help="The number of instructions after which a warp counts as endless (10,000,000).",
+    help="Instruction limit per warp; a kernel beyond it is stopped (10,000,000).",
 )
 
 
@@ -236,20 +236,20 @@ no_cache_option = click.option(
     "cache",
     is_flag=True,
     callback=_cache_setting,
-    help="Do not use the compile cache (as CONVC_CACHE=off; CONVC_CACHE=DIR moves it).",
+    help="Do not use the compile cache (CONVC_CACHE=off does the same; CONVC_CACHE=DIR sets its folder).",
 )
 
 
 def jobs_options(command: Command) -> Command:
     """``--jobs`` and ``--executor``."""
     command = click.option(
-        "--executor", metavar="WHERE", help="Where to work: processes of this machine, or dask://HOST:PORT."
+        "--executor", metavar="WHERE", help="Where to run: processes of this machine, or dask://HOST:PORT."
     )(command)
     return click.option(
         "--jobs",
         type=click.IntRange(1, 1024),
         metavar="N",
-        help="Processes to work in (1: this one); by default one per core where that is faster.",
+        help="Number of processes (1: this one); by default one per core where that is faster.",
     )(command)
 
 
@@ -258,7 +258,7 @@ host_option = click.option(
     type=Choice(["auto", "onnxruntime", "reference"]),
     default="auto",
     show_default=True,
-    help="What runs the other nodes: onnxruntime where it is installed (auto), or onnx.reference.",
+    help="Runtime of the other nodes; auto: onnxruntime where it is installed, else onnx.reference.",
 )
 
 counts_option = click.option("--counts", is_flag=True, help="List all counters of the simulator.")
@@ -277,14 +277,14 @@ def model_options(command: Command) -> Command:
 all_switches_option = click.option(
     "--all-switches",
     is_flag=True,
-    help="Also run under every other setting of every switch, and list those that change the result.",
+    help="Also run with every other setting of every switch, and list those that change the result.",
 )
 
 
 strict_option = click.option(
     "--strict",
     is_flag=True,
-    help="Also exit with 1 for a broken rule of the manual where every run gave the right result (verdict rule).",
+    help="Also exit with 1 for a broken rule of the manual without effect on any run (verdict rule).",
 )
 
 
@@ -297,7 +297,7 @@ class _SwitchOption(click.Option):
         from convc.machine.base.switches import CHOICES, OPEN
 
         listed = ", ".join(f"{name}={'|'.join(CHOICES[name])}" for name in OPEN)
-        self.help = f"Change a rule that no public source settles (see docs/fidelity.md); the default first: {listed}."
+        self.help = f"Set a rule that no public source specifies (docs/fidelity.md); the default first: {listed}."
         return super().get_help_record(ctx)
 
 
@@ -323,7 +323,7 @@ layers_option = click.option(
     metavar="NAME",
     multiple=True,
     callback=_layer_names,
-    help="Only this layer: its name, or a pattern such as 'layer1.*'; may be given several times.",
+    help="Only this layer: its name, or a pattern such as 'layer1.*'; may be repeated.",
 )
 
 

@@ -17,14 +17,14 @@ from convc.cli.streams import DASH
 @click.command("probe")
 @click.argument("names", nargs=-1, metavar="[PROBE]...")
 @click.option("--run", "runs", is_flag=True, help="Run the probes on the GPU of this machine.")
-@click.option("--apply", "answers", type=path_type, metavar="FILE.json", help="Evaluate the answers of a GPU.")
+@click.option("--apply", "answers", type=path_type, metavar="FILE.json", help="Evaluate the results of a GPU.")
 @click.option(
     "-o",
     "--output",
     "target",
     type=target_type,
     metavar="FILE",
-    help="With --run: write all answers to this file. With --apply: write the chip's parameters (.toml).",
+    help="With --run: write the results. With --apply: write the chip's parameters (.toml).",
 )
 @click.option(
     "--chip",
@@ -32,17 +32,17 @@ from convc.cli.streams import DASH
     default="b200",
     show_default=True,
     metavar="NAME|FILE.toml",
-    help="Whose parameters are listed: b200, b300, h100 or h200.",
+    help="The chip whose parameters are listed: b200, b300, h100 or h200.",
 )
 @json_option
 def probe_command(
     names: tuple[str, ...], runs: bool, answers: Path | None, target: Path | None, chip: str, json_file: Path | None
 ) -> None:
-    """List what the simulator and the model of a chip assume, and the probes that settle it.
+    """List what the simulator and the model of a chip assume, and the probes that test it.
 
-    With --run these small kernels are run, all or those that are named, on whatever GPU is there; -o writes one file
-    that anybody can send in. --apply says what such a file settles, as options of the other commands, and -o then
-    writes what it measured, for `convc time --chip FILE.toml`.
+    --run runs all or the named probes, which are small kernels, on the GPU of this machine; -o writes the results to a
+    file. --apply prints the options of the other commands that such a file determines; -o then writes the measured
+    parameters, for `convc time --chip FILE.toml`.
     """
     # Imported when the command runs: its help needs neither the simulator nor the driver.
     from convc import api

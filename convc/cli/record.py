@@ -32,9 +32,7 @@ TARGETS = ("sm_100a", "sm_90a")
     show_default=True,
     help="The device that the program sees: a B200 or an H100.",
 )
-@click.option(
-    "--emit-launch", type=target_type, metavar="DIR", help="Write a folder for each launch, which convc exec can run."
-)
+@click.option("--emit-launch", type=target_type, metavar="DIR", help="Write a folder for each launch, for convc exec.")
 @strict_option
 @switch_option
 @max_instructions_option

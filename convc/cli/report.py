@@ -33,7 +33,7 @@ def _page_file(ctx: click.Context, param: click.Parameter, path: Path | None) ->
 
 @click.command("report")
 @click.argument("source", type=path_type, callback=read_model_argument, metavar="[MODEL|DIR]", required=False)
-@click.option("--example", is_flag=True, help="The worked example, 9x9 pixels, in place of a model.")
+@click.option("--example", is_flag=True, help="The worked example, 9x9 pixels, instead of a model.")
 @layers_option
 @click.option(
     "-o",
@@ -42,10 +42,10 @@ def _page_file(ctx: click.Context, param: click.Parameter, path: Path | None) ->
     required=True,
     callback=_page_file,
     metavar="FILE.html",
-    help="Write the page there (- is stdout).",
+    help="The HTML file (- is stdout).",
 )
-@click.option("--verify", "verified", is_flag=True, help="Also verify every kernel of a model, and show the verdicts.")
-@click.option("--sass", is_flag=True, help="Show the SASS that ptxas generates, and time that (extra convc[sass]).")
+@click.option("--verify", "verified", is_flag=True, help="Also verify every kernel of a model, and show its verdict.")
+@click.option("--sass", is_flag=True, help="Show and time the SASS that ptxas generates (extra convc[sass]).")
 @model_options
 @no_cache_option
 @chip_options
@@ -59,10 +59,10 @@ def report_command(
     chip: ChipOptions,
     chosen: Chosen,
 ) -> None:
-    """Write a page about a model or a build folder: one HTML file that a browser opens, and that needs no network.
+    """Write an HTML page about the layers of a model or a build folder, as one file without external resources.
 
-    It says which schedule each layer has and why, how long it takes and what it waits for, and draws tiles, memory,
-    descriptors and time. Layers with the same kernel share a section.
+    It shows the schedule of each layer and its reasons, the estimated time and its bottlenecks, and drawings of tiles,
+    memory, descriptors and time. Layers with the same kernel share a section.
     """
     # Imported when the command runs: its help needs neither compiler nor report.
     from convc.api.paging import page_report

@@ -53,7 +53,7 @@ class Data:
 @inputs_option("Activations, .npy or .npz of several (- is stdin).")
 @outputs_option("Result, .npy or .npz of all (- is stdout).")
 @click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Draw inputs without a file at random.")
-@click.option("--save-inputs", type=target_type, metavar="FILE", help="Write the inputs that are used: .npz or .npy.")
+@click.option("--save-inputs", type=target_type, metavar="FILE", help="Write the inputs of the run: .npz or .npy.")
 @click.option("--residual", type=path_type, metavar="R.npy", help="The residual that the epilogue adds.")
 @layer_option
 @batch_option
@@ -80,15 +80,14 @@ def run_command(
 ) -> None:
     """Run a layer of the build folder DIR, or all of MODEL.onnx, on the simulator.
 
-    A layer runs on the kernel's text as it is in the folder. Of a model, convolutions run on the simulator and other
-    nodes on the host.
+    A layer runs from the PTX in the folder. The convolutions of a model run on the simulator, its other nodes on the
+    host.
 
-    Inputs may be float16, float32 or float64 and are rounded to the type of the kernel, or of the model's input.
-    bfloat16 results are written as float32. With one layer in the build, --layer is not needed; with one input or
-    output in the model, no NAME is. A layer that a residual was fused into takes that as a file of its own, of the
-    shape of its result.
+    Inputs are float16, float32 or float64 and are rounded to the type of the kernel, or of the model's input. bfloat16
+    results are written as float32. A build with one layer needs no --layer, a model with one input or output no NAME.
+    --residual is the input of a fused residual, in the shape of the result.
 
-    A .npz file has several arrays, by the names of the model's inputs or outputs; of a layer x, residual and y.
+    A .npz file holds arrays by the names of the model's inputs or outputs; for a layer x, residual and y.
     """
     check_once(source, *data.inputs)
     files = named_files(data.outputs, "--output")

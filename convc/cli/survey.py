@@ -39,7 +39,10 @@ class Asked:
 @click.argument("folder", type=path_type, metavar="DIR|MODEL.onnx")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the data.")
 @click.option(
-    "--sample", type=click.IntRange(min=0), metavar="N", help="As of verify: run N CTAs of a layer, and its borders."
+    "--sample",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="As for verify: run N random CTAs of a layer, and its borders.",
 )
 @click.option(
     "--limit",
@@ -47,7 +50,7 @@ class Asked:
     default=300.0,
     show_default=True,
     metavar="SECONDS",
-    help="Time that a model may take.",
+    help="Time limit of a model.",
 )
 @click.option(
     "--extent",
@@ -55,7 +58,7 @@ class Asked:
     default=64,
     show_default=True,
     metavar="N",
-    help="Extent of open axes of inputs other than the batch, which is 1.",
+    help="Extent of open axes of inputs; an open batch is 1.",
 )
 @shape_option
 @precision_option
@@ -67,13 +70,13 @@ class Asked:
 @collected("asked", Asked)
 @chosen_options
 def survey_command(folder: Path, asked: Asked, json_file: Path | None, markdown: Path | None, chosen: Chosen) -> None:
-    """List, verify and run every .onnx file in DIR and the folders in it, and print a line for each.
+    """List, verify and run every .onnx file below DIR, and print a line for each.
 
     A model's convolutions are compiled, run and compared with the float64 reference, as by verify; then the whole
-    network runs on drawn data with its own weights, and its outputs are compared with those of onnxruntime. Each model
-    has a process of its own: one that takes too long or all memory costs its own line.
+    network runs on random data with its own weights, and its outputs are compared with onnxruntime's. Each model has
+    its own process, so that a hang, a crash or a lack of memory affects one line.
 
-    Exit code 1 where something that was compared is wrong; models that convc does not take are listed as refused.
+    Exit code 1 if a result is wrong; unsupported models are listed as refused.
     """
     # Imported when the command runs: its help needs no report.
     from convc.report.console import console, progress_bar

@@ -71,7 +71,7 @@ class Shown:
     "--chip",
     callback=chip_file,
     metavar="NAME|FILE.toml",
-    help="Whose parameters to use: b200, b300, h100 or h200; by default the chip that the kernels are for.",
+    help="The chip: b200, b300, h100 or h200; by default the target of the kernels.",
 )
 @click.option(
     "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Set a parameter: tma.fill=110, tmem.banks=8x64."
@@ -86,7 +86,7 @@ class Shown:
 @click.option(
     "--clock", type=click.FloatRange(min=0.1, max=10.0), metavar="GHZ", help="SM clock, in place of the chip's."
 )
-@click.option("--cold", is_flag=True, help="Nothing is in L2 when a kernel begins.")
+@click.option("--cold", is_flag=True, help="L2 is empty when a kernel starts.")
 @click.option("--timeline", is_flag=True, help="Also show each warp and unit over time, as text.")
 @click.option("--sass", is_flag=True, help="Time the SASS that ptxas generates instead of the PTX text.")
 @click.option("--passes", is_flag=True, help="Also show an MMA of each shape step by step, inside the tensor core.")
@@ -126,11 +126,11 @@ def time_command(
     chip: ChipOptions,
     chosen: Chosen,
 ) -> None:
-    """Estimate how long kernels take on a chip that need not be there, and say what they wait for.
+    """Estimate how long kernels take on a chip, and what they wait for, without the chip.
 
     The simulator executes one cluster of the grid; its trace is replayed on a model of the chip whose numbers are
-    measured or published (convc/timing/chips). One kernel is shown with its critical path and the numbers that the
-    answer depends on, several with a line each.
+    measured or published (convc/timing/chips). A single kernel is shown with its critical path and the parameters that
+    its time depends on, several with a line each.
     """
     # Imported when the command runs: its help needs no report.
     from convc.report.console import console, progress_bar

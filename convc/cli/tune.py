@@ -35,7 +35,7 @@ from convc.cli.streams import model_source
     default=12,
     show_default=True,
     metavar="N",
-    help="Most that are measured.",
+    help="Maximum number of candidates per layer.",
 )
 @click.option(
     "--seconds",
@@ -50,11 +50,11 @@ from convc.cli.streams import model_source
     type=Choice(["auto", "gpu", "engine"]),
     default="auto",
     show_default=True,
-    help="What measures: the first GPU, or the timing engine, which auto takes where there is no GPU.",
+    help="Measure on the first GPU, or with the timing engine; auto: engine where there is no GPU.",
 )
-@click.option("--again", is_flag=True, help="Also measure layers that have a record.")
+@click.option("--again", is_flag=True, help="Measure layers again that have a record.")
 @click.option(
-    "--timeout", type=float, default=10.0, show_default=True, metavar="SECONDS", help="How long to wait for a launch."
+    "--timeout", type=float, default=10.0, show_default=True, metavar="SECONDS", help="Time limit of a launch."
 )
 @click.option("--import", "records", type=path_type, metavar="FILE.json", help="First import the records of a file.")
 @click.option("--export", type=target_type, metavar="FILE.json", help="Write the records of these layers to a file.")
@@ -62,11 +62,11 @@ from convc.cli.streams import model_source
 @collected("options", TuneOptions)
 @chosen_options
 def tune_command(source: Path | None, layer: Layers, options: TuneOptions, chosen: Chosen) -> None:
-    """Measure the best candidates of each layer on the first GPU, and keep the fastest in the compile cache.
+    """Measure the best candidates of each layer on the first GPU, and record the fastest in the compile cache.
 
-    Of each distinct convolution the kernels that are estimated within 25 % of the best are launched in turns. From then
-    on compile, verify, inspect, time and launch take the fastest, where they are asked for the same options. Without a
-    GPU the timing engine times them. Records go to other machines with --export and --import.
+    The candidates of a convolution are the kernels whose estimates are within 25 % of the best. Later runs of compile,
+    verify, inspect, time and launch with the same options use the fastest. Without a GPU the timing engine times the
+    candidates. --export and --import transfer records.
     """
     # Imported when the command runs: its help needs no report.
     from convc.report.console import console, progress_bar

@@ -84,8 +84,8 @@ class ScheduleOptions:
             {
                 AUTO: "the schedule with the best estimate",
                 "reload": "every filter tap loads its activations",
-                "slide": "one load for all taps of a filter row; descriptors start at a row further on",
-                "shift": "one load for all taps of a filter row; rows move in tensor memory",
+                "slide": "one load for all taps of a filter row; each tap's descriptor starts one row later",
+                "shift": "one load for all taps of a filter row; rows are shifted in tensor memory",
                 "stationary": "one load for all taps of a filter row; filters are operand A, activations operand B",
             },
         ),
@@ -106,11 +106,11 @@ class ScheduleOptions:
     border: Annotated[
         str,
         Option(
-            "How lanes whose pixel is padding get their zero.",
+            "How lanes whose pixel is padding get zeros.",
             {
                 AUTO: "by the estimate",
-                "mask": "the MMA does not write them",
-                "zero": "they hold a row of zeros",
+                "mask": "the MMA's lane mask leaves them out",
+                "zero": "they read a row of zeros",
             },
             _SHARING,
         ),
@@ -118,8 +118,8 @@ class ScheduleOptions:
     rows: Annotated[
         str,
         Option(
-            "Output pixels that follow one another in a tile: of one output row, or of all rows.",
-            {AUTO: "by the estimate", "outer": "one output row after the other", "merged": "all rows as one"},
+            "The output pixels of a tile: of one output row after the other, or consecutive across rows.",
+            {AUTO: "by the estimate", "outer": "one output row after the other", "merged": "across rows"},
             _SHARING,
         ),
     ] = AUTO
@@ -130,7 +130,7 @@ class ScheduleOptions:
             {
                 AUTO: "by the estimate",
                 "direct": "threads store them from registers",
-                "tma": "through shared memory, by tensor copies",
+                "tma": "through shared memory and TMA",
             },
             "tma: schedules whose lanes are output pixels, that is all but stationary",
         ),
@@ -141,8 +141,8 @@ class ScheduleOptions:
             "How a residual reaches the epilogue.",
             {
                 AUTO: "by the estimate",
-                "direct": "the threads that add it read it",
-                "tma": "tensor copies bring it to shared memory during the K loop",
+                "direct": "read by the threads that add it",
+                "tma": "copied to shared memory through TMA during the K loop",
             },
             "layers with a residual; tma: sm_100a with store tma",
         ),
@@ -150,11 +150,11 @@ class ScheduleOptions:
     filters: Annotated[
         str,
         Option(
-            "Where filter tiles lie in shared memory.",
+            "The stages of filter tiles in shared memory.",
             {
-                AUTO: "short ones together, others apart",
-                "apart": "each filter tile has a stage of its own",
-                "together": "in the stage of the activations that they are multiplied with",
+                AUTO: "together for short tiles, else apart",
+                "apart": "each filter tile has its own stage",
+                "together": "filter tiles share the stage of their activations",
             },
             _SHARING,
         ),
@@ -162,20 +162,20 @@ class ScheduleOptions:
     columns: Annotated[
         str,
         Option(
-            "Fold filter columns into K, so that layers of few channels fill an MMA; or sum over pixels as they lie.",
+            "Fold filter columns into K, so that layers with few channels fill an MMA.",
             {
                 AUTO: "by the estimate; off where a schedule is named",
                 "off": "no",
                 "overlap": "rows of the input tensor map overlap",
-                "host": "the host copies the pixels side by side",
-                "summed": "of gradients of weights: pixels are summed as they lie, and operands are MN-major",
+                "host": "the host copies the pixels of a filter row next to each other",
+                "summed": "for gradients by weights: sum over pixels without a copy, with MN-major operands",
             },
         ),
     ] = AUTO
     persistent: Annotated[
         str,
         Option(
-            "Persistent CTAs: each computes several tiles, with the epilogue behind the next mainloop.",
+            "Persistent CTAs: each computes several tiles, and the epilogue overlaps the next mainloop.",
             {AUTO: "by the estimate", "on": "yes", "off": "one CTA per tile"},
         ),
     ] = AUTO
@@ -193,8 +193,8 @@ class ScheduleOptions:
         Option(
             "The tile scheduler of persistent CTAs.",
             {
-                "static": "tiles by the number of the CTA",
-                "dynamic": "tiles whose CTAs have not been launched, by clusterlaunchcontrol (CLC)",
+                "static": "tiles by CTA index",
+                "dynamic": "tiles of CTAs that are not launched yet, by clusterlaunchcontrol (CLC)",
             },
             f"persistent on; dynamic: {_BLACKWELL}",
         ),
@@ -205,7 +205,7 @@ class ScheduleOptions:
             "The number of CTAs of an MMA (tcgen05.mma, cta_group::1 or ::2).",
             {
                 AUTO: "by the estimate",
-                "1": "each CTA computes a tile of its own",
+                "1": "each CTA computes its own tile",
                 "2": "2-CTA MMA: two CTAs compute one tile, each with half of the filter tile",
             },
             _BLACKWELL,
@@ -216,19 +216,19 @@ class ScheduleOptions:
         Option(
             "The number of CTAs that share the K loop of a tile.",
             {
-                AUTO: "estimate; for sm_90a only where that is twice as good",
-                ESTIMATE: "where tiles leave SMs idle and the estimate is better",
-                "off": "one",
+                AUTO: "estimate; for sm_90a only where it halves the estimated time",
+                ESTIMATE: "where SMs are idle otherwise and the estimate is better",
+                "off": "one CTA",
                 "2": "two",
                 "4": "four",
-                "8": "eight, a cluster",
-                "16": "two clusters of eight, whose sums meet in global memory",
-                "24": "three such clusters",
-                "32": "four",
-                "48": "six",
-                "64": "eight",
-                "96": "twelve",
-                "128": "sixteen",
+                "8": "eight, one cluster",
+                "16": "two clusters of eight, which add their sums through global memory",
+                "24": "three clusters",
+                "32": "four clusters",
+                "48": "six clusters",
+                "64": "eight clusters",
+                "96": "twelve clusters",
+                "128": "sixteen clusters",
             },
             "schedules reload, slide and shift",
         ),
@@ -236,13 +236,13 @@ class ScheduleOptions:
     multicast: Annotated[
         str,
         Option(
-            "TMA multicast in clusters of MxN tiles: tiles of pixels x tiles of channels.",
+            "TMA multicast in clusters of MxN tiles (M: output pixels, N: output channels).",
             {
                 AUTO: "Hopper: persistent clusters, where the estimate is 1.27 times better; Blackwell: off",
                 ESTIMATE: "where the estimate is better",
                 "off": "no",
-                "2x1": "two tiles of pixels share filters",
-                "1x2": "two tiles of channels share activations",
+                "2x1": "two tiles along M share filters",
+                "1x2": "two tiles along N share activations",
                 "2x2": "both",
             },
             "schedules reload, slide and shift",
@@ -253,7 +253,7 @@ class ScheduleOptions:
         Option(
             "The order in which the tiles of the output are computed.",
             {
-                AUTO: "along M first; where L2 does not hold all, the order with the least traffic",
+                AUTO: "along M first; where L2 does not hold all buffers, the order with the least traffic",
                 "rows": "along M first",
                 "columns": "along N first",
                 "grouped": "groups of a few tiles along N",
@@ -268,34 +268,34 @@ class ScheduleOptions:
             "L2 eviction priorities of the loads (evict_first, evict_last).",
             {
                 AUTO: "estimate for sm_90a, off for sm_100a",
-                ESTIMATE: "where L2 does not hold all of a launch",
+                ESTIMATE: "where L2 does not hold all buffers of a launch",
                 "off": "none",
-                "on": "wherever there is something to say",
+                "on": "for all loads with a priority",
             },
         ),
     ] = AUTO
     registers: Annotated[
         str,
         Option(
-            "Warps that load give registers to those that multiply (setmaxnreg).",
-            {AUTO: "where an even share is too small for these", "on": "yes", "off": "no"},
+            "Move registers from the load warps to the MMA warps (setmaxnreg).",
+            {AUTO: "where an equal share is too small for the MMA warps", "on": "yes", "off": "no"},
             "sm_90a, where the accumulator is in registers",
         ),
     ] = AUTO
     pdl: Annotated[
-        bool, Option("Programmatic dependent launch (PDL): a kernel sets itself up while the kernel before it runs.")
+        bool, Option("Programmatic dependent launch (PDL): the setup of a kernel overlaps the preceding kernel.")
     ] = False
-    timed: Annotated[bool, Option("Let the timing engine decide among the candidates with the best estimates.")] = False
+    timed: Annotated[bool, Option("Let the timing engine choose among the candidates with the best estimates.")] = False
     tuned: Annotated[
         str,
         Option(
-            "Take the choice that `convc tune` found for the problem and these options.",
-            {AUTO: "where there is a record of it", "off": "no"},
+            "Use the kernel that `convc tune` recorded for the problem and these options.",
+            {AUTO: "where there is a record", "off": "no"},
         ),
     ] = AUTO
     target: Annotated[
         str,
-        Option("The GPU that kernels are for.", {"sm_100a": "Blackwell (B200, B300)", "sm_90a": "Hopper (H100, H200)"}),
+        Option("The target of the kernels.", {"sm_100a": "Blackwell (B200, B300)", "sm_90a": "Hopper (H100, H200)"}),
     ] = "sm_100a"
 
     def __new__(cls, **chosen: object) -> ScheduleOptions:

@@ -7,23 +7,23 @@ from convc.compiler.planner.conflicts import GIVEN, Conflict, choices, conflicts
 
 HEAD = """# Options of a schedule
 
-The commands that plan kernels (compile, verify, inspect, time, draw, report) take these options, and
+The commands that plan kernels (compile, verify, inspect, time, tune, draw, report) take these options, and
 `convc.ScheduleOptions` has a field for each: `--split-k 2` is `ScheduleOptions(split_k="2")`. `auto` means the same
-everywhere: the option is left open, and the planner decides. A build folder holds the options that it was compiled
-with. What the options do is explained in [schedules.md](schedules.md).
+everywhere: the planner decides. A build folder records the options that it was compiled with.
+[schedules.md](schedules.md) explains them.
 
-This page is made from `convc/compiler/options.py` and `convc/compiler/planner/conflicts.py`
+This page is generated from `convc/compiler/options.py` and `convc/compiler/planner/conflicts.py`
 (`tests/docs/test_options.py --update-golden`); [add_an_option.md](add_an_option.md) adds one.
 """
 
 TABLE = "\n## Values\n\n| option | value | meaning | applies to |\n| --- | --- | --- | --- |\n"
 
 EXCLUDED = """
-## What excludes what
+## Conflicts
 
-Two options that exclude each other are refused (exit 2), as is an option without one that it needs.
+Conflicting options, and options without the ones that they need, are refused (exit 2).
 
-| option | excludes, or needs | because |
+| option | excludes, or needs | reason |
 | --- | --- | --- |
 """
 

@@ -109,14 +109,14 @@ def test_a_tile_twice_or_never_is_found(before, after, said):
     ("options", "words"),
     [
         ({"persistent": "auto"}, "tile_scheduler dynamic needs persistent on, and persistent is auto"),
-        ({"ctas": 2}, "(?s)the grid has a CTA for each tile, .* leave ctas out"),
+        ({"ctas": 2}, "(?s)the grid has one CTA per tile, .* leave ctas out"),
         (
             {"cta_group": "2"},
             "tile_scheduler dynamic and cta_group 2 exclude each other: a request is for one tile and one CTA",
         ),
         (
             {"target": "sm_90a"},
-            "tile_scheduler dynamic and target sm_90a exclude each other: two accumulators in tensor memory are needed",
+            "tile_scheduler dynamic and target sm_90a exclude each other: it needs two accumulators in tensor memory",
         ),
         (
             {"multicast": "2x1"},

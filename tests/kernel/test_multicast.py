@@ -153,8 +153,11 @@ def test_the_planner_takes_what_it_finds_faster_and_says_why(monkeypatch):
     [
         ({"shape": "4x4"}, "multicast must be one of auto, estimate, off, 2x1, 1x2, 2x2"),
         ({"cta_group": "2"}, "multicast 2x2 and cta_group 2 exclude each other: multicast sends whole filter tiles"),
-        ({"split_k": "2"}, "multicast 2x2 and split_k 2 exclude each other: a multicast cluster has several tiles"),
-        ({"persistent": "on"}, "multicast 2x2 and persistent on exclude each other: persistent clusters go along"),
+        (
+            {"split_k": "2"},
+            "multicast 2x2 and split_k 2 exclude each other: a multicast cluster computes several tiles",
+        ),
+        ({"persistent": "on"}, "multicast 2x2 and persistent on exclude each other: persistent clusters advance along"),
         ({"schedule": "stationary"}, "schedule stationary does not support multicast"),
         ({"schedule": "slide"}, "an activation tile with its halo is one copy"),
         ({"schedule": "slide", "shape": "2x1", "filters": "together"}, "are one copy each: multicast needs"),

@@ -88,12 +88,12 @@ def test_the_planner_takes_what_it_finds_faster_and_says_why():
         (
             {"store": "direct"},
             InputError,
-            "a residual is brought to where results are staged, and store direct stages none",
+            "the residual is loaded to where results are staged, and store direct stages none",
         ),
         (
             {"target": "sm_90a"},
             InputError,
-            "residual_load tma and target sm_90a exclude each other: each lane must have a row of the accumulator",
+            "residual_load tma and target sm_90a exclude each other: each lane must hold a row of the accumulator",
         ),
         (
             {"schedule": "stationary"},

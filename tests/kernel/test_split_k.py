@@ -283,7 +283,7 @@ def test_every_cta_of_the_clusters_that_auto_takes_has_an_sm(filters, extent):
         (
             {"split_k": "2", "persistent": "on"},
             InputError,
-            "split_k 2 and persistent on exclude each other: split-K gives each tile a cluster of its own",
+            "split_k 2 and persistent on exclude each other: split-K gives each tile its own cluster",
         ),
         ({"split_k": "2", "store": "tma"}, PlanError, "store tma writes whole rows of a tile from one CTA"),
         ({"split_k": "2", "schedule": "stationary"}, PlanError, "does not support split-K"),

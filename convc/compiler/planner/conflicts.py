@@ -85,7 +85,7 @@ CONFLICTS: tuple[Conflict, ...] = (
         values=(DYNAMIC,),
         other="ctas",
         excluded=(GIVEN,),
-        why="the grid has a CTA for each tile, of which the GPU runs as many as fit",
+        why="the grid has one CTA per tile, and the GPU runs as many as fit",
         hint="leave ctas out",
     ),
     Conflict(
@@ -107,35 +107,35 @@ CONFLICTS: tuple[Conflict, ...] = (
         values=_SPLIT,
         other="persistent",
         excluded=("on",),
-        why="split-K gives each tile a cluster of its own",
+        why="split-K gives each tile its own cluster",
     ),
     Conflict(
         option="split_k",
         values=_SPLIT,
         other="cta_group",
         excluded=("2",),
-        why="split-K gives each CTA of a cluster a part of K, and a 2-CTA MMA gives both the same",
+        why="split-K gives the CTAs of a cluster different parts of K, a 2-CTA MMA the same",
     ),
     Conflict(
         option="multicast",
         values=_CLUSTERS,
         other="cta_group",
         excluded=("2",),
-        why="multicast sends whole filter tiles, and a 2-CTA MMA takes halves",
+        why="multicast sends whole filter tiles, and a 2-CTA MMA takes one half per CTA",
     ),
     Conflict(
         option="multicast",
         values=_CLUSTERS,
         other="split_k",
         excluded=_SPLIT,
-        why="a multicast cluster has several tiles, and a split-K cluster has one",
+        why="a multicast cluster computes several tiles, a split-K cluster one",
     ),
     Conflict(
         option="multicast",
         values=("1x2", "2x2"),
         other="persistent",
         excluded=("on",),
-        why="persistent clusters go along tiles of pixels, and this one has several tiles of channels",
+        why="persistent clusters advance along M, and this one has several tiles along N",
         hint="ask for multicast 2x1, or leave one of them out",
     ),
     Conflict(
@@ -143,14 +143,14 @@ CONFLICTS: tuple[Conflict, ...] = (
         values=("on",),
         other="split_k",
         excluded=(ESTIMATE, *_SPLIT),
-        why="ptxas gives no warp more registers than those that load have when sums are added",
+        why="ptxas gives no warp more registers than the load warps have where partial sums are added",
     ),
     Conflict(
         option="residual_load",
         values=(TMA,),
         other="store",
         excluded=(DIRECT,),
-        why="a residual is brought to where results are staged, and store direct stages none",
+        why="the residual is loaded to where results are staged, and store direct stages none",
     ),
 )
 """The rows that do not depend on the schedules and the targets."""
@@ -173,21 +173,21 @@ def _of_targets() -> Iterator[Conflict]:
         values=(DYNAMIC,),
         other="target",
         excluded=fragments,
-        why="two accumulators in tensor memory are needed",
+        why="it needs two accumulators in tensor memory",
     )
     yield Conflict(
         option="residual_load",
         values=(TMA,),
         other="target",
         excluded=targets(lambda a: a.tensor_core != "tcgen05"),
-        why="each lane must have a row of the accumulator, and here it has fragments",
+        why="each lane must hold a row of the accumulator, and wgmma's lanes hold fragments",
     )
     yield Conflict(
         option="registers",
         values=("on",),
         other="target",
         excluded=targets(lambda arch: arch.registers is None),
-        why="the accumulator is in tensor memory there",
+        why="its accumulator is in tensor memory",
         hint="leave registers out, or ask for target sm_90a",
     )
 

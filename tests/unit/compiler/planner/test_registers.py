@@ -64,7 +64,7 @@ def test_ctas_that_share_a_tile_hand_nothing_over():
     with pytest.raises(InputError, match="registers on and split_k 2 exclude each other: ptxas gives no warp"):
         launch(256, registers="on", **shared)
     with pytest.raises(
-        InputError, match=r"(?s)target sm_100a exclude each other: .* tensor memory .*, or ask for target sm_90a"
+        InputError, match=r"(?s)target sm_100a exclude each other: .* tensor memory.*, or ask for target sm_90a"
     ):
         launch(256, registers="on", target="sm_100a")
 
