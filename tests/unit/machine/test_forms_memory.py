@@ -357,6 +357,19 @@ def test_wide_exchange_and_swap():
     assert result.buffers["mem"].tolist() == [5, (1 << 64) - 1]
 
 
+def test_each_thread_swaps_a_wide_word_of_its_own():
+    """Where both halves are as expected: those of every third thread, and not one of them alone."""
+    body = """.reg .b32 %three; .reg .b64 %l, %h, %at; .reg .b128 %w, %old; cvt.u64.u32 %l, %id; mov.b64 %h, 7;
+    mov.b128 %old, {%l, %h}; rem.u32 %three, %id, 3; mul.wide.u32 %at, %id, 16; add.u64 %at, %at, %p_mem;
+    mov.b64 %h, 99; mov.b128 %w, {%l, %h};
+    atom.global.cas.b128 %old, [%at], %old, %w; mov.b128 {%l, %h}, %old; st.global.u32 [%o], %h;"""
+    words = np.array([[i + (i % 3 == 1), 7 + (i % 3 == 2)] for i in range(128)], np.uint64)
+    result = run_ids(body, buffers={"mem": words})
+    assert result.buffers["out"].tolist() == words[:, 1].tolist()
+    after = [[i, 99] if i % 3 == 0 else words[i].tolist() for i in range(128)]
+    assert result.buffers["mem"].tolist() == after
+
+
 def test_atomics_elsewhere_fault():
     body = ".local .b32 f; .reg .b64 %t; .reg .b32 %d; cvta.local.u64 %t, f; atom.add.u32 %d, [%t], 1;"
     with pytest.raises(MachineFault, match="atom: local memory has no atomic operations"):

@@ -369,6 +369,43 @@ def test_outside_of_kernels(text, place, message, hint):
     assert (error.message, error.hint, str(error.span)) == (message, hint, f"kernel.ptx:{place}")
 
 
+SIZES = "only the first of an array's sizes may be left out, and it has at most 16"
+
+
+@pytest.mark.parametrize(
+    ("declared", "column", "message"),
+    [
+        (".global .b32 a[x];", 16, "expected an array size, got 'x'"),
+        (".global .b32 a[0];", 16, "expected an array size, got '0'"),
+        (".global .b32 a[2][];", 14, SIZES),
+        (".global .b32 a" + 17 * "[1]" + ";", 14, SIZES),
+        (".global .b8 a[1048576][1048577];", 13, "1099512676352 elements are too many"),
+        (".global .pred a;", 9, "a predicate cannot be in .global space"),
+        (".global .b32 a; .global .b32 a;", 30, "'a' is declared twice"),
+        (".global .b32 a; .global .b64 b = a+c;", 36, "expected an offset, got 'c'"),
+        (".entry k() .maxnreg 32,1 {}", 24, ".maxnreg takes one number"),
+        (".entry k() .maxnreg 0 {}", 21, "expected a number after .maxnreg, got '0'"),
+        (".entry k() .maxnreg 2147483649 {}", 21, "expected a number after .maxnreg, got '2147483649'"),
+        (".entry k() { .reg .v2 .b32 a; }", 19, "vector registers are not read; declare the elements one by one"),
+        (".entry k() { ld.global.u32 a, [1.5]; }", 32, "an address begins with a register, a variable or an integer"),
+    ],
+)
+def test_declarations_that_cannot_be(declared, column, message):
+    error = complaint(f".version 9.0\n.target sm_100a\n{declared}")
+    assert (error.message, str(error.span)) == (message, f"kernel.ptx:3:{column}")
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        ".global .b32 a" + 16 * "[1]" + ";", ".global .b8 a[1048576][1048576];", ".extern .shared .b32 a[][4];",
+        ".entry k() .maxnreg 2147483648 {}", ".entry k() .maxntid 1,1,1 {}",
+    ],
+)  # fmt: skip
+def test_declarations_at_the_limits(declared):
+    parse(f".version 9.0\n.target sm_100a\n{declared}")
+
+
 def test_many_small_ranges_count_together():
     text = HEAD + "  .reg .b32 %a<200000>; { .reg .b32 %b<100000>; }\n}"
     assert complaint(text).message == "100000 registers are too many: an entry may declare 262144"

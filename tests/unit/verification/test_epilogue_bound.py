@@ -136,3 +136,14 @@ def test_integer_data_do_not_drown_a_clip():
     y = reference.conv_problem(problem, *integer_data(problem, 0))
     assert np.mean((y > 0) & (y < 6)) > 0.3
     assert normal_data(problem, 0)[0].shape == problem.x_shape
+
+
+def test_the_largest_number_of_float32_is_no_infinity():
+    """Nothing beyond it can be relied on, and to compute with it is no mistake of whoever asked."""
+    largest = float(np.finfo(np.float32).max)
+    sums = np.array([largest, np.nextafter(largest, np.inf), -1.7e308]).reshape(1, 1, 1, 3)
+    for step, error, bounds in ((Relu(), 0, [0, np.inf, 0]), (LeakyRelu(7.0), 1.7e308, [np.inf] * 3)):
+        asked = dataclasses.replace(POINTS, in_extent=(1, 3), epilogue=(step,))
+        with np.errstate(all="raise"):
+            bound = through_epilogue(asked, sums, np.full_like(sums, error), None)
+        assert bound.reshape(-1).tolist() == bounds

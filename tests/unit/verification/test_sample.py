@@ -21,7 +21,7 @@ from convc.ir.problem import ConvProblem
 from convc.verification import sampled_layer
 from convc.verification.data import normal_data
 from convc.verification.sample import TileMap, sample_ctas
-from convc.verification.sample_data import strips_of
+from convc.verification.sample_data import _strip, strips_of
 from convc.verification.sampled_layer import check_sampled
 
 KERNELS = Kernels()
@@ -150,3 +150,21 @@ def test_a_write_outside_of_the_sample_shows(monkeypatch):
     assert not report.ok
     assert report.checks[0].comparison.ok
     assert "outputs that are not theirs" in report.checks[0].fault
+
+
+@pytest.mark.parametrize(
+    ("box", "extent", "length"),
+    [((7, 1), (7, 11), 5), ((1, 11), (11, 7), 5), ((13, 1), (9, 10), 13), ((3, 4), (13, 13), 11), ((2, 1), (3, 2), 1)],
+)
+def test_the_length_of_a_strip_is_prime_and_divides_no_step(box, extent, length):
+    """As long as can be: a step is a row, or an image."""
+    assert _strip(np.zeros((1, 2, *box)), extent).shape == (2, length)
+
+
+def test_the_tiles_of_a_ctas_turn_are_those_that_it_writes():
+    """In an order that is neither by rows nor by columns."""
+    asked = problem(in_extent=(40, 50), out_channels=300, kernel=(1, 1), pad_lo=(0, 0), pad_hi=(0, 0))
+    kernel = Kernels(ScheduleOptions(rasterization_order="hilbert")).compiled(asked)
+    report = check_sampled(node(asked), kernel, 2, modes=("integer",))
+    assert report.ok, report.checks
+    assert 0 < report.checks[0].comparison.count < np.prod(asked.y_shape)
