@@ -12,7 +12,7 @@ from convc.auditor.run import audit_kernel
 from convc.build.folder import Build, load_build
 from convc.build.selection import LayerNames, pick_layers
 from convc.errors import InputError
-from convc.ir.findings import Finding, Verdict, worst
+from convc.ir.findings import Finding, Judged
 from convc.ir.launch import LaunchSpec, load_launch
 from convc.support.counted import counted
 from convc.support.files import read_text
@@ -20,7 +20,7 @@ from convc.support.progress import Progress, Tell
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KernelAudit:
+class KernelAudit(Judged):
     """The audit of one kernel.
 
     Attributes:
@@ -39,14 +39,9 @@ class KernelAudit:
     looked: tuple[Looked, ...]
     unclear: tuple[NotUnderstood, ...]
 
-    @property
-    def verdict(self) -> Verdict:
-        """The worst accusation's verdict."""
-        return worst(self.findings)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AuditReport:
+class AuditReport(Judged):
     """The audit of the kernels of a build, or of one text.
 
     Attributes:
@@ -61,21 +56,6 @@ class AuditReport:
     def findings(self) -> tuple[Finding, ...]:
         """Those of all kernels."""
         return tuple(finding for kernel in self.kernels for finding in kernel.findings)
-
-    @property
-    def verdict(self) -> Verdict:
-        """The worst accusation's verdict."""
-        return worst(self.findings)
-
-    @property
-    def ok(self) -> bool:
-        """Nothing is accused but by the letter; there may be things to review, or that were not understood."""
-        return self.verdict < Verdict.incomplete
-
-    @property
-    def by_the_manual(self) -> bool:
-        """Nothing is accused, not even of what the manual forbids and the hardware is known to take."""
-        return self.verdict < Verdict.rule
 
     def __repr__(self) -> str:
         counts = f"{counted(len(self.kernels), 'kernel')}, {counted(len(self.findings), 'finding')}"

@@ -9,7 +9,7 @@ from convc.api.arguments import layer_names, whole
 from convc.api.inputs import BuildSource, opened, run_options
 from convc.api.options import MachineOptions
 from convc.build.selection import LayerNames, pick_layers
-from convc.ir.findings import Finding, Verdict, worst
+from convc.ir.findings import Finding, Judged
 from convc.runtime.gradients import ready_for
 from convc.runtime.layer import input_buffers, random_inputs
 from convc.runtime.source_map import attach_source
@@ -19,7 +19,7 @@ from convc.support.progress import Progress, Tell
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KernelCheck:
+class KernelCheck(Judged):
     """Findings in one kernel.
 
     Attributes:
@@ -34,14 +34,9 @@ class KernelCheck:
     file: str
     findings: tuple[Finding, ...]
 
-    @property
-    def verdict(self) -> Verdict:
-        """The worst finding's verdict."""
-        return worst(self.findings)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CheckReport:
+class CheckReport(Judged):
     """Findings in the kernels of a build.
 
     Attributes:
@@ -60,21 +55,6 @@ class CheckReport:
     def findings(self) -> tuple[Finding, ...]:
         """Those of all kernels."""
         return tuple(finding for kernel in self.kernels for finding in kernel.findings)
-
-    @property
-    def verdict(self) -> Verdict:
-        """The worst finding's verdict."""
-        return worst(self.findings)
-
-    @property
-    def ok(self) -> bool:
-        """Everything was checked, and nothing is wrong."""
-        return self.verdict < Verdict.incomplete
-
-    @property
-    def by_the_manual(self) -> bool:
-        """Nothing is wrong, and nothing is done that the manual forbids."""
-        return self.verdict < Verdict.rule
 
     def __repr__(self) -> str:
         counts = f"{counted(len(self.kernels), 'kernel')}, {counted(len(self.findings), 'finding')}"

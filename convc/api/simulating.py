@@ -16,7 +16,7 @@ from convc.api.inputs import run_options
 from convc.api.kept import check_kept
 from convc.api.options import MachineOptions
 from convc.errors import LaunchError
-from convc.ir.findings import Finding, Verdict, worst
+from convc.ir.findings import Finding, Judged
 from convc.ir.launch import LaunchSpec, load_launch
 from convc.machine import Counters, RunResult
 from convc.machine.base.findings import failure as failure
@@ -28,7 +28,7 @@ from convc.support.progress import Progress, Tell
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Simulation:
+class Simulation(Judged):
     """A launch that came to an end, or that faulted while checkers watched.
 
     Attributes:
@@ -48,21 +48,6 @@ class Simulation:
     counters: Counters | None
     seconds: float | None
     saved: Mapping[str, Path]
-
-    @property
-    def verdict(self) -> Verdict:
-        """The worst finding's verdict."""
-        return worst(self.findings)
-
-    @property
-    def ok(self) -> bool:
-        """Nothing is wrong, as far as it was looked at."""
-        return self.verdict < Verdict.incomplete
-
-    @property
-    def by_the_manual(self) -> bool:
-        """Nothing is wrong, and nothing is done that the manual forbids."""
-        return self.verdict < Verdict.rule
 
     def __repr__(self) -> str:
         return f"<Simulation {self.entry}: {self.verdict.name}, {counted(len(self.findings), 'finding')}>"

@@ -21,7 +21,7 @@ from convc.auditor.program import Program, program_of, registers_in, results
 from convc.auditor.state import MOST_ANSWERS, MOST_STEPS, Cluster, Cta, Place, TooLongError, Warp, place_of
 from convc.auditor.walk import Walker
 from convc.errors import InputError, LaunchError
-from convc.ir.findings import Finding, Verdict, worst
+from convc.ir.findings import Finding, Judged, Verdict
 from convc.ir.launch import LaunchSpec
 from convc.ptx import Instr, Kernel, Module
 
@@ -29,7 +29,7 @@ MOST_THREADS = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Audited:
+class Audited(Judged):
     """The audit of a kernel.
 
     Attributes:
@@ -46,11 +46,6 @@ class Audited:
     looked: tuple[Looked, ...]
     unclear: tuple[NotUnderstood, ...]
     clusters: tuple[int, ...]
-
-    @property
-    def verdict(self) -> Verdict:
-        """The worst accusation's verdict."""
-        return worst(self.findings)
 
 
 def audit_kernel(text: str, launch: LaunchSpec | None = None, file: str = "kernel.ptx") -> Audited:

@@ -8,9 +8,10 @@ success) and ``error`` (this run is wrong or undefined, with evidence).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Protocol
 
 Bounds = tuple[int, int]
 """First and last, both included."""
@@ -174,3 +175,29 @@ def grouped(findings: Iterable[Finding]) -> tuple[Group, ...]:
 def worst(findings: Iterable[Finding]) -> Verdict:
     """The verdict of the worst finding; clean where there is none."""
     return max((finding.verdict for finding in findings), default=Verdict.clean)
+
+
+class _Found(Protocol):
+    @property
+    def findings(self) -> Sequence[Finding]: ...
+
+
+class Judged:
+    """Verdict on something that has findings."""
+
+    __slots__ = ()
+
+    @property
+    def verdict(self: _Found) -> Verdict:
+        """The worst finding's verdict."""
+        return worst(self.findings)
+
+    @property
+    def ok(self: _Found) -> bool:
+        """Everything was checked, and nothing is wrong; there may be rules that were broken, and things to review."""
+        return worst(self.findings) < Verdict.incomplete
+
+    @property
+    def by_the_manual(self: _Found) -> bool:
+        """Nothing is wrong, and nothing is done that the manual forbids."""
+        return worst(self.findings) < Verdict.rule

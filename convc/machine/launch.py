@@ -18,7 +18,7 @@ import numpy as np
 from convc import ptx
 from convc.errors import InputError, LaunchError, LimitError
 from convc.ir.dtypes import ARRAY_TYPES
-from convc.ir.findings import Finding, Verdict, worst
+from convc.ir.findings import Finding, Judged, Verdict
 from convc.ir.launch import AddressOf, BufferSpec, LaunchSpec
 from convc.machine.execute.decode import DecodedKernel, decode
 from convc.machine.execute.engine import run_cohort
@@ -42,7 +42,7 @@ WORKSPACE_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunResult:
+class RunResult(Judged):
     """What a launch left behind.
 
     Attributes:
@@ -56,11 +56,6 @@ class RunResult:
     findings: tuple[Finding, ...]
     counters: Counters
     seconds: float
-
-    @property
-    def verdict(self) -> Verdict:
-        """The worst finding's verdict."""
-        return worst(self.findings)
 
 
 @lru_cache(maxsize=64)

@@ -11,7 +11,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from convc.errors import ConvcError, InputError, LaunchError, LimitError, MachineError, UnmodelledError
-from convc.ir.findings import Finding, Verdict, worst
+from convc.ir.findings import Finding, Judged
 from convc.ir.launch import BufferSpec, LaunchSpec, StructParam, dump_launch
 from convc.machine import Counters, RunOptions, RunResult, run
 from convc.machine.base.findings import failure
@@ -52,7 +52,7 @@ class RecordOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedLaunch:
+class RecordedLaunch(Judged):
     """A launch that the program made.
 
     Attributes:
@@ -69,11 +69,6 @@ class RecordedLaunch:
     counters: Counters | None
     seconds: float | None
     findings: tuple[Finding, ...]
-
-    @property
-    def verdict(self) -> Verdict:
-        """The worst finding's verdict."""
-        return worst(self.findings)
 
 
 @dataclass(eq=False)

@@ -27,7 +27,7 @@ from convc.host_layout.repack import (
     unpack_output,
 )
 from convc.ir import dtypes
-from convc.ir.findings import Finding, Verdict, worst
+from convc.ir.findings import Finding, Judged
 from convc.ir.problem import shape_text
 from convc.ir.sums import FLOAT32, Sums, sums_of
 from convc.machine import Counters, RunOptions
@@ -43,7 +43,7 @@ FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LayerRun:
+class LayerRun(Judged):
     """The result of running a layer.
 
     Attributes:
@@ -63,16 +63,6 @@ class LayerRun:
     seconds: float
     sums: Sums = FLOAT32
     special: str = ""
-
-    @property
-    def verdict(self) -> Verdict:
-        """The worst finding's verdict."""
-        return worst(self.findings)
-
-    @property
-    def ok(self) -> bool:
-        """The simulator found nothing that makes the result doubtful."""
-        return self.verdict < Verdict.incomplete
 
     def __repr__(self) -> str:
         return f"<LayerRun {self.name}: {self.y.dtype.name} {list(self.y.shape)}, {self.verdict.name}>"

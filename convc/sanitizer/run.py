@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from convc.errors import MachineError
-from convc.ir.findings import Finding, Verdict, worst
+from convc.ir.findings import Finding, Judged, Verdict
 from convc.ir.launch import LaunchSpec
 from convc.machine import RunOptions, RunResult, Switches, run
 from convc.machine.base.findings import failure
@@ -75,7 +75,7 @@ Change = tuple[str, int, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class Checked(Judged):
     """The verdict on one launch.
 
     Attributes:
@@ -85,11 +85,6 @@ class Checked:
 
     findings: tuple[Finding, ...]
     result: RunResult | None
-
-    @property
-    def verdict(self) -> Verdict:
-        """The worst finding's verdict."""
-        return worst(self.findings)
 
 
 def check_kernel(

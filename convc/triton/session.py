@@ -18,7 +18,7 @@ from convc.errors import ConvcError, FindingsError
 from convc.foreign.signature import entry_of, leaves, parameters
 from convc.foreign.source_lines import source_lines, with_source
 from convc.ir.dtypes import ARRAY_TYPES
-from convc.ir.findings import Finding, Verdict, worst
+from convc.ir.findings import Finding, Judged, Verdict
 from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam, dump_launch
 from convc.machine import Counters
 from convc.report.launch import finding_lines
@@ -57,7 +57,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TritonLaunch:
+class TritonLaunch(Judged):
     """A launch that was made.
 
     Attributes:
@@ -75,11 +75,6 @@ class TritonLaunch:
     counters: Counters | None
     seconds: float
     contents: Mapping[str, np.ndarray]
-
-    @property
-    def verdict(self) -> Verdict:
-        """The worst finding's verdict."""
-        return worst(self.findings)
 
     def save(self, folder: str | Path) -> Path:
         """Write kernel.ptx, launch.json and the buffers, which ``convc exec``, ``time`` and ``draw`` take."""
