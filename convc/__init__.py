@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from convc.api.surveying import survey
     from convc.api.timing import LayerTime, TimeReport, time
     from convc.api.tuning import tune, tune_layers
-    from convc.api.verifying import Expected, verify, verify_data, verify_network
+    from convc.api.verifying import Expected, verify
     from convc.build.folder import Build, load_build
     from convc.compiler.options import ScheduleOptions
     from convc.errors import ConvcError
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from convc.recorder.program import Recording
     from convc.runtime.layer import LayerRun
     from convc.runtime.network.stats import NetworkRun
-    from convc.verification.records import DataReport, LayerReport, NetworkReport, VerifyReport
+    from convc.verification.records import LayerReport, NetworkReport, VerifyReport
     from convc.verification.survey import SurveyReport
     from convc.workers.pool import Pool
 
@@ -62,7 +62,6 @@ __all__ = [
     "ChipOptions",
     "ConvGradients",
     "ConvcError",
-    "DataReport",
     "Expected",
     "GpuOptions",
     "InputData",
@@ -117,8 +116,6 @@ __all__ = [
     "tune",
     "tune_layers",
     "verify",
-    "verify_data",
-    "verify_network",
     "write_host_program",
 ]
 
@@ -130,7 +127,6 @@ _HOME = {
     "ChipOptions": "convc.api.options",
     "ConvGradients": "convc.api.differentiating",
     "ConvcError": "convc.errors",
-    "DataReport": "convc.verification.records",
     "Expected": "convc.api.verifying",
     "GpuOptions": "convc.api.options",
     "InputData": "convc.api.inputs",
@@ -185,8 +181,6 @@ _HOME = {
     "tune": "convc.api.tuning",
     "tune_layers": "convc.api.tuning",
     "verify": "convc.api.verifying",
-    "verify_data": "convc.api.verifying",
-    "verify_network": "convc.api.verifying",
     "write_host_program": "convc.api.launching",
 }
 """The module of each name in ``__all__``. No module below ``convc`` is called as a verb is: importing it would hide the

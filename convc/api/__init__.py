@@ -8,9 +8,7 @@
     run_model,       running_networks     run a whole model: its outputs, or also what ran where
     run_network
     gradients        differentiating      the gradients of one convolution, by kernels on the simulator
-    verify           verifying            compile, run and compare every convolution of a model
-    verify_data      verifying            a whole network on data of one's own, with its own weights
-    verify_network   verifying            the whole network with random weights, layer by layer and end to end
+    verify           verifying            compile, run and compare every convolution of a model, or a whole network
     survey           surveying            every model of a folder: listed, verified, run, a line each
     audit            auditing             read kernels against the rules of the PTX manual, without running them
     check            checking             look for races, hangs and uses of unwritten memory in a build
@@ -62,8 +60,6 @@ if TYPE_CHECKING:
     from convc import tune as tune
     from convc import tune_layers as tune_layers
     from convc import verify as verify
-    from convc import verify_data as verify_data
-    from convc import verify_network as verify_network
     from convc import write_host_program as write_host_program
 
 

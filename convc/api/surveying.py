@@ -2,7 +2,7 @@
 
     listed      which convolutions there are, and which of them convc does not compile, and why
     verified    each of them compiled, run and compared with the float64 reference (`convc.verify`)
-    run         the whole network on drawn data with its own weights, held against onnxruntime (`convc.verify_data`)
+    run         the whole network on drawn data with its own weights, held against onnxruntime (`convc.verify` on feeds)
 
 Each model has a process of its own and a limit of time: one that takes all memory, hangs or crashes costs its own line.
 """
@@ -19,7 +19,7 @@ from convc.api.arguments import given_options, whole
 from convc.api.inputs import InputData
 from convc.api.models import read_network
 from convc.api.options import ReadOptions, WorkOptions
-from convc.api.verifying import verify, verify_data
+from convc.api.verifying import verify
 from convc.errors import ConvcError, InputError, WorkerError
 from convc.frontend.inline import inlined
 from convc.frontend.input_shapes import guessed_shapes
@@ -191,8 +191,9 @@ class _Look:
     def ran(self) -> dict[str, Any]:
         """Whether the network makes what onnxruntime makes."""
         data = InputData(seed=self._task.seed)
-        report = verify_data(self._task.file, data, host=self._task.host, read=self._read, work=self._work)
-        compared = [output for output in report.outputs if output.decided_by]
+        report = verify(self._task.file, feeds=data, host=self._task.host, read=self._read, work=self._work)
+        assert report.network is not None, "feeds are for a whole network"
+        compared = [output for output in report.network.outputs if output.decided_by]
         layer = next((layer for layer in report.layers if not layer.ok), None)
         output = next((output for output in compared if not output.ok), None)
         problem = ""
@@ -203,7 +204,7 @@ class _Look:
         return {
             "outputs": len(compared),
             "outputs_right": sum(each.ok for each in compared),
-            "oracle": report.oracle,
+            "oracle": report.network.oracle,
             "verdict": WRONG if problem else RIGHT,
             "problem": problem,
         }

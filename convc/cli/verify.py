@@ -1,17 +1,17 @@
-"""``convc verify``: every convolution of a model, or of several; or a whole network with random weights."""
+"""``convc verify``: every convolution of a model, or of several; or a whole network."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from convc import api
-from convc.api.options import WorkOptions
+from convc.api.options import ReadOptions
 from convc.cli.files import need_file
 from convc.cli.options import (
     Chosen,
@@ -36,33 +36,55 @@ from convc.cli.options import (
 )
 from convc.cli.streams import DASH, check_once, model_source, named_files, sources_of
 from convc.cli.suggest import print_next, slowest
-from convc.cli.whole import judge
 from convc.errors import ConvcError, WorkerError
 from convc.support.progress import Progress
 from convc.support.visible import visible
 
 if TYPE_CHECKING:
-    from convc import DataReport, NetworkReport, VerifyReport
+    from convc import VerifyReport
+    from convc.report.console import Console
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OwnData:
-    """Options of ``convc verify`` on what the user gives and expects."""
+class Data:
+    """Options on the data: what is drawn (CTAs of a sample, weights of a network), and what the user gives and expects.
 
+    ``sample`` is None where all CTAs are run; ``reweight`` where a network has its own weights, or none is run.
+    """
+
+    seed: int
+    sample: int | None
+    reweight: int | None
     inputs: tuple[str, ...]
     expect: tuple[str, ...]
     atol: float | None
     rtol: float | None
 
     @property
-    def asked(self) -> tuple[str, ...]:
-        """The options that were given, but for ``--input``."""
-        given = (("--expect", self.expect), ("--atol", self.atol is not None), ("--rtol", self.rtol is not None))
-        return tuple(name for name, value in given if value)
+    def network(self) -> str:
+        """The option by which the whole network is run; empty where there is none."""
+        if self.inputs:
+            return "--input"
+        return "" if self.reweight is None else "--reweight"
+
+    def arguments(self, model: Path) -> dict[str, Any]:
+        """Those of `convc.verify` for these options; files are read where they come from stdin."""
+        if self.network == "--reweight":
+            return {"mode": "network", "seed": self.reweight}
+        if not self.network:
+            return {"seed": self.seed, "sample": self.sample}
+        files = named_files(self.inputs, "--input")
+        outputs = named_files(self.expect, "--expect")
+        check_once(model, *files.values(), *outputs.values())
+        expected = sources_of(outputs, "what is expected") if outputs else None
+        return {
+            "feeds": sources_of(files, "an input"),
+            "expected": api.Expected(outputs=expected, atol=self.atol, rtol=self.rtol),
+        }
 
 
 def data_options(command: Command) -> Command:
-    """``--input``, ``--expect``, ``--atol`` and ``--rtol``: the fields of `OwnData`."""
+    """``--input``, ``--expect``, ``--atol`` and ``--rtol``: fields of `Data`."""
     rule = "tolerance of an output, atol + rtol*|expected|, instead of the derived bound."
     for name, words in (("rtol", f"Relative {rule}"), ("atol", f"Absolute {rule}")):
         command = click.option(f"--{name}", type=float, metavar="F", help=words)(command)
@@ -78,34 +100,6 @@ def data_options(command: Command) -> Command:
     )
 
 
-def verify_own_data(model: Path, given: OwnData, host: str, json_file: Path | None, chosen: Chosen) -> None:
-    """Run a network on data of the user's, and say what was found."""
-    # Imported when the command runs: its help needs no report.
-    from convc.report.own_data import data_json, print_data
-
-    files = named_files(given.inputs, "--input")
-    expected = named_files(given.expect, "--expect")
-    check_once(model, *files.values(), *expected.values())
-
-    def verify(work: WorkOptions) -> DataReport:
-        wanted = api.Expected(
-            outputs=sources_of(expected, "what is expected") if expected else None, atol=given.atol, rtol=given.rtol
-        )
-        feeds = sources_of(files, "an input")
-        return api.verify_data(
-            model_source(model),
-            feeds,
-            wanted,
-            host=host,
-            read=chosen.read,
-            schedule=chosen.schedule,
-            machine=chosen.machine,
-            work=work,
-        )
-
-    judge(model, json_file, chosen, verify, print_data, data_json, shapes=lambda report: report.shapes)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Files:
     """Files that reports are written to; None: no such report."""
@@ -114,15 +108,6 @@ class Files:
     markdown: Path | None
     csv_file: Path | None
     annotate: Path | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
-    """Options on what is drawn: data, CTAs of a sample (None: all are run), weights of a network (None: its own)."""
-
-    seed: int
-    sample: int | None
-    reweight: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,8 +150,7 @@ class Shown:
     "--annotate", type=target_type, metavar="OUT.onnx", help="Write a copy of MODEL with the verdicts in its nodes."
 )
 @collected("files", Files)
-@collected("drawn", Drawn)
-@collected("own", OwnData)
+@collected("data", Data)
 @collected("shown", Shown)
 @chosen_options
 def verify_command(
@@ -175,8 +159,7 @@ def verify_command(
     shown: Shown,
     host: str,
     files: Files,
-    drawn: Drawn,
-    own: OwnData,
+    data: Data,
     chosen: Chosen,
 ) -> None:
     """Compile every convolution of MODEL, run the text on the simulator, and compare with a float64 reference.
@@ -197,40 +180,53 @@ def verify_command(
     check_once(*models)
     if len(models) == 1:
         need_file(models[0])
-    others: dict[str, object] = {
+    _check_options(models, layer, host, shown, files, data, chosen)
+    arguments = {"layer": layer, "host": host, **data.arguments(models[0])}
+    _verify_models(models, arguments, shown, files, chosen)
+
+
+def _check_options(
+    models: tuple[Path, ...], layer: Layers, host: str, shown: Shown, files: Files, data: Data, chosen: Chosen
+) -> None:
+    """`click.UsageError` for options that do not go together."""
+    beside = (("--expect", data.expect), ("--atol", data.atol is not None), ("--rtol", data.rtol is not None))
+    own = [name for name, given in beside if given]
+    if own and not data.inputs:
+        raise click.UsageError(f"{', '.join(own)} applies to data of your own: give --input too.")
+    if not data.network:
+        if host != "auto":
+            raise click.UsageError("--host is for whole networks: give --reweight or --input too.")
+        for option, given, does in (("--layer", layer, "names a layer of"), ("--annotate", files.annotate, "copies")):
+            if given is not None and len(models) > 1:
+                raise click.UsageError(f"{option} {does} one model: give one MODEL.")
+        return
+    others = {
         "layer": layer,
         "counts": shown.counts,
-        "seed": drawn.seed,
-        "sample": drawn.sample is not None,
+        "seed": data.seed,
+        "sample": data.sample is not None,
         "jobs": chosen.workers.jobs,
         "executor": chosen.workers.executor,
         "markdown": files.markdown,
         "csv": files.csv_file,
         "annotate": files.annotate,
+        "reweight": data.inputs and data.reweight is not None,
+        "batch": data.inputs and chosen.read.batch,
+        "no-fuse": not data.inputs and not chosen.read.fuse,
     }
-    if own.inputs:
-        others |= {"reweight": drawn.reweight is not None, "batch": chosen.read.batch}
-        verify_own_data(_only("--input", models, others), own, host, files.json_file, chosen)
-        return
-    if own.asked:
-        raise click.UsageError(f"{', '.join(own.asked)} applies to data of your own: give --input too.")
-    if drawn.reweight is not None:
-        others["no-fuse"] = not chosen.read.fuse
-        _verify_network(_only("--reweight", models, others), drawn.reweight, host, files.json_file, shown.wide, chosen)
-        return
-    if host != "auto":
-        raise click.UsageError("--host is for whole networks: give --reweight or --input too.")
-    for option, given, does in (("--layer", layer, "names a layer of"), ("--annotate", files.annotate, "copies")):
-        if given is not None and len(models) > 1:
-            raise click.UsageError(f"{option} {does} one model: give one MODEL.")
-    _verify_layers(models, layer, shown, files, drawn, chosen)
+    left = [f"--{name}" for name, given in others.items() if given]
+    if left:
+        raise click.UsageError(f"{data.network} runs the whole network: leave {', '.join(left)} out.")
+    if len(models) > 1:
+        raise click.UsageError(f"{data.network} runs one network: give one MODEL.")
 
 
-def _verify_layers(
-    models: tuple[Path, ...], layer: Layers, shown: Shown, files: Files, drawn: Drawn, chosen: Chosen
+def _verify_models(
+    models: tuple[Path, ...], arguments: Mapping[str, Any], shown: Shown, files: Files, chosen: Chosen
 ) -> None:
+    """Verify each model, say what was found and what to try next, and end with 1 where anything is wrong."""
     # Imported when the command runs: its help needs no report.
-    from convc.report.annotation import check_annotated, write_annotated
+    from convc.report.annotation import check_annotated
     from convc.report.console import console, print_heading
     from convc.report.output import check_reports
     from convc.report.verify import print_report
@@ -240,60 +236,74 @@ def _verify_layers(
     quiet = check_reports(files.json_file, files.markdown, files.csv_file, files.annotate)
     if quiet and shown.counts:
         raise click.UsageError("--counts lists on stdout, where a report goes: leave it out (--json has the counts).")
-    first = models[0]
     if files.annotate is not None:
-        check_annotated(first, files.annotate)
-    made: list[VerifyReport | ConvcError] = []
+        check_annotated(models[0], files.annotate)
+    results: list[VerifyReport | ConvcError] = []
     with api.Pool(chosen.workers.executor, chosen.workers.jobs) as pool:
-        sharing = dataclasses.replace(chosen, work=dataclasses.replace(chosen.work, executor=pool))
+        sharing = chosen
+        if "feeds" not in arguments and "mode" not in arguments:
+            sharing = dataclasses.replace(chosen, work=dataclasses.replace(chosen.work, executor=pool))
         for model in models:
-            found = _verify_one(model, layer, drawn, sharing, alone=len(models) == 1)
-            made.append(found)
-            if isinstance(found, ConvcError):
-                click.echo(visible(str(found)), err=True)
+            result = _verify_one(model, arguments, sharing, alone=len(models) == 1)
+            results.append(result)
+            if isinstance(result, ConvcError):
+                click.echo(visible(str(result)), err=True)
             elif not quiet:
                 if len(models) > 1:
                     print_heading(console(), str(model))
-                print_report(console(), found, shown.counts, shown.wide)
-                wrong = next((each.name for each in found.layers if not each.ok), None)
-                picked = wrong or slowest((each.name, each.planned) for each in found.layers)
-                print_next(console(), "inspect", model, picked, chosen)
-    reports = [found for found in made if not isinstance(found, ConvcError)]
-    if files.annotate is not None:
-        count = write_annotated(first, files.annotate, reports[0])
-        if not quiet:
-            console().print(f"wrote {files.annotate}: notes on {count} nodes", soft_wrap=True)
-    _write_files(files, models, made, reports)
-    if len(reports) < len(made):
+                print_report(console(), result, shown.counts, shown.wide)
+                _print_next(console(), model, result, chosen)
+    reports = [result for result in results if not isinstance(result, ConvcError)]
+    _write_files(files, models, results, reports, quiet)
+    if len(reports) < len(results):
         raise click.exceptions.Exit(2)
     if not all(report.ok for report in reports):
         raise click.exceptions.Exit(1)
 
 
+def _print_next(console: Console, model: Path, report: VerifyReport, chosen: Chosen) -> None:
+    """Print the command that inspects the first wrong layer, or else the slowest one."""
+    wrong = next((layer.name for layer in report.layers if not layer.ok), None)
+    layer = wrong or slowest((layer.name, layer.planned) for layer in report.layers)
+    if report.network is not None and report.network.replaced is None:
+        read = dataclasses.replace(chosen.read, shapes={**chosen.read.shapes, **report.network.shapes})
+        chosen = dataclasses.replace(chosen, read=read)
+    if report.network is None or _is_read(model, layer, chosen.read):
+        print_next(console, "inspect", model, layer, chosen)
+
+
 def _write_files(
     files: Files,
     models: tuple[Path, ...],
-    made: Sequence[VerifyReport | ConvcError],
+    results: Sequence[VerifyReport | ConvcError],
     reports: Sequence[VerifyReport],
+    quiet: bool,
 ) -> None:
     """Write the reports that were asked for; in JSON, one model is an object of its own and several are a list.
 
     JSON comes last: behind it nothing may fail, which would be written as a second object.
     """
+    # Imported when the command runs: its help needs no report.
+    from convc.report.annotation import write_annotated
+    from convc.report.console import console
     from convc.report.output import write_report
     from convc.report.tables import csv_table, markdown_table
     from convc.report.verify import models_json, report_json
 
+    if files.annotate is not None:
+        count = write_annotated(models[0], files.annotate, reports[0])
+        if not quiet:
+            console().print(f"wrote {files.annotate}: notes on {count} nodes", soft_wrap=True)
     if files.markdown is not None:
         write_report(files.markdown, markdown_table(reports))
     if files.csv_file is not None:
         write_report(files.csv_file, csv_table(reports))
     if files.json_file is not None:
         one = len(models) == 1
-        write_report(files.json_file, report_json(reports[0]) if one else models_json(models, made))
+        write_report(files.json_file, report_json(reports[0]) if one else models_json(models, results))
 
 
-def _verify_one(model: Path, layer: Layers, drawn: Drawn, chosen: Chosen, alone: bool) -> VerifyReport | ConvcError:
+def _verify_one(model: Path, arguments: Mapping[str, Any], chosen: Chosen, alone: bool) -> VerifyReport | ConvcError:
     """The report on a model; of one among several, the error where there is none, unless the workers failed."""
     from convc.report.console import progress_bar
 
@@ -302,13 +312,11 @@ def _verify_one(model: Path, layer: Layers, drawn: Drawn, chosen: Chosen, alone:
         try:
             return api.verify(
                 model_source(model),
-                layer,
-                seed=drawn.seed,
-                sample=drawn.sample,
                 read=chosen.read,
                 schedule=chosen.schedule,
                 machine=chosen.machine,
                 work=dataclasses.replace(chosen.work, progress=told),
+                **arguments,
             )
         except ConvcError as error:
             if alone or isinstance(error, WorkerError):
@@ -316,30 +324,16 @@ def _verify_one(model: Path, layer: Layers, drawn: Drawn, chosen: Chosen, alone:
             return error
 
 
-def _only(option: str, models: tuple[Path, ...], others: dict[str, object]) -> Path:
-    """The one network to run; `click.UsageError` for several, and for options that a whole network does not take."""
-    given = [f"--{name}" for name, value in others.items() if value]
-    if given:
-        raise click.UsageError(f"{option} runs the whole network: leave {', '.join(given)} out.")
-    if len(models) > 1:
-        raise click.UsageError(f"{option} runs one network: give one MODEL.")
-    return next(iter(models))
+def _is_read(model: Path, layer: str | None, read: ReadOptions) -> bool:
+    """Whether a layer that ran in its network is also there when the model is read alone, as ``convc inspect`` does.
 
-
-def _verify_network(model: Path, seed: int, host: str, json_file: Path | None, wide: bool, chosen: Chosen) -> None:
-    """Verify a model as a network, and say what was found."""
-    # Imported when the command runs: its help needs no report.
-    from convc.report.network import network_json, print_network
-
-    def verify(work: WorkOptions) -> NetworkReport:
-        return api.verify_network(
-            model_source(model),
-            seed,
-            host=host,
-            read=chosen.read,
-            schedule=chosen.schedule,
-            machine=chosen.machine,
-            work=work,
-        )
-
-    judge(model, json_file, chosen, verify, lambda out, report: print_network(out, report, wide), network_json)
+    It is not where its weights or extents are known only when the network runs.
+    """
+    if layer is None or str(model) == DASH:
+        return False
+    try:
+        given = read.shapes or read.batch
+        network = api.load(model, batch=given, dtype=read.dtype, precision=read.precision, fuse=read.fuse)
+    except ConvcError:
+        return False
+    return any(conv.name == layer for conv in network.convs)

@@ -254,7 +254,6 @@ VERDICTS = {
     "stray writes": (
         "The elements of a sample are right, but its CTAs wrote outside of their tiles. The exit code is 1."
     ),
-    "DEPARTED": ("An output of the network is further from onnxruntime's than rounding explains. The exit code is 1."),
 }
 """By the verdict on a kernel, a layer or an output."""
 

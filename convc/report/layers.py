@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
 from rich.console import Console, JustifyMethod
 
 from convc.ir.planned import Planned
@@ -16,7 +15,7 @@ from convc.report.grid import Column, Row, print_grid
 
 if TYPE_CHECKING:
     from convc.verification.compare import Comparison
-    from convc.verification.records import LayerReport, ModelReport
+    from convc.verification.records import LayerReport
 
 Columns = tuple[tuple[str, JustifyMethod], ...]
 """Headings of a table, and how what is below them is aligned."""
@@ -117,14 +116,6 @@ def network_verdict(layer: LayerReport) -> str:
     if not layer.ok or right is None:
         return "WRONG"
     return f"in bound{count_of_special(right)}"
-
-
-def model_record(report: ModelReport, format: str, **more: Any) -> dict[str, Any]:
-    """A report as plain data, with the verdict of the whole and of every layer spelled out, and ``more`` besides."""
-    record: dict[str, Any] = {"format": format, "ok": report.ok, **more, **msgspec.to_builtins(report)}
-    for layer, entry in zip(report.layers, record["layers"], strict=True):
-        entry["ok"] = layer.ok
-    return record
 
 
 def nearest_to_bound(comparison: Comparison) -> tuple[float, float]:

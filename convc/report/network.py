@@ -1,4 +1,4 @@
-"""Reports on a whole network: a row per convolution, the drift of its outputs, and the layer that departs first."""
+"""Reports on a whole network: a row per convolution, a line per output, and the layer that departs first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from convc.report.layers import (
     estimate_cells,
     estimate_legend,
     first_wrong,
-    model_record,
     nearest_to_bound,
     network_verdict,
     print_table,
@@ -25,7 +24,7 @@ from convc.report.output import json_text
 from convc.runtime.layer import to_standard_dtype
 from convc.runtime.network.stats import NetworkRun, RunStats
 from convc.runtime.network.steps import describe_value
-from convc.verification.records import Check, DataReport, LayerReport, NetworkReport, OutputReport
+from convc.verification.records import RMS_ERROR, Check, LayerReport, NetworkReport, OutputReport, VerifyReport
 
 NETWORK_COLUMNS: Columns = (
     ("layer", "left"),
@@ -45,7 +44,10 @@ kernel. ``onnxruntime``: the same against onnxruntime on the input that reached 
 mean square error from onnxruntime's run of the whole network."""
 
 SHOWN = ("layer", "convolution", "schedule", "of bound", "onnxruntime", "rel. RMS", "verdict")
-"""The columns that are printed unless all are asked for."""
+"""The columns that are printed of a network with random weights, unless all are asked for."""
+
+SHOWN_OF_DATA = ("layer", "convolution", "type", "worst error", "of bound", "seconds", "verdict")
+"""Those of a network with its own weights, which onnxruntime computes as a whole."""
 
 LEGEND = (
     "of bound, onnxruntime: the share of its bound that the worst element uses, 1 or less is right; "
@@ -53,11 +55,14 @@ LEGEND = (
 )
 
 
-def print_network(console: Console, report: NetworkReport, wide: bool = False) -> None:
+def print_network(console: Console, report: VerifyReport, network: NetworkReport, wide: bool = False) -> None:
     """The table, everything that is wrong, what ran on the host, and the end; ``wide``: with all columns."""
-    print_table(console, NETWORK_COLUMNS, report.layers, _row, None if wide else SHOWN)
-    if report.layers:
-        console.print("; ".join(filter(None, (LEGEND, special_legend(report.layers)))), soft_wrap=True)
+    drawn = network.replaced is not None
+    shown = SHOWN if drawn else SHOWN_OF_DATA
+    print_table(console, NETWORK_COLUMNS, report.layers, _row, None if wide else shown)
+    legend = (LEGEND if drawn and report.layers else "", special_legend(report.layers))
+    if any(legend):
+        console.print("; ".join(filter(None, legend)), soft_wrap=True)
     estimated = estimate_legend(layer.planned for layer in report.layers)
     if wide and estimated:
         console.print(estimated, soft_wrap=True)
@@ -66,50 +71,69 @@ def print_network(console: Console, report: NetworkReport, wide: bool = False) -
         for check in layer.checks:
             if not check.ok:
                 _print_wrong(console, layer.name, check)
-    print_empty(console, report.stats.empty)
-    print_refused(console, report.stats.refused)
-    print_hidden(console, report.stats.hidden)
-    print_elsewhere(console, report.stats.elsewhere)
-    print_floating(console, report.stats.floating)
-    print_special(console, report.stats.special)
-    for output in report.outputs:
-        error = "not compared"
-        if output.drift is not None:
-            error = f"relative RMS error {number(output.drift)}, {_allowed(output)}"
+    print_stats(console, network.stats)
+    if network.silent:
+        console.print(f"onnxruntime was not run: {network.silent}", soft_wrap=True)
+    for sentence in (
+        *map(output_line, network.outputs),
+        *amplification_lines(report),
+        network_summary(report, network),
+    ):
+        console.print(sentence, soft_wrap=True)
+    if drawn:
+        share = network.zero_channels / max(1, network.channels)
         console.print(
-            f"output {output.name}: {output.dtype} {times(output.shape) or 'scalar'}, {error}", soft_wrap=True
+            f"{network.zero_channels} of {network.channels} input channels are zero everywhere ({share:.2%}): their "
+            "weights are not tested",
+            soft_wrap=True,
         )
-    print_amplification(console, report)
-    if report.silent:
-        console.print(f"end to end: not compared: {report.silent}", soft_wrap=True)
-    version = report.onnxruntime
-    beside = f"onnxruntime {version}" if version else "no onnxruntime, the float64 reference alone"
-    parts = [
-        f"{report.count_right} of {len(report.layers)} convolutions right: {counted(report.kernels, 'kernel')}",
-        f"{counted(report.stats.host, 'other node')} on the host{by_whom(report.stats)}",
-        f"{report.stats.seconds:.2f} s simulated",
-        f"{counted(report.replaced, 'tensor')} of random weights, seed {report.seed}",
-    ]
-    console.print(f"{', '.join(parts)}; {beside}", soft_wrap=True)
-    share = report.zero_channels / max(1, report.channels)
-    console.print(
-        f"{report.zero_channels} of {report.channels} input channels are zero everywhere ({share:.2%}): their "
-        "weights are not tested",
-        soft_wrap=True,
-    )
     if report.departs is not None:
         console.print(f"first departs: {report.departs}", soft_wrap=True)
 
 
-def print_amplification(console: Console, report: NetworkReport | DataReport) -> None:
-    """Print what another precision says of outputs whose error is larger than expected."""
-    for sentence in amplification_lines(report):
-        console.print(sentence, soft_wrap=True)
+def network_summary(report: VerifyReport, network: NetworkReport) -> str:
+    """The sum of a report on a network in one line."""
+    compared = [output for output in network.outputs if output.decided_by]
+    right = f"{sum(output.ok for output in compared)} of {len(compared)} outputs right by {network.oracle}"
+    parts = [
+        f"{report.count_right} of {len(report.layers)} convolutions right by the derived bound",
+        right if compared else "no output compared",
+        counted(report.kernels, "kernel"),
+        f"{counted(network.stats.host, 'other node')} on the host{by_whom(network.stats)}",
+        f"{network.stats.seconds:.2f} s simulated",
+    ]
+    if network.replaced is not None:
+        parts.append(f"{counted(network.replaced, 'tensor')} of random weights, seed {report.seed}")
+    return ", ".join(parts)
 
 
-def amplification_lines(report: NetworkReport | DataReport) -> list[str]:
+def output_line(output: OutputReport) -> str:
+    """Say what became of an output, and which rule decided."""
+    name = f"output {output.name}: {output.dtype} {times(output.shape) or 'scalar'}"
+    if not output.decided_by:
+        return f"{name}, not compared"
+    verdict = "right" if output.ok else "WRONG"
+    if output.amplified:
+        verdict = "right except for amplified rounding,"
+    start = f"{name}, {verdict} by {output.decided_by}: worst error {number(output.worst_error)}"
+    if output.count_nan:
+        start = f"{start}, {counted(output.count_nan, 'element')} NaN on both sides"
+    if output.decided_by == RMS_ERROR:
+        return f"{start}, relative RMS error {number(output.measured)}, up to {number(output.limit)} expected"
+    if output.decided_by == "derived bound":
+        start = f"{start}, {number(output.measured)} of the bound"
+    if output.first is None:
+        return start
+    place = ", ".join(map(str, output.first))
+    return (
+        f"{start}; {output.count_wrong} elements are wrong, the first is [{place}]: got {output.got!r}, "
+        f"expected {output.expected!r}"
+    )
+
+
+def amplification_lines(report: VerifyReport) -> list[str]:
     """Sentences on what another precision says; none where no error is too large, or a convolution is wrong."""
-    found = report.amplification
+    found = report.network and report.network.amplification
     if found is None:
         if report.ok or not all(layer.ok for layer in report.layers):
             return []
@@ -139,41 +163,35 @@ def amplification_lines(report: NetworkReport | DataReport) -> list[str]:
     return said
 
 
-def print_refused(console: Console, refused: Mapping[str, str]) -> None:
-    """Convolutions that ran on the host, each reason once."""
-    reasons: dict[str, list[str]] = {}
-    for name, reason in refused.items():
-        reasons.setdefault(reason, []).append(name)
-    for reason, names in reasons.items():
-        listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-        console.print(f"on the host: {counted(len(names), 'convolution')} ({listed}): {reason}", soft_wrap=True)
+def print_stats(console: Console, stats: RunStats) -> None:
+    """Print of a run which convolutions went another way than the usual one, which nodes did, and why."""
+    lines: list[str] = []
+    if stats.empty:
+        lines.append(f"no kernel needed: {_some(stats.empty)}: an extent is 0, so the result is empty or the bias")
+    for reason, names in _by_reason(stats.refused).items():
+        lines.append(f"on the host: {counted(len(names), 'convolution')} ({_some(names)}): {reason}")
+    for name, count in stats.hidden.items():
+        inside = counted(count, "convolution")
+        lines.append(f"on the host: {inside} inside the node {name}, which runs there as a whole")
+    lines += [f"on the host: {_some(names)} {reason}" for reason, names in _by_reason(stats.elsewhere).items()]
+    for name, reason in stats.floating.items():
+        lines.append(f"floating-point: the quantised convolution {name}: {reason}")
+    lines += [f"{name}: {reason}" for name, reason in stats.special.items()]
+    for line in lines:
+        console.print(line, soft_wrap=True)
 
 
-def print_empty(console: Console, empty: Sequence[str]) -> None:
-    """Convolutions that multiplied nothing."""
-    if empty:
-        listed = ", ".join(empty[:5]) + (f" and {len(empty) - 5} more" if len(empty) > 5 else "")
-        console.print(f"no kernel needed: {listed}: an extent is 0, so the result is empty or the bias", soft_wrap=True)
+def _by_reason(reasons: Mapping[str, str]) -> dict[str, list[str]]:
+    """The names that have each reason."""
+    names: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        names.setdefault(reason, []).append(name)
+    return names
 
 
-def print_floating(console: Console, floating: Mapping[str, str]) -> None:
-    """Quantised convolutions that ran in floating point, and why."""
-    for name, reason in floating.items():
-        console.print(f"floating-point: the quantised convolution {name}: {reason}", soft_wrap=True)
-
-
-def print_special(console: Console, special: Mapping[str, str]) -> None:
-    """Convolutions that were launched again for what is not finite, and why."""
-    for name, reason in special.items():
-        console.print(f"{name}: {reason}", soft_wrap=True)
-
-
-def print_hidden(console: Console, hidden: Mapping[str, int]) -> None:
-    """Convolutions inside nodes that ran on the host."""
-    for name, count in hidden.items():
-        console.print(
-            f"on the host: {counted(count, 'convolution')} inside the node {name}, which runs there as a whole"
-        )
+def _some(names: Sequence[str]) -> str:
+    """The first five names, and how many more there are."""
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def by_whom(stats: RunStats) -> str:
@@ -186,25 +204,10 @@ def by_whom(stats: RunStats) -> str:
     return " by " + " and ".join(f"{who} ({', '.join(listed)})" for who, listed in sorted(kinds.items()))
 
 
-def print_elsewhere(console: Console, elsewhere: Mapping[str, str]) -> None:
-    """Nodes that were not run by who was chosen, each reason once."""
-    reasons: dict[str, list[str]] = {}
-    for name, reason in elsewhere.items():
-        reasons.setdefault(reason, []).append(name)
-    for reason, names in reasons.items():
-        listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-        console.print(f"on the host: {listed} {reason}", soft_wrap=True)
-
-
 def print_network_run(console: Console, run: NetworkRun) -> None:
     """Print what a run of a network did, in a line or two, and what it gave."""
     stats = run.stats
-    print_empty(console, stats.empty)
-    print_refused(console, stats.refused)
-    print_hidden(console, stats.hidden)
-    print_elsewhere(console, stats.elsewhere)
-    print_floating(console, stats.floating)
-    print_special(console, stats.special)
+    print_stats(console, stats)
     fused = sum(map(len, stats.fused.values()))
     counts = f" with {counted(fused, 'node')} fused into them, {counted(stats.handed, 'buffer')} handed over"
     with_them = counts if fused or stats.handed else ""
@@ -234,14 +237,6 @@ def network_run_json(model: str, run: NetworkRun) -> bytes:
     return json_text({"format": "convc-network-run/2", "model": model, "outputs": outputs, "stats": run.stats})
 
 
-def network_json(report: NetworkReport) -> bytes:
-    """A report on a network as JSON, with the verdict of the whole, of every layer and of every output spelled out."""
-    record = model_record(report, "convc-network/2", departs=report.departs)
-    for output, entry in zip(report.outputs, record["outputs"], strict=True):
-        entry["ok"] = output.ok
-    return json_text(record)
-
-
 def _row(layer: LayerReport) -> tuple[str, ...]:
     problem = layer.problem
     right = layer.compared("network")
@@ -259,14 +254,6 @@ def _row(layer: LayerReport) -> tuple[str, ...]:
         "-" if layer.seconds is None else f"{layer.seconds:.3f}",
         network_verdict(layer),
     )
-
-
-def _allowed(output: OutputReport) -> str:
-    """The error that is expected, and whether there is more."""
-    expected = f"up to {number(output.allowed)} expected"
-    if output.amplified:
-        return f"{expected}, amplified rounding"
-    return expected if output.ok else f"{expected}: DEPARTED"
 
 
 def _print_wrong(console: Console, name: str, check: Check) -> None:

@@ -28,14 +28,7 @@ from convc.report.probe import ProbeJson, SettledJson
 from convc.report.record import RecordJson
 from convc.report.sarif import ErrorJson, FindingJson, GroupJson, VerdictName
 from convc.runtime.network.stats import RunStats
-from convc.verification.records import (
-    DataReport,
-    ExpectedOutput,
-    LayerReport,
-    NetworkReport,
-    OutputReport,
-    VerifyReport,
-)
+from convc.verification.records import LayerReport, NetworkReport, OutputReport, Sampled, VerifyReport
 from convc.verification.survey import SurveyReport
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -312,10 +305,17 @@ def _layer() -> type:
 
 
 def _verify() -> type:
-    """One model, layer by layer."""
-    layers = tuple[_layer(), ...]
+    """One model, layer by layer, or as a network too."""
+    output = record_type("Output", OutputReport, f"{OutputReport.__doc__}", ok=bool)
+    network = record_type("Network", NetworkReport, f"{NetworkReport.__doc__}", outputs=tuple[output, ...])
+    more = {"ok": bool, "departs": str | None, "sampled": Sampled | None, "layers": tuple[_layer(), ...]}
     return record_type(
-        "Verify", VerifyReport, f"{VerifyReport.__doc__}", format=Literal["convc-verify/2"], ok=bool, layers=layers
+        "Verify",
+        VerifyReport,
+        f"{VerifyReport.__doc__}",
+        format=Literal["convc-verify/3"],
+        network=network | None,
+        **more,
     )
 
 
@@ -324,22 +324,8 @@ def _models() -> type:
     hints = {**get_type_hints(VerifyReport), "format": str, "error": str, "layers": tuple[_layer(), ...]}
     optional = [(name, hint | msgspec.UnsetType, msgspec.UNSET) for name, hint in hints.items()]
     one = msgspec.defstruct("Model", [("model", str), ("ok", bool), *optional])
-    fields: list[tuple[str, Any]] = [("format", Literal["convc-verify-models/1"]), ("ok", bool), ("models", list[one])]
+    fields: list[tuple[str, Any]] = [("format", Literal["convc-verify-models/2"]), ("ok", bool), ("models", list[one])]
     return msgspec.defstruct("VerifyModels", fields, namespace={"__doc__": _models.__doc__})
-
-
-def _network() -> type:
-    """A network with random weights, layer by layer and end to end."""
-    output = record_type("Output", OutputReport, f"{OutputReport.__doc__}", ok=bool)
-    more = {"ok": bool, "departs": str | None, "layers": tuple[_layer(), ...], "outputs": tuple[output, ...]}
-    return record_type("Network", NetworkReport, f"{NetworkReport.__doc__}", format=Literal["convc-network/2"], **more)
-
-
-def _data() -> type:
-    """A network with its own weights on data of the user's, layer by layer and end to end."""
-    output = record_type("Output", ExpectedOutput, f"{ExpectedOutput.__doc__}", ok=bool)
-    more = {"ok": bool, "layers": tuple[_layer(), ...], "outputs": tuple[output, ...]}
-    return record_type("Data", DataReport, f"{DataReport.__doc__}", format=Literal["convc-data/1"], **more)
 
 
 def _layers() -> type:
@@ -362,14 +348,12 @@ WRITTEN: dict[str, Callable[[], Any]] = {
     "convc-audit/1": lambda: AuditJson,
     "convc-check/1": lambda: CheckJson,
     "convc-compile/1": _compile,
-    "convc-data/1": _data,
     "convc-error/1": lambda: ErrorJson,
     "convc-exec/1": lambda: ExecJson,
     "convc-explain/2": lambda: ExplainJson,
     "convc-inspect/1": lambda: InspectJson,
     "convc-launched/1": lambda: LaunchedJson,
     "convc-layers/1": _layers,
-    "convc-network/2": _network,
     "convc-network-run/2": lambda: NetworkRunJson,
     "convc-probe/1": lambda: ProbeJson,
     "convc-record/1": lambda: RecordJson,
@@ -377,8 +361,8 @@ WRITTEN: dict[str, Callable[[], Any]] = {
     "convc-settled/1": lambda: SettledJson,
     "convc-survey/1": _survey,
     "convc-time/2": lambda: TimeJson,
-    "convc-verify/2": _verify,
-    "convc-verify-models/1": _models,
+    "convc-verify/3": _verify,
+    "convc-verify-models/2": _models,
 }
 """The reports of commands, and what makes the type of each."""
 

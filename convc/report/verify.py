@@ -1,4 +1,7 @@
-"""The report of ``convc verify``: a row per layer; for a wrong one the first wrong element and who wrote it."""
+"""The report of ``convc verify``: a row per layer; for a wrong one the first wrong element and who wrote it.
+
+That of a whole network is in `convc.report.network`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from rich.console import Console
 
 from convc.errors import ConvcError
@@ -24,12 +28,12 @@ from convc.report.layers import (
     estimate_cells,
     estimate_legend,
     first_wrong,
-    model_record,
     nearest_to_bound,
     print_table,
     print_tuned,
     special_legend,
 )
+from convc.report.network import print_network
 from convc.report.output import json_text
 from convc.support.memory import human_bytes
 from convc.verification.compare import Comparison
@@ -84,6 +88,9 @@ def print_report(console: Console, report: VerifyReport, counts: bool = False, w
 
     ``wide``: with all columns, each layer in one line.
     """
+    if report.network is not None:
+        print_network(console, report, report.network, wide)
+        return
     print_layers(console, report.layers, wide)
     for layer in report.layers if counts else ():
         if layer.counters is not None:
@@ -119,15 +126,24 @@ def models_json(models: Sequence[Path], reports: Sequence[VerifyReport | ConvcEr
     for model, made in zip(models, reports, strict=True):
         found = {"ok": False, "error": str(made)} if isinstance(made, ConvcError) else _record(made)
         records.append({"model": str(model)} | found)
-    return json_text({"format": "convc-verify-models/1", "ok": all(r["ok"] for r in records), "models": records})
+    return json_text({"format": "convc-verify-models/2", "ok": all(r["ok"] for r in records), "models": records})
 
 
 def _record(report: VerifyReport) -> dict[str, Any]:
-    """A report as a record for JSON; ``sampled`` is null where every CTA was run."""
-    sampled = report.sampled
-    return model_record(
-        report, "convc-verify/2", sampled=None if sampled is None else {"ctas": sampled.ctas, "of": sampled.of}
-    )
+    """A report as a record for JSON, with what its properties say."""
+    said = {
+        "format": "convc-verify/3",
+        "ok": report.ok,
+        "departs": report.departs,
+        "sampled": msgspec.to_builtins(report.sampled),
+    }
+    record: dict[str, Any] = {**said, **msgspec.to_builtins(report)}
+    for layer, entry in zip(report.layers, record["layers"], strict=True):
+        entry["ok"] = layer.ok
+    if report.network is not None:
+        for output, entry in zip(report.network.outputs, record["network"]["outputs"], strict=True):
+            entry["ok"] = output.ok
+    return record
 
 
 def row(layer: LayerReport) -> tuple[str, ...]:

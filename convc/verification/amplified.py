@@ -1,6 +1,6 @@
 """Tell a network that amplifies rounding from one in which something is wrong.
 
-Every convolution was held against its bound, on its own input. Where all are right and an output drifted all the
+Every convolution was held against its bound, on its own input. Where all are right and an output deviates all the
 same, there are two reasons. The network may amplify what operands are rounded by: a logarithm of what nearly cancels, a
 quotient by a small number, a choice of the larger of two like numbers. Or a node beside the convolutions is wrong. What
 tells them apart is another precision: rounding a thousand times less moves an amplified error a thousand times less,
@@ -21,7 +21,6 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 import numpy as np
 from onnx import NodeProto
@@ -30,7 +29,7 @@ from convc.runtime.network.convolutions import Convolutions
 from convc.runtime.network.executor import Graph, Look
 from convc.runtime.network.steps import Value
 from convc.support.arrays import is_array
-from convc.verification.records import Amplification, DataReport, ExpectedOutput, NetworkReport, OutputReport
+from convc.verification.records import RMS_ERROR, Amplification, OutputReport, VerifyReport
 from convc.verification.rms_error import allowed_rms_error, rms_error, unit_of
 
 SLACK = 16.0
@@ -42,13 +41,12 @@ SAMPLE = 4096
 OTHERS = {"tf32": ("tf32x3", "bf16x6"), "bf16x3": ("bf16x6",), "tf32x3": ("tf32",), "bf16x6": ("tf32",)}
 """Precisions of float32 to compare one with, the first first."""
 
-Report = TypeVar("Report", DataReport, NetworkReport)
-Again = Callable[[str | None, Look], Report]
+Again = Callable[[str | None, Look], VerifyReport]
 """Runs the network again and compares it: at another precision, or (None) as it was; told of each tensor."""
 
 
-def examined(report: Report, graph: Graph, convolutions: Convolutions, again: Again[Report]) -> Report:
-    """The report, with what another precision says where outputs drifted though all convolutions are right.
+def examined(report: VerifyReport, graph: Graph, convolutions: Convolutions, again: Again) -> VerifyReport:
+    """The report, with what another precision says where outputs deviate though all convolutions are right.
 
     Args:
         report: of the first run.
@@ -56,77 +54,74 @@ def examined(report: Report, graph: Graph, convolutions: Convolutions, again: Ag
         convolutions: of that run.
         again: runs it once more.
     """
-    bad = [output for output in report.outputs if not output.ok]
+    assert report.network is not None, "a whole network ran"
+    bad = [output for output in report.network.outputs if not output.ok]
     if not bad or not all(layer.ok for layer in report.layers):
         return report
     if not any(layer.problem.out == "f32" for layer in report.layers):  # float16 and bfloat16 are as fine as they are
         return report
     others = OTHERS["tf32"] if convolutions.operand else OTHERS[convolutions.precision]
     finer = others[0] != "tf32"
-    first, *more = others
     tensors = _Samples()
-    second = again(first, tensors.keep)
-    found = _judged(report, second, first, finer=finer)
-    if finer and more and not all(output.ok for output in second.outputs):
-        second = again(more[0], tensors.keep)
-        found = _judged(report, second, more[0], finer=finer)
+    other, *more = others
+    second = again(other, tensors.keep)
+    if finer and more and not all(output.ok for output in _outputs(second)):
+        (other,) = more
+        second = again(other, tensors.keep)
+    outputs, amplification = _judged(report, second, other, finer=finer)
     again(None, tensors.compare)
     coarser = report if finer else second
     allowed = allowed_rms_error(len(coarser.layers), unit_of(coarser.layers))
     nodes = list(zip(graph.names, graph.model.graph.node, strict=True))
     node, before, behind = tensors.first_above(allowed, [output.name for output in bad], nodes)
-    assert found.amplification is not None
-    grows = dataclasses.replace(found.amplification, node=node, before=before, behind=behind)
-    return dataclasses.replace(found, amplification=grows)
+    grows = dataclasses.replace(amplification, node=node, before=before, behind=behind)
+    network = dataclasses.replace(report.network, outputs=outputs, amplification=grows)
+    return dataclasses.replace(report, network=network)
 
 
-def _judged(report: Report, second: Report, other: str, *, finer: bool) -> Report:
-    """The report in the light of a second run."""
+def _outputs(report: VerifyReport) -> tuple[OutputReport, ...]:
+    return () if report.network is None else report.network.outputs
+
+
+def _judged(
+    report: VerifyReport, second: VerifyReport, other: str, *, finer: bool
+) -> tuple[tuple[OutputReport, ...], Amplification]:
+    """The outputs in the light of a second run, and what that says."""
     own = allowed_rms_error(len(report.layers), unit_of(report.layers))
     its = allowed_rms_error(len(second.layers), unit_of(second.layers))
-    beside = {output.name: output for output in second.outputs}
+    beside = {output.name: _error(output) for output in _outputs(second)}
     right = all(layer.ok for layer in second.layers)
-    outputs: list[OutputReport | ExpectedOutput] = []
-    for output in report.outputs:
-        one = _measured(output)
-        two = _measured(beside[output.name])
-        coarse, fine = ((one, own), (two, its)) if finer else ((two, its), (one, own))
-        least = 0.0 if coarse[0].counts else fine[1]
-        seen = coarse[0].value if math.isfinite(coarse[0].value) else 0.0  # NaN and infinities say nothing of a size
-        explained = fine[0].value <= max(least, SLACK * seen * fine[1] / coarse[1])
-        by_rounding = right and not output.ok and one.may_round and explained
-        outputs.append(dataclasses.replace(output, amplified=by_rounding) if by_rounding else output)
-    worst = max((output for output in report.outputs if not output.ok), key=lambda output: _measured(output).value)
+    outputs: list[OutputReport] = []
+    for output in _outputs(report):
+        first = (_error(output), own)
+        coarse, fine = (first, (beside[output.name], its)) if finer else ((beside[output.name], its), first)
+        least = fine[1] if _by_rms_error(output) else 0.0
+        seen = coarse[0] if math.isfinite(coarse[0]) else 0.0  # NaN and infinities say nothing of a size
+        explained = fine[0] <= max(least, SLACK * seen * fine[1] / coarse[1])
+        may_round = _by_rms_error(output) or output.decided_by == "equality"  # and no tolerance of the user's decided
+        amplified = right and not output.ok and may_round and explained
+        outputs.append(dataclasses.replace(output, amplified=amplified))
+    worst = max((output for output in _outputs(report) if not output.ok), key=_error)
     first_layer = next(layer for layer in report.layers if layer.problem.out == "f32")
-    made = Amplification(
+    return tuple(outputs), Amplification(
         precision=first_layer.problem.operand,
         other=other,
         finer=finer,
-        agrees=right and all(output.ok for output in second.outputs),
-        measured=_measured(worst).value,
-        other_measured=_measured(beside[worst.name]).value,
-        counts=_measured(worst).counts,
+        agrees=right and all(output.ok for output in _outputs(second)),
+        measured=_error(worst),
+        other_measured=beside[worst.name],
+        counts=not _by_rms_error(worst),
         explained=all(output.ok for output in outputs),
     )
-    return dataclasses.replace(report, outputs=tuple(outputs), amplification=made)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Measured:
-    """How far an output is off: an RMS error or a count of elements; ``may_round``: no user's tolerance decided."""
-
-    value: float
-    counts: bool
-    may_round: bool
+def _by_rms_error(output: OutputReport) -> bool:
+    return output.decided_by == RMS_ERROR
 
 
-def _measured(output: OutputReport | ExpectedOutput) -> _Measured:
-    """How far an output is off."""
-    if isinstance(output, OutputReport):
-        return _Measured(value=output.drift or 0.0, counts=False, may_round=True)
-    drifted = output.decided_by == "relative RMS error"
-    value = output.measured if drifted else float(output.count_wrong)
-    return _Measured(value=value, counts=not drifted, may_round=drifted or output.decided_by == "equality")
+def _error(output: OutputReport) -> float:
+    """How far an output is off: its RMS error, or how many elements are wrong."""
+    return output.measured if _by_rms_error(output) else float(output.count_wrong)
 
 
 @dataclass(slots=True)

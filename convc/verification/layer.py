@@ -313,7 +313,7 @@ def modes_of(mode: str) -> tuple[Mode, ...]:
     chosen: tuple[Mode, ...] = tuple(known for known in MODES if mode in (known, "both"))
     if chosen:
         return chosen
-    raise InputError(f"mode must be both, integer or normal, got {mode!r}")
+    raise InputError(f"mode must be both, integer, normal or network, got {mode!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,8 @@
 """Findings about a result, a layer and a model: one family of records for layers and whole networks.
 
-`convc verify` runs each layer on data of its own, on integers and on normal data. With random weights a network is run
-as a whole, and each layer on its own input. The question is the same, whether every element is what somebody else
-computed, and so is the answer: a `Check` for each comparison, a `LayerReport` for each layer with all its checks, and a
-`VerifyReport` or a `NetworkReport` for the model.
+`convc verify` runs each layer by itself, on integers and on normal data, or the network as a whole, each layer on what
+reached it. The answer has the same records: a `Check` for each comparison, a `LayerReport` for each layer with all its
+checks, and a `VerifyReport` for the model, which has a `NetworkReport` where the network ran as a whole.
 """
 
 from __future__ import annotations
@@ -26,6 +25,9 @@ Mode = Literal["integer", "normal", "network"]
 
 Oracle = Literal["reference", "onnxruntime"]
 """Who says what is right: `convc.verification.reference` in float64, or onnxruntime."""
+
+RMS_ERROR = "relative RMS error"
+"""The rule that decides about an output as a whole (`convc.verification.outputs`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,62 +127,8 @@ class LayerReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelReport:
-    """Findings about a model.
-
-    Attributes:
-        source: the model.
-        seed: of the data.
-        layers: one report for each convolution that was run.
-        kernels: distinct kernels among them.
-    """
-
-    source: str
-    seed: int
-    layers: tuple[LayerReport, ...]
-    kernels: int
-
-    @property
-    def ok(self) -> bool:
-        """Every layer is right."""
-        return all(layer.ok for layer in self.layers)
-
-    @property
-    def count_right(self) -> int:
-        """Layers that are right."""
-        return sum(layer.ok for layer in self.layers)
-
-    @property
-    def sampled(self) -> Sampled | None:
-        """Share of all launches that was run, where layers were sampled; None: all of them."""
-        parts = [layer.sampled for layer in self.layers if layer.sampled is not None]
-        return Sampled(ctas=sum(part.ctas for part in parts), of=sum(part.of for part in parts)) if parts else None
-
-    def _repr_html_(self) -> str:
-        rows = [(layer.name, layer.problem.describe(), layer.schedule, layer.verdict) for layer in self.layers]
-        return table_html(repr(self)[1:-1], ("layer", "convolution", "schedule", "verdict"), rows)
-
-    def __repr__(self) -> str:
-        right = f"{self.count_right} of {len(self.layers)} layers right"
-        if self.sampled is not None:
-            right += f" in a sample of {self.sampled}"
-        return f"<{type(self).__name__} {self.source}: {right}, {counted(self.kernels, 'kernel')}, seed {self.seed}>"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class VerifyReport(ModelReport):
-    """Findings about the layers of a model, each on data of its own.
-
-    Attributes:
-        skipped: nodes that were not compiled.
-    """
-
-    skipped: tuple[SkippedNode, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Amplification:
-    """The word of another precision on outputs that drifted though all convolutions are right.
+    """The comparison with another precision where outputs deviate though all convolutions are right.
 
     Attributes:
         precision: what was multiplied.
@@ -209,66 +157,6 @@ class Amplification:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OutputReport:
-    """One output of a network.
-
-    Attributes:
-        name, dtype, shape: of the output; where it is no array, ``dtype`` says what it is.
-        drift: its relative root mean square difference from onnxruntime's; None where there is no answer.
-        allowed: the RMS error that rounding explains.
-        amplified: another precision shows that it deviates by rounding, which the network amplifies.
-    """
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    drift: float | None
-    allowed: float
-    amplified: bool = False
-
-    @property
-    def ok(self) -> bool:
-        """Not departed but by rounding, as far as is known."""
-        return self.drift is None or self.drift <= self.allowed or self.amplified
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class NetworkReport(ModelReport):
-    """Findings of a run of a whole network with random weights; ``layers`` are in the order in which they ran.
-
-    Attributes:
-        stats: what ran where.
-        replaced: constants that got random values.
-        outputs: of the network.
-        onnxruntime: its version; empty where it was not there.
-        silent: why onnxruntime gave no answer for the whole network; empty where it did.
-        channels: input channels of all convolutions.
-        zero_channels: how many of those are zero everywhere: no wrong weight that reads them would show.
-        amplification: of outputs that drifted; None where none did, or no other precision could be asked.
-    """
-
-    stats: RunStats
-    replaced: int
-    outputs: tuple[OutputReport, ...]
-    onnxruntime: str
-    silent: str
-    channels: int = 0
-    zero_channels: int = 0
-    amplification: Amplification | None = None
-
-    @property
-    def departs(self) -> str | None:
-        """The first layer that is wrong, or else an output that departed; None where all is well."""
-        parts = (*self.layers, *self.outputs)
-        return next((part.name for part in parts if not part.ok), None)
-
-    @property
-    def ok(self) -> bool:
-        """No layer and no output departs."""
-        return self.departs is None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Tolerance:
     """Largest difference of an output: |got - expected| <= atol + rtol * |expected|, as `numpy.allclose` has it."""
 
@@ -280,14 +168,14 @@ class Tolerance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExpectedOutput:
-    """One output of a network that ran on data of the user's, and what was expected of it.
+class OutputReport:
+    """One output of a network, and what was expected of it.
 
     Attributes:
         name, dtype, shape: of the output.
-        decided_by: the rule that decided: a tolerance, the derived bound, the RMS error, or equality; empty: nothing
+        decided_by: the rule that decided (`convc.verification.outputs`); empty: nothing
             was expected of it.
-        count_wrong: elements that the rule does not allow; 1 where the whole drifted too far.
+        count_wrong: elements that the rule does not allow; 1 where the RMS error is too large.
         worst_error: largest |got - expected|.
         limit: what the error or the RMS error was held against: 1 for a share of the derived bound.
         measured: what was compared with that limit.
@@ -318,41 +206,86 @@ class ExpectedOutput:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DataReport:
-    """Findings of a run of a whole network, with its own weights, on data of the user's.
+class NetworkReport:
+    """Findings of a run of a whole network, besides those on its layers.
 
     Attributes:
-        source: the model.
-        layers: one report for each convolution, on its own input, by the derived bound.
-        kernels: distinct kernels among them.
         stats: what ran where.
         outputs: of the network.
-        oracle: who said what is expected of the outputs: a file, onnxruntime with its version, or onnx.reference.
+        oracle: who said what is expected of the outputs: a file, onnxruntime with its version, or onnx.reference;
+            empty where nobody did.
         silent: why onnxruntime was not asked, or had no answer; empty where it had, or where a file says it.
         shapes: of the data for inputs whose extents the model leaves open, by name: with these as its shapes it is read
             as it ran.
-        amplification: of outputs that drifted; None where none did, or no other precision could be asked.
+        replaced: constants that got random values; None where the network ran with its own.
+        channels: input channels of all convolutions.
+        zero_channels: how many of those are zero everywhere: no wrong weight that reads them would show.
+        amplification: of outputs that deviate; None where none does, or there is no other precision.
     """
 
-    source: str
-    layers: tuple[LayerReport, ...]
-    kernels: int
     stats: RunStats
-    outputs: tuple[ExpectedOutput, ...]
+    outputs: tuple[OutputReport, ...]
     oracle: str
     silent: str = ""
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    replaced: int | None = None
+    channels: int = 0
+    zero_channels: int = 0
     amplification: Amplification | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyReport:
+    """Findings about a model.
+
+    Attributes:
+        source: the model.
+        seed: of the data; None where all of it was given.
+        layers: one report for each convolution that was run; of a network, in the order in which they ran.
+        kernels: distinct kernels among them.
+        skipped: nodes that were not compiled.
+        network: what the whole network made; None where each layer ran by itself.
+    """
+
+    source: str
+    seed: int | None
+    layers: tuple[LayerReport, ...]
+    kernels: int
+    skipped: tuple[SkippedNode, ...] = ()
+    network: NetworkReport | None = None
+
+    @property
+    def departs(self) -> str | None:
+        """The first layer that is wrong, or else an output that deviates; None where all is well."""
+        outputs = () if self.network is None else self.network.outputs
+        return next((part.name for part in (*self.layers, *outputs) if not part.ok), None)
 
     @property
     def ok(self) -> bool:
-        """Every convolution and every output is right."""
-        return all(part.ok for part in (*self.layers, *self.outputs))
+        """Every layer and every output is right."""
+        return self.departs is None
+
+    @property
+    def count_right(self) -> int:
+        """Layers that are right."""
+        return sum(layer.ok for layer in self.layers)
+
+    @property
+    def sampled(self) -> Sampled | None:
+        """Share of all launches that was run, where layers were sampled; None: all of them."""
+        parts = [layer.sampled for layer in self.layers if layer.sampled is not None]
+        return Sampled(ctas=sum(part.ctas for part in parts), of=sum(part.of for part in parts)) if parts else None
+
+    def _repr_html_(self) -> str:
+        rows = [(layer.name, layer.problem.describe(), layer.schedule, layer.verdict) for layer in self.layers]
+        return table_html(repr(self)[1:-1], ("layer", "convolution", "schedule", "verdict"), rows)
 
     def __repr__(self) -> str:
-        right = sum(layer.ok for layer in self.layers)
-        outputs = sum(output.ok for output in self.outputs)
-        return (
-            f"<DataReport {self.source}: {right} of {len(self.layers)} layers and {outputs} of {len(self.outputs)} "
-            f"outputs right, by {self.oracle}>"
-        )
+        right = f"{self.count_right} of {len(self.layers)} layers right"
+        if self.sampled is not None:
+            right += f" in a sample of {self.sampled}"
+        if self.network is not None:
+            compared = [output for output in self.network.outputs if output.decided_by]
+            right += f", {sum(output.ok for output in compared)} of {len(compared)} outputs right"
+        seed = "" if self.seed is None else f", seed {self.seed}"
+        return f"<VerifyReport {self.source}: {right}, {counted(self.kernels, 'kernel')}{seed}>"

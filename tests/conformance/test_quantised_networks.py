@@ -101,7 +101,7 @@ def test_the_verbs(network, form, tmp_path):
     build = api.compile(path, tmp_path / "build")
     assert len(build.names) == CONVOLUTIONS[network]
     assert api.verify(path).ok
-    report = api.verify_network(path)
+    report = api.verify(path, mode="network")
     assert report.departs is None
     assert len(report.layers) == CONVOLUTIONS[network]
     for layer in report.layers:

@@ -12,7 +12,6 @@ from convc.machine import Counters
 from convc.page import render
 from convc.report import build, counts, timing
 from convc.report.network import NETWORK_COLUMNS
-from convc.report.own_data import DATA_COLUMNS
 from convc.report.tables import CSV_COLUMNS
 from convc.report.verify import LAYER_COLUMNS
 
@@ -31,7 +30,6 @@ def counted() -> set[str]:
 TABLES = {
     "verify": [name for name, _ in LAYER_COLUMNS],
     "reweight": [name for name, _ in NETWORK_COLUMNS],
-    "own data": [name for name, _ in DATA_COLUMNS],
     "csv": CSV_COLUMNS,
     "counts": counted(),
     "compile": [name for name, _ in build.WIDE_COLUMNS],

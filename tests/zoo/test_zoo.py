@@ -52,13 +52,13 @@ def test_there_are_24_networks():
 @pytest.mark.parametrize("name", NETWORKS)
 def test_a_network_runs_as_onnxruntime_has_it(place, name):
     read = convc.ReadOptions(shapes=SHAPES.get(name, {}))
-    report = convc.verify_data(written(place, name), convc.InputData(seed=1), read=read)
+    report = convc.verify(written(place, name), feeds=convc.InputData(seed=1), read=read)
     assert report.silent == ""
     assert [layer.name for layer in report.layers if not layer.ok] == []
-    assert [output.name for output in report.outputs if not output.ok or not output.decided_by] == []
-    assert report.stats.refused == {}
+    assert [output.name for output in report.network.outputs if not output.ok or not output.decided_by] == []
+    assert report.network.stats.refused == {}
     nodes = onnx.load(written(place, name)).graph.node
-    assert len(report.layers) + len(report.stats.empty) == sum(map(is_convolution, nodes))
+    assert len(report.layers) + len(report.network.stats.empty) == sum(map(is_convolution, nodes))
 
 
 def commands(place: Path, name: str) -> None:

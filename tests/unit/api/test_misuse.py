@@ -78,7 +78,7 @@ WRONG = {
     ),
     "mode is another": (
         lambda b: c.verify(TINY, mode="exact"),
-        "mode must be both, integer or normal, got 'exact'",
+        "mode must be both, integer, normal or network, got 'exact'",
     ),
     "run a list": (
         lambda b: c.run(b, [[1, 2]]),
@@ -102,7 +102,19 @@ WRONG = {
     "a feed is a list": (lambda b: c.run_model(TINY, {"x": [1, 2]}), r"feeds\['x'\] must be an array"),
     "feeds of another name": (lambda b: c.run_model(TINY, {"z": X}), "no input named 'z'"),
     "run a network of a number": (lambda b: c.run_network(3, X), "model must be a file, or an onnx.ModelProto"),
-    "verify a network of bytes": (lambda b: c.verify_network(b"x"), "model must be a file, or an onnx.ModelProto"),
+    "verify a layer of a network": (
+        lambda b: c.verify(TINY, "conv", feeds=X),
+        "a whole network is run: leave layer and sample out",
+    ),
+    "feeds for a layer": (
+        lambda b: c.verify(TINY, mode="integer", feeds=X),
+        "feeds, expected and host are for a whole",
+    ),
+    "expected without feeds": (lambda b: c.verify(TINY, expected=c.Expected()), "feeds, expected and host are for"),
+    "verify a network of bytes": (
+        lambda b: c.verify(b"x", mode="network"),
+        "model must be a file, or an onnx.ModelProto",
+    ),
     "simulate a number": (lambda b: c.simulate(3, 4), "kernel must be a text of PTX, or the name of its file"),
     "simulate with a dict": (
         lambda b: c.simulate("k.ptx", {"grid": 1}),
@@ -113,9 +125,9 @@ WRONG = {
     "save a layer in a number": (lambda b: c.run_layer(b, X, save=3), "save must be the name of a file or folder"),
     "save a network in a text": (lambda b: c.run_network(TINY, X, save="y.npy"), "save must be a dict of names of fil"),
     "save an output in a number": (lambda b: c.run_network(TINY, X, save={"y": 3}), r"save\['y'\] must be the name"),
-    "verify a list": (lambda b: c.verify_data(TINY, [X]), "feeds must be an array or the name"),
-    "expect an array": (lambda b: c.verify_data(TINY, X, X), "expected must be an? Expected, got ndarray"),
-    "read data as a dict": (lambda b: c.verify_data(TINY, X, read={}), "read must be a ReadOptions, got dict"),
+    "verify a list": (lambda b: c.verify(TINY, feeds=[X]), "feeds must be an array or the name"),
+    "expect an array": (lambda b: c.verify(TINY, feeds=X, expected=X), "expected must be an? Expected, got ndarray"),
+    "read data as a dict": (lambda b: c.verify(TINY, feeds=X, read={}), "read must be a ReadOptions, got dict"),
     "time on a name": (lambda b: c.time(b, chip="b200"), "chip must be a ChipOptions, got str 'b200'"),
     "time at work": (lambda b: c.time(b, work=2), "work must be a WorkOptions, got int 2"),
     "assume a number": (lambda b: c.assumptions(3), "chip must be the name of a chip, or of a file"),

@@ -108,12 +108,12 @@ def verdict_words() -> set[str]:
     """Words with which verify judges: what its function for a verdict gives, and words in capitals beside a number."""
     words = set()
     judging = (verify.verdict, verify.verdicts)
-    for function in (*judging, network._row, network._allowed):
+    for function in (*judging, network._row, network.output_line):
         for node in ast.walk(ast.parse(inspect.getsource(function))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and not node.value.endswith("."):
                 text = node.value.strip(" :")
                 words |= {text} if function in judging else {word for word in text.split() if word.isupper()}
-    known = {"", ",", "integer", "-"}
+    known = {"", ",", "integer", "-", "RMS"}
     return {word for word in words if word not in known and "`" not in word} | {verdict.name for verdict in Verdict}
 
 
@@ -133,7 +133,7 @@ def error_codes() -> set[str]:
             finding_rules,
             {"race-tensor-memory", "hang", "fault", "bulk-group-unwaited", "printf", "writer"},
         ),
-        ("verdict", verdict_words, {"exact", "in bound", "WRONG", "stopped", "DEPARTED", "incomplete"}),
+        ("verdict", verdict_words, {"exact", "in bound", "WRONG", "stopped", "incomplete"}),
         ("rule", rejection_rules, {"grid", "ws_shape", "proof", "reuse", "spatial_axes"}),
         ("audit", lambda: set(RULES), {"pair-rendezvous", "transaction-bytes"}),
         ("switch", lambda: set(OPEN), {"elect"}),

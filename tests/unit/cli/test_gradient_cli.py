@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from convc import ConvcError, InputData, ReadOptions, load, load_build, run, run_layer, verify_data
+from convc import ConvcError, InputData, ReadOptions, load, load_build, run, run_layer, verify
 from convc.verification.reference import conv_sums
 
 
@@ -127,7 +127,7 @@ def test_a_whole_network_runs_forward(convc, model, tmp_path):
     said = convc.refused("verify", model, "--gradient", "input", "--reweight", 7)
     assert "a whole network runs forward only" in said
     with pytest.raises(ConvcError, match="a whole network runs forward only"):
-        verify_data(model, InputData(seed=0), read=ReadOptions(gradient="input"))
+        verify(model, feeds=InputData(seed=0), read=ReadOptions(gradient="input"))
     with pytest.raises(ConvcError, match=r"gradient must be .input. or .weights. or .both. or None"):
         load(model, gradient="bias")
 

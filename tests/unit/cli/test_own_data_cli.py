@@ -46,9 +46,9 @@ def test_a_network_on_own_data(convc, model, given):
     assert "output z: int64 4, right by equality: worst error 0" in said
     assert f"2 of 2 outputs right by onnxruntime {ort_session.available()}" in said
     report = json.loads(convc.good("verify", model, "--input", given, "--no-fuse", "--json", "-"))
-    assert report["format"] == "convc-data/1"
+    assert report["format"] == "convc-verify/3"
     assert report["ok"]
-    assert [output["decided_by"] for output in report["outputs"]] == ["relative RMS error", "equality"]
+    assert [output["decided_by"] for output in report["network"]["outputs"]] == ["relative RMS error", "equality"]
 
 
 def test_without_onnxruntime_the_reference_says_what_is_right(convc, model, given, monkeypatch):
@@ -135,11 +135,11 @@ def test_some_outputs_may_be_expected(convc, model, given, tmp_path):
 def test_the_same_in_python(model, given, tmp_path):
     with np.load(given) as arrays:
         feeds = dict(arrays)
-    report = package.verify_data(model, feeds, package.Expected(atol=1e-6, rtol=0.01))
+    report = package.verify(model, feeds=feeds, expected=package.Expected(atol=1e-6, rtol=0.01))
     assert not report.ok
-    assert report.outputs[0].decided_by == "atol 1e-06 + rtol 0.01"
-    assert repr(report).startswith("<DataReport g: 1 of 1 layers and 1 of 2 outputs right, by onnxruntime")
-    assert package.verify_data(onnx.load(model), feeds).ok
+    assert report.network.outputs[0].decided_by == "atol 1e-06 + rtol 0.01"
+    assert repr(report).startswith("<VerifyReport g: 1 of 1 layers right, 1 of 2 outputs right, 1 kernel>")
+    assert package.verify(onnx.load(model), feeds=feeds).ok
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,7 @@ def test_several_models_each_get_a_table(convc, tiny, two, bf16, tmp_path):
     assert places == sorted(places)
     assert said.count("layers right") == 3
     report = json.loads(files[2].read_text())
-    assert report["format"] == "convc-verify-models/1"
+    assert report["format"] == "convc-verify-models/2"
     assert report["ok"] is True
     assert [entry["model"] for entry in report["models"]] == [str(tiny), str(two), str(bf16)]
     assert [len(entry["layers"]) for entry in report["models"]] == [1, 2, 1]

@@ -9,11 +9,12 @@ import pytest
 
 def test_a_network_is_verified(convc, two, tmp_path):
     said = convc.good("verify", two, "--reweight", "4", "--json", tmp_path / "report.json")
-    assert "2 of 2 convolutions right: 2 kernels, 1 other node on the host" in said
-    assert "seed 4; onnxruntime" in said
+    assert "2 of 2 convolutions right by the derived bound, 1 of 1 outputs right by onnxruntime" in said
+    assert "2 kernels, 1 other node on the host by onnxruntime" in said
+    assert "of random weights, seed 4\n" in said
     assert "first departs" not in said
     report = json.loads((tmp_path / "report.json").read_text())
-    assert report["format"] == "convc-network/2"
+    assert report["format"] == "convc-verify/3"
     assert report["ok"]
     assert [layer["name"] for layer in report["layers"]] == ["stem", "head"]
     for layer in report["layers"]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 
 import jsonschema
 import numpy as np
@@ -77,10 +78,14 @@ def test_a_model_that_takes_too_long_costs_its_own_line(folder):
     assert report.ok
 
 
-def steps(monkeypatch, **made: object) -> surveying.SurveyedModel:
-    """A line whose steps are those of the tiny model, but for some."""
-    for name, function in made.items():
-        monkeypatch.setattr(surveying, name, function)
+def steps(monkeypatch, **made: Callable[..., object]) -> surveying.SurveyedModel:
+    """A line whose steps are those of the tiny model, but for some: ``verify`` of layers, ``run`` of the network."""
+    real = surveying.verify
+
+    def verify(*given: object, **options: object) -> object:
+        return made.get("run" if "feeds" in options else "verify", real)(*given, **options)
+
+    monkeypatch.setattr(surveying, "verify", verify)
     task = surveying._Task(
         file=model_folder() / "tiny_conv.onnx",
         name="tiny_conv.onnx",
@@ -118,15 +123,15 @@ def test_a_wrong_layer_outlives_a_step_that_is_right(monkeypatch):
 
 
 def test_a_mistake_of_our_own_is_wrong_and_no_traceback(monkeypatch):
-    line = steps(monkeypatch, verify_data=raising(ZeroDivisionError("by zero")))
+    line = steps(monkeypatch, run=raising(ZeroDivisionError("by zero")))
     assert (line.verdict, line.verified) == (WRONG, 1)
     assert line.problem == "an error in convc: ZeroDivisionError: by zero"
 
 
 def test_a_kernel_that_faults_is_wrong_and_a_model_that_is_not_taken_is_refused(monkeypatch):
-    fault = steps(monkeypatch, verify_data=raising(convc.errors.MachineFault("reads outside")))
+    fault = steps(monkeypatch, run=raising(convc.errors.MachineFault("reads outside")))
     assert fault.verdict == WRONG
-    refused = steps(monkeypatch, verify_data=raising(convc.errors.NodeError("no such node")))
+    refused = steps(monkeypatch, run=raising(convc.errors.NodeError("no such node")))
     assert refused.verdict == REFUSED
 
 

@@ -52,7 +52,7 @@ def test_every_type_on_one_layer(convc, tiny, dtype):
 def test_json_to_stdout_is_json_and_nothing_else(convc, two):
     report = json.loads(convc.good("verify", two, "--json", "-"))
     assert report["ok"] is True
-    assert report["format"] == "convc-verify/2"
+    assert report["format"] == "convc-verify/3"
     assert [layer["name"] for layer in report["layers"]] == ["stem", "head"]
     for layer in report["layers"]:
         assert layer["ok"]
@@ -244,7 +244,7 @@ def test_a_bad_call_is_refused(convc, tiny, arguments, message):
 def test_the_api_refuses_what_the_options_refuse(tiny):
     with pytest.raises(InputError, match="seed must be at least 0"):
         package.verify(tiny, seed=-1)
-    with pytest.raises(InputError, match="both, integer or normal"):
+    with pytest.raises(InputError, match="both, integer, normal or network"):
         package.verify(tiny, mode="fast")
 
 

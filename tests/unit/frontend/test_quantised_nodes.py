@@ -171,7 +171,7 @@ def test_a_zero_point_that_a_run_computes(padded):
     assert convc.verify(made).ok
     assert convc.time(made).layers
     x = np.random.default_rng(9).uniform(-1, 3, (1, 4, 8, 7)).astype(np.float32)
-    report = convc.verify_data(made, x)
+    report = convc.verify(made, feeds=x)
     assert report.ok
     assert report.layers[0].problem.pad_value != 128 or not padded
     expected = onnxruntime_outputs(made, {"x": x}, [])["y"]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from convc import ConvcError, InputData, ReadOptions, load, run_network, verify_data
+from convc import ConvcError, InputData, ReadOptions, load, run_network, verify
 from convc.frontend.expand_gradients import expand_gradients
 from convc.ir.epilogue import AddResidual
 from convc.ir.gradients import input_gradient, weight_gradient, wgrad_operands, wgrad_result
@@ -73,10 +73,10 @@ def test_a_training_graph_makes_all_three_gradients():
 
 def test_kernels_are_held_against_the_definition_on_the_host():
     model = training(outputs=["dx", "dw", "db"])
-    report = verify_data(model, InputData(given=feeds(model)))
+    report = verify(model, feeds=InputData(given=feeds(model)))
     assert report.ok
     assert [layer.name for layer in report.layers] == ["conv_dgrad", "conv_wgrad"]
-    assert [(output.decided_by, output.count_wrong, output.worst_error) for output in report.outputs] == [
+    assert [(output.decided_by, output.count_wrong, output.worst_error) for output in report.network.outputs] == [
         ("relative RMS error", 0, 0.0)
     ] * 3
 

@@ -52,5 +52,5 @@ def test_what_verify_reports():
 
 
 def test_what_a_network_reports():
-    report = convc.verify_network("models/tiny_two_convs.onnx")
+    report = convc.verify("models/tiny_two_convs.onnx", mode="network")
     assert strangers(report, arrays=("outputs",)) == []

@@ -82,10 +82,10 @@ def place(tmp_path_factory) -> Path:
 
 
 CALLS = [
-    ("convc-verify/2", "verify m.onnx", 0),
+    ("convc-verify/3", "verify m.onnx", 0),
     ("convc-survey/1", "survey m.onnx", 0),
-    ("convc-verify-models/1", "verify m.onnx bad.onnx", 2),
-    ("convc-network/2", "verify m.onnx --reweight 1", 0),
+    ("convc-verify-models/2", "verify m.onnx bad.onnx", 2),
+    ("convc-verify/3", "verify m.onnx --reweight 1", 0),
     ("convc-compile/1", "compile m.onnx -o new", 0),
     ("convc-run/1", "run b --input x.npy -o y.npy", 0),
     ("convc-network-run/2", "run m.onnx --input x.npy -o y.npy", 0),
@@ -93,7 +93,7 @@ CALLS = [
     ("convc-layers/1", "inspect m.onnx", 0),
     ("convc-inspect/1", "inspect m.onnx --layer conv", 0),
     ("convc-time/2", "time m.onnx", 0),
-    ("convc-data/1", "verify m.onnx --input x.npy", 0),
+    ("convc-verify/3", "verify m.onnx --input x.npy", 0),
     ("convc-audit/1", "audit b", 0),
     ("convc-audit/1", "audit racy", 1),
     ("convc-check/1", "check b", 0),
@@ -134,7 +134,7 @@ def test_the_files_that_are_read_fit_theirs(place):
 
 
 def test_infinity_is_null_and_fits():
-    schema = made("convc-verify/2")
+    schema = made("convc-verify/3")
     assert schema["$defs"]["Comparison"]["properties"]["worst_ratio"] == {"type": ["number", "null"]}
 
 

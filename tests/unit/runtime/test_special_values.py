@@ -233,9 +233,9 @@ def test_a_run_says_that_it_met_them(tmp_path):
     said = "some activations are not finite, and 8 groups share a pack: 2 launches more"
     assert run.stats.special == {"y": said}
     for fuse in (True, False):
-        report = convc.verify_data(tmp_path / "m.onnx", x, read=convc.ReadOptions(fuse=fuse))
+        report = convc.verify(tmp_path / "m.onnx", feeds=x, read=convc.ReadOptions(fuse=fuse))
         assert report.ok
-        assert report.stats.special == {"y": said}
+        assert report.network.stats.special == {"y": said}
     convc.compile(tmp_path / "m.onnx", tmp_path / "build")
     np.save(tmp_path / "x.npy", x)
     words = ["run", tmp_path / "build", "--input", tmp_path / "x.npy", "-o", tmp_path / "y.npy"]

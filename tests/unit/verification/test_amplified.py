@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 import convc
-from convc.report.own_data import data_json, print_data
+from convc.report.verify import print_report, report_json
 from convc.runtime.network import ort_session
 from convc.runtime.network.executor import Graph
 
@@ -44,7 +44,7 @@ def network(behind: str, more: str = "") -> onnx.ModelProto:
 
 def said(report) -> str:
     console = Console(file=io.StringIO(), width=200)
-    print_data(console, report)
+    print_report(console, report)
     return console.file.getvalue()
 
 
@@ -53,21 +53,21 @@ def said(report) -> str:
 @pytest.mark.parametrize("name", BEHIND)
 def test_rounding_that_is_amplified_is_right(name, precision, wave):
     behind, node = BEHIND[name]
-    report = convc.verify_data(network(behind), wave, read=convc.ReadOptions(precision=precision))
-    output = report.outputs[0]
-    assert output.count_wrong or precision != "tf32"  # it did drift
+    report = convc.verify(network(behind), feeds=wave, read=convc.ReadOptions(precision=precision))
+    output = report.network.outputs[0]
+    assert output.count_wrong or precision != "tf32"  # it did deviate
     assert report.ok
     if output.count_wrong:
         assert output.amplified
-        assert report.amplification.explained
-        assert report.amplification.finer == (precision in ("tf32", "bf16x3"))
+        assert report.network.amplification.explained
+        assert report.network.amplification.finer == (precision in ("tf32", "bf16x3"))
         if node:
-            assert report.amplification.node == node
-        assert report.amplification.behind > report.amplification.before
+            assert report.network.amplification.node == node
+        assert report.network.amplification.behind > report.network.amplification.before
         text = said(report)
         assert "right except for amplified rounding, by relative RMS error" in text
-        assert f"the error grows from {report.amplification.node} on" in text
-        assert b'"amplified": true' in data_json(report)
+        assert f"the error grows from {report.network.amplification.node} on" in text
+        assert b'"amplified": true' in report_json(report)
 
 
 def test_it_says_which_precision_agrees(wave):
@@ -76,12 +76,12 @@ def test_it_says_which_precision_agrees(wave):
     model = network(behind, ", int64[1, 1, M] m")
     scale = next(tensor for tensor in model.graph.initializer if tensor.name == "tiny")
     scale.CopyFrom(onnx.numpy_helper.from_array(np.array([400.0], np.float32), "tiny"))
-    report = convc.verify_data(model, wave)
-    whole = next(output for output in report.outputs if output.name == "m")
+    report = convc.verify(model, feeds=wave)
+    whole = next(output for output in report.network.outputs if output.name == "m")
     assert report.ok
     if whole.count_wrong:
-        assert report.amplification.agrees
-        assert f"--precision {report.amplification.other} agrees" in said(report)
+        assert report.network.amplification.agrees
+        assert f"--precision {report.network.amplification.other} agrees" in said(report)
 
 
 def test_a_node_that_is_wrong_is_wrong_at_every_precision(wave, monkeypatch):
@@ -96,13 +96,13 @@ def test_a_node_that_is_wrong_is_wrong_at_every_precision(wave, monkeypatch):
     monkeypatch.setattr(Graph, "_on_host", wrong)
     for precision in ("tf32x3", "bf16x6"):
         read = convc.ReadOptions(precision=precision)
-        report = convc.verify_data(model, wave, convc.Expected(outputs=answer), read=read)
+        report = convc.verify(model, feeds=wave, expected=convc.Expected(outputs=answer), read=read)
         assert not report.ok
     monkeypatch.setattr(Graph, "_on_host", lambda self, name, node, inputs: [2 * real(self, name, node, inputs)[0]])
-    report = convc.verify_data(model, wave, convc.Expected(outputs=answer))
+    report = convc.verify(model, feeds=wave, expected=convc.Expected(outputs=answer))
     assert not report.ok
     assert all(layer.ok for layer in report.layers)
-    assert not report.amplification.explained
+    assert not report.network.amplification.explained
     assert "rounding does not explain the difference" in said(report)
 
 
@@ -111,16 +111,16 @@ def test_an_infinite_difference_is_not_explained(wave, bad):
     model = network("y = Identity (c)")
     answer = ort_session.run_model(model, {"x": wave}, {}, [])
     answer["y"][0, 3, 2] = bad
-    report = convc.verify_data(model, wave, convc.Expected(outputs=answer))
+    report = convc.verify(model, feeds=wave, expected=convc.Expected(outputs=answer))
     assert not report.ok
-    assert not report.amplification.explained
+    assert not report.network.amplification.explained
 
 
 def test_a_tolerance_of_the_user_decides_alone(wave):
     model = network(BEHIND["logarithm"][0])
-    report = convc.verify_data(model, wave, convc.Expected(atol=1e-6))
+    report = convc.verify(model, feeds=wave, expected=convc.Expected(atol=1e-6))
     assert not report.ok
-    assert not report.outputs[0].amplified
+    assert not report.network.outputs[0].amplified
 
 
 def test_what_has_no_finer_precision_is_left_as_it_is(wave):
@@ -132,7 +132,7 @@ def test_what_has_no_finer_precision_is_left_as_it_is(wave):
         )
     for value in (*model.graph.input, *model.graph.output):
         value.type.tensor_type.elem_type = onnx.TensorProto.FLOAT16
-    report = convc.verify_data(model, wave.astype(np.float16), convc.Expected(outputs=expected))
+    report = convc.verify(model, feeds=wave.astype(np.float16), expected=convc.Expected(outputs=expected))
     assert not report.ok
-    assert report.amplification is None
+    assert report.network.amplification is None
     assert "there is no other precision to compare with" in said(report)

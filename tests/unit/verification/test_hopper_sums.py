@@ -26,8 +26,10 @@ def test_layers_are_right_by_the_bound_of_their_sums_alone(sample, monkeypatch):
 
 
 def test_networks_are_right_by_the_bound_of_their_sums_alone(monkeypatch):
-    def verified() -> convc.NetworkReport:
-        return convc.verify_network("models/tiny_two_convs.onnx", 1, read=FP8, schedule=HOPPER, machine=EXACT)
+    def verified() -> convc.VerifyReport:
+        return convc.verify(
+            "models/tiny_two_convs.onnx", mode="network", seed=1, read=FP8, schedule=HOPPER, machine=EXACT
+        )
 
     assert verified().ok
     monkeypatch.setattr(layer, "sums_of", lambda *_: FLOAT32)

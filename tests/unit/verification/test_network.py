@@ -18,16 +18,16 @@ from convc import api
 from convc.api.options import ReadOptions, WorkOptions
 from convc.errors import InputError, LimitError, ModelError
 from convc.ir import dtypes
-from convc.report.network import network_json, print_network
+from convc.report.verify import print_report, report_json
 from convc.runtime.network import convolutions
 from convc.runtime.network.constants import StartValues
 from convc.runtime.network.convolutions import Convolutions
 from convc.runtime.network.executor import Graph
 from convc.verification import network
 from convc.verification.compare import Comparison
-from convc.verification.network import channels_alive, verify_graph
+from convc.verification.network import channels_alive, random_case, verify_network
 from convc.verification.random_weights import random_weights
-from convc.verification.records import LayerReport
+from convc.verification.records import LayerReport, VerifyReport
 from convc.verification.rms_error import allowed_rms_error, rms_error
 
 TEXT = """<ir_version: 8, opset_import: ["": 17]>
@@ -58,9 +58,14 @@ def model() -> onnx.ModelProto:
     return made
 
 
+def verified(*given, **options) -> VerifyReport:
+    """The report on a network with random weights."""
+    return verify_network(random_case(*given, **options))
+
+
 def said(report) -> str:
     text = io.StringIO()
-    print_network(Console(width=300, file=text), report)
+    print_report(Console(width=300, file=text), report)
     return text.getvalue()
 
 
@@ -77,28 +82,28 @@ def agrees(layer: LayerReport) -> Comparison | None:
 @pytest.mark.parametrize("operand", dtypes.SCALED_OPERANDS)
 def test_a_network_of_few_bits_is_right_layer_by_layer(operand):
     """Whatever it loses by quantisation, each layer is what its quantised operands give; and it says what it lost."""
-    report = verify_graph(model(), seed=3, convolutions=Convolutions(operand=operand))
+    report = verified(model(), seed=3, convolutions=Convolutions(operand=operand))
     assert report.ok
     assert all(right(layer).ok and right(layer).worst_ratio < 1 for layer in report.layers)
     assert [agrees(layer) for layer in report.layers] == [None, None], "r of a block is no bound for an element"
     assert all(0.005 < layer.drift < 0.5 for layer in report.layers)
-    assert 0.005 < report.outputs[0].drift < report.outputs[0].allowed
+    assert 0.005 < report.network.outputs[0].measured < report.network.outputs[0].limit
 
 
 @pytest.mark.parametrize("precision", ["tf32", "tf32x3"])
 def test_a_right_network(precision):
-    report = verify_graph(model(), seed=3, batch=2, convolutions=Convolutions(precision=precision))
+    report = verified(model(), seed=3, batch=2, convolutions=Convolutions(precision=precision))
     assert report.ok
     assert [layer.name for layer in report.layers] == ["a", "c"]
     assert all(agrees(layer) is not None and agrees(layer).ok for layer in report.layers)
     assert all(0 < right(layer).worst_ratio < 1 for layer in report.layers)
-    assert report.replaced == len(SHAPES)
+    assert report.network.replaced == len(SHAPES)
     largest = 2e-6 if precision == "tf32x3" else 2e-3
     assert all(0 < layer.drift < largest for layer in report.layers)
-    assert report.outputs[0].shape == (2, 10)
-    assert 0 < report.outputs[0].drift < largest
+    assert report.network.outputs[0].shape == (2, 10)
+    assert 0 < report.network.outputs[0].measured < largest
     assert "2 of 2 convolutions right" in said(report)
-    plain = json.loads(network_json(report))
+    plain = json.loads(report_json(report))
     assert plain["ok"]
     assert plain["departs"] is None
 
@@ -119,7 +124,7 @@ def test_the_first_layer_that_departs_is_named(monkeypatch, what):
         return dataclasses.replace(run, y=y)
 
     monkeypatch.setattr(convolutions, "run_layer", wrong)
-    report = verify_graph(model(), seed=3, batch=2)
+    report = verified(model(), seed=3, batch=2)
     assert report.departs == "c"
     assert [layer.ok for layer in report.layers] == [True, False]
     assert not right(report.layers[1]).ok
@@ -136,7 +141,7 @@ def test_a_convolution_that_is_read_wrong_departs_from_onnxruntime_alone(monkeyp
         return dataclasses.replace(conv, weight=np.ascontiguousarray(conv.weight[..., ::-1]))
 
     monkeypatch.setattr(convolutions, "read_node", wrong)
-    report = verify_graph(model(), seed=3)
+    report = verified(model(), seed=3)
     assert report.departs == "a"
     assert right(report.layers[0]).ok
     assert not agrees(report.layers[0]).ok
@@ -150,20 +155,21 @@ def test_a_host_node_that_is_wrong_shows_in_the_drift(monkeypatch):
         return [2 * made[0]] if node.op_type == "GlobalAveragePool" else made
 
     monkeypatch.setattr(Graph, "_on_host", wrong)
-    report = verify_graph(model(), seed=3)
+    report = verified(model(), seed=3)
     assert all(layer.ok for layer in report.layers)
     assert report.departs == "y"
-    assert "DEPARTED" in said(report)
+    assert "output y: float32 1x10, WRONG by relative RMS error" in said(report)
 
 
 def test_without_onnxruntime_the_reference_is_left(monkeypatch):
     monkeypatch.setattr(network.ort_session, "available", lambda: None)
-    report = verify_graph(model(), seed=3)
+    report = verified(model(), seed=3)
     assert report.ok
     assert all(agrees(layer) is None and layer.drift is None for layer in report.layers)
     text = said(report)
-    assert "end to end: not compared: onnxruntime is not installed" in text
-    assert "no onnxruntime, the float64 reference alone" in text
+    assert "onnxruntime was not run: onnxruntime is not installed" in text
+    assert "output y: float32 1x10, not compared" in text
+    assert "by the derived bound, no output compared" in text
 
 
 def test_random_weights_have_sensible_scales_and_depend_on_the_seed():
@@ -201,12 +207,12 @@ def chain(depth: int, size: int, biased: bool) -> onnx.ModelProto:
 @pytest.mark.parametrize("biased", [False, True])
 def test_random_weights_keep_the_channels_alive(biased):
     """Behind 12 rectifiers at most 1 % of the channels are zero everywhere, and the report says how many."""
-    report = verify_graph(chain(12, 14, biased), seed=5)
+    report = verified(chain(12, 14, biased), seed=5)
     assert report.ok
-    assert report.channels == 3 + 11 * 32
-    assert report.zero_channels <= report.channels // 100
-    assert f"{report.zero_channels} of 355 input channels are zero everywhere" in said(report)
-    assert json.loads(network_json(report))["zero_channels"] == report.zero_channels
+    assert report.network.channels == 3 + 11 * 32
+    assert report.network.zero_channels <= report.network.channels // 100
+    assert f"{report.network.zero_channels} of 355 input channels are zero everywhere" in said(report)
+    assert json.loads(report_json(report))["network"]["zero_channels"] == report.network.zero_channels
 
 
 def test_channels_that_are_zero_everywhere_are_counted():
@@ -233,25 +239,25 @@ def test_calls_that_are_refused(tmp_path):
     path = tmp_path / "model.onnx"
     onnx.save(model(), path)
     with pytest.raises(InputError, match="a Network holds its convolutions only"):
-        api.verify_network(api.load(path, batch=1), 1)
+        api.verify(api.load(path, batch=1), mode="network", seed=1)
     with pytest.raises(InputError, match="leave jobs and executor out"):
-        api.verify_network(path, 1, work=WorkOptions(jobs=2))
+        api.verify(path, mode="network", seed=1, work=WorkOptions(jobs=2))
     with pytest.raises(InputError, match="seed must be at least 0"):
-        api.verify_network(path, -1)
-    assert api.verify_network(path, 1).ok
+        api.verify(path, mode="network", seed=-1)
+    assert api.verify(path, mode="network", seed=1).ok
 
 
 def test_a_loaded_model_is_verified_as_its_file_is(tmp_path):
     path = tmp_path / "model.onnx"
     onnx.save(model(), path)
-    first, second = (api.verify_network(source, 1) for source in (path, model()))
+    first, second = (api.verify(source, mode="network", seed=1) for source in (path, model()))
     assert first.ok
     assert [layer.drift for layer in first.layers] == [layer.drift for layer in second.layers]
 
 
 def test_the_python_call_multiplies_in_the_precision_asked_for(tmp_path):
     onnx.save(model(), tmp_path / "m.onnx")
-    report = api.verify_network(tmp_path / "m.onnx", 1, read=ReadOptions(precision="bf16x3"))
+    report = api.verify(tmp_path / "m.onnx", mode="network", seed=1, read=ReadOptions(precision="bf16x3"))
     assert {layer.problem.operand for layer in report.layers} == {"bf16x3"}
 
 
@@ -272,7 +278,7 @@ def test_inputs_that_no_data_can_be_made_for(kind, shape, error):
 def test_a_batch_is_at_least_zero(tmp_path):
     onnx.save(model(), tmp_path / "m.onnx")
     with pytest.raises(InputError, match="batch must be at least 0, got -1"):
-        api.verify_network(tmp_path / "m.onnx", 1, read=ReadOptions(batch=-1))
+        api.verify(tmp_path / "m.onnx", mode="network", seed=1, read=ReadOptions(batch=-1))
 
 
 def test_rounding_that_a_network_amplifies_is_no_error():
@@ -287,11 +293,11 @@ def test_rounding_that_a_network_amplifies_is_no_error():
     network = onnx.parser.parse_model(text)
     weights = np.random.default_rng(0).standard_normal((8, 4, 3, 3)).astype(np.float32)
     network.graph.initializer.append(onnx.numpy_helper.from_array(weights, "w"))
-    report = verify_graph(network, seed=1)
-    [output] = report.outputs
-    assert output.drift > output.allowed
+    report = verified(network, seed=1)
+    [output] = report.network.outputs
+    assert output.measured > output.limit
     assert output.amplified
     assert report.ok
-    assert report.amplification.node.endswith("(Reciprocal)")
-    assert "expected, amplified rounding" in said(report)
+    assert report.network.amplification.node.endswith("(Reciprocal)")
+    assert "right except for amplified rounding, by relative RMS error" in said(report)
     assert "no convolution is wrong; the network amplifies the rounding of tf32" in said(report)

@@ -60,17 +60,17 @@ def test_whole_numbers_are_held_against_the_reference_of_onnx_and_each_element_h
     w = rng.integers(-9, 9, (4, 3, 3, 3), np.int8)
     model.graph.initializer.append(onnx.numpy_helper.from_array(w, "w"))
     x = rng.integers(0, 99, (1, 3, 6, 5), np.uint8)
-    found = convc.verify_data(model, x)
+    found = convc.verify(model, feeds=x)
     (layer,) = found.layers
-    (output,) = found.outputs
+    (output,) = found.network.outputs
     assert (found.ok, layer.ok, output.decided_by, output.count_wrong) == (True, True, "equality", 0)
-    right = np.asarray(convc.verify_data(model, x).outputs[0].shape)
+    right = np.asarray(convc.verify(model, feeds=x).network.outputs[0].shape)
     assert right.tolist() == [1, 4, 4, 3]
     windows = np.lib.stride_tricks.sliding_window_view(x.astype(np.int32) - 7, (3, 3), (2, 3))
     y = np.einsum("ncpqrs,kcrs->nkpq", windows, w.astype(np.int32)).astype(np.int32)
-    assert convc.verify_data(model, x, convc.Expected(outputs={"y": y})).ok
+    assert convc.verify(model, feeds=x, expected=convc.Expected(outputs={"y": y})).ok
     y[0, 2, 1, 0] -= 3
-    wrong = convc.verify_data(model, x, convc.Expected(outputs={"y": y})).outputs[0]
+    wrong = convc.verify(model, feeds=x, expected=convc.Expected(outputs={"y": y})).network.outputs[0]
     assert (wrong.count_wrong, wrong.first, wrong.worst_error, wrong.limit) == (1, (0, 2, 1, 0), 3, 0)
     assert wrong.got == wrong.expected + 3
 
@@ -95,7 +95,7 @@ def test_a_tolerance_decides_element_by_element(got, expected, atol, rtol, wrong
     """What is shown is the first element that is wrong, or of right ones the one nearest to its limit."""
     model = onnx.parser.parse_model(f"{HEAD} g (float[3] x) => (float[3] y) {{ y = Identity (x) }}")
     wanted = convc.Expected(outputs={"y": np.float32(expected)}, atol=atol, rtol=rtol)
-    (output,) = convc.verify_data(model, np.float32(got), wanted).outputs
+    (output,) = convc.verify(model, feeds=np.float32(got), expected=wanted).network.outputs
     assert (output.count_wrong, output.first) == (wrong, first)
     assert (output.limit, output.measured) == (limit, measured)
     assert output.count_nan == (np.isnan(got) & np.isnan(expected)).sum()
@@ -104,14 +104,18 @@ def test_a_tolerance_decides_element_by_element(got, expected, atol, rtol, wrong
 def test_of_a_drift_the_largest_error_is_shown_however_small():
     model = onnx.parser.parse_model(f"{HEAD} g (float[3] x) => (float[3] y) {{ y = Identity (x) }}")
     expected = np.float32([1, 2 - 2**-22, 4])
-    (output,) = convc.verify_data(model, np.float32([1, 2, 4]), convc.Expected(outputs={"y": expected})).outputs
+    (output,) = convc.verify(
+        model, feeds=np.float32([1, 2, 4]), expected=convc.Expected(outputs={"y": expected})
+    ).network.outputs
     assert (output.decided_by, output.count_wrong, output.worst_error) == ("relative RMS error", 0, 2**-22)
 
 
 def test_what_is_expected_has_the_shape_of_the_output():
     model = onnx.parser.parse_model(f"{HEAD} g (float[3] x) => (float[3] y) {{ y = Identity (x) }}")
     with pytest.raises(InputError, match=r"expected an array of the output's shape \[3\], got \[2\]") as refused:
-        convc.verify_data(model, np.ones(3, np.float32), convc.Expected(outputs={"y": np.ones(2, np.float32)}))
+        convc.verify(
+            model, feeds=np.ones(3, np.float32), expected=convc.Expected(outputs={"y": np.ones(2, np.float32)})
+        )
     assert refused.value.where == "output 'y'"
 
 

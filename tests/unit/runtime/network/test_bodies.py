@@ -116,10 +116,10 @@ def test_they_run_as_onnxruntime_runs_them_and_are_verified(name):
         got = convc.run_model(made, feeds, read=ReadOptions(precision="tf32x3"))
         for each in made.graph.output:
             np.testing.assert_allclose(got[each.name], expected[each.name], rtol=1e-3, atol=1e-3)
-        report = convc.verify_data(made, feeds)
+        report = convc.verify(made, feeds=feeds)
         assert report.ok
         assert [layer.name for layer in report.layers] == (taken[sign] if name == "if" else ran)
-        assert not report.stats.hidden
+        assert not report.network.stats.hidden
 
 
 @pytest.mark.parametrize("name", CASES)

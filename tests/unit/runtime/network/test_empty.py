@@ -51,7 +51,7 @@ def test_every_door_gives_what_onnxruntime_gives(name):
     run = convc.run_network(made, x)
     np.testing.assert_array_equal(run.outputs["y"], expected)
     assert (run.stats.empty, run.stats.compiled) == (["c"], [])
-    assert convc.verify_data(made, x).ok
+    assert convc.verify(made, feeds=x).ok
     report = convc.verify(made, read=ReadOptions(shapes={"x": x.shape}))
     assert report.ok
     assert "its result is empty or equals the bias" in report.skipped[0].reason

@@ -10,7 +10,7 @@ from support.quantised_models import onnxruntime_outputs
 
 from convc.errors import InputError
 from convc.runtime.network.executor import Graph, with_integers
-from convc.verification.network import verify_graph
+from convc.verification.network import random_case, verify_network
 
 X = np.random.default_rng(5).integers(0, 256, X_SHAPE, np.uint8)
 
@@ -110,11 +110,11 @@ def test_constants_behind_quantize_linear_follow_what_is_fed():
 @pytest.mark.parametrize("kind", ["integer", "clip", "floating"])
 def test_verifying(kind):
     activation = {"integer": [], "clip": [node("Relu", "c", "r")], "floating": [node("Sigmoid", "c", "r")]}[kind]
-    report = verify_graph(qdq_model(qdq_nodes(*activation)), seed=2)
+    report = verify_network(random_case(qdq_model(qdq_nodes(*activation)), seed=2))
     assert report.departs is None
     (layer,) = report.layers
     assert layer.problem.types == ("tf32 -> f32" if kind == "floating" else "u8 x s8 -> u8")
     assert len(layer.checks) == 2
-    assert bool(report.stats.floating) == (kind == "floating")
-    assert report.silent == ""
-    assert report.replaced == 0
+    assert bool(report.network.stats.floating) == (kind == "floating")
+    assert report.network.silent == ""
+    assert report.network.replaced == 0
