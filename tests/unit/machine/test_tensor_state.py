@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from convc.machine.base.values import distinct_columns
 from convc.machine.memory.init_mask import InitMask
 from convc.machine.memory.shared_memory import SharedMemory
+from convc.machine.tensor_core.fetch import operand_cells
 from convc.machine.tensor_core.tensor_memory import LANES, TensorMemory
 
 ROWS = np.array([0, 2])
@@ -208,3 +210,14 @@ def test_a_record_says_what_a_map_of_each_cta_says(data):
         assert written.missing(None, where, rows) == next((n for n in lacks.tolist() if n), 0)
         if lacks.any():
             assert written.lacking(where, rows) == every[lacks.nonzero()[0][0]]
+
+
+@pytest.mark.parametrize("columns", [(8,), (0, 8, 16), (8, 16, 32), (40, 8), (8, 8, 16), (16, 8, 0)])
+def test_cells_of_an_operand_are_those_of_its_columns(columns):
+    """Of instructions of one sum, whose columns lie side by side, or only some of them, or not in order."""
+    memory = TensorMemory(2)
+    memory.allocate(64, None, False)
+    memory.cells[:, :, :64] = np.arange(2 * 128 * 64, dtype=np.uint32).reshape(2, 128, 64)
+    want = [[[(c * 128 + lane) * 64 + first + i for first in columns for i in range(8)] for lane in range(128)]
+            for c in range(2)]  # fmt: skip
+    assert operand_cells(memory, columns).tolist() == want

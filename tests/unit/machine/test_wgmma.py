@@ -26,6 +26,7 @@ from warpgroup_kernels import (
 
 from convc.machine import RunOptions
 from convc.machine.base.switches import Switches
+from convc.machine.tensor_core.warpgroup import SmemMatrix
 from convc.ptx.descriptors import SharedDescriptor
 from convc.sanitizer.racecheck import Races
 from convc.support.ptxas import assemble
@@ -232,3 +233,32 @@ def test_random_numbers_on_an_h200(recording):
 @pytest.mark.parametrize("recording", [r for r in RANDOM if r not in OFTEN], ids=lambda recording: recording.name)
 def test_more_random_numbers_on_an_h200(recording):
     replay(recording)
+
+
+class Announced:
+    """Shared memory of which only what is asked for has its bytes: the others are ones."""
+
+    def __init__(self, image: np.ndarray) -> None:
+        self.image = image
+
+    def part(self, low: int, high: int) -> np.ndarray:
+        room = np.full((1, len(self.image)), 0xFF, np.uint8)
+        room[:, low:high] = self.image[low:high]
+        return room
+
+
+@pytest.mark.parametrize("start", [0, 4096])
+@pytest.mark.parametrize("mn_major", [False, True])
+@pytest.mark.parametrize("swizzle", ["none", "64B", "128B"])
+def test_an_operand_asks_for_all_that_it_reads(swizzle, mn_major, start):
+    """Writes that wait are performed for what is asked for alone."""
+    rng = np.random.default_rng(0)
+    matrix = rng.integers(-9, 9, (64, 16)).astype(np.float16)
+    width = WIDTH[swizzle]
+    tiled = SharedDescriptor(start=start, lbo=1024, sbo=width * 8, swizzle=swizzle)
+    image = np.zeros(16384, np.uint8)
+    lay(image, tiled, matrix, mn_major)
+    operand = SmemMatrix(
+        name="A", words=(word(tiled),), extent=64, rows=np.arange(64), columns=16, element="f16", mn_major=mn_major
+    )
+    assert np.array_equal(operand.fetch(Announced(image))(slice(None))[0], matrix)

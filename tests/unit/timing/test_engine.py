@@ -133,6 +133,8 @@ def test_a_launch_is_never_quicker_than_the_chip_can_be(kernel, slow, cold):
         "memory": cold * kernel.operands.read / (chip["chip.memory"] * a_cycle),
     }
     assert whole.cycles >= max(bounds.values()) * (1 - 1e-9), bounds
+    assert all(0 <= share <= 1 for share in whole.use.values())
+    assert ("memory" in whole.use) == cold
 
 
 def test_a_replay_gives_the_same_answer_twice(kernel):
