@@ -250,7 +250,7 @@ def _row(layer: LayerReport) -> tuple[str, ...]:
         *estimate_cells(layer.planned),
         *nearest,
         "-" if agrees is None else number(agrees.worst_ratio),
-        "-" if layer.drift is None else number(layer.drift),
+        "-" if layer.relative_rms_error is None else number(layer.relative_rms_error),
         "-" if layer.seconds is None else f"{layer.seconds:.3f}",
         network_verdict(layer),
     )

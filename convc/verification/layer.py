@@ -179,9 +179,9 @@ def layer_report(
     kernel: Kernel,
     checks: Sequence[Check],
     counters: Counters | None = None,
-    drift: float | None = None,
+    error: float | None = None,
 ) -> LayerReport:
-    """The report on a layer after its checks; ``drift`` where it ran in a network (see `LayerReport`)."""
+    """The report on a layer after its checks; ``error``: `LayerReport.relative_rms_error`."""
     return LayerReport(
         name=conv.name,
         problem=conv.problem,
@@ -191,7 +191,7 @@ def layer_report(
         checks=tuple(checks),
         fused=conv.fused,
         planned=read_planned(kernel.plan),
-        drift=drift,
+        relative_rms_error=error,
     )
 
 

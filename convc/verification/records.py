@@ -81,7 +81,7 @@ class LayerReport:
         checks: of a layer by itself one for each mode, in a network one for each oracle that has an answer.
         fused: names of the nodes of the model that the kernel does as well.
         planned: what the planner expects of a launch; None where nobody planned it.
-        drift: in a network, relative root mean square difference of the result from onnxruntime's run of the whole;
+        relative_rms_error: in a network, root mean square difference of the result from onnxruntime's run of the whole;
             None where there is none.
         sampled: how many of its CTAs were run; None: all of them.
     """
@@ -94,7 +94,7 @@ class LayerReport:
     checks: tuple[Check, ...]
     fused: tuple[str, ...] = ()
     planned: Planned | None = None
-    drift: float | None = None
+    relative_rms_error: float | None = None
     sampled: Sampled | None = None
 
     @property

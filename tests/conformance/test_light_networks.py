@@ -29,7 +29,7 @@ def verify(name: str, seed: int, host: str) -> None:
             assert found is not None
             assert found.ok
         assert (
-            layer.drift < 5 * 2.0**-10
+            layer.relative_rms_error < 5 * 2.0**-10
         )  # measured: 3e-4 behind the first layer, up to 4e-3 behind inception_v2's last
     for output in report.network.outputs:
         assert 0 < output.measured <= output.limit

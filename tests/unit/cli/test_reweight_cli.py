@@ -22,7 +22,9 @@ def test_a_network_is_verified(convc, two, tmp_path):
         assert [check["oracle"] for check in layer["checks"]] == ["reference", "onnxruntime"]
         assert all(check["mode"] == "network" and check["comparison"]["ok"] for check in layer["checks"])
     again = json.loads(convc.good("verify", two, "--reweight", "4", "--json", "-"))
-    assert [layer["drift"] for layer in again["layers"]] == [layer["drift"] for layer in report["layers"]]
+    assert [layer["relative_rms_error"] for layer in again["layers"]] == [
+        layer["relative_rms_error"] for layer in report["layers"]
+    ]
 
 
 @pytest.mark.parametrize(

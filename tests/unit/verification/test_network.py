@@ -86,7 +86,7 @@ def test_a_network_of_few_bits_is_right_layer_by_layer(operand):
     assert report.ok
     assert all(right(layer).ok and right(layer).worst_ratio < 1 for layer in report.layers)
     assert [agrees(layer) for layer in report.layers] == [None, None], "r of a block is no bound for an element"
-    assert all(0.005 < layer.drift < 0.5 for layer in report.layers)
+    assert all(0.005 < layer.relative_rms_error < 0.5 for layer in report.layers)
     assert 0.005 < report.network.outputs[0].measured < report.network.outputs[0].limit
 
 
@@ -99,7 +99,7 @@ def test_a_right_network(precision):
     assert all(0 < right(layer).worst_ratio < 1 for layer in report.layers)
     assert report.network.replaced == len(SHAPES)
     largest = 2e-6 if precision == "tf32x3" else 2e-3
-    assert all(0 < layer.drift < largest for layer in report.layers)
+    assert all(0 < layer.relative_rms_error < largest for layer in report.layers)
     assert report.network.outputs[0].shape == (2, 10)
     assert 0 < report.network.outputs[0].measured < largest
     assert "2 of 2 convolutions right" in said(report)
@@ -147,7 +147,7 @@ def test_a_convolution_that_is_read_wrong_departs_from_onnxruntime_alone(monkeyp
     assert not agrees(report.layers[0]).ok
 
 
-def test_a_host_node_that_is_wrong_shows_in_the_drift(monkeypatch):
+def test_a_host_node_that_is_wrong_shows_in_the_rms_error(monkeypatch):
     real = Graph._on_host
 
     def wrong(self, name, node, inputs):
@@ -165,7 +165,7 @@ def test_without_onnxruntime_the_reference_is_left(monkeypatch):
     monkeypatch.setattr(network.ort_session, "available", lambda: None)
     report = verified(model(), seed=3)
     assert report.ok
-    assert all(agrees(layer) is None and layer.drift is None for layer in report.layers)
+    assert all(agrees(layer) is None and layer.relative_rms_error is None for layer in report.layers)
     text = said(report)
     assert "onnxruntime was not run: onnxruntime is not installed" in text
     assert "output y: float32 1x10, not compared" in text
@@ -221,7 +221,7 @@ def test_channels_that_are_zero_everywhere_are_counted():
     assert channels_alive(x).tolist() == [False, False, True, False]
 
 
-def test_drift():
+def test_the_relative_rms_error():
     ones = np.ones(4, np.float32)
     assert rms_error(ones, ones) == 0
     assert rms_error(1.5 * ones, ones) == pytest.approx(0.5)
@@ -252,7 +252,7 @@ def test_a_loaded_model_is_verified_as_its_file_is(tmp_path):
     onnx.save(model(), path)
     first, second = (api.verify(source, mode="network", seed=1) for source in (path, model()))
     assert first.ok
-    assert [layer.drift for layer in first.layers] == [layer.drift for layer in second.layers]
+    assert [layer.relative_rms_error for layer in first.layers] == [layer.relative_rms_error for layer in second.layers]
 
 
 def test_the_python_call_multiplies_in_the_precision_asked_for(tmp_path):

@@ -101,7 +101,7 @@ def test_a_tolerance_decides_element_by_element(got, expected, atol, rtol, wrong
     assert output.count_nan == (np.isnan(got) & np.isnan(expected)).sum()
 
 
-def test_of_a_drift_the_largest_error_is_shown_however_small():
+def test_of_an_rms_error_the_largest_error_is_shown_however_small():
     model = onnx.parser.parse_model(f"{HEAD} g (float[3] x) => (float[3] y) {{ y = Identity (x) }}")
     expected = np.float32([1, 2 - 2**-22, 4])
     (output,) = convc.verify(
@@ -132,7 +132,7 @@ def test_the_reference_of_onnx_answers_where_onnxruntime_does_not(monkeypatch, t
 
 
 @pytest.mark.parametrize(("scale", "measured"), [(2, 0.5), (0.5, 1), (-1, 2)])
-def test_a_drift_is_a_share_of_what_is_expected(scale, measured):
+def test_an_rms_error_is_a_share_of_what_is_expected(scale, measured):
     model = onnx.parser.parse_model(f"{HEAD} g (float[3] x) => (float[3] y) {{ y = Identity (x) }}")
     x = np.float32([1, -2, 3])
     (output,) = convc.verify_data(model, x, convc.Expected(outputs={"y": scale * x})).outputs
