@@ -237,7 +237,7 @@ def random_inputs(
     batch: int | Shapes | None = None,
     say: Callable[[str], None] | None = None,
 ) -> dict[str, np.ndarray]:
-    """Draw standard normal numbers (integers: 0 and 1) for each input; see `verify_graph` for extents that are open."""
+    """Draw standard normal numbers (integers: 0 and 1) for each input; see `random_case` for extents that are open."""
     shapes, said = every_shape(inputs, batch)
     if say is not None:
         for sentence in said:

@@ -11,8 +11,7 @@ import pytest
 import convc
 from convc.errors import InputError, ModelError
 from convc.runtime.network import ort_session
-from convc.verification.network import random_inputs
-from convc.verification.own_data import oracle_outputs
+from convc.verification.network import expected_by_oracle, random_inputs
 
 HEAD = '<ir_version: 8, opset_import: ["": 21]>'
 
@@ -123,11 +122,11 @@ def test_the_reference_of_onnx_answers_where_onnxruntime_does_not(monkeypatch, t
     monkeypatch.setattr(ort_session, "available", lambda: "9.9")
     monkeypatch.setattr(ort_session, "run_model", lambda *_: "no kernel for it")
     model = onnx.parser.parse_model(f"{HEAD} g (float[3] x) => (float[3] y) {{ y = Neg (x) }}")
-    wanted = oracle_outputs(model, tmp_path, {"x": np.float32([1, -2, 3])})
+    wanted = expected_by_oracle(model, tmp_path, {"x": np.float32([1, -2, 3])})
     assert (wanted.oracle, wanted.silent) == ("onnx.reference", "no kernel for it")
     assert {name: value.tolist() for name, value in wanted.outputs.items()} == {"y": [-1, 2, -3]}
     monkeypatch.setattr(ort_session, "run_model", lambda *_: {"y": np.zeros(3, np.float32)})
-    wanted = oracle_outputs(model, tmp_path, {"x": np.float32([1, -2, 3])})
+    wanted = expected_by_oracle(model, tmp_path, {"x": np.float32([1, -2, 3])})
     assert (wanted.oracle, wanted.silent, list(wanted.outputs)) == ("onnxruntime 9.9", "", ["y"])
 
 
@@ -135,7 +134,8 @@ def test_the_reference_of_onnx_answers_where_onnxruntime_does_not(monkeypatch, t
 def test_an_rms_error_is_a_share_of_what_is_expected(scale, measured):
     model = onnx.parser.parse_model(f"{HEAD} g (float[3] x) => (float[3] y) {{ y = Identity (x) }}")
     x = np.float32([1, -2, 3])
-    (output,) = convc.verify_data(model, x, convc.Expected(outputs={"y": scale * x})).outputs
+    wanted = convc.Expected(outputs={"y": scale * x})
+    (output,) = convc.verify(model, feeds=x, expected=wanted).network.outputs
     assert (output.decided_by, output.count_wrong) == ("relative RMS error", 1)
     assert output.measured == pytest.approx(measured)
 
@@ -145,6 +145,6 @@ def test_of_an_output_that_is_no_tensor_nothing_is_expected():
         f"{HEAD} g (float[3] x) => (float[3] y) {{ y = Neg (x) s = SequenceConstruct (x, y) }}"
     )
     model.graph.output.append(onnx.helper.make_tensor_sequence_value_info("s", onnx.TensorProto.FLOAT, None))
-    plain, sequence = convc.verify_data(model, np.ones(3, np.float32)).outputs
+    plain, sequence = convc.verify(model, feeds=np.ones(3, np.float32)).network.outputs
     assert (plain.dtype, plain.shape, plain.ok) == ("float32", (3,), True)
     assert (sequence.dtype, sequence.shape, sequence.decided_by, sequence.ok) == ("list", (), "", True)
