@@ -11,7 +11,7 @@ from convc.api.options import AUTO
 from convc.cli.contradictions import MODEL_OPTIONS, refuse_given
 from convc.cli.draw_layer import lanes_command, layer_of_model, memory_command, operands_command, tile_command
 from convc.cli.draw_layouts import layout_command, tiled_command
-from convc.cli.draw_output import check_output, output_option, table_option, write_picture
+from convc.cli.draw_output import check_output, output_option, write_picture
 from convc.cli.draw_time import (
     memory_time_command,
     passes_command,
@@ -28,7 +28,7 @@ from convc.cli.options import Chosen
 @click.argument("name", required=False, metavar="[NAME]")
 @click.option("--list", "listed", is_flag=True, help="Print the names of all atoms, by instruction.")
 @click.option("--most", type=click.IntRange(min=1), help="Maximum rows and columns of each matrix.")
-@table_option
+@output_option
 def atom_command(name: str | None, listed: bool, most: int | None, output: Path | None) -> None:
     """Draw which thread holds which element of an instruction: mma.m16n8k16.f16, tcgen05.ld.16x256b.x2, ...
 
@@ -51,7 +51,7 @@ def atom_command(name: str | None, listed: bool, most: int | None, output: Path 
 @click.command("hmma", short_help="Sets and steps of a wmma on Volta or Turing.")
 @click.option("--arch", required=True, metavar="volta|turing", help="The GPU whose steps are drawn.")
 @click.option("--sums", default="f32", show_default=True, metavar="f32|f16", help="Type of C and D.")
-@table_option
+@output_option
 def hmma_command(arch: str, sums: str, output: Path | None) -> None:
     """Draw the HMMAs of a wmma m16n16k16 of f16: published cycles and register reads, and the layouts of A, B and D.
 
@@ -79,7 +79,7 @@ def draw_command() -> None:
 @click.option("--k", type=int, help="Elements of K that are shown; by default those of one instruction.")
 @click.option("--swizzle", default="128B", show_default=True, help="Of A and B in shared memory: none, 32B, 64B, 128B.")
 @click.option("--pair", is_flag=True, help="A pair of CTAs multiplies (cta_group::2).")
-@table_option
+@output_option
 def draw_mma_layout(kind: str, m: int, n: int, k: int | None, swizzle: str, pair: bool, output: Path | None) -> None:
     """Draw the place of each element of a tcgen05.mma: A and B, K-major, in shared memory, D in tensor memory."""
     from convc.draw.mma import mma_layout, mma_picture
@@ -90,7 +90,7 @@ def draw_mma_layout(kind: str, m: int, n: int, k: int | None, swizzle: str, pair
 
 @draw_command.command("swizzle", short_help="Places of the units of eight rows in shared memory.")
 @click.argument("mode", metavar="none|32B|64B|128B")
-@table_option
+@output_option
 def draw_swizzle(mode: str, output: Path | None) -> None:
     """Draw the places of the 16-byte units of eight rows in the lines of shared memory."""
     from convc.draw.swizzles import swizzle_picture
@@ -102,7 +102,7 @@ def draw_swizzle(mode: str, output: Path | None) -> None:
 @draw_command.command("registers", short_help="Threads and registers of a tcgen05.ld.")
 @click.option("--shape", required=True, metavar="SHAPE", help="Of tcgen05.ld: 32x32b, 16x64b, 16x128b or 16x256b.")
 @click.option("--num", "number", default="x1", show_default=True, help="How often the shape is repeated: x1 to x128.")
-@table_option
+@output_option
 def draw_registers(shape: str, number: str, output: Path | None) -> None:
     """Draw the thread and the register that receive each cell of tensor memory."""
     from convc.draw.atoms import registers_picture

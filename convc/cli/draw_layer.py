@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from convc import api
-from convc.cli.draw_output import check_output, output_option, table_option, write_picture
+from convc.cli.draw_output import check_output, output_option, write_picture
 from convc.cli.options import (
     Chosen,
     chosen_options,
@@ -109,7 +109,7 @@ def memory_command(model: Path, layer: str | None, output: Path | None, chosen: 
     metavar="N",
     help="Rows and columns of D shown.",
 )
-@table_option
+@output_option
 def operands_command(
     model: Path, layer: str | None, number: int, most: int, output: Path | None, chosen: Chosen
 ) -> None:

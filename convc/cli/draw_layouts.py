@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from convc.cli.draw_output import check_output, table_option, write_picture
+from convc.cli.draw_output import check_output, output_option, write_picture
 
 if TYPE_CHECKING:
     from convc.layout import Layout, Swizzle
@@ -47,7 +47,7 @@ def _swizzle(ctx: click.Context, param: click.Parameter, given: str | None) -> S
 )
 @click.option("--tile", callback=tile_of, metavar="MxN", help="Draw the tile whose elements threads and values hold.")
 @click.option("--colours", default="thread", show_default=True, help="By thread (row), value (column) or offset.")
-@table_option
+@output_option
 def layout_command(
     layout: str, swizzle: Swizzle | None, tile: tuple[int, int] | None, colours: str, output: Path | None
 ) -> None:
@@ -82,7 +82,7 @@ def layout_command(
 @click.option(
     "--tile", callback=tile_of, metavar="MxN", help="Rows and columns of the operand; by default one atom each."
 )
-@table_option
+@output_option
 def tiled_command(
     atom: str | None,
     groups: str,

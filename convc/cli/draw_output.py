@@ -1,10 +1,9 @@
-"""Files of pictures: ``-o FILE.svg|.png``, and ``.tex`` of those that are tables of cells."""
+"""Files of pictures: ``-o FILE.svg|.png|.tex``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,33 +12,26 @@ from convc.cli.options import target_type
 if TYPE_CHECKING:
     from convc.draw.svg import Picture
 
-Command = TypeVar("Command", bound="Callable[..., Any] | click.Command")
-"""What an option of click is put on."""
+KINDS = (".svg", ".png", ".tex")
 
 
 def _picture_file(ctx: click.Context, param: click.Parameter, path: Path | None) -> Path | None:
-    """The file of a picture; click.BadParameter where its name says no format that the option takes."""
-    kinds = (param.metavar or "").removeprefix("FILE").split("|") if isinstance(param, click.Option) else []
-    if path is not None and str(path) != "-" and path.suffix not in kinds:
-        files = ", ".join(f"FILE{kind}" for kind in kinds)
+    """The file of a picture; click.BadParameter where its name says no format of pictures."""
+    if path is not None and str(path) != "-" and path.suffix not in KINDS:
+        files = ", ".join(f"FILE{kind}" for kind in KINDS)
         raise click.BadParameter(f"expected {files} or - for stdout, got {str(path)!r}", ctx, param)
     return path
 
 
-def _output_option(kinds: str, words: str) -> Callable[[Command], Command]:
-    return click.option(
-        "-o",
-        "--output",
-        type=target_type,
-        callback=_picture_file,
-        metavar=f"FILE{kinds}",
-        help=f"Write the picture there: SVG, {words}; by default SVG to stdout.",
-    )
-
-
-output_option = _output_option(".svg|.png", "or PNG (extra convc[draw])")
-table_option = _output_option(".svg|.png|.tex", "PNG (extra convc[draw]) or LaTeX (TikZ)")
-"""Where a picture goes, and where one of cells alone does."""
+output_option = click.option(
+    "-o",
+    "--output",
+    type=target_type,
+    callback=_picture_file,
+    metavar=f"FILE{'|'.join(KINDS)}",
+    help="Write the picture there: SVG, PNG (extra convc[draw]) or LaTeX (TikZ); by default SVG to stdout.",
+)
+"""Where a picture goes."""
 
 
 def check_output(output: Path | None) -> None:

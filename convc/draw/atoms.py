@@ -40,7 +40,7 @@ def atom_picture(atom: Atom, most: int | None = None) -> Picture:
     notes = [*notation(atom), f"{_colours(atom)}; source: {atom.source}"]
     right = max(each.right for each in tables)
     low = max(each.end for each in tables)
-    return titled(atom.title, right + MARGIN, low + MARGIN + 8, (), tables, notes)
+    return titled(atom.title, right + MARGIN, low + MARGIN + 8, [each.svg() for each in tables], notes)
 
 
 def notation(atom: Atom) -> list[str]:

@@ -40,7 +40,7 @@ def hmma_picture(arch: str, sums: str = "f32") -> Picture:
         notes.append("four mma.m8n8k4 of the simulator, one a set, on Volta's registers make the same product")
     right = max(each.right for each in tables)
     title = f"wmma m16n16k16 of f16 with {sums} sums on {arch.capitalize()}: sets and steps of HMMA"
-    return titled(title, right + MARGIN, tables[-1].end + MARGIN + 8, (), tables, notes)
+    return titled(title, right + MARGIN, tables[-1].end + MARGIN + 8, [each.svg() for each in tables], notes)
 
 
 def _product(atom: Atom, top: float, whose: str) -> list[Placed]:

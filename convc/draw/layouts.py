@@ -129,8 +129,8 @@ def _sheet(title: str, cells: Cells, heading: str, kinds: Sequence[tuple[str, st
     """A picture of one table."""
     placed = Placed(table=cells, x=MARGIN, y=TITLE + 38, heading=heading, quiet=True)
     width = max(placed.right, MARGIN + sum(34 + width_of(words) for words, _ in kinds)) + MARGIN
-    parts = legend(MARGIN, TITLE - 4, kinds)
-    return titled(title, width, placed.end + MARGIN + 8, parts, tables=[placed], notes=notes)
+    parts = [*legend(MARGIN, TITLE - 4, kinds), placed.svg()]
+    return titled(title, width, placed.end + MARGIN + 8, parts, notes)
 
 
 def mma_picture(name: str, groups: Layout, operand: str, tile: tuple[int, int] | None = None) -> Picture:

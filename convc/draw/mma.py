@@ -246,11 +246,12 @@ def mma_picture(layout: MmaLayout) -> Picture:
         text(MARGIN, TITLE + 6, f"{split}{layout.operands}", "soft"),
         *legend(MARGIN, TITLE + 14, [(f"{i}", tint) for i, tint in enumerate(TINTS)]),
         text(MARGIN + 8 * 42, TITLE + 25, "A, B: 16-byte unit of its 128-byte line; D: lane / 16", "soft"),
+        *(each.svg() for each in tables),
     ]
     title = f"tcgen05.mma kind::{shape.kind}, M = {shape.m}, N = {shape.n}, K = {layout.a.shape[1]}"
     right = max(each.right for each in tables)
     low = max(each.end for each in tables)
-    return titled(title, right + MARGIN, low + MARGIN + 8, parts, tables, list(_notes(layout)))
+    return titled(title, right + MARGIN, low + MARGIN + 8, parts, list(_notes(layout)))
 
 
 def _notes(layout: MmaLayout) -> Iterator[str]:

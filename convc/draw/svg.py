@@ -14,7 +14,6 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Protocol
 
 TINTS: tuple[str, ...] = tuple(f"t{i}" for i in range(8))
 """Names of pale colours that words stand on."""
@@ -79,14 +78,6 @@ STYLE = "\n".join(
 """The style sheet of every picture; a page needs it once."""
 
 
-class Drawn(Protocol):
-    """A table of cells at a place of a picture (`convc.draw.cells.Placed`)."""
-
-    def svg(self) -> str:
-        """Its elements of SVG."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Picture:
     """A drawing.
@@ -95,16 +86,12 @@ class Picture:
         title: what it shows, one line.
         width, height: pixels.
         parts: elements of SVG, later ones on top.
-        tables: tables of cells that are among the parts, for writers of other formats.
-        notes: lines below them, such as layouts in CuTe's notation.
     """
 
     title: str
     width: float
     height: float
     parts: tuple[str, ...]
-    tables: tuple[Drawn, ...] = ()
-    notes: tuple[str, ...] = ()
 
     def svg(self, style: bool = True) -> str:
         """The drawing as text that ends in a newline; without ``style`` for a page that has `STYLE`."""
@@ -126,14 +113,7 @@ class Picture:
         return f"<Picture: {self.title}>"
 
 
-def titled(
-    title: str,
-    width: float,
-    height: float,
-    parts: Iterable[str],
-    tables: Sequence[Drawn] = (),
-    notes: Sequence[str] = (),
-) -> Picture:
+def titled(title: str, width: float, height: float, parts: Iterable[str], notes: Sequence[str] = ()) -> Picture:
     """A picture with its title at its top and notes at its end, and at least as wide as these."""
     heading = text(MARGIN, 26, title, "name")
     wide = max(width, 2 * MARGIN + 1.4 * LETTER * len(title), 2 * MARGIN + max(map(width_of, notes), default=0))
@@ -144,11 +124,8 @@ def titled(
         parts=(
             heading,
             *parts,
-            *(each.svg() for each in tables),
             *(text(MARGIN, height + NOTE * i, words, "soft", note=i) for i, words in enumerate(notes)),
         ),
-        tables=tuple(tables),
-        notes=tuple(notes),
     )
 
 

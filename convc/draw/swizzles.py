@@ -60,13 +60,16 @@ def swizzle_picture(mode: str) -> Picture:
         Placed(table=rows, x=MARGIN, y=top, cell=cell, heading="operand, 16 bytes a cell: line,unit of its place"),
         Placed(table=shared, x=right, y=top, cell=cell, heading="shared memory, a 128-byte line each: row,unit"),
     ]
-    parts = [arrow(right - 54, top + rows.height / 2, right - 14, top + rows.height / 2)]
+    parts = [
+        arrow(right - 54, top + rows.height / 2, right - 14, top + rows.height / 2),
+        *(each.svg() for each in tables),
+    ]
     of_bytes = (16 * units[:, :, np.newaxis] + np.arange(16)).reshape(ROWS, -1)
     notes = [f"row, byte of the row -> byte of shared memory: {shared_notation(of_bytes, mode)}"]
     width = right + max(shared.width(cell), 330) + MARGIN
     period = f"the pattern repeats after {lines * 128} bytes"
     title = f"swizzle {mode}: rows of {pitch(mode)} bytes; {period}"
-    return titled(title, width, top + rows.height + MARGIN + 8, parts, tables, notes)
+    return titled(title, width, top + rows.height + MARGIN + 8, parts, notes)
 
 
 def _tint(place: tuple[int, int] | None) -> str:

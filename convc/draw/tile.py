@@ -10,7 +10,10 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from convc.draw.lanes import about, place_of, state_of
+from convc.draw.notation import notation
 from convc.draw.svg import LETTER, MARGIN, TINTS, TITLE, Picture, cross, group, legend, rect, text, titled
 from convc.errors import InputError
 from convc.explain.lane_tables import heading, sentences
@@ -55,7 +58,23 @@ def tile_picture(table: LaneTable, s: int) -> Picture:
         parts.append(text(MARGIN, top, line))
         top += 14
     title = f"{convolution(table.problem)}: {heading(table)}, filter column {s}"
-    return titled(title, width + 2 * MARGIN, top + MARGIN, parts)
+    return titled(title, width + 2 * MARGIN, top + MARGIN, parts, notes=_notes(table))
+
+
+def _notes(table: LaneTable) -> list[str]:
+    """The layout of the pixels that lanes hold, padding included, where a layout gives them."""
+    height, width = table.problem.in_extent
+    places = {
+        tap: [
+            (cell.held.n * height + cell.held.h) * width + cell.held.w
+            for cell in (lane.cells[i] for lane in buffer.lanes)
+        ]
+        for buffer in table.buffers
+        for i, tap in enumerate(buffer.taps)
+    }
+    found = notation(np.array([places[s] for s in sorted(places)]).T)
+    pixel = f"{height * width} * n + {width} * h + w"
+    return [f"{table.unit}, filter column -> pixel {pixel}: {found}"] if found else []
 
 
 def _held(table: LaneTable, s: int) -> tuple[BufferLanes, list[tuple[Lane, Cell]]]:

@@ -23,7 +23,10 @@ UNFINISHED = re.compile(r"TO[D]O|FIX[M]E|XX[X]|HA[C]K|NotImplemented[E]rror")
 SKIPPED = re.compile(r"pytest\.(mark\.)?(ski[p]|xfai[l])|importorski[p]")
 """Each with one letter in brackets, so that this file does not find itself."""
 
-MAY_SKIP = {"tests/unit/page/conftest.py", "tests/support/rotation.py", "tests/unit/recorder/conftest.py"}
+MAY_SKIP = {
+    "tests/unit/page/conftest.py", "tests/unit/draw/conftest.py", "tests/unit/recorder/conftest.py",
+    "tests/support/rotation.py",
+}  # fmt: skip
 """A browser or a C compiler, which no Python package brings, is missing; or no time was left for a test."""
 
 

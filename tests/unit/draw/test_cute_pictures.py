@@ -12,14 +12,18 @@ from support.drawings import table, words
 import convc
 from convc.cli.draw import draw_command
 from convc.cli.main import main
+from convc.draw.atoms import named_picture
+from convc.draw.descriptors import descriptor_picture
+from convc.draw.fields import explain_word
 from convc.draw.issued import issued_mmas
 from convc.draw.lanes import lanes_picture
 from convc.draw.layouts import MOST, holders_picture, layout_picture, swizzled
 from convc.draw.memory import memory_picture
 from convc.draw.mma import issued_layout, mma_layout, mma_picture
-from convc.draw.svg import COLOURS, titled
+from convc.draw.svg import COLOURS, Picture, group, line, path, rect, text, titled
 from convc.draw.swizzles import swizzle_picture
 from convc.draw.tikz import tikz
+from convc.draw.tile import tile_picture
 from convc.draw.tile_order import grid_order, tile_order_picture
 from convc.errors import InputError
 from convc.explain.example import example_tiles
@@ -69,38 +73,90 @@ def test_colours_are_those_of_threads_values_or_offsets():
 def test_latex_has_the_cells_of_the_svg():
     picture = holders_picture(parse(ACCUMULATOR), 16, 8)
     text = tikz(picture)
-    assert re.findall(r"\{(T\d+ V\d)\};", text) == [cell for row in table(picture.svg(), "tile") for cell in row]
+    assert re.findall(r"\{(T\d+ V\d)\}", text) == [cell for row in table(picture.svg(), "tile") for cell in row]
     defined = set(re.findall(r"\\definecolor\{(\w+)\}\{HTML\}\{[0-9A-F]{6}\}", text))
-    used = re.findall(r"\\fill\[(\w+)\]", text)
-    assert set(used) | {"line", "soft"} == defined <= set(COLOURS)
-    assert used[:4] == ["t0", "t1", "t2", "t3"], "two cells of a thread side by side share a box"
+    boxes = re.findall(r"\\fill\[(\w+)\]", text)
+    assert {"line", "soft", *boxes} <= defined <= set(COLOURS)
+    assert boxes[:4] == ["t0", "t1", "t2", "t3"], "two cells of a thread side by side share a box"
     assert text.count("{") == text.count("}")
     assert text.count(r"\begin") == text.count(r"\end") == 2
-    assert re.findall(r"anchor=base east,soft\] at \(33,([\d.]+)\) \{(\d+)\};", text) == re.findall(
+    assert re.findall(r"\[right,base\]\{33\}\{([\d.]+)\}\{\\color\{soft\} (\d+)\}", text) == re.findall(
         r'x="33" y="([\d.]+)">(\d+)<', picture.svg()
     )
-    ends = dict.fromkeys(("T0 V0", "T31 V3"), r"\node[anchor=base] at")
-    for word, start in ends.items():
-        (line,) = (line for line in text.splitlines() if line.endswith(f"{{{word}}};"))
+    for word in ("T0 V0", "T31 V3"):
+        (line,) = (line for line in text.splitlines() if line.endswith(f"{{{word}}}"))
         x, y = re.search(r'x="([\d.]+)" y="([\d.]+)" ?[^>]*>' + word, picture.svg()).groups()
-        assert line == f"{start} ({x},{y}) {{{word}}};"
+        assert line == rf"\words[base]{{{x}}}{{{y}}}{{{word}}}"
+
+
+def test_latex_has_boxes_lines_and_words_of_every_class():
+    parts = [
+        rect(1, 2, 10, 20, "t0 box dash"), rect(1, 2, 3, 4, "rim"), rect(1, 2, 3, 4, "hot"), rect(0, 0, 9, 9, "paper"),
+        line(1, 2.5, 3, 4, "mark thick"), path("M1 2H5V7M0 0L-3 4", "way"),
+        group([text(5, 6, "a  b", "mid soft"), text(7, 8, "x", "strong"), text(9, 9, "y", "halo end")], "told"),
+    ]  # fmt: skip
+    drawn = tikz(titled("t", 90, 90, parts)).partition(" t}\n")[2].splitlines()
+    assert drawn[:-2] == [
+        r"\filldraw[fill=t0,draw=line,dash pattern=on 2.25pt off 1.5pt] (1,2) rectangle (11,22);",
+        r"\draw[purple,line width=1.5pt] (1,2) rectangle (4,6);",
+        r"\fill[hot] (1,2) rectangle (4,6);",
+        r"\draw[ink,line width=1.5pt] (1,2.5) -- (3,4);",
+        r"\draw[bad,line width=1.1pt] (1,2) -- (5,2) -- (5,7);",
+        r"\draw[bad,line width=1.1pt] (0,0) -- (-3,4);",
+        r"\words[base]{5}{6}{\color{soft} a~ b}",
+        r"\words[left,base]{7}{8}{\sffamily\bfseries x}",
+        r"\words[right,base]{9}{9}{\colorbox{paper}{y}}",
+    ]
+
+
+def pictures() -> dict[str, Picture]:
+    """One of each kind that is no table of cells, and one that is."""
+    found = convc.inspect(model_folder() / "tiny_two_convs.onnx", "stem")
+    tiles = found.tiles
+    return {
+        "atom": named_picture("mma.m8n8k4.f64"),
+        "lanes": lanes_picture(tiles.typical(None)),
+        "tile": tile_picture(tiles.typical(None), 0),
+        "memory": memory_picture(found.plan),
+        "order": tile_order_picture(grid_order(4, 6, 8, "hilbert"), 8),
+        "descriptor": descriptor_picture(explain_word("0x4000404000010000", None, None)),
+    }
+
+
+def test_every_picture_has_all_of_its_words_in_latex():
+    for name, picture in pictures().items():
+        told = re.findall(r"\\words\[.*?\]\{[\d.]+\}\{[\d.]+\}\{(.*)\}\n", tikz(picture))
+        assert len(told) == picture.svg().count("<text"), name
+
+
+def test_pdflatex_makes_one_page_of_every_picture(tmp_path, pdflatex):
+    for name, picture in pictures().items():
+        (tmp_path / f"{name}.tex").write_text(tikz(picture))
+        said = pdflatex(tmp_path / f"{name}.tex")
+        assert "(1 page" in said, name
+        assert "Warning" not in said, said
 
 
 def test_words_of_strangers_are_escaped_in_latex():
-    (placed,) = layout_picture(Layout(2)).tables
-    text = tikz(titled(r"\input{x}_$%&#~^ü", 9, 9, [], tables=[placed]))
-    assert r"{\textbackslash{}input\{x\}\_\$\%\&\#\textasciitilde{}\textasciicircum{}?};" in text
+    text = tikz(titled(r"\input{x}_$%&#~^ü  <a|b>", 9, 9, []))
+    escaped = (
+        r"\textbackslash{}input\{x\}\_\$\%\&\#\textasciitilde{}\textasciicircum{}?~ \texttt{<}a\texttt{|}b\texttt{>}"
+    )
+    assert rf"\selectfont {escaped}}}" in text
 
 
 def test_the_format_is_that_of_the_name(tmp_path):
     for kind, start in (("svg", b"<svg"), ("png", b"\x89PNG"), ("tex", rb"\documentclass")):
         assert draw("layout", "(4,4)", "-o", str(tmp_path / f"x.{kind}")).exit_code == 0
         assert (tmp_path / f"x.{kind}").read_bytes().startswith(start)
-    told = {name: option.metavar for name, command in draw_command.commands.items() for option in command.params}
-    for name, kinds in (("mma-layout", ".svg|.png|.tex"), ("operands", ".svg|.png|.tex"), ("descriptor", ".svg|.png")):
-        assert told[name] == f"FILE{kinds}", "the last option"
-    with pytest.raises(InputError, match="only tables of cells can be written as LaTeX"):
-        tikz(titled("t", 9, 9, []))
+    for name, command in draw_command.commands.items():
+        assert "FILE.svg|.png|.tex" in [option.metavar for option in command.params], name
+
+
+def test_a_picture_that_tex_cannot_measure_is_refused():
+    assert tikz(titled("t", 16000, 9, []))
+    with pytest.raises(InputError, match="LaTeX has no room for 16001 x 9 pixels: a side has at most 16000"):
+        tikz(titled("t", 16001, 9, []))
 
 
 @pytest.mark.parametrize(
@@ -144,6 +200,19 @@ def test_the_note_of_a_swizzle_is_what_is_drawn(mode):
         for unit, place in enumerate(units):
             line, column = map(int, place.split(","))
             assert layout(row, 16 * unit + 5) == 128 * line + 16 * column + 5
+
+
+def test_the_note_of_a_tile_is_the_pixel_of_every_lane():
+    options = convc.ScheduleOptions(schedule="reload", columns="off")
+    tiles = convc.inspect(model_folder() / "tiny_two_convs.onnx", "stem", schedule=options).tiles
+    held = tiles.lanes(0, 0)
+    layout, start = noted(tile_picture(held, 2).svg(), "lane, filter column").split(", from ")
+    for buffer in held.buffers:
+        for lane in buffer.lanes:
+            for s, cell in zip(buffer.taps, lane.cells, strict=True):
+                pixel = 256 * cell.held.n + 16 * cell.held.h + cell.held.w
+                assert parse(layout)(lane.lane, s) + int(start.removesuffix(" on")) == pixel
+    assert "data-note" not in tile_picture(example_tiles().lanes(0), 0).svg(), "no layout gives pixels of two images"
 
 
 def test_orders_that_are_layouts_have_a_note_and_others_none():
