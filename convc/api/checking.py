@@ -107,11 +107,11 @@ def check(
         name = names[0]
         ready = source.load(name)
         arrays = random_inputs(ready, seed)
-        bound, activations = ready_for(ready, arrays)
+        bound, activations, residual = ready_for(ready, arrays)
         found = check_kernel(
             ready.ptx,
             ready.launch,
-            input_buffers(bound, activations, arrays.get("residual")),
+            input_buffers(bound, activations, residual),
             file=ready.file,
             options=options,
             all_switches=all_switches,

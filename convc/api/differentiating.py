@@ -14,7 +14,7 @@ from convc.api.options import MachineOptions, ReadOptions, ScheduleOptions, Work
 from convc.api.working import open_kernels
 from convc.errors import InputError, MachineFault
 from convc.ir import dtypes
-from convc.ir.gradients import dgrad_node, wgrad_node
+from convc.ir.gradients import accumulated, dgrad_node, wgrad_node
 from convc.ir.network import ConvNode, TensorRef
 from convc.ir.problem import ConvProblem
 from convc.runtime.gradients import as_model, ready_for
@@ -41,13 +41,16 @@ class ConvGradients:
     db: np.ndarray
 
 
-def gradients(
+def gradients(  # noqa: PLR0913 - each is one choice, and most are left out
     model: Model | ConvProblem,
     x: Given,
     dy: Given,
     layer: str | None = None,
     *,
     w: Given | None = None,
+    dx: Given | None = None,
+    dw: Given | None = None,
+    db: Given | None = None,
     read: ReadOptions | None = None,
     schedule: ScheduleOptions | None = None,
     machine: MachineOptions | None = None,
@@ -62,6 +65,8 @@ def gradients(
         dy: (N, K, P, Q), in the same way.
         layer: the convolution's name; not needed where the model has only one.
         w: its filters (K, C/G, R, S), where numbers are given, or others than the model's are wanted.
+        dx, dw, db: old gradients to add to, rounded to the type of the result: dx and dw are added by the kernels
+            before they round (beta = 1), db on the host.
         read, schedule: how the model is read and its kernels are planned.
         machine: how the simulator reads kernels.
 
@@ -85,19 +90,26 @@ def gradients(
     forward = conv.problem
     for name, shape in (("x", forward.x_shape), ("dy", forward.y_shape)):
         _check_shape(name, arrays[name], shape, conv.name)
+    shapes = {"dx": forward.x_shape, "dw": forward.w_shape, "db": (forward.out_channels,)}
+    given = {"dx": dx, "dw": dw, "db": db}
+    old = {name: _array(each, name) for name, each in given.items() if each is not None}
+    for name, array in old.items():
+        _check_shape(name, array, shapes[name], conv.name)
     with open_kernels(schedule, WorkOptions()) as kernels:
         runner = Convolutions(kernels=kernels, machine=run_options(machine))
-        dx = _made(runner, dgrad_node(conv), {"x": arrays["dy"]})
-        dw = _made(runner, wgrad_node(conv), arrays)
+        made_dx = _made(runner, dgrad_node(conv), {"x": arrays["dy"]}, old.get("dx"))
+        made_dw = _made(runner, wgrad_node(conv), arrays, old.get("dw"))
     sums = arrays["dy"].astype(np.float64).sum(axis=(0, *range(2, arrays["dy"].ndim)))
-    return ConvGradients(dx=dx, dw=dw, db=dtypes.encode(forward.out_dtype, sums))
+    if "db" in old:
+        sums += dtypes.quantise(forward.out_dtype, old["db"])
+    return ConvGradients(dx=made_dx, dw=made_dw, db=dtypes.encode(forward.out_dtype, sums))
 
 
-def _made(runner: Convolutions, conv: ConvNode, arrays: dict[str, np.ndarray]) -> np.ndarray:
-    """What the kernel of a gradient makes."""
-    layer = runner.layer(conv)
-    bound, activations = ready_for(layer, arrays)
-    run = run_layer(bound, activations, runner.machine)
+def _made(runner: Convolutions, conv: ConvNode, arrays: dict[str, np.ndarray], old: np.ndarray | None) -> np.ndarray:
+    """What the kernel of a gradient makes, added to the old gradient where there is one."""
+    layer = runner.layer(conv if old is None else accumulated(conv))
+    bound, activations, residual = ready_for(layer, arrays if old is None else {**arrays, "residual": old})
+    run = run_layer(bound, activations, runner.machine, residual=residual)
     if not run.ok:
         raise MachineFault(f"the kernel came to an end, but {run.findings[0]}", where=f"layer {conv.name!r}")
     return as_model(layer, run.y)

@@ -96,8 +96,8 @@ def _layer_job(build: Build, inputs: KernelInputs) -> LaunchJob:
     data.check()
     ready = build.load(inputs.layer)
     arrays = layer_inputs(data, ready, read_beside("residual", inputs.residual, ready))
-    bound, activations = ready_for(ready, arrays)
-    contents = listed(ready.launch) | input_buffers(bound, activations, arrays.get("residual"))
+    bound, activations, residual = ready_for(ready, arrays)
+    contents = listed(ready.launch) | input_buffers(bound, activations, residual)
     files = [Path(file) for file in (data.given, inputs.residual) if isinstance(file, str | Path)]
     return LaunchJob(
         image=ready.ptx.encode(),

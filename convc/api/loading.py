@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from convc.api.models import read_network
 from convc.api.options import By, ReadOptions
@@ -19,13 +20,14 @@ def load(
     precision: str | None = None,
     fuse: bool = True,
     gradient: By | None = None,
+    accumulate: bool = False,
 ) -> Network:
     """Read an ONNX model.
 
     Args:
         model: its file, or the model as `onnx.load` gives it.
         batch: images, where the model leaves the batch open, 1 by default; or the shapes of inputs, by name.
-        dtype, precision, fuse, gradient: see `ReadOptions`.
+        dtype, precision, fuse, gradient, accumulate: see `ReadOptions`.
 
     Returns:
         Its convolutions, with their weights, and the names of all other nodes.
@@ -42,8 +44,6 @@ def load(
         >>> network.convs[0].problem.kernel
         (5, 5)
     """
-    if isinstance(batch, Mapping):
-        reading = ReadOptions(shapes=batch, dtype=dtype, precision=precision, fuse=fuse, gradient=gradient)
-    else:
-        reading = ReadOptions(batch=batch, dtype=dtype, precision=precision, fuse=fuse, gradient=gradient)
-    return read_network(model, reading)
+    reading = ReadOptions(dtype=dtype, precision=precision, fuse=fuse, gradient=gradient, accumulate=accumulate)
+    extents = {"shapes": batch} if isinstance(batch, Mapping) else {"batch": batch}
+    return read_network(model, replace(reading, **extents))

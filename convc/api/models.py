@@ -30,12 +30,18 @@ def read_network(model: Model, options: ReadOptions | None = None, layer: LayerN
     check_model(model)
     layer_names(layer)
     if isinstance(model, Network):
-        if (chosen.batch, chosen.dtype, chosen.precision, chosen.gradient) != (None,) * 4 or chosen.shapes:
+        settled = (chosen.batch, chosen.dtype, chosen.precision, chosen.gradient)
+        if settled != (None,) * 4 or chosen.accumulate or chosen.shapes:
             raise InputError(
                 "a loaded network already has batch, shapes, dtype, precision and gradient: give them to convc.load"
             )
         return model
     check_extents(chosen)
+    if chosen.accumulate and chosen.gradient is None:
+        raise InputError(
+            "accumulate adds gradients to old ones, and no gradient is asked for",
+            hint="give gradient (--gradient) input, weights or both",
+        )
     network = read_model(
         model,
         batch=chosen.shapes or chosen.batch,
@@ -55,7 +61,7 @@ def read_network(model: Model, options: ReadOptions | None = None, layer: LayerN
     if chosen.say is not None:
         for sentence in network.assumed:
             chosen.say(sentence)
-    return gradient_network(network, chosen.gradient)
+    return gradient_network(network, chosen.gradient, accumulate=chosen.accumulate)
 
 
 def say_left_out(network: Network, read: ReadOptions | None, layer: LayerNames | None) -> None:

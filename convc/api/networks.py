@@ -81,9 +81,9 @@ def check_reading(model: Source, read: ReadOptions) -> None:
 
 def convolutions_of(kernels: Kernels, read: ReadOptions, machine: RunOptions) -> Convolutions:
     """The runner of a network's convolutions; `InputError` for a type or precision that there is not, or a gradient."""
-    if read.gradient is not None:
+    if read.gradient is not None or read.accumulate:
         raise InputError(
             "a gradient is taken of a single convolution; a whole network runs forward only",
-            hint="leave gradient (--gradient) out, or verify layer by layer on random data",
+            hint="leave gradient (--gradient) and accumulate out, or verify layer by layer on random data",
         )
     return Convolutions(kernels=kernels, operand=read.dtype, precision=read.precision or "tf32", machine=machine)

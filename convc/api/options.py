@@ -41,6 +41,7 @@ class ReadOptions:
         fuse: let convolutions take in what follows them (`convc.frontend.fusion`).
         gradient: take in place of each convolution its gradient by its ``input`` or its ``weights``, or ``both``
             (`convc.ir.gradients`), called NAME_dgrad and NAME_wgrad; None: the convolutions themselves.
+        accumulate: add each gradient to one that there is, in the kernel (beta = 1); with ``gradient`` alone.
         say: called with a sentence on each thing that the model leaves open and how it is read.
     """
 
@@ -49,6 +50,7 @@ class ReadOptions:
     precision: str | None = None
     fuse: bool = True
     gradient: By | None = None
+    accumulate: bool = False
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
     say: Callable[[str], None] | None = field(default=None, compare=False)
 

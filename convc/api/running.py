@@ -64,7 +64,8 @@ def run_layer(
             that holds them (in the latter as ``x``, beside ``residual`` or ``dy``), which is checked before it is
             loaded. Of a gradient by the input: the gradient of the output.
         layer: its name; not needed where there is only one.
-        residual: (N, K, P, Q) or its file, where the layer's epilogue adds one.
+        residual: (N, K, P, Q) or its file, where the layer's epilogue adds one; of a gradient the one that it is added
+            to.
         dy: the gradient of the output (N, K, P, Q) or its file, where the layer is a gradient by the weights.
         save: ``.npy`` file to write the result to, or ``.npz``, where it is ``y``; bfloat16 as float32. Nothing is
             written where ``ok`` is not.
@@ -106,8 +107,8 @@ def run_layer(
     arrays = layer_inputs(data, ready, **beside)
     data.keep(arrays)
     told = Progress(progress).launch(f"run {ready.name}")
-    bound, activations = ready_for(ready, arrays)
-    done = runtime.run_layer(bound, activations, options, progress=told, residual=arrays.get("residual"))
+    bound, activations, added = ready_for(ready, arrays)
+    done = runtime.run_layer(bound, activations, options, progress=told, residual=added)
     done = dataclasses.replace(done, y=as_model(ready, done.y))
     if save is not None and done.ok:
         write_output(Path(save), runtime.to_standard_dtype(done.y))

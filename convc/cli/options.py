@@ -212,6 +212,12 @@ gradient_option = click.option(
     help="Compile the gradients of the convolutions: by their input (dgrad), their weights (wgrad), or both.",
 )
 
+accumulate_option = click.option(
+    "--accumulate",
+    is_flag=True,
+    help="With --gradient: add each gradient to the one that there is, in the kernel's epilogue (beta = 1).",
+)
+
 numerics_option = click.option(
     "--numerics",
     type=Choice(["float32", "exact"]),
@@ -267,9 +273,9 @@ wide_option = click.option("--wide", is_flag=True, help="All columns of the tabl
 
 
 def model_options(command: Command) -> Command:
-    """Options that say how a model is read, ``--batch`` to ``--gradient``, and those of the schedule."""
-    reading = (gradient_option, fuse_option, precision_option, dtype_option, shape_option, batch_option)
-    for option in (schedule_options, *reading):
+    """Options that say how a model is read, ``--batch`` to ``--accumulate``, and those of the schedule."""
+    reading = (fuse_option, precision_option, dtype_option, shape_option, batch_option)
+    for option in (schedule_options, accumulate_option, gradient_option, *reading):
         command = option(command)
     return command
 

@@ -17,7 +17,7 @@ from convc.host_layout.device_layout import DeviceLayout, has_multipliers, outpu
 from convc.host_layout.expand import expand_activation, expand_filter
 from convc.host_layout.fold import fold_pixels, fold_taps
 from convc.host_layout.groups import GroupPacking, pack_channels, pack_taps
-from convc.host_layout.summed import dy_as_it_lies, result_of, x_as_it_lies
+from convc.host_layout.summed import dy_as_it_lies, result_as_it_lies, result_of, x_as_it_lies
 from convc.host_layout.transposed import (
     ordinary_bias,
     ordinary_filter,
@@ -146,6 +146,9 @@ def pack_residual(layout: DeviceLayout, residual: np.ndarray) -> np.ndarray:
     rounded = dtypes.encode(layout.problem.out_dtype, residual)
     rounded = rounded if layout.forward is None else ordinary_output(layout.forward, layout.model, rounded)
     packed = np.zeros(layout.output.shape, rounded.dtype)
+    if layout.summed:
+        packed[..., : layout.model.batch, : layout.model.out_channels] = result_as_it_lies(rounded)
+        return packed
     packed[..., output_channels(layout)] = np.moveaxis(rounded, 1, -1).reshape(*layout.output.shape[:-1], -1)
     return packed
 

@@ -80,6 +80,11 @@ def dy_as_it_lies(taps: np.ndarray) -> np.ndarray:
     return np.moveaxis(taps, 0, -1).reshape(-1, len(taps))
 
 
+def result_as_it_lies(result: np.ndarray) -> np.ndarray:
+    """(R, S, C, K) of the gradient's result (C, K, R, S)."""
+    return result.transpose(2, 3, 0, 1)
+
+
 def result_of(y: np.ndarray, gradient: ConvProblem) -> np.ndarray:
     """The result (C, K, R, S) from the kernel's (R, S, C', k_pitch)."""
     own = y[..., : gradient.batch, : gradient.out_channels]

@@ -77,11 +77,20 @@ class SiLU(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="k
         return "silu"
 
 
-class AddResidual(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="add_residual"):
-    """x + residual: a tensor of the output's shape and type, which the kernel reads beside its operands."""
+class AddResidual(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag_field="kind", tag="add_residual"
+):
+    """x + residual: a tensor of the output's shape and type, which the kernel reads beside its operands.
+
+    Attributes:
+        in_place: whether the output may be the same buffer, as of a gradient that is added to an old one: each value is
+            read before it is written, by the thread or the CTA that writes it.
+    """
+
+    in_place: bool = False
 
     def __str__(self) -> str:
-        return "residual"
+        return "accumulate" if self.in_place else "residual"
 
 
 EpilogueStep = Relu | LeakyRelu | Clip | Sigmoid | SiLU | AddResidual
@@ -108,6 +117,11 @@ def check_epilogue(steps: Iterable[object]) -> tuple[EpilogueStep, ...]:
 def has_residual(steps: Iterable[EpilogueStep]) -> bool:
     """Whether a residual is added."""
     return any(isinstance(step, AddResidual) for step in steps)
+
+
+def accumulates(steps: Iterable[EpilogueStep]) -> bool:
+    """Whether a residual may lie where the output is written."""
+    return any(isinstance(step, AddResidual) and step.in_place for step in steps)
 
 
 def exact_on_integers(steps: Iterable[EpilogueStep]) -> bool:

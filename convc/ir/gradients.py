@@ -24,6 +24,7 @@ import numpy as np
 
 from convc.errors import InputError, ProblemError
 from convc.ir import dtypes
+from convc.ir.epilogue import AddResidual
 from convc.ir.network import ConvNode, Gradient, Network, SkippedNode, TensorRef
 from convc.ir.problem import AXIS_NAMES, ConvProblem
 
@@ -167,6 +168,12 @@ def _gradient_of(tensor: TensorRef, shape: tuple[int, ...]) -> TensorRef:
     return replace(tensor, name=f"{tensor.name}_grad", shape=shape)
 
 
+def accumulated(conv: ConvNode) -> ConvNode:
+    """A gradient that is added to the one that there is, in the kernel's epilogue, before it is rounded (beta = 1)."""
+    problem = replace(conv.problem, epilogue=(AddResidual(in_place=True),))
+    return replace(conv, problem=problem, residual=replace(conv.output, name=f"{conv.output.name}_old"))
+
+
 def _check_forward(conv: ConvNode) -> None:
     if conv.gradient is not None:
         raise ProblemError(
@@ -177,12 +184,13 @@ def _check_forward(conv: ConvNode) -> None:
 _MAKES: dict[Of, Callable[[ConvNode], ConvNode]] = {INPUT: dgrad_node, WEIGHTS: wgrad_node}
 
 
-def gradient_network(network: Network, by: str | None) -> Network:
+def gradient_network(network: Network, by: str | None, *, accumulate: bool = False) -> Network:
     """The network whose convolutions are the gradients of another's.
 
     Args:
         network: convolutions without epilogue.
         by: ``input``, ``weights`` or ``both``, in which case one follows the other; None: the network itself.
+        accumulate: whether each is added to a gradient that there is (`accumulated`).
 
     Raises:
         ProblemError: none of its convolutions has such a gradient; some that have none are left out, with the reason.
@@ -198,7 +206,8 @@ def gradient_network(network: Network, by: str | None) -> Network:
                 continue
             try:
                 _check_forward(conv)
-                convs.append(_MAKES[of](conv))
+                made = _MAKES[of](conv)
+                convs.append(accumulated(made) if accumulate else made)
             except ProblemError as error:
                 refused.append(error)
                 operator = "ConvTranspose" if conv.problem.transposed else "Conv"

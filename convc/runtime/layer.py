@@ -175,7 +175,7 @@ def random_inputs(layer: Layer, seed: int) -> dict[str, np.ndarray]:
     """The arrays that a layer takes, of small whole numbers, float32; `LimitError` where a run on them has no room."""
     gradient = weights_gradient(layer)
     if gradient is not None:
-        return random_operands(gradient, seed)
+        return random_operands(layer, gradient, seed)
     model = layer.layout.model
     require_room(layer.layout, 12 * math.prod(model.x_shape))  # drawn as int64
     found = {"x": np.random.default_rng(seed).integers(-3, 4, model.x_shape).astype(np.float32)}
@@ -206,7 +206,7 @@ def last_writer_packed(
 def read_inputs(source: Path | bytes, layer: Layer) -> dict[str, np.ndarray]:
     """Read the arrays that a layer takes from a ``.npy`` or ``.npz`` file or its bytes.
 
-    They are called ``x`` and ``residual``, and ``x`` and ``dy`` where the layer is a gradient of weights; one without a
+    They are called ``x`` and ``residual``, and ``dy`` too where the layer is a gradient of weights; one without a
     name is x. Each is checked before its data are loaded. bfloat16, which .npy cannot name, is taken from 2-byte
     records without a type (as numpy writes them).
 
@@ -241,7 +241,7 @@ def _checks(layer: Layer) -> dict[str, Check]:
             "x": lambda shape, dtype: _check_input(layer.layout, shape, dtype, where),
             "residual": lambda shape, dtype: _check_residual(layer.layout, shape, dtype, where),
         }
-    shapes = operand_shapes(gradient)
+    shapes = operand_shapes(layer, gradient)
 
     def of(name: str) -> Check:
         return lambda shape, dtype: _check_floats(name, shapes[name], shape, dtype, where)
@@ -268,6 +268,7 @@ def read_beside(name: str, given: np.ndarray | str | Path | None, layer: Layer) 
     if check is None:
         raise InputError(f"the layer takes {' and '.join(_checks(layer))}, not {name}", where=f"layer {layer.name!r}")
     if isinstance(given, np.ndarray):
+        check(given.shape, given.dtype)
         return given
 
     def fits(header: NpyHeader) -> str | None:

@@ -223,6 +223,12 @@ CHOICES = {
             "block_n": 96,
             "stages": 2,
         },
+        # an old gradient is added by the warps that add the sums of two clusters
+        "wgrad_accumulated_f16": {
+            "options": ScheduleOptions(schedule="reload", columns="summed", split_k="16"),
+            "block_n": 128,
+            "stages": 1,
+        },
         "tile_order_f16": {
             "options": ScheduleOptions(schedule="reload", store="direct", rasterization_order="hilbert"),
             "block_n": 16,
@@ -249,6 +255,11 @@ GRADIENT = weight_gradient(
 PROBLEMS |= {
     "hopper_wgrad_f16": replace(GRADIENT, name="hopper_wgrad_f16"),
     "wgrad_bf16": replace(GRADIENT, name="wgrad_bf16", operand="bf16", out="f32"),
+    "wgrad_accumulated_f16": replace(
+        weight_gradient(ConvProblem(in_channels=64, out_channels=136, in_extent=(33, 34), kernel=(2, 2))),
+        name="wgrad_accumulated_f16",
+        epilogue=(AddResidual(in_place=True),),
+    ),
 }
 PROBLEMS |= {"hopper_f16": FINISHED, "hopper_tensor_store_f16": FINISHED}
 PROBLEMS |= {

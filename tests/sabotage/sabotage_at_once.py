@@ -12,6 +12,7 @@ AT_ONCE: dict[str, set[str]] = {
     "mxfp4, scaled": {"scale factors"},
     "golden scaled_nvfp4": {"scale factors"},
     "golden wgrad_bf16": {"MN-major"},
+    "golden wgrad_accumulated_f16": {"MN-major"},
     "golden multicast_f16": ELSEWHERE,  # multicast copies are performed at once
     "clusters with many columns and few bytes": ELSEWHERE,  # the same
     "stationary": {"zero-column mask"},

@@ -328,6 +328,7 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "golden workspace_f16": partial(golden, "workspace_f16"),
     "golden wgrad_bf16": partial(golden, "wgrad_bf16"),
     "golden hopper_wgrad_f16": partial(golden, "hopper_wgrad_f16"),
+    "golden wgrad_accumulated_f16": partial(golden, "wgrad_accumulated_f16"),
     "golden tile_order_f16": partial(golden, "tile_order_f16"),
     "golden dgrad_f16": partial(golden, "dgrad_f16"),
     "golden dgrad_strided_f16": partial(golden, "dgrad_strided_f16"),

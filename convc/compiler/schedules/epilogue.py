@@ -340,11 +340,10 @@ def epilogue_steps(
                 yield ApplySigmoid(**common)
             case SiLU():
                 yield ApplySilu(**common)
+            case AddResidual(in_place=in_place) if slab is None:  # it lies as the result will
+                kind = AddLaneResidual if isinstance(store, PixelStore) else AddRowResidual
+                named = {"id": common["id"], "note": common["note"]}
+                yield like(kind, store, **named, buffer=RESIDUAL, in_place=in_place)
             case AddResidual():
-                yield _residual(common["id"], common["note"], store) if slab is None else replace(slab, **common)
-
-
-def _residual(id: str, note: str, store: GlobalStore | PixelStore) -> Step:
-    """The step that adds a residual, which lies as the result will."""
-    kind = AddLaneResidual if isinstance(store, PixelStore) else AddRowResidual
-    return like(kind, store, id=id, note=note, buffer=RESIDUAL)
+                assert slab is not None, "the case above has no slab"
+                yield replace(slab, **common)

@@ -111,7 +111,7 @@ def _check_summed(plan: Plan, roles: Roles) -> None:
     found = [
         (each.step.id, [loop.count for loop in each.loops])
         for each in _places((*roles.load, *roles.multiply))
-        if isinstance(each.step, TensorCopy | Multiply)
+        if isinstance(each.step, Multiply) or (isinstance(each.step, TensorCopy) and each.step.map in (MAP_A, MAP_B))
     ]
     for name, turns in found:
         if turns != [blocks]:

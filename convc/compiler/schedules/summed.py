@@ -26,6 +26,7 @@ from convc.compiler.plan.issue_cycles import ROW_STORE
 from convc.compiler.plan.names import ACC, A, B, Number, SmemName
 from convc.compiler.plan.offer import Candidate, Offer
 from convc.compiler.plan.records import Indexing, Pipeline, Plan, Tiling
+from convc.compiler.plan.residual_tile import copied, residual_map, with_residual
 from convc.compiler.plan.result_tile import (
     number_tile,
     result_map,
@@ -52,6 +53,7 @@ from convc.compiler.schedules.cores.all import core_of
 from convc.compiler.schedules.epilogue import row_epilogue
 from convc.compiler.schedules.nesting import nest_of
 from convc.compiler.schedules.reload import EMPTY, FULL, in_each_way
+from convc.compiler.schedules.residual import load_residual
 from convc.compiler.schedules.skeleton import MAP_A, MAP_B, TURN, compute, number, shares_blocks
 from convc.compiler.tile.steps.base import Compute, Loop, Step
 from convc.compiler.tile.steps.copies import TmaLoad
@@ -75,7 +77,9 @@ class Summed(Method):
 
         def work(tiling: Tiling, pipeline: Pipeline) -> CtaWork:
             done = _work(layout, tiling, pipeline, arch)
-            return staged(done, result_tile(layout, tiling)) if ways.store == TMA else done
+            if ways.store == TMA:
+                done = staged(done, result_tile(layout, tiling))
+            return copied(done, layout, tiling) if ways.residual_load == TMA else done
 
         return Offer(
             layout=layout,
@@ -97,11 +101,14 @@ class Summed(Method):
         check_sizes(layout.problem, derived.sizes, summed_sizes(layout, tiling, pipeline, tiled.grid))
         loads = summed_loads(layout, tiling, pipeline)
         results = candidate.storage.results
+        residual = candidate.storage.residual
         warp_rows = tiled.arch.limits.warp_rows
         rows = {"BM": tiling.block_m, "WARP": warp_rows, "WARPS": tiling.block_m // warp_rows}
         fact = Fact("rows of a warp", rows)
+        whole = Fact("rows of a tile", {})
         proofs: list[Outcome] = [*met_conditions(self.schedule.name, layout.problem, derived)]
         proofs += [] if results is None else [met(fact)]
+        proofs += [] if residual is None else [met(whole)]
         demand_proof(layout.problem, proofs)
         row, column, store = map(derived.map, ("row", "column", "store"))
         start = derived.map("start")
@@ -125,7 +132,11 @@ class Summed(Method):
                 k=result_of(column, "k", "k"),
                 out_byte=coordinate("out_byte", byte, f"store.offset in bytes of {layout.problem.out}"),
             ),
-            loads=replace(loads, out=None if results is None else result_map(layout, results, warp_rows)),
+            loads=replace(
+                loads,
+                out=None if results is None else result_map(layout, results, warp_rows),
+                residual=None if residual is None else residual_map(layout, tiling),
+            ),
             derivation=tuple(map(str, proofs)),
             form=FORM,
             row_limit=layout.problem.gemm_m if row.guard else None,
@@ -155,6 +166,8 @@ def _tile_rows(layout: DeviceLayout, extent: int) -> int:
 
 def _storage(layout: DeviceLayout, tiling: Tiling, arch: Arch, ways: Ways) -> Storage:
     """Lay out one CTA; rings as of `Reload`."""
+    if ways.residual_load == TMA:
+        return with_residual(_storage(layout, tiling, arch, Ways(store=ways.store)), layout, tiling, arch)
     results = result_tile(layout, tiling) if ways.store == TMA else None
     numbers = number_tile(layout, tiling) if ways.store == TMA else None
     a = tile_ring(A, _tile_rows(layout, tiling.block_m), tiling.row_bytes, tiling.b_stages, 0)
@@ -269,7 +282,7 @@ def _load(plan: Plan, nest: KernelNest) -> tuple[Step, ...]:
     )
     (loop,) = nest.mainloop
     blocks = Loop(id="load.blocks", note="blocks of pixels", var=number(loop.axis), count=loop.count, body=stage)
-    return (*before, blocks)
+    return (*before, blocks, *load_residual(plan))
 
 
 def _copies(copy: TmaLoad, own: tuple[Coordinate, ...], count: int) -> Iterator[TmaLoad]:

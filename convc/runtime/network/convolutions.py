@@ -120,7 +120,7 @@ class Convolutions:
         x = arrays[0]
         assert x is not None, "a node that was prepared has activations"
         named = {"x": x} if arrays[1] is None else {"x": x, "dy": arrays[1]}
-        bound, activations = ready_for(layer, named)
+        bound, activations, _ = ready_for(layer, named)
         run = run_layer(bound, activations, self.machine)
         run = replace(run, y=as_model(layer, run.y))
         _check_end(run, node_place(node, name))

@@ -60,12 +60,22 @@ def _land(step: TensorCopy, role: RoleState, rows: Array, first: int, ctas: Sequ
 
 @perform.register
 def _(step: SharedMma, role: RoleState) -> None:
+    if step.span_rows is not None:
+        pixels, filters = (_turned(role.tile(name), step.span_rows) for name in (step.a, step.b))
+        _accumulate(step, role, role.cta, pixels[: step.m] @ filters[: step.n].T)
+        return
     first = 0 if step.row is None else role.integer(step.row)
     column = 0 if step.b_row is None else role.integer(step.b_row)
     each = step.n // len(role.together)
     filters = np.concatenate([rows[column : column + each] for rows in role.tiles(step.b)])
     for cta, pixels in zip(role.together, role.tiles(step.a), strict=True):
         _accumulate(step, role, cta, pixels[first : first + step.m] @ filters.T)
+
+
+def _turned(tile: Array, rows: int) -> Array:
+    """An operand (channels, pixels) of a tile that is MN-major: spans of so many pixels, a row each."""
+    spans = tile.reshape(-1, rows, tile.shape[1])
+    return spans.transpose(0, 2, 1).reshape(-1, rows)
 
 
 @perform.register

@@ -59,12 +59,25 @@ def test_a_layer_of_a_model_is_differentiated_without_what_is_fused_into_it():
 X, DY, W = drawn(FORWARD)
 
 
+@pytest.mark.parametrize("name", ["dx", "dw", "db"])
+def test_what_is_given_is_added_to(name, tmp_path):
+    plain = convc.gradients(FORWARD, X, DY, w=W)
+    old = np.random.default_rng(1).integers(-9, 10, getattr(plain, name).shape).astype(np.float32)
+    np.save(tmp_path / "old.npy", old)
+    made = convc.gradients(FORWARD, X, DY, w=W, **{name: tmp_path / "old.npy"})
+    for each in ("dx", "dw", "db"):
+        expected = getattr(plain, each) + (old if each == name else 0)
+        assert np.array_equal(getattr(made, each), expected), each
+
+
 @pytest.mark.parametrize(
     ("arguments", "options", "says"),
     [
         ((FORWARD, X, DY), {}, r"the filters are missing: give w of shape \[6, 4, 3, 2\]"),
         ((FORWARD, X, DY[1:]), {"w": W}, r"expected dy of shape \[2, 6, 3, 5\], got \[1, 6, 3, 5\]"),
         ((FORWARD, X.astype(int), DY), {"w": W}, "expected x of float16"),
+        ((FORWARD, X, DY), {"w": W, "dw": W[:1]}, r"expected dw of shape \[6, 4, 3, 2\], got \[1, 4, 3, 2\]"),
+        ((FORWARD, X, DY), {"w": W, "db": [0.0]}, "db must be an array or the name"),
         ((FORWARD, X, DY, "stem"), {"w": W}, "layer and read are of a model"),
         ((MODEL, X, DY), {}, "name it with layer, one of stem, head"),
         ((MODEL, X, DY, "head"), {"read": ReadOptions(gradient="both")}, "takes a model forward"),

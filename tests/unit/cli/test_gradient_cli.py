@@ -82,6 +82,40 @@ def test_the_weight_gradient_takes_x_and_dy(convc, model, build, tmp_path):
     assert "clean" in convc.good("check", build, "--layer", "stem_wgrad")
 
 
+@pytest.mark.parametrize("target", ["sm_100a", "sm_90a"])
+def test_gradients_are_added_to_old_ones(convc, model, target, tmp_path):
+    asked = (model, "--gradient", "both", "--accumulate", "--target", target)
+    said = json.loads(convc.good("verify", *asked, "--json", "-"))
+    assert all(layer["ok"] for layer in said["layers"])
+    assert {layer["problem"]["epilogue"][0]["in_place"] for layer in said["layers"]} == {True}
+    convc.good("compile", *asked, "-o", tmp_path / "b", "--layer", "head_wgrad")
+    convc.good("compile", model, "--gradient", "weights", "-o", tmp_path / "plain", "--layer", "head_wgrad")
+    rng = np.random.default_rng(1)
+    shapes = {"x": (2, 16, 5, 4), "dy": (2, 8, 5, 4), "residual": (8, 16, 1, 1)}
+    arrays = {name: rng.integers(-2, 3, shape).astype(np.float32) for name, shape in shapes.items()}
+    np.savez(tmp_path / "in.npz", **arrays)
+    convc.good("run", tmp_path / "b", "--input", tmp_path / "in.npz", "-o", tmp_path / "dw.npy")
+    plain = run(tmp_path / "plain", arrays["x"], dy=arrays["dy"])
+    assert np.array_equal(np.load(tmp_path / "dw.npy"), plain + arrays["residual"].astype(np.float16))
+    assert "clean" in convc.good("check", tmp_path / "b")
+    with pytest.raises(ConvcError, match=r"adds a residual of shape .*, and there is none"):
+        run(tmp_path / "b", arrays["x"], dy=arrays["dy"])
+    with pytest.raises(ConvcError, match=r"expected residual of shape \[8, 16, 1, 1\], got \[4\]"):
+        run(tmp_path / "b", arrays["x"], dy=arrays["dy"], residual=np.zeros(4))
+
+
+def test_accumulating_is_about_gradients(convc, model):
+    said = convc.refused("verify", model, "--accumulate")
+    assert "accumulate adds gradients to old ones, and no gradient is asked for" in said
+    assert "--gradient" in said
+    with pytest.raises(ConvcError, match="no gradient is asked for"):
+        load(model, accumulate=True)
+    with pytest.raises(ConvcError, match="a loaded network already has"):
+        verify(load(model), read=ReadOptions(accumulate=True))
+    with pytest.raises(ConvcError, match="a whole network runs forward only"):
+        verify(model, feeds=InputData(seed=0), read=ReadOptions(accumulate=True))
+
+
 def test_a_build_knows_what_its_layers_are_gradients_of(model, build):
     layer = load_build(build).record("stem_wgrad")
     assert layer.gradient.forward == load(model, fuse=False).convs[0].problem

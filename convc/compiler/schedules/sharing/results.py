@@ -28,6 +28,7 @@ from convc.compiler.plan.results import demand_proof, result_of
 from convc.compiler.schedules.base import DIRECT, TMA, Ways
 from convc.host_layout.device_layout import DeviceLayout
 from convc.ir.arch import Arch
+from convc.ir.epilogue import accumulates
 from convc.ir.tensormap import TensorMap
 
 
@@ -64,6 +65,8 @@ def not_copied(geometry: Geometry, layout: DeviceLayout, arch: Arch, ways: Ways)
             f"the lanes of a warp are no consecutive output pixels, and {arch.name} has no copy that takes each line "
             "to a pixel of its own (tile::scatter4)"
         )
+    if ways.residual_load == TMA and accumulates(layout.problem.epilogue):
+        return "copies of a residual bring pixels of other tiles too, and other CTAs write these in place"
     box = result_box(layout.problem, geometry) if ways.residual_load == TMA else None
     return box if isinstance(box, str) else result_pixels(layout, arch)
 

@@ -73,7 +73,12 @@ class RowAccess(ValueStep, frozen=True, kw_only=True):
 
 
 class AddRowResidual(RowAccess, frozen=True, kw_only=True):
-    """Add the residual of this lane's output pixel; where nothing would be stored none is read, and zero is added."""
+    """Add the residual of this lane's output pixel; where nothing would be stored none is read, and zero is added.
+
+    `in_place`: results may be written to the same buffer.
+    """
+
+    in_place: bool
 
     def describe(self) -> str:
         return f"add {self.columns} values of {self.buffer} + {self.at}{self.guards}"
@@ -94,7 +99,7 @@ class AddRowResidual(RowAccess, frozen=True, kw_only=True):
             "packed": self.out != "f32",
             "words": words,
             "pieces": pieces,
-            "constant": "" if context.dependent else ".nc",
+            "constant": "" if context.dependent or self.in_place else ".nc",
         }
 
 
@@ -171,7 +176,12 @@ class LaneAccess(ValueStep, frozen=True, kw_only=True):
 
 
 class AddLaneResidual(LaneAccess, frozen=True, kw_only=True):
-    """Add the residual of this lane's channel; where nothing would be stored nothing is read, and zero is added."""
+    """Add the residual of this lane's channel; where nothing would be stored nothing is read, and zero is added.
+
+    `in_place`: as of `AddRowResidual`.
+    """
+
+    in_place: bool
 
     def describe(self) -> str:
         return f"add {self.columns} values of {self.buffer}, one a pixel"
@@ -183,7 +193,7 @@ class AddLaneResidual(LaneAccess, frozen=True, kw_only=True):
             "type": self.out,
             "guarded": self.row_limit is not None or self.channel_limit is not None,
             "read": "%half" if names["packed"] else "%wide",
-            "constant": "" if context.dependent else ".nc",
+            "constant": "" if context.dependent or self.in_place else ".nc",
             "pieces": [(*piece, f"%v{index}") for index, piece in enumerate(self._pieces(self._row_bits(context)))],
         }
 
