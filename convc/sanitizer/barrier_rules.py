@@ -73,7 +73,7 @@ class BarrierRules(Checker):
         """Ordinary accesses; those of mbarrier instructions are told of in another way, or are no matter here."""
         if kind != "ld":
             self.handed.update(access.home for access in accesses if access.home != access.row)
-        if self.cohort.barriers and not instr.form.name.startswith("mbarrier."):
+        if self.cohort.barriers and instr.form.opcode != "mbarrier":
             for access in accesses:
                 self._touch(instr, kind, access)
 

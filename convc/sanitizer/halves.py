@@ -11,7 +11,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from convc.machine.isa.all import forms_with
+from convc.machine.isa.registry import Traits
 from convc.ptx import Imm, Instr, Operand, Reg, Sink, Vector
+
+BITWISE = forms_with(Traits.BITWISE)
+PURE = forms_with(Traits.PURE)
 
 BITS = 16
 """Of the smallest element that is told apart."""
@@ -21,9 +26,6 @@ Held = np.ndarray | int
 
 PAIRS = {"f32x2": 2, "f16x2": 1, "bf16x2": 1}
 """Types of two numbers, by how many times `BITS` each has."""
-
-ELEMENTWISE = ("logic.and", "logic.or", "logic.xor", "logic.not")
-MOVERS = ("mov.pack", "mov.unpack")
 
 
 def whole(held: Held) -> Held:
@@ -51,9 +53,9 @@ def results(instr: Instr, bits: int, held: Callable[[Operand], Held]) -> dict[in
     found: Held | None = None
     if name == "mov":
         found = sources[0]
-    elif name in ELEMENTWISE:
+    elif name in BITWISE:
         found = _most([_masked(name, instr.operands[1:], at, each, count) for at, each in enumerate(sources)])
-    elif type_ in PAIRS and name.startswith("float."):
+    elif type_ in PAIRS and name in PURE:
         found = _of_pairs(_most(sources), PAIRS[type_], count)
     elif name in ("logic.shl", "logic.shr") and isinstance(by := instr.operands[2], Imm) and not type_.startswith("s"):
         found = _shifted(sources[0], by.bits, count, name == "logic.shl")

@@ -262,7 +262,7 @@ class HappensBefore(Checker):
         self, strand: ObservedStrand, instr: Instr, kinds: tuple[str, ...]
     ) -> list[tuple[AsyncStream, WarpClocks]]:
         """The streams that a group instruction is about: of warps for cp.async, of threads for bulk copies."""
-        bulk = instr.form.name.startswith("cp.async.bulk")
+        bulk = "bulk" in instr.mods
         found: list[tuple[AsyncStream, WarpClocks]] = []
         for _, row, _, warp, lanes in actors(strand):
             keys = [("cp.async", row, warp)]

@@ -13,10 +13,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from convc.machine.isa.all import forms_with
+from convc.machine.isa.registry import Traits
 from convc.machine.state.observed import ObservedCohort, ObservedStrand
 from convc.machine.state.observer import Observer
 from convc.ptx import Instr
 from convc.ptx.syntax import Address, Operand, Reg
+
+POLLING = forms_with(Traits.POLLING)
+WHOLE_WARPS = forms_with(Traits.WHOLE_WARPS)
+BARRIERS = forms_with(Traits.BARRIER)
 
 WINDOW = 32
 """Upper bits of an address: 0 in shared and tensor memory."""
@@ -26,14 +32,6 @@ GENERIC_SHARED = 0x7C << 24
 
 DESCRIPTORS = ("a", "b", "idesc", "sdesc", "a_desc", "b_desc")
 """Operands of the tensor core that say where matrices are."""
-
-UNCOUNTED = ("mbarrier.test_wait", "bra", "nanosleep")
-"""Instructions that are executed more or less often as time has it."""
-
-BLOCKING = (
-    "mbarrier.try_wait", "bar", "barrier", "tcgen05.alloc", "tcgen05.wait", "wgmma.wait", "cp.async", "setmaxnreg",
-)  # fmt: skip
-"""Beginnings of those that are tried again until they can go on: one that follows itself counts once."""
 
 NOWHERE = np.iinfo(np.int64).max
 """Where a cluster that has not come to a buffer was first."""
@@ -84,12 +82,12 @@ class Likeness(Observer):
         differs = strand.mask is not None and len(strand.mask) > 1
         if strand.rows is None and not differs and not self._varies(strand, instr, plan):
             return
-        if instr.form.name in UNCOUNTED:
+        if instr.form.name in POLLING:
             return
         again = self.last.get(id(strand)) == instr.index
         self.last[id(strand)] = instr.index
-        if again and instr.form.name.startswith(BLOCKING):
-            return
+        if again and instr.form.name in WHOLE_WARPS:
+            return  # it has blocked, and is tried again
         if not differs and not plan.addresses and not plan.words:
             self._count(strand, instr)
             return
@@ -226,10 +224,10 @@ def _places(instr: Instr) -> AddressRegisters:
     names: tuple[str, ...] = ()
     if instr.form.opcode in ("tcgen05", "wgmma"):
         names = DESCRIPTORS
-    if instr.form.name.startswith(("cp.async.bulk", "tcgen05.commit")):
+    if instr.slots.get("multicast"):
         names = ("mask",)
     words = tuple(arg.slot for name in names if isinstance(arg := instr.args.get(name), Reg))
-    if instr.form.opcode in ("bar", "barrier"):
+    if instr.form.name in BARRIERS:
         words = tuple(operand.slot for operand in instr.operands if isinstance(operand, Reg))
     return AddressRegisters(addresses, words)
 

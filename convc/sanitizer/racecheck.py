@@ -228,7 +228,7 @@ class Races(TensorRaces):
             signals = [(bell, transfer.barrier) for bell in transfer.signals[at].tolist()]
             reads = self.barrier(signals[0]).copies
             writes = reads
-        strength = RELAXED if instr.form.name.startswith("cp.reduce") else None
+        strength = RELAXED if "reduce" in instr.mods else None
 
         def entry(stream: AsyncStream, home: int, write: bool) -> Access:
             """The access of the copy to the memory of one CTA, by one of its streams."""

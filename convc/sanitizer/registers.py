@@ -20,30 +20,24 @@ from typing import NamedTuple
 import numpy as np
 
 from convc.ir.findings import Finding, Verdict
+from convc.machine.isa.all import forms_with
+from convc.machine.isa.registry import Traits
 from convc.machine.isa.sync.launch_control import declined
 from convc.machine.state.flow import slots_of
 from convc.machine.state.observed import ObservedCohort, ObservedStrand
 from convc.machine.state.program import Program
 from convc.ptx import Instr, NotPred, Operand, Reg
 from convc.sanitizer.checker import Checker
-from convc.sanitizer.halves import MOVERS, Held, results, whole
+from convc.sanitizer.halves import Held, results, whole
 from convc.sanitizer.sites import Site, finding
 
-PURE = (
-    "int.", "logic.", "float.", "mov", "cvt", "setp", "set", "selp", "slct", "mapa", "isspacep", "getctarank",
-    "createpolicy", "mbarrier.pending_count", "vabsdiff",
-)  # fmt: skip
-"""Instructions, by the beginnings of their names, that compute each lane's result from its own operands alone."""
-
-ACROSS = ("shfl", "vote", "match", "redux", "mma", "mma.sp", "wmma.mma", "elect")
-"""Those that compute it from registers of several lanes."""
+PACKS = forms_with(Traits.PACKS)
+ASYNC_REGISTERS = forms_with(Traits.ASYNC_REGISTERS)
+ZERO_IDIOM = forms_with(Traits.ZERO_IDIOM)
+PURE = forms_with(Traits.PURE)
+CROSS_LANE = forms_with(Traits.CROSS_LANE)
 
 DECLINED = "clusterlaunchcontrol.query_cancel.get_first_ctaid"
-NOTHING_LEFT = ("logic.xor", "int.sub")
-"""Instructions whose result says nothing of their operands where both are the same."""
-
-BARE = frozenset(("wgmma.mma_async",))
-"""Instructions whose first operand is not said to be a result, though it is written."""
 
 
 class FollowedInstr(NamedTuple):
@@ -144,7 +138,7 @@ class UnwrittenRegisters(Checker):
     def _keep_apart(self, strand: ObservedStrand, instr: Instr, active: np.ndarray, left: dict[int, Held]) -> None:
         """Write elements. One that packs or unpacks them reads none; another one reads where no element was written."""
         for slot, held in left.items():
-            if instr.form.name not in MOVERS and isinstance(held, np.ndarray):
+            if instr.form.name not in PACKS and isinstance(held, np.ndarray):
                 here = np.where(active, held.min(axis=0), 0)
                 if here.any():
                     self._note(strand, instr, here)
@@ -288,7 +282,7 @@ def _first_read(program: Program) -> list[int]:
     others: set[int] = set()
     for instr in program.kernel.body:
         reads = set(slots_of(program.flow.facts[instr.index].reads)) & live
-        own: set[int] = _results(instr) if instr.form.name in BARE else set()
+        own: set[int] = _results(instr) if instr.form.name in ASYNC_REGISTERS else set()
         bare |= (reads & own) - seen
         others |= reads - own
         seen |= reads
@@ -312,10 +306,10 @@ def _plans(program: Program, start: Sequence[int]) -> dict[int, FollowedInstr]:
     for instr in program.kernel.body:
         fact = program.flow.facts[instr.index]
         reads = {slot for slot in slots_of(fact.reads) if slot < count}
-        if instr.form.name in NOTHING_LEFT and instr.operands[1] == instr.operands[2]:
+        if instr.form.name in ZERO_IDIOM and instr.operands[1] == instr.operands[2]:
             reads -= {register.slot for register in _registers(instr.operands[1])}
         writes = {slot for slot in slots_of(fact.writes) if slot < count}
-        if instr.form.name in BARE:
+        if instr.form.name in ASYNC_REGISTERS:
             reads -= _results(instr)
             writes |= _results(instr)
         parts.append((instr, reads, writes))
@@ -325,7 +319,7 @@ def _plans(program: Program, start: Sequence[int]) -> dict[int, FollowedInstr]:
     while grown:
         before = len(followed)
         for instr, reads, writes in parts:
-            if instr.form.name.startswith(PURE) and not reads.isdisjoint(followed):
+            if instr.form.name in PURE and not reads.isdisjoint(followed):
                 followed |= writes
         grown = len(followed) > before
     plans: dict[int, FollowedInstr] = {}
@@ -338,8 +332,8 @@ def _plans(program: Program, start: Sequence[int]) -> dict[int, FollowedInstr]:
                 tuple(sorted(own_reads)),
                 tuple(sorted(own_writes)),
                 guard if guard in followed else None,
-                instr.form.name.startswith(PURE),
-                instr.form.name.startswith(ACROSS),
+                instr.form.name in PURE,
+                instr.form.name in CROSS_LANE,
                 _choice(instr) if instr.form.name == "selp" else None,
             )
     return plans

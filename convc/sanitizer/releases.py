@@ -13,14 +13,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from convc.machine.isa.all import forms_with
+from convc.machine.isa.registry import Traits
 from convc.ptx import Instr
 from convc.sanitizer.strength import SCOPES, strength_of
+
+FENCES = forms_with(Traits.FENCE)
 
 WIDEST = ("gpu", "sys")
 LEVELS = {"cta": "cta", "gl": "gpu", "sys": "sys"}
 """Scopes of membar by its level."""
-
-FENCES = ("fence", "fence.proxy.tensormap")
 
 
 class MemoryOrder(NamedTuple):

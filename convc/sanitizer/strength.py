@@ -10,12 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from convc.machine.isa.all import forms_with
+from convc.machine.isa.registry import Traits
 from convc.ptx import Instr
 from convc.sanitizer.clocks import ClockMessage, WarpClocks
 
+STRONG = forms_with(Traits.STRONG)
+ATOMICS = forms_with(Traits.ATOMIC)
+
 SCOPES = ("cta", "cluster", "gpu", "sys")
-FORMS = ("ld", "ld.mmio", "st", "st.mmio", "atom", "atom.cas", "red", "red.async")
-SHARED_BY_GPUS = ("multimem.ld_reduce", "multimem.st", "multimem.red")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +51,20 @@ RELAXED = Strength("gpu", False, False)
 
 def strength_of(instr: Instr) -> Strength | None:
     """Of a load, store or atomic; None where it is weak."""
-    return _strength(instr.form.name, instr.mods)
+    return _strength(instr.form.opcode, instr.form.name, instr.mods)
 
 
 @lru_cache(maxsize=1024)
-def _strength(form: str, mods: tuple[str, ...]) -> Strength | None:
+def _strength(opcode: str, form: str, mods: tuple[str, ...]) -> Strength | None:
     """The strength by the name of a form and its modifiers; one that names no order is weak, unless it is atomic.
 
     Of multimem those that name no order are relaxed, of the whole system (PTX manual, multimem).
     """
-    if form in SHARED_BY_GPUS:
+    if opcode == "multimem":
         scope = next((mod for mod in mods if mod in SCOPES), "sys")
         return None if "weak" in mods else Strength(scope, "acquire" in mods, "release" in mods)
-    atomic = form.startswith(("atom", "red"))
-    if form not in FORMS or not (atomic or {"relaxed", "acquire", "release", "volatile"} & set(mods)):
+    ordered = form in STRONG and not {"relaxed", "acquire", "release", "volatile"}.isdisjoint(mods)
+    if not ordered and form not in ATOMICS:
         return None
     default = "sys" if "volatile" in mods else "gpu"
     scope = next((mod for mod in mods if mod in SCOPES), default)

@@ -15,7 +15,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from convc.ir.findings import Verdict
+from convc.machine.isa.all import forms_with
 from convc.machine.isa.observe import actors, watched_rows
+from convc.machine.isa.registry import Traits
 from convc.machine.state.flow import slots_of
 from convc.machine.state.observed import ObservedCohort, ObservedStrand
 from convc.machine.state.observer import LaneAccess
@@ -60,7 +62,7 @@ class WarpgroupRegisters(Checker):
         self.cohort = cohort
         self.warps: dict[Warp, WarpRegisters] = {}
         kernel = cohort.launch.program.kernel
-        self.own = {i.index: _registers(i) for i in kernel.body if i.form.name == "wgmma.mma_async"}
+        self.own = {i.index: _registers(i) for i in kernel.body if i.form.name in forms_with(Traits.ASYNC_REGISTERS)}
         named = frozenset(slot for pair in self.own.values() for slots in pair for slot in slots)
         self.others: dict[int, tuple[frozenset[int], frozenset[int]]] = {}
         for instr in kernel.body if named else ():

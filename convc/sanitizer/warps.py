@@ -15,7 +15,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from convc.ir.findings import Region, Site, Verdict
+from convc.machine.isa.all import forms_with
 from convc.machine.isa.observe import watched_rows
+from convc.machine.isa.registry import Traits
 from convc.machine.state.flow import slots_of
 from convc.machine.state.observed import ObservedCohort, ObservedStrand
 from convc.machine.state.observer import LaneAccess
@@ -24,7 +26,7 @@ from convc.ptx import Instr
 from convc.sanitizer.checker import Checker
 from convc.sanitizer.sites import Warp, warp_finding
 
-BARRIERS = ("bar.sync", "bar.arrive", "bar.red", "barrier.cluster.arrive", "barrier.cluster.wait")
+BARRIERS = forms_with(Traits.BARRIER)
 
 
 class Warps(Checker):

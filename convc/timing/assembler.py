@@ -255,7 +255,7 @@ class _Strand:
         for number, item in enumerate(recorded):
             if item.line in telling:
                 self._pending[item.line].append(number)
-        self._order = deque(n for n, item in enumerate(recorded) if item.line in telling and not _is_load(item))
+        self._order = deque(n for n, item in enumerate(recorded) if item.line in telling and not item.loads)
         self._board: dict[int, list[int]] = defaultdict(list)  # items that release each scoreboard
         self._waiting: dict[int, int] = {}  # scoreboard: the recorded wait whose outcome releases it
         self._at = -1
@@ -265,7 +265,7 @@ class _Strand:
         lines: set[int] = set()
         for number, item in enumerate(self._recorded):
             lines.add(item.line)
-            if item.line not in self._telling or _is_load(item) or self._done(number):
+            if item.line not in self._telling or item.loads or self._done(number):
                 continue
             goals = self._ways.of_line.get(item.line)
             if goals:
@@ -336,7 +336,7 @@ class _Strand:
 
     def _take(self, number: int, slot: Slot | None, needs: tuple[int, ...] = ()) -> None:
         """A recorded item, here; those before it that others see have happened, wherever their instructions are."""
-        if not _is_load(self._recorded[number]):
+        if not self._recorded[number].loads:
             while self._order and self._order[0] < number:
                 self._put(self._order.popleft(), None, ())
         self._put(number, slot, needs)
@@ -353,11 +353,6 @@ class _Strand:
         self.places[number] = len(self.items)
         sass = slot or Slot(0, "", False, "")
         self.items.append(msgspec.structs.replace(item, needs=needs, repeats=False, sass=sass))
-
-
-def _is_load(item: Item) -> bool:
-    """Whether an item reads global memory: nobody sees when."""
-    return item.name.startswith("ld") and not item.waits
 
 
 def _reads(one: Sass) -> str:

@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from convc.machine.isa.all import forms_with
+from convc.machine.isa.registry import Traits
 from convc.ptx import Instr
 from convc.timing.chip import TimedLaunch
 from convc.timing.parameters import BY_USER, Chip
@@ -49,10 +51,9 @@ class Load:
 def kind_of(body: Iterable[Instr]) -> str:
     """The kind of a kernel's MMAs, as ``tcgen05.mma`` names it; "" where it has none."""
     for instr in body:
-        name = instr.form.name
-        if name.startswith("tcgen05.mma"):
-            return str(instr.slots["kind"]).removeprefix("kind::")
-        if name.startswith("wgmma.mma_async"):
+        if instr.form.opcode == "tcgen05" and (kind := instr.slots.get("kind")):
+            return kind.removeprefix("kind::")
+        if instr.form.name in forms_with(Traits.ASYNC_REGISTERS):
             if instr.slots.get("f8a"):
                 return "f8f6f4"
             if instr.slots.get("i8a"):

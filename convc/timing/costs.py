@@ -47,7 +47,7 @@ def holds(item: Item, chip: Chip, jumps: bool) -> float:
     if item.name == "bra" and jumps:
         return chip["threads.branch"]
     cycles = chip[_of(HOLDS, item.name, "threads.issue")]
-    return cycles * chip["threads.unrolled"] if item.unrolled and item.name.startswith("mbarrier.try_wait") else cycles
+    return cycles * chip["threads.unrolled"] if item.unrolled and item.tests else cycles
 
 
 def slots(item: Item, chip: Chip) -> float:

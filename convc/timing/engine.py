@@ -12,6 +12,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from convc.machine.isa.all import forms_with
+from convc.machine.isa.registry import Traits
 from convc.timing.costs import holds, result, slots
 from convc.timing.events import Event
 from convc.timing.moving import conflicts
@@ -21,6 +23,8 @@ from convc.timing.resources import Share, Streaming
 from convc.timing.spread import later, later_anywhere, latest, where_later
 from convc.timing.trace import Item, Phase, Trace, Warp
 
+ASYNC_REGISTERS = forms_with(Traits.ASYNC_REGISTERS)
+
 TENSOR_CORE = "tensor core"
 """Track of MMAs and of operations of tensor memory."""
 
@@ -29,9 +33,6 @@ PARTITIONS = 4
 
 SEEN = (TENSOR_CORE, "tma")
 """Tracks of works whose latency ends when a thread sees it; whoever waits for a thread's arrival wakes up later."""
-
-WAIT = "mbarrier.try_wait"
-"""What the name of a wait for a barrier begins with."""
 
 
 @dataclass(slots=True)
@@ -270,7 +271,7 @@ class Replay:
                 track = TENSOR_CORE
                 unit = track
                 busy = sm.tensor.served[-1][1]
-                if item.name.startswith("wgmma"):  # its groups are waited for as those of copies are
+                if item.name in ASYNC_REGISTERS:  # its groups are waited for as those of copies are
                     strand.group.append(number)
                 if accepted > time:
                     cause = queued
@@ -300,7 +301,7 @@ class Replay:
     def _first_copy(self, strand: _Strand) -> bool:
         """Whether a warp has waited for a barrier since its last copy: those behind one wait follow each other soon."""
         passed = strand.items[strand.copied : strand.at]
-        first = not strand.copied or any(item.name.startswith(WAIT) for item in passed)
+        first = not strand.copied or any(item.tests for item in passed)
         strand.copied = strand.at
         return first
 
@@ -319,7 +320,7 @@ class Replay:
         sm = self.sms[strand.warp[0] % len(self.sms)]
         access = sm.remote(item.remote, start + own, len(self.events)) if item.remote else None
         begin, end, cause = access or sm.access(item.wavefronts, start + own, len(self.events))
-        if item.name.startswith("ld"):  # the latency is that of one wavefront
+        if item.loads:  # the latency is that of one wavefront
             behind = later(0.0, end - start - own - 1)
             latency = self.chip["shared_memory.remote_latency" if item.remote else "shared_memory.load_latency"]
             strand.ready[strand.at] = start + latency + behind
@@ -332,11 +333,11 @@ class Replay:
         touched, part = item.sectors
         cycles = touched * chip["threads.sector"] + part * chip["threads.part_line"]
         begin, cause = self.sms[strand.warp[0] % len(self.sms)].sectors.take(start + own, cycles, len(self.events))
-        if item.name.startswith("ld") and item.sass is not None:
+        if item.loads and item.sass is not None:
             strand.ready[strand.at] = self.sms[strand.warp[0] % len(self.sms)].load(item.cached, begin + cycles)
             strand.time = start + own
             return None, "program"
-        if item.name.startswith("ld"):
+        if item.loads:
             if strand.fetched is None:
                 strand.fetched = begin + chip["threads.global_latency"]
             strand.fetched += cycles

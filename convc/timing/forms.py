@@ -13,27 +13,27 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from convc.machine.isa.all import forms_with
 from convc.machine.isa.operands import modifier
+from convc.machine.isa.registry import Traits
 from convc.ptx import Imm, Instr
 from convc.timing.loops import Unrolled
 from convc.timing.tensor_core import MmaShape
 from convc.timing.trace import Item
 
-WAIT = "mbarrier.try_wait"
-"""An instruction that comes again while it is blocked."""
+TRY_WAITS = forms_with(Traits.TRY_WAIT)
+TEST_WAITS = forms_with(Traits.TEST_WAIT)
 
-POLL = "mbarrier.test_wait"
-"""One that tells whether a phase is over. One that says so is a wait; of a loop that polls one round is kept."""
-
-IDLE = ("bra", "setp", "selp", "mov", "int.", "logic.", "nanosleep")
-"""Instructions, by the beginnings of their names, that a loop may have which only polls."""
+IDLE = forms_with(Traits.PURE | Traits.POLLING | Traits.TRY_WAIT | Traits.TEST_WAIT)
+"""Instructions that a loop may have which only polls: of such a loop one round is kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracedForm:
     """An instruction as all of its items have it.
 
-    ``waits``: it comes again while it is blocked. ``polls``: it may come again in a loop that does nothing else.
+    ``waits``: it comes again while it is blocked. ``polls``: it may come again in a loop that does nothing else, all
+    instructions of which are ``idle``.
     """
 
     name: str
@@ -43,6 +43,7 @@ class TracedForm:
     unrolled: bool
     waits: bool
     polls: bool
+    idle: bool
 
     def item(self, needs: tuple[int, ...], repeats: bool) -> Item:
         """A new item."""
@@ -66,8 +67,9 @@ def form_of(instr: Instr, unrolled: Unrolled) -> TracedForm:
         line=instr.span.line,
         index=instr.index,
         unrolled=instr.index in unrolled.bodies,
-        waits=name.startswith(WAIT),
-        polls=name.startswith(POLL),
+        waits=name in TRY_WAITS,
+        polls=name in TEST_WAITS,
+        idle=name in IDLE,
     )
 
 
@@ -76,7 +78,7 @@ def _class(instr: Instr) -> str:
     name = instr.form.name
     if name in ("int.div", "int.rem") and isinstance(instr.operands[2], Imm):
         return f"{name}.constant"
-    return name.replace(POLL, WAIT)  # it takes as long
+    return name.replace("test_wait", "try_wait")  # it takes as long
 
 
 def warpgroup_shape(instr: Instr) -> MmaShape:
@@ -146,5 +148,5 @@ class BarrierNames:
 
 def warp_products(body: Iterable[Instr]) -> tuple[str, ...]:
     """Opcode and modifiers of each instruction that multiplies matrices of a warp, each spelling once."""
-    found = (instr for instr in body if instr.form.name in ("mma", "mma.sp", "wmma.mma"))
+    found = (instr for instr in body if instr.form.name in forms_with(Traits.WARP_MMA))
     return tuple(dict.fromkeys(".".join((instr.form.opcode, *instr.mods)) for instr in found))

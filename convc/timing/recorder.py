@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from convc.machine.state.observer import LaneAccess, Observer, Operation, Places
 from convc.machine.state.warpgroups import WARPS
 from convc.ptx import Address, Instr
 from convc.timing.accesses import LINE, lonely, requests, sectors, wavefronts
-from convc.timing.forms import IDLE, WAIT, BarrierNames, TracedForm, form_of, mode_of, warpgroup_shape
+from convc.timing.forms import BarrierNames, TracedForm, form_of, mode_of, warpgroup_shape
 from convc.timing.loops import Unrolled
 from convc.timing.tensor_core import MmaShape
 from convc.timing.trace import Contribution, Item, Meeting, Trace, Warp, Work
@@ -87,7 +87,7 @@ class Recorder(Observer):
                 items[-1] = form.item(items[-1].needs, False)
             else:
                 if form.polls and items:
-                    _drop_round(items, form.index)
+                    _drop_round(items, form.index, self._forms)
                 self._count(instr)
                 known = self._values[warp].note(instr, len(items))
                 needs = tuple(at for at in known.needs if max(at, ~at) < len(items))  # others were dropped
@@ -320,7 +320,7 @@ class Recorder(Observer):
                 lanes = lanes[active[at, warp_at, lanes]]
             item = self._last(row, warp)
             item.sectors = sectors(starts[at, warp_at, lanes], size)
-            if item.name.startswith("ld"):
+            if item.loads:
                 touched = np.unique(starts[at, warp_at, lanes] // LINE)
                 item.cached = tuple((buffer, int(place)) for place in touched)
 
@@ -349,12 +349,12 @@ class Recorder(Observer):
         self.most_columns = max(self.most_columns, self._columns[row])
 
 
-def _drop_round(items: list[Item], index: int) -> None:
+def _drop_round(items: list[Item], index: int, forms: Mapping[int, TracedForm]) -> None:
     """Forget the round of a loop that has polled in vain, and done nothing else, since it came to that instruction."""
     for at in range(len(items) - 1, max(-1, len(items) - LONGEST_POLL), -1):
         item = items[at]
         plain = not item.works and item.waits is None and item.meets is item.leaves is item.left is None
-        if not plain or not (item.name.startswith(IDLE) or item.name.startswith(WAIT)):
+        if not plain or not forms[item.index].idle:
             return
         if item.index == index:
             del items[at:]

@@ -85,7 +85,7 @@ def _freed(trace: Trace, copied: Mapping[Phase, list[int]]) -> dict[Home, tuple[
     for items in trace.items.values():
         waited: Phase | None = None
         for item in items:
-            if item.name.startswith("mbarrier.try_wait"):
+            if item.tests:
                 waited = item.waits
             for work in item.works:
                 phase = filled.get(work)

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from convc.machine.isa.all import forms_with
+from convc.machine.isa.registry import Traits
 from convc.timing.accesses import REQUEST, STORED_LINE
 from convc.timing.tensor_core import MmaShape
 
@@ -22,6 +24,9 @@ Phase = tuple[int, int, int]
 
 Meeting = tuple[object, ...]
 """A CTA barrier or the cluster's barrier in one of its generations."""
+
+LOADS = forms_with(Traits.MEMORY_LOAD)
+TESTS = forms_with(Traits.TRY_WAIT | Traits.TEST_WAIT)
 
 SHIFT = "shift"
 """Kind of a work: tcgen05.shift."""
@@ -145,6 +150,16 @@ class Item(msgspec.Struct, kw_only=True, gc=False):
     repeats: bool = False
     cycles: float | None = None
     sass: Slot | None = None
+
+    @property
+    def loads(self) -> bool:
+        """Whether it loads registers from memory."""
+        return self.name in LOADS
+
+    @property
+    def tests(self) -> bool:
+        """Whether it waits for a phase of an mbarrier, or tests whether one is complete."""
+        return self.name in TESTS
 
 
 @dataclass(frozen=True, slots=True)

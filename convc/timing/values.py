@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from convc.machine.isa.all import forms_with
+from convc.machine.isa.registry import Traits
 from convc.ptx import Address, Imm, Instr, NotPred, Operand, Pair, Reg, TensorAddress, Vector
 
-PURE = ("int.", "logic.", "cvt", "selp", "setp", "shf", "mov", "lop3", "prmt", "bfe", "bfi")
-"""Forms, by how their names begin, whose result depends on their sources alone."""
+PURE = forms_with(Traits.PURE) - forms_with(Traits.CARRY)
+"""Forms whose result depends on their operands alone: the carry is none."""
 
 RESULTS = ("d", "p", "r")
 """Names of operands that an instruction writes."""
@@ -62,7 +64,7 @@ def reading(instr: Instr) -> Reading:
     return Reading(
         sources=tuple(sources),
         written=written,
-        pure=instr.guard is None and len(written) == 1 and name.startswith(PURE),
+        pure=instr.guard is None and len(written) == 1 and name in PURE,
         key=(name, instr.mods),
         operands=tuple(_operand(operand) for operand in read),
         branch=instr.guard.slot if name == "bra" and instr.guard is not None else None,

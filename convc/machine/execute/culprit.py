@@ -11,21 +11,18 @@ tried again. Then it is somebody of those that executed: where these are of one 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
 
 import numpy as np
 
 from convc.errors import MachineError, MachineFault
 from convc.machine.base.findings import Who
+from convc.machine.isa.all import forms_with
+from convc.machine.isa.registry import Run, Traits
 from convc.machine.isa.threads import active_lanes, thread_shape
 from convc.machine.state.strand import Strand
 from convc.ptx import Guard
-
-Run = Callable[[Strand], int | None]
-
-CHANGED = ("tcgen05.alloc", "tcgen05.dealloc", "setmaxnreg", "bar.", "barrier.")
-"""Beginnings of the names of instructions that cannot be tried again: what the first try did decides about the next."""
 
 NUMBERS = re.compile(r"0x[0-9a-f]+|\d+|'[^']*'")
 """What differs between the same faults of two threads."""
@@ -39,7 +36,7 @@ def find(strand: Strand, run: Run, fault: MachineFault, name: str) -> tuple[Mach
         run: the operation. name: of its instruction.
         fault: what it raised.
     """
-    if fault.row is not None or name.startswith(CHANGED):
+    if fault.row is not None or name in forms_with(Traits.ONCE):
         return None
     strand.cohort.observer = None
     shape = thread_shape(strand)

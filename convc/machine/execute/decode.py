@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from convc.errors import LaunchError, UnmodelledError
-from convc.machine.execute.facts import JUMPS, facts_of
+from convc.machine.execute.facts import facts_of
 from convc.machine.execute.inline import inline_calls
 from convc.machine.execute.repeat import may_repeat
 from convc.machine.execute.segments import with_segments
 from convc.machine.execute.slp import segments_of
-from convc.machine.isa import all as _all_forms  # noqa: F401  # pyright: ignore[reportUnusedImport]
-from convc.machine.isa.registry import OPS, Run, Traits, forms_with
+from convc.machine.isa.all import forms_with
+from convc.machine.isa.registry import OPS, Run, Traits
 from convc.machine.isa.sync import control
 from convc.machine.isa.wgmma.groups import serialised
 from convc.machine.state.course import Kept
@@ -27,12 +27,9 @@ from convc.machine.state.strand import DONE, Strand
 from convc.machine.state.variables import NONE, Variables
 from convc.ptx import Guard, Instr, Kernel, Module, Reg
 
-MULTIPLY = "wgmma.mma_async"
-"""The form whose registers are not to be touched before its group has been waited for."""
-
-WAITS = ("mbarrier.try_wait", "mbarrier.try_wait.parity", "mbarrier.test_wait", "mbarrier.test_wait.parity")
-PURE = ("mov", "selp", "setp", "set", "cvt", "int.", "logic.")
-"""Forms, by the beginnings of their names, that do nothing but compute their results."""
+PURE = forms_with(Traits.PURE)
+WHOLE_WARPS = forms_with(Traits.WHOLE_WARPS)
+JUMPS = forms_with(Traits.JUMP)
 
 
 class DecodedKernel:
@@ -60,11 +57,11 @@ class DecodedKernel:
         self._flow: Flow | None = None
         self.slots.unheard = unheard_waits(self.kernel.body, lambda: self.flow)
         self.ops: list[Run] = _decode_body(self.kernel, self.slots)
-        names = {instr.form.name for instr in self.kernel.body}
-        if MULTIPLY in names:
+        forms = {instr.form.name: instr.form for instr in self.kernel.body}
+        if not forms_with(Traits.ASYNC_REGISTERS).isdisjoint(forms):
             _serialise(self.ops, self.kernel, self.flow)
-        self.uses_tensor_memory = any(name.startswith("tcgen05") for name in names)
-        self.asks = "clusterlaunchcontrol.try_cancel" in names
+        self.uses_tensor_memory = any(form.opcode == "tcgen05" for form in forms.values())
+        self.asks = "clusterlaunchcontrol.try_cancel" in forms
         self.dependent: dict[bool, list[Run]] = {}
         self._packed: list[Run] | None = None
         self.repeats = False
@@ -174,7 +171,7 @@ def _decode_body(kernel: Kernel, table: SlotTable) -> list[Run]:
         if instr.index in applied and applied[instr.index].run is not run:
             del applied[instr.index]  # more than that function: a switch chooses, say
         if instr.guard is not None and name not in JUMPS:
-            guarded = control.by_whole_warps if name in forms_with(Traits.WHOLE_WARPS) else _guarded
+            guarded = control.by_whole_warps if name in WHOLE_WARPS else _guarded
             run = guarded(run, instr.guard, instr.index)
         ops.append(run)
     if refused:
@@ -185,12 +182,13 @@ def _decode_body(kernel: Kernel, table: SlotTable) -> list[Run]:
 
 def _serialise(ops: list[Run], kernel: Kernel, flow: Flow) -> None:
     """Put the operations that touch registers of wgmma behind those that are under way."""
+    asynchronous = forms_with(Traits.ASYNC_REGISTERS)
     named = 0
     for instr, fact in zip(kernel.body, flow.facts, strict=True):
-        if instr.form.name == MULTIPLY:
+        if instr.form.name in asynchronous:
             named |= fact.reads | fact.writes
     for instr, fact in zip(kernel.body, flow.facts, strict=True):
-        if instr.form.name != MULTIPLY and (fact.reads | fact.writes) & named:
+        if instr.form.name not in asynchronous and (fact.reads | fact.writes) & named:
             reads, writes = (frozenset(slots_of(bits & named)) for bits in (fact.reads, fact.writes))
             ops[instr.index] = serialised(ops[instr.index], reads, writes)
 
@@ -241,7 +239,8 @@ def unheard_waits(body: Sequence[Instr], flow: Callable[[], Flow]) -> frozenset[
 
     ``flow`` gives that of the body. It is called where the answer of a wait is not the guard of the next instruction.
     """
-    waits = [instr for instr in body if instr.form.name in WAITS and not _guards_next(instr, body)]
+    tests = forms_with(Traits.TRY_WAIT | Traits.TEST_WAIT)
+    waits = [instr for instr in body if instr.form.name in tests and not _guards_next(instr, body)]
     if not waits:
         return frozenset()
     known = flow()
@@ -265,7 +264,7 @@ def _wanted(body: Sequence[Instr], facts: Sequence[FlowFacts]) -> int:
     wanted = 0
     pure: list[FlowFacts] = []
     for instr, fact in zip(body, facts, strict=True):
-        if instr.form.name.startswith(PURE):
+        if instr.form.name in PURE:
             pure.append(fact)
         else:
             wanted |= fact.reads

@@ -13,7 +13,8 @@ from convc.machine.base.values import Value
 from convc.machine.execute import culprit
 from convc.machine.execute.decode import DecodedKernel
 from convc.machine.execute.facts import registers_of
-from convc.machine.isa.registry import Run
+from convc.machine.isa.all import forms_with
+from convc.machine.isa.registry import Run, Traits
 from convc.machine.isa.threads import first_active_warp
 from convc.machine.state.cohort import Cohort
 from convc.machine.state.course import begin, keep, key_of, repeat
@@ -25,10 +26,6 @@ from convc.ptx import Instr
 
 TURN = 1 << 16
 """Instructions after which a strand lets others run at its next backward jump, and is watched for spinning."""
-
-
-TRY_WAITS = ("mbarrier.try_wait", "mbarrier.try_wait.parity")
-"""Waits that may return before their phase is over."""
 
 
 def run_cohort(launch: Launch, decoded: DecodedKernel, first: int, ctas: int, observer: Observer | None = None) -> None:
@@ -147,7 +144,7 @@ def _give_up(running: list[Strand]) -> bool:
     for strand in running:
         instr = strand.program.kernel.body[min(strand.pc, len(strand.program.kernel.body) - 1)]
         done = strand.cohort.counters.mbarrier_waits
-        if instr.form.name in TRY_WAITS and strand.gave_up.get(strand.pc) != done:
+        if instr.form.name in forms_with(Traits.TRY_WAIT) and strand.gave_up.get(strand.pc) != done:
             strand.gave_up[strand.pc] = done
             strand.late = strand.pc
             return True

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from convc.machine.isa.registry import NO_RESULT
+from convc.machine.isa.all import forms_with
+from convc.machine.isa.registry import NO_RESULT, Traits
 from convc.machine.state.flow import FlowFacts
 from convc.machine.state.slots import SlotTable
 from convc.ptx import (
@@ -23,13 +24,9 @@ from convc.ptx import (
     Vector,
 )
 
-TAKES_CARRY = frozenset(("int.addc", "int.subc", "int.madc"))
-CARRY_FORMS = TAKES_CARRY | {"int.add.cc", "int.sub.cc", "int.mad.cc"}
-
-JUMPS = ("bra", "ret", "exit")
-
-_UNUSUAL = CARRY_FORMS.union(JUMPS)
-"""Forms with registers that no operand names, or with targets."""
+JUMPS = forms_with(Traits.JUMP)
+CARRY_IN = forms_with(Traits.CARRY_IN)
+UNUSUAL = forms_with(Traits.JUMP | Traits.CARRY)
 
 _RESULTS = (Reg, Vector, Pair, Sink)
 """What a result may be."""
@@ -44,7 +41,7 @@ class _Places(NamedTuple):
     Attributes:
         result: whether the first operand is written. lone: whether it is one register.
         read: operands that are registers. more: others that may name some.
-        unusual: whether there is more to say of the form.
+        unusual: whether the form has a target, or reads or writes the carry, which no operand names.
     """
 
     result: bool
@@ -99,7 +96,7 @@ def _places_of(instr: Instr) -> _Places:
         result and kinds[0] is Reg,
         tuple([at for at, kind in sources if kind is Reg]),
         tuple([at for at, kind in sources if kind is not Reg and kind not in _NO_REGISTERS]),
-        name in _UNUSUAL,
+        name in UNUSUAL,
     )
     if len(_places) >= MAX_PLACES:
         _places.clear()
@@ -114,7 +111,9 @@ def _unusual(instr: Instr, reads: int, writes: int, table: SlotTable) -> tuple[i
         target = next((o.target for o in instr.operands if isinstance(o, Label)), len(table.kernel.body))
         return target, reads, writes
     carry = 1 << table.carry()
-    return None, reads | carry if name in TAKES_CARRY else reads, writes | carry if "cc" in instr.mods else writes
+    if name in CARRY_IN:
+        reads |= carry
+    return None, reads, writes | carry if "cc" in instr.mods else writes
 
 
 def _bits_of(operand: Operand) -> int:

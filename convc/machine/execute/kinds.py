@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from convc.machine.base.values import width
+from convc.machine.isa.all import forms_with
 from convc.machine.isa.memory.ld_st import space_of
-from convc.machine.isa.registry import Traits, forms_with
+from convc.machine.isa.registry import Traits
 from convc.machine.state.slots import SlotTable
 from convc.ptx import Address, Imm, Instr, Reg, Special, Symbol, Vector
+
+STORES = forms_with(Traits.STORES)
+LOADS = forms_with(Traits.LOADS)
+EARLY = forms_with(Traits.EARLY)
 
 _STORED = {"global": "store", "shared": "st.shared"}
 _LOADED = {"global": "load", "shared": "ld.shared", "cluster": "ld.cluster"}
@@ -33,9 +38,9 @@ MAX_KINDS = 1 << 12
 
 def _new_kind(instr: Instr, table: SlotTable) -> str:
     name = instr.form.name
-    if name in ("st", "st.mmio"):
+    if name in STORES:
         return _moves_words(instr, instr.operands[1], instr.operands[0], _STORED)
-    if name in ("ld", "ld.nc"):
+    if name in LOADS and name != "tcgen05.ld":
         kind = _moves_words(instr, instr.operands[0], instr.operands[1], _LOADED)
         return kind if instr.guard is None or kind in ("load", "ld.cluster") else ""
     applied = table.applied.get(instr.index)
@@ -48,7 +53,7 @@ def _new_kind(instr: Instr, table: SlotTable) -> str:
     if instr.guard is None and name == "tcgen05.ld":
         plain = instr.slots["shape"] == "32x32b" and not instr.slots.get("pack")
         return "tensor" if plain and all(isinstance(r, Reg) for r in _items(instr.args["r"])) else ""
-    if name not in forms_with(Traits.EARLY) or "wait::st" in instr.mods:
+    if name not in EARLY or "wait::st" in instr.mods:
         return ""
     return "scalar" if _PLAIN.issuperset(map(type, instr.operands)) else ""
 

@@ -10,8 +10,9 @@ the text and the arguments of the launch.
 from __future__ import annotations
 
 from convc.machine.execute.slp import Segment, handed_on, places_of
+from convc.machine.isa.all import forms_with
 from convc.machine.isa.memory.ld_st import space_of
-from convc.machine.isa.registry import Traits, forms_with
+from convc.machine.isa.registry import Traits
 from convc.machine.state.flow import Flow, slots_of
 from convc.ptx import Instr
 

@@ -20,7 +20,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from convc.machine.execute.kinds import kind_of, slots_in
-from convc.machine.isa.registry import NO_RESULT, Traits, forms_with
+from convc.machine.isa.all import forms_with
+from convc.machine.isa.registry import NO_RESULT, Traits
 from convc.machine.state.flow import Flow
 from convc.machine.state.slots import SlotTable
 from convc.ptx import Address, Guard, Instr, Reg

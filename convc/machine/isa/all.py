@@ -1,9 +1,11 @@
-"""Every builder of every chapter: importing this module registers them all."""
+"""Every builder of every chapter: importing this module registers them all, and it tells which forms have a trait."""
 
 # ruff: noqa: F401 - imported for what they register
 # pyright: reportUnusedImport=false
 
 from __future__ import annotations
+
+from functools import cache
 
 import convc.machine.isa.copies.async_copies
 import convc.machine.isa.copies.async_stores
@@ -39,3 +41,11 @@ import convc.machine.isa.warp.wmma
 import convc.machine.isa.wgmma.groups
 import convc.machine.isa.wgmma.multiply
 import convc.machine.isa.wgmma.register_pool
+from convc.machine.isa.registry import TRAITS, Traits
+
+
+@cache
+def forms_with(wanted: Traits) -> frozenset[str]:
+    """The names of all forms that have any of some traits."""
+    bits = wanted.value
+    return frozenset(name for name, traits in TRAITS.items() if bits & traits)

@@ -23,6 +23,7 @@ from tma_programs import matrix_programs, recordings
 from convc.errors import UnmodelledError
 from convc.machine.execute.decode import decode
 from convc.machine.execute.inline import REWRITTEN
+from convc.machine.isa.all import forms_with
 from convc.machine.isa.registry import NO_RESULT, OPS, REFUSED, TRAITS, Traits, op
 from convc.ptx import parse
 from convc.ptx.grammar import forms
@@ -59,8 +60,8 @@ def test_no_form_comes_without_its_traits():
 
 
 def test_forms_that_run_early_look_at_no_data_and_touch_registers_alone():
-    early = {name for name, traits in TRAITS.items() if Traits.EARLY in traits}
-    assert all(Traits.BLIND in TRAITS[name] for name in early)
+    early = forms_with(Traits.EARLY)
+    assert early <= forms_with(Traits.BLIND)
     assert not early & NO_RESULT - {"tcgen05.wait"}
     assert not [name for name in early if name.startswith(("ld", "st", "atom", "red", "cp.", "mbarrier.", "bar"))]
     families = ("int.add", "int.sub", "int.min", "int.max", "int.neg", "int.abs", "logic.and", "logic.shl")

@@ -127,10 +127,17 @@ def test_a_read_that_leads_to_nothing_is_for_review():
     assert finding.message == "int.add reads %never, which was never written on this path"
 
 
-def test_what_lanes_give_each_other_is_for_review_and_not_followed():
-    (finding,) = found("shfl.sync.idx.b32 %never, %never, 0, 31, -1; st.global.u32 [%d], %never;")
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        ("shfl.sync", "shfl.sync.idx.b32 %never, %never, 0, 31, -1;"),
+        ("movmatrix", "movmatrix.sync.aligned.m8n8.trans.b16 %never, %never;"),
+    ],
+)
+def test_what_lanes_give_each_other_is_for_review_and_not_followed(form: str, text: str):
+    (finding,) = found(f"{text} st.global.u32 [%d], %never;")
     assert finding.verdict is Verdict.review
-    assert finding.message == "shfl.sync reads %never, which was never written on this path"
+    assert finding.message == f"{form} reads %never, which was never written on this path"
 
 
 def test_the_lanes_and_the_cta_are_named():

@@ -63,8 +63,9 @@ def test_a_clock_that_was_set_counts_and_so_does_a_kernel_without_mmas():
     ],
 )
 def test_the_kind_of_a_kernel(name: str, slots: dict[str, str | None], kind: str):
-    before = SimpleNamespace(form=SimpleNamespace(name="mov"))
-    found = kind_of([before, SimpleNamespace(form=SimpleNamespace(name=name), slots=slots)])  # type: ignore[list-item]
+    before = SimpleNamespace(form=SimpleNamespace(name="mov", opcode="mov"))
+    form = SimpleNamespace(name=name, opcode=name.partition(".")[0])
+    found = kind_of([before, SimpleNamespace(form=form, slots=slots)])  # type: ignore[list-item]
     assert found == kind
     assert found in TYPES
 

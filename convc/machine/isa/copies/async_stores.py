@@ -23,7 +23,7 @@ from convc.machine.isa.memory.ld_st import space_of
 from convc.machine.isa.memory.shared_space import remote
 from convc.machine.isa.observe import actors
 from convc.machine.isa.operands import address_of, shared_address_of, type_of
-from convc.machine.isa.registry import ORDINARY, Run, op
+from convc.machine.isa.registry import ORDINARY, Run, Traits, op
 from convc.machine.isa.threads import first_active_warp, rows_of, thread_shape
 from convc.machine.state.observer import LaneAccess, Observer
 from convc.machine.state.slots import SlotTable
@@ -127,7 +127,7 @@ def store(instr: Instr, table: SlotTable) -> Run:
     return lambda strand: signal.follow(strand, put)
 
 
-@op("red.async", traits=ORDINARY, result=False)
+@op("red.async", traits=Traits.ATOMIC, result=False)
 def reduce(instr: Instr, table: SlotTable) -> Run:
     """red.async.op.type [a], b, [mbar]."""
     atomic = Atomic(instr, table)

@@ -16,7 +16,7 @@ from convc.machine.base.values import DTYPE, MASK, SIGNED, Function, Unary, Valu
 from convc.machine.isa.float import floating, rounding
 from convc.machine.isa.float.rounding import FORMATS, decode, encode
 from convc.machine.isa.operands import apply
-from convc.machine.isa.registry import ORDINARY, SCALAR, Run, op
+from convc.machine.isa.registry import PURE, SCALAR, Run, op
 from convc.machine.isa.scalar.integer import cut, extend
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
@@ -220,7 +220,7 @@ def random_parts(word: np.ndarray, target: str, count: int, apart: bool) -> tupl
     return [number >> place & ((1 << bits) - 1) for place in places], bits
 
 
-@op("cvt.rs", traits=ORDINARY)
+@op("cvt.rs", traits=PURE)
 def cvt_rs(instr: Instr, table: SlotTable) -> Run:
     """cvt.rs{.relu}{.satfinite}.type.f32: two or four numbers of f32, the first one to the highest place."""
     packed = instr.mods[-2]

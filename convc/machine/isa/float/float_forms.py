@@ -18,7 +18,7 @@ from convc.machine.isa.float.convert import widen
 from convc.machine.isa.float.floating import canonical
 from convc.machine.isa.float.rounding import FORMATS
 from convc.machine.isa.operands import apply, type_of
-from convc.machine.isa.registry import ORDINARY, Builder, Run, op, switched
+from convc.machine.isa.registry import PURE, Builder, Run, op, switched
 from convc.machine.state.slots import SlotTable
 from convc.ptx import Instr
 
@@ -151,14 +151,14 @@ def build_sign(name: str) -> Builder:
     return builder
 
 
-@op("float.copysign", traits=ORDINARY)
+@op("float.copysign", traits=PURE)
 def copysign(instr: Instr, table: SlotTable) -> Run:
     """copysign d, a, b."""
     bits = FORMATS[type_of(instr)].bits
     return apply(instr, table, floating.copysign(bits), bits, bits)
 
 
-@op("float.testp", traits=ORDINARY)
+@op("float.testp", traits=PURE)
 def testp(instr: Instr, table: SlotTable) -> Run:
     """testp.op p, a."""
     kind = type_of(instr)
@@ -167,19 +167,19 @@ def testp(instr: Instr, table: SlotTable) -> Run:
 
 
 for _name in ("add", "sub", "mul", "div"):
-    op(f"float.{_name}", traits=ORDINARY)(build_arithmetic(_name, 2))
+    op(f"float.{_name}", traits=PURE)(build_arithmetic(_name, 2))
 for _name in ("rcp", "sqrt"):
-    op(f"float.{_name}", traits=ORDINARY)(build_arithmetic(_name, 1))
-op("float.fma", traits=ORDINARY)(build_arithmetic("fma", 3))
+    op(f"float.{_name}", traits=PURE)(build_arithmetic(_name, 1))
+op("float.fma", traits=PURE)(build_arithmetic("fma", 3))
 for _name in ("rsqrt", "sin", "cos", "lg2", "ex2", "tanh"):
-    op(f"float.{_name}", traits=ORDINARY)(build_approximate(_name))
+    op(f"float.{_name}", traits=PURE)(build_approximate(_name))
 for _name, _sources in (("add", 2), ("sub", 2), ("fma", 3)):
-    op(f"float.{_name}.mixed", traits=ORDINARY)(build_mixed(_name, _sources))
+    op(f"float.{_name}.mixed", traits=PURE)(build_mixed(_name, _sources))
 for _name in ("min", "max"):
-    op(f"float.{_name}", traits=ORDINARY)(build_extreme(_name, 2))
-    op(f"float.{_name}3", traits=ORDINARY)(build_extreme(_name, 3))
+    op(f"float.{_name}", traits=PURE)(build_extreme(_name, 2))
+    op(f"float.{_name}3", traits=PURE)(build_extreme(_name, 3))
 for _name in ("neg", "abs"):
-    op(f"float.{_name}", traits=ORDINARY)(build_sign(_name))
+    op(f"float.{_name}", traits=PURE)(build_sign(_name))
 
 
 def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ from convc.machine.isa.float import floating, rounding
 from convc.machine.isa.float.convert import convert
 from convc.machine.isa.float.rounding import FORMATS
 from convc.machine.isa.operands import apply
-from convc.machine.isa.registry import ORDINARY, Run, op
+from convc.machine.isa.registry import PURE, Run, op
 from convc.machine.isa.scalar.integer import cut, extend
 from convc.machine.state.slots import SlotTable
 from convc.ptx import Instr
@@ -168,7 +168,7 @@ def _apart(value: Value, bits: int) -> tuple[Value, Value]:
     return value >> bits, value & low
 
 
-@op("cvt.pack2", traits=ORDINARY)
+@op("cvt.pack2", traits=PURE)
 def cvt_pack2(instr: Instr, table: SlotTable) -> Run:
     """cvt.…x2.f32 d, a, b: a goes to the upper half, b to the lower."""
     target = instr.mods[-2]
@@ -196,7 +196,7 @@ def _to_halves(target: str, relu: bool) -> tuple[Binary, UnaryArray]:
     )
 
 
-@op("cvt.packed", traits=ORDINARY)
+@op("cvt.packed", traits=PURE)
 def cvt_packed(instr: Instr, table: SlotTable) -> Run:
     """cvt of a packed pair: f16x2 or bf16x2 to narrow formats and back."""
     target, source = instr.mods[-2:]
@@ -225,7 +225,7 @@ def _widened(source: str, target: str, options: set[str]) -> Unary:
     return lambda a: clamp(function(a))
 
 
-@op("cvt.pack", traits=ORDINARY)
+@op("cvt.pack", traits=PURE)
 def cvt_pack(instr: Instr, table: SlotTable) -> Run:
     """cvt.pack.sat.type.s32: clamp a and b to the type and put them, a above b, below the low part of c."""
     kind = instr.mods[instr.mods.index("sat") + 1]

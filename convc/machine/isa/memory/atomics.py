@@ -18,7 +18,7 @@ from convc.machine.isa.memory import shared_space, spaces
 from convc.machine.isa.memory.ld_st import space_of
 from convc.machine.isa.observe import notify_shared
 from convc.machine.isa.operands import address_of, type_of
-from convc.machine.isa.registry import ORDINARY, op
+from convc.machine.isa.registry import Traits, op
 from convc.machine.isa.scalar import integer
 from convc.machine.memory.global_memory import Buffer
 from convc.machine.state.slots import SlotTable
@@ -206,5 +206,5 @@ class Atomic:
                 olds[i][active] = old.view(DTYPE[128])[:, 0] if self.bits == 128 else old
 
 
-op("atom", "atom.cas", traits=ORDINARY)(Atomic)
-op("red", "multimem.red", traits=ORDINARY, result=False)(Atomic)
+op("atom", "atom.cas", traits=Traits.ATOMIC)(Atomic)
+op("red", "multimem.red", traits=Traits.ATOMIC, result=False)(Atomic)

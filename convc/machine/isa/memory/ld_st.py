@@ -5,7 +5,7 @@ from __future__ import annotations
 from convc.machine.base.values import width
 from convc.machine.isa.memory import spaces
 from convc.machine.isa.operands import address_of, type_of
-from convc.machine.isa.registry import LOADS, ORDINARY, Run, op
+from convc.machine.isa.registry import ORDINARY, Run, Traits, op
 from convc.machine.isa.scalar.integer import cut, extend
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
@@ -28,8 +28,10 @@ def space_of(instr: Instr) -> str | None:
     return None
 
 
-@op("ld", "ld.nc", traits=LOADS)
-@op("ld.mmio", "multimem.ld_reduce", traits=ORDINARY)
+@op("ld", traits=Traits.MEMORY_LOAD | Traits.LOADS | Traits.STRONG)
+@op("ld.nc", traits=Traits.MEMORY_LOAD | Traits.LOADS)
+@op("ld.mmio", traits=Traits.MEMORY_LOAD | Traits.STRONG)
+@op("multimem.ld_reduce", traits=Traits.MEMORY_LOAD | Traits.ATOMIC)
 def load(instr: Instr, table: SlotTable) -> Run:
     """ld{.vec}.type d, [a]; a register that is wider than the type is extended (PTX manual, 9.4.1).
 
@@ -52,7 +54,8 @@ def load(instr: Instr, table: SlotTable) -> Run:
     return run
 
 
-@op("st", "st.mmio", "multimem.st", traits=ORDINARY, result=False)
+@op("st", "st.mmio", traits=Traits.STORES | Traits.STRONG, result=False)
+@op("multimem.st", traits=Traits.ATOMIC, result=False)
 def store(instr: Instr, table: SlotTable) -> Run:
     """st{.vec}.type [a], b."""
     space = space_of(instr)

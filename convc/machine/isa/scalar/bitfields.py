@@ -11,7 +11,7 @@ import numpy as np
 
 from convc.machine.base.values import DTYPE, MASK, OneToFourArrays, lifted, width
 from convc.machine.isa.operands import apply
-from convc.machine.isa.registry import ORDINARY, Run, op
+from convc.machine.isa.registry import PURE, Run, op
 from convc.machine.state.slots import SlotTable
 from convc.ptx import Instr
 
@@ -32,7 +32,7 @@ def form(*names: str) -> Callable[[Maker], Maker]:
             function, widths = make(instr.mods)
             return apply(instr, table, lifted(function, *widths), *widths)
 
-        op(*names, traits=ORDINARY)(builder)
+        op(*names, traits=PURE)(builder)
         return make
 
     return register

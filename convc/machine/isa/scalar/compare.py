@@ -7,7 +7,7 @@ import numpy as np
 from convc.machine.base.values import BITWISE, DTYPE, Binary, Value, array, width
 from convc.machine.isa.float import floating
 from convc.machine.isa.operands import Read, apply, negated, reader, type_of
-from convc.machine.isa.registry import ORDINARY, SCALAR, Run, op
+from convc.machine.isa.registry import PURE, SCALAR, Run, op
 from convc.machine.isa.scalar import integer
 from convc.machine.isa.scalar.integer_forms import integer_bits
 from convc.machine.state.slots import SlotTable
@@ -83,7 +83,7 @@ ONE = {"f32": 0x3F800000, "f16": 0x3C00, "f16x2": 0x3C00, "bf16": 0x3F80, "bf16x
 """Bit pattern of 1.0."""
 
 
-@op("set", traits=ORDINARY)
+@op("set", traits=PURE)
 def set_(instr: Instr, table: SlotTable) -> Run:
     """set.CMP{.BOOL}.dtype.stype: all ones (integers) or 1.0 where the comparison holds, else zero."""
     target, kind = instr.mods[-2:]
@@ -125,7 +125,7 @@ def selp(instr: Instr, table: SlotTable) -> Run:
     return apply(instr, table, lambda a, b, p: integer.select(a, b, p, bits), bits, bits, 1)
 
 
-@op("slct", traits=ORDINARY)
+@op("slct", traits=PURE)
 def slct(instr: Instr, table: SlotTable) -> Run:
     """slct d, a, b, c: a where c >= 0, else b (b for a NaN); -0.0 counts as zero."""
     target, kind = instr.mods[-2:]

@@ -7,7 +7,7 @@ import operator
 from convc.errors import UnmodelledError
 from convc.machine.base.values import BITWISE, Operator, packed, width
 from convc.machine.isa.operands import apply, type_of
-from convc.machine.isa.registry import ORDINARY, SCALAR, Builder, Run, op, switched
+from convc.machine.isa.registry import PURE, SCALAR, Builder, Run, Traits, op, switched
 from convc.machine.isa.scalar import integer
 from convc.machine.state.slots import SlotTable
 from convc.ptx import Instr
@@ -116,16 +116,18 @@ def build_shift(name: str) -> Builder:
     return builder
 
 
-for _name in ("add", "sub", "div", "rem", "min", "max"):
+op("int.sub", traits=SCALAR | Traits.ZERO_IDIOM)(build_arithmetic("sub"))
+for _name in ("add", "div", "rem", "min", "max"):
     op(f"int.{_name}", traits=SCALAR)(build_arithmetic(_name))
 for _name in ("neg", "abs"):
     op(f"int.{_name}", traits=SCALAR)(build_negate(_name))
-for _name in ("and", "or", "xor"):
-    op(f"logic.{_name}", traits=SCALAR)(build_logic(_name))
+for _name in ("and", "or"):
+    op(f"logic.{_name}", traits=SCALAR | Traits.BITWISE)(build_logic(_name))
+op("logic.xor", traits=SCALAR | Traits.BITWISE | Traits.ZERO_IDIOM)(build_logic("xor"))
 for _name in ("shl", "shr"):
     op(f"logic.{_name}", traits=SCALAR)(build_shift(_name))
 op("int.mul.lo", "int.mul.wide", traits=SCALAR)(build_arithmetic("mul"))
-op("int.mul.hi", traits=ORDINARY)(build_arithmetic("mul"))
+op("int.mul.hi", traits=PURE)(build_arithmetic("mul"))
 op("int.mad.lo", "int.mad.wide", traits=SCALAR)(build_mad)
-op("int.mad.hi", traits=ORDINARY)(build_mad)
-op("logic.not", traits=SCALAR)(build_not)
+op("int.mad.hi", traits=PURE)(build_mad)
+op("logic.not", traits=SCALAR | Traits.BITWISE)(build_not)

@@ -8,7 +8,7 @@ import numpy as np
 
 from convc.machine.base.values import DTYPE, ArrayFunction, Function, Operator, Value, lifted, width
 from convc.machine.isa.operands import apply, number, reader
-from convc.machine.isa.registry import ORDINARY, Run, op
+from convc.machine.isa.registry import PURE, Run, Traits, op
 from convc.machine.isa.scalar.bitfields import Made, Mods, form
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
@@ -36,7 +36,7 @@ def _look_up(table: int) -> ArrayFunction:
     return run
 
 
-@op("logic.lop3", traits=ORDINARY)
+@op("logic.lop3", traits=PURE | Traits.BITWISE)
 def lop3(instr: Instr, table: SlotTable) -> Run:
     """lop3.b32 d, a, b, c, table."""
     function = _bitwise(instr)
@@ -47,7 +47,7 @@ def _bitwise(instr: Instr) -> Function:
     return lifted(_look_up(number(instr.args["immLut"]) & 0xFF), 32, 32, 32)
 
 
-@op("logic.lop3.bool", traits=ORDINARY)
+@op("logic.lop3.bool", traits=PURE)
 def lop3_bool(instr: Instr, table: SlotTable) -> Run:
     """lop3.BoolOp.b32 d|p, a, b, c, table, q: p = (d != 0) BoolOp q."""
     function = _bitwise(instr)

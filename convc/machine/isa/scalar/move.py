@@ -9,7 +9,7 @@ from convc.machine.base.cluster_ranks import RANK_SHIFT
 from convc.machine.base.values import MASK, Value, array, join, width
 from convc.machine.base.values import split as split_bits
 from convc.machine.isa.operands import apply, type_of
-from convc.machine.isa.registry import BLIND, ORDINARY, SCALAR, Run, op
+from convc.machine.isa.registry import BLIND, PURE, SCALAR, Run, Traits, op
 from convc.machine.memory.global_memory import (
     BASES,
     LOCAL_PARAMETERS,
@@ -47,7 +47,7 @@ def _read_clock(instr: Instr, table: SlotTable, name: str) -> Run:
     return run
 
 
-@op("mov.pack", traits=BLIND)
+@op("mov.pack", traits=PURE | BLIND | Traits.PACKS)
 def pack(instr: Instr, table: SlotTable) -> Run:
     """mov d, {a, b, …}: a is the lowest part."""
     bits = width(type_of(instr))
@@ -62,7 +62,7 @@ def pack(instr: Instr, table: SlotTable) -> Run:
     return run
 
 
-@op("mov.unpack", traits=BLIND)
+@op("mov.unpack", traits=PURE | BLIND | Traits.PACKS)
 def unpack(instr: Instr, table: SlotTable) -> Run:
     """mov {d, e, …}, a: d gets the lowest part."""
     bits = width(type_of(instr))
@@ -104,7 +104,7 @@ def _generic_parameter(a: Value) -> Value:
     return (a + (PARAM_WINDOW if a < LOCAL_PARAMETERS else called)) & MASK[64]
 
 
-@op("isspacep", traits=ORDINARY)
+@op("isspacep", traits=PURE)
 def isspacep(instr: Instr, table: SlotTable) -> Run:
     """isspacep.space p, a: whether a generic address is in a state space."""
     space, _, part = next(m for m in instr.mods if m.split("::")[0] in BASES).partition("::")
@@ -135,7 +135,7 @@ POLICY = {
 """Opaque cache policies: any number would do, since caches change nothing that the simulator computes."""
 
 
-@op("createpolicy.fractional", "createpolicy.range", "createpolicy.cvt", traits=ORDINARY)
+@op("createpolicy.fractional", "createpolicy.range", "createpolicy.cvt", traits=PURE)
 def createpolicy(instr: Instr, table: SlotTable) -> Run:
     """createpolicy: an opaque number; the primary part of a range is no longer than all of it, as ptxas asks."""
     sizes = [instr.args.get(name) for name in ("primary_size", "total_size")]

@@ -6,7 +6,7 @@ import numpy as np
 
 from convc.machine.base.values import DTYPE, MASK, SIGNED, ArrayFunction, width
 from convc.machine.isa.operands import type_of
-from convc.machine.isa.registry import ORDINARY, Builder, Run, op
+from convc.machine.isa.registry import PURE, Builder, Run, Traits, op
 from convc.machine.isa.scalar.bitfields import Made, Maker, Mods, form
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
@@ -174,12 +174,6 @@ def _part(a: int, b: int, bits: int, is_signed: bool, high: bool) -> int:
     return ((a * b) >> (bits if high else 0)) & MASK[bits]
 
 
-for _form, _name in (
-    ("int.add.cc", "add"),
-    ("int.addc", "addc"),
-    ("int.sub.cc", "sub"),
-    ("int.subc", "subc"),
-    ("int.mad.cc", "mad"),
-    ("int.madc", "madc"),
-):
-    op(_form, traits=ORDINARY)(_carry_builder(_name))
+for _name in ("add", "sub", "mad"):
+    op(f"int.{_name}.cc", traits=PURE | Traits.CARRY)(_carry_builder(_name))
+    op(f"int.{_name}c", traits=PURE | Traits.CARRY | Traits.CARRY_IN)(_carry_builder(f"{_name}c"))

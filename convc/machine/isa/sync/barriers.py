@@ -15,7 +15,7 @@ from convc.errors import MachineFault
 from convc.ir.findings import Verdict
 from convc.machine.base.values import Value, array, narrow
 from convc.machine.isa.operands import reader
-from convc.machine.isa.registry import BLIND, ORDINARY, WHOLE_WARPS, Run, op
+from convc.machine.isa.registry import BLIND, ORDINARY, WHOLE_WARPS, Run, Traits, op
 from convc.machine.isa.threads import active_warps, first_active_warp, per_warp, thread_shape
 from convc.machine.isa.warp.shuffle_vote import expect_named
 from convc.machine.state.barriers import ELSEWHERE, Ballot, Meeting, NamedBarrier, Ticket
@@ -31,7 +31,7 @@ REDUCTIONS = ("popc", "and", "or")
 MIXED = "warps use bar.sync or bar.arrive, and bar.red, at one barrier: unpredictable (here the first have no vote)"
 
 
-@op("bar.sync", "bar.arrive", traits=BLIND | WHOLE_WARPS, result=False)
+@op("bar.sync", "bar.arrive", traits=BLIND | WHOLE_WARPS | Traits.BARRIER | Traits.ONCE, result=False)
 def cta_barrier(instr: Instr, table: SlotTable) -> Run:
     """bar.sync / barrier.cta.sync: block until all warps of the CTA (or the given number of threads) have arrived.
 
@@ -200,7 +200,7 @@ def _wait(strand: Strand) -> bool:
     return False
 
 
-@op("bar.red", traits=WHOLE_WARPS)
+@op("bar.red", traits=WHOLE_WARPS | Traits.BARRIER | Traits.ONCE)
 def reduce(instr: Instr, table: SlotTable) -> Run:
     """bar.red.{popc.u32, and.pred, or.pred} d, a {, b}, {!}c."""
     predicate = reader(instr.args["c"], table)
@@ -270,7 +270,7 @@ def _missing(strand: Strand, ticket: Ticket, voters: np.ndarray) -> np.ndarray:
     return missing
 
 
-@op("bar.warp.sync", traits=BLIND, result=False)
+@op("bar.warp.sync", traits=BLIND | Traits.ONCE, result=False)
 def warp_barrier(instr: Instr, table: SlotTable) -> Run:
     """bar.warp.sync membermask: lanes of a warp run side by side already, so that only the observer is told."""
     members = table.slot(instr.args["membermask"], 32)
@@ -283,7 +283,8 @@ def warp_barrier(instr: Instr, table: SlotTable) -> Run:
 
 
 @op("fence.mbarrier_init", "fence.proxy", "tcgen05.fence", traits=BLIND, result=False)
-@op("fence", "fence.sync_restrict", "fence.proxy.restrict", "fence.proxy.tensormap", traits=ORDINARY, result=False)
+@op("fence", "fence.proxy.tensormap", traits=Traits.FENCE, result=False)
+@op("fence.sync_restrict", "fence.proxy.restrict", traits=ORDINARY, result=False)
 def fence(instr: Instr, table: SlotTable) -> Run:
     """Fences order accesses; the simulator performs them in order anyway, and only tells the observer."""
     return lambda strand: notify_fence(strand, instr)

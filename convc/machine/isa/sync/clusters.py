@@ -8,7 +8,7 @@ from convc.errors import MachineFault
 from convc.machine.base.cluster_ranks import RANK_SHIFT
 from convc.machine.base.values import DTYPE, Value, array, narrow, width
 from convc.machine.isa.operands import apply, modifier
-from convc.machine.isa.registry import BLIND, ORDINARY, SCALAR, WHOLE_WARPS, Run, op
+from convc.machine.isa.registry import BLIND, PURE, SCALAR, WHOLE_WARPS, Run, Traits, op
 from convc.machine.isa.threads import active_only
 from convc.machine.memory.global_memory import SHARED_WINDOW, WINDOW_SHIFT
 from convc.machine.state.barriers import ClusterBarrier
@@ -34,7 +34,7 @@ def mapa(instr: Instr, table: SlotTable) -> Run:
     return apply(instr, table, run, bits, 32)
 
 
-@op("getctarank", traits=ORDINARY)
+@op("getctarank", traits=PURE)
 def getctarank(instr: Instr, table: SlotTable) -> Run:
     """getctarank{.shared::cluster}.type d, a: the rank of the CTA in whose shared memory ``a`` lies."""
     d = table.target(instr.operands[0])
@@ -76,7 +76,7 @@ def _settle(strand: Strand) -> ClusterBarrier:
     return barrier
 
 
-@op("barrier.cluster.arrive", traits=BLIND | WHOLE_WARPS, result=False)
+@op("barrier.cluster.arrive", traits=BLIND | WHOLE_WARPS | Traits.BARRIER | Traits.ONCE, result=False)
 def arrive(instr: Instr, table: SlotTable) -> Run:
     """barrier.cluster.arrive: mark the arrival; every thread of the cluster that has not exited takes part."""
 
@@ -95,7 +95,7 @@ def arrive(instr: Instr, table: SlotTable) -> Run:
     return run
 
 
-@op("barrier.cluster.wait", traits=BLIND | WHOLE_WARPS, result=False)
+@op("barrier.cluster.wait", traits=BLIND | WHOLE_WARPS | Traits.BARRIER | Traits.ONCE, result=False)
 def wait(instr: Instr, table: SlotTable) -> Run:
     """barrier.cluster.wait: block until all threads of the cluster have arrived."""
 

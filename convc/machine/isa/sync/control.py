@@ -7,7 +7,7 @@ import numpy as np
 from convc.errors import MachineFault
 from convc.ir.findings import Verdict
 from convc.machine.isa.operands import expect
-from convc.machine.isa.registry import BLIND, ORDINARY, Run, op
+from convc.machine.isa.registry import BLIND, ORDINARY, Run, Traits, op
 from convc.machine.isa.threads import first_active_warp
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
@@ -16,13 +16,13 @@ from convc.ptx import Guard, Instr, Label
 # ---- branches --------------------------------------------------------------------------------------------------------
 
 
-@op("bra", traits=BLIND, result=False)
+@op("bra", traits=BLIND | Traits.JUMP | Traits.POLLING, result=False)
 def bra(instr: Instr, table: SlotTable) -> Run:
     """bra: jump; a predicate that differs between warps or CTAs splits the strand, between lanes it parts them."""
     return _jump(instr, expect(instr.operands[0], Label).target)
 
 
-@op("ret", "exit", traits=BLIND, result=False)
+@op("ret", "exit", traits=BLIND | Traits.JUMP, result=False)
 def leave(instr: Instr, table: SlotTable) -> Run:
     """ret and exit from a kernel: a jump behind the last instruction, where the active lanes retire."""
     return _jump(instr, len(table.kernel.body))
@@ -137,7 +137,8 @@ def printf(instr: Instr, table: SlotTable) -> Run:
 
 
 @op("brkpt", "pmevent", traits=ORDINARY, result=False)
-@op("prefetch", "prefetchu", "nanosleep", traits=ORDINARY, result=False)
+@op("prefetch", "prefetchu", traits=ORDINARY, result=False)
+@op("nanosleep", traits=Traits.POLLING, result=False)
 @op("prefetch.tensormap", traits=BLIND, result=False)
 def no_effect(instr: Instr, table: SlotTable) -> Run:
     """Prefetches, hints, and events for debuggers and profilers change nothing that the simulator computes."""

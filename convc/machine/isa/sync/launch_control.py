@@ -30,7 +30,7 @@ from convc.machine.isa.copies.issue import (
 from convc.machine.isa.copies.perform import perform_load
 from convc.machine.isa.observe import notify_copy
 from convc.machine.isa.operands import shared_address_of
-from convc.machine.isa.registry import ORDINARY, Run, op
+from convc.machine.isa.registry import ORDINARY, PURE, Run, op
 from convc.machine.isa.threads import active_lanes, active_only, active_rows, first_active_warp, thread_shape
 from convc.machine.state.launch import Launch
 from convc.machine.state.slots import SlotTable
@@ -114,7 +114,7 @@ def declined(response: Value) -> np.ndarray:
     return np.asarray(words[0] != TAKEN)
 
 
-@op("clusterlaunchcontrol.query_cancel.is_canceled", traits=ORDINARY)
+@op("clusterlaunchcontrol.query_cancel.is_canceled", traits=PURE)
 def is_canceled(instr: Instr, table: SlotTable) -> Run:
     """query_cancel.is_canceled p, response: whether a cluster was given to who asked."""
     target = table.target(instr.operands[0])
@@ -131,7 +131,7 @@ def is_canceled(instr: Instr, table: SlotTable) -> Run:
     return run
 
 
-@op("clusterlaunchcontrol.query_cancel.get_first_ctaid", traits=ORDINARY)
+@op("clusterlaunchcontrol.query_cancel.get_first_ctaid", traits=PURE)
 def first_ctaid(instr: Instr, table: SlotTable) -> Run:
     """query_cancel.get_first_ctaid d, response: x, y and z of the first CTA, or one of them; anything if declined."""
     targets = table.targets(instr.operands[0])

@@ -11,7 +11,7 @@ from convc.ir.findings import Verdict
 from convc.machine.base.values import Value, fixed, narrow
 from convc.machine.isa.observe import notify_shared
 from convc.machine.isa.operands import apply, shared_address_of
-from convc.machine.isa.registry import BLIND, ORDINARY, WHOLE_WARPS, Builder, Run, op
+from convc.machine.isa.registry import BLIND, ORDINARY, PURE, WHOLE_WARPS, Builder, Run, Traits, op
 from convc.machine.isa.scalar.integer import extend
 from convc.machine.isa.sync.parties import Party, act, parties_of
 from convc.machine.isa.threads import active_lanes, active_rows, first_active_warp, thread_shape, warps_active
@@ -176,7 +176,7 @@ def _write_states(strand: Strand, slot: int, states: Count) -> None:
     strand.write(slot, each.reshape(full.shape))
 
 
-@op("mbarrier.pending_count", traits=ORDINARY)
+@op("mbarrier.pending_count", traits=PURE)
 def pending_count(instr: Instr, table: SlotTable) -> Run:
     """mbarrier.pending_count d, state: the pending arrivals that a state holds."""
     return apply(instr, table, lambda state: extend(state, 64, 32, False), 64)
@@ -255,9 +255,9 @@ def _all_through(strand: Strand, address: Value, parity: Value) -> bool | None:
     return (barrier.phase ^ parity) & 1 == 1
 
 
-@op("mbarrier.try_wait", traits=WHOLE_WARPS)
-@op("mbarrier.try_wait.parity", traits=BLIND | WHOLE_WARPS)
-@op("mbarrier.test_wait", "mbarrier.test_wait.parity", traits=ORDINARY)
+@op("mbarrier.try_wait", traits=WHOLE_WARPS | Traits.TRY_WAIT)
+@op("mbarrier.try_wait.parity", traits=BLIND | WHOLE_WARPS | Traits.TRY_WAIT)
+@op("mbarrier.test_wait", "mbarrier.test_wait.parity", traits=Traits.TEST_WAIT | Traits.POLLING)
 def wait(instr: Instr, table: SlotTable) -> Run:
     """mbarrier.{try,test}_wait p, [addr], phase: whether a phase, named by its parity or by a state, has completed.
 

@@ -14,7 +14,7 @@ from convc.errors import MachineFault
 from convc.machine.base.values import Value
 from convc.machine.isa.memory.shared_space import shared_offset
 from convc.machine.isa.operands import address_of
-from convc.machine.isa.registry import BLIND, WHOLE_WARPS, Run, op
+from convc.machine.isa.registry import BLIND, WHOLE_WARPS, Run, Traits, op
 from convc.machine.isa.tcgen05.collective import check_pair, is_pair, warp_groups
 from convc.machine.isa.threads import per_warp
 from convc.machine.state.cohort import Cohort
@@ -25,7 +25,7 @@ from convc.machine.tensor_core.tensor_memory import TensorMemory
 from convc.ptx import Instr
 
 
-@op("tcgen05.alloc", traits=BLIND | WHOLE_WARPS, result=False)
+@op("tcgen05.alloc", traits=BLIND | WHOLE_WARPS | Traits.ONCE, result=False)
 def alloc(instr: Instr, table: SlotTable) -> Run:
     """tcgen05.alloc [dst], columns: blocks until free; the address goes to shared memory. A pair allocates together.
 
@@ -187,7 +187,7 @@ def relinquish(instr: Instr, table: SlotTable) -> Run:
     return run
 
 
-@op("tcgen05.dealloc", traits=BLIND, result=False)
+@op("tcgen05.dealloc", traits=BLIND | Traits.ONCE, result=False)
 def dealloc(instr: Instr, table: SlotTable) -> Run:
     """tcgen05.dealloc taddr, columns: give back exactly what was allocated. Each CTA of a pair gives back its own."""
     address = table.slot(instr.operands[0], 32)

@@ -11,7 +11,7 @@ import numpy as np
 
 from convc.machine.isa.observe import actors
 from convc.machine.isa.operands import address_of, modifier
-from convc.machine.isa.registry import BLIND, SCALAR, Run, op
+from convc.machine.isa.registry import BLIND, Run, Traits, op
 from convc.machine.isa.sync.barriers import notify_fence
 from convc.machine.isa.sync.parties import Party, act, parties_of
 from convc.machine.isa.tcgen05.collective import is_pair
@@ -108,7 +108,7 @@ def _notify(
     observer.commit(strand, instr, barrier, signals)
 
 
-@op("tcgen05.wait", traits=SCALAR, result=False)
+@op("tcgen05.wait", traits=BLIND | Traits.EARLY, result=False)
 def wait(instr: Instr, table: SlotTable) -> Run:
     """tcgen05.wait::ld, wait::st: the warp's loads have filled their registers, its stores their cells."""
     loads = "wait::ld" in instr.mods

@@ -14,7 +14,7 @@ from convc.errors import MachineFault
 from convc.machine.base.values import Value, fixed, plain
 from convc.machine.isa.observe import LANES
 from convc.machine.isa.operands import address_of, modifier, number
-from convc.machine.isa.registry import LOADS, ORDINARY, Run, op
+from convc.machine.isa.registry import ORDINARY, Run, Traits, op
 from convc.machine.isa.tcgen05.collective import WarpGroups, warp_groups
 from convc.machine.isa.threads import first_active_warp, warps_active
 from convc.machine.state.observer import LaneAccess, Observer
@@ -168,7 +168,7 @@ class Window:
             cells[self.rows[:, None, None, None], self.lanes[None], columns[None]] = values
 
 
-@op("tcgen05.ld", traits=LOADS)
+@op("tcgen05.ld", traits=Traits.LOADS)
 def load(instr: Instr, table: SlotTable) -> Run:
     """tcgen05.ld.sync.aligned.shape.xN{.pack::16b} registers, [taddr] {, split}."""
     slots = table.targets(instr.args["r"])

@@ -23,7 +23,7 @@ from convc.machine.isa import threads
 from convc.machine.isa.memory import shared_space
 from convc.machine.isa.observe import notify_shared
 from convc.machine.isa.operands import shared_address_of
-from convc.machine.isa.registry import ORDINARY, Run, op
+from convc.machine.isa.registry import CROSS_LANE, ORDINARY, Run, Traits, op
 from convc.machine.memory.global_memory import CHUNK
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
@@ -66,7 +66,7 @@ def _rows(strand: Strand, address: Value, count: int, what: str) -> np.ndarray:
     return shared_space.shared_offset(strand, given.take(lanes, axis=2), ROW_BYTES, what)
 
 
-@op("ldmatrix", traits=ORDINARY)
+@op("ldmatrix", traits=Traits.MEMORY_LOAD)
 def ldmatrix(instr: Instr, table: SlotTable) -> Run:
     """ldmatrix.sync.aligned r, [p]: .m8n8{.trans}.b16, .m16n16.trans.b8, and packed rows as .m8n16 or .m16n16.trans."""
     slots = table.targets(instr.operands[0])
@@ -158,7 +158,7 @@ def stmatrix(instr: Instr, table: SlotTable) -> Run:
     return run
 
 
-@op("movmatrix", traits=ORDINARY)
+@op("movmatrix", traits=CROSS_LANE)
 def movmatrix(instr: Instr, table: SlotTable) -> Run:
     """movmatrix.sync.aligned.m8n8.trans.b16 d, a: transpose a matrix held by the warp."""
     d = table.slot(instr.operands[0])

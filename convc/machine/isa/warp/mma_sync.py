@@ -13,7 +13,7 @@ import numpy as np
 from convc.machine.base.findings import Who
 from convc.machine.base.values import Value, array
 from convc.machine.isa.operands import modifier, number
-from convc.machine.isa.registry import ORDINARY, Run, op
+from convc.machine.isa.registry import CROSS_LANE, Run, Traits, op
 from convc.machine.isa.tcgen05.collective import whole_warps
 from convc.machine.isa.warp import fragments, mma_sums
 from convc.machine.isa.warp.fragments import FragmentLayout
@@ -31,7 +31,7 @@ BITS = {
 SHAPE = re.compile(r"m\d+n\d+k\d+")
 
 
-@op("mma", "mma.sp", traits=ORDINARY)
+@op("mma", "mma.sp", traits=CROSS_LANE | Traits.WARP_MMA)
 def mma(instr: Instr, table: SlotTable) -> Run:
     """mma.sync.aligned.shape.alayout.blayout.dtype.atype.btype.ctype d, a, b, c: d = a b + c.
 

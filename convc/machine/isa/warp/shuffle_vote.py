@@ -14,7 +14,7 @@ import numpy as np
 from convc.machine.base.values import DTYPE, MASK, SIGNED, Value, array, fixed, narrow, width
 from convc.machine.isa.float.floating import EXTREME, canonical, extreme
 from convc.machine.isa.operands import reader, type_of
-from convc.machine.isa.registry import BLIND, ORDINARY, Run, op
+from convc.machine.isa.registry import BLIND, CROSS_LANE, Run, op
 from convc.machine.isa.threads import first_active_warp
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
@@ -62,7 +62,7 @@ def lanes_of(value: Value, strand: Strand, bits: int) -> np.ndarray:
     return np.broadcast_to(wide, (wide.shape[0], len(strand.warps), 32))
 
 
-@op("shfl.sync", traits=BLIND)
+@op("shfl.sync", traits=BLIND | CROSS_LANE)
 def shfl(instr: Instr, table: SlotTable) -> Run:
     """shfl.sync.mode d|p, a, b, c, mask: another lane's a; p says whether that lane is inside the segment.
 
@@ -141,7 +141,7 @@ def _source(mode: str, b: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.nda
     return np.where(inside, lane, LANES), inside
 
 
-@op("vote.sync", "vote.sync.ballot", traits=ORDINARY)
+@op("vote.sync", "vote.sync.ballot", traits=CROSS_LANE)
 def vote(instr: Instr, table: SlotTable) -> Run:
     """vote.sync.{all, any, uni}.pred and .ballot.b32 over the lanes that take part."""
     mode = next(m for m in instr.mods if m in ("all", "any", "uni", "ballot"))
@@ -170,7 +170,7 @@ def _as_bits(lanes: np.ndarray) -> Value:
     return narrow(words.astype(np.uint32))
 
 
-@op("activemask", traits=ORDINARY)
+@op("activemask", traits=CROSS_LANE)
 def activemask(instr: Instr, table: SlotTable) -> Run:
     """activemask.b32 d: the lanes that execute this together."""
     d = table.slot(instr.operands[0])
@@ -184,7 +184,7 @@ def activemask(instr: Instr, table: SlotTable) -> Run:
     return run
 
 
-@op("elect.sync", traits=BLIND)
+@op("elect.sync", traits=BLIND | CROSS_LANE)
 def elect(instr: Instr, table: SlotTable) -> Run:
     """elect.sync d|p, membermask: one active lane (the switch ``elect`` says which) gets p = true, d is its number."""
     d, p = table.pair(instr.operands[0])
@@ -210,7 +210,7 @@ def elect(instr: Instr, table: SlotTable) -> Run:
     return run
 
 
-@op("match.sync", traits=ORDINARY)
+@op("match.sync", traits=CROSS_LANE)
 def match(instr: Instr, table: SlotTable) -> Run:
     """match.any: the lanes with the same value; match.all: all of them if they agree (p says so), else 0."""
     bits = width(type_of(instr))
@@ -244,7 +244,7 @@ _REDUCE: dict[str, tuple[np.ufunc, int | None]] = {
 _LIMIT = {("u32", "min"): MASK[32], ("u32", "max"): 0, ("s32", "min"): 0x7FFFFFFF, ("s32", "max"): 0x80000000}
 
 
-@op("redux.sync", traits=ORDINARY)
+@op("redux.sync", traits=CROSS_LANE)
 def redux(instr: Instr, table: SlotTable) -> Run:
     """redux.sync.op: the same reduction over the lanes that take part, in every one of them."""
     kind = type_of(instr)

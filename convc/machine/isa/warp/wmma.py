@@ -15,7 +15,7 @@ from convc.machine.base.values import DTYPE, MASK, Value, array
 from convc.machine.isa.memory import spaces
 from convc.machine.isa.memory.ld_st import space_of
 from convc.machine.isa.operands import address_of, expect, modifier
-from convc.machine.isa.registry import ORDINARY, Run, op
+from convc.machine.isa.registry import CROSS_LANE, ORDINARY, Run, Traits, op
 from convc.machine.isa.tcgen05.collective import whole_warps
 from convc.machine.isa.threads import per_warp, thread_shape
 from convc.machine.isa.warp import fragments, mma_sums
@@ -83,7 +83,7 @@ def _by_warp(table: int | np.ndarray) -> np.ndarray:
     return whole.reshape(1, 1, 1) if whole.ndim == 0 else whole[:, :, None]
 
 
-@op("wmma.load", traits=ORDINARY)
+@op("wmma.load", traits=Traits.MEMORY_LOAD)
 def load(instr: Instr, table: SlotTable) -> Run:
     """wmma.load.{a, b, c}.sync.aligned.layout.shape{.space}.type d, [p] {, stride}."""
     places = FragmentAddresses(instr, table, instr.mods[1])
@@ -125,7 +125,7 @@ def store(instr: Instr, table: SlotTable) -> Run:
     return run
 
 
-@op("wmma.mma", traits=ORDINARY)
+@op("wmma.mma", traits=CROSS_LANE | Traits.WARP_MMA)
 def mma(instr: Instr, table: SlotTable) -> Run:
     """wmma.mma.sync.aligned.alayout.blayout.shape.dtype{.atype.btype}.ctype d, a, b, c: d = a b + c."""
     shape = shape_of(next(mod for mod in instr.mods if mod.startswith("m") and mod[1].isdigit()))

@@ -16,7 +16,7 @@ from convc.errors import MachineFault
 from convc.machine.base.values import MASK, Value
 from convc.machine.isa.observe import NOTHING, watched_rows
 from convc.machine.isa.operands import modifier, number, reader
-from convc.machine.isa.registry import ORDINARY, Run, op
+from convc.machine.isa.registry import Run, Traits, op
 from convc.machine.isa.tcgen05.collective import whole_warps
 from convc.machine.isa.threads import per_warp
 from convc.machine.isa.wgmma.accumulate import matrices
@@ -65,7 +65,7 @@ def warpgroup_warps(strand: Strand, what: str) -> np.ndarray:
     return active
 
 
-@op("wgmma.mma_async", traits=ORDINARY, result=False)
+@op("wgmma.mma_async", traits=Traits.ASYNC_REGISTERS, result=False)
 def multiply(instr: Instr, table: SlotTable) -> Run:
     """wgmma.mma_async.sync.aligned.shape.dtype.atype.btype d, a, b_desc, scale_d, ...: d = a b + d."""
     shape = shape_of(instr)

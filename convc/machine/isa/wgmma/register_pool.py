@@ -15,7 +15,7 @@ import numpy as np
 from convc.errors import MachineFault
 from convc.ir.findings import Verdict
 from convc.machine.isa.operands import number
-from convc.machine.isa.registry import WHOLE_WARPS, Run, op
+from convc.machine.isa.registry import WHOLE_WARPS, Run, Traits, op
 from convc.machine.isa.tcgen05.collective import whole_warps
 from convc.machine.isa.threads import first_active_warp
 from convc.machine.state.cohort import Cohort
@@ -49,7 +49,7 @@ def _bound(kernel: Kernel) -> int | None:
     return min(each // STEP * STEP, MOST)
 
 
-@op("setmaxnreg", traits=WHOLE_WARPS, result=False)
+@op("setmaxnreg", traits=WHOLE_WARPS | Traits.ONCE, result=False)
 def set_count(instr: Instr, table: SlotTable) -> Run:
     """setmaxnreg.inc, .dec: the most registers that each thread of the warp may use from here on."""
     count = number(instr.args["count"])
