@@ -38,7 +38,7 @@ class RunOptions:
         memory_bytes: most bytes that buffers, variables and a cohort may take together.
         only: run only the CTAs of these numbers, or the clusters that begin with them (clusters count one after the
             other, x fastest); empty: all of ``ctas``.
-        repeats: a launch may take the course of an earlier one (`convc.machine.state.course`); no result differs.
+        repeats: a launch may replay an earlier one (`convc.machine.state.replay`); no result differs.
         max_instructions: most instructions that a warp may execute, those of loops that wait included. It is looked
             at when a warp has had its turn, so that it may be passed by two (`convc.machine.execute.engine.TURN`).
     """

@@ -36,7 +36,7 @@ REPEATED = {
     "persistent clusters with multicast", "slide, CTAs that share tiles", "CTAs that share full tiles",
     "four split-K CTAs, in order", "persistent CTAs, bias in registers",
 }  # fmt: skip
-"""Kernels whose launches take the course of an earlier one: those that touch data in segments and tensor stores alone.
+"""Kernels whose launches replay an earlier one: those that touch data in segments and tensor stores alone.
 """
 
 OTHER_WAYS = ("late", "seeded", "checked")
@@ -93,7 +93,7 @@ def test_sums_that_are_rounded_otherwise_late_are_no_finding():
 
 @pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", ALL)
-def test_a_second_launch_may_take_the_course_of_the_first(name):
+def test_a_second_launch_may_replay_the_first(name):
     """It has other data, of any kind, and gives what a launch gives that knows no other."""
     kernel = subject(name)
     others = {buffer: np.roll(array, 1) for buffer, array in kernel.inputs.items()}

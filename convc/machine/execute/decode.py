@@ -19,9 +19,9 @@ from convc.machine.isa.all import forms_with
 from convc.machine.isa.registry import OPS, Run, Traits
 from convc.machine.isa.sync import control
 from convc.machine.isa.wgmma.groups import serialised
-from convc.machine.state.course import Kept
 from convc.machine.state.flow import Flow, FlowFacts, slots_of
 from convc.machine.state.pending_registers import finish
+from convc.machine.state.replay import Recorded
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import DONE, Strand
 from convc.machine.state.variables import NONE, Variables
@@ -42,7 +42,7 @@ class DecodedKernel:
         dependent: the operations where loads of tensor memory may be under way (`convc.machine.execute.engine`), those
             made of ``packed`` and those of ``ops``, once somebody has needed them.
         asks: whether any asks for clusters that have not begun.
-        repeats: whether launches may take the course of an earlier one (known once `packed` is). kept: the latest,
+        repeats: whether launches may replay an earlier one (known once `packed` is). kept: the latest,
             by the first CTA of their cohorts.
     """
 
@@ -65,7 +65,7 @@ class DecodedKernel:
         self.dependent: dict[bool, list[Run]] = {}
         self._packed: list[Run] | None = None
         self.repeats = False
-        self.kept: dict[int, Kept] = {}
+        self.kept: dict[int, Recorded] = {}
         self._joins: set[int] = set()
 
     def constant_images(self) -> dict[str, np.ndarray]:

@@ -17,10 +17,10 @@ from convc.machine.isa.all import forms_with
 from convc.machine.isa.registry import Run, Traits
 from convc.machine.isa.threads import first_active_warp
 from convc.machine.state.cohort import Cohort
-from convc.machine.state.course import begin, keep, key_of, repeat
 from convc.machine.state.launch import Launch
 from convc.machine.state.observer import Observer
 from convc.machine.state.pending_registers import finish
+from convc.machine.state.replay import key_of, replay, start_recording, stop_recording
 from convc.machine.state.strand import DONE, Strand
 from convc.ptx import Instr
 
@@ -51,18 +51,18 @@ def run_cohort(launch: Launch, decoded: DecodedKernel, first: int, ctas: int, ob
 
 
 def _run_or_repeat(cohort: Cohort, decoded: DecodedKernel, ops: list[Run], first: int) -> None:
-    """Run all of a cohort, or let it take the course of an earlier launch where there is one that it may take."""
+    """Run all of a cohort, or replay an earlier launch where there is one that it may take."""
     may = cohort.unobserved_deferral is not None and decoded.repeats
     key = key_of(cohort.launch, first, cohort.ctas) if may else None
     kept = decoded.kept.get(first)
     if key is not None and kept is not None and kept.key == key:
-        repeat(kept, cohort)
+        replay(kept, cohort)
         return
     if key is not None:
-        begin(cohort)
+        start_recording(cohort)
     _run_all(cohort, ops, _first_strand(cohort, decoded))
     if key is not None:
-        keep(key, cohort, decoded.kept, first)
+        stop_recording(key, cohort, decoded.kept, first)
 
 
 def _run_all(cohort: Cohort, ops: list[Run], first: Strand) -> None:

@@ -1,4 +1,4 @@
-"""Kernels whose launches may take the course of an earlier one, with other data (`convc.machine.state.course`).
+"""Kernels whose launches may replay an earlier one, with other data (`convc.machine.state.replay`).
 
 Nothing that such a kernel reads from global memory gets into an address, a predicate or any other register that scalar
 instructions read: tensor copies wait, the tensor core multiplies what they bring, segments
@@ -21,7 +21,7 @@ SPACES = ("param", "shared")
 
 
 def may_repeat(body: tuple[Instr, ...], flow: Flow, segments: list[Segment]) -> bool:
-    """Whether the course of a kernel depends on nothing but its text and its arguments."""
+    """Whether what a kernel does depends on nothing but its text and its arguments."""
     if not segments:
         return False
     bits = 0

@@ -24,7 +24,7 @@ from convc.machine.isa.operands import Read, address_of, expect
 from convc.machine.isa.registry import Run
 from convc.machine.isa.threads import thread_shape, threads_active
 from convc.machine.state.cohort import Cohort
-from convc.machine.state.course import Event
+from convc.machine.state.replay import Event
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
 from convc.ptx import Address, Guard, Instr
@@ -76,7 +76,7 @@ class _Through(Event):
         """First column and how many of each tcgen05.ld."""
         return list(self.cells.values())
 
-    def again(self, cohort: Cohort) -> bool:
+    def replay(self, cohort: Cohort) -> bool:
         """Do the same to the data of another cohort."""
         lazy = cohort.lazy
         assert lazy is not None, "what is taken again was deferred"
@@ -140,8 +140,8 @@ class _Runner:
                 return self.segment.stop
             strand.regs = before
             self.trials -= 1
-        if strand.cohort.lazy is not None and strand.cohort.lazy.course is not None:
-            strand.cohort.lazy.course.spoiled = True
+        if strand.cohort.lazy is not None and strand.cohort.lazy.record is not None:
+            strand.cohort.lazy.record.spoiled = True
         return self.ops[self.segment.start](strand)
 
     def _attempt(self, strand: Strand) -> bool:
@@ -159,12 +159,12 @@ class _Runner:
         self._note(strand, places)
         self._own(blocks)
         self._keep(strand.regs, blocks)
-        if strand.cohort.lazy is not None and strand.cohort.lazy.course is not None:
-            course = strand.cohort.lazy.course
-            self._hand(id(strand), blocks, course.left)
+        if strand.cohort.lazy is not None and strand.cohort.lazy.record is not None:
+            record = strand.cohort.lazy.record
+            self._hand(id(strand), blocks, record.left)
             for _, _, slot in self.hands:  # known by the object, so that it can be no number
-                strand.regs[slot] = course.left[id(strand), slot]
-                course.parted.discard((id(strand), slot))
+                strand.regs[slot] = record.left[id(strand), slot]
+                record.parted.discard((id(strand), slot))
         counters = strand.cohort.counters
         counters.tensor_loads += self.tensors * strand.row_count * len(strand.warps)
         for _ in range(self.tensors):
@@ -181,9 +181,9 @@ class _Runner:
         return _nothing if self.store is None else self.store.prepare(strand, blocks)
 
     def _note(self, strand: Strand, places: Places) -> None:
-        """Keep what the packs compute from, where the course of the cohort is kept."""
+        """Keep what the packs compute from, where the cohort is recorded."""
         lazy = strand.cohort.lazy
-        if lazy is None or lazy.course is None:
+        if lazy is None or lazy.record is None:
             return
         regs: list[Value] = [0] * len(strand.regs)
         for slot in self.inputs:
@@ -194,10 +194,10 @@ class _Runner:
             first = int(at.flat[0]) if isinstance(at, np.ndarray) else at
             cells[pack] = first & 0xFFFF, len(pack.targets)  # `loaded` has seen that all warps name this column
         name = id(strand)
-        taken = [slot for slot in self.takes if lazy.course.taken((name, slot), regs[slot])]
+        taken = [slot for slot in self.takes if lazy.record.taken((name, slot), regs[slot])]
         for slot in taken:
             regs[slot] = 0
-        lazy.course.events.append(_Through(self, strand.rows, strand.warps, regs, places, cells, name, taken))
+        lazy.record.events.append(_Through(self, strand.rows, strand.warps, regs, places, cells, name, taken))
 
     def _own(self, blocks: Blocks) -> None:
         """Copy what was loaded from tensor memory and is left behind: it is a view of cells, which may change."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from convc.machine.lazy.course import Course, Name
 from convc.machine.lazy.evaluate import DeferredProduct, Kind, Waiting, products_of
+from convc.machine.lazy.record import CohortRecord, Name
 from convc.machine.lazy.regions import Region
 from convc.machine.lazy.rows import TensorRows, find_rows
 from convc.machine.lazy.tiles import OperandTiles
@@ -53,8 +53,8 @@ class Deferral:
         self.waiting: dict[Columns, Waiting] = {}
         self.read: set[str] = set()  # buffers that something which may wait is read from
         self._looked_at: set[Columns] = set()  # columns whose rows had to be filled in: naming them first costs more
-        self.course: Course | None = None  # what is done to data, where that is kept
-        self.handed: dict[Name, np.ndarray] = {}  # by segments of a course that is taken again
+        self.record: CohortRecord | None = None  # what is done to data, where that is recorded
+        self.handed: dict[Name, np.ndarray] = {}  # by segments of a record that is replayed
         self.refused: dict[str, int] = {}  # why products did not wait: how many of them
         tensor.deferral = self
 
@@ -67,8 +67,8 @@ class Deferral:
             if waiting is not None:  # else materialized by somebody who asked for all columns on the way
                 products = products_of(key, waiting, self.tensor.ctas)
                 products.perform(self.tensor, self.workspaces)
-                if self.course is not None:
-                    self.course.events.append(products)
+                if self.record is not None:
+                    self.record.events.append(products)
         for key in _overlapping(self.tags, column, width):
             rows = self.tags.pop(key, None)
             if rows is not None:

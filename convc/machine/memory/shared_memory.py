@@ -123,7 +123,7 @@ class SharedMemory:
             been written since; those of which some have are in ``_covered``.
         seen: whether a write that waited was performed, or anybody has taken all bytes, or some that are `staged` by
             another door than `staging`.
-        staged: which bytes hold what segments stored (`convc.machine.lazy.course`); None where nobody asks.
+        staged: which bytes hold what segments stored (`convc.machine.lazy.record`); None where nobody asks.
     """
 
     def __init__(self, ctas: int, size: int, pool: ArrayPool | None = None) -> None:

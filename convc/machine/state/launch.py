@@ -32,7 +32,7 @@ class Launch:
         policy, seed: when asynchronous work takes effect (see `convc.machine.base.completion`).
         evaluation: ``lazy``, or ``eager`` (see `RunOptions`).
         grants: the clusters that have not begun, where a kernel may ask for them.
-        repeats: whether it may take the course of an earlier launch (see `convc.machine.state.course`).
+        repeats: whether it may replay an earlier launch (see `convc.machine.state.replay`).
         max_instructions: most instructions that a warp may execute.
         pool: arrays of cohorts that have ended. workspaces: to evaluate in what has waited.
         before_change: is told of the buffers that are about to change.

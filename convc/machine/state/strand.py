@@ -278,8 +278,8 @@ class Strand:
         self.regs = registers(stay)
         self.set_mask(mask_part(self.mask, axis, stay))
         self.running.append(other)
-        if self.cohort.lazy is not None and self.cohort.lazy.course is not None:
-            self.cohort.lazy.course.part(id(self), id(other), everything)
+        if self.cohort.lazy is not None and self.cohort.lazy.record is not None:
+            self.cohort.lazy.record.part(id(self), id(other), everything)
         return other
 
     # ---- divergence inside a warp ------------------------------------------------------------------------------------

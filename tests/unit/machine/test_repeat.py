@@ -1,4 +1,4 @@
-"""Launches that take the course of an earlier one: with other data they give what they would give alone."""
+"""Launches that replay an earlier one: with other data they give what they would give alone."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ PLACES = "mov.u32 %t" + PLACES
 
 @pytest.fixture
 def repeated(monkeypatch) -> list[object]:
-    """Has an entry for each launch that took the course of an earlier one."""
+    """Has an entry for each launch that replayed an earlier one."""
     found: list[object] = []
-    repeat = engine.repeat
-    _decoded.cache_clear()  # other tests may have left courses
+    replay = engine.replay
+    _decoded.cache_clear()  # other tests may have left records
 
     def counted(kept, cohort):
         found.append(kept)
-        repeat(kept, cohort)
+        replay(kept, cohort)
 
-    monkeypatch.setattr(engine, "repeat", counted)
+    monkeypatch.setattr(engine, "replay", counted)
     return found
 
 
@@ -91,7 +91,7 @@ def apart(text: str, guard: str = "") -> str:
     ],
 )
 def test_other_data_gives_what_it_gives_eagerly(repeated, body, times):
-    counts = (2, 2, 1, 2, 2)  # a course is that of one grid, and the latest is kept
+    counts = (2, 2, 1, 2, 2)  # a record is that of one grid, and the latest is kept
     found = launches(body, counts)
     assert len(repeated) == times
     each = launches(body, counts, RunOptions(repeats=False))

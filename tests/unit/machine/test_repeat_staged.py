@@ -1,4 +1,4 @@
-"""Launches that take the course of an earlier one although data lie in shared memory on their way."""
+"""Launches that replay an earlier one although data lie in shared memory on their way."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_other_data_gives_what_it_gives_eagerly(repeated, text, times):  # noqa:
         assert np.count_nonzero(lazy.buffers["out"])
 
 
-def test_each_cohort_has_a_course_of_its_own(repeated):  # noqa: F811 - the fixture
+def test_each_cohort_has_a_record_of_its_own(repeated):  # noqa: F811 - the fixture
     text = module(body(), pointers=POINTERS, maps=("tile", "rows"))
     found = launches(text, cohort=1)
     assert len(repeated) == 4

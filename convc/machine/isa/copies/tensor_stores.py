@@ -23,7 +23,7 @@ from convc.machine.isa.registry import BLIND, ORDINARY, Run, op
 from convc.machine.memory.shared_memory import same_rows
 from convc.machine.state.cohort import Cohort
 from convc.machine.state.counters import copies_of
-from convc.machine.state.course import Event
+from convc.machine.state.replay import Event
 from convc.machine.state.slots import SlotTable
 from convc.machine.state.strand import Strand
 from convc.machine.tma.aim import Moves
@@ -94,7 +94,7 @@ class _Stored(Event):
     rows: np.ndarray | None
     moves: Moves | None
 
-    def again(self, cohort: Cohort) -> bool:
+    def replay(self, cohort: Cohort) -> bool:
         """Copy the tile of another cohort."""
         launch = cohort.launch
         name, loader = tensor_at(cohort, self.map)
@@ -156,8 +156,8 @@ def _together(strand: Strand, instr: Instr, groups: list[IssueGroup], coords: li
     except MachineFault:  # those who copy one by one say so
         return False
     whole = spans[0][0], spans[-1][1]
-    if cohort.lazy.course is not None:
-        cohort.lazy.course.events.append(_Stored(first.values[1], at, mode, where, whole, rows, result.moves))
+    if cohort.lazy.record is not None:
+        cohort.lazy.record.events.append(_Stored(first.values[1], at, mode, where, whole, rows, result.moves))
     launch.contents_changed(name)
     if not all(cohort.shared.written.whole(low, high) for low, high in spans):
         for own, group in zip(tiles, groups, strict=True):
@@ -199,9 +199,9 @@ def _store(strand: Strand, instr: Instr, group: IssueGroup, box: TensorBox, wher
     low, high = span(box.loader, where, box.mode, cohort.shared.padded)
     room = cohort.shared.staging(low, high, group.rows)
     result = store(box.loader, room, where, box.coords, group.rows, box.mode, operation, launch.switches)
-    if cohort.lazy is not None and cohort.lazy.course is not None:
+    if cohort.lazy is not None and cohort.lazy.record is not None:
         stored = _Stored(group.values[1], box.coords, box.mode, where, (low, high), group.rows, result.moves)
-        cohort.lazy.course.events.append(stored)
+        cohort.lazy.record.events.append(stored)
     launch.contents_changed(name)
     check_written(cohort, instr, where, result.read, group.rows)
     if cohort.observer is not None:

@@ -1,15 +1,14 @@
-"""The course of a launch, kept for the next one that takes it with other data.
+"""A launch that is recorded, and replayed with other data.
 
 The convolutions of a network come back: the same text, grid and arguments. Where nothing that a kernel reads from
-global memory decides what it does (`convc.machine.execute.repeat` says of which kernels that is known), everything is
-done once, and for every further launch only what it did to data: its products, its passages through segments and its
-tensor stores.
+global memory decides what it does (`convc.machine.execute.repeat` says of which kernels that is known), the first
+launch is executed and recorded. A further launch replays only what it did to data: its products, its passages through
+segments and its tensor stores.
 
 Layers that come back take 1.7 times as long without it.
 
-A course is that of a cohort. It is kept only if it did nothing else to data and found nothing to report, and only where
-nobody watches. Events may hand data on in shared memory, where only they may look at them
-(`SharedMemory.staged`).
+Each cohort has a record. It is kept only if the cohort did nothing else to data, no finding was reported, and no
+checker watches. Events may hand data on in shared memory, where only they may look at them (`SharedMemory.staged`).
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-from convc.machine.lazy.course import Course
 from convc.machine.lazy.evaluate import Products
+from convc.machine.lazy.record import CohortRecord
 from convc.machine.memory.init_mask import InitMask
 from convc.machine.state.cohort import Cohort
 from convc.machine.state.counters import Counters
@@ -37,17 +36,17 @@ class Event(ABC):
         return []
 
     @abstractmethod
-    def again(self, cohort: Cohort) -> bool:
+    def replay(self, cohort: Cohort) -> bool:
         """Do the same to the data of another cohort; False, and nothing has happened, where that is not plain."""
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """The course of a cohort.
+class Recorded:
+    """The record of a cohort that can be replayed.
 
     Attributes:
         key: what it depends on.
-        events: of the course, on tensors without data.
+        events: in their order, on tensors without data.
         tensors: these, by the place of their map among the parameters.
         counters: of the cohort. width: columns of tensor memory that it had.
     """
@@ -59,12 +58,12 @@ class Kept:
     width: int
 
 
-COURSES = 4
-"""Cohorts of a kernel whose courses are kept: each holds where its products read every row of A and of B."""
+MOST_RECORDED = 4
+"""Cohorts of a kernel whose records are kept: each holds where its products read every row of A and of B."""
 
 
 def key_of(launch: Launch, first: int, ctas: int) -> Key | None:
-    """Name all that the course of a cohort depends on besides the text; None where it is not kept."""
+    """Name all that the record of a cohort depends on besides the text; None where none is kept."""
     if not launch.repeats or launch.memory.watch is not None or launch.workspace or launch.findings:
         return None
     maps = tuple((at, name, loader.tmap) for at, (name, loader) in launch.tensor_maps.items())
@@ -74,32 +73,32 @@ def key_of(launch: Launch, first: int, ctas: int) -> Key | None:
     return (*sizes, launch.switches, *arguments)
 
 
-def begin(cohort: Cohort) -> None:
-    """Note from now on what a cohort does to data, and count for it alone."""
+def start_recording(cohort: Cohort) -> None:
+    """Record from now on what a cohort does to data, and count for it alone."""
     if cohort.lazy is not None:
         cohort.counters = Counters()
-        cohort.lazy.course = Course()
+        cohort.lazy.record = CohortRecord()
         cohort.shared.staged = InitMask(cohort.ctas, cohort.shared.padded)
 
 
-def keep(key: Key, cohort: Cohort, kept: dict[int, Kept], first: int) -> None:
-    """Count what a cohort did from CTA ``first`` on, and keep its course among others where it can be taken again."""
-    course = None if cohort.lazy is None else cohort.lazy.course
-    if course is None:
+def stop_recording(key: Key, cohort: Cohort, kept: dict[int, Recorded], first: int) -> None:
+    """Count what a cohort did from CTA ``first`` on, and keep its record among others where it can be replayed."""
+    record = None if cohort.lazy is None else cohort.lazy.record
+    if record is None:
         return
     cohort.launch.counters.include(cohort.counters)
     kept.pop(first, None)
-    found = _kept(key, cohort, course)
-    if found is not None and len(kept) < COURSES:
+    found = _replayable(key, cohort, record)
+    if found is not None and len(kept) < MOST_RECORDED:
         kept[first] = found
 
 
-def _kept(key: Key, cohort: Cohort, course: Course) -> Kept | None:
-    """The course of a cohort that has ended; None where it cannot be taken again."""
+def _replayable(key: Key, cohort: Cohort, record: CohortRecord) -> Recorded | None:
+    """The record of a cohort that has ended; None where it cannot be replayed."""
     launch = cohort.launch
-    products = [event for event in course.events if isinstance(event, Products)]
-    others = [event for event in course.events if isinstance(event, Event)]
-    alone = not course.spoiled and not cohort.shared.seen and cohort.tensor.taken == len(products)
+    products = [event for event in record.events if isinstance(event, Products)]
+    others = [event for event in record.events if isinstance(event, Event)]
+    alone = not record.spoiled and not cohort.shared.seen and cohort.tensor.taken == len(products)
     passed = all(isinstance(at, int) for at in launch.tensor_maps)  # maps that lie in memory are data
     # Products with lane masks wait only where B is finite.
     if not alone or not passed or launch.findings or any(product.masked for product in products):
@@ -110,12 +109,12 @@ def _kept(key: Key, cohort: Cohort, course: Course) -> Kept | None:
     places = {id(loader): at for at, (_, loader) in launch.tensor_maps.items()}
     tensors = {at: _without_data(loader) for at, (_, loader) in launch.tensor_maps.items()}
     events: list[Products | Event] = []
-    for event in course.events:
+    for event in record.events:
         if isinstance(event, Products):
             events.append(event.over(lambda own: tensors[places[id(own)]]))
         elif isinstance(event, Event):
             events.append(event)
-    return Kept(key, events, tensors, cohort.counters, cohort.tensor.width)
+    return Recorded(key, events, tensors, cohort.counters, cohort.tensor.width)
 
 
 def _columns(cells: tuple[int, int]) -> range:
@@ -130,8 +129,8 @@ def _without_data(loader: TensorLoader) -> TensorLoader:
     return found
 
 
-def repeat(kept: Kept, cohort: Cohort) -> None:
-    """Take a course again, with the data of a cohort that has done nothing yet."""
+def replay(kept: Recorded, cohort: Cohort) -> None:
+    """Replay a record with the data of a cohort that has done nothing yet."""
     launch = cohort.launch
     own = {id(stand_in): launch.tensor_maps[at][1] for at, stand_in in kept.tensors.items()}
     counters = cohort.counters
@@ -140,6 +139,6 @@ def repeat(kept: Kept, cohort: Cohort) -> None:
     for event in kept.events:
         if isinstance(event, Products):
             event.over(lambda stand_in: own[id(stand_in)]).perform(cohort.tensor, launch.workspaces)
-        elif not event.again(cohort):
+        elif not event.replay(cohort):
             raise AssertionError("an event that was plain is not plain with the same addresses")
     counters.include(kept.counters)

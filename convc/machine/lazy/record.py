@@ -1,4 +1,4 @@
-"""A note of everything that a cohort does to data, in order (see `convc.machine.state.course`)."""
+"""A record of everything that a cohort does to data, in order (see `convc.machine.state.replay`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Name = tuple[int, int]
 
 
 @dataclass(slots=True)
-class Course:
+class CohortRecord:
     """Everything that a cohort has done to data so far.
 
     Attributes:
