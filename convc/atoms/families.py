@@ -187,13 +187,14 @@ def _tensor_mma_names() -> Iterator[str]:
     for kind in tensor.KINDS:
         yield f"tcgen05.mma.m128n32.{kind}"
         yield f"tcgen05.mma.m256n64.{kind}.2cta"
-        if kind not in tensor.FACTORS:
+        if kind not in tensor.FACTORS and kind not in tensor.PADDED:
             yield f"tcgen05.mma.m64n32.{kind}"
             yield f"tcgen05.mma.m64n64.{kind}.ws"
     yield from (f"tcgen05.mma.m{m}n64.f16.ws" for m in (32, 128))
     yield from ("tcgen05.mma.m128n64.f16.2cta", "tcgen05.mma.m128n64.mxf4.2cta")
     yield from (f"tcgen05.mma.m{m}n64.f16.ts" for m in (64, 128))
-    yield from (f"tcgen05.mma.m{m}n64.f16.ws.ts" for m in (32, 64))
+    yield from (f"tcgen05.mma.m{m}n64.f16.ws.ts" for m in (32, 64, 128))
+    yield from ("tcgen05.mma.m64n32.e2m1.64B", "tcgen05.mma.m128n32.e2m1.ts", "tcgen05.mma.m64n64.e2m3.ws.ts")
     yield from ("tcgen05.mma.m128n64.f16.mn", "tcgen05.mma.m128n128.e4m3.mn", "tcgen05.mma.m128n32.tf32.mn.128B_atom32")
     yield from (f"tcgen05.mma.m128n32.f16.{swizzle}" for swizzle in ("none", "32B", "64B"))
 
@@ -261,10 +262,14 @@ FAMILIES: tuple[Family, ...] = (
         names=_tensor_moves,
     ),
     Family(
-        spelling="tcgen05.cp.SHAPE[.MULTICAST]",
-        pattern=rf"tcgen05\.cp\.(?P<shape>{_either(tensor.COPIES)})",
-        make=lambda found: tensor.copied(str(found["shape"])),
-        names=lambda: (f"tcgen05.cp.{shape}" for shape in tensor.COPIES),
+        spelling="tcgen05.cp.SHAPE[.MULTICAST][.b8x16.PACKED]",
+        pattern=rf"tcgen05\.cp\.(?P<shape>{_either(tensor.COPIES)})(?:\.b8x16\.(?P<packed>{_either(tuple(tensor.UNPACKED))}))?",
+        make=lambda found: tensor.copied(str(found["shape"]), found["packed"] or ""),
+        names=lambda: (
+            f"tcgen05.cp.{shape}{tail}"
+            for shape in tensor.COPIES
+            for tail in ("", *(f".b8x16.{packed}" for packed in tensor.UNPACKED))
+        ),
     ),
     Family(
         spelling="tcgen05.mma.mMnN.KIND[.2cta|.ws][.ts][.mn][.SWIZZLE]",

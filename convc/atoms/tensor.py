@@ -12,6 +12,8 @@ Lanes from 128 on are those of the second CTA of a pair.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from convc.atoms import shared
 from convc.atoms.held import Atom, Held, Mode
 from convc.atoms.warp import ASYNCHRONOUS, BITS
@@ -28,8 +30,17 @@ MOST = 128
 """Registers of a thread."""
 
 COPIES = ("128x256b", "4x256b", "128x128b", "64x128b.warpx2::02_13", "64x128b.warpx2::01_23", "32x128b.warpx4")
-KINDS = {name: BITS[name] for name in ASYNCHRONOUS} | {"mxf8f6f4": 8, "mxf4": 4, "mxf4nvf4": 4}
-"""Bits of an element of A and B; a block-scaled kind stands for its operands of e4m3 or e2m1."""
+UNPACKED = {"b4x16_p64": 4, "b6x16_p32": 6}
+"""Formats that a copy unpacks to bytes: bits of an element, of which 16 begin each 16 bytes of the source."""
+
+PADDED = {"e2m1": 4, "e2m3": 6, "e3m2": 6}
+"""Bits of the types that kind::f8f6f4 pads to 8: in shared memory 16 elements begin each 16 bytes, and in tensor memory
+each has a byte (PTX manual, tcgen05 data types and packing formats)."""
+
+KINDS = {
+    **{name: BITS[name] for name in ASYNCHRONOUS}, **dict.fromkeys(PADDED, 8), "mxf8f6f4": 8, "mxf4": 4, "mxf4nvf4": 4,
+}  # fmt: skip
+"""Bits of a place of A and B; a block-scaled kind stands for its operands of e4m3 or e2m1."""
 
 FACTORS = {"mxf8f6f4": 1, "mxf4": 2, "mxf4nvf4": 4}
 """Scale factors of a row along k, the most that the kind has."""
@@ -96,33 +107,39 @@ def _digits(shape: str, count: int, side: int, split: int) -> tuple[tuple[Mode, 
             return (Mode(16, row=1), Mode(2, column=split)), (Mode(count, column=side),)
 
 
-def copied(shape: str) -> Atom:
+def copied(shape: str, unpacked: str = "") -> Atom:
     """tcgen05.cp: rows of 32-bit words in shared memory, and the lanes and columns that they go to.
 
     Args:
         shape: of `COPIES`.
+        unpacked: a key of `UNPACKED`, whose elements go to a byte each, or nothing.
     """
     size, _, multicast = shape.partition(".")
     rows, width = (int(part) for part in size.removesuffix("b").split("x"))
-    words = Mode(width // 32, column=1)
+    bits = 8 if unpacked else 32
+    what = "lanes, columns of 32 bits: row of the source and word of it"
+    if unpacked:
+        what = f"lanes, bytes of tensor memory: row of the source and element of {UNPACKED[unpacked]} bits of it"
+    words = Mode(width // bits, column=1)
     row = (Mode(rows, row=32 if rows == 4 else 1),)
     copies = Mode(128 // rows if multicast else 1, row=rows, copy=True)
     if multicast == "warpx2::01_23":
         row = (Mode(32, row=1), Mode(2, row=64))
         copies = Mode(2, row=32, copy=True)
+    tail = f".b8x16.{unpacked}" if unpacked else ""
     return Atom(
-        name=f"tcgen05.cp.{shape}",
-        title=f"tcgen05.cp.cta_group::1.{shape}",
+        name=f"tcgen05.cp.{shape}{tail}",
+        title=f"tcgen05.cp.cta_group::1.{shape}{tail}",
         held=(
             Held(
                 name="tensor memory",
-                what="lanes, columns of 32 bits: row of the source and word of it",
+                what=what,
                 rows=LANES,
-                columns=width // 32,
-                bits=32,
+                columns=width // bits,
+                bits=bits,
                 threads=row,
                 values=(words, copies),
-                letters=("row ", "w"),
+                letters=("row ", "e" if unpacked else "w"),
                 space="tensor",
             ),
         ),
@@ -173,7 +190,7 @@ def mma(
     """
     _check(m, n, kind, ctas, ws)
     bits = KINDS[kind]
-    shared.check_major(bits, swizzle, mn_major)
+    shared.check_major(PADDED.get(kind, bits), swizzle, mn_major)
     k = 8 * shared.DEPTH // bits
     rows, banks = rows_of_d(m, ctas, ws)
     a = (
@@ -181,7 +198,8 @@ def mma(
         if a_tensor
         else shared.operand("A", m, bits, swizzle=swizzle, mn_major=mn_major, ctas=ctas)
     )
-    held = [a, shared.operand("B", n, bits, swizzle=swizzle, mn_major=mn_major, ctas=ctas), _sums(rows, banks, n, ctas)]
+    b = shared.operand("B", n, bits, swizzle=swizzle, mn_major=mn_major, ctas=ctas)
+    held = [*(_padded(each, kind) if kind in PADDED else each for each in (a, b)), _sums(rows, banks, n, ctas)]
     if kind in FACTORS:
         held += [_scales("SFA", m, kind, ctas, False), _scales("SFB", n, kind, ctas, ctas == 2 and m == LANES)]
     said = ((".2cta", ctas == 2), (".ws", ws), (".ts", a_tensor), (".mn", mn_major), (f".{swizzle}", swizzle != "128B"))
@@ -248,6 +266,12 @@ def _a_in_tensor(rows: tuple[Mode, ...], banks: int, k: int, bits: int, ctas: in
         letters=("m", "k"),
         space="tensor",
     )
+
+
+def _padded(held: Held, kind: str) -> Held:
+    """An operand of less than 8 bits: what a place has."""
+    where = "a byte each" if held.space == "tensor" else "16 of them first in each 16 bytes"
+    return replace(held, what=f"{held.what}; elements of {PADDED[kind]} bits, {where}")
 
 
 def _scales(name: str, rows: int, kind: str, ctas: int, split: bool) -> Held:

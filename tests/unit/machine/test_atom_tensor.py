@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import ml_dtypes
 import numpy as np
 import pytest
 import warpgroup_kernels
@@ -96,7 +97,7 @@ def test_a_store_puts_every_register_into_the_cell_of_the_table(name):
     assert np.array_equal(got, want)
 
 
-@pytest.mark.parametrize("name", chosen("tcgen05.cp."))
+@pytest.mark.parametrize("name", [name for name in chosen("tcgen05.cp.") if "b8x16" not in name])
 def test_a_copy_puts_every_word_where_the_table_says(name):
     (held,) = find_atom(name)
     shape = name.removeprefix("tcgen05.cp.")
@@ -111,6 +112,36 @@ def test_a_copy_puts_every_word_where_the_table_says(name):
     thread, value, lane, column = held.places
     want[lane, column] = thread * 8 + value
     assert np.array_equal(got, want)
+
+
+def packed(codes: np.ndarray, bits: int) -> np.ndarray:
+    """Codes of 4 or 6 bits, 16 a row, in the first bytes of 16: (..., 16) both; what is behind them is not read."""
+    digits = (codes[..., None] >> np.arange(bits)) & 1
+    data = np.packbits(digits.reshape(*codes.shape[:-1], -1).astype(np.uint8), axis=-1, bitorder="little")
+    return np.pad(data, [(0, 0)] * (codes.ndim - 1) + [(0, 16 - data.shape[-1])], constant_values=0xA5)
+
+
+BYTE = {4: 2, 6: 0}
+"""Lowest bit of an element in its byte of tensor memory."""
+
+
+@pytest.mark.parametrize("name", [name for name in chosen("tcgen05.cp.") if "b8x16" in name])
+def test_a_copy_unpacks_every_element_into_the_byte_of_the_table(name):
+    (held,) = find_atom(name)
+    bits = tensor.UNPACKED[name.rpartition(".")[2]]
+    thread, value, lane, column = held.places
+    descriptor = encode_shared(SharedDescriptor(start=BASE, lbo=128, sbo=256, swizzle="none"))
+    body = f"mov.b64 %a, {descriptor}; {find_atom(name).title} [%c], %a;"
+    cells = np.full((128, 8), 0x5A5A5A5A, np.uint32)
+    number = np.arange(128 * 32).reshape(128, 2, 16)
+    for low in range(0, 12, bits):  # the digits of its number, one after the other: no two elements are alike
+        row, unit = np.indices((128, 2))
+        source = np.zeros((1024, 16), np.uint8)
+        source[(row % 8 * 16 + row // 8 * 256 + unit * 128) // 16] = packed(number >> low & (1 << bits) - 1, bits)
+        got, _ = run_tensor(body, image=source.reshape(-1), cells=cells, shown=8)
+        want = cells.view(np.uint8).copy()
+        want[lane, column] = ((thread * 32 + value) >> low & (1 << bits) - 1) << BYTE[bits]
+        assert np.array_equal(got, want.view(np.uint32))
 
 
 def described(held: Held, start: int) -> SharedDescriptor:
@@ -134,6 +165,10 @@ def operand(held: Held, element: str, seed: int) -> tuple[np.ndarray, np.ndarray
         codes = rng.integers(0, 16, shape).astype(np.uint8)
         tile = laid(held, codes)
         return E2M1[codes], (tile[:, 0::2] | tile[:, 1::2] << 4).reshape(ctas, -1)
+    if element in tensor.PADDED:
+        codes = rng.integers(0, 1 << tensor.PADDED[element], shape).astype(np.uint8)
+        tile = packed(laid(held, codes).reshape(-1, 16), tensor.PADDED[element])
+        return codes.view(NARROW[element]).astype(np.float64), tile.reshape(ctas, -1)
     low, high = RANGES.get(element, (-4, 5))
     values = rng.integers(low, high, shape).astype(STORED[element])
     return values.astype(np.float64), laid(held, values).reshape(ctas, -1)
@@ -151,7 +186,17 @@ SLOW = (
 )
 """What differs from other names in its type alone."""
 
-KIND = {"f16": "f16", "bf16": "f16", "tf32": "tf32", "e4m3": "f8f6f4", "e5m2": "f8f6f4", "s8": "i8", "u8": "i8"}
+NARROW = {"e2m1": ml_dtypes.float4_e2m1fn, "e2m3": ml_dtypes.float6_e2m3fn, "e3m2": ml_dtypes.float6_e3m2fn}
+
+KIND = {
+    "f16": "f16",
+    "bf16": "f16",
+    "tf32": "tf32",
+    "e4m3": "f8f6f4",
+    "e5m2": "f8f6f4",
+    "s8": "i8",
+    "u8": "i8",
+} | dict.fromkeys(NARROW, "f8f6f4")
 
 
 def instruction(atom: Atom) -> tuple[str, int, str]:
@@ -181,10 +226,18 @@ def test_d_of_a_tensor_core_lies_where_the_table_says(name):
     cells = np.full((128 * group, SUMS + atom["D"].columns), UNTOUCHED, np.uint32)
     left_at = "[32]"
     if a.space == "tensor":
-        left = np.random.default_rng(2).integers(-4, 5, (a.thread_count, a.value_count)).astype(np.float16)
-        tile = np.zeros((a.rows, a.columns), np.float16)
+        rng = np.random.default_rng(2)
+        shape = (a.thread_count, a.value_count)
+        if element in tensor.PADDED:
+            bits = tensor.PADDED[element]
+            given = rng.integers(0, 1 << bits, shape).astype(np.uint8)
+            left = given.view(NARROW[element])
+            given = given << BYTE[bits]
+        else:
+            given = left = rng.integers(-4, 5, shape).astype(np.float16)
+        tile = np.zeros((a.rows, a.columns), given.dtype)
         thread, value, lane, column = a.places
-        tile[lane, column] = left[thread, value]
+        tile[lane, column] = given[thread, value]
         cells[:, 32:40] = tile.view(np.uint32)
     else:
         left, own = operand(a, element, 2)
