@@ -196,7 +196,7 @@ def _shared(stage: Stage) -> str:
     if not stage.shares:
         return ""
     columns, loads = (counted(sizes[name], word) for name, word in (("S", "filter column"), ("BUFFERS", "load")))
-    return f"; {columns} from {loads}, {sizes['T']} lanes a row of {sizes['Q']} outputs"
+    return f"; {columns} from {loads}, {sizes['T']} lanes per row of {sizes['Q']} outputs"
 
 
 def _why_not(variants: Sequence[ScheduleSummary], taken: ScheduleSummary) -> str:

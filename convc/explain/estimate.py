@@ -16,15 +16,15 @@ def estimate_lines(plan: Plan) -> Iterator[str]:
     cost = plan.estimate
     work = plan.work
     rates = plan.arch.rates
-    word = "turn" if plan.launch.persistent else "wave"
+    word = "round" if plan.launch.persistent else "wave"
     waves = f"{cost.waves} {word}{'s' if cost.waves > 1 else ''}"
     parts = f" x {plan.launch.parts}" if plan.launch.parts > 1 else ""
     grid = f"{plan.launch.grid[0]} x {plan.launch.grid[1]}{parts}"
-    held = f", {cost.beside} on each at a time" if cost.beside > 1 else ""
-    grid = f"{grid}, of which others are assigned to those" if plan.launch.dynamic else grid
+    held = f", {cost.beside} per SM at a time" if cost.beside > 1 else ""
+    grid = f"{grid}, assigned by the dynamic tile scheduler" if plan.launch.dynamic else grid
     yield f"{cost.ctas} CTAs ({grid}) on {rates.sms} SMs{held}: {waves}, the last one {cost.last_wave_fill:.0%} full."
     yield from _resident(plan)
-    yield f"{cost.useful:.1%} of the multiplications are the convolution's own; the rest pads tiles."
+    yield f"{cost.useful:.1%} of the multiplications are useful; the rest is padding of tiles."
     yield from _joined_groups(plan)
     # What the K loop can wait for, one sentence each: the one that takes longest is the bottleneck below.
     yield (
@@ -40,11 +40,11 @@ def estimate_lines(plan: Plan) -> Iterator[str]:
         f"{cost.fill_cycles:.0f} cycles{_factors(plan)}; {work.activation_bytes} of them are activations."
     )
     if work.residual_bytes:
-        yield f"Behind them {work.residual_bytes} bytes of residual arrive, for the epilogue."
-    memory = f" and memory, which moves {cost.memory_bytes} bytes in all," if cost.memory_bytes else ""
+        yield f"Then {work.residual_bytes} bytes of the residual are loaded, for the epilogue."
+    memory = f" and memory, with {cost.memory_bytes} bytes of traffic in total," if cost.memory_bytes else ""
     yield (
         f"L2{memory}: the same bytes at {cost.l2_rate:.0f} bytes a cycle for each of {cost.busy_sms} busy SMs: "
-        f"{cost.l2_cycles:.0f} cycles a CTA."
+        f"{cost.l2_cycles:.0f} cycles per CTA."
     )
     yield (
         f"Issue: {cost.load_cycles:.0f} cycles of the thread that issues {work.loads} copies, "
@@ -56,10 +56,10 @@ def estimate_lines(plan: Plan) -> Iterator[str]:
         f"least {cost.latency_cycles:.0f} cycles."
     )
     yield (
-        f"Start, first copy and last MMA: {cost.around_cycles:.0f} cycles a CTA; epilogue{_epilogue(plan)}: "
+        f"Start, first copy and last MMA: {cost.around_cycles:.0f} cycles per CTA; epilogue{_epilogue(plan)}: "
         f"{cost.epilogue_cycles:.0f}."
     )
-    yield f"All CTAs together read {cost.traffic_bytes} bytes through L2."
+    yield f"L2-to-SMEM traffic of all CTAs: {cost.traffic_bytes} bytes."
     yield f"The mainloop is bound by {cost.bottleneck}; the launch takes about {cost.cycles:.0f} cycles."
 
 
@@ -73,10 +73,10 @@ def order_lines(launch: LaunchPlan) -> Iterator[str]:
         yield order.proof
     if order.traffic:
         taken, *others = order.traffic
-        yield f"a wave of CTAs reads {taken.round_bytes} bytes of operands, each once"
+        yield f"a wave of CTAs reads {taken.round_bytes} distinct bytes of operands"
         for one in others:
             name = f"{one.order}, {one.groups} groups" if one.groups > 1 else one.order
-            yield f"  in order {name}: {one.round_bytes} bytes a wave, {one.memory_bytes} through memory"
+            yield f"  order {name}: {one.round_bytes} bytes per wave, {one.memory_bytes} from and to memory"
 
 
 def _resident(plan: Plan) -> Iterator[str]:
@@ -89,9 +89,9 @@ def _resident(plan: Plan) -> Iterator[str]:
     unused = need.smem_bytes - plan.storage.end
     asked = f", {unused} of them unused" if unused else ""
     yield (
-        f"An SM accepts CTAs by shared memory, threads and registers ({counted}), not by tensor memory; a CTA "
-        f"without columns waits, and clusters may deadlock. So a CTA requests {need.smem_bytes} bytes"
-        f"{asked}: {most} of them have {most * need.tmem_columns} of {plan.arch.limits.tmem_columns} columns."
+        f"CTAs per SM: {counted}. Tensor memory sets no limit: a CTA whose allocation fails waits, and clusters may "
+        f"deadlock. So a CTA requests {need.smem_bytes} bytes of shared memory{asked}, and all CTAs of an SM allocate "
+        f"{most * need.tmem_columns} of {plan.arch.limits.tmem_columns} columns."
     )
 
 
@@ -106,10 +106,10 @@ def _joined_groups(plan: Plan) -> Iterator[str]:
     if blocks is not None:
         elements *= blocks.packed  # fp4: two elements a byte
     speed = share * work.m * work.n * elements / mma_times(work, plan.arch.rates).interval
-    cause = "groups being joined" if plan.layout.overlap is None else "pixels being filled up"
+    cause = "as groups are packed" if plan.layout.overlap is None else "as pixels are padded"
     yield (
-        f"{share:.1%} are the model's own, {cause}: {speed:.0f} a cycle while the tensor core multiplies; "
-        f"without it an SM makes {plan.arch.rates.fmas} a cycle."
+        f"{share:.1%} are the model's own, {cause}: {speed:.0f} per cycle while the tensor core multiplies; the FMA "
+        f"units of an SM do {plan.arch.rates.fmas} per cycle."
     )
 
 
@@ -118,7 +118,7 @@ def _epilogue(plan: Plan) -> str:
     problem = plan.problem
     if not problem.epilogue:
         return ""
-    read = "; it reads as many bytes of the residual as it stores" if problem.residual else ""
+    read = "; it loads as many bytes of the residual as it stores" if problem.residual else ""
     return f" ({describe(problem.epilogue)}{read})"
 
 
@@ -148,4 +148,4 @@ def _moves(plan: Plan) -> str:
 def _waits(plan: Plan) -> str:
     """How often the issuing thread waits for its own operations."""
     drains = plan.work.drains
-    return f", which waits {drains} times for its own operations" if drains else ""
+    return f", including {drains} waits for its own operations" if drains else ""

@@ -36,7 +36,7 @@ from convc.explain.tiles import kernel_nest, plan_maps
 from convc.explain.why import why_lines
 from convc.ir.planned import read_planned
 from convc.report.console import print_heading, print_prose
-from convc.report.format import times
+from convc.report.format import counted, times
 from convc.report.output import json_text
 
 
@@ -163,25 +163,26 @@ def _plan(plan: Plan) -> Iterator[str]:
         yield f"registers: {launch.why.registers}"
     yield from order_lines(launch)
     yield from launch.hints.why
-    counted = f"{times(pipeline.taps)} taps, {pipeline.blocks} blocks of {pipeline.channels} channels"
+    blocks = counted(pipeline.blocks, "block")
+    size = f"{times(pipeline.taps)} taps, {blocks} of {pipeline.channels} channels"
     if plan.layout.summed:
-        counted = f"MN-major operands, {pipeline.blocks} blocks of {pipeline.channels} pixels"
+        size = f"MN-major operands, {blocks} of {pipeline.channels} pixels"
     yield (
-        f"K loop: {counted}: {pipeline.steps} steps of {pipeline.atoms} MMAs; a CTA loads {work.activation_bytes} "
-        f"bytes of activations and {work.filter_bytes} of the filter"
+        f"K loop: {size}: {counted(pipeline.steps, 'step')} of {counted(pipeline.atoms, 'MMA')}; a CTA loads "
+        f"{work.activation_bytes} bytes of activations and {work.filter_bytes} of the filter"
     )
     yield from sharing_lines(plan)
     yield ""
     yield from estimate_lines(plan)
     yield ""
-    yield "numbers that the kernel computes:"
+    yield "coordinates that the kernel computes:"
     for coordinate in in_order(plan.indexing.coordinates):
         yield f"  {coordinate.name} = {coordinate.value}    ({coordinate.meaning}; {by_theorem(coordinate.theorem)})"
     yield ""
     if plan.alternatives:
-        yield "other widths (of those as fast, on as many SMs, the plan takes the one that moves fewest bytes):"
+        yield "other tile widths (of equally fast ones on as many SMs, the one with the least traffic is chosen):"
     else:
-        yield "no other widths"
+        yield "no other tile widths"
     for other in plan.alternatives:
         yield f"  {other.tiling}: about {other.cycles:.0f} cycles, waits for {other.bottleneck}"
     yield from _rejections(plan.rejected)
@@ -225,14 +226,14 @@ def _rejections(rejected: tuple[Rejection, ...]) -> Iterator[str]:
     if not rejected:
         yield "no rejected candidates"
         return
-    yield "rejected candidates, by the rule that they break:"
+    yield "rejected candidates, by rule:"
     by_rule: dict[str, list[Rejection]] = {}
     for rejection in rejected:
         by_rule.setdefault(rejection.rule, []).append(rejection)
     for rule, found in by_rule.items():
         first = found[0]
         tiling = "any tiling" if first.tiling is None else str(first.tiling)
-        such = "" if len(found) == 1 else "such as "
+        such = "" if len(found) == 1 else "for example "
         yield f"  {rule}, {len(found)}: {such}{tiling}: {first.reason}"
 
 
@@ -249,7 +250,7 @@ def _memory(storage: Storage) -> Table:
     if storage.results is not None:
         tile = storage.results
         what = f"tile {tile.name}: {tile.rows} rows of {tile.row_bytes} bytes, swizzle {tile.swizzle}"
-        _row(table, "shared", tile.offset, tile.end, f"{what}, {tile.stages} slabs, over the others at the end")
+        _row(table, "shared", tile.offset, tile.end, f"{what}, {tile.stages} slabs, reuses the stages at the end")
     if storage.residual is not None:
         tile = storage.residual
         what = f"tile {tile.name}: {tile.rows} rows of {tile.row_bytes} bytes, swizzle {tile.swizzle}"
@@ -261,8 +262,8 @@ def _memory(storage: Storage) -> Table:
         what = f"mbarriers {ring.name}[{ring.stages}]: {ring.producer} signals, {ring.consumer} waits"
         _row(table, "shared", ring.offset, ring.end, what)
     if storage.tmem_columns:
-        _row(table, "shared", storage.slot_offset, storage.slot_offset + 4, "address of the tensor memory")
-    table.add_row("shared", "", "", str(storage.smem_bytes), "in all")
+        _row(table, "shared", storage.slot_offset, storage.slot_offset + 4, "tensor-memory address")
+    table.add_row("shared", "", "", str(storage.smem_bytes), "total")
     for tile in storage.tmem:
         stages = f", {tile.stages} stages" if tile.stages > 1 else ""
         kind = "accumulator" if tile.name == ACC else "operand tile"
@@ -272,7 +273,7 @@ def _memory(storage: Storage) -> Table:
         memory = "tensor" if storage.tmem_columns else "registers"
         table.add_row(memory, f"col {first}", f"col {tile.end}", str(size), what)
     if storage.tmem_columns:
-        table.add_row("tensor", "", "", str(512 * storage.tmem_columns), f"{storage.tmem_columns} columns in all")
+        table.add_row("tensor", "", "", str(512 * storage.tmem_columns), f"total: {storage.tmem_columns} columns")
     return table
 
 

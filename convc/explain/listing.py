@@ -50,7 +50,7 @@ def print_listing(console: Console, listing: Listing, wide: bool = False) -> Non
         console.print(f"no kernel: {names[0]}{more}: {reason}", soft_wrap=True)
     print_skipped(console, listing.skipped)
     plans = [layer.planned for layer in listing.layers if layer.planned is not None]
-    sum_of = f", about {sum(plan.cycles for plan in plans):.0f} cycles in all" if plans else ""
+    sum_of = f", about {sum(plan.cycles for plan in plans):.0f} cycles in total" if plans else ""
     console.print(f"{listing.source}: {counted(len(listing.layers), 'convolution')}{sum_of}", soft_wrap=True)
 
 

@@ -37,19 +37,20 @@ def verdict_on_moving(still: ScheduleSummary, moved: ScheduleSummary, chosen: Sc
     if still.cycles >= slack(assumed_of(still), assumed_of(moved)) * moved.cycles:
         return f"{shift} is faster ({times}): {saved}"
     if moved is chosen:
-        gain = "it moves fewer bytes" if moved.traffic_bytes < still.traffic_bytes else "no criterion prefers the other"
+        gain = "it has less traffic" if moved.traffic_bytes < still.traffic_bytes else "no criterion prefers the other"
         return f"{shift} and {slide} differ by less than the error of the estimate ({times}); {gain}"
     if still.cycles >= SLACK * moved.cycles:
         gained = still.cycles / moved.cycles - 1
         return (
-            f"{shift} is not taken ({times}): it is {gained:.0%} faster, but it assumes unrecorded hardware rules, and "
-            f"is taken only if {ASSUMED_SLACK - 1:.0%} faster"
+            f"{shift} is not chosen ({times}): it is {gained:.0%} faster, but assumes unrecorded hardware rules, and "
+            f"must be {ASSUMED_SLACK - 1:.0%} faster"
         )
     start = f"{shift} is {'slower' if moved.cycles > still.cycles else 'not faster'} here ({times}): {saved}"
     spent = " and ".join(_spent_on_moving(still, moved))
     adds = f"it adds {spent}" if spent else ""
     if still.bottleneck != "shared memory":
-        return ", ".join(filter(None, (start, f"but the mainloop of {slide} is bound by {still.bottleneck}", adds)))
+        adds = f", and {adds}" if adds else ""
+        return f"{start}, but the mainloop of {slide} is bound by {still.bottleneck}{adds}"
     return f"{start}, but {adds or 'that is less than the error of the estimate'}"
 
 

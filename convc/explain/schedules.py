@@ -22,7 +22,7 @@ COLUMNS = (
     Column("tile", below=True),
 )
 """``traffic``: bytes that all CTAs copy from L2 to shared memory; ``assumed``: rules of the hardware that the schedule
-rests on and that nobody published or tested."""
+assumes, which are neither published nor tested."""
 
 
 def print_choices(console: Console, plan: Plan) -> None:
@@ -44,7 +44,7 @@ def _below(plan: Plan) -> Iterator[str]:
     yield from why_lines(plan)
     legal = legal_choices(plan)
     if len(legal) > 1 and taken_choice(plan) not in legal:
-        yield from (f"of the others: {line}" for line in moving_lines(legal, legal[0]))
+        yield from (f"among the others: {line}" for line in moving_lines(legal, legal[0]))
 
 
 def illegal_lines(plan: Plan) -> Iterator[str]:
@@ -54,13 +54,13 @@ def illegal_lines(plan: Plan) -> Iterator[str]:
         if choice.tiling is None:
             names.setdefault(choice.reason, []).append(choice.schedule.title)
     for reason, titles in names.items():
-        yield f"not here: {', '.join(titles)}: {reason}"
+        yield f"not possible: {', '.join(titles)}: {reason}"
 
 
 def timed_lines(plan: Plan) -> Iterator[str]:
     """The candidates that the timing engine chose among, the fastest first."""
     if plan.timed:
-        yield "cycles of the table are the planner's estimates; the timing engine chose among these candidates:"
+        yield "cycles in the table: the planner's estimates; the timing engine chose among these candidates:"
     for one in plan.timed:
         yield f"timed: {timed_title(one)}"
 

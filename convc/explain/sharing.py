@@ -23,17 +23,17 @@ def sharing_lines(plan: Plan) -> Iterator[str]:
     if reuse is None:
         return
     walk = reuse.walk
-    rows = "all output rows in one stream" if reuse.stream.merged else "one stream an output row"
-    yield f"lanes: {walk.period} an output row of {walk.problem.outputs}, {rows}; {reuse.tiles} tiles a stream"
+    rows = "all output rows in one stream" if reuse.stream.merged else "one stream per output row"
+    yield f"lanes: {walk.period} per output row of {walk.problem.outputs}, {rows}; {reuse.tiles} tiles per stream"
     yield lane_use(plan, reuse)
     yield from cut_lines(plan)
     for buffer in walk.buffers:
-        taps = ", ".join(f"s = {tap.s} after {tap.lanes} moves" for tap in buffer.taps)
+        taps = ", ".join(f"s = {tap.s} at row {tap.lanes}" for tap in buffer.taps)
         yield f"buffer from pixel offset {buffer.offset}, halo {buffer.halo}: {taps}"
     masked = f"filter columns {list(reuse.masked_columns)} and rows {list(reuse.masked_lines)}"
     yield f"border {walk.border}: " + (f"lanes are masked at {masked}" if plan.storage.masks else "no mask")
     if reuse.clear:
-        yield "the accumulator is cleared first, because the first tap leaves masked lanes as they are"
+        yield "the accumulator is cleared first, because the first tap does not write masked lanes"
     for rule in reuse.assumes:
         yield f"assumes: {rule}"
 
@@ -49,10 +49,10 @@ def lane_use(plan: Plan, reuse: Reuse) -> str:
         window = tile.lanes // tile.windows
         causes.append(f"{window - tile.useful} of every {window} are halo")
     if reuse.walk.waste:
-        causes.append(f"{reuse.walk.waste} of {reuse.walk.period} a row hold no output")
+        causes.append(f"{reuse.walk.waste} of {reuse.walk.period} per row hold no output")
     rows = stream.image_rows - stream.outputs
     if rows:
-        causes.append(f"{rows} of {stream.image_rows} rows an image have none")
+        causes.append(f"{rows} of {stream.image_rows} rows per image have none")
     places = reached(solved(reuse.form, "TILES"), shared_instance(plan.problem, reuse).sizes)
     if places < reuse.tiles * tile.outputs:
         causes.append(f"the last tile of {'each' if stream.streams > 1 else 'the'} stream is not full")
@@ -76,4 +76,4 @@ def cut_lines(plan: Plan) -> Iterator[str]:
         broken = (each for each in conditions(instance, cut.walk) if isinstance(each, Counterexample))
         first = next(broken, None)
         told = f"{cut.all_tiles} tiles" if first is None else f"it needs {first.claim}: {first.reason}"
-        yield f"{name}: {told}, {cut.walk.period} lanes a row"
+        yield f"{name}: {told}, {cut.walk.period} lanes per row"

@@ -53,7 +53,7 @@ def summary_lines(
         yield f"{'' if number else 'layout':<{LABEL}}{line}"
     if text is not None and text != compiled.artifact.ptx:
         why = "it was edited" if edited else "another version of convc wrote the build"
-        yield f"text         not what this compiler writes for these options: {why}"
+        yield f"text         differs from what this compiler generates for these options: {why}"
 
 
 def time_line(plan: Plan, engine: float | None = None) -> str:

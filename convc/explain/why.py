@@ -30,7 +30,7 @@ def why_lines(plan: Plan) -> Iterator[str]:
     """Say why the kernel was taken, and the layout: the rules of the choice, with the numbers of what was chosen."""
     yield from _column_line(plan)
     for choice in (choice for choice in plan.choices if choice.fell):
-        yield f"{choice.schedule.title} was chosen first, but {choice.fell} failed: {choice.reason}"
+        yield f"{choice.schedule.title} has the best estimate, but {choice.fell} failed: {choice.reason}"
     if plan.tuned is not None:
         yield from _tuned(plan.tuned)
     if plan.timed:
@@ -43,7 +43,7 @@ def why_lines(plan: Plan) -> Iterator[str]:
 def two_times(plan: Plan, engine: float) -> str:
     """The sentence of a report that shows both times of a kernel: the engine's, and that by which it was chosen."""
     if plan.timed:
-        by = "the engine chose among the candidates that are best by that estimate"
+        by = "the engine chose among the candidates with the best estimates"
     else:
         by = "the planner compares schedules by its estimate"
     return (
@@ -117,10 +117,10 @@ def _column_line(plan: Plan) -> Iterator[str]:
 
 def _summed_line(plan: Plan, transposed: str, summed: str) -> str:
     """Whether a gradient of weights sums over pixels as they lie, and what the other way would take."""
-    as_they_lie = f"pixels are summed as they lie, with MN-major operands: {summed}"
-    turned = f"operands transposed on the host, K-major: {transposed}"
+    as_they_lie = f"sum over pixels of NHWC buffers, with MN-major operands: {summed}"
+    turned = f"with operands transposed on the host, K-major: {transposed}"
     if plan.layout.summed:
-        return f"{as_they_lie}; {turned}, and no time of the host"
+        return f"{as_they_lie}; {turned}, without the time of the host"
     return f"{turned}; {as_they_lie}"
 
 
@@ -168,29 +168,29 @@ def _decided(timed: Sequence[TimedCandidate]) -> Iterator[str]:
     taken = next(one for one in timed if one.taken)
     preferred = next(one for one in timed if one.preferred)
     if len(timed) == 1:
-        yield f"no other estimate is within the error of that of {timed_title(taken)}"
+        yield f"no other estimate is within the error of {timed_title(taken)}"
         return
-    yield f"the timing engine decided among the {len(timed)} candidates that are estimated best: {timed_title(taken)}"
+    yield f"the timing engine chose among the {len(timed)} candidates with the best estimates: {timed_title(taken)}"
     if taken is not fastest:
         yield (
             f"{timed_title(fastest)} assumes unrecorded hardware rules, and is taken only if "
             f"{ASSUMED_SLACK - 1:.0%} faster"
         )
     if preferred is taken:
-        yield "the estimates alone would take the same"
+        yield "the estimates alone would choose the same"
     else:
-        yield f"the estimates alone would take {timed_title(preferred)}"
+        yield f"the estimates alone would choose {timed_title(preferred)}"
 
 
 def _tuned(tuning: Tuning) -> Iterator[str]:
     """What a tuning record says, and how it came about."""
     yield str(tuning)
     record = tuning.record
-    timed = f"{record.candidates} candidates were timed there"
-    lost = f", {record.lost} of them lost" if record.lost else ""
-    taken = ", ".join(f"{name} {value}" for name, value in record.choice.items()) or "what the estimates take"
-    width = "" if record.block_n is None else f", {record.block_n} channels a tile"
-    yield f"{timed}{lost}; the fastest, to {record.spread:.2f} us: {taken}{width}"
+    timed = f"{record.candidates} candidates were timed"
+    lost = f", {record.lost} of them failed" if record.lost else ""
+    taken = ", ".join(f"{name} {value}" for name, value in record.choice.items()) or "that of the best estimate"
+    width = "" if record.block_n is None else f", {record.block_n} channels per tile"
+    yield f"{timed}{lost}; the fastest (+- {record.spread:.2f} us): {taken}{width}"
 
 
 def timed_title(one: TimedCandidate) -> str:
@@ -206,7 +206,7 @@ def _traffic(choice: ScheduleSummary) -> int:
     return choice.traffic_bytes
 
 
-HELD = "bias and scale stay in registers, as all tiles of a CTA have the same channels"
+HELD = "bias and scale stay in registers, as all tiles of a CTA have the same output channels"
 
 
 def around_lines(plan: Plan) -> Iterator[str]:
@@ -218,15 +218,15 @@ def around_lines(plan: Plan) -> Iterator[str]:
 
 def residual_line(plan: Plan) -> str:
     """Say how a residual is loaded, and why: what the epilogue would take otherwise, or what forbids that."""
-    took = f"about {plan.estimate.epilogue_cycles:.0f} cycles of a CTA"
+    took = f"about {plan.estimate.epilogue_cycles:.0f} cycles per CTA"
     if plan.storage.residual is not None:
         read = estimate(_tiled(plan), replace(plan.work, residual_bytes=0)).epilogue_cycles
-        how = "by tensor copies during the mainloop"
-        return f"the residual is loaded {how}: the epilogue takes {took}, and {read:.0f} if its threads read it"
+        how = "through TMA during the mainloop"
+        return f"the residual is loaded {how}: the epilogue takes {took}, and {read:.0f} if its threads load it"
     reason = "as requested, or because it is no slower"
     if plan.storage.results is None:
-        reason = "tensor copies would bring it to the staging buffer of the results, and there is none"
-    return f"the residual is read by the threads of the epilogue: {reason}"
+        reason = "TMA would load it to the staging buffer of the results, and there is none"
+    return f"the residual is loaded by the threads of the epilogue: {reason}"
 
 
 def store_line(plan: Plan) -> str:
@@ -235,11 +235,11 @@ def store_line(plan: Plan) -> str:
     results = plan.storage.results
     if results is not None:
         direct = estimate(tiled, replace(plan.work, slabs=0, residual_bytes=0)).epilogue_cycles
-        took = f"about {plan.estimate.epilogue_cycles:.0f} cycles of a CTA, and {direct:.0f} by stores from registers"
+        took = f"about {plan.estimate.epilogue_cycles:.0f} cycles per CTA, and {direct:.0f} with stores from registers"
         held = f"; {HELD}" if holds_numbers(plan) else ""
-        return f"results are stored through SMEM by tensor copies: the epilogue takes {took}{held}"
+        return f"results are stored through SMEM and TMA: the epilogue takes {took}{held}"
     if TMA not in schedule_of(plan.schedule).stores:
-        reason = f"tensor copies need output pixels as lanes, and {plan.schedule.title} has channels as lanes"
+        reason = f"TMA stores need output pixels as lanes, and the lanes of {plan.schedule.title} are channels"
     elif plan.reuse is not None:
         reason = not_copied(plan.reuse, plan.layout, plan.arch, Ways(store=TMA))
     else:

@@ -70,7 +70,7 @@ def estimate_legend(plans: Iterable[Planned | None]) -> str:
         return ""
     chip = f"{'an' if one.chip.startswith('H') else 'a'} {one.chip} at {one.clock_mhz / 1000:g} GHz"
     whose = "the timing engine's" if one.by == "engine" else "the planner's estimate"
-    return f"cycles, us, of peak: {whose}, for {chip}, its dense tensor cores being 100%"
+    return f"cycles, us, of peak: {whose} for {chip}; 100% is its dense tensor-core peak"
 
 
 def print_tuned(console: Console, layers: Iterable[tuple[str, object]]) -> None:

@@ -41,14 +41,12 @@ def _summed(layout: DeviceLayout) -> tuple[str, ...]:
     """Pixels that are summed as they lie: nothing is transposed but the result."""
     n, *_, channels = layout.activation.shape
     notes = [
-        "x and dy stay channels last, as forward kernels have them: the tensor core reads both MN-major, and sums over "
+        "x and dy stay in NHWC, without a transposed copy: the tensor core reads both MN-major and sums over "
         f"{layout.filter.shape[0]} pixels of {counted(n, 'image')}"
     ]
     rows = layout.output.shape[-2]
     if rows != layout.model.batch:
-        notes.append(
-            f"{layout.model.batch} channels of x filled up to {rows}: whole copies; of x itself there are {channels}"
-        )
+        notes.append(f"{layout.model.batch} channels of x padded to {rows} by whole copies; x itself has {channels}")
     return tuple(notes)
 
 
@@ -60,7 +58,7 @@ def _padding(layout: DeviceLayout) -> list[str]:
     if layout.c_pitch != channels:
         notes.append(
             f"{channels} channels padded to {layout.c_pitch} ({layout.c_pitch * problem.operand_dtype.bytes} bytes a "
-            f"pixel, as the tensor map needs): {layout.c_pitch / channels:.2f}x activation and filter bytes"
+            f"pixel, a multiple of 16 for the tensor map): {layout.c_pitch / channels:.2f}x activation and filter bytes"
         )
     channels = problem.out_channels
     if layout.k_pitch != channels:
@@ -76,20 +74,20 @@ def _fold(problem: ConvProblem, axis: int, fold: AxisFold) -> str:
     name = AXIS_NAMES[problem.rank][axis]
     if problem.rank == 3 and name == "D":
         return (
-            f"along D every output plane becomes an image whose channels are the {len(fold.places)} planes that its "
-            "filter reads"
+            f"along D every output plane becomes an image, with the {len(fold.places)} planes that its filter reads as "
+            "channels"
         )
     longest = SM_100A.limits.tma_element_stride
     if fold.step > longest:
-        cause = f"stride {fold.step} along {name} is above {longest}, the largest of a tensor map"
+        cause = f"stride {fold.step} along {name} exceeds {longest}, the maximum of a tensor map"
     else:
         cause = (
             f"along {name} the filter spans {problem.span[axis]} pixels with padding "
-            f"({problem.pad_lo[axis]}, {problem.pad_hi[axis]}), more than an im2col tensor map can express"
+            f"({problem.pad_lo[axis]}, {problem.pad_hi[axis]}), which exceeds the corners of an im2col tensor map"
         )
     return (
-        f"{cause}: folded on the host, {len(fold.places)} pixels of every block of {fold.step} become "
-        f"channels, and the kernel sees {fold.blocks} tap(s) with stride 1"
+        f"{cause}: the host folds {len(fold.places)} pixels of every block of {fold.step} into channels, "
+        f"and the kernel has {fold.blocks} tap(s) with stride 1"
     )
 
 
@@ -99,13 +97,13 @@ def _columns(layout: DeviceLayout) -> list[str]:
     if layout.columns == "off":
         return []
     columns = layout.base.kernel[-1]
-    start = f"the {columns} columns of a filter row are channels"
+    start = f"the {columns} columns of a filter row are folded into K"
     if overlap is None:
-        return [f"{start}: the host writes each pixel once for every column that reads it"]
+        return [f"{start}: the host copies each pixel once for every column that reads it"]
     step = overlap.step * overlap.channels * layout.problem.operand_dtype.bytes
     return [
-        f"{start}: a row of the tensor map is {columns} pixels of {overlap.channels} channels and begins {step} bytes "
-        f"after the one before it, so that rows overlap; image rows have {overlap.width} pixels, padding included"
+        f"{start}: the rows of the tensor map are {columns} pixels of {overlap.channels} channels, {step} bytes apart, "
+        f"so that they overlap; image rows have {overlap.width} pixels, padding included"
     ]
 
 
@@ -116,20 +114,20 @@ def _expansion(problem: ConvProblem) -> list[str]:
         notes.append(f"the host pads the image with {problem.pad_value}, the zero point of the activations")
     fmt = FORMATS.get(problem.operand)
     if fmt is not None:
-        pairs = ", two to a byte, which is what the kernel counts as a channel" if fmt.packed == 2 else ""
+        pairs = ", two per byte, which counts as one channel of the kernel" if fmt.packed == 2 else ""
         notes.append(
-            f"{problem.operand}: {fmt.element} elements{pairs}, with a scale factor of type {fmt.factor} for every "
-            f"{fmt.block} channels behind those of the pixel; channels of a group are filled up to a multiple of "
+            f"{problem.operand}: {fmt.element} elements{pairs}, and one {fmt.factor} scale factor per {fmt.block} "
+            f"channels, stored behind the channels of the pixel; the channels of a group are padded to a multiple of "
             f"{CHANNELS}"
         )
     if problem.operand in PASSES:
         notes.append(
-            f"{problem.operand}: float32 is split into {PARTS[problem.operand].name} parts, and {copies_of(problem)} "
-            "products of parts per term are channels side by side"
+            f"{problem.operand}: float32 is split into {PARTS[problem.operand].name} parts, and the "
+            f"{copies_of(problem)} products of parts per term become additional channels"
         )
     elif problem.filter_parts > 1:
         notes.append(
-            f"weights less their zero points need more than 8 bits: each is the sum of {problem.filter_parts} s8 parts "
+            f"weights minus their zero points exceed 8 bits: each is the sum of {problem.filter_parts} s8 parts, "
             "on copies of the channels"
         )
     return notes
@@ -140,11 +138,11 @@ def _packing(problem: ConvProblem, packing: GroupPacking) -> str:
     shape = f"{problem.groups} groups of {problem.group_channels} channels"
     useful = problem.out_channels * problem.group_channels
     done = packing.count * packing.k_per_pack * packing.c_per_pack
-    share = f"{100 * useful / done:.3g} % of the products are of the model, the others of zeros"
+    share = f"{100 * useful / done:.3g} % of the products are useful, the others are with zeros"
     if packing.count == 1:
-        return f"{shape} are one block-diagonal filter: {share}"
+        return f"{shape} form one block-diagonal filter: {share}"
     return (
-        f"{shape}, {packing.groups} to a pack: {packing.count} block-diagonal filters of "
+        f"{shape}, {packing.groups} per pack: {packing.count} block-diagonal filters of "
         f"{packing.c_per_pack} x {packing.k_per_pack} channels; {share}"
     )
 
@@ -153,15 +151,15 @@ def _equivalent(equivalent: ForwardEquivalent, model: ConvProblem) -> str:
     """One sentence: what is computed in its place, and what share of the multiplications that wastes."""
     taps = "x".join(map(str, equivalent.problem.kernel))
     share = 100 * _products(model) / equivalent.problem.macs
-    done = f"{min(share, 100):.3g} % of its products are of the model"
+    done = f"{min(share, 100):.3g} % of its products are useful"
     if equivalent.strategy == "dilated":
-        return f"transposed: an ordinary {taps} convolution of the input with zeros between its pixels; {done}"
+        return f"transposed: a {taps} convolution of the dilated input; {done}"
     phases = math.prod(model.stride)
     made = math.prod(axis.count for axis in equivalent.axes)
     those = f"the {phases} phases of the output as channels"
     if made < phases:
-        those = f"{made} of {those}, no tap is of the others, which are zeros"
-    return f"transposed: an ordinary {taps} convolution with stride 1 makes {those}; {done}"
+        those = f"{made} of {those}; the others have no taps and are zero"
+    return f"transposed: a {taps} convolution with stride 1 computes {those}; {done}"
 
 
 def _products(model: ConvProblem) -> int:

@@ -77,7 +77,7 @@ def test_the_planner_takes_what_it_finds_faster_and_says_why():
     assert plans["auto"].storage.residual is not None is not plans["tma"].storage.residual
     assert plans["direct"].storage.residual is None
     said = {way: list(why_lines(found))[-2] for way, found in plans.items()}
-    numbers = re.search(r"takes about (\d+) cycles of a CTA, and (\d+) if its threads read it$", said["auto"])
+    numbers = re.search(r"takes about (\d+) cycles per CTA, and (\d+) if its threads load it$", said["auto"])
     assert int(numbers[1]) < int(numbers[2])
     assert said["direct"].endswith("the threads of the epilogue: as requested, or because it is no slower")
 

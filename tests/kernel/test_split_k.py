@@ -241,11 +241,11 @@ def test_the_planner_takes_what_it_finds_faster_and_says_why():
     assert plans["off"].launch.cluster == (1, 1, 1)
     assert plans["auto"].launch.parts > 1
     assert plans["auto"].estimate.cycles < plans["off"].estimate.cycles
-    assert "SMs work instead of" in plans["auto"].launch.why.split
+    assert "SMs are used instead of" in plans["auto"].launch.why.split
     wide = ConvProblem(batch=32, in_channels=64, out_channels=64, in_extent=(56, 56), kernel=(1, 1))
     full = plan(device_layout(wide), options=ScheduleOptions(split_k="estimate"))
     assert full.launch.parts == 1
-    assert "leave fewer than two of 148 SMs for each" in full.launch.why.split
+    assert "leave fewer than two of 148 SMs per tile" in full.launch.why.split
     alone = plan(device_layout(SMALL), options=ScheduleOptions(schedule="stationary"))
     assert alone.launch.why.split == "no split-K: no legal schedule supports it"
     walks = plan(device_layout(SMALL), options=ScheduleOptions(schedule="reload", persistent="on", ctas=2))
@@ -285,7 +285,7 @@ def test_every_cta_of_the_clusters_that_auto_takes_has_an_sm(filters, extent):
             InputError,
             "split_k 2 and persistent on exclude each other: split-K gives each tile its own cluster",
         ),
-        ({"split_k": "2", "store": "tma"}, PlanError, "store tma writes whole rows of a tile from one CTA"),
+        ({"split_k": "2", "store": "tma"}, PlanError, "store tma stores whole rows of a tile from one CTA"),
         ({"split_k": "2", "schedule": "stationary"}, PlanError, "does not support split-K"),
     ],
 )

@@ -132,7 +132,7 @@ def test_one_column_of_tiles_has_one_order():
 def test_what_cannot_be_is_refused():
     large = ConvProblem(batch=64, in_channels=16, out_channels=64, in_extent=(112, 112), kernel=(1, 1))
     options = ScheduleOptions(schedule="reload", rasterization_order=HILBERT)
-    with pytest.raises(PlanError, match="hilbert looks 12544 places up in a table, which has 4096 at most"):
+    with pytest.raises(PlanError, match="hilbert needs a table of 12544 tiles, and the largest has 4096"):
         plan(device_layout(large), options=options, block_n=16)
     assert plan(device_layout(large), options=ScheduleOptions(schedule="reload", rasterization_order=GROUPED)).launch
     with pytest.raises(InputError, match="rasterization_order must be one of auto, rows, columns"):

@@ -49,19 +49,19 @@ LAST_LANES = Rule(
     switch="refresh_lane",
 )
 MOVES_AFTER = Rule(
-    text=".ashift multiplies first, then lane i takes lane i + 1 inside each 32 lanes",
+    text=".ashift multiplies first, then lane i takes lane i + 1 within each 32 lanes",
     evidence="tested elsewhere",
     note="NVIDIA CUTLASS on B200",
 )
 SHIFT_THEN_ZERO = Rule(
-    text="tcgen05.mma.ws shifts the columns first and zeroes then",
+    text="tcgen05.mma.ws shifts the columns before it zeroes them",
     evidence="assumed",
-    note="NVIDIA CUTLASS makes its masks so",
+    note="NVIDIA CUTLASS computes its masks this way",
     switch="zero_mask",
 )
 
 ROWS_BEFORE = Rule(
-    text="a copy may start before the first row of the stream, and what it reads there is zero",
+    text="a copy may start before the first row of the stream, and reads zeros there",
     evidence="recorded",
-    note="im2col mode on sm_90a; im2col::w is documented to do as im2col along N",
+    note="im2col mode on sm_90a; im2col::w is documented to behave as im2col along N",
 )

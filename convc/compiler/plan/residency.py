@@ -61,7 +61,7 @@ def limits(need: MemoryNeed, arch: Arch) -> dict[str, int]:
     return {
         "shared memory": _by_shared(need, arch),
         "threads": _by_threads(arch),
-        "registers, about": _by_registers(),
+        "registers (estimated)": _by_registers(),
     }
 
 

@@ -73,15 +73,15 @@ def split(candidates: ScheduleCandidates, parts: int, *, able: bool) -> Schedule
 
 def _shared(offer: Offer, parts: int) -> Offer | Rejection:
     if offer.layout.blocks is not None:
-        reason = f"{offer.layout.blocks.name} has scale factors, which the epilogue's warps copy: no split-K"
+        reason = f"the epilogue warps copy the scale factors of {offer.layout.blocks.name}: no split-K"
         return Rejection(rule="split", reason=reason)
 
     if offer.first.multicast != (1, 1):
-        reason = "multicast clusters have several tiles, and a split-K cluster has one"
+        reason = "a multicast cluster computes several tiles, a split-K cluster one"
         return Rejection(rule="split", reason=reason)
 
     if offer.laid(offer.first).results is not None:
-        reason = "store tma writes whole rows of a tile from one CTA, and each split-K CTA stores some columns"
+        reason = "store tma stores whole rows of a tile from one CTA, and a split-K CTA stores some columns"
         return Rejection(rule="split", reason=reason)
 
     pixels = offer.layout.problem.gemm_m

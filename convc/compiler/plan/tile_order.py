@@ -82,15 +82,15 @@ def choose_order(
     entries = units * tiles[1]
     if asked == HILBERT and entries > MOST_ENTRIES:
         raise PlanError(
-            f"rasterization order {HILBERT} looks {entries} places up in a table, which has {MOST_ENTRIES} at most: "
-            f"{GROUPED} stays close by arithmetic"
+            f"rasterization order {HILBERT} needs a table of {entries} tiles, and the largest has {MOST_ENTRIES}: "
+            f"{GROUPED} needs none"
         )
     along_m = in_rows(size)
     if min(units, tiles[1]) == 1:
         return along_m
     why = ""
     if size.all <= size.l2:
-        why = f"tiles along M first: L2 holds all {size.all} bytes, so every order reads each once"
+        why = f"rasterization along M first: L2 holds all {size.all} bytes, so every order reads each once"
     if asked is None and why:
         return msgspec.structs.replace(along_m, why=why)
     able = ORDERS if entries <= MOST_ENTRIES else BY_ARITHMETIC
@@ -101,11 +101,11 @@ def choose_order(
         best.setdefault(one.order, one)
     taken = best[asked or _best(best)]
     others = tuple(one for one in best.values() if one is not taken)
-    why = f"order {taken.order}: memory moves {taken.memory_bytes} bytes"
+    why = f"rasterization order {taken.order}: {taken.memory_bytes} bytes of memory traffic"
     if taken.order != ROWS:
         why += f", along M first {best[ROWS].memory_bytes}"
     if asked is not None:
-        why += "; it was requested"
+        why += "; as requested"
     made = TileOrder(
         name=taken.order,
         groups=taken.groups,

@@ -44,7 +44,7 @@ def test_an_untouched_build_is_shown_as_it_is(given, tmp_path):
     assert build.network.schedule == found.options == options
     assert found.compiled.artifact.ptx == found.text == text.read_text()
     assert found.compiled.artifact.launch == build.launch(build.record())
-    assert "not what this compiler writes" not in str(found)
+    assert "differs from what this compiler generates" not in str(found)
     (listed,) = list_layers(build).layers
     assert listed.planned == build.record().planned
     assert listed.planned.cycles == pytest.approx(list_layers(MODEL, schedule=options).layers[0].planned.cycles)
@@ -70,7 +70,7 @@ def test_a_text_that_was_changed_is_told_from_one_of_another_version(tmp_path):
     build = convc.compile(MODEL, tmp_path / "b")
     (text,) = (tmp_path / "b").glob("kernels/*/kernel.ptx")
     text.write_text(f"// mine\n{text.read_text()}")
-    assert "not what this compiler writes for these options: it was edited" in str(convc.inspect(build))
+    assert "differs from what this compiler generates for these options: it was edited" in str(convc.inspect(build))
     network = tmp_path / "b" / "network.json"
     held = json.loads(network.read_text())
     held["schedule"]["store"] = "direct"

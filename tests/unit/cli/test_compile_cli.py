@@ -40,7 +40,7 @@ def test_the_report_lists_layers_notes_and_what_was_left_out(convc, two, tmp_pat
     said = convc.good("compile", two, "-o", tmp_path / "b")
     assert "stem" in said
     assert "1x3x16x16 * 16x5x5, stride 2, pad 1,1,2,2 -> 8x8" in said
-    assert "the 5 columns of a filter row are channels" in said
+    assert "the 5 columns of a filter row are folded into K" in said
     assert "fused: stem + relu" in said
     assert "2 layers, 2 kernels" in said
     assert os.listdir(tmp_path) == ["b"]

@@ -115,7 +115,7 @@ def test_the_plan_shows_numbers_and_other_candidates(reload_parts):
     assert "schedule reload for sm_100a" in text
     assert "9 steps" in text
     assert "start_w = " in text
-    assert "other widths (of those as fast, on as many SMs, the plan takes the one that moves fewest bytes):" in text
+    assert "other tile widths (of equally fast ones on as many SMs, the one with the least traffic is chosen):" in text
 
 
 def test_rejected_candidates_come_with_their_reason(convc, tmp_path):
@@ -123,7 +123,7 @@ def test_rejected_candidates_come_with_their_reason(convc, tmp_path):
     models.build_resnet50_layers(tmp_path / "m.onnx", [models.read_layers("demo")[-1]])
     said = convc.good("inspect", tmp_path / "m.onnx", "--layer", "layer4.1.conv2", "--only", "plan")
     plan = parts_of(said)["plan"]
-    below = "\n".join(plan[plan.index("rejected candidates, by the rule that they break:") + 1 :])
+    below = "\n".join(plan[plan.index("rejected candidates, by rule:") + 1 :])
     rejected = [line for line in below.replace("\n      ", " ").splitlines() if line]
     assert rejected
     for line in rejected:
@@ -134,11 +134,11 @@ def test_rejected_candidates_come_with_their_reason(convc, tmp_path):
 def test_the_memory_map_is_whole_and_does_not_overlap(parts):
     rows = [line.split() for line in parts["memory of one CTA"] if line.startswith("shared")]
     rows = [row for row in rows if row[4:6] != ["tile", "c:"]]  # over the others, when they have been multiplied
-    ranges = sorted((int(row[1]), int(row[2])) for row in rows if "all" not in row)
+    ranges = sorted((int(row[1]), int(row[2])) for row in rows if row[2:] != ["total"])
     assert ranges[0][0] == 0
     for (_, end), (start, _) in pairwise(ranges):
         assert end <= start
-    total = next(int(row[1]) for row in rows if "all" in row)
+    total = next(int(row[1]) for row in rows if row[2:] == ["total"])
     assert ranges[-1][1] <= total
     assert any("accumulator" in line for line in parts["memory of one CTA"])
 
@@ -176,9 +176,9 @@ def test_a_bad_call_is_refused(convc, tiny):
 @pytest.mark.parametrize(
     ("weight", "group", "said"),
     [
-        ((8, 3), 4, "4 groups of 1 channels are one block-diagonal filter"),
-        ((80, 3), 40, "40 groups of 1 channels, 8 to a pack: 5 block-diagonal filters of 8 x 16 channels"),
-        ((5, 3, 3, 3), 1, "along D every output plane becomes an image whose channels are the 3 planes"),
+        ((8, 3), 4, "4 groups of 1 channels form one block-diagonal filter"),
+        ((80, 3), 40, "40 groups of 1 channels, 8 per pack: 5 block-diagonal filters of 8 x 16 channels"),
+        ((5, 3, 3, 3), 1, "along D every output plane becomes an image, with the 3 planes"),
     ],
 )
 def test_rows_volumes_and_groups_are_shown(convc, tmp_path, schedule, weight, group, said):

@@ -56,7 +56,7 @@ def test_all_verbs_take_the_record_and_say_so(kept, tmp_path):
     assert found.compiled.artifact.ptx == ptx.read_text()
     assert (found.plan.schedule.name, found.plan.launch.persistent) == ("slide", True)
     assert said in str(found)
-    assert "7 candidates were timed there, 1 of them lost" in str(found)
+    assert "7 candidates were timed, 1 of them failed" in str(found)
     assert "as requested" not in str(found.plan.launch.why)
     assert len(found.plan.choices) > 1, "the table has all schedules"
     (verified,) = convc.verify(MODEL).layers

@@ -104,9 +104,9 @@ def test_the_ways_to_cut_the_output_are_told_with_what_they_break():
     assert [cut.split(":")[0] for cut in cuts] == [
         f"border {border}, rows {rows}" for border in ("mask", "zero") for rows in ("outer", "merged")
     ]
-    assert re.fullmatch(r"border mask, rows outer: \d+ tiles, 9 lanes a row", cuts[0])
+    assert re.fullmatch(r"border mask, rows outer: \d+ tiles, 9 lanes per row", cuts[0])
     assert re.search(r"rows merged: .*stride 2 .* 9 rows", cuts[1])
-    assert said(plan_stages(plan), "3: slide").endswith("; 3 filter columns from 1 load, 9 lanes a row of 7 outputs")
+    assert said(plan_stages(plan), "3: slide").endswith("; 3 filter columns from 1 load, 9 lanes per row of 7 outputs")
 
 
 def test_conditions_come_with_their_numbers():

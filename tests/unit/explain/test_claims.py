@@ -45,7 +45,7 @@ def printed(monkeypatch, name: str) -> list[str]:
 
 def numbers(lines: list[str]) -> list[str]:
     """The lines with a number that the kernel computes."""
-    first = lines.index("numbers that the kernel computes:") + 1
+    first = lines.index("coordinates that the kernel computes:") + 1
     return lines[first : lines.index("", first)]
 
 

@@ -75,7 +75,7 @@ def test_a_page_is_what_was_read(name, golden, monkeypatch):
     print_summary(to, compiled, about)
     print_inspection(to, compiled, about, only=("plan", "memory"))
     monkeypatch.undo()
-    page = re.sub(r"(?s)numbers that the kernel computes:.*?\n\n", "", paper.getvalue())  # see test_claims.py
+    page = re.sub(r"(?s)coordinates that the kernel computes:.*?\n\n", "", paper.getvalue())  # see test_claims.py
     stages = [f"{each.algorithm.title}: {each.source}: {each.said}" for each in plan_stages(compiled.plan)]
     said = [re.sub(" +$", "", page, flags=re.MULTILINE), *choice_lines(compiled.plan), "", *stages, ""]
     golden("inspected", {f"{name.replace(' ', '_')}.txt": "\n".join(said)})

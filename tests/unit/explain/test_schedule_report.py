@@ -46,7 +46,7 @@ def test_wide_tiles_make_shift_not_worth_it(channels):
     found = lines(out_channels=channels)
     (said,) = (line for line in found if re.search("shift (windows|chain) is (slower|not faster) here", line))
     assert re.search(
-        r"but the mainloop of slide is bound by (L2|tensor core|copy latency), it adds \d+ cycles of tensor-core time",
+        r"but the mainloop of slide is bound by (L2|tensor core|copy latency), and it adds \d+ cycles of tensor-core",
         said,
     )
     (chosen,) = (line for line in found if line.startswith("*"))
@@ -83,12 +83,12 @@ MOVED = ScheduleSummary(schedule=WINDOWS.id, cycles=1000, mma_cycles=600, read_c
         (
             {},
             {"schedule": STATIONARY.id, "cycles": 900},
-            "it is 11% faster, but it assumes unrecorded hardware rules, and is taken only if 18% faster",
+            "it is 11% faster, but assumes unrecorded hardware rules, and must be 18% faster",
         ),
         (
             {"bottleneck": "L2"},
             {"cycles": 980},
-            "saves 500 cycles of SMEM reads, but the mainloop of slide is bound by L2, it adds 100 cycles",
+            "saves 500 cycles of SMEM reads, but the mainloop of slide is bound by L2, and it adds 100 cycles",
         ),
     ],
 )
@@ -150,17 +150,17 @@ def test_lanes_are_accounted_for():
     options = ScheduleOptions(schedule="shift", shift="windows", border="zero", rows="merged")
     found = list(sharing_lines(plan(device_layout(problem), options=options)))
     assert found[1] == (
-        "lane use: 560 of 640 lanes (87.5%): 2 of every 32 are halo; 1 of 29 a row hold no output; "
+        "lane use: 560 of 640 lanes (87.5%): 2 of every 32 are halo; 1 of 29 per row hold no output; "
         "the last tile of the stream is not full"
     )
     assert found[2:6] == [
-        "border mask, rows outer: 10 tiles, 28 lanes a row",
-        "border mask, rows merged: 5 tiles, 28 lanes a row",
-        "border zero, rows outer: 10 tiles, 29 lanes a row",
-        "border zero, rows merged: 5 tiles, 29 lanes a row",
+        "border mask, rows outer: 10 tiles, 28 lanes per row",
+        "border mask, rows merged: 5 tiles, 28 lanes per row",
+        "border zero, rows outer: 10 tiles, 29 lanes per row",
+        "border zero, rows merged: 5 tiles, 29 lanes per row",
     ]
     taller = dataclasses.replace(problem, pad_lo=(0, 1))
-    assert "1 of 10 rows an image have none" in list(sharing_lines(plan(device_layout(taller), options=options)))[1]
+    assert "1 of 10 rows per image have none" in list(sharing_lines(plan(device_layout(taller), options=options)))[1]
     uneven = dataclasses.replace(problem, in_extent=(21, 28))
     options = dataclasses.replace(options, rows="auto")
     refused = list(sharing_lines(plan(device_layout(uneven), options=options)))[3]
@@ -171,9 +171,9 @@ def test_an_illegal_schedule_says_which_condition_fails():
     problem = ConvProblem(in_channels=64, out_channels=64, in_extent=(20, 60), kernel=(3, 11), dilation=(1, 4))
     text = "\n".join(illegal_lines(plan(device_layout(problem), options=ScheduleOptions())))
     far = "the last filter column is 40 lanes from the first of its buffer, at most"
-    assert f"not here: shift chain, shift ashift: {far} 31" in text
-    assert f"not here: stationary: {far} 32" in text
-    assert "not here: shift windows: windows of 32 lanes cannot overlap by a halo of 40" in text
+    assert f"not possible: shift chain, shift ashift: {far} 31" in text
+    assert f"not possible: stationary: {far} 32" in text
+    assert "not possible: shift windows: windows of 32 lanes cannot overlap by a halo of 40" in text
 
 
 def test_several_images_merge_only_in_step():
@@ -269,11 +269,11 @@ POINTWISE = ConvProblem(in_channels=64, out_channels=64, in_extent=(16, 16), ker
     [
         (
             {},
-            r"through SMEM by tensor copies: .* takes about \d+ cycles of a CTA, and \d+ by stores from registers$",
+            r"through SMEM and TMA: .* takes about \d+ cycles per CTA, and \d+ with stores from registers$",
         ),
         ({"store": "direct"}, "from registers: as requested, or because it is no slower"),
-        ({"schedule": "stationary"}, "need output pixels as lanes, and stationary has channels as lanes"),
-        ({"target": "sm_90a"}, r"through SMEM by tensor copies: .* and \d+ by stores from registers$"),
+        ({"schedule": "stationary"}, "need output pixels as lanes, and the lanes of stationary are channels"),
+        ({"target": "sm_90a"}, r"through SMEM and TMA: .* and \d+ with stores from registers$"),
     ],
 )
 def test_a_plan_says_how_results_leave(options, said):

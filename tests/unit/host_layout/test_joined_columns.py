@@ -86,8 +86,8 @@ def test_a_stem_is_stored_once():
     assert layout.filter.shape == (64, 7, 32)
     assert activation_axes(layout) == ((28, 112, 224, 1), (16, 230 * 8, 224 * 230 * 8))
     assert layout_notes(layout)[1] == (
-        "the 7 columns of a filter row are channels: a row of the tensor map is 7 pixels of 4 channels and begins 16 "
-        "bytes after the one before it, so that rows overlap; image rows have 230 pixels, padding included"
+        "the 7 columns of a filter row are folded into K: the rows of the tensor map are 7 pixels of 4 channels, 16 "
+        "bytes apart, so that they overlap; image rows have 230 pixels, padding included"
     )
 
 

@@ -170,8 +170,8 @@ def test_a_patch_embedding_becomes_a_1x1_convolution():
     notes = layout_notes(layout)
     assert "294 KiB become 294 KiB (1.00x)" in notes[0]
     assert notes[1] == (
-        "stride 16 along H is above 8, the largest of a tensor map: folded on the host, 16 pixels of every block "
-        "of 16 become channels, and the kernel sees 1 tap(s) with stride 1"
+        "stride 16 along H exceeds 8, the maximum of a tensor map: the host folds 16 pixels of every block "
+        "of 16 into channels, and the kernel has 1 tap(s) with stride 1"
     )
     x = np.arange(3 * 224 * 224, dtype=np.float32).reshape(problem.x_shape) % 1024
     # channel order: place along H, place along W, C
@@ -195,14 +195,15 @@ def test_a_very_long_filter_is_unrolled():
     assert layout.problem.kernel == (1, 1)
     assert layout.problem.in_channels == 600
     notes = layout_notes(layout)
-    assert notes[1].startswith("along W the filter spans 300 pixels with padding (0, 0), more than an im2col")
+    assert notes[1].startswith("along W the filter spans 300 pixels with padding (0, 0), which exceeds the corners")
 
 
 def test_notes_say_what_padding_costs():
     problem = ConvProblem(in_channels=3, out_channels=10, in_extent=(8, 8), kernel=(1, 1), out="f32")
     assert layout_notes(device_layout(problem)) == (
         "the host converts activations from NCHW to NHWC: 384 bytes become 1 KiB (2.67x)",
-        "3 channels padded to 8 (16 bytes a pixel, as the tensor map needs): 2.67x activation and filter bytes",
+        "3 channels padded to 8 (16 bytes a pixel, a multiple of 16 for the tensor map): "
+        "2.67x activation and filter bytes",
         "10 output channels padded to 12 (48 bytes a pixel): 1.20x output bytes",
     )
 

@@ -27,8 +27,8 @@ def test_planes_and_long_strides_are_folded_for_reasons_of_their_own():
         in_channels=8, out_channels=8, in_extent=(4, 20, 20), kernel=(2, 3, 3), stride=(1, 9, 1)
     )  # fmt: skip
     _, depth, height, *_ = layout_notes(device_layout(problem))
-    assert depth.startswith("along D every output plane becomes an image whose channels are the 2 planes")
-    assert height.startswith("stride 9 along H is above 8")
+    assert depth.startswith("along D every output plane becomes an image, with the 2 planes")
+    assert height.startswith("stride 9 along H exceeds 8")
 
 
 @pytest.mark.parametrize(

@@ -62,9 +62,9 @@ def test_a_kernel_asks_for_what_keeps_others_from_its_columns(options: ScheduleO
     assert storage.tmem_columns == 256
     assert storage.end < storage.smem_bytes == compiled.artifact.launch.shared_bytes == bytes_for_columns(256, SM_100A)
     assert f"//   {storage.end}: nothing, which keeps other CTAs from the SM" in compiled.artifact.ptx
-    said = next(line for line in estimate_lines(compiled.plan) if line.startswith("An SM accepts CTAs"))
-    assert said.endswith("2 of them have 512 of 512 columns.")
-    assert f"{storage.smem_bytes} bytes, {storage.smem_bytes - storage.end} of them unused" in said
+    said = next(line for line in estimate_lines(compiled.plan) if line.startswith("CTAs per SM"))
+    assert said.endswith("and all CTAs of an SM allocate 512 of 512 columns.")
+    assert f"{storage.smem_bytes} bytes of shared memory, {storage.smem_bytes - storage.end} of them unused" in said
 
 
 def test_a_tiling_with_more_ctas_on_an_sm_than_columns_is_refused():

@@ -344,8 +344,8 @@ def test_a_depthwise_plan_says_what_is_left_of_the_tensor_core(operand, share, s
     )
     said = [line for line in estimate_lines(plan(layout, options=RELOAD_ONLY)) if "model's own" in line]
     assert said == [
-        f"{share} are the model's own, groups being joined: {speed} a cycle while the tensor core multiplies; "
-        "without it an SM makes 128 a cycle."
+        f"{share} are the model's own, as groups are packed: {speed} per cycle while the tensor core multiplies; "
+        "the FMA units of an SM do 128 per cycle."
     ]
     assert not [
         line for line in estimate_lines(plan(device_layout(problem()), options=RELOAD_ONLY)) if "model's own" in line

@@ -41,9 +41,9 @@ def test_the_timer_decides_among_the_best_few():
     assert [one.cycles for one in timed if one.preferred] == [2001]
     assert max(one.estimated for one in timed) <= TIMED_MARGIN * min(one.estimated for one in timed)
     said = list(why_lines(made.plan))
-    assert "decided among the 6 candidates" in said[0]
+    assert "chose among the 6 candidates" in said[0]
     assert f"(1000 cycles by the engine, {timed[0].estimated:.0f} estimated)" in said[0]
-    assert said[1].startswith(f"the estimates alone would take {estimated.plan.schedule.title}, ")
+    assert said[1].startswith(f"the estimates alone would choose {estimated.plan.schedule.title}, ")
 
 
 def test_a_candidate_that_cannot_be_written_is_not_timed(monkeypatch):
