@@ -114,7 +114,9 @@ class Source:
             if name in UNREAD or (name == "keywords" and isinstance(node, ast.ClassDef)):
                 continue
             for child in value if isinstance(value, list) else [value]:
-                if isinstance(child, ast.AST):
+                if isinstance(child, ast.UnaryOp) and isinstance(node, ast.Call) and _name(node.func) == "reshape":
+                    yield child, statement  # any negative number stands for the length that is left
+                elif isinstance(child, ast.AST):
                     yield from self._read(child, statement)
 
 

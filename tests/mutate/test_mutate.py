@@ -50,6 +50,11 @@ def test_mutants_of_a_text():
         assert mutant.line == mutant.statement
 
 
+def test_the_length_that_is_left_is_any_negative_number():
+    found = {mutant.name.partition(": ")[2] for mutant in Source(path="m.py", text="x.reshape(y, -1, 2)[-1]\n").mutants}
+    assert found == {"x.reshape(y, -1, 2) -> (x.reshape(-1, y, 2))", "-1 -> (1)", "2 -> 3", "1 -> 2"}
+
+
 @pytest.mark.parametrize("path", ["convc/errors.py", "convc/ir/findings.py"])
 def test_mutants_of_a_real_file_can_be_read(path):
     text = (TESTS.parent / path).read_text(encoding="utf-8")

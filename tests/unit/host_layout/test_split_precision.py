@@ -86,3 +86,17 @@ def test_infinities_and_the_largest_numbers():
     assert parts[0][3:].tolist() == [dtypes.BF16.max_finite, -dtypes.BF16.max_finite]
     assert not np.any([part[:3] for part in parts[1:]])
     assert sum(part[3] for part in parts) == float(largest)
+
+
+def test_what_is_missing_is_the_sum_of_the_products_that_are_not_made():
+    """The worst parts there are: each rest is a half of the last bit of the part in front, whose bits are 8 or 11."""
+    for precision, unit in (("bf16x3", Fraction(1, 2**8)), ("tf32x3", Fraction(1, 2**11))):
+        second = unit * (1 + unit)
+        worst = 2 * unit**2 + unit**4 + second**2
+        assert worst <= Fraction(MISSING[precision]) <= worst * Fraction(101, 100)
+    unit = Fraction(1, 2**8)
+    second, third = unit * (1 + unit), unit**2 * (1 + unit)
+    worst = 2 * second * third + third**2
+    assert worst <= Fraction(MISSING["bf16x6"]) <= worst * Fraction(103, 100)
+    largest = (1 + unit + second + third) ** 2
+    assert largest <= Fraction(GROWTH) <= largest * Fraction(101, 100)

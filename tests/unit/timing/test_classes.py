@@ -7,11 +7,13 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from convc.ir.launch import LaunchSpec, load_launch
 from convc.timing.chip import time_launch
 from convc.timing.classes import GridTiles, TileClass, in_order, tiles_of
-from convc.timing.kernel import KernelTime, time_kernel
+from convc.timing.kernel import KernelTime, _recorded, time_kernel
 from convc.timing.parameters import read_chip
 from convc.timing.trace import Trace, Work
 
@@ -30,6 +32,19 @@ def test_classes_lie_at_the_ends_of_axes_with_several():
     ends = [(True, False, False), (False, True, False), (True, True, False)]
     tiles = GridTiles(extent=(3, 2, 1), parts=tuple(TileClass(ends=each, trace=NOTHING) for each in ends))
     assert tiles.kinds().tolist() == [0, 0, 1, 2, 2, 3]
+
+
+@given(st.integers(1, 4), st.integers(1, 40), st.integers(0, 200), st.integers(1, 9))
+@example(2, 40, 79, 1)
+@example(1, 3, 2, 2)
+def test_the_ctas_that_run_are_of_the_grid_and_have_the_one_asked_for(size, clusters, first, turns):
+    """One cluster, or twice as many of them as turns: those that they ask for exist."""
+    launch = LaunchSpec(entry="k", grid=(size * clusters, 1, 1), cluster=(size, 1, 1), block=(32, 1, 1), buffers={},
+                        params=())  # fmt: skip
+    first = first % clusters * size
+    start, stop = _recorded(first, turns, launch)
+    assert 0 <= start <= first < stop <= launch.ctas
+    assert stop - start == min(launch.ctas, size * (1 if turns == 1 else 2 * turns))
 
 
 def test_one_cluster_of_each_class_is_recorded_by_its_first_cta():
