@@ -9,6 +9,7 @@ import pytest
 
 from convc.atoms.families import atom_names, find_atom
 from convc.atoms.tensor import moved
+from convc.atoms.warp import wgmma
 from convc.errors import InputError
 from convc.layout import parse
 
@@ -93,3 +94,21 @@ def test_names_of_no_atom_are_refused_with_what_is_near(name, message):
 def test_a_shape_of_no_load_is_refused():
     with pytest.raises(InputError, match="expected a shape"):
         moved("64x32b", 1)
+
+
+@pytest.mark.parametrize("element", ["s8", "u8"])
+def test_wgmma_of_integers_has_fewer_widths(element):
+    """PTX manual, wgmma.mma_async: the shapes of .u8 and .s8 are those of a table of their own."""
+
+    def widths(kind: str) -> list[int]:
+        found = []
+        for n in range(0, 272, 4):
+            try:
+                wgmma(n, kind)
+            except InputError:
+                continue
+            found.append(n)
+        return found
+
+    assert widths(element) == [8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256]
+    assert widths("e4m3") == list(range(8, 264, 8))

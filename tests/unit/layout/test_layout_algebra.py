@@ -300,3 +300,10 @@ def test_a_swizzled_layout_is_found_and_what_is_none_is_not():
     assert fitted(table) is None
     assert fitted([[0, 1, 3]]) is None
     assert fitted([[0, 1], [2, 4]]) is None
+
+
+def test_extents_of_very_many_terms_are_not_compared():
+    """Of a power of a symbol there are as many terms as its exponent, once the symbol is a sum."""
+    assert at_most(M, M**20 * N**20) is True
+    assert at_most(M**20 * N**20 + 1, M) is False
+    assert at_most(M, M**31 * N**31) is None

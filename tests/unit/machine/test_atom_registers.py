@@ -14,7 +14,9 @@ from warp_kernels import BITS, RANGES, STORED, Mma
 
 from convc.atoms.families import atom_names, find_atom
 from convc.atoms.held import Atom, Held
+from convc.atoms.warp import sparse
 from convc.machine.isa.warp import fragments, wmma_fragments
+from convc.machine.isa.warp.sparse import sparsity
 
 NAMES = tuple(atom_names())
 MMA, QUADS, SPARSE, WMMA, MATRIX = (
@@ -152,6 +154,22 @@ def test_sparse_metadata_say_which_of_a_is_stored(name):
     got = collect(atom["D"], done.buffers["out"].reshape(32, 4).view(STORED[d]))
     assert np.array_equal(got, dense.reshape(16, -1) @ b.T + c)
     assert done.findings == ()
+
+
+@pytest.mark.parametrize("name", SPARSE)
+def test_one_thread_is_asked_for_the_metadata_of_a_chunk(name):
+    """That which the machine asks, by recordings of each selector."""
+    element = name.split(".")[-1]
+    depth = int(name.split("k")[1].split(".")[0])
+    chunks = find_atom(name)["E"].columns
+    for selector in range(16 // chunks):
+        held = sparse(depth, element, selector)["E"]
+        thread, value, row, column = (each.reshape(-1) for each in held.places)
+        order = np.lexsort((column, row))
+        assert np.array_equal(np.stack((row, column), axis=1)[order], np.argwhere(np.ones((16, chunks), bool)))
+        asked = sparsity(depth, BITS[element], selector)
+        assert np.array_equal(thread[order].reshape(16, chunks), asked.lanes)
+        assert np.array_equal(4 * value[order].reshape(16, chunks), asked.shifts)
 
 
 FILL = """.shared .align 16 .b8 s[1024];
