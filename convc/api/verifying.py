@@ -24,10 +24,10 @@ from convc.runtime.network.convolutions import Convolutions
 from convc.runtime.network.io import Feeds, cast_feeds, errors_in, open_graph, open_model, read_named, targets_of
 from convc.support.progress import Progress
 from convc.verification import outputs
-from convc.verification.layer import modes_of
+from convc.verification.layer import check_layer, modes_of
 from convc.verification.network import NetworkCase, expected_by_oracle, random_case, verify_network
 from convc.verification.records import LayerReport, Tolerance, VerifyReport
-from convc.workers.jobs import check_all, check_one, worth_sending
+from convc.workers.jobs import check_all, one_thread, worth_sending
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +145,11 @@ def verify(  # noqa: PLR0913 - each is one choice, and most are left out
                 part = told.piece(index, len(convs))
                 part(f"compile {conv.name}", 0.0)
                 kernel = kernels.compiled(conv.problem)
-                reports.append(check_one(conv, kernel, sample, seed=seed, modes=modes, options=options, progress=part))
+                with one_thread():
+                    report = check_layer(
+                        conv, kernel, seed=seed, modes=modes, sample=sample, options=options, progress=part
+                    )
+                reports.append(report)
     return VerifyReport(
         source=network.name, seed=seed, layers=tuple(reports), kernels=len(kernels), skipped=network.skipped
     )

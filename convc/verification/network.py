@@ -41,11 +41,11 @@ from convc.support.arrays import is_array
 from convc.support.memory import require_memory
 from convc.support.progress import SILENT, Progress
 from convc.verification.amplified import examined
-from convc.verification.layer import check_of, layer_report
+from convc.verification.layer import layer_report
 from convc.verification.node import against_onnxruntime, against_reference
 from convc.verification.outputs import Expected, judge_output
 from convc.verification.random_weights import random_weights
-from convc.verification.records import LayerReport, NetworkReport, VerifyReport
+from convc.verification.records import Check, LayerReport, NetworkReport, VerifyReport
 from convc.verification.rms_error import allowed_of, bounded_outputs, rms_error
 
 
@@ -110,11 +110,11 @@ def _run_once(case: NetworkCase, progress: Progress) -> VerifyReport:
             alive.append(channels_alive(x))
         inputs = dict(zip(node.input, ran.arrays, strict=True))
         right = against_reference(ran, lambda: reference.build(node, name).run(inputs)[0])
-        checks = [check_of(ran.run, "network", right)]
+        checks = [Check.of(ran.run, "network", right)]
         answer = ort_session.run_node(node, opset_of(graph.model) or 0, ran.arrays) if both_oracles else ""
         agrees = None if isinstance(answer, str) else against_onnxruntime(ran, answer)
         if agrees is not None:
-            checks.append(check_of(ran.run, "network", agrees, "onnxruntime"))
+            checks.append(Check.of(ran.run, "network", agrees, oracle="onnxruntime"))
         kernel = case.convolutions.kernels.compiled(ran.conv.problem)
         error = rms_error(ran.run.y, case.expected.tensors.get(node.output[0]))
         layers.append(layer_report(ran.conv, kernel, checks, ran.run.counters, error))

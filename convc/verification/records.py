@@ -7,18 +7,25 @@ checks, and a `VerifyReport` for the model, which has a `NetworkReport` where th
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from convc.ir.findings import Finding
+from convc.ir.findings import Finding, Verdict
 from convc.ir.network import SkippedNode
 from convc.ir.planned import Planned
 from convc.ir.problem import ConvProblem
 from convc.machine import Counters
 from convc.runtime.network.stats import RunStats
 from convc.support.counted import counted
+from convc.support.files import to_npy_dtype
 from convc.support.html import table_html
 from convc.verification.compare import Comparison
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from convc.runtime.layer import LayerRun
 
 Mode = Literal["integer", "normal", "network"]
 """What a layer ran on: small integers, normal data, or what reached it in its network."""
@@ -55,6 +62,31 @@ class Check:
     writer: Finding | None = None
     findings: tuple[Finding, ...] = ()
     fault: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        run: LayerRun,
+        mode: Mode,
+        comparison: Comparison,
+        y: np.ndarray | None = None,
+        fault: str = "",
+        **more: Any,
+    ) -> Check:
+        """The check of a run that came to an end: what an oracle says of its elements, and the simulator of the rest.
+
+        ``y`` are the elements that were compared, where they are not all of the result.
+        """
+        return cls(
+            mode=mode,
+            ok=comparison.ok and not fault and run.verdict < Verdict.incomplete,
+            seconds=run.seconds,
+            digest=hashlib.sha256(to_npy_dtype(run.y if y is None else y).data).hexdigest()[:16],
+            comparison=comparison,
+            findings=run.findings,
+            fault=fault,
+            **more,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ from convc.host_layout.repack import pack_activation, pack_residual
 from convc.ir.network import ConvNode
 from convc.ir.problem import ConvProblem, shape_text
 from convc.support.memory import require_memory
-from convc.verification.layer import data_of
+from convc.verification.layer_data import data_of
 from convc.verification.records import Mode
 
 STRIP = 4200

@@ -8,111 +8,73 @@ The rest of the output must stay as it was. This says nothing of other CTAs, and
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
 from convc.build.writer import layer_of
 from convc.compiler.kernels import Kernel
-from convc.errors import MachineError
 from convc.ir.debug_info import read_debug_info
-from convc.ir.findings import Verdict
 from convc.ir.network import ConvNode
 from convc.ir.problem import ConvProblem
 from convc.ir.sums import Sums
 from convc.machine import RunOptions
 from convc.runtime.layer import LayerRun, last_writer_packed, run_packed
-from convc.support.files import to_npy_dtype
-from convc.support.progress import SILENT, Progress
-from convc.verification.bound import expected_result
 from convc.verification.compare import compare
-from convc.verification.layer import MODES, LayerData, bound_of, layer_report
-from convc.verification.records import Check, LayerReport, Mode, Sampled
+from convc.verification.layer_data import LayerData, bound_of, expected_of
+from convc.verification.records import Check, Mode, Sampled
 from convc.verification.sample import Outputs, TileMap, sample_ctas
 from convc.verification.sample_data import Strips, sample_buffers, strips_of
 
 
-def check_sampled(
-    conv: ConvNode,
-    kernel: Kernel,
-    count: int,
-    *,
-    seed: int = 0,
-    modes: tuple[Mode, ...] = MODES,
-    options: RunOptions | None = None,
-    progress: Progress = SILENT,
-) -> LayerReport:
-    """Run a sample of a layer's CTAs on fresh data of each mode and compare what they write.
+class SampledLayer:
+    """A layer with the data of a mode, of which a sample of the CTAs is run.
 
     Args:
         conv: the layer, with the model's weights.
         kernel: its kernel.
-        count: CTAs at random, besides one for each corner and border of the image.
+        mode: kind of data.
         seed: of the data and of the sample.
-        modes: kinds of data to use.
-        options: for the simulator.
-        progress: told of the CTAs that are done, the modes one after the other.
+        count: CTAs at random, besides one for each corner and border of the image.
 
     Raises:
         LimitError: input and output do not fit into memory.
     """
-    checks: list[Check] = []
-    counters = None
-    ctas: tuple[int, ...] = ()
-    for index, mode in enumerate(modes):
-        strips = strips_of(conv, mode, seed)
-        layer = layer_of(conv.problem, kernel, strips.weight, strips.bias, strips.multiplier)
-        tiles = TileMap(read_debug_info(kernel.debug_info), layer.layout, layer.launch)
-        ctas = sample_ctas(tiles, layer.layout, count, seed)
-        buffers = sample_buffers(layer, strips)
-        only = tiles.clusters(ctas)
-        chosen = dataclasses.replace(options or RunOptions(), only=only)
-        told = progress.piece(index, len(modes)).launch(f"{conv.name}, {len(ctas)} CTAs, {mode} data")
-        try:
-            run = run_packed(layer, buffers, chosen, told)
-        except MachineError as fault:
-            checks.append(Check(mode=mode, ok=False, seconds=0.0, fault=str(fault)))
-            continue
-        counters = counters or run.counters
-        made = [part for part in map(tiles.outputs, ctas) if part.place.size]  # a CTA of a pair may have none
-        check = _judged(mode, strips, run, made)
-        if check.comparison is not None and check.comparison.first is not None:
-            check = dataclasses.replace(check, writer=last_writer_packed(layer, buffers, check.comparison.first, only))
-        checks.append(check)
-    sampled = Sampled(ctas=len(ctas), of=kernel.artifact.launch.ctas)
-    return dataclasses.replace(layer_report(conv, kernel, checks, counters), sampled=sampled)
 
+    def __init__(self, conv: ConvNode, kernel: Kernel, mode: Mode, seed: int, count: int) -> None:
+        self._mode: Mode = mode
+        self._strips = strips_of(conv, mode, seed)
+        self._layer = layer_of(conv.problem, kernel, self._strips.weight, self._strips.bias, self._strips.multiplier)
+        self._tiles = TileMap(read_debug_info(kernel.debug_info), self._layer.layout, self._layer.launch)
+        self._ctas = sample_ctas(self._tiles, self._layer.layout, count, seed)
+        self._only = self._tiles.clusters(self._ctas)
+        self._buffers = sample_buffers(self._layer, self._strips)
+        self.sampled = Sampled(ctas=len(self._ctas), of=kernel.artifact.launch.ctas)
 
-def _judged(mode: Mode, strips: Strips, run: LayerRun, outputs: Sequence[Outputs]) -> Check:
-    """What the CTAs wrote, compared with the reference; and whether they wrote anything else."""
-    written = run.y.reshape(-1)
-    got = [written[part.place] for part in outputs]
-    expected: list[np.ndarray] = []
-    bounds: list[np.ndarray | None] = []
-    for part in outputs:
-        right, bound = _expected(mode, strips, part.element, run.sums)
-        expected.append(right)
-        bounds.append(bound)
-    known = [bound for bound in bounds if bound is not None]
-    values = np.concatenate(got)
-    comparison = compare(values, np.concatenate(expected), np.concatenate(known) if known else None)
-    if comparison.first is not None:
-        elements = np.concatenate([np.stack(part.element) for part in outputs], axis=1)
-        element = tuple(int(i) for i in elements[:, comparison.first[0]])
-        comparison = dataclasses.replace(comparison, first=element)
-    digest = hashlib.sha256(to_npy_dtype(values).data).hexdigest()[:16]
-    stray = _stray_bytes(run.y, outputs)
-    ok = comparison.ok and not stray and run.verdict < Verdict.incomplete
-    return Check(
-        mode=mode,
-        ok=ok,
-        seconds=run.seconds,
-        digest=digest,
-        comparison=comparison,
-        findings=run.findings,
-        fault=f"the CTAs of the sample wrote {stray} bytes of outputs that are not theirs" if stray else "",
-    )
+    def run(self, options: RunOptions, progress: Callable[[int, int], None] | None = None) -> LayerRun:
+        """Launch the CTAs of the sample; `MachineError` where one fails."""
+        return run_packed(self._layer, self._buffers, dataclasses.replace(options, only=self._only), progress)
+
+    def judge(self, run: LayerRun) -> Check:
+        """Compare what the CTAs wrote with the reference, and look whether they wrote anything else."""
+        outputs = [
+            part for part in map(self._tiles.outputs, self._ctas) if part.place.size
+        ]  # a CTA of a pair may have none
+        y = run.y.reshape(-1)
+        values = np.concatenate([y[part.place] for part in outputs])
+        expected = [_expected(self._mode, self._strips, part.element, run.sums) for part in outputs]
+        right = np.concatenate([values for values, _ in expected])
+        bounds = [bound for _, bound in expected if bound is not None]
+        comparison = compare(values, right, np.concatenate(bounds) if bounds else None)
+        writer = None
+        if comparison.first is not None:
+            elements = np.concatenate([np.stack(part.element) for part in outputs], axis=1)
+            element = tuple(int(i) for i in elements[:, comparison.first[0]])
+            comparison = dataclasses.replace(comparison, first=element)
+            writer = last_writer_packed(self._layer, self._buffers, element, self._only)
+        stray = _stray_bytes(run.y, outputs)
+        fault = f"the CTAs of the sample wrote {stray} bytes of outputs that are not theirs" if stray else ""
+        return Check.of(run, self._mode, comparison, values, fault, writer=writer)
 
 
 def _stray_bytes(y: np.ndarray, outputs: Sequence[Outputs]) -> int:
@@ -143,8 +105,7 @@ def _expected(
         small, first = _small_problem(strips.problem, box, channels)
         data = _small_data(strips, small, int(n[0]), box, first, channels)
         places = (0, k - channels.start, *(axis - low for axis, low in zip(at, first, strict=True)))
-        made = expected_result(small, data.x, data.weight, data.bias, data.multiplier, data.residual)
-        right[some] = made[places]
+        right[some] = expected_of(small, data)[places]
         bound = bound_of(mode, small, data, sums)
         exact = bound is None
         if bound is not None:

@@ -30,14 +30,13 @@ from convc.verification.layer import (
     Expected,
     check_layer,
     combined,
-    drawn_for,
     expect_part,
     judged_in_parts,
     layer_report,
     run_part,
 )
+from convc.verification.layer_data import drawn_for
 from convc.verification.records import Check, LayerReport, Mode
-from convc.verification.sampled_layer import check_sampled
 from convc.workers.compiling import compile_all, one_at_a_time, require_same
 from convc.workers.pool import Pool, Task
 
@@ -101,32 +100,15 @@ def check_job(
     runs: Mapping[Mode, LayerRun],
     sample: int | None,
 ) -> LayerReport:
-    """Check a layer, or a sample of its CTAs, in a worker (see `check_one`); ``runs`` are for a whole layer.
+    """Check a layer, or a sample of its CTAs, in a worker; ``runs`` are for a whole layer.
 
     Raises:
         LimitError: the data do not fit into memory.
         WorkerError: this is another convc.
     """
     require_same(digest)
-    return check_one(conv, kernel, sample, seed=seed, modes=modes, options=options, runs=runs)
-
-
-def check_one(
-    conv: ConvNode,
-    kernel: Kernel,
-    sample: int | None,
-    *,
-    seed: int,
-    modes: tuple[Mode, ...],
-    options: RunOptions,
-    progress: Progress = SILENT,
-    runs: Mapping[Mode, LayerRun] | None = None,
-) -> LayerReport:
-    """Check a layer here: `convc.verification.layer.check_layer`, or `check_sampled` where ``sample`` is a number."""
     with one_thread():
-        if sample is None:
-            return check_layer(conv, kernel, seed=seed, modes=modes, options=options, progress=progress, runs=runs)
-        return check_sampled(conv, kernel, sample, seed=seed, modes=modes, options=options, progress=progress)
+        return check_layer(conv, kernel, seed=seed, modes=modes, sample=sample, options=options, runs=runs)
 
 
 @contextmanager

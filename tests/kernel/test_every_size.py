@@ -12,7 +12,7 @@ from convc.compiler.kernels import kernel_of
 from convc.ir.network import ConvNode, TensorRef
 from convc.ir.problem import ConvProblem
 from convc.verification.data import normal_data
-from convc.verification.sampled_layer import check_sampled
+from convc.verification.layer import check_layer
 
 FILTERS = {
     "3x3": {"kernel": (3, 3), "pad_lo": (1, 1), "pad_hi": (1, 1)},
@@ -47,7 +47,7 @@ def borders_are_right(compiled: Compiled) -> None:
     _, weight, bias = normal_data(small, 0)
     ends = {name: TensorRef(name=name, dtype="f16", shape=None) for name in ("input", "output")}
     conv = ConvNode(name="conv", problem=problem, weight=weight, bias=bias, **ends)
-    report = check_sampled(conv, kernel_of(compiled), 0, modes=("integer",))
+    report = check_layer(conv, kernel_of(compiled), sample=0, modes=("integer",))
     assert report.ok, (problem, compiled.schedule, report.checks)
 
 

@@ -15,7 +15,6 @@ from convc.ir.problem import ConvProblem
 from convc.runtime.network.convolutions import Convolutions
 from convc.runtime.network.executor import Graph
 from convc.verification.layer import check_layer
-from convc.verification.sampled_layer import check_sampled
 
 RANDOM = np.random.default_rng(3)
 
@@ -157,7 +156,7 @@ def test_a_layer_with_a_scale_is_verified_as_a_whole_and_by_a_sample():
     assert conv.problem.multiplier
     kernel = kernel_of(compile_problem(conv.problem))
     assert check_layer(conv, kernel).ok
-    assert check_sampled(conv, kernel, 2).ok
+    assert check_layer(conv, kernel, sample=2).ok
 
 
 def test_a_variance_of_zero_is_quiet():

@@ -29,7 +29,8 @@ from convc.runtime import layer
 from convc.runtime.layer import run_layer
 from convc.verification.bound import error_bound, expected_result
 from convc.verification.compare import compare
-from convc.verification.layer import MOST, check_layer, data_of, draw_special
+from convc.verification.layer import check_layer
+from convc.verification.layer_data import MOST, data_of, draw_special
 
 KERNELS = Kernels()
 VALUES = (np.inf, -np.inf, np.nan)

@@ -16,7 +16,7 @@ from convc.ir.network import ConvNode, TensorRef
 from convc.ir.problem import ConvProblem
 from convc.runtime.network.constants import StartValues
 from convc.verification.data import normal_data
-from convc.verification.layer import data_of
+from convc.verification.layer_data import data_of
 from convc.verification.random_weights import random_weights
 from convc.verification.sample_data import strips_of
 

@@ -20,9 +20,9 @@ from convc.ir.network import ConvNode, TensorRef
 from convc.ir.problem import ConvProblem
 from convc.verification import sampled_layer
 from convc.verification.data import normal_data
+from convc.verification.layer import check_layer
 from convc.verification.sample import TileMap, sample_ctas
 from convc.verification.sample_data import _strip, strips_of
-from convc.verification.sampled_layer import check_sampled
 
 KERNELS = Kernels()
 
@@ -61,12 +61,12 @@ def tiles_of(asked: ConvProblem) -> TileMap:
     ids=lambda asked: f"{asked.rank}d {asked.operand} groups {asked.groups} {'transposed' * asked.transposed}",
 )
 def test_a_sample_of_everything_compares_every_output_once(asked):
-    report = check_sampled(node(asked), KERNELS.compiled(asked), 10_000)
+    report = check_layer(node(asked), KERNELS.compiled(asked), sample=10_000)
     assert report.ok
     assert report.sampled is not None
     assert report.sampled.ctas == report.sampled.of == KERNELS.compiled(asked).artifact.launch.ctas
     assert {check.comparison.count for check in report.checks} == {np.prod(asked.y_shape)}
-    assert check_sampled(node(asked), KERNELS.compiled(asked), 0).ok
+    assert check_layer(node(asked), KERNELS.compiled(asked), sample=0).ok
 
 
 @pytest.mark.parametrize("border", ["auto", "zero"])
@@ -76,21 +76,21 @@ def test_a_tile_that_ctas_share_is_sampled_with_all_of_them(border):
     schedule = "reload" if border == "auto" else "slide"
     kernel = Kernels(ScheduleOptions(schedule=schedule, border=border, split_k="2")).compiled(asked)
     assert kernel.artifact.launch.cluster == (1, 1, 2)
-    some = check_sampled(node(asked), kernel, 0, modes=("integer",))
+    some = check_layer(node(asked), kernel, sample=0, modes=("integer",))
     assert some.ok
     assert 0 < some.checks[0].comparison.count < np.prod(asked.y_shape)
     text = edited(
         kernel.artifact.ptx, r"mapa\.shared::cluster\.u32 %peer, %at, 1;", "mapa.shared::cluster.u32 %peer, %at, 0;"
     )
     artifact = KernelArtifact(ptx=text, launch=kernel.artifact.launch)
-    wrong = check_sampled(node(asked), msgspec.structs.replace(kernel, artifact=artifact), 0, modes=("integer",))
+    wrong = check_layer(node(asked), msgspec.structs.replace(kernel, artifact=artifact), sample=0, modes=("integer",))
     assert not wrong.ok
 
 
 def test_a_sample_of_shared_tiles_can_be_all_of_them():
     asked = problem(in_channels=16, out_channels=32, in_extent=(12, 12))
     kernel = Kernels(ScheduleOptions(schedule="reload", split_k="4")).compiled(asked)
-    every = check_sampled(node(asked), kernel, 10_000, modes=("integer",))
+    every = check_layer(node(asked), kernel, sample=10_000, modes=("integer",))
     assert every.ok
     assert every.checks[0].comparison.count == np.prod(asked.y_shape)
 
@@ -136,7 +136,7 @@ def test_a_strip_does_not_repeat_in_a_row_or_an_image():
 def test_one_scale_for_all_activations_is_refused():
     asked = problem(operand="nvfp4", out="f32", in_channels=64, out_channels=64)
     with pytest.raises(LimitError, match="one scale for all activations"):
-        check_sampled(node(asked), KERNELS.compiled(asked), 1)
+        check_layer(node(asked), KERNELS.compiled(asked), sample=1)
 
 
 def test_a_write_outside_of_the_sample_shows(monkeypatch):
@@ -146,7 +146,7 @@ def test_a_write_outside_of_the_sample_shows(monkeypatch):
     stores = r"(st\.global\.v4\.b32 \[%to\+)0(\], .*;)"
     text = edited(kernel.artifact.ptx, stores, r"\g<1>0\2 \g<1>16384\2")  # the same 512 pixels on
     artifact = KernelArtifact(ptx=text, launch=kernel.artifact.launch)
-    report = check_sampled(node(asked), msgspec.structs.replace(kernel, artifact=artifact), 0, modes=("integer",))
+    report = check_layer(node(asked), msgspec.structs.replace(kernel, artifact=artifact), sample=0, modes=("integer",))
     assert not report.ok
     assert report.checks[0].comparison.ok
     assert "outputs that are not theirs" in report.checks[0].fault
@@ -165,6 +165,6 @@ def test_the_tiles_of_a_ctas_turn_are_those_that_it_writes():
     """In an order that is neither by rows nor by columns."""
     asked = problem(in_extent=(40, 50), out_channels=300, kernel=(1, 1), pad_lo=(0, 0), pad_hi=(0, 0))
     kernel = Kernels(ScheduleOptions(rasterization_order="hilbert")).compiled(asked)
-    report = check_sampled(node(asked), kernel, 2, modes=("integer",))
+    report = check_layer(node(asked), kernel, sample=2, modes=("integer",))
     assert report.ok, report.checks
     assert 0 < report.checks[0].comparison.count < np.prod(asked.y_shape)

@@ -32,7 +32,8 @@ from convc.ir.problem import ConvProblem
 from convc.machine import RunOptions
 from convc.support.resources import make_models
 from convc.verification.data import normal_data
-from convc.verification.layer import check_layer, combined, draw_special, expect_part, judged_in_parts, run_part
+from convc.verification.layer import check_layer, combined, expect_part, judged_in_parts, run_part
+from convc.verification.layer_data import draw_special
 from convc.verification.records import Check, LayerReport
 from convc.workers import compiling, jobs
 from convc.workers.jobs import cta_ranges, image_ranges, worth_sending
