@@ -118,8 +118,8 @@ LOADED = replace(_pointwise("multicast_f16", batch=5, channels=(128, 80)), kerne
 SPLIT = _pointwise("split_k_f16", batch=2, channels=(256, 80))
 """Four channel blocks for two CTAs, 24 columns of the epilogue each."""
 
-KEPT = _pointwise("workspace_f16", batch=2, channels=(1024, 64))
-"""Sixteen channel blocks for two clusters of eight CTAs, whose sums meet in global memory."""
+KEPT = _pointwise("workspace_f16", batch=2, channels=(1024, 128))
+"""Sixteen channel blocks for two clusters of eight CTAs, whose sums meet in global memory; two tiles along M and N."""
 
 ORDERED = ConvProblem(name="tile_order_f16", batch=6, in_channels=64, out_channels=80, in_extent=(9, 9), kernel=(1, 1))
 """Four tiles along M by five along N, on a curve that is looked up."""

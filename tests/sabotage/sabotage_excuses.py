@@ -119,6 +119,11 @@ EXCUSES = (
     Excuse(r"^0 [+-]1 in \d+: cvt\.pack\.sat\.[us]8\.s32", "the next two values push its two bytes out of the word"),
     Excuse(r" \+8 in \d+: mov\.b32 %shape, ", "so few products of 8 bits never reach the ends of s32", r"kind::i8"),
     Excuse(r" @early\.", "other filters or biases are brought to L2 early, and no result depends on what L2 holds"),
+    Excuse(
+        r"^\d+ \+1 in \d+: setp\.lt\.u32 %in, %thread, \d+; @epilogue\.numbers$",
+        "one number more, in the bytes behind them that nobody uses",
+        r"(?s)tile numbers, 1 rows .*: nothing, which keeps other CTAs from the SM",
+    ),
     # Kernels that share activations.
     Excuse(r"0 \+1 in \d+: setp\.eq\.u32 %one, %own, 0; @(masks|epilogue)", "another lane writes the word"),
     Excuse(
@@ -306,6 +311,12 @@ EXCUSES = (
         "eight more of the 128 columns that spans bring go where nobody reads",
         r"MN-major",
     ),
+    Excuse(
+        r"without .*fence\.proxy\.async\.shared::cta; @epilogue\.store$",
+        "behind what it wrote each lane has such a fence when it gives back the place of the residual",
+        r"(?s)step=epilogue\.stage .*step=epilogue\.added_r .*step=epilogue\.store ",
+        same=False,
+    ),
     # Split-K CTAs.
     Excuse(
         r"^1 \+1 in \d+: setp\.lt\.u32 %more, %chunk, 1; @epilogue\.parts",
@@ -360,9 +371,9 @@ EXCUSES = (
         WRITTEN_OUT,
     ),
     Excuse(
-        r"(?:in \d+: mad\.lo\.u32 %bar, %stage_acc, 8, %smem|without .*@%read mbarrier\.arrive.*); @epilogue\.release",
+        r" @epilogue\.release$",
         "chunks are written out, and the accumulator is given back behind the last of them alone",
-        r"(?s)step=epilogue\.chunks[^@]*mov\.b32 %chunk, 0;",
+        r"(?s)step=epilogue\.chunks[^@]*mov\.b32 %chunk, 0;.*step=epilogue\.release.*step=epilogue\.release",
     ),
     Excuse(r"%i, \d+; @(load\.at_b|mma\.b_row)", "the first column of a buffer is number 0"),
     Excuse(

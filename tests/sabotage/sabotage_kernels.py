@@ -318,7 +318,7 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "golden pair_f16": partial(golden, "pair_f16"),
     "golden multicast_f16": partial(golden, "multicast_f16"),
     "persistent clusters with multicast": partial(
-        conv, in_channels=64, out_channels=80, block_n=48, batch=3, stages=3, kernel=(1, 3), **UNPADDED,
+        conv, in_channels=64, out_channels=80, block_n=48, batch=4, stages=5, kernel=(1, 3), **UNPADDED,
         options=ScheduleOptions(schedule="reload", store="tma", persistent="on", ctas=2, cta_group="1",
                                 multicast="2x1"),
     ),
@@ -359,7 +359,7 @@ SLOW: dict[str, Callable[[], Subject]] = {
         ),
     ),
     "clusters with many columns and few bytes": partial(
-        conv, in_channels=16, out_channels=512, kernel=(1, 1), in_extent=(28, 28), block_n=256, stages=1, **UNPADDED,
+        conv, in_channels=16, out_channels=512, kernel=(1, 3), in_extent=(26, 30), block_n=256, stages=2, **UNPADDED,
         options=ScheduleOptions(schedule="reload", store="direct", persistent="off", cta_group="1", multicast="2x2"),
     ),
     "CTAs that ask for tiles": partial(
@@ -440,7 +440,7 @@ SLOW: dict[str, Callable[[], Subject]] = {
         options=ScheduleOptions(schedule="reload", store="tma"),
     ),
     "results by tensor copies, requantised": partial(
-        conv, "u8", "u8", filter_operand="s8", in_channels=32, out_channels=192, kernel=(1, 3), block_n=96,
+        conv, "u8", "u8", filter_operand="s8", in_channels=128, out_channels=192, kernel=(1, 3), block_n=96,
         out_zero_point=100, **UNPADDED, options=ScheduleOptions(schedule="reload", store="tma"),
     ),
     "golden large_output_f32": partial(golden, "large_output_f32", images=1, tiles=2),
