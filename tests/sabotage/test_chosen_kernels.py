@@ -6,12 +6,11 @@ The kernels of `KERNELS` and `SLOW` are broken in all ways; these are as many, s
 from __future__ import annotations
 
 import re
-from collections import Counter
 
 import pytest
 from sabotage_caught import accusations, inside, upheld, with_mistake
 from sabotage_changes import LEFT_OUT
-from sabotage_draw import drawn, noticed_of, outcome
+from sabotage_draw import drawn, outcome
 from sabotage_excuses import excuse
 from sabotage_kernels import CHOSEN, subject
 from test_one_change import judge
@@ -61,8 +60,17 @@ def test_an_excuse_holds_where_two_more_witnesses_agree(step, gone, instead, acc
 
 
 @pytest.mark.slow
-def test_drawn_changes_are_noticed():
-    counts = Counter(outcome(name, change) for name in CHOSEN for change in drawn(name, EACH))
-    assert counts.total() >= 15 * len(CHOSEN)
-    assert not counts["unexplained"]
-    assert noticed_of(counts) >= 0.98, counts
+@pytest.mark.parametrize("name", CHOSEN)
+def test_drawn_changes_are_noticed(name):
+    changes = drawn(name, EACH)
+    assert len(changes) >= 15
+    unexplained = [change.what for change in changes if outcome(name, change) == "unexplained"]
+    assert not unexplained, "\n".join(unexplained)
+
+
+@pytest.mark.slow
+def test_few_of_the_drawn_changes_may_go_unseen():
+    """So few that 98 percent of those that alter something are noticed, as all without an excuse are."""
+    reasons = [excuse(change.what, subject(name).text) for name in CHOSEN for change in drawn(name, EACH)]
+    unseen = sum(reason is not None and reason.unseen for reason in reasons)
+    assert unseen <= 0.02 * (reasons.count(None) + unseen)
