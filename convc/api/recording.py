@@ -18,6 +18,7 @@ def record(
     command: Sequence[str],
     *,
     target: str = "sm_100a",
+    sms: int | None = None,
     check: bool = False,
     emit_launch: str | Path | None = None,
     machine: MachineOptions | None = None,
@@ -31,6 +32,7 @@ def record(
     Args:
         command: the program and its arguments.
         target: of the device that the program sees, ``sm_100a`` or ``sm_90a``.
+        sms: multiprocessors of that device, for programs that launch as many CTAs; None: 148 or 132.
         check: have every checker watch each launch, as `convc.check` does.
         emit_launch: a folder that gets a folder for each launch, as ``convc exec`` runs it.
         machine: how the simulator reads kernels.
@@ -52,11 +54,13 @@ def record(
         raise wrong_type("command", "a list of the program and its arguments", command)
     if not command:
         raise InputError("there is no program to record", hint='convc.record(["./program", "argument"])')
+    if sms is not None and not isinstance(sms, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise wrong_type("sms", "a number of multiprocessors", sms)
     file_name(emit_launch, "emit_launch")
     folder = None if emit_launch is None else Path(emit_launch)
     if folder is not None:
         _make(folder)
-    options = RecordOptions(target=target, check=check, machine=run_options(machine), folder=folder)
+    options = RecordOptions(target=target, sms=sms, check=check, machine=run_options(machine), folder=folder)
     return record_program(command, options, stdout)
 
 

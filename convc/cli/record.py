@@ -32,6 +32,12 @@ TARGETS = ("sm_100a", "sm_90a")
     show_default=True,
     help="The device that the program sees: a B200 or an H100.",
 )
+@click.option(
+    "--sms",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="SMs that the program sees, fewer than the 148 or 132 of the device: persistent kernels launch fewer CTAs.",
+)
 @click.option("--emit-launch", type=target_type, metavar="DIR", help="Write a folder for each launch, for convc exec.")
 @strict_option
 @switch_option
@@ -39,10 +45,11 @@ TARGETS = ("sm_100a", "sm_90a")
 @numerics_option
 @report_options
 @chosen_options
-def record_command(
+def record_command(  # noqa: PLR0913 - each is one option
     command: tuple[str, ...],
     check: bool,
     device: str,
+    sms: int | None,
     emit_launch: Path | None,
     strict: bool,
     json_file: Path | None,
@@ -67,6 +74,7 @@ def record_command(
     done = api.record(
         command,
         target=device,
+        sms=sms,
         check=check,
         emit_launch=emit_launch,
         machine=chosen.machine,

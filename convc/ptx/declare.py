@@ -122,10 +122,13 @@ def read_variable(
     align = None
     vector = 1
     points_to = None
+    managed = False
     at += 1
-    while texts[at] in (".align", ".v2", ".v4"):
+    while texts[at] in (".align", ".v2", ".v4", ".attribute"):
         if texts[at] == ".align":
             align, at = _alignment(tokens, at + 1)
+        elif texts[at] == ".attribute":
+            managed, at = _managed(tokens, at + 1, space)
         else:
             vector = int(texts[at][2:])
             at += 1
@@ -149,8 +152,18 @@ def read_variable(
         align=align or max(1, vector * TYPE_BITS[kind] // 8),
         linkage=linkage,
         points_to=points_to,
+        managed=managed,
     )
     return _read_declarator(tokens, at, pattern, resolve, nameless)
+
+
+def _managed(tokens: Tokens, at: int, space: str) -> tuple[bool, int]:
+    """``(.managed)`` behind ``.attribute``, and the token after it."""
+    if tokens.texts[at : at + 3] != ["(", ".managed", ")"]:
+        raise tokens.error(at, "expected (.managed): variables have no other attribute here")
+    if space != "global":
+        raise tokens.error(at, f"a variable of .{space} space cannot be managed, only one of .global space")
+    return True, at + 3
 
 
 def _read_declarator(
@@ -182,6 +195,7 @@ def _read_declarator(
         init=init,
         linkage=pattern.linkage,
         points_to=pattern.points_to,
+        managed=pattern.managed,
     )
     return variable, where, at
 

@@ -224,7 +224,8 @@ def _variable(variable: Variable) -> str:
     shape = "".join(f"[{extent or ''}]" for extent in variable.shape)
     natural = variable.vector * TYPE_BITS[variable.type] // 8
     align = "" if variable.align == natural or variable.space == "reg" else f".align {variable.align} "
-    text = f".{variable.space} {align}{vector}.{variable.type}{pointer} {variable.name}{shape}"
+    managed = ".attribute(.managed) " if variable.managed else ""
+    text = f".{variable.space} {managed}{align}{vector}.{variable.type}{pointer} {variable.name}{shape}"
     return text if variable.init is None else f"{text} = {_init(variable.init, variable.type)}"
 
 

@@ -277,6 +277,7 @@ class Variable:
         init: initial values as written, or None.
         linkage: visible, extern, weak, common, or None.
         points_to: state space named by ``.ptr``, "generic" for a bare one, None without it.
+        managed: ``.attribute(.managed)``: the host has it at the same address.
     """
 
     name: str
@@ -288,6 +289,7 @@ class Variable:
     init: Initial | None = None
     linkage: str | None = None
     points_to: str | None = None
+    managed: bool = False
 
     @property
     def count(self) -> int:

@@ -59,7 +59,14 @@ def arch_of(target: str) -> Arch:
     return ARCHS[target]
 
 
-def attributes(arch: Arch) -> dict[int, int]:
+def sms_of(arch: Arch, sms: int | None) -> int:
+    """SMs of the device: those of the chip, or fewer; `InputError` for more."""
+    if sms is not None and not 1 <= sms <= arch.rates.sms:
+        raise InputError(f"sms: a device of {arch.name} has 1 to {arch.rates.sms} SMs, got {sms}")
+    return sms or arch.rates.sms
+
+
+def attributes(arch: Arch, sms: int) -> dict[int, int]:
     """Attributes of the device by their numbers; those that are left out are 0: what is not there."""
     major, minor = divmod(int(arch.name.removeprefix("sm_").rstrip("af")), 10)
     limits = arch.limits
@@ -79,7 +86,7 @@ def attributes(arch: Arch) -> dict[int, int]:
         13: arch.rates.clock_mhz * 1000,
         14: 512,
         15: 1,
-        16: arch.rates.sms,
+        16: sms,
         19: 1,
         31: 1,
         36: 4_000_000,

@@ -84,17 +84,22 @@ __attribute__((constructor)) static void connect_to_convc(void) {
 
 static struct { char *at; u64 bytes; int kind; } held[NUMBERS];
 
+/* Map an allocation where it is not yet; `offset`: its place in the shared file. */
+static result map(u64 number, u64 offset, u64 bytes, int kind) {
+  void *wanted = kind == DEVICE_MEMORY ? NULL : (void *)(number << SHIFT);
+  int fixed = wanted ? MAP_FIXED_NOREPLACE : 0;
+  if (held[number].at) return OK;
+  char *at = mmap(wanted, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | fixed, memory, (off_t)offset);
+  if (at == MAP_FAILED || (wanted && at != wanted)) return NO_MEMORY;
+  held[number].at = at, held[number].bytes = bytes, held[number].kind = kind;
+  return OK;
+}
 static result allocate(u64 *address, u64 bytes, int kind) {
   u64 got[2]; /* its number, and where it lies in the shared file */
   result said = ASK(ALLOC, got, bytes, (u64)kind);
-  if (said) return said;
-  void *wanted = kind == DEVICE_MEMORY ? NULL : (void *)(got[0] << SHIFT);
-  int fixed = wanted ? MAP_FIXED_NOREPLACE : 0;
-  char *at = mmap(wanted, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | fixed, memory, (off_t)got[1]);
-  if (at == MAP_FAILED || (wanted && at != wanted)) return NO_MEMORY;
-  held[got[0]].at = at, held[got[0]].bytes = bytes, held[got[0]].kind = kind;
-  *address = got[0] << SHIFT;
-  return OK;
+  if (!said) said = map(got[0], got[1], bytes, kind);
+  if (!said) *address = got[0] << SHIFT;
+  return said;
 }
 
 static result release(u64 address) {
@@ -426,14 +431,10 @@ API(cuLibraryEnumerateKernels, struct function **out, u32 count, u64 module) {
   return said;
 }
 API(cuModuleGetGlobal, u64 *address, size_t *bytes, u64 module, const char *name) {
-  u64 got[3]; /* number, place in the shared file, bytes */
+  u64 got[4]; /* number, place in the shared file, bytes, whether it is managed */
   result said = ask(GLOBAL, &module, 1, name, strlen(name), got, NULL, 0);
+  if (!said) said = map(got[0], got[1], got[2], got[3] ? MANAGED : DEVICE_MEMORY);
   if (said) return said;
-  if (!held[got[0]].at) {
-    char *at = mmap(NULL, got[2], PROT_READ | PROT_WRITE, MAP_SHARED, memory, (off_t)got[1]);
-    if (at == MAP_FAILED) return NO_MEMORY;
-    held[got[0]].at = at, held[got[0]].bytes = got[2], held[got[0]].kind = DEVICE_MEMORY;
-  }
   if (address) *address = got[0] << SHIFT;
   if (bytes) *bytes = got[2];
   return OK;

@@ -41,7 +41,7 @@ static result kept(result said) { return said ? last = said : OK; }
 
 struct module { const void *image; u64 id; int loaded; };
 struct named { const void *host; struct module *module; const char *name; struct function *function; struct named *next; };
-static struct named *kernels, *variables;
+static struct named *kernels, *variables, *managed; /* managed: `host` is where its address goes */
 
 void **__cudaRegisterFatBinary(const void *image) {
   struct module *module = calloc(1, sizeof *module);
@@ -51,7 +51,6 @@ void **__cudaRegisterFatBinary(const void *image) {
 }
 void __cudaRegisterFatBinaryEnd(void **handle) {}
 void __cudaUnregisterFatBinary(void **handle) {}
-char __cudaInitModule(void **handle) { return 1; }
 static void note(struct named **list, void **handle, const void *host, const char *name) {
   struct named *noted = calloc(1, sizeof *noted);
   if (!noted) abort();
@@ -60,14 +59,18 @@ static void note(struct named **list, void **handle, const void *host, const cha
 }
 void __cudaRegisterFunction(void **handle, const void *host, char *device, const char *name) { note(&kernels, handle, host, name); }
 void __cudaRegisterVar(void **handle, const void *host, char *device, const char *name) { note(&variables, handle, host, name); }
-void __cudaRegisterManagedVar(void **handle, void **host, char *device, const char *name) { convc_refuse("__cudaRegisterManagedVar"); }
+void __cudaRegisterManagedVar(void **handle, void **host, char *device, const char *name) { note(&managed, handle, host, name); }
 
 static result loaded(struct module *module) {
   if (module->loaded) return OK;
   result said = cuModuleLoadData(&module->id, module->image);
   module->loaded = !said;
+  for (struct named *each = managed; each && !said; each = each->next)
+    if (each->module == module) said = cuModuleGetGlobal((u64 *)each->host, NULL, module->id, each->name);
   return said;
 }
+/* What the host calls before it uses a managed variable. */
+char __cudaInitModule(void **handle) { return !kept(loaded((struct module *)handle)); }
 /* The kernel of a host function, or one that was got before. */
 static result kernel_of(struct function **out, const void *host) {
   for (struct named *each = kernels; each; each = each->next) {
@@ -85,6 +88,8 @@ static result variable_of(u64 *address, size_t *bytes, const void *host) {
     result said = loaded(each->module);
     return said ? said : cuModuleGetGlobal(address, bytes, each->module->id, each->name);
   }
+  for (struct named *each = managed; each; each = each->next)
+    if (*(const void **)each->host == host) return cuModuleGetGlobal(address, bytes, each->module->id, each->name);
   return INVALID_SYMBOL;
 }
 

@@ -58,7 +58,7 @@ class Module:
             declared = next((each for each in self.outline.variables if each.name == name), None)
             if declared is None or not declared.size_bytes:
                 return None
-            held = memory.take(declared.size_bytes, name=self._name(name, memory))
+            held = memory.take(declared.size_bytes, host=declared.managed, name=self._name(name, memory))
             held.variable = name
             self.variables[name] = held
             held.bytes[:] = image(declared, self._address)

@@ -18,7 +18,7 @@ from convc.machine.base.findings import failure
 from convc.recorder import device
 from convc.recorder.encoders import encoded
 from convc.recorder.fatbin import ptx_of
-from convc.recorder.memory import DeviceMemory
+from convc.recorder.memory import HOST_NUMBERS, DeviceMemory
 from convc.recorder.modules import Function, Module, function_of
 from convc.recorder.wire import Answer, Question, What
 from convc.sanitizer.run import check_kernel
@@ -40,12 +40,14 @@ class RecordOptions:
 
     Attributes:
         target: of the device that the program sees, ``sm_100a`` or ``sm_90a``.
+        sms: of that device; None: as many as a B200 or an H100 has.
         check: have every checker watch each launch.
         machine: how the simulator reads kernels.
         folder: where a folder for each launch goes, or None.
     """
 
     target: str = "sm_100a"
+    sms: int | None = None
     check: bool = False
     machine: RunOptions = RunOptions()  # noqa: RUF009 - frozen record
     folder: Path | None = None
@@ -90,7 +92,8 @@ class Session:
 
     def __post_init__(self) -> None:
         self._arch = device.arch_of(self.options.target)
-        self._attributes = device.attributes(self._arch)
+        self._sms = device.sms_of(self._arch, self.options.sms)
+        self._attributes = device.attributes(self._arch, self._sms)
         self._modules: list[Module] = []
         self._functions: list[Function] = []
         self._changed: tuple[str, ...] = ()
@@ -166,7 +169,7 @@ class Session:
         held = self._module(question.numbers[0]).variable(question.text, self.memory)
         if held is None:
             return Answer(device.NOT_FOUND)
-        return Answer(numbers=(held.number, held.place, held.bytes.size))
+        return Answer(numbers=(held.number, held.place, held.bytes.size, int(held.number in HOST_NUMBERS)))
 
     def _names(self, question: Question) -> Answer:
         names = self._module(question.numbers[0]).entries
@@ -191,7 +194,7 @@ class Session:
     def _occupancy(self, question: Question) -> Answer:
         number, threads, dynamic, ctas = question.numbers
         each = device.resident(threads, self._function(number).shared + dynamic)
-        return Answer(numbers=(each, each * self._arch.rates.sms // max(1, ctas)))
+        return Answer(numbers=(each, each * self._sms // max(1, ctas)))
 
     def _encode(self, question: Question) -> Answer:
         try:
@@ -322,9 +325,7 @@ def missing(name: str) -> ConvcError:
             hint="nvcc -cudart shared -gencode arch=compute_100a,code=compute_100a",
         )
     hint = "skip the call when the program is recorded, or run single kernels with convc exec"
-    if name == "__cudaRegisterManagedVar":
-        hint = "use cudaMallocManaged in place of a __managed__ variable"
-    elif "Graph" in name or "captured" in name or "Capture" in name:
+    if "Graph" in name or "captured" in name or "Capture" in name:
         hint = "launch the work on a stream instead of a graph"
     elif re.search("Tex|Surf|Array|ChannelDesc", name):
         hint = "the simulator has no texture unit: read the tensor through a pointer (ld.global), or by a tensor map"

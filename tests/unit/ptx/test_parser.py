@@ -262,6 +262,14 @@ def test_variables_of_a_module():
     assert e.init == ((1, 2), (3,))
 
 
+def test_managed_variables_of_a_module():
+    (managed,) = parse(f"{HEAD}.global .attribute(.managed) .align 8 .b32 a = 5;\n").variables
+    assert (managed.managed, managed.align, managed.init) == (True, 8, 5)
+    for text in (".global .attribute(.unified(1, 2)) .b32 a;", ".const .attribute(.managed) .b32 a;"):
+        with pytest.raises(PtxSyntaxError, match=r"other attribute|cannot be managed"):
+            parse(HEAD + text)
+
+
 def test_parameters_and_directives():
     module = parse(
         f"{HEAD}.visible .entry k(.param .align 64 .b8 map[128], .param .u64 .ptr .global .align 16 p, .param .f32 x)\n"

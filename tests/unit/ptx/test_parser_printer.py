@@ -19,6 +19,7 @@ NESTED = """.version 9.0
 .extern .shared .align 1024 .b8 dynamic[];
 .shared .b64 once;
 .global .v2 .f32 pair;
+.global .attribute(.managed) .b32 both;
 .func (.param .b32 r) f(.param .b32 a) { .reg .b32 x; ld.param.b32 x, [a]; st.param.b32 [r], x; ret; }
 .func (.reg .b32 r) g(.reg .b32 a) { { .reg .b32 r; mov.b32 r, a; } mov.b32 r, a; ret; }
 .visible .entry k(.param .align 64 .b8 map[128], .param .u64 .ptr .global out, .param .f32 x)

@@ -4,6 +4,7 @@ enum { NO_DRIVER = 35 };
 #define FUNCTION(name) int name(void) { return NO_DRIVER; }
 void *__cudaRegisterFatBinary(void *image) { return image; }
 FUNCTION(__cudaRegisterFatBinaryEnd) FUNCTION(__cudaRegisterFunction) FUNCTION(__cudaRegisterVar)
+FUNCTION(__cudaRegisterManagedVar) FUNCTION(__cudaInitModule) FUNCTION(cudaMemcpyFromSymbol)
 FUNCTION(cudaGetDeviceProperties) FUNCTION(cudaMalloc) FUNCTION(cudaMemcpyToSymbol) FUNCTION(cudaEventCreate)
 FUNCTION(cudaEventRecord) FUNCTION(cudaEventElapsedTime) FUNCTION(cudaLaunchKernel) FUNCTION(cudaDeviceSynchronize)
 FUNCTION(cudaMemcpy) FUNCTION(cudaGetLastError) FUNCTION(cudaGraphCreate)

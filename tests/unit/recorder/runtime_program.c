@@ -9,11 +9,12 @@ static void *runtime;
 #define CALL(name, ...) ((int (*)())dlsym(runtime, name))(__VA_ARGS__)
 
 static void stub(void) {}
+static void increment(void) {}
 
 int main(int count, char **words) {
   static uint64_t image[1 << 15];
   static struct { int magic, version; const void *data, *rest; } wrapper = {0x466243b1, 1, image};
-  int values[32], extents[4] = {0}, step = 3, left = 0, right = 1;
+  int values[32], extents[4] = {0}, step = 3, left = 0, right = 1, *total = NULL;
   struct dim3 one = {1, 1, 1};
   void **(*registered)(void *), *out = NULL, *params[] = {&out}, *event[2];
   unsigned char properties[1032];
@@ -26,6 +27,8 @@ int main(int count, char **words) {
   void **handle = registered(&wrapper);
   CALL("__cudaRegisterFunction", handle, (void *)stub, "count", "count", -1, (void *)0, (void *)0, (void *)0, (void *)0, (void *)0);
   CALL("__cudaRegisterVar", handle, (void *)&step, "step", "step", 0, (size_t)4, 1, 0);
+  CALL("__cudaRegisterFunction", handle, (void *)increment, "increment", "increment", -1, (void *)0, (void *)0, (void *)0, (void *)0, (void *)0);
+  CALL("__cudaRegisterManagedVar", handle, (void **)&total, "total", "total", 0, (size_t)4, 0, 0);
   CALL("__cudaRegisterFatBinaryEnd", handle);
 
   if (CALL(SMS == 384 ? "cudaGetDeviceProperties" : "cudaGetDeviceProperties_v2", properties, 0)) return 7;
@@ -34,11 +37,18 @@ int main(int count, char **words) {
   if (CALL("cudaMemcpyToSymbol", (void *)&step, &step, (size_t)4, (size_t)0, 1)) return 9;
   CALL("cudaEventCreate", event), CALL("cudaEventCreate", event + 1);
   CALL("cudaEventRecord", event[0], (void *)0);
-  int said = ((int (*)(const void *, struct dim3, struct dim3, void **, size_t, void *))dlsym(runtime, "cudaLaunchKernel"))((void *)stub, one, one, params, 0, NULL);
+  int (*launch)(const void *, struct dim3, struct dim3, void **, size_t, void *) = (void *)dlsym(runtime, "cudaLaunchKernel");
+  int said = launch((void *)stub, one, one, params, 0, NULL);
   CALL("cudaEventRecord", event[1], (void *)0);
   CALL("cudaEventElapsedTime", &ms, event[0], event[1]);
   if (said || CALL("cudaDeviceSynchronize") || CALL("cudaMemcpy", values, out, (size_t)4, 2)) return 10;
   printf("value %d, time %s\n", values[0], ms > 0 ? "passed" : "stood still");
+  if (!(char)CALL("__cudaInitModule", handle)) return 11;
+  ++*total;
+  if (launch((void *)increment, one, one, NULL, 0, NULL) || CALL("cudaDeviceSynchronize")) return 12;
+  ++*total;
+  if (CALL("cudaMemcpyFromSymbol", values, (void *)total, (size_t)4, (size_t)0, 2)) return 13;
+  printf("managed %d, as a symbol %d\n", *total, values[0]);
   said = CALL("cudaLaunchKernel", (void *)main, one, one, params, (size_t)0, (void *)0);
   left = CALL("cudaGetLastError"), right = CALL("cudaGetLastError");
   printf("unknown kernel: %s, then %d\n", ((const char *(*)(int))dlsym(runtime, "cudaGetErrorString"))(left), right);

@@ -115,6 +115,7 @@ def test_the_runtime_registers_and_launches(record, image, version):
     assert said.splitlines() == [
         "the simulator of convc: 148 SMs",
         "value 8, time passed",
+        "managed 42, as a symbol 42",
         "unknown kernel: invalid device function, then 0",
     ]
 
@@ -141,12 +142,20 @@ def test_what_a_capture_does_not_allow_is_refused_as_the_driver_does(record, ima
     assert len(done.launches) == 1, "none of those that were captured"
 
 
+def test_a_program_sees_fewer_sms(record, image):
+    assert record(image, name="runtime_program.13", sms=3)[1].splitlines()[0] == "the simulator of convc: 3 SMs"
+    for sms, message in ((133, "sm_90a has 1 to 132 SMs, got 133"), (0, "1 to 132"), ("3", "a number")):
+        with pytest.raises(InputError, match=message):
+            record(image, name="runtime_program.13", sms=sms, target="sm_90a")
+
+
 def test_a_runtime_that_is_linked_into_the_program_is_redirected(linked_program, image, capfd):
     assert subprocess.run([linked_program, image], check=False).returncode == 7, "it has no driver"
     done = convc.record([str(linked_program), str(image)], check=True)
     assert done.ok
     assert capfd.readouterr().out.splitlines()[1:] == [
         "value 8, time passed",
+        "managed 42, as a symbol 42",
         "unknown kernel: invalid device function, then 0",
     ]
     assert "cudaGraphCreate" in {each.name for each in linked_runtime(linked_program)}
