@@ -46,19 +46,25 @@ def ptx_of(image: bytes, target: str, where: str) -> str:
         texts = [image]
     best: tuple[int, bytes] | None = None
     for text in texts:
-        found = _TARGET.search(text)
-        if found is not None and (fit := _fit(found[1].decode(), target)) and (best is None or fit > best[0]):
+        found = target_of(text)
+        if found is not None and (fit := _fit(found, target)) and (best is None or fit > best[0]):
             best = fit, text
     if best is None:
-        named = [found[1].decode() for text in texts if (found := _TARGET.search(text))]
+        named = [found for text in texts if (found := target_of(text))]
         has = f"PTX for {', '.join(named)} alone" if named else "machine code and no PTX"
         arch = target.removeprefix("sm_")
         raise InputError(
             f"the program has {has}; the simulator runs PTX for {target} or an older architecture",
             where=where,
-            hint=f"nvcc -cudart shared -gencode arch=compute_{arch},code=compute_{arch}",
+            hint=f"nvcc -gencode arch=compute_{arch},code=[compute_{arch},{target}]",
         )
     return best[1].rstrip(b"\0").decode("utf-8", "replace")
+
+
+def target_of(text: bytes) -> str | None:
+    """What ``.target`` of a text names."""
+    found = _TARGET.search(text)
+    return None if found is None else found[1].decode()
 
 
 def _fit(named: str, target: str) -> int:

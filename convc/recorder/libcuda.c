@@ -365,10 +365,21 @@ static u64 bytes_of(const void *image) {
   if (!memcmp(image, "\177ELF", 4)) return 64; /* machine code is refused by its first bytes */
   return strlen(image);
 }
+/* An image, or what nvcc wraps it in: of a program of several translation units (-rdc=true) with an image of each. */
 static result load(u64 *module, const void *image) {
-  const struct { u32 magic, version; const void *data; } *wrapper = image;
-  if (wrapper->magic == 0x466243b1) image = wrapper->data;
-  return ask(LOAD, NULL, 0, image, bytes_of(image), module, NULL, 0);
+  const struct { u32 magic, version; const void *data, *const *units; } *wrapper = image;
+  enum { WRAPPED = 0x466243b1, OF_UNITS = 2 };
+  const void *const *units = wrapper->magic == WRAPPED && wrapper->version == OF_UNITS ? wrapper->units : NULL;
+  if (wrapper->magic == WRAPPED) image = wrapper->data;
+  u64 bytes = bytes_of(image), at = bytes;
+  for (int i = 0; units && units[i]; i++) bytes += bytes_of(units[i]);
+  if (bytes == at) return ask(LOAD, NULL, 0, image, bytes, module, NULL, 0);
+  char *all = malloc(bytes);
+  if (!all) return NO_MEMORY;
+  memcpy(all, image, at);
+  for (; *units; at += bytes_of(*units++)) memcpy(all + at, *units, bytes_of(*units));
+  result said = ask(LOAD, NULL, 0, all, bytes, module, NULL, 0);
+  return free(all), said;
 }
 static result load_file(u64 *module, const char *path) {
   FILE *file = fopen(path, "rb");

@@ -17,9 +17,9 @@ from convc.machine import Counters, RunOptions, RunResult, run
 from convc.machine.base.findings import failure
 from convc.recorder import device
 from convc.recorder.encoders import encoded
-from convc.recorder.fatbin import ptx_of
 from convc.recorder.memory import HOST_NUMBERS, DeviceMemory
 from convc.recorder.modules import Function, Module, function_of
+from convc.recorder.units import module_text
 from convc.recorder.wire import Answer, Question, What
 from convc.sanitizer.run import check_kernel
 from convc.support.files import write_bytes, write_npy
@@ -143,7 +143,7 @@ class Session:
 
     def _load(self, question: Question) -> Answer:
         number = len(self._modules) + 1
-        text = ptx_of(question.data, self.options.target, self.program)
+        text = module_text(question.data, self.options.target, self.program)
         file = f"{Path(self.program).name}.{number}.ptx"
         self._modules.append(Module(number=number, text=text, file=file))
         return Answer(numbers=(number,))

@@ -142,6 +142,18 @@ def test_what_a_capture_does_not_allow_is_refused_as_the_driver_does(record, ima
     assert len(done.launches) == 1, "none of those that were captured"
 
 
+def test_translation_units_are_linked(record, image, tmp_path):
+    defined = ".visible .const .align 4 .u32 step = 1;"
+    whole = TEXT.read_text()
+    assert defined in whole
+    texts = (whole.replace(defined, ".extern .const .align 4 .u32 step;"), whole.partition(".visible")[0] + defined)
+    units = [tmp_path / "unit0", tmp_path / "unit1"]
+    for unit, text in zip(units, texts, strict=True):
+        unit.write_bytes(fatbin(entry(text.encode())))
+    image.write_bytes(fatbin(entry(b"\x7fELF", kind=2)))  # what nvlink made of them
+    assert record(image, *units, name="runtime_program.13")[1].splitlines()[1] == "value 8, time passed"
+
+
 def test_a_program_sees_fewer_sms(record, image):
     assert record(image, name="runtime_program.13", sms=3)[1].splitlines()[0] == "the simulator of convc: 3 SMs"
     for sms, message in ((133, "sm_90a has 1 to 132 SMs, got 133"), (0, "1 to 132"), ("3", "a number")):
