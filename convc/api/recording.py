@@ -26,8 +26,8 @@ def record(
 ) -> Recording:
     """Run a CUDA host program to its end, its kernels on the simulator.
 
-    The program is built with ``nvcc -cudart shared``, or loads the driver itself, and has PTX in it. Its memory,
-    copies, tensor maps and launches are those of the simulator; streams are in program order.
+    The program has PTX in it; it is built by nvcc, or loads the driver itself. Its memory, copies, tensor maps and
+    launches are those of the simulator; streams are in program order.
 
     Args:
         command: the program and its arguments.

@@ -62,7 +62,7 @@ def ptx_of(image: bytes, target: str, where: str) -> str:
 
 
 def target_of(text: bytes) -> str | None:
-    """What ``.target`` of a text names."""
+    """The ``.target`` of a text, such as ``sm_100a``; None where it names none."""
     found = _TARGET.search(text)
     return None if found is None else found[1].decode()
 

@@ -567,8 +567,13 @@ static result error_text(u64 error, u64 described, const char **out) {
 API(cuGetErrorName, int error, const char **out) { return error_text((u64)error, 0, out); }
 API(cuGetErrorString, int error, const char **out) { return error_text((u64)error, 1, out); }
 
-/* How NVIDIA's runtime asks whether the driver is NVIDIA's: it is not. */
-API(cuGetExportTable, const void **table, const void *id) { convc_refuse("cuGetExportTable"); return NOT_FOUND; }
+/* How NVIDIA's runtime asks whether the driver is NVIDIA's: it is not. Convc is told which file the runtime is in. */
+API(cuGetExportTable, const void **table, const void *id) {
+  Dl_info info = {0};
+  char text[4096] = "cuGetExportTable";
+  if (dladdr(__builtin_return_address(0), &info)) snprintf(text, sizeof text, "cuGetExportTable %s", info.dli_fname);
+  return convc_refuse(text), NOT_FOUND;
+}
 
 V2(cuMemAlloc); V2(cuMemAllocPitch); V2(cuMemFree); V2(cuMemGetInfo); V2(cuMemGetAddressRange); V2(cuMemHostGetDevicePointer);
 V2(cuMemAllocHost); V2(cuMemHostRegister); V2(cuMemcpyHtoD); V2(cuMemcpyHtoDAsync); V2(cuMemcpyDtoH); V2(cuMemcpyDtoHAsync); V2(cuMemcpyDtoD);

@@ -8,7 +8,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -160,6 +160,9 @@ TIMEOUT_S = 120.0
 RUNTIMES = {12: "libcudart.so.12", 13: "libcudart.so.13"}
 """The runtime's library by its major version; the symbols of each have the library's name as their version."""
 
+PER_THREAD = ("_ptsz", "_ptds")
+"""What functions end in that take 0 for the thread's default stream (nvcc -default-stream per-thread)."""
+
 OF_CUDA_12 = "cudaGetDeviceProperties_v2"
 """A function of that runtime, which later ones do not have."""
 
@@ -199,20 +202,29 @@ def build_stand_ins(program: Path, folder: Path) -> Path | None:
     known = {word for text in sources.values() for word in _WORD.findall(text)}
     known |= {f"{name}_v2" for text in sources.values() for name in re.findall(r"V2\((\w+)", text)}
     linked = linked_runtime(program)
-    lacking = sorted({*_names(program), *(each.name for each in linked)} - known)
+    wanted = {*_names(program), *(each.name for each in linked)} - known
+    per_thread = {name for name in wanted if name[:-5] in known and name.endswith(PER_THREAD)}
+    lacking = sorted(wanted - per_thread)
     (folder / "stubs.c").write_text(_stubs(lacking) + redirection(program, linked), encoding="utf-8")
     common = [compiler(), "-shared", "-fPIC", "-O0", "-w", "-Wl,-Bsymbolic", f"-I{HERE}"]
     driver = [str(HERE / "libcuda.c"), str(HERE / "graphs.c"), "-Wl,-soname,libcuda.so.1", "-ldl", "-lpthread"]
+    driver += _aliases(name for name in per_thread if "cuda" not in name)
     _compile([*common, "-o", str(folder / "libcuda.so.1"), *driver])
     for version, name in RUNTIMES.items():
         script = folder / f"versions.{version}"
         script.write_text(f"{name} {{ global: *; }};\n", encoding="utf-8")
         runtime = [str(HERE / "libcudart.c"), str(folder / "stubs.c"), str(folder / "libcuda.so.1")]
         words = [f"-DVERSION={version}", f"-Wl,-soname,{name}", f"-Wl,--version-script={script}"]
+        words += _aliases(name for name in per_thread if "cuda" in name)
         _compile([*common, *words, "-o", str(folder / name), *runtime])
     if not linked:
         return None
     return folder / RUNTIMES[12 if any(each.name == OF_CUDA_12 for each in linked) else 13]
+
+
+def _aliases(names: Iterable[str]) -> list[str]:
+    """Words for the linker by which functions of `PER_THREAD` streams are those without the ending."""
+    return [f"-Wl,--defsym={name}={name[:-5]}" for name in sorted(names)]
 
 
 def _stubs(names: Sequence[str]) -> str:

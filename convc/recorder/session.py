@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -204,7 +205,7 @@ class Session:
             return Answer(device.INVALID_VALUE)
 
     def _missing(self, question: Question) -> Answer:
-        raise missing(question.text)
+        raise missing(question.text, self.program)
 
     def _launch(self, question: Question) -> Answer:
         if self._failed:
@@ -316,20 +317,31 @@ def _error(question: Question) -> Answer:
     return Answer(data=device.ERRORS.get(number, ("unknown error",) * 2)[described].encode())
 
 
-def missing(name: str) -> ConvcError:
-    """A function that the stand-in lacks, as an error that says what to do."""
-    if name == "cuGetExportTable":
-        return InputError(
-            "NVIDIA's runtime is linked into a library of the program, or into a program without symbols: convc record "
-            "cannot redirect it there, and it needs NVIDIA's driver",
-            hint="nvcc -cudart shared -gencode arch=compute_100a,code=compute_100a",
-        )
+def missing(name: str, program: str = "") -> ConvcError:
+    """A function that the stand-in lacks, as an error that says what to do; ``program``: the one that calls it."""
+    if name.startswith("cuGetExportTable"):
+        return _own_runtime(name.partition(" ")[2], program)
     hint = "skip the call when the program is recorded, or run single kernels with convc exec"
     if "Graph" in name or "captured" in name or "Capture" in name:
         hint = "launch the work on a stream instead of a graph"
     elif re.search("Tex|Surf|Array|ChannelDesc", name):
         hint = "the simulator has no texture unit: read the tensor through a pointer (ld.global), or by a tensor map"
     return InputError(f"the program calls {name}, which convc record does not implement", hint=hint)
+
+
+def _own_runtime(file: str, program: str) -> InputError:
+    """NVIDIA's runtime, linked into a file of the program in a form that is not redirected."""
+    if os.path.realpath(file) == os.path.realpath(program):
+        return InputError(
+            "NVIDIA's runtime is linked into the program, whose functions have no symbols: they cannot be redirected",
+            where=file,
+            hint="keep the symbols (no strip, no -s), or link the runtime as a library: nvcc -cudart shared",
+        )
+    return InputError(
+        "NVIDIA's runtime is linked into a library of the program; it is redirected in the program alone",
+        where=file,
+        hint="build this library with nvcc -cudart shared",
+    )
 
 
 LONGEST = 40

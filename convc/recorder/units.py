@@ -118,7 +118,12 @@ def _statement(text: str) -> _Statement:
     function = _FUNCTION.search(head)
     variable = _VARIABLE.search(head) if re.search(r"\.(?:global|const|shared)\b", head) and not function else None
     named = function or variable
-    kind = "other" if named is None else "variable" if function is None else "func" if ".func" in head else "entry"
+    if named is None:
+        kind = "other"
+    elif function is None:
+        kind = "variable"
+    else:
+        kind = "func" if ".func" in head else "entry"
     return _Statement(
         text=text,
         kind=kind,

@@ -39,3 +39,12 @@ def linked_program(programs) -> Path:
     if platform.machine() != "x86_64":
         pytest.skip("a runtime in the program is redirected on x86-64 alone")
     return programs / "linked_program"
+
+
+@pytest.fixture
+def nvcc() -> str:
+    """NVIDIA's compiler."""
+    found = shutil.which("nvcc")
+    if found is None:
+        pytest.skip("there is no nvcc")
+    return found

@@ -8,7 +8,7 @@
 
 typedef uint64_t u64;
 static void *driver;
-static char *text;
+static char *text, *library;
 static u64 module;
 
 #define CALL(name, ...) ((int (*)())dlsym(driver, name))(__VA_ARGS__)
@@ -118,6 +118,14 @@ static int missing(void) {
   return call(&module, 0);
 }
 
+/* As NVIDIA's runtime asks the driver, in this program or in a library of it. */
+static int table(void) {
+  int (*ask)(void *) = library ? (int (*)(void *))dlsym(dlopen(library, RTLD_NOW), "ask") : NULL;
+  void *call = dlsym(driver, "cuGetExportTable");
+  int said = ask ? ask(call) : ((int (*)(void *, void *))call)(NULL, NULL);
+  return printf("%d\n", said), said;
+}
+
 static int race(void) {
   u64 out = allocated(4);
   void *params[] = {&out};
@@ -127,11 +135,12 @@ static int race(void) {
 
 int main(int count, char **words) {
   static const struct { const char *name; int (*run)(void); } all[] = {
-    {"add", add}, {"tensor", tensor}, {"state", state}, {"cluster", cluster}, {"fault", fault}, {"missing", missing}, {"race", race},
+    {"add", add}, {"tensor", tensor}, {"state", state}, {"cluster", cluster}, {"fault", fault}, {"missing", missing}, {"table", table}, {"race", race},
   };
   FILE *file = fopen(words[2], "rb");
   int device = 7, major = 0;
   void *context = NULL;
+  library = words[3];
   text = calloc(1, 1 << 20);
   if (!file || !fread(text, 1, (1 << 20) - 1, file)) return 5;
   driver = dlopen("libcuda.so.1", RTLD_NOW);

@@ -48,7 +48,7 @@ int main(int count, char **words) {
   int said = launch((void *)stub, one, one, params, 0, NULL);
   CALL("cudaEventRecord", event[1], (void *)0);
   CALL("cudaEventElapsedTime", &ms, event[0], event[1]);
-  if (said || CALL("cudaDeviceSynchronize") || CALL("cudaMemcpy", values, out, (size_t)4, 2)) return 10;
+  if (said || CALL("cudaDeviceSynchronize") || CALL("cudaMemcpy_ptds", values, out, (size_t)4, 2)) return 10;
   printf("value %d, time %s\n", values[0], ms > 0 ? "passed" : "stood still");
   if (!(char)CALL("__cudaInitModule", handle)) return 11;
   ++*total;

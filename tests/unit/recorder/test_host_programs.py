@@ -17,7 +17,6 @@ from convc.cli.main import main
 from convc.errors import InputError, ToolError
 from convc.recorder import program
 from convc.recorder.linked import linked_runtime
-from convc.recorder.session import missing
 from convc.support.resources import schema_file
 from tests.unit.recorder.test_fatbin import entry, fatbin
 
@@ -29,7 +28,7 @@ TEXT = HERE / "kernels.ptx"
 def stand_ins(programs, tmp_path_factory) -> Path:
     """The stand-ins, built once for all tests."""
     folder = tmp_path_factory.mktemp("libraries")
-    program.build_stand_ins(programs / "host_program", folder)
+    program.build_stand_ins(programs / "runtime_program.13", folder)
     return folder
 
 
@@ -179,7 +178,6 @@ def test_without_its_symbols_it_is_left_as_it_is(linked_program, tmp_path):
     assert linked_runtime(stripped)
     subprocess.run(["strip", stripped], check=True)
     assert linked_runtime(stripped) == ()
-    assert "into a program without symbols" in str(missing("cuGetExportTable"))
 
 
 def test_on_another_processor_the_runtime_is_asked_for_as_a_library(programs, monkeypatch):
@@ -195,15 +193,18 @@ def test_a_function_that_is_not_there_is_refused_by_its_name(record):
         record("missing", TEXT)
 
 
-def test_names_that_a_program_links_get_stubs(programs, tmp_path, monkeypatch):
-    sources: list[str] = []
-    monkeypatch.setattr(program, "_compile", lambda command: sources.append((tmp_path / "stubs.c").read_text()))
+def test_names_that_a_program_links_get_stubs(tmp_path, monkeypatch):
+    commands: list[list[str]] = []
+    monkeypatch.setattr(program, "_compile", commands.append)
     named = tmp_path / "named"
-    named.write_bytes(b"\0cudaGraphClone\0cuTexRefCreate\0cudaMalloc\0__cudaRegisterTexture@lib\0cudaword\0")
+    named.write_bytes(
+        b"\0cudaGraphClone\0cuTexRefCreate\0cudaMalloc\0__cudaRegisterTexture@lib\0cudaword\0cuMemcpy_ptds\0"
+    )
     program.build_stand_ins(named, tmp_path)
-    assert [line.split("(")[0] for line in sources[0].splitlines()[1:]] == [
+    assert [line.split("(")[0] for line in (tmp_path / "stubs.c").read_text().splitlines()[1:]] == [
         "void __cudaRegisterTexture", "void cuTexRefCreate", "void cudaGraphClone",
     ]  # fmt: skip
+    assert "-Wl,--defsym=cuMemcpy_ptds=cuMemcpy" in commands[0], "of the thread's default stream"
 
 
 def test_the_command_reports_behind_the_program(record, programs, tmp_path):
@@ -243,6 +244,13 @@ def test_what_cannot_be_recorded(record, tmp_path, monkeypatch):
         program.compiler()
 
 
-def test_a_runtime_that_wants_nvidias_driver_is_told_apart():
-    with pytest.raises(InputError, match="NVIDIA's runtime is linked into a library of the program"):
-        raise missing("cuGetExportTable")
+def test_the_file_that_has_nvidias_runtime_in_it_is_named(record, programs, tmp_path):
+    with pytest.raises(InputError, match="into the program, whose functions have no symbols") as refused:
+        record("table", TEXT)
+    assert refused.value.where == str(programs / "host_program")
+    source, library = tmp_path / "library.c", tmp_path / "library.so"
+    source.write_text("int ask(int (*call)(void *, void *)) { int said = call(0, 0); return said + 1; }\n")
+    subprocess.run([program.compiler(), "-shared", "-fPIC", "-o", library, source], check=True)
+    with pytest.raises(InputError, match="into a library of the program") as refused:
+        record("table", TEXT, library)
+    assert refused.value.where == str(library)
