@@ -55,5 +55,23 @@ def test_a_counter_of_few_turns_is_a_constant_and_one_of_many_is_not():
     assert repeats(loop.replace("N", "9"))[1:] == [False, False, False, False]
 
 
+@pytest.mark.parametrize(
+    ("before", "end", "constant"),
+    [
+        ("mov.b32 %a0, 0; mov.b32 %a4, 7;", "add.u32 %a0, %a0, 1; setp.lt.u32 %p, %a0, 3;", True),
+        ("mov.b32 %a0, 0; mov.b32 %a4, 7; mov.b32 %a5, 8;", "add.u32 %a0, %a0, 1; setp.lt.u32 %p, %a0, 3;", True),
+        ("add.u32 %a0, %a4, 1;", "add.u32 %a0, %a0, 1; setp.lt.u32 %p, %a0, 3;", False),
+        ("mov.b32 %a0, %a4;", "add.u32 %a0, %a0, 1; setp.lt.u32 %p, %a0, 3;", False),
+        ("mov.b32 %a0, 4;", "sub.u32 %a0, %a0, 1; setp.gt.u32 %p, %a0, 1;", False),
+        ("mov.b32 %a0, 0;", "add.u32 %a0, %a4, 1; setp.lt.u32 %p, %a0, 3;", False),
+        ("mov.b32 %a0, 0;", "add.u32 %a0, %a0, 1; mov.b32 %a4, 7; setp.lt.u32 %p, %a0, 3;", False),
+        ("mov.b32 %a0, 0;", "add.u32 %a0, %a0, 1; setp.lt.u32 %p, %a0, 3; mov.b32 %a4, 7;", False),
+    ],
+)
+def test_a_loop_that_ends_otherwise_has_no_constant(before, end, constant):
+    found = repeats(f"{before} again: mul.lo.u32 %a1, %a0, 3; {end} @%p bra again;")
+    assert found[before.count(";")] == constant
+
+
 def test_a_deep_value_takes_no_longer():
     assert not any(repeats("\n".join("add.u32 %a0, %a0, %a0;" for _ in range(500))))
