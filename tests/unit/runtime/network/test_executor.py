@@ -275,8 +275,9 @@ def test_a_host_that_is_not_known():
 
 def test_without_onnxruntime_the_host_cannot_be_onnxruntime(monkeypatch):
     monkeypatch.setattr("convc.runtime.network.ort_session.available", lambda: None)
-    with pytest.raises(InputError, match="onnxruntime is not installed"):
+    with pytest.raises(InputError, match="onnxruntime is not installed") as refused:
         Graph(branches(), host="onnxruntime")
+    assert refused.value.hint == "pip install 'convc[onnxruntime]'"
 
 
 def test_graphs_that_share_kernels_share_no_weights():

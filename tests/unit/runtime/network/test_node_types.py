@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from convc.runtime.network import expected, host, ort_session
@@ -67,3 +70,20 @@ def test_a_tensor_that_is_an_output_is_not_asked_for_twice(monkeypatch):
     model = helper.make_model(graph, opset_imports=[helper.make_operatorsetid("", 21)])
     assert ort_session.run_model(model, {"x": X}, {}, ["y", "r"]) == {"x": X}
     assert asked == ["y", "r"]
+
+
+@pytest.mark.parametrize("kind", ["MaxPool", "AveragePool"])
+@given(st.integers(1, 12), st.integers(1, 4), st.integers(1, 5), st.integers(0, 2), st.integers(0, 2))
+@example(5, 1, 2, 0, 0)
+@example(4, 1, 2, 0, 0)
+@example(5, 2, 3, 1, 1)
+def test_no_window_starts_behind_the_image(kind, extent, kernel, stride, before, after):
+    """ONNX, ceil_mode: sliding windows that would start in the padded region behind the image are ignored."""
+    assume(before < kernel and after < kernel and extent + before + after >= kernel)
+    pool = helper.make_node(kind, ["x"], ["y"], kernel_shape=[kernel], strides=[stride], pads=[before, after],
+                            ceil_mode=1)  # fmt: skip
+    starts = range(-before, extent, stride)
+    windows = sum(1 for start in starts if start == -before or start - stride + kernel < extent + after)
+    values = {"x": np.zeros((1, 1, extent), np.float32)}
+    (made,) = expected.expected_types(pool, {"": LATEST}, values).values()
+    assert made.tensor_type.shape.dim[2].dim_value == windows

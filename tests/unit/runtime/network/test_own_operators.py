@@ -163,3 +163,26 @@ def test_weights_have_scales_per_channel_in_any_number_of_dimensions(rank, chann
     off = found.astype(int) - by_onnxruntime(model, {"x": x})["y"]
     assert found.dtype == np.uint8
     assert np.abs(off).max() <= 1  # near a tie
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3])
+def test_scales_of_few_channels_of_a_line(channels):
+    """One scale a channel, in exact numbers: two channels are no case of their own."""
+    scales = np.float32([1, 0.5, 0.25])[:channels]
+    x = np.uint8([[[1, 2, 3, 4]]])
+    w = np.ones((channels, 1, 2), np.uint8)
+    one, zero = np.float32(1), np.uint8(0)
+    arrays = {
+        "xs": one,
+        "xz": zero,
+        "w": w,
+        "ws": scales,
+        "wz": np.zeros(channels, np.uint8),
+        "ys": one / 4,
+        "yz": zero,
+    }
+    node = onnx.helper.make_node("QLinearConv", ["x", *arrays], ["y"])
+    graph = onnx.helper.make_graph([node], "g", [], [])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 13)], ir_version=8)
+    (found,) = HostNodes(model, {}, "reference").build(node, "conv").run({"x": x} | arrays)
+    assert found.tolist() == [[[int(4 * scale * each) for each in (3, 5, 7)] for scale in scales]]
