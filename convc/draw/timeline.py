@@ -24,10 +24,10 @@ CLICK = 50
 
 WORKS = "works"
 CAUSES = {
-    "copy through TMA": "s3", "tensor core": "s1", "queue of the tensor core": "s4", "arrival of a warp": "s8",
-    "barrier": "s7", "bulk store": "s0", "sectors of global memory": "s5", "loads of global memory": "s6",
-    "read port of shared memory": "u0", "loads of tensor memory": "u1", "loads of shared memory and parameters": "u2",
-    "result": "s9",
+    "TMA copy": "s3", "tensor core": "s1", "tensor-core queue": "s4", "warp arrival": "s8",
+    "barrier": "s7", "bulk store": "s0", "global-memory sectors": "s5", "global-memory loads": "s6",
+    "SMEM read port": "u0", "tensor-memory loads": "u1", "loads of SMEM and parameters": "u2",
+    "data dependency": "s9",
 }  # fmt: skip
 """Colours of what warps wait for: every cause has its own."""
 

@@ -87,10 +87,10 @@ def print_looked(console: Console, looked: Iterable[Looked]) -> None:
     """Print the places that each rule looked at, and in another line the rules that had none."""
     rules = list(looked)
     done = ", ".join(f"{each.rule} {each.places}" for each in rules if each.places)
-    console.print(f"  places looked at: {done or 'none'}", soft_wrap=True)
+    console.print(f"  places checked: {done or 'none'}", soft_wrap=True)
     never = ", ".join(each.rule for each in rules if not each.places)
     if never:
-        console.print(f"  nothing to look at: {never}", soft_wrap=True)
+        console.print(f"  rules without a place: {never}", soft_wrap=True)
 
 
 def print_unclear(console: Console, file: str, unclear: Iterable[NotUnderstood]) -> None:

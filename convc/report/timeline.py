@@ -19,10 +19,10 @@ LEAST = 20
 
 WORKS = "="
 WAITS = {
-    "copy through TMA": "T", "tensor core": "M", "queue of the tensor core": "Q", "arrival of a warp": "A",
-    "barrier": "B", "bulk store": "S", "sectors of global memory": "G", "loads of global memory": "g",
-    "read port of shared memory": "P", "loads of tensor memory": "t", "loads of shared memory and parameters": "s",
-    "result": "r",
+    "TMA copy": "T", "tensor core": "M", "tensor-core queue": "Q", "warp arrival": "A",
+    "barrier": "B", "bulk store": "S", "global-memory sectors": "G", "global-memory loads": "g",
+    "SMEM read port": "P", "tensor-memory loads": "t", "loads of SMEM and parameters": "s",
+    "data dependency": "r",
 }  # fmt: skip
 """The character of each cause that a warp waits for; `WORKS` where it does not wait."""
 

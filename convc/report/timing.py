@@ -42,8 +42,8 @@ STEP_COLUMNS: tuple[Column, ...] = (
 )
 
 LEGEND = (
-    "share: of the time of all kernels; cumulative: with those above; tensor core: its utilization; waits for: the "
-    "largest parts of the critical path. Estimates of a model: convc time --layer NAME shows their sensitivity."
+    "share: of the time of all kernels; cumulative: with the rows above; tensor core: its utilization; waits for: the "
+    "largest parts of the critical path. Estimates of a model; convc time --layer NAME shows their sensitivity."
 )
 
 
@@ -77,7 +77,7 @@ def print_times(console: Console, rows: Sequence[Row]) -> None:
         clocks = f"{min(slowed):.4g} to {max(slowed):.4g} GHz in {len(slowed)} of {len(rows)} kernels"
         console.print(f"clock under tensor load: {clocks}", soft_wrap=True)
     between = gaps([kernel for _, _, _, kernel in rows])
-    console.print(f"in a CUDA graph: {between:.1f} us more between kernels", soft_wrap=True)
+    console.print(f"gaps between kernels in a CUDA graph: {between:.1f} us more", soft_wrap=True)
     console.print(LEGEND, soft_wrap=True)
 
 
@@ -101,7 +101,7 @@ def print_kernel(console: Console, row: Row) -> None:
     console.print(f"{with_short_names(name)}{f' ({schedule})' if schedule else ''} on {kernel.chip.name}{chosen}")
     console.print(
         f"{kernel.cycles:.0f} cycles, {kernel.microseconds:.2f} us at {kernel.chip['chip.clock']:.4g} GHz "
-        f"(+- {range_us:.2f} us by the ranges of the parameters)"
+        f"(+- {range_us:.2f} us from the ranges of the parameters)"
     )
     if kernel.load is not None:
         console.print(_slower(kernel.load))
@@ -117,13 +117,13 @@ def print_kernel(console: Console, row: Row) -> None:
     print_heading(console, "utilization in the first wave")
     for unit, share in launch.use.items():
         console.print(f"{unit:14} {percent(share):>7}")
-    print_heading(console, "critical path of the first wave: its steps, and what they wait for")
+    print_heading(console, "critical path of the first wave, by step and cause")
     _print_steps(console, by_step(kernel.parts), launch.lengths[0], launch.spread if launch.rounds == 1 else 0.0)
-    print_heading(console, "sensitivity: change of the time over the range of a parameter, 2 % and more")
+    print_heading(console, "sensitivity: change of the time over the range of a parameter, if 2 % or more")
     for one in rests:
         console.print(_rests(one))
     if not rests:
-        console.print("none: no parameter changes it as much")
+        console.print("no parameter changes the time by 2 %")
 
 
 def _slower(load: Load) -> str:
@@ -143,7 +143,7 @@ def _print_assembly(console: Console, made: Assembly) -> None:
     for loop in made.lane_loops:
         console.print(f"line {loop.line}: {loop.opcode} is in a loop over lanes, {loop.cycles} cycles per iteration")
     if not made.lane_loops:
-        console.print("no copy or tensor core instruction is in a loop over lanes")
+        console.print("no copy or tensor-core instruction is in a loop over lanes")
 
 
 def _print_steps(console: Console, steps: Sequence[StepTime], own: float, spread: float) -> None:

@@ -42,7 +42,9 @@ def print_tuned_layers(
     rows = [Row(_cells(names, tuned, measured)) for names, tuned, measured, _, _ in layers if tuned is not None]
     if rows:
         print_grid(console, list(COLUMNS), rows)
-        console.print("gain: times as fast as the estimate's choice; of: candidates; *: was there before")
+        console.print(
+            "gain: speedup over the kernel with the best estimate; of: number of candidates; *: existing record"
+        )
     for names, _, _, lost, reason in layers:
         for title, why in lost:
             console.print(f"lost: {names[0]}: {title}: {why}", soft_wrap=True, markup=False)

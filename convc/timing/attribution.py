@@ -17,12 +17,12 @@ BUSY = {
 }  # fmt: skip
 """Who performs a work of the tensor core while it is busy with it; a copy has what limits it."""
 
-LATENCY = {"load": "latency of TMA", "store": "bulk stores"}
-"""Cycles of a work in which its unit is not busy with it; "latency of the tensor core" where it is none of these."""
+LATENCY = {"load": "TMA latency", "store": "bulk stores"}
+"""Cycles of a work in which its unit is not busy with it; "tensor-core latency" where it is none of these."""
 
 LATE = {
-    "global memory": "loads of global memory", "tensor memory": "loads of tensor memory",
-    "shared memory": "loads of shared memory and parameters", "alu": "result",
+    "global memory": "global-memory loads", "tensor memory": "tensor-memory loads",
+    "shared memory": "loads of SMEM and parameters", "alu": "data dependency",
 }  # fmt: skip
 """What an instruction waits for, by who makes the value."""
 
@@ -33,8 +33,8 @@ class PathPart:
 
     Attributes:
         step: whose instruction it is; where the text has no steps, its line.
-        cause: what took them: a unit or its latency, ``issue``, ``queue of the tensor core``, ``wake-up``,
-            ``result`` (of an instruction before), ``loads`` of a memory, ``barrier``, or ``entry``.
+        cause: what took them: a unit or its latency, ``issue``, ``tensor-core queue``, ``wake-up``,
+            ``data dependency`` (on an instruction before), ``loads`` of a memory, ``barrier``, or ``entry``.
         cycles: how many.
     """
 
@@ -70,7 +70,7 @@ def critical_path(events: Sequence[Event]) -> tuple[PathPart, ...]:
                 spent[place, cause] += cycles
             reached = began
             if before is not None and event.edge == "program" and before.end < began:
-                spent[place, LATE.get(event.late, "result")] += began - before.end
+                spent[place, LATE.get(event.late, "data dependency")] += began - before.end
                 reached = before.end
         time = reached
         at = event.cause
@@ -84,12 +84,12 @@ def reasons(event: Event, cycles: float) -> Iterable[tuple[str, float]]:
     if event.work is not None:
         busy = min(cycles, event.busy)
         yield BUSY.get(event.name, event.unit), busy
-        yield LATENCY.get(event.name, "latency of the tensor core"), cycles - busy
+        yield LATENCY.get(event.name, "tensor-core latency"), cycles - busy
     elif event.edge == "queue" and event.unit == "alu":
-        yield "queue of the tensor core", cycles
+        yield "tensor-core queue", cycles
     else:
         busy = min(cycles, event.busy)
-        yield "read port of shared memory" if event.unit == "shared memory" else "sectors of global memory", busy
+        yield "SMEM read port" if event.unit == "shared memory" else "global-memory sectors", busy
         yield "issue", cycles - busy
 
 

@@ -152,7 +152,7 @@ class Streaming:
         together: bool = False,
         behind: float = 0.0,
     ) -> tuple[float, float, int | None]:
-        """Begin and end of a copy through TMA, and what it had to wait for.
+        """Begin and end of a TMA copy, and what it had to wait for.
 
         ``together``: all SMs ask at that time. ``behind``: bytes that are asked for right behind it; they overtake it.
 
@@ -171,7 +171,7 @@ class Streaming:
             self.warmed.add((work.row, work.buffer))
             fetched = "assembler.first_prefetched" if self.assembled else "tma.first_prefetched"
             time += chip[fetched if self.prefetched else "tma.first"] + self.share.maps
-        times = {"fill port": work.bytes / chip["tma.fill"], "rows of TMA": work.requests / chip["tma.row"]}
+        times = {"fill port": work.bytes / chip["tma.fill"], "TMA requests": work.requests / chip["tma.row"]}
         self.limit = max(times, key=times.__getitem__)
         begin, cause = self.fill.take(time, later(*times.values()), event)
         filled = self.fill.free

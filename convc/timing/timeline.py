@@ -22,7 +22,7 @@ from convc.timing.tensor_core import multiply_cycles
 BLOCKED = ("phase", "barrier", "group")
 """Edges of an event that stood still until another one was done."""
 
-COPIERS = {"load": "copy through TMA", "store": "bulk store"}
+COPIERS = {"load": "TMA copy", "store": "bulk store"}
 """What a wait for a work is for, where it is not for the tensor core."""
 
 
@@ -174,7 +174,7 @@ def wait_cause(event: Event, events: Sequence[Event]) -> str:
         if event.edge == "barrier":
             return "barrier"
         if cause.work is None:
-            return "arrival of a warp"
+            return "warp arrival"
         return COPIERS.get(cause.name, "tensor core")
     if event.end == event.start or (event.edge == "program" and not event.busy):
         return ""

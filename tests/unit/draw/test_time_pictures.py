@@ -61,7 +61,7 @@ def test_a_wait_in_the_picture_is_one_of_the_engine(report):
     waits = {one.name for track in timeline(kernel.launch).tracks for one in walk(track.slices) if one.kind == "wait"}
     states = {each["state"] for each in marked(timeline_picture(kernel).svg(), "state")}
     assert states - {"works", "busy", "in flight", "filling", "full"} <= {name.removeprefix("wait: ") for name in waits}
-    assert "copy through TMA" in states
+    assert "TMA copy" in states
 
 
 def test_schedules_add_up():

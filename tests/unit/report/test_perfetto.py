@@ -125,7 +125,7 @@ def test_there_is_a_track_for_everything(kernel, read):
     [title] = [name for name in names if name.startswith("SM 0 of b200")]
     assert "1 ns here is 1 cycle at 1.85 GHz" in title
     waits = {event.name for slices in read.slices.values() for *_, event in slices if "wait" in event.categories}
-    assert {"wait: copy through TMA", "wait: tensor core", "wait: barrier"} <= waits
+    assert {"wait: TMA copy", "wait: tensor core", "wait: barrier"} <= waits
 
 
 def test_every_cta_has_its_place_on_the_chip():
