@@ -121,7 +121,7 @@ class Recorder(Observer):
     # ---- works -----------------------------------------------------------------------------------------------------
 
     def copy(self, strand: ObservedStrand, instr: Instr, transfer: Transfer) -> None:
-        """A copy through TMA, which arrives at a barrier or belongs to a group."""
+        """A TMA copy, which arrives at a barrier or belongs to a group."""
         told: set[tuple[int, int]] = set()
         at = {row: position for position, row in enumerate(transfer.rows.tolist())}
         for row, position in at.items():

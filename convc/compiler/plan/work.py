@@ -80,7 +80,7 @@ class CtaWork(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         activation_bytes, filter_bytes: what TMA brings, zero-filled bytes included.
         factor_bytes: how many of these are scale factors, in rows of `FACTOR_ROW_BYTES`.
         row_bytes: bytes of an operand row in shared memory.
-        loads: copies through TMA.
+        loads: TMA copies.
         rings: through which stages those tiles go; the last one is that of the filter, or of both.
         copies, refreshes: ``tcgen05.cp`` of whole tiles (128x256b), and of halo rows (4x256b).
         shifts: ``tcgen05.shift`` instructions.

@@ -200,7 +200,7 @@ def _with_persistent(pick: Pick, survey: Survey) -> Pick:
     turned_down = f"one CTA per tile: {own}"
     if not possible:
         return pick.because(walk=turned_down)
-    # As among schedules: of those that are about as fast, the one that moves fewest bytes.
+    # As among schedules: of those that are about as fast, the one that has the least traffic.
     schedule, fastest = possible[choose([candidate for _, candidate in possible])]
     other = "" if schedule is pick.schedule else f" of {schedule.schedule.title}"
     over = math.prod(fastest.tiled.grid)
@@ -351,7 +351,7 @@ def _sharing(pick: Pick, survey: Survey) -> Pick:
         return pick.because(split=f"no split-K: {offers[0].rejected[0].reason}")
     if not fitting:
         return pick.because(split=f"no split-K: {sms} SMs are too few for the clusters of all tiles")
-    # As among schedules: of those that are about as fast, the one that moves fewest bytes.
+    # As among schedules: of those that are about as fast, the one that has the least traffic.
     shared, found = fitting[choose([candidate for _, candidate in fitting])]
     parts = found.tiled.parts
     both = f"{found.cycles:.0f} cycles with {parts} split-K CTAs per tile, {best.cycles:.0f} with one"

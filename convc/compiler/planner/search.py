@@ -271,7 +271,7 @@ def _turned_down(candidates: ScheduleCandidates, rule: str, reason: str) -> Sche
 
 def _chosen(legal: Sequence[ScheduleCandidates]) -> ScheduleCandidates:
     """The schedule to take: of those about as fast as the fastest, those with the fewest assumed rules of the
-    hardware, and of these that are about as fast the one that moves fewest bytes.
+    hardware, and of these that are about as fast the one that has the least traffic.
     """
     fastest = min(legal, key=cycles)
     rules = assumed(fastest)
