@@ -73,7 +73,7 @@ def choose_order(
         together: CTAs that multiply as one.
         at_once: tiles that are made at the same time.
         size: of what is moved.
-        asked: the order that is asked for; None: the one that has the least traffic, along M first where that is as good.
+        asked: the requested order; None: the one with the least traffic, along M first where that is equal.
 
     Raises:
         PlanError: the order that is asked for needs a larger table than a kernel has.
