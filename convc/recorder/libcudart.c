@@ -7,10 +7,11 @@
 typedef void *stream;
 struct dim3 { u32 x, y, z; };
 
-enum { INVALID_SYMBOL = 13, INVALID_FUNCTION = 98, RUNTIME_VERSION = VERSION * 1000 };
+enum { INVALID_SYMBOL = 13, INVALID_FUNCTION = 98, RUNTIME_VERSION = VERSION >= 13 ? 13000 : 12090 };
 
 result cuMemAlloc(void *, size_t), cuMemAllocManaged(void *, size_t, u32), cuMemHostAlloc(void *, size_t, u32), cuMemFree(u64);
-result cuMemAllocAsync(void *, size_t, stream), cuMemFreeAsync(u64, stream);
+result cuMemAllocAsync(void *, size_t, stream), cuMemFreeAsync(u64, stream), cuDeviceGetDefaultMemPool(void **, int);
+result cuStreamAddCallback(stream, void *, void *, u32);
 result cuMemAllocPitch(void *, size_t *, size_t, size_t, u32), cuMemGetInfo(size_t *, size_t *);
 result cuPointerGetAttribute(void *, u32, u64), cuMemHostGetDevicePointer(u64 *, void *, u32);
 result cuDeviceGetAttribute(int *, u32, int), cuDeviceGetName(char *, int, int), cuDeviceGetUuid(char *, int);
@@ -161,6 +162,10 @@ DONE(cudaFuncSetCacheConfig) DONE(cudaFuncSetSharedMemConfig)
 
 API(cudaMalloc, void **out, size_t bytes) { return *out = NULL, bytes ? kept(cuMemAlloc(out, bytes)) : OK; }
 API(cudaMallocAsync, void **out, size_t bytes, stream s) { return *out = NULL, bytes ? kept(cuMemAllocAsync(out, bytes, s)) : OK; }
+API(cudaMallocFromPoolAsync, void **out, size_t bytes, void *pool, stream s) { return cudaMallocAsync(out, bytes, s); }
+API(cudaDeviceGetDefaultMemPool, void **pool, int device) { return kept(cuDeviceGetDefaultMemPool(pool, device)); }
+API(cudaDeviceGetMemPool, void **pool, int device) { return kept(cuDeviceGetDefaultMemPool(pool, device)); }
+DONE(cudaDeviceSetMemPool) DONE(cudaMemPoolSetAttribute) DONE(cudaMemPoolTrimTo) DONE(cudaMemPoolSetAccess)
 API(cudaMallocManaged, void **out, size_t bytes, u32 flags) { return kept(cuMemAllocManaged(out, bytes, flags)); }
 API(cudaMallocHost, void **out, size_t bytes) { return kept(cuMemHostAlloc(out, bytes, 0)); }
 API(cudaHostAlloc, void **out, size_t bytes, u32 flags) { return kept(cuMemHostAlloc(out, bytes, flags)); }
@@ -282,6 +287,7 @@ API(cudaStreamQuery, stream s) { return kept(cuStreamSynchronize(s)); }
 API(cudaStreamWaitEvent, stream s, void *event, u32 flags) { return kept(cuStreamWaitEvent(s, event, flags)); }
 DONE(cudaStreamDestroy) DONE(cudaStreamSetAttribute) DONE(cudaThreadExchangeStreamCaptureMode)
 API(cudaLaunchHostFunc, stream s, void (*call)(void *), void *data) { return kept(convc_give(s, (struct work){HOST_NODE, .host = {call, data}})); }
+API(cudaStreamAddCallback, stream s, void *call, void *data, u32 flags) { return kept(cuStreamAddCallback(s, call, data, flags)); }
 API(cudaEventCreate, void **out) { return kept(cuEventCreate(out, 0)); }
 API(cudaEventCreateWithFlags, void **out, u32 flags) { return kept(cuEventCreate(out, flags)); }
 API(cudaEventRecord, void *event, stream s) { return kept(cuEventRecordWithFlags(event, s, 0)); }

@@ -5,6 +5,8 @@ enum { NO_DRIVER = 35 };
 void *__cudaRegisterFatBinary(void *image) { return image; }
 FUNCTION(__cudaRegisterFatBinaryEnd) FUNCTION(__cudaRegisterFunction) FUNCTION(__cudaRegisterVar)
 FUNCTION(__cudaRegisterManagedVar) FUNCTION(__cudaInitModule) FUNCTION(cudaMemcpyFromSymbol)
+FUNCTION(cudaDeviceGetDefaultMemPool) FUNCTION(cudaMemPoolSetAttribute) FUNCTION(cudaMallocFromPoolAsync)
+FUNCTION(cudaStreamAddCallback) FUNCTION(cudaMemcpy_ptds)
 FUNCTION(cudaGetDeviceProperties) FUNCTION(cudaMalloc) FUNCTION(cudaMemcpyToSymbol) FUNCTION(cudaEventCreate)
 FUNCTION(cudaEventRecord) FUNCTION(cudaEventElapsedTime) FUNCTION(cudaLaunchKernel) FUNCTION(cudaDeviceSynchronize)
 FUNCTION(cudaMemcpy) FUNCTION(cudaGetLastError) FUNCTION(cudaGraphCreate)

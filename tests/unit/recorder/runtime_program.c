@@ -10,11 +10,14 @@ static void *runtime;
 
 static void stub(void) {}
 static void increment(void) {}
+static void answer(void *stream, int result, void *value) { *(int *)value = 3 + result; }
 
 int main(int count, char **words) {
   static uint64_t image[1 << 15];
   static struct { int magic, version; const void *data, *rest; } wrapper = {0x466243b1, 1, image};
-  int values[32], extents[4] = {0}, step = 3, left = 0, right = 1, *total = NULL;
+  int values[32], extents[4] = {0}, step = 3, left = 0, right = 1, *total = NULL, called = 0;
+  void *pool = NULL;
+  uint64_t kept = ~0ull;
   struct dim3 one = {1, 1, 1};
   void **(*registered)(void *), *out = NULL, *params[] = {&out}, *event[2];
   unsigned char properties[1032];
@@ -40,7 +43,9 @@ int main(int count, char **words) {
 
   if (CALL(SMS == 384 ? "cudaGetDeviceProperties" : "cudaGetDeviceProperties_v2", properties, 0)) return 7;
   printf("%s: %d SMs\n", (char *)properties, *(int *)(properties + SMS)); /* where cudaDeviceProp has them */
-  if (CALL("cudaMalloc", &out, (size_t)4)) return 8;
+  if (CALL("cudaDeviceGetDefaultMemPool", &pool, 0) || CALL("cudaMemPoolSetAttribute", pool, 4, &kept)) return 14;
+  if (CALL("cudaMallocFromPoolAsync", &out, (size_t)4, pool, (void *)0)) return 8;
+  if (CALL("cudaStreamAddCallback", (void *)0, answer, &called, 0) || called != 3) return 15;
   if (CALL("cudaMemcpyToSymbol", (void *)&step, &step, (size_t)4, (size_t)0, 1)) return 9;
   CALL("cudaEventCreate", event), CALL("cudaEventCreate", event + 1);
   CALL("cudaEventRecord", event[0], (void *)0);

@@ -189,8 +189,9 @@ def test_on_another_processor_the_runtime_is_asked_for_as_a_library(programs, mo
 
 
 def test_a_function_that_is_not_there_is_refused_by_its_name(record):
-    with pytest.raises(InputError, match="the program calls cuTexObjectCreate, which convc record does not implement"):
+    with pytest.raises(InputError, match="calls cuTexObjectCreate, which convc record does not implement") as refused:
         record("missing", TEXT)
+    assert refused.value.hint.startswith("the simulator has no texture unit")
 
 
 def test_names_that_a_program_links_get_stubs(tmp_path, monkeypatch):
