@@ -59,7 +59,7 @@ def test_three_oracles_agree(name: str, assembled: Callable):
     chosen = SETS[name]
     choice = {key: value for key in ("block_n", "stages") if (value := getattr(chosen, key)) is not None}
     made = oracles_agree(chosen.problem, 2, assembled, chosen.options, **choice)
-    assert "one multiplier a channel" in made.artifact.ptx
+    assert "one multiplier per channel" in made.artifact.ptx
 
 
 @pytest.mark.one_of(CHECKED)
@@ -129,4 +129,4 @@ def test_the_step_that_scales_is_named_in_the_text(schedule):
     """Where lanes are pixels, and where they are channels."""
     problem = of(in_channels=16, out_channels=16)
     text = compile_problem(problem, options=ScheduleOptions(schedule=schedule)).artifact.ptx
-    assert "//@ step=epilogue.scale role=epilogue one multiplier a channel" in text
+    assert "//@ step=epilogue.scale role=epilogue one multiplier per channel" in text

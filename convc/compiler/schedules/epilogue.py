@@ -129,7 +129,7 @@ def tensor_stores(plan: Plan) -> tuple[Step, ...]:
     body = (*body, channel, store)
     return (
         Loop(id="epilogue.slabs", note=note, var=slab, count=tile.stages, body=body, written_out=written_out),
-        StoreWait(id="epilogue.drain", note="shared memory goes away with the CTA"),
+        StoreWait(id="epilogue.drain", note="until the stores have read shared memory: the CTA may exit"),
     )
 
 
@@ -140,9 +140,9 @@ def _copy_of_results(plan: Plan, slab: NewNumber) -> ResultStore:
     common: dict[str, Any] = {"id": "epilogue.store", "map": MAP_OUT, "tile": C, "slab": slab}
     if first_m is None:
         pixel = plan.indexing.coordinates.m.name
-        note = "lines without a pixel and channels behind the output are left out"
+        note = "lines without a pixel and channels outside the output are not stored"
         return LineStore(**common, note=note, channel=channel, lane=Number("lane"), pixel=pixel)
-    note = "rows and channels behind the output are left out"
+    note = "rows and channels outside the output are not stored"
     rows = plan.arch.limits.warp_rows
     return TileStore(**common, note=note, coords=(channel, first_m.name), rows=rows)
 
@@ -153,7 +153,7 @@ def stage_numbers(plan: Plan) -> tuple[Step, ...]:
     first = Number("tile_k")
     stage = StageNumbers(
         id="epilogue.numbers",
-        note="ahead of need",
+        note="copied while MMAs run",
         buffer=BIAS,
         pitch=plan.layout.bias.shape[-1],
         channel=first,
@@ -176,7 +176,7 @@ def holds_numbers(plan: Plan) -> bool:
 def hold_numbers(plan: Plan) -> tuple[Step, ...]:
     """Bring what is added to each channel to registers: all tiles of a CTA have the same channels."""
     first = Number("tile_k")
-    note = "of all tiles, whose channels are the same"
+    note = "the bias: all tiles of the CTA have the same channels"
     hold = HoldNumbers(id="epilogue.numbers", note=note, buffer=BIAS, channel=first, columns=plan.tiling.block_n)
     k = plan.indexing.coordinates.k
     return compute(k, "epilogue", dst=first, column=Const(0), tile_n=Const(0)), hold
@@ -214,7 +214,7 @@ def chunk_values(
     coordinates = plan.indexing.coordinates
     bias = AddBias(
         id="epilogue.bias",
-        note="one number a channel",
+        note="one value per channel",
         buffer=BIAS,
         columns=write.columns,
         dtype=plan.problem.sum_dtype.name,
@@ -261,7 +261,7 @@ def scale_sums(plan: Plan, columns: int) -> tuple[ScaleSums, ...]:
     """
     if not (plan.problem.multiplier or has_tensor_scale(plan.layout)):
         return ()
-    note = "one multiplier a channel" if plan.problem.multiplier else "the scales of both tensors"
+    note = "one multiplier per channel" if plan.problem.multiplier else "the scales of both tensors"
     return (ScaleSums(id="epilogue.scale", note=note, buffer=BIAS, columns=columns, **staged(plan, 1)),)
 
 
@@ -271,7 +271,7 @@ def scale_lanes(plan: Plan, columns: int) -> tuple[ScaleLane, ...]:
         return ()
     step = ScaleLane(
         id="epilogue.scale",
-        note="one multiplier a channel",
+        note="one multiplier per channel",
         buffer=BIAS,
         columns=columns,
         first=plan.layout.bias.shape[-1],
@@ -297,7 +297,7 @@ def _scaling(plan: Plan, columns: int) -> dict[str, Any]:
     """The fields that both steps have."""
     return {
         "id": "epilogue.scale",
-        "note": "one multiplier a channel",
+        "note": "one multiplier per channel",
         "buffer": BIAS,
         "columns": columns,
         "zero_point": plan.problem.out_zero_point,
@@ -310,7 +310,7 @@ def convert(plan: Plan, columns: int) -> tuple[Convert, ...]:
     if per_word is None:
         return ()
     out = plan.problem.out
-    return (Convert(id="epilogue.round", note=f"to {out}, {per_word} a word", out=out, columns=columns),)
+    return (Convert(id="epilogue.round", note=f"to {out}, {per_word} per word", out=out, columns=columns),)
 
 
 def epilogue_steps(

@@ -38,7 +38,7 @@ def load_residual(plan: Plan) -> tuple[Step, ...]:
     windows = tile.rows // source.rows
     copy = TmaLoad(
         id="load.residual",
-        note="rows and channels behind the output arrive as zeros",
+        note="rows and channels outside the output are filled with zeros",
         map=MAP_RESIDUAL,
         tile=R,
         ring=FULL_R,
@@ -48,14 +48,14 @@ def load_residual(plan: Plan) -> tuple[Step, ...]:
     )
     body = (
         first_k,
-        RingWait(id="load.wait_r", note="until the slab before has been added", ring=EMPTY_R, starts_open=True),
+        RingWait(id="load.wait_r", note="until the previous slab has been added", ring=EMPTY_R, starts_open=True),
         ExpectBytes(id="load.expect_r", note="one slab of the residual", ring=FULL_R, bytes=tile.bytes),
         *(_window_copies(firsts, copy, windows, source.rows * tile.row_bytes) if windows > 1 else (copy,)),
         Advance(id="load.next_r", note="next slab", stages=tile.stages, state=tile.state),
     )
     once: list[Step] = []
     if copy.offsets:
-        once.append(Compute(id="load.off_r", note="pixels where they are", dst=number(NOT_MOVED), expr=Const(0)))
+        once.append(Compute(id="load.off_r", note="no offset", dst=number(NOT_MOVED), expr=Const(0)))
     if windows == 1:
         once += (compute(each, "load", warp=Const(0)) for each in firsts)
     note = f"{columns} columns a copy"
@@ -75,15 +75,15 @@ def _window_copies(firsts: tuple[Coordinate, ...], copy: TmaLoad, windows: int, 
     """A copy for every window of a tile, each so many bytes behind the one before."""
     window = number("window_r")
     at = share("window of a slab", "byte", PIECE_BYTES=step, window=Var(window))
-    place = Compute(id="load.at_r", note="32 rows a window", dst=number("at_r"), expr=at)
+    place = Compute(id="load.at_r", note="32 rows per window", dst=number("at_r"), expr=at)
     starts = (compute(each, "load", warp=Var(window)) for each in firsts)
-    note = "one copy a sub-partition"
+    note = "one copy per sub-partition"
     return (Loop(id="load.windows_r", note=note, var=window, count=windows, body=(*starts, place, copy)),)
 
 
 def add_slab(stage: StageRow) -> AddSlabResidual:
     """The step that adds what copies have brought for the values that a step will stage."""
-    return like(AddSlabResidual, stage, id="epilogue.residual", note="as the results will lie", tile=R)
+    return like(AddSlabResidual, stage, id="epilogue.residual", note="in the layout of the results", tile=R)
 
 
 def landed(plan: Plan, body: tuple[Step, ...]) -> tuple[Step, ...]:
@@ -92,6 +92,6 @@ def landed(plan: Plan, body: tuple[Step, ...]) -> tuple[Step, ...]:
     return (
         RingWait(id="epilogue.landed_r", note="until this slab has landed", ring=FULL_R, starts_open=False),
         *body,
-        Release(id="epilogue.added_r", note="its place is free for the next one", ring=EMPTY_R),
+        Release(id="epilogue.added_r", note="the stage may be overwritten", ring=EMPTY_R),
         Advance(id="epilogue.next_r", note="next slab", stages=tile.stages, state=tile.state),
     )

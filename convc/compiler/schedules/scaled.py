@@ -49,7 +49,7 @@ def load_factors(plan: Plan, coordinates: TapCoordinates) -> tuple[Step, ...]:
         ),
         TmaLoad(
             id="load.factors_a",
-            note="behind the channels of the same pixels",
+            note="scale factors of the same pixels",
             map=MAP_SCALES_A,
             tile=SCALES_A,
             ring=LANDED,
@@ -58,7 +58,7 @@ def load_factors(plan: Plan, coordinates: TapCoordinates) -> tuple[Step, ...]:
         ),
         TmaLoad(
             id="load.factors_b",
-            note="behind the channels of the same tap",
+            note="scale factors of the same tap",
             map=MAP_SCALES_B,
             tile=SCALES_B,
             ring=LANDED,

@@ -124,8 +124,8 @@ def start_of(plan: Plan, warp: int) -> tuple[Role, ...]:
     arrivals = "one arrival" if all(ring.arrivals == 1 for ring in plan.storage.rings) else "its arrivals"
     lanes = plan.arch.lanes_make_barriers
     maps = PrefetchMaps(id="init.maps", note="fetch the tensor maps early", maps=maps_of(plan))
-    barriers = InitRings(id="init.rings", note=f"every barrier waits for {arrivals} a phase", rings=rings, lanes=lanes)
-    note = "make the barriers ready"
+    barriers = InitRings(id="init.rings", note=f"each mbarrier expects {arrivals} per phase", rings=rings, lanes=lanes)
+    note = "initialises the mbarriers"
     if not lanes:
         return (one_warp("init", warp, note, (maps, barriers), elected=True),)
     fetch = one_warp("maps", warp, "fetch the tensor maps early", (replace(maps, id="maps.fetch"),), elected=True)
@@ -147,7 +147,7 @@ def enter(plan: Plan, role: str, *, alone: bool = False) -> tuple[Step, ...]:
         return ()
     note = "what the kernel in front wrote is there, and nobody reads what we write"
     wait = AwaitGrid(id=f"{role}.await", note=note)
-    return (wait,) if alone else (wait, ReleaseGrid(id=f"{role}.release", note="the kernel behind may set itself up"))
+    return (wait,) if alone else (wait, ReleaseGrid(id=f"{role}.release", note="the dependent kernel may start"))
 
 
 def load_role(warp: int, steps: tuple[Step, ...]) -> Role:

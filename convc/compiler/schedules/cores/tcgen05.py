@@ -77,12 +77,12 @@ class Tcgen05(TensorCore):
     def setup(self, plan: Plan, roles: Roles) -> tuple[Role, ...]:
         """Barriers and tensor memory, and whatever else the schedule needs before the roles begin."""
         columns = plan.storage.tmem_columns
-        memory = TmemAlloc(id="alloc.tmem", note="the address goes to shared memory", columns=columns)
+        memory = TmemAlloc(id="alloc.tmem", note="writes the base address to shared memory", columns=columns)
         get: tuple[Step, ...] = (memory,)
         threads = 32 * WARPS
-        ready = StartArrive(id="begin.arrive", note="the barriers are, and copies need nothing else", threads=threads)
-        sync = StartSync(id="start.sync", note="barriers and tensor memory are ready", threads=threads)
-        base = TmemBase(id="start.tmem", note="where the tensor memory begins")
+        ready = StartArrive(id="begin.arrive", note="the mbarriers are initialised", threads=threads)
+        sync = StartSync(id="start.sync", note="mbarriers are initialised, tensor memory is allocated", threads=threads)
+        base = TmemBase(id="start.tmem", note="base address of tensor memory")
         told: tuple[Role, ...] = ()
         met: tuple[Role, ...] = ()
         begin: tuple[Step, ...] = (ready, *enter(plan, "begin", alone=True))
@@ -116,10 +116,10 @@ class Tcgen05(TensorCore):
         end = warps_role(
             "end",
             WARPS - 1,
-            "nobody leaves before the work is done",
+            "no warp exits before the others are done",
             (self.meet(plan, "end.sync", "the accumulator has been read"),),
         )
-        free = TmemDealloc(id="dealloc.tmem", note="all of it", columns=plan.storage.tmem_columns)
+        free = TmemDealloc(id="dealloc.tmem", note="all columns", columns=plan.storage.tmem_columns)
         return (end, one_warp("dealloc", MMA_WARP, "give tensor memory back", (free,)))
 
     def meet(self, plan: Plan, id: str, note: str) -> Step:
@@ -155,7 +155,7 @@ class Tcgen05(TensorCore):
         note = "first column of the chunk"
         return (
             Compute(id="epilogue.column", note=note, dst=column, expr=share("chunk", "column", CHUNK=columns)),
-            TmemLoad(id="epilogue.read", note="one row a lane", acc=ACC, first=column, columns=columns),
+            TmemLoad(id="epilogue.read", note="each lane reads one row", acc=ACC, first=column, columns=columns),
         )
 
 
@@ -165,7 +165,7 @@ def _last_signals(plan: Plan) -> Iterator[Step]:
         if ring.consumer == "load" and ring.at in ("all", SHARERS):
             wait = RingWait(
                 id=f"load.last_{ring.name}",
-                note="until another CTA has sent it",
+                note="until the other CTAs have released it",
                 ring=ring.name,
                 starts_open=True,
                 last=True,
@@ -173,7 +173,7 @@ def _last_signals(plan: Plan) -> Iterator[Step]:
             turn = Advance(id=f"load.end_{ring.name}", note="next stage", stages=ring.stages, state=ring.state)
             yield Loop(
                 id=f"load.stages_{ring.name}",
-                note="every stage that was given back",
+                note="all stages, before the CTA exits",
                 var=number(f"last_{ring.name}"),
                 count=ring.stages,
                 body=(wait, turn),

@@ -94,7 +94,7 @@ class Wgmma(TensorCore):
             "start",
             plan.launch.warps - 1,
             "all roles begin together",
-            (_started(self.meet(plan, "start.sync", "barriers are ready"), roles), *enter(plan, "start")),
+            (_started(self.meet(plan, "start.sync", "mbarriers are initialised"), roles), *enter(plan, "start")),
         )
         return (*start_of(plan, load), *roles.before, start, *roles.after, *_giving(plan))
 
@@ -104,7 +104,7 @@ class Wgmma(TensorCore):
         multiply = warps_role(
             "mma",
             load - 1,
-            "multiplies them into registers, and carries those to global memory",
+            "multiplies them into registers, and stores the results",
             (*_taking(plan), *roles.multiply),
         )
         return (load_role(load, roles.load), multiply)
@@ -114,7 +114,7 @@ class Wgmma(TensorCore):
         end = warps_role(
             "end",
             plan.launch.warps - 1,
-            "nobody leaves before the work is done",
+            "no warp exits before the others are done",
             (self.meet(plan, "end.sync", "the accumulator has been read"),),
         )
         return (end,)
@@ -150,7 +150,7 @@ class Wgmma(TensorCore):
         if plan.storage.results_apart:
             return ()
         threads = 32 * _multiplying(plan.tiling.block_m)
-        return (RoleSync(id="epilogue.meet", note="nobody multiplies any more", threads=threads),)
+        return (RoleSync(id="epilogue.meet", note="all MMAs of the CTA are complete", threads=threads),)
 
     def read(self, columns: int, slab: Number | None = None, slab_chunks: int = 0) -> tuple[Step, ...]:
         column = number("column")
@@ -159,7 +159,7 @@ class Wgmma(TensorCore):
             Compute(id="epilogue.column", note="first column of the lane in the chunk", dst=column, expr=first),
             FragmentLoad(
                 id="epilogue.read",
-                note="one row a lane",
+                note="each lane reads one row",
                 acc=ACC,
                 first=column,
                 columns=columns,
@@ -182,7 +182,7 @@ def _giving(plan: Plan) -> tuple[Role, ...]:
         return ()
     give = SetRegisters(
         id="give.registers",
-        note="others want what these do not need",
+        note="frees registers for the warps that multiply",
         count=plan.launch.registers[0],
         more=False,
     )
@@ -191,7 +191,7 @@ def _giving(plan: Plan) -> tuple[Role, ...]:
         first_warp=_multiplying(plan.tiling.block_m),
         last_warp=plan.launch.warps - 1,
         elected=False,
-        note="hands registers over",
+        note="frees registers",
         steps=(give,),
     )
     return (role,)
@@ -201,7 +201,7 @@ def _taking(plan: Plan) -> tuple[Step, ...]:
     """Wait for registers that were handed over, and have them."""
     if plan.launch.registers is None:
         return ()
-    note = "wait until they have been handed over"
+    note = "waits until they are free"
     return (SetRegisters(id="mma.registers", note=note, count=plan.launch.registers[1], more=True),)
 
 

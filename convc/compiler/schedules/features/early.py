@@ -97,7 +97,7 @@ def _numbers(plan: Plan) -> tuple[Step, ...]:
         Compute(id="early.channel", note="first channel of the tile", dst=channel, expr=first),
         PrefetchNumbers(
             id="early.numbers",
-            note="what is added to each channel",
+            note="the bias",
             buffer=BIAS,
             channel=Number(channel),
             columns=columns,

@@ -64,7 +64,7 @@ def _tiles(plan: Plan, role: str, steps: tuple[Step, ...]) -> TileLoop | FetchLo
     if plan.launch.dynamic:
         return FetchLoop(
             id=f"{role}.tiles",
-            note="the CTA's own, and others while there are any",
+            note="the CTA's own tile, then those of clusters that it cancels",
             var=number(WALK),
             count=count,
             body=(*found, *(_ask() if role == "load" else ()), *steps, *_take(role)),
@@ -72,7 +72,7 @@ def _tiles(plan: Plan, role: str, steps: tuple[Step, ...]) -> TileLoop | FetchLo
         )
     return TileLoop(
         id=f"{role}.tiles",
-        note="from the CTA's own number on",
+        note="tile = CTA, CTA + CTAs of the grid, ...",
         var=number(WALK),
         count=count,
         body=(*found, *steps),
@@ -85,28 +85,28 @@ def _tiles(plan: Plan, role: str, steps: tuple[Step, ...]) -> TileLoop | FetchLo
 def _ask() -> tuple[Step, ...]:
     """Ask for the tile after this one, before it is loaded: the answer comes meanwhile."""
     return (
-        RingWait(id="load.heard", note="until all have read the answer before", ring=HEARD, starts_open=True),
-        ExpectBytes(id="load.expect_answer", note="an answer", ring=ANSWERED, bytes=ANSWER_BYTES),
-        AskTile(id="load.ask", note="of a CTA that has not begun", ring=ANSWERED, tile=ANSWERS),
+        RingWait(id="load.heard", note="until all roles have read the previous response", ring=HEARD, starts_open=True),
+        ExpectBytes(id="load.expect_answer", note="16 bytes of the response", ring=ANSWERED, bytes=ANSWER_BYTES),
+        AskTile(id="load.ask", note="request the tile of a cluster that has not started", ring=ANSWERED, tile=ANSWERS),
     )
 
 
 def _take(role: str) -> tuple[Step, ...]:
     """Go on to the tile that was given to this CTA, or end."""
     return (
-        RingWait(id=f"{role}.answered", note="until it is known what comes next", ring=ANSWERED, starts_open=False),
-        TakeTile(id=f"{role}.take", note="as it was answered", tile=ANSWERS, var=Number(WALK)),
-        AnswerRead(id=f"{role}.told", note="another answer may come here", ring=HEARD),
-        Advance(id=f"{role}.next_answer", note="the place of the next answer", stages=AHEAD, state=ASKED),
+        RingWait(id=f"{role}.answered", note="until the response has arrived", ring=ANSWERED, starts_open=False),
+        TakeTile(id=f"{role}.take", note="the tile of the response, if there is one", tile=ANSWERS, var=Number(WALK)),
+        AnswerRead(id=f"{role}.told", note="the response may be overwritten", ring=HEARD),
+        Advance(id=f"{role}.next_answer", note="next response", stages=AHEAD, state=ASKED),
     )
 
 
 def _multiply(roles: Roles) -> tuple[Step, ...]:
     """Wait for a half that nobody reads any more, fill it, and go on to the other."""
     masked = roles.masks is not None
-    note = "until this half has been stored by the epilogue" + (", and masks are there" if masked else "")
+    note = "until the epilogue has read this half" + (", and lane masks are written" if masked else "")
     free = RingWait(id="mma.drained", note=note, ring=DRAINED, starts_open=not masked)
-    other = Advance(id="mma.other", note="the other half", stages=HALVES, state=STATE)
+    other = Advance(id="mma.other", note="the other half of the accumulator", stages=HALVES, state=STATE)
     table = Advance(id="mma.other_masks", note="the other table of masks", stages=HALVES, state=MASKS)
     return (free, *roles.multiply, other, *((table,) if masked else ()))
 
@@ -126,11 +126,11 @@ def _multiply_and_store(plan: Plan, steps: tuple[Step, ...]) -> tuple[Step, ...]
         body.append(step)
         if isinstance(step, WaitMmas):
             body += (
-                ReleaseLast(id=f"mma.last_{ring}", note="its MMAs are done", ring=ring, ctas=ctas)
+                ReleaseLast(id=f"mma.last_{ring}", note="the MMAs that read it are complete", ring=ring, ctas=ctas)
                 for ring, ctas in late.items()
             )
             if last:
-                body.append(StoresRead(id="epilogue.again", note="the tile before has left shared memory"))
+                body.append(StoresRead(id="epilogue.again", note="stores of the previous tile have read shared memory"))
     return (*once, _tiles(plan, "mma", tuple(body)), *last)
 
 
@@ -156,14 +156,14 @@ def _epilogue(plan: Plan, roles: Roles) -> tuple[Step, ...]:
             continue
         body.append(step)
         if last and isinstance(step, RingWait) and step.ring == DONE:
-            body.append(StoresRead(id="epilogue.again", note="the tile before has left shared memory"))
+            body.append(StoresRead(id="epilogue.again", note="stores of the previous tile have read shared memory"))
     if roles.zero is not None:
         body.append(replace(roles.zero, id="epilogue.zero"))
     if roles.masks is None and not early:
-        body.append(Release(id="epilogue.release", note="this half may be filled again", ring=DRAINED))
-    body.append(Advance(id="epilogue.other", note="the other half", stages=HALVES, state=STATE))
+        body.append(Release(id="epilogue.release", note="MMAs may overwrite this half", ring=DRAINED))
+    body.append(Advance(id="epilogue.other", note="the other half of the accumulator", stages=HALVES, state=STATE))
     if any(isinstance(step, StageNumbers) for step in walk(steps)):
-        note = "nobody reads the numbers of this tile any more"
+        note = "all warps have read the bias of this tile"
         body.append(RoleSync(id="epilogue.meet", note=note, threads=EPILOGUE_THREADS))
     if roles.masks is None:
         return (*once, _tiles(plan, "epilogue", tuple(body)), *last)
@@ -185,7 +185,7 @@ def _given_back(plan: Plan, steps: tuple[Step, ...]) -> tuple[Step, ...]:
     for step in steps:
         released.append(replace(step, body=_given_back(plan, step.body)) if isinstance(step, Loop) else step)
         if isinstance(step, TmemLoad):
-            note = "behind the last columns: this half may be filled again"
+            note = "after the last columns: MMAs may overwrite this half"
             last = plan.storage.tmem_tile(ACC).columns - step.columns
             released.append(ReleaseRead(id="epilogue.release", note=note, ring=DRAINED, first=step.first, last=last))
     return tuple(released)
@@ -200,12 +200,12 @@ def _masks(plan: Plan, fill: Callable[[str, str], tuple[Step, ...]], tile: IntEx
     steps = fill("epilogue", which)
     filled = (*needed_by(place_steps(plan, "epilogue", tile, which), steps), *steps)
     if plan.tiling.ctas > 1:
-        note = "the other CTA multiplies nothing"
+        note = "the other CTA of the pair issues no MMAs"
         var = number(f"filled{which}")
         id = f"epilogue.masks{which}"
         filled = (Loop(id=id, note=note, var=var, count=1, body=filled, written_out=True, leads=True),)
     return (
         *filled,
-        Release(id=f"epilogue.release{which}", note="its masks are there, and its half is free", ring=DRAINED),
+        Release(id=f"epilogue.release{which}", note="lane masks are written, and this half is free", ring=DRAINED),
         Advance(id=f"epilogue.other_masks{which}", note="the other table of masks", stages=HALVES, state=MASKS),
     )

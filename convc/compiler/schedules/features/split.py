@@ -72,7 +72,7 @@ def _shared(plan: Plan, role: str, step: Step) -> Step:
     numbers: list[Compute] = []
     for name, _ in nest:
         value = Var(STEP) if len(nest) == 1 else derived.let(name)  # one loop counts the steps themselves
-        numbers.append(Compute(id=f"{role}.{name}", note="of the CTA's part", dst=number(name), expr=value))
+        numbers.append(Compute(id=f"{role}.{name}", note="of this CTA's part", dst=number(name), expr=value))
     before = derived.value("turn", "turn")
     numbers.append(Compute(id=f"{role}.before", note="steps before this one", dst=TURN, expr=before))
     needed = {name for each in walk(body) for name in reads(each)}
@@ -99,7 +99,7 @@ def _share_loop(
     derived = split_of(plan)
     return ShareLoop(
         id=f"{role}.share",
-        note="the steps of this CTA's part",
+        note="the K steps of this CTA's part",
         var=var,
         count=derived.extent("turn"),
         body=body,
@@ -151,20 +151,20 @@ def finished(plan: Plan, teardown: tuple[Role, ...]) -> tuple[Role, ...]:
     fenced = plan.storage.tmem_columns > 0
     adding = plan.tiling.block_m // 32
     there = (
-        ClusterArrive(id="meet.arrive", note="the sums of this CTA are there", fenced=fenced),
-        ClusterWait(id="meet.wait", note="those of all parts are", fenced=fenced),
+        ClusterArrive(id="meet.arrive", note="the partial sums of this CTA are written", fenced=fenced),
+        ClusterWait(id="meet.wait", note="until the partial sums of all parts are written", fenced=fenced),
     )
-    meet = replace(end, name="meet", note="nobody reads sums before they are there", steps=there)
+    meet = replace(end, name="meet", note="sums are read after they are written", steps=there)
     add = warps_role(
         "add",
         adding - 1,
-        "carries sums of all parts to global memory",
+        "adds the partial sums of all parts, and stores the results",
         tuple(_named(_add(plan))),
     )
-    read = ClusterArrive(id="leave.arrive", note="these warps read no sums")
-    leave = replace(end, name="leave", first_warp=adding, note="wait for those that do", steps=(read,))
-    done = ClusterWait(id="end.wait", note="nobody reads the sums of this CTA any more")
-    return (meet, *others, add, leave, replace(end, note="nobody leaves before its sums have been read", steps=(done,)))
+    read = ClusterArrive(id="leave.arrive", note="these warps read no partial sums")
+    leave = replace(end, name="leave", first_warp=adding, note="arrives for the warps that add no sums", steps=(read,))
+    done = ClusterWait(id="end.wait", note="until all CTAs have read the partial sums of this one")
+    return (meet, *others, add, leave, replace(end, note="no CTA exits before its sums have been read", steps=(done,)))
 
 
 def _add(plan: Plan) -> tuple[Step, ...]:
@@ -173,7 +173,7 @@ def _add(plan: Plan) -> tuple[Step, ...]:
     Where one chunk is all, the others are told as soon as it has been read.
     """
     columns, chunks = summed_columns(plan.tiling, plan.launch.cluster[2], plan.problem.out_dtype)
-    told = (ClusterArrive(id="epilogue.arrive", note="all sums have been read"),)
+    told = (ClusterArrive(id="epilogue.arrive", note="all partial sums have been read"),)
     when_read = told if chunks == 1 else ()
     behind = () if chunks == 1 else told
     pixel = compute(plan.indexing.coordinates.m, "epilogue", pixel_bits(plan))
@@ -202,7 +202,7 @@ def _summed(plan: Plan, columns: int, first: str = "column") -> AddSums:
     """The sums of the CTAs of a cluster, added."""
     return AddSums(
         id="epilogue.add",
-        note="always in this order",
+        note="in a fixed order: the same bits in every run",
         columns=columns,
         first=Number(first),
         tile=SUMS,
@@ -221,7 +221,7 @@ def _kept(plan: Plan, when_read: tuple[Step, ...], columns: int, chunks: int) ->
         id="epilogue.own", note=column.note, dst=number("own"), expr=substitute(column.expr, {"chunk": Var("piece")})
     )
     kept = substitute(split_of(plan).value("kept", "own"), {"column": Var("own")})
-    place = Compute(id="epilogue.place", note="where this cluster keeps its sums", dst=number("kept"), expr=kept)
+    place = Compute(id="epilogue.place", note="where this cluster stores its sums", dst=number("kept"), expr=kept)
     keep = KeepSums(
         id="epilogue.keep",
         note="for the last cluster of the tile",
@@ -239,10 +239,10 @@ def _finished(plan: Plan, columns: int, chunks: int) -> tuple[Step, ...]:
     """The last warp to keep its sums adds those of all clusters, and writes what comes of it."""
     derived = split_of(plan)
     first = derived.value("kept", "first")
-    place = Compute(id="epilogue.first", note="where cluster 0 has kept its own", dst=number("kept_first"), expr=first)
+    place = Compute(id="epilogue.first", note="where cluster 0 stored its sums", dst=number("kept_first"), expr=first)
     add = AddKept(
         id="epilogue.all",
-        note="always in this order",
+        note="in a fixed order: the same bits in every run",
         columns=columns,
         first=Number("column"),
         buffer=WORKSPACE,
@@ -256,7 +256,7 @@ def _finished(plan: Plan, columns: int, chunks: int) -> tuple[Step, ...]:
     counter = _of_rank(plan, derived.value("counter", "counter"))
     last = LastLoop(
         id="epilogue.last",
-        note="whichever warp that is",
+        note="in the last warp to arrive",
         var=stores.var,
         count=stores.count,
         body=stores.body,

@@ -52,13 +52,13 @@ def before_tap(tile: SharedTile, position: IntExpr, which: str = "") -> Iterator
         s = number(f"s{mark}")
         yield Compute(id=f"mma.s{mark}", note="filter column", dst=s, expr=tile.column(position))
         for rank, first in _tables(plan):
-            note = f"lanes that hold another row's pixel{_whose(rank)}"
+            note = f"lanes whose pixel lies in another image row{_whose(rank)}"
             yield LoadMask(id=f"mma.mask{mark}{_of(rank)}", note=note, entry=s, first=first, rank=rank)
     if not tile.with_filters:
         yield wait_for_filter(mark)
     if coordinates.column_mask is not None and coordinates.line_mask is not None:
         for rank, _ in _tables(plan):
-            note = f"and those that the filter row masks{_whose(rank)}"
+            note = f"joined with the mask of the filter row{_whose(rank)}"
             yield JoinMask(id=f"mma.join{mark}{_of(rank)}", note=note, rank=rank)
 
 

@@ -26,7 +26,7 @@ def masks(plan: Plan) -> tuple[Role, ...]:
     if plan.launch.persistent or not plan.storage.masks:
         return ()
     lane = Compute(
-        id="masks.lane", note="thread i works out the masks of lane i", dst=number("lane"), expr=Var("thread")
+        id="masks.lane", note="thread i computes the masks of lane i", dst=number("lane"), expr=Var("thread")
     )
     note = "work out which lanes a filter tap must not write"
     return (warps_role("masks", 3, note, (lane, *mask_steps(plan, "masks"))),)
@@ -63,7 +63,7 @@ def _mask_loop(role: str, mask: Coordinate, var: NewNumber, column: IntExpr | No
     """A mask for every filter column, or row, in the table from entry `first` on."""
     body = (
         compute(mask, role),
-        MaskWord(id=f"{role}.{var}_word", note="32 lanes a word", value=mask.name, entry=var, first=first),
+        MaskWord(id=f"{role}.{var}_word", note="32 lanes per word", value=mask.name, entry=var, first=first),
     )
     return Loop(id=f"{role}.{var}", note=f"one mask for every {var}", var=var, count=count, body=about(column, *body))
 
@@ -87,5 +87,5 @@ def zero_step(plan: Plan) -> ClearAcc | None:
     if not shared(plan).clear:
         return None
     return ClearAcc(
-        id="clear.zero", note="the first tap leaves masked lanes as they are", acc=ACC, columns=plan.tiling.block_n
+        id="clear.zero", note="the first tap does not write masked lanes", acc=ACC, columns=plan.tiling.block_n
     )

@@ -79,7 +79,7 @@ def _load_tile(tile: SharedTile) -> Iterator[Step]:
     filters = tile.taps * tile.nest.number("bytes", "b") if tile.with_filters else 0
     yield ExpectBytes(
         id=f"load.expect_a{mark}",
-        note="the tile and its halo, and its filter tiles" if filters else "the tile and its halo",
+        note="the tile with its halo, and its filter tiles" if filters else "the tile with its halo",
         ring=tile.ring.full,
         bytes=plan.tiling.ctas * (tile.nest.number("bytes", "a") + filters),
     )
@@ -114,7 +114,7 @@ def _load_filters(tile: SharedTile) -> Loop:
     )
     expected = plan.tiling.ctas * tile.nest.number("bytes", "b")
     place = tile.nest.value("filters", "byte", position=Var(tile.position))
-    inside = (*tap_steps, Compute(id=f"load.at_b{mark}", note="one filter tile a column", dst=at, expr=place), copy)
+    inside = (*tap_steps, Compute(id=f"load.at_b{mark}", note="one filter tile per column", dst=at, expr=place), copy)
     alone = (
         *tap_steps,
         RingWait(id=f"load.wait_b{mark}", note="until the stage is free", ring=EMPTY_B, starts_open=True),
@@ -143,7 +143,7 @@ def _whole(tile: SharedTile) -> TmaWideLoad:
     """The copy of an activation tile."""
     return TmaWideLoad(
         id=f"load.a{tile.mark}",
-        note="pixels of one image row after the other",
+        note="pixels of consecutive image rows",
         map=MAP_A,
         tile=A,
         ring=tile.ring.full,
@@ -163,7 +163,7 @@ def _boxed(tile: SharedTile) -> tuple[Step, ...]:
         Compute(id=f"load.off_w{tile.mark}", note=f"offset of {tile.name}", dst=off_w, expr=Const(tile.offset)),
         TmaLoad(
             id=f"load.a{tile.mark}",
-            note="pixels of one image row after the other",
+            note="pixels of consecutive image rows",
             map=MAP_A,
             tile=A,
             ring=tile.ring.full,
@@ -183,7 +183,7 @@ def _windows(tile: SharedTile) -> Loop:
     place = tile.nest.value("window_at", "byte", window=Var(window))
     body = (
         *(compute(each, "load", dst=name, window=Var(window)) for each, name in starts),
-        Compute(id=f"load.at{mark}", note="32 lanes a window", dst=at, expr=place),
+        Compute(id=f"load.at{mark}", note="32 lanes per window", dst=at, expr=place),
         TmaWideLoad(
             id=f"load.a{mark}",
             note="windows overlap by the halo",
@@ -198,7 +198,7 @@ def _windows(tile: SharedTile) -> Loop:
     )
     return Loop(
         id=f"load.windows{mark}",
-        note="one copy a sub-partition",
+        note="one copy per sub-partition",
         var=window,
         count=shared(plan).tile.windows,
         body=body,

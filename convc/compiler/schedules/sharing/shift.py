@@ -238,7 +238,7 @@ class Shift(Sharing):
                 yield MoveRows(id=f"mma.move{turn}", note="lane i takes row i + 1", tile=A_TMEM, atoms=atoms)
             yield Refresh(
                 id=f"mma.refresh{turn}",
-                note="the last lane of every 32",
+                note="copy halo rows to the last lane of every 32",
                 source=A,
                 tile=A_TMEM,
                 atoms=atoms,

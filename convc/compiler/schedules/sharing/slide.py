@@ -116,7 +116,7 @@ def _multiply(tile: SharedTile) -> Iterator[Step]:
     filters = number(f"b_row{mark}")
     place = Compute(
         id=f"mma.b_row{mark}",
-        note="one filter tile a column",
+        note="one filter tile per column",
         dst=filters,
         expr=tile.nest.value("filters", "row", position=position),
     )
@@ -124,14 +124,14 @@ def _multiply(tile: SharedTile) -> Iterator[Step]:
         *before_tap(tile, position),
         Compute(
             id=f"mma.row{mark}",
-            note="lanes from the first column of the buffer",
+            note="first row: the distance from the buffer's first filter column",
             dst=row,
             expr=tile.further_on(position),
         ),
         *((place,) if inside else ()),
         core_of(plan.arch).product(
             id=f"mma.multiply{mark}",
-            note="the same activations, some rows further on",
+            note="the same activations, from a later row on",
             acc=ACC,
             a=A,
             b=B,

@@ -239,7 +239,7 @@ def _store(plan: Plan) -> tuple[Step, ...]:
     bits = pixel_bits(plan)
     write = PixelStore(
         id="epilogue.write",
-        note="one value a lane and pixel",
+        note="one value per lane and pixel",
         buffer=OUT,
         out=plan.problem.out,
         columns=CHUNK,
@@ -264,7 +264,7 @@ def _store(plan: Plan) -> tuple[Step, ...]:
             dst=column,
             expr=share("chunk", "column", CHUNK=CHUNK),
         ),
-        TmemLoad(id="epilogue.read", note="one channel a lane", acc=ACC, first=column, columns=CHUNK),
+        TmemLoad(id="epilogue.read", note="each lane reads one channel", acc=ACC, first=column, columns=CHUNK),
         *scale_lanes(plan, CHUNK),
         bias,
         *requantise_lanes(plan, CHUNK),
