@@ -10,40 +10,30 @@ from convc.api.inputs import opened
 from convc.api.models import Model, chosen_convolutions, read_network
 from convc.api.options import ReadOptions, ScheduleOptions
 from convc.api.working import timer_of, tuned_of
-from convc.build.folder import Build, LayerRecord
+from convc.build.folder import Build
 from convc.build.selection import pick_layer
-from convc.compiler.compile import Compiled
 from convc.compiler.kernels import compile_shared
 from convc.compiler.plan.records import Plan
 from convc.compiler.tile.program import TileProgram
 from convc.errors import BuildError, InputError, PlanError
-from convc.explain.inspect import About, print_inspection
+from convc.explain.inspect import InspectedLayer, print_inspection
 from convc.explain.tiles import KernelTiles, plan_tiles
 from convc.host_layout.device_layout import DeviceLayout
 from convc.ir.launch import LaunchSpec
-from convc.ir.network import ConvNode
 from convc.ir.problem import ConvProblem
 from convc.report.console import page_text
 from convc.support.files import read_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Inspection:
+class Inspection(InspectedLayer):
     """One layer and how its kernel came about; `print` shows what ``convc inspect`` shows.
 
     Attributes:
-        node: the convolution as the model has it (tensors, and what was fused into it), or the record of a build.
-        compiled: every stage of its compilation.
         options: the options that it was compiled with; of a build, those that the build holds.
-        found: the kernel's text in the build folder; None where the layer comes from a model.
-        edited: that text, or its launch file, was changed since the build was written.
     """
 
-    node: ConvNode | LayerRecord
-    compiled: Compiled
     options: ScheduleOptions = ScheduleOptions()  # noqa: RUF009 - frozen record
-    found: str | None = None
-    edited: bool = False
 
     @property
     def problem(self) -> ConvProblem:
@@ -66,11 +56,6 @@ class Inspection:
         return self.compiled.program
 
     @property
-    def text(self) -> str:
-        """The kernel's PTX; of a build, as its folder has it."""
-        return self.compiled.artifact.ptx if self.found is None else self.found
-
-    @property
     def launch(self) -> LaunchSpec:
         """The launch of the kernel."""
         return self.compiled.artifact.launch
@@ -79,11 +64,6 @@ class Inspection:
     def tiles(self) -> KernelTiles:
         """The kernel's tiles with all that can be shown of them: derivation, lanes, masks and claims."""
         return plan_tiles(self.plan)
-
-    @property
-    def about(self) -> About:
-        """Facts about the layer that its kernel does not know."""
-        return About(name=self.node.name, fused=self.node.fused, text=self.found, edited=self.edited)
 
     def _repr_svg_(self) -> str | None:
         """A tile inside the image, at its first filter column, for notebooks; None where lanes have no pixels."""
@@ -94,7 +74,7 @@ class Inspection:
         return tile_picture(tiles.typical(), 0).svg() if tiles.pixels else None
 
     def __str__(self) -> str:
-        return page_text(lambda console: print_inspection(console, self.compiled, self.about))
+        return page_text(lambda console: print_inspection(console, self))
 
     def __repr__(self) -> str:
         return f"<Inspection {self.node.name}: schedule {self.compiled.schedule}, {self.plan.tiling}>"
@@ -174,4 +154,4 @@ def _of_build(build: Build, layer: str | None) -> Inspection:
             hint="compile the model again",
         ) from None
     edited = compiled.artifact.ptx != text and not build.written(record)
-    return Inspection(node=record, compiled=compiled, options=options, found=text, edited=edited)
+    return Inspection(node=record, compiled=compiled, options=options, written=text, edited=edited)

@@ -219,23 +219,23 @@ def _list(model: Path, view: View, chosen: Chosen) -> None:
         write_report(view.json_file, listing_json(listing))
 
 
-def _show(out: Console, found: Inspection, view: View) -> None:
+def _show(out: Console, layer: Inspection, view: View) -> None:
     """Everything that is asked for of a layer."""
     from convc.explain.inspect import inspection_json, print_inspection, print_summary
     from convc.explain.tiles import print_derivation
     from convc.report.output import write_report
 
     if view.alone:
-        print_summary(out, found.compiled, found.about)
+        print_summary(out, layer)
     elif view.sections is None or view.sections:
-        print_inspection(out, found.compiled, found.about, view.sections)
+        print_inspection(out, layer, view.sections)
     if view.derivation:
-        print_derivation(out, found.tiles)
+        print_derivation(out, layer.tiles)
     if view.of_tile:
-        _print_view(out, found.tiles, view)
+        _print_view(out, layer.tiles, view)
     elif view.json_file is not None:
-        write_report(view.json_file, inspection_json(found.compiled, found.about))
-        out.print(f"wrote {view.json_file}: plan and estimate of {found.node.name}", soft_wrap=True)
+        write_report(view.json_file, inspection_json(layer))
+        out.print(f"wrote {view.json_file}: plan and estimate of {layer.node.name}", soft_wrap=True)
 
 
 def _show_example(view: View) -> None:

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from convc import ptx
+from convc.build.folder import LayerRecord
 from convc.compiler.compile import Compiled
 from convc.compiler.index.columns import layout_maps
 from convc.compiler.index.conv import all_maps
@@ -34,6 +35,7 @@ from convc.explain.sharing import sharing_lines
 from convc.explain.summary import LABEL, summary_lines
 from convc.explain.tiles import kernel_nest, plan_maps
 from convc.explain.why import why_lines
+from convc.ir.network import ConvNode
 from convc.ir.planned import read_planned
 from convc.report.console import print_heading, print_prose
 from convc.report.format import counted, times
@@ -41,20 +43,25 @@ from convc.report.output import json_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class About:
-    """Facts about a layer that its kernel does not know.
+class InspectedLayer:
+    """One layer and how its kernel came about.
 
     Attributes:
-        name: as in the model.
-        fused: nodes of the model that the kernel does as well.
-        text: the kernel's PTX as a build folder has it; None: as the compiler wrote it.
-        edited: that text was changed since the build was written.
+        node: the convolution as the model has it (tensors, and what was fused into it), or the record of a build.
+        compiled: every stage of its compilation.
+        written: the kernel's text in the build folder; None where the layer comes from a model.
+        edited: that text, or its launch file, was changed since the build was written.
     """
 
-    name: str
-    fused: tuple[str, ...] = ()
-    text: str | None = None
+    node: ConvNode | LayerRecord
+    compiled: Compiled
+    written: str | None = None
     edited: bool = False
+
+    @property
+    def text(self) -> str:
+        """The kernel's PTX; of a build, as its folder has it."""
+        return self.compiled.artifact.ptx if self.written is None else self.written
 
 
 Show = Callable[[Console, Compiled, str], None]
@@ -98,39 +105,37 @@ def _show_text(console: Console, compiled: Compiled, text: str) -> None:
         console.print(line, soft_wrap=True)
 
 
-def print_summary(console: Console, compiled: Compiled, about: About) -> None:
+def print_summary(console: Console, layer: InspectedLayer) -> None:
     """The answer on a screen: what the layer is, which kernel it has and why, and how long that takes."""
-    print_heading(console, about.name)
-    print_prose(console, summary_lines(compiled, about.fused, about.text, about.edited), hang=LABEL)
+    print_heading(console, layer.node.name)
+    lines = summary_lines(layer.compiled, layer.node.fused, layer.written, layer.edited)
+    print_prose(console, lines, hang=LABEL)
 
 
-def print_inspection(console: Console, compiled: Compiled, about: About, only: Sequence[str] | None = None) -> None:
+def print_inspection(console: Console, layer: InspectedLayer, only: Sequence[str] | None = None) -> None:
     """A layer: the summary and all sections, or some of them in the order in which they are named.
 
-    Args:
-        about: what the layer is called in its model, and the like.
-        only: names of `SECTIONS`; the summary is printed with all of them alone.
+    ``only``: names of `SECTIONS`; the summary is printed with all of them alone.
     """
-    text = compiled.artifact.ptx if about.text is None else about.text
     if only is None:
-        print_summary(console, compiled, about)
+        print_summary(console, layer)
     for name in SECTIONS if only is None else only:
         heading, show_section = SECTIONS[name]
         print_heading(console, heading)
-        show_section(console, compiled, text)
+        show_section(console, layer.compiled, layer.text)
 
 
-def inspection_json(compiled: Compiled, about: About) -> bytes:
+def inspection_json(layer: InspectedLayer) -> bytes:
     """A layer as JSON: its problem, the estimate and the plan of its kernel, and why it has that schedule."""
-    plan = to_json(compiled.plan)
+    plan = to_json(layer.compiled.plan)
     return json_text(
         {
             "format": "convc-inspect/1",
-            "layer": about.name,
-            "fused": about.fused,
-            "problem": compiled.layout.model,
-            "schedule": compiled.schedule,
-            "why": list(why_lines(compiled.plan)),
+            "layer": layer.node.name,
+            "fused": layer.node.fused,
+            "problem": layer.compiled.layout.model,
+            "schedule": layer.compiled.schedule,
+            "why": list(why_lines(layer.compiled.plan)),
             "estimate": read_planned(plan),
             "plan": msgspec.Raw(plan),
         }

@@ -41,7 +41,7 @@ ARROWS = {
         "_version atoms compiler.tuning_file auditor ir verification runtime build machine timing frontend "
         "host_layout support gpu probe recorder"
     ),
-    "explain": "derive.text derived ir ptx compiler report",
+    "explain": "derive.text derived ir ptx build.folder compiler report",
     "draw": "atoms ir layout ptx machine compiler.index compiler.plan compiler.tile explain report timing support",
     "page": "ir ptx.parser compiler.compile compiler.plan compiler.tile report explain draw timing",
     "api": (

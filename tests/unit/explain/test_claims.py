@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import io
 import re
+from types import SimpleNamespace
 
 import pytest
 from support.option_sets import OPTION_SETS
 
 from convc.compiler.compile import compile_problem
 from convc.derive.known import theorems, uses
-from convc.explain.inspect import About, print_inspection
+from convc.explain.inspect import InspectedLayer, print_inspection
 from convc.explain.lane_tables import print_claims
 from convc.explain.tiles import plan_tiles, print_derivation
 from convc.report.console import console
@@ -35,7 +36,8 @@ def printed(monkeypatch, name: str) -> list[str]:
     monkeypatch.setattr("sys.stdout", out)
     to = console()
     monkeypatch.setattr("convc.report.console.PROSE", 1 << 20)
-    print_inspection(to, compiled, About(name=name), only=("plan", "maps"))
+    layer = InspectedLayer(node=SimpleNamespace(name=name, fused=()), compiled=compiled)
+    print_inspection(to, layer, only=("plan", "maps"))
     tiles = plan_tiles(compiled.plan)
     print_derivation(to, tiles)
     print_claims(to, tiles.claims, tiles.cases)

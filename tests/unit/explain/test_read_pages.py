@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from types import SimpleNamespace
 
 import pytest
 from support.option_sets import OPTION_SETS
@@ -11,7 +12,7 @@ from support.option_sets import OPTION_SETS
 from convc.compiler.compile import compile_problem
 from convc.compiler.options import ScheduleOptions
 from convc.explain.chain import plan_stages
-from convc.explain.inspect import About, print_inspection, print_summary
+from convc.explain.inspect import InspectedLayer, print_inspection, print_summary
 from convc.explain.schedules import choice_lines
 from convc.ir.epilogue import AddResidual, Relu
 from convc.ir.problem import ConvProblem
@@ -71,9 +72,10 @@ def test_a_page_is_what_was_read(name, golden, monkeypatch):
     monkeypatch.setattr("sys.stdout", paper)
     monkeypatch.setattr("convc.report.console.PROSE", 1 << 20)
     to = console()
-    about = About(name=name, fused=("relu", "add"), edited=name == "groups")
-    print_summary(to, compiled, about)
-    print_inspection(to, compiled, about, only=("plan", "memory"))
+    node = SimpleNamespace(name=name, fused=("relu", "add"))
+    layer = InspectedLayer(node=node, compiled=compiled, edited=name == "groups")
+    print_summary(to, layer)
+    print_inspection(to, layer, only=("plan", "memory"))
     monkeypatch.undo()
     page = re.sub(r"(?s)coordinates that the kernel computes:.*?\n\n", "", paper.getvalue())  # see test_claims.py
     stages = [f"{each.algorithm.title}: {each.source}: {each.said}" for each in plan_stages(compiled.plan)]
