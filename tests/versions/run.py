@@ -2,6 +2,7 @@
 
     oldest    the lower bound of every range in pyproject.toml
     newest    what the package index has
+    triton    the programs of tests/foreign, with the oldest and with the newest release of the extra convc[triton]
 
 The wheel is built once, from the source archive, and both are held to ``twine check``. Each environment has the wheel,
 what that needs, and nothing else; `quick.py` runs in it. ``--python 3.11 3.13`` names interpreters, by default all of
@@ -29,6 +30,10 @@ QUICK = Path(__file__).with_name("quick.py")
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 OLDEST_PYTHON = "3.11"
 """The lower bounds are those of the oldest Python: the first wheels for a newer one are of later versions."""
+SETS = ("oldest", "newest", "triton")
+TRITON = ("oldest Triton", "newest Triton")
+"""What the last of the sets is made of."""
+PROGRAMS = ("triton_programs.py", "gluon_programs.py")
 BOUND = re.compile(r"([A-Za-z0-9_.-]+)>=([0-9.]+)$")
 
 
@@ -37,7 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.versions.run")
     parser.add_argument("--python", nargs="*", default=PYTHONS, metavar="X.Y")
     parser.add_argument("--index-may-fail", action="store_true")
-    parser.add_argument("--set", nargs="*", default=("oldest", "newest"), choices=("oldest", "newest"), dest="sets")
+    parser.add_argument("--set", nargs="*", default=SETS, choices=SETS, dest="sets")
     chosen = parser.parse_args(arguments)
     wrong: list[str] = []
     left_out: list[str] = []
@@ -52,10 +57,10 @@ def main(arguments: list[str] | None = None) -> int:
             return 0
         done = 0
         for version, libraries in environments(chosen.python, chosen.sets):
-            title = f"Python {version}, {libraries} libraries"
+            title = f"Python {version}, {libraries}{'' if libraries in TRITON else ' libraries'}"
             print(f"== {title}", flush=True)
             started = time.monotonic()
-            target = folder / f"{version}-{libraries}"
+            target = folder / f"{version}-{libraries.replace(' ', '-')}"
             try:
                 right = tried(target, version, libraries, wheel)
             except NotInstalledError as problem:
@@ -84,7 +89,7 @@ def environments(pythons: Iterable[str], sets: Iterable[str]) -> Iterable[tuple[
             continue
         for libraries in sets:
             if libraries == "newest" or version == OLDEST_PYTHON:
-                yield version, libraries
+                yield from ((version, each) for each in (TRITON if libraries == "triton" else (libraries,)))
 
 
 @functools.cache
@@ -111,9 +116,15 @@ def built(folder: Path) -> Path:
 
 
 def tried(target: Path, version: str, libraries: str, wheel: Path) -> bool:
-    """Whether the quick suite is right in a new environment."""
+    """Whether the quick suite, or the programs of Triton, are right in a new environment."""
     try:
         python = environment(target, version)
+        if libraries in TRITON:
+            oldest = [f"triton=={oldest_triton()}.*"] if libraries == TRITON[0] else []
+            install(python, f"{wheel}[triton]", *oldest)
+            for name in PROGRAMS:
+                run(str(python), str(ROOT / "tests/foreign" / name), cwd=target, cache=target / "cache")
+            return True
         bounds = target / "oldest.txt"
         bounds.write_text("".join(f"{line}\n" for line in lower_bounds()))
         install(python, str(wheel), *(("--constraint", str(bounds)) if libraries == "oldest" else ()))
@@ -132,6 +143,14 @@ def lower_bounds() -> list[str]:
     bounds = [BOUND.match(each) for each in needed]
     assert all(bounds), f"expected name>=version: {needed}"
     return [f"{bound[1]}=={bound[2]}" for bound in bounds if bound is not None]
+
+
+def oldest_triton() -> str:
+    """The lower bound of the extra convc[triton]."""
+    (needed,) = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["triton"]
+    bound = BOUND.match(needed.partition(",")[0])
+    assert bound is not None, f"expected triton>=version: {needed}"
+    return bound[2]
 
 
 def environment(target: Path, version: str) -> Path:
@@ -154,15 +173,17 @@ def install(python: Path, *what: str) -> None:
         raise NotInstalledError(1, command)
 
 
-def run(*command: str, cwd: Path | None = None, quiet: bool = False) -> None:
-    """Run a command; `subprocess.CalledProcessError` where it fails."""
-    if _failed(list(command), cwd=cwd, quiet=quiet):
+def run(*command: str, cwd: Path | None = None, quiet: bool = False, cache: Path | None = None) -> None:
+    """Run a command, with a cache for Triton; `subprocess.CalledProcessError` where it fails."""
+    if _failed(list(command), cwd=cwd, quiet=quiet, cache=cache):
         raise subprocess.CalledProcessError(1, command)
 
 
-def _failed(command: list[str], cwd: Path | None = None, quiet: bool = False) -> bool:
+def _failed(command: list[str], cwd: Path | None = None, quiet: bool = False, cache: Path | None = None) -> bool:
     """Whether a command fails; what a quiet one says is shown where it does."""
     where = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    if cache is not None:
+        where["TRITON_CACHE_DIR"] = str(cache)
     done = subprocess.run(
         command, cwd=cwd, env=where, check=False, text=True, stdout=subprocess.PIPE if quiet else None,
         stderr=subprocess.STDOUT if quiet else None,
