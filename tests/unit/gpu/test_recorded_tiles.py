@@ -42,19 +42,23 @@ def test_all_tiles_that_were_timed_are_those_that_are_taken():
     assert {name: tiling_of(taken(problem_of(name))) for name in names} == {name: expected(name) for name in names}
 
 
+def page() -> str:
+    """The page of measurements, in one line."""
+    return " ".join((PACKAGE / "docs" / "hardware_measurements.md").read_text("utf-8").split())
+
+
 def test_the_page_says_what_the_prices_of_an_h100_lost_here():
     ratios = [entry["taken_us"] / entry["recorded_us"] for entry in SINCE.values()]
     mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
     told = f"{len(ratios)} of them take {mean:.2f} of the time on an H100 ({min(ratios):.2f} to {max(ratios):.2f})"
-    assert told in (PACKAGE / "docs" / "hardware_measurements.md").read_text()
+    assert told in page()
 
 
 def test_they_take_less_time_than_those_before():
     ratios = [min(entry["after_us"]) / min(entry["before_us"]) for entry in TIMES.values()]
     mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
     quicker = sum(ratio < 1 for ratio in ratios)
-    told = f"{quicker} of {len(ratios)} got quicker, and together they take {mean:.2f} of the time"
-    page = (PACKAGE / "docs" / "hardware_measurements.md").read_text()
-    assert told in page
-    assert f"{max(ratios):.2f} at worst" in page
+    told = f"{quicker} of {len(ratios)} are faster, and together they take {mean:.2f} of the time"
+    told += f" (at most {max(ratios):.2f})"
+    assert told in page()
     assert mean < 0.95
