@@ -57,7 +57,8 @@ def lz4(data: bytes, repeated: int) -> bytes:
     ],
 )
 def test_the_text_that_fits_best_is_taken(targets, target, taken):
-    image = fatbin(entry(b"\x7fELF machine code", kind=2), *(entry(text(each)) for each in targets))
+    machine_code = b"\x7fELF" + text(target) + b"of another kind\n"
+    image = fatbin(entry(machine_code, kind=2), *(entry(text(each)) for each in targets))
     assert ptx_of(image, target, "program").endswith(f"// {taken}\n")
 
 

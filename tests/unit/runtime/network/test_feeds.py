@@ -9,6 +9,7 @@ from onnx import TensorProto, helper
 from convc.errors import InputError, NodeError
 from convc.runtime.network.convolutions import Convolutions
 from convc.runtime.network.feeds import check_feeds
+from convc.runtime.network.io import read_named
 
 WORDS = ["one", "two"]
 
@@ -61,3 +62,23 @@ def test_a_bias_that_is_left_out_is_none():
 def test_a_sequence_is_no_input_of_a_convolution(arrays):
     with pytest.raises(NodeError, match="the inputs of a convolution must be tensors"):
         Convolutions().prepare(convolution("x", "w", "b"), "c", arrays)
+
+
+@pytest.mark.parametrize(
+    ("given", "message", "hint"),
+    [
+        ({"": {"input_x": 1}}, "there is no input named 'input_x'", "did you mean 'input'? inputs: 'x', 'input'"),
+        ({"x": {"x": 1}}, "a file of named arrays is given for the input 'x'", "leave x= out"),
+        ({"": {"x": 1}, "x": None}, "the input 'x' is given twice", ""),
+    ],
+)
+def test_files_of_named_arrays(tmp_path, given, message, hint):
+    def source(at: int, arrays: dict[str, int] | None) -> np.ndarray | str:
+        if arrays is None:
+            return np.zeros(1)
+        np.savez(tmp_path / f"{at}.npz", **{each: np.full(2, value) for each, value in arrays.items()})
+        return str(tmp_path / f"{at}.npz")
+
+    with pytest.raises(InputError) as refused:
+        read_named({key: source(at, each) for at, (key, each) in enumerate(given.items())}, ["x", "input"], "input")
+    assert (refused.value.message, refused.value.hint) == (message, hint)
