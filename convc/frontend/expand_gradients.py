@@ -29,6 +29,9 @@ DOMAINS: dict[Of, str] = {INPUT: "convc.gradient.input", WEIGHTS: "convc.gradien
 BIAS_NAME = "ConvBiasGrad"
 BIAS_DOMAIN = "convc.gradient.bias"
 
+RELU_GRAD = ("ReluGrad", TRAINING)
+"""The operator that masks a gradient, which a kernel takes in (`convc.frontend.fusion`), and its domain."""
+
 _READS: dict[Of, tuple[int, int, int]] = {INPUT: (0, 2, 1), WEIGHTS: (1, 0, 2)}
 """Which inputs of a ConvGrad the node of one gradient has, in its order."""
 

@@ -7,6 +7,7 @@ of the graph:
     Relu, LeakyRelu, Clip, Sigmoid, Swish                       a step of the epilogue
     Sigmoid and Mul of the same tensor                          SiLU
     Add (or Sum) of a tensor of the same shape and type         the residual, once
+    ReluGrad by a tensor of the same shape and type             a mask, in place of a residual
 
 Weights and bias are scaled in float64 and rounded once, to the operand type and to float32, where that type holds them
 as well as it holds those of the model (`convc.frontend.fusion`); elsewhere the weights stay as they are, and
@@ -43,12 +44,13 @@ from onnx import GraphProto, NodeProto
 
 from convc.errors import ProblemError
 from convc.frontend.constants import Constants
+from convc.frontend.expand_gradients import RELU_GRAD
 from convc.frontend.fusible_nodes import activation_step, scale_and_shift
 from convc.frontend.graph_view import GraphView
 from convc.frontend.shapes import UNKNOWN, ValueType
 from convc.frontend.tensors import type_name
 from convc.ir import dtypes
-from convc.ir.epilogue import AddResidual, EpilogueStep, SiLU
+from convc.ir.epilogue import AddResidual, EpilogueStep, ReluGrad, SiLU
 from convc.ir.network import ConvNode, TensorRef
 from convc.ir.problem import ConvProblem
 from convc.ir.sums import FLOAT32
@@ -160,11 +162,9 @@ def _step(view: GraphView, chain: _Chain) -> bool:
         return True
     step = activation_step(view, node)
     if step is None:
-        other = _added(view, chain, node)
-        if other is None:
+        chain.residual, step = _joined(view, chain, node)
+        if step is None:
             return False
-        chain.residual = other
-        step = AddResidual()
     chain.epilogue.append(step)
     chain.take(node, readers[0])
     return True
@@ -185,18 +185,27 @@ def _silu(view: GraphView, chain: _Chain, readers: list[int]) -> bool:
     return False
 
 
-def _added(view: GraphView, chain: _Chain, node: NodeProto) -> TensorRef | None:
-    """The other tensor of an Add (or a Sum of two) of equal shapes and types; None where that is something else."""
-    if node.op_type not in ("Add", "Sum") or len(node.input) != 2 or chain.residual is not None:
-        return None
+def _joined(view: GraphView, chain: _Chain, node: NodeProto) -> tuple[TensorRef | None, AddResidual | ReluGrad | None]:
+    """The residual and the step of an Add (or a Sum of two), or a ReluGrad, of equal shapes and types.
+
+    The step is None, and the residual as it was, where the node is something else.
+    """
+    nothing = chain.residual, None
+    step = None
+    if node.op_type in ("Add", "Sum"):
+        step = AddResidual()
+    elif (node.op_type, node.domain) == RELU_GRAD and node.input[0] == chain.tensor:
+        step = ReluGrad()
+    if step is None or len(node.input) != 2 or chain.residual is not None:
+        return nothing
     others = [name for name in node.input if name != chain.tensor]
     if len(others) != 1 or view.constant(others[0]) is not None:
-        return None
+        return nothing
     known = view.types.get(others[0], UNKNOWN)
     problem = chain.conv.problem
     if known.shape != problem.y_shape or type_name(known.element_type) != problem.out:
-        return None
-    return TensorRef(name=others[0], dtype=problem.out, shape=problem.y_shape)
+        return nothing
+    return TensorRef(name=others[0], dtype=problem.out, shape=problem.y_shape), step
 
 
 def _finished(view: GraphView, chain: _Chain) -> ConvNode:

@@ -10,6 +10,7 @@ from onnx import GraphProto, NodeProto
 
 from convc.errors import ConvcError
 from convc.frontend.constants import Constants
+from convc.frontend.expand_gradients import RELU_GRAD
 from convc.frontend.model_file import ONNX_DOMAINS, subgraphs
 from convc.frontend.shapes import ValueType
 from convc.ir import dtypes
@@ -48,7 +49,7 @@ class GraphView:
         """Nodes that read a tensor, one entry for each time; none where the tensor must stay, or one is taken."""
         readers = self.readers[tensor]
         free = tensor not in self.kept and not self.taken.intersection(readers)
-        return readers if free and all(self.nodes[i].domain in ONNX_DOMAINS for i in readers) else []
+        return readers if free and all(map(_known, (self.nodes[i] for i in readers))) else []
 
     def constant(self, name: str) -> np.ndarray | None:
         """A constant in float64, also behind one `Unsqueeze`; None where it is none, or of no floating-point type."""
@@ -71,6 +72,11 @@ class GraphView:
             axes = self.constants.value(node.input[1])
             return None if axes is None or axes.dtype.kind != "i" else tuple(int(axis) for axis in axes.reshape(-1))
         return next((tuple(each.ints) for each in node.attribute if each.name == "axes"), None)
+
+
+def _known(node: NodeProto) -> bool:
+    """Whether it is an operator of ONNX, or one of onnxruntime's that a kernel takes in."""
+    return node.domain in ONNX_DOMAINS or (node.op_type, node.domain) == RELU_GRAD
 
 
 def _read_by(node: NodeProto) -> Iterator[str]:

@@ -33,6 +33,7 @@ import msgspec
 import numpy as np
 
 from convc.derived.hosted import PHASES, SPREAD, axis_sizes, digits, hosted, numbered
+from convc.ir.epilogue_values import keeps_zero
 from convc.ir.problem import ConvProblem
 
 
@@ -117,7 +118,7 @@ def _phase_axis(problem: ConvProblem, axis: int) -> PhaseAxis:
 
 def _made_phases(problem: ConvProblem, read: list[int], phases: int) -> tuple[int, int, int]:
     """The phases that the kernel makes, evenly apart: all where a sum of nothing is not stored as zero."""
-    if problem.bias or problem.epilogue or problem.out_zero_point:
+    if problem.bias or not keeps_zero(problem.epilogue) or problem.out_zero_point:
         return 0, 1, phases
     step = math.gcd(*(phase - read[0] for phase in read)) or 1
     return read[0], step, (read[-1] - read[0]) // step + 1

@@ -93,7 +93,14 @@ class AddResidual(
         return "accumulate" if self.in_place else "residual"
 
 
-EpilogueStep = Relu | LeakyRelu | Clip | Sigmoid | SiLU | AddResidual
+class ReluGrad(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="relu_grad"):
+    """x where the residual is above zero, else 0: the gradient of a Relu that took or made the residual."""
+
+    def __str__(self) -> str:
+        return "relu grad"
+
+
+EpilogueStep = Relu | LeakyRelu | Clip | Sigmoid | SiLU | AddResidual | ReluGrad
 """Any step."""
 
 
@@ -109,14 +116,21 @@ def check_epilogue(steps: Iterable[object]) -> tuple[EpilogueStep, ...]:
             known = ", ".join(kind.__name__ for kind in EpilogueStep.__args__)
             raise ProblemError(f"a step of the epilogue must be one of {known}, got {step!r}")
         checked.append(step)
-    if sum(isinstance(step, AddResidual) for step in checked) > 1:
-        raise ProblemError("an epilogue adds at most one residual", hint="add the others after the convolution")
+    if sum(isinstance(step, AddResidual | ReluGrad) for step in checked) > 1:
+        raise ProblemError(
+            "an epilogue reads at most one residual", hint="add the others, or mask by them, after the convolution"
+        )
     return tuple(checked)
 
 
 def has_residual(steps: Iterable[EpilogueStep]) -> bool:
-    """Whether a residual is added."""
-    return any(isinstance(step, AddResidual) for step in steps)
+    """Whether a residual is read: added, or a mask."""
+    return any(isinstance(step, AddResidual | ReluGrad) for step in steps)
+
+
+def neutral_residual(steps: Iterable[EpilogueStep]) -> float:
+    """A residual that changes nothing: 0 where it is added, 1 where values are masked by it."""
+    return float(any(isinstance(step, ReluGrad) for step in steps))
 
 
 def accumulates(steps: Iterable[EpilogueStep]) -> bool:
@@ -144,7 +158,7 @@ def exact_on_integers(steps: Iterable[EpilogueStep]) -> bool:
                 return False
             case Sigmoid() | SiLU():
                 return False
-            case Relu() | AddResidual():
+            case Relu() | AddResidual() | ReluGrad():
                 pass
     return True
 

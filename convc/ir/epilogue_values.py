@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from convc.ir.epilogue import AddResidual, Clip, EpilogueStep, LeakyRelu, Relu, Sigmoid, SiLU
+from convc.ir.epilogue import AddResidual, Clip, EpilogueStep, LeakyRelu, Relu, ReluGrad, Sigmoid, SiLU
 
 
 def epilogue_step(step: EpilogueStep, y: np.ndarray, residual: np.ndarray | None) -> np.ndarray:
-    """One step in float64; NaN stays NaN. `residual` is used by `AddResidual` alone."""
+    """One step in float64; NaN stays NaN. `residual` is used by `AddResidual` and `ReluGrad`."""
     with np.errstate(all="ignore"):
         match step:
             case Relu():
@@ -26,6 +26,8 @@ def epilogue_step(step: EpilogueStep, y: np.ndarray, residual: np.ndarray | None
                 return y * (1.0 / (1.0 + np.exp(-y)))
             case AddResidual():
                 return y + np.asarray(residual, np.float64)
+            case ReluGrad():
+                return np.where(np.asarray(residual, np.float64) > 0, y, 0.0)
     raise TypeError(f"unknown step {step!r}")
 
 
@@ -34,3 +36,9 @@ def after_epilogue(steps: Iterable[EpilogueStep], y: np.ndarray, residual: np.nd
     for step in steps:
         y = epilogue_step(step, y, residual)
     return y
+
+
+def keeps_zero(steps: tuple[EpilogueStep, ...]) -> bool:
+    """Whether a sum of nothing is stored as zero, whatever a residual is."""
+    added = any(isinstance(step, AddResidual) for step in steps)
+    return not added and not after_epilogue(steps, np.zeros(1), np.ones(1)).any()

@@ -34,6 +34,7 @@ from convc.host_layout.block_scaled import NAN_FACTOR
 from convc.host_layout.device_layout import DeviceLayout, has_multipliers, unread_products
 from convc.host_layout.repack import pack_activation, pack_filter
 from convc.ir import dtypes
+from convc.ir.epilogue import neutral_residual
 from convc.ir.epilogue_values import after_epilogue
 
 Launch = Callable[[Mapping[str, np.ndarray]], np.ndarray]
@@ -197,13 +198,13 @@ class Special:
         return dtypes.BY_NAME[self.layout.output.dtype]
 
     def _marked(self, pairs: tuple[tuple[str, str], ...]) -> Iterator[dict[str, np.ndarray]]:
-        """Buffers of the launches on marks of pairs that occur; no bias, no residual, no scale."""
+        """Buffers of the launches on marks of pairs that occur: no bias, no scale, a residual that changes nothing."""
         bias = np.zeros_like(self.given["bias"])
         if has_multipliers(self.layout.problem):
             bias[1] = np.float32(1)
         others = {"bias": bias}
         if "residual" in self.given:
-            others["residual"] = np.zeros_like(self.given["residual"])
+            others["residual"] = np.full_like(self.given["residual"], neutral_residual(self.layout.problem.epilogue))
         for of_x, of_w in pairs:
             if not (self.x.occurs(of_x) and self.w.occurs(of_w)):
                 continue
@@ -256,6 +257,7 @@ def _step(layout: DeviceLayout, marks: tuple[float, float]) -> tuple[float, floa
     """The result of a sum of no marks, and how far from it those of some marks are at least; 0: it cannot be told."""
     out = dtypes.BY_NAME[layout.output.dtype]
     sums = np.concatenate([[0.0], COUNTS * marks[0] * marks[1]])
-    made = after_epilogue(layout.problem.epilogue, sums, np.zeros_like(sums))
+    epilogue = layout.problem.epilogue
+    made = after_epilogue(epilogue, sums, np.full_like(sums, neutral_residual(epilogue)))
     none, *some = dtypes.decode(out, dtypes.encode(out, made))
     return float(none), float(min(min(abs(one - none) for one in some), 1.0))

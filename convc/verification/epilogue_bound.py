@@ -40,7 +40,7 @@ from __future__ import annotations
 import numpy as np
 
 from convc.ir import dtypes
-from convc.ir.epilogue import AddResidual, EpilogueStep, LeakyRelu, Sigmoid, SiLU
+from convc.ir.epilogue import AddResidual, EpilogueStep, LeakyRelu, ReluGrad, Sigmoid, SiLU
 from convc.ir.epilogue_values import epilogue_step
 from convc.ir.problem import ConvProblem
 
@@ -87,6 +87,8 @@ def _after(
         case AddResidual():
             assert residual is not None
             return error + UNIT * (np.abs(value) + error + np.abs(np.asarray(residual, np.float64)))
+        case ReluGrad():
+            return np.where(np.asarray(residual, np.float64) > 0, error, 0.0)
         case Sigmoid():
             return SLOPE_OF_SIGMOID * error + 4 * UNIT + FLUSHED
         case SiLU():

@@ -18,7 +18,7 @@ from convc.compiler.compile import compile_problem
 from convc.compiler.kernels import kernel_of
 from convc.compiler.options import ScheduleOptions
 from convc.errors import InputError
-from convc.ir.epilogue import AddResidual, Clip, LeakyRelu, Relu, Sigmoid, SiLU
+from convc.ir.epilogue import AddResidual, Clip, LeakyRelu, Relu, ReluGrad, Sigmoid, SiLU
 from convc.ir.problem import ConvProblem
 from convc.machine import RunOptions, Switches
 from convc.runtime.layer import run_layer
@@ -44,8 +44,9 @@ steps = st.one_of(
     st.sampled_from([Relu(), Sigmoid(), SiLU(), LeakyRelu(0.25), LeakyRelu(0.1), LeakyRelu(-2.0)]),
     st.sampled_from([Clip(0.0, 6.0), Clip(-1.5), Clip(high=2.0), Clip(), Clip(3.0, -1.0)]),
 )
-chains = st.tuples(st.lists(steps, max_size=2), st.booleans(), st.lists(steps, max_size=2)).map(
-    lambda parts: (*parts[0], *([AddResidual()] if parts[1] else []), *parts[2])
+joined = st.sampled_from([(), (AddResidual(),), (ReluGrad(),)])
+chains = st.tuples(st.lists(steps, max_size=2), joined, st.lists(steps, max_size=2)).map(
+    lambda parts: (*parts[0], *parts[1], *parts[2])
 )
 
 
@@ -129,6 +130,8 @@ def test_approximate_functions_may_round_either_way():
         (r"setp\.lt\.f32", "setp.gt.f32", (LeakyRelu(0.25),)),
         (r"add\.rn\.f32 (%v1), %v1, %wide", r"sub.rn.f32 \1, \1, %wide", (AddResidual(),)),
         (r"\[%from\+16\], *;|\[%from\+16\];", "[%from+0];", (AddResidual(),)),
+        (r"setp\.gt\.f32 %above, %wide, 0f00000000", "setp.ge.f32 %above, %wide, 0f00000000", (ReluGrad(),)),
+        (r"selp\.f32 (%v1), %v1, 0f00000000, %above", r"mov.b32 \1, \1", (ReluGrad(),)),
         (r"rcp\.approx\.ftz\.f32 (%v0), %v0", r"mov.b32 \1, \1", (Sigmoid(),)),
     ],
 )
@@ -143,6 +146,21 @@ def test_a_changed_kernel_is_wrong(pattern, replacement, epilogue):
     bound = np.full(expected.shape, 1e-3)
     assert compare(run_layer(layer, x, residual=residual).y, expected, bound).ok
     assert not compare(run_layer(changed, x, residual=residual).y, expected, bound).ok
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"schedule": "reload", "residual_load": "tma", "persistent": "on"},
+        {"schedule": "shift", "residual_load": "tma"},
+        {"schedule": "reload", "split_k": "2"},
+        {"schedule": "slide", "target": "sm_90a"},
+    ],
+)
+def test_a_mask_is_read_in_every_way_that_a_residual_is(options, assembled):
+    problem = dataclasses.replace(BASE, in_channels=128, epilogue=(ReluGrad(),))
+    compiled = oracles_agree(problem, 4, assembled, ScheduleOptions(**options))
+    assert (compiled.plan.storage.residual is not None) == ("residual_load" in options)
 
 
 def test_a_residual_must_be_there_and_fit():

@@ -15,7 +15,7 @@ from convc.compiler.compile import compile_problem
 from convc.compiler.options import ScheduleOptions
 from convc.errors import PlanError
 from convc.host_layout.groups import choose_packing, tensor_core_work
-from convc.ir.epilogue import AddResidual, Relu
+from convc.ir.epilogue import AddResidual, Clip, Relu, ReluGrad
 from convc.ir.problem import ConvProblem
 
 EXAMPLES = 40
@@ -194,6 +194,8 @@ def test_oracles_agree_on_transposed_convolutions(part, assembled):
         ({"kernel": (2, 3), "stride": (5, 2), "dilation": (2, 1), "pad_lo": (4, 0)}, 2 * 2),
         ({"kernel": (1, 1), "stride": (2, 2), "output_padding": (1, 1), "bias": True}, 4),
         ({"kernel": (1, 1), "stride": (2, 2), "output_padding": (1, 1), "epilogue": (AddResidual(),)}, 4),
+        ({"kernel": (1, 1), "stride": (2, 2), "output_padding": (1, 1), "epilogue": (ReluGrad(), Clip(high=6.0))}, 1),
+        ({"kernel": (1, 1), "stride": (2, 2), "output_padding": (1, 1), "epilogue": (Clip(low=1.0),)}, 4),
     ],
 )
 def test_phases_without_a_tap_are_not_multiplied(changes, made, assembled):

@@ -26,7 +26,7 @@ from convc.compiler.compile import compile_problem
 from convc.compiler.emit import kernel as emit_kernel
 from convc.compiler.options import ScheduleOptions
 from convc.host_layout.repack import pack_activation, pack_weights, scaled_bias
-from convc.ir.epilogue import AddResidual, Clip, LeakyRelu, Relu, Sigmoid, SiLU
+from convc.ir.epilogue import AddResidual, Clip, LeakyRelu, Relu, ReluGrad, Sigmoid, SiLU
 from convc.ir.launch import BufferSpec, LaunchSpec, TensorMapParam, load_launch
 from convc.ir.problem import ConvProblem
 from convc.support.resources import make_models
@@ -351,6 +351,10 @@ SLOW: dict[str, Callable[[], Subject]] = {
     "persistent CTAs, bias in registers": partial(
         conv, in_channels=64, out_channels=128, block_n=128, batch=8, in_extent=(12, 13), kernel=(1, 1), **UNPADDED,
         options=ScheduleOptions(schedule="reload", store="tma", persistent="on", ctas=2, cta_group="1"),
+    ),
+    "mask of a rectifier": partial(
+        conv, in_channels=64, out_channels=80, block_n=48, batch=2, kernel=(1, 1), epilogue=(ReluGrad(),), **UNPADDED,
+        options=ScheduleOptions(schedule="reload", store="direct", persistent="off", cta_group="1"),
     ),
     "dependent launch, residual": partial(
         conv, in_channels=64, out_channels=64, kernel=(1, 1), bias=True, epilogue=(AddResidual(), Relu()), **UNPADDED,

@@ -38,6 +38,7 @@ from convc.host_layout.transposed import (
     reads_of,
     turned_tap,
 )
+from convc.ir.epilogue_values import keeps_zero
 from convc.ir.expr import Const, IntExpr, Var, evaluate
 from convc.ir.problem import AXIS_NAMES, ConvProblem
 
@@ -211,7 +212,7 @@ def _of_phases_made(model: ConvProblem, axis: int, cut: PhaseAxis) -> Iterator[S
     where = _along(model, axis)
     read = sorted({phase for phase, _, _ in cut.reads})
     numbers = [index_of(cut, phase) for phase in read]
-    every = bool(model.bias or model.epilogue or model.out_zero_point)
+    every = bool(model.bias or not keeps_zero(model.epilogue) or model.out_zero_point)
     yield Same(
         f"phases that are made {where}", COUNTED, ((index_of(cut, phase_of(cut, INDEX)), INDEX),), {"i": cut.count}
     )

@@ -38,10 +38,10 @@ from convc.compiler.tile.steps.channels import (
     StageNumbers,
 )
 from convc.compiler.tile.steps.epilogue import ApplyClip, ApplyLeakyRelu, ApplyRelu, ApplySigmoid, ApplySilu, Convert
-from convc.compiler.tile.steps.staged import AddSlabResidual, LineStore, ResultStore, StageRow, StoreWait, TileStore
-from convc.compiler.tile.steps.stores import AddLaneResidual, AddRowResidual, GlobalStore, PixelStore
+from convc.compiler.tile.steps.staged import LineStore, ResultStore, SlabResidual, StageRow, StoreWait, TileStore
+from convc.compiler.tile.steps.stores import ADD, MASK, GlobalStore, LaneResidual, PixelStore, RowResidual
 from convc.host_layout.device_layout import has_tensor_scale
-from convc.ir.epilogue import AddResidual, Clip, EpilogueStep, LeakyRelu, Relu, Sigmoid, SiLU
+from convc.ir.epilogue import AddResidual, Clip, EpilogueStep, LeakyRelu, Relu, ReluGrad, Sigmoid, SiLU
 from convc.ir.expr import Const, substitute
 
 PER_WORD = {8: "four", 16: "two"}
@@ -201,7 +201,7 @@ def chunk_values(
     plan: Plan,
     read: tuple[Step, ...],
     write: GlobalStore,
-    slab: AddSlabResidual | None = None,
+    slab: SlabResidual | None = None,
 ) -> tuple[Step, ...]:
     """The steps from the accumulator to packed values.
 
@@ -314,7 +314,7 @@ def convert(plan: Plan, columns: int) -> tuple[Convert, ...]:
 
 
 def epilogue_steps(
-    epilogue: tuple[EpilogueStep, ...], store: GlobalStore | PixelStore, slab: AddSlabResidual | None = None
+    epilogue: tuple[EpilogueStep, ...], store: GlobalStore | PixelStore, slab: SlabResidual | None = None
 ) -> Iterator[Step]:
     """One step each, in order.
 
@@ -340,10 +340,12 @@ def epilogue_steps(
                 yield ApplySigmoid(**common)
             case SiLU():
                 yield ApplySilu(**common)
-            case AddResidual(in_place=in_place) if slab is None:  # it lies as the result will
-                kind = AddLaneResidual if isinstance(store, PixelStore) else AddRowResidual
-                named = {"id": common["id"], "note": common["note"]}
-                yield like(kind, store, **named, buffer=RESIDUAL, in_place=in_place)
-            case AddResidual():
-                assert slab is not None, "the case above has no slab"
-                yield replace(slab, **common)
+            case AddResidual() | ReluGrad():
+                common["use"] = ADD if isinstance(step, AddResidual) else MASK
+                yield _residual(step, store, common) if slab is None else replace(slab, **common)
+
+
+def _residual(step: AddResidual | ReluGrad, store: GlobalStore | PixelStore, common: dict[str, Any]) -> Step:
+    """The step that joins a residual, which lies as the result will."""
+    kind = LaneResidual if isinstance(store, PixelStore) else RowResidual
+    return like(kind, store, **common, buffer=RESIDUAL, in_place=isinstance(step, AddResidual) and step.in_place)

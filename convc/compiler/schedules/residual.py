@@ -11,7 +11,8 @@ from convc.compiler.tile.steps.base import Compute, Loop, Step
 from convc.compiler.tile.steps.copies import TmaLoad
 from convc.compiler.tile.steps.persistent import Release
 from convc.compiler.tile.steps.rings import Advance, ExpectBytes, RingWait
-from convc.compiler.tile.steps.staged import AddSlabResidual, StageRow
+from convc.compiler.tile.steps.staged import SlabResidual, StageRow
+from convc.compiler.tile.steps.stores import ADD
 from convc.ir.expr import Const, Var
 
 NOT_MOVED = Number("off_r")
@@ -81,9 +82,9 @@ def _window_copies(firsts: tuple[Coordinate, ...], copy: TmaLoad, windows: int, 
     return (Loop(id="load.windows_r", note=note, var=window, count=windows, body=(*starts, place, copy)),)
 
 
-def add_slab(stage: StageRow) -> AddSlabResidual:
+def add_slab(stage: StageRow) -> SlabResidual:
     """The step that adds what copies have brought for the values that a step will stage."""
-    return like(AddSlabResidual, stage, id="epilogue.residual", note="in the layout of the results", tile=R)
+    return like(SlabResidual, stage, id="epilogue.residual", note="in the layout of the results", tile=R, use=ADD)
 
 
 def landed(plan: Plan, body: tuple[Step, ...]) -> tuple[Step, ...]:

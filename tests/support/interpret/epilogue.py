@@ -29,14 +29,15 @@ from convc.compiler.tile.steps.epilogue import (
     FragmentLoad,
     TmemLoad,
 )
-from convc.compiler.tile.steps.staged import AddSlabResidual, LineStore, StageRow, StoreWait, TileStore
+from convc.compiler.tile.steps.staged import LineStore, SlabResidual, StageRow, StoreWait, TileStore
 from convc.compiler.tile.steps.stores import (
-    AddLaneResidual,
-    AddRowResidual,
+    ADD,
     GlobalStore,
     LaneAccess,
+    LaneResidual,
     PixelStore,
     RowAccess,
+    RowResidual,
 )
 from convc.errors import TileError
 from convc.ir import dtypes
@@ -175,10 +176,16 @@ def _floats(role: RoleState) -> NDArray[np.float32]:
 
 
 @perform.register
-def _(step: AddRowResidual, role: RoleState) -> None:
+def _(step: RowResidual, role: RoleState) -> None:
     given = role.cta.buffer_of(step.buffer)
     places = _row_start(step, role, given.itemsize)[:, None] + np.arange(step.columns)
-    role.values = _floats(role) + _gathered(given, places, _row_inside(step, role, 1))
+    _join(step, role, _gathered(given, places, _row_inside(step, role, 1)))
+
+
+def _join(step: RowResidual | LaneResidual | SlabResidual, role: RoleState, residual: Array) -> None:
+    """Add a residual, or keep the values where it is above zero."""
+    values = _floats(role)
+    role.values = values + residual if step.use == ADD else np.where(residual > 0, values, np.float32(0))
 
 
 @perform.register
@@ -194,10 +201,10 @@ def _(step: GlobalStore, role: RoleState) -> None:
 
 
 @perform.register
-def _(step: AddSlabResidual, role: RoleState) -> None:
+def _(step: SlabResidual, role: RoleState) -> None:
     first = 0 if step.chunk is None else role.integer(step.chunk) * step.columns
     slab = role.cta.stages[step.tile, role.integer(step.slab)]
-    role.values = _floats(role) + slab[:, first : first + step.columns]
+    _join(step, role, slab[:, first : first + step.columns])
 
 
 @perform.register
@@ -246,9 +253,9 @@ def _(step: StoreWait, role: RoleState) -> None:
 
 
 @perform.register
-def _(step: AddLaneResidual, role: RoleState) -> None:
+def _(step: LaneResidual, role: RoleState) -> None:
     given = role.cta.buffer_of(step.buffer)
-    role.values = _floats(role) + _gathered(given, _lane_places(step, role, given.itemsize), _lane_inside(step, role))
+    _join(step, role, _gathered(given, _lane_places(step, role, given.itemsize), _lane_inside(step, role)))
 
 
 @perform.register

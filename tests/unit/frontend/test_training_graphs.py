@@ -8,7 +8,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from convc import ConvcError, InputData, ReadOptions, load, run_network, verify
 from convc.frontend.expand_gradients import expand_gradients
-from convc.ir.epilogue import AddResidual
+from convc.ir.epilogue import AddResidual, ReluGrad
 from convc.ir.gradients import input_gradient, weight_gradient, wgrad_operands, wgrad_result
 from convc.ir.network import Gradient
 from convc.ir.problem import ConvProblem
@@ -93,14 +93,34 @@ def test_weights_that_a_run_is_given_are_taken_then():
     assert np.array_equal(run_network(model, feeds(model)).outputs["dx"].astype(np.float64), expected("dx"))
 
 
-def test_a_rectifier_and_a_sum_stand_behind():
-    nodes = [
-        helper.make_node("ReluGrad", ["dx", "x"], ["masked"], "mask", domain="com.microsoft"),
-        helper.make_node("Add", ["masked", "other"], ["sum"], "add"),
-    ]
-    model = training(*nodes, outputs=["dx"])
-    made = run_network(model, feeds(model)).outputs["sum"]
+MASK = helper.make_node("ReluGrad", ["dx", "x"], ["masked"], "mask", domain="com.microsoft")
+
+
+@pytest.mark.parametrize("fuse", [True, False])
+def test_a_gradient_takes_in_the_rectifier_behind_it_and_leaves_a_sum_to_the_host(fuse):
+    model = training(MASK, helper.make_node("Add", ["masked", "other"], ["sum"], "add"), outputs=["dx"])
+    (conv,) = load(model, fuse=fuse).convs
+    assert conv.problem.epilogue == ((ReluGrad(),) if fuse else ())
+    assert conv.fused == (("mask",) if fuse else ())
+    made = run_network(model, feeds(model), read=ReadOptions(fuse=fuse)).outputs["sum"]
     assert np.array_equal(made, np.where(VALUES["x"] > 0, expected("dx"), 0) + VALUES["other"])
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        helper.make_node("ReluGrad", ["x", "dx"], ["masked"], "mask", domain="com.microsoft"),
+        helper.make_node("ReluGrad", ["dx", "dx"], ["masked"], "mask", domain="com.microsoft"),
+    ],
+    ids=["the gradient is the mask", "both"],
+)
+def test_a_rectifier_that_masks_something_else_stays_on_the_host(node):
+    model = training(node, outputs=["dx"])
+    (conv,) = load(model).convs
+    assert (conv.problem.epilogue, conv.fused) == ((), ())
+    dx = expected("dx").astype(np.float16)
+    masked, mask = (dx if name == "dx" else VALUES["x"] for name in node.input)
+    assert np.array_equal(run_network(model, feeds(model)).outputs["masked"], np.where(mask > 0, masked, 0))
 
 
 def test_a_gradient_takes_in_the_sum_behind_it():

@@ -18,6 +18,7 @@ from convc.ir.epilogue import (
     EpilogueStep,
     LeakyRelu,
     Relu,
+    ReluGrad,
     Sigmoid,
     SiLU,
     describe,
@@ -35,8 +36,9 @@ steps = st.one_of(
     st.builds(LeakyRelu, st.sampled_from([-1.0, -0.25, 0.0, 0.1, 0.5, 1.0, 2.0])),
     st.builds(Clip, st.sampled_from([None, -3.0, 0.0, 0.3]), st.sampled_from([None, -5.0, 2.0, 6.0])),
 )
-chains = st.tuples(st.lists(steps, max_size=3), st.booleans(), st.lists(steps, max_size=2)).map(
-    lambda parts: (*parts[0], *([AddResidual()] if parts[1] else []), *parts[2])
+joined = st.sampled_from([(), (AddResidual(),), (ReluGrad(),)])
+chains = st.tuples(st.lists(steps, max_size=3), joined, st.lists(steps, max_size=2)).map(
+    lambda parts: (*parts[0], *parts[1], *parts[2])
 )
 
 
@@ -70,9 +72,10 @@ def test_the_order_matters():
         (lambda: (LeakyRelu(float("nan")),), "the slope of LeakyRelu must be a finite number, got nan"),
         (lambda: (Clip(float("-inf"), 1.0),), "a bound of Clip must be a finite number or absent, got -inf"),
         (lambda: (Clip(0.0, 1e300),), "a number of the epilogue is too large for float32: 1e+300"),
-        (lambda: (AddResidual(), Relu(), AddResidual()), "an epilogue adds at most one residual"),
+        (lambda: (AddResidual(), Relu(), AddResidual()), "an epilogue reads at most one residual"),
+        (lambda: (AddResidual(), ReluGrad()), "an epilogue reads at most one residual"),
         (lambda: ("relu",), "a step of the epilogue must be one of Relu, LeakyRelu, Clip, Sigmoid, SiLU, AddResidual, "
-                            "got 'relu'"),
+                            "ReluGrad, got 'relu'"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused(make, message):
@@ -108,11 +111,12 @@ def test_words():
         (Clip(low=-1.0), [-1, 0, 2]),
         (Sigmoid(), [1 / (1 + math.e**3), 0.5, 1 / (1 + math.e**-2)]),
         (SiLU(), [-3 / (1 + math.e**3), 0, 2 / (1 + math.e**-2)]),
-        (AddResidual(), [-2, 2, 5]),
+        (AddResidual(), [-2, -2, 5]),
+        (ReluGrad(), [-3, 0, 2]),
     ],
 )
 def test_steps_are_what_they_are_called(step, want):
-    y, residual = np.array([-3.0, 0.0, 2.0]), np.array([1.0, 2.0, 3.0])
+    y, residual = np.array([-3.0, 0.0, 2.0]), np.array([1.0, -2.0, 3.0])
     np.testing.assert_allclose(epilogue_step(step, y, residual), want, rtol=1e-15)
 
 
@@ -140,6 +144,7 @@ def test_chains_that_are_exact_and_chains_that_are_not():
         (),
         (Relu(),),
         (AddResidual(), Relu()),
+        (LeakyRelu(0.5), ReluGrad()),
         (Clip(0, 6), AddResidual()),
         (LeakyRelu(0.25),),
         (AddResidual(), LeakyRelu(0.5), Clip(-0.5)),

@@ -20,7 +20,7 @@ from convc.errors import ConvcError
 from convc.host_layout.device_layout import device_layout, unread_products
 from convc.host_layout.split_precision import PASSES, activation_parts, filter_parts
 from convc.ir import dtypes
-from convc.ir.epilogue import AddResidual, Clip, LeakyRelu, Relu, Sigmoid, SiLU
+from convc.ir.epilogue import AddResidual, Clip, LeakyRelu, Relu, ReluGrad, Sigmoid, SiLU
 from convc.ir.network import ConvNode, TensorRef
 from convc.ir.problem import ConvProblem
 from convc.machine import RunOptions
@@ -148,6 +148,7 @@ def test_parts_have_what_is_not_finite_once(operand, value):
         (Clip(300.0, 500.0),),
         (SiLU(), AddResidual()),
         (AddResidual(), Relu()),
+        (ReluGrad(),),
         (Sigmoid(),),
     ],
 )

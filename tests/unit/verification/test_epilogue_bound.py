@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.examples import some
 
-from convc.ir.epilogue import AddResidual, Clip, LeakyRelu, Relu, Sigmoid, SiLU
+from convc.ir.epilogue import AddResidual, Clip, LeakyRelu, Relu, ReluGrad, Sigmoid, SiLU
 from convc.ir.epilogue_values import epilogue_step
 from convc.ir.problem import ConvProblem
 from convc.verification import reference
@@ -51,6 +51,7 @@ def kernel(step, x: np.ndarray, residual: np.ndarray, ex2_error: float, rcp_erro
 
 CHAINS = (
     (Relu(),), (Clip(-1.0, 2.0),), (LeakyRelu(0.1),), (LeakyRelu(-3.0),), (Sigmoid(),), (SiLU(),), (AddResidual(),),
+    (SiLU(), ReluGrad()),
     (SiLU(), AddResidual(), LeakyRelu(0.3)), (AddResidual(), SiLU(), Sigmoid()), (LeakyRelu(7.0), Clip(-2.0), SiLU()),
 )  # fmt: skip
 

@@ -6,7 +6,7 @@ from convc.compiler.plan.names import MapName, Number, SmemName
 from convc.compiler.tile.steps.base import Step
 from convc.compiler.tile.steps.epilogue import ValueStep
 from convc.compiler.tile.steps.spelling import Names, RoleContext, braces
-from convc.compiler.tile.steps.stores import PIECE_BYTES, added
+from convc.compiler.tile.steps.stores import MASK, PIECE_BYTES, Use, joined
 from convc.ir import dtypes
 
 
@@ -72,19 +72,22 @@ class SlabAccess(ValueStep, frozen=True, kw_only=True):
         }
 
 
-class AddSlabResidual(SlabAccess, frozen=True, kw_only=True):
-    """Add the residual of this lane's output pixel, which copies have brought; zero where it is none of the output."""
+class SlabResidual(SlabAccess, frozen=True, kw_only=True):
+    """Join the residual of this lane's output pixel, which copies have brought; zero where it is none of the output."""
+
+    use: Use
 
     def describe(self) -> str:
-        return f"add {self.columns} values of {self.place}"
+        return f"{self.use} {self.columns} values of {self.place}"
 
     def spelling(self, context: RoleContext) -> Names:
         """The place of the row, the registers that take what is there, and what is done with those."""
         words = [f"%res{word}" for word in range(self._words())]
         return self._row(context, "from", words) | {
             "packed": self.out != "f32",
+            "masks": self.use == MASK,
             "words": len(words),
-            "lines": added(self.out, words, 0),
+            "lines": joined(self.use, self.out, words, 0),
         }
 
 

@@ -7,11 +7,17 @@ either way a piece is guarded by its row, by its channel, by both, or by nothing
 from __future__ import annotations
 
 import itertools
+from typing import Literal
 
 from convc.compiler.plan.names import Number, PointerName
 from convc.compiler.tile.steps.epilogue import ValueStep
 from convc.compiler.tile.steps.spelling import Names, RoleContext, braces
 from convc.ir import dtypes
+
+Use = Literal["add", "mask by"]
+ADD: Use = "add"
+MASK: Use = "mask by"
+"""A residual is added, or values become zero where it is not above zero."""
 
 PIECE_BYTES = 16
 """Bytes that one lane moves with one instruction."""
@@ -72,16 +78,19 @@ class RowAccess(ValueStep, frozen=True, kw_only=True):
         }
 
 
-class AddRowResidual(RowAccess, frozen=True, kw_only=True):
-    """Add the residual of this lane's output pixel; where nothing would be stored none is read, and zero is added.
+class RowResidual(RowAccess, frozen=True, kw_only=True):
+    """Join the residual of this lane's output pixel; where nothing would be stored none is read, and it counts as zero.
 
-    `in_place`: results may be written to the same buffer.
+    Attributes:
+        use: what is done with it.
+        in_place: whether results may be written to the same buffer.
     """
 
+    use: Use
     in_place: bool
 
     def describe(self) -> str:
-        return f"add {self.columns} values of {self.buffer} + {self.at}{self.guards}"
+        return f"{self.use} {self.columns} values of {self.buffer} + {self.at}{self.guards}"
 
     def spelling(self, context: RoleContext) -> Names:
         """Sixteen bytes a piece, each with the registers that take them, and what is done with those.
@@ -91,12 +100,13 @@ class AddRowResidual(RowAccess, frozen=True, kw_only=True):
         per_piece = PIECE_BYTES // dtypes.BY_NAME[self.out].bytes
         words = [f"%res{i}" for i in range(4)]
         pieces = [
-            (*piece, braces(words), added(self.out, words, per_piece * index))
+            (*piece, braces(words), joined(self.use, self.out, words, per_piece * index))
             for index, piece in enumerate(self._pieces())
         ]
         return self._names(context.numbers[self.row].bits) | {
             "guarded": self.row_limit is not None or self.channel_limit is not None,
             "packed": self.out != "f32",
+            "masks": self.use == MASK,
             "words": words,
             "pieces": pieces,
             "constant": "" if context.dependent or self.in_place else ".nc",
@@ -175,16 +185,14 @@ class LaneAccess(ValueStep, frozen=True, kw_only=True):
         return max(context.numbers[row].bits for row in self.rows)
 
 
-class AddLaneResidual(LaneAccess, frozen=True, kw_only=True):
-    """Add the residual of this lane's channel; where nothing would be stored nothing is read, and zero is added.
+class LaneResidual(LaneAccess, frozen=True, kw_only=True):
+    """Join the residual of this lane's channel; attributes and edges as of `RowResidual`."""
 
-    `in_place`: as of `AddRowResidual`.
-    """
-
+    use: Use
     in_place: bool
 
     def describe(self) -> str:
-        return f"add {self.columns} values of {self.buffer}, one a pixel"
+        return f"{self.use} {self.columns} values of {self.buffer}, one a pixel"
 
     def spelling(self, context: RoleContext) -> Names:
         """One value a column."""
@@ -194,7 +202,11 @@ class AddLaneResidual(LaneAccess, frozen=True, kw_only=True):
             "guarded": self.row_limit is not None or self.channel_limit is not None,
             "read": "%half" if names["packed"] else "%wide",
             "constant": "" if context.dependent or self.in_place else ".nc",
-            "pieces": [(*piece, f"%v{index}") for index, piece in enumerate(self._pieces(self._row_bits(context)))],
+            "masks": self.use == MASK,
+            "pieces": [
+                (*piece, _joined(self.use, f"%v{index}", "%wide"))
+                for index, piece in enumerate(self._pieces(self._row_bits(context)))
+            ],
         }
 
 
@@ -215,13 +227,22 @@ class PixelStore(LaneAccess, frozen=True, kw_only=True):
         return self._names(self._row_bits(context)) | {"pieces": pieces}
 
 
-def added(out: str, words: list[str], first: int) -> list[str]:
-    """The lines that add four words of residual to the values from a column on."""
-    if out == "f32":
-        return [f"add.rn.f32 %v{first + i}, %v{first + i}, {word};" for i, word in enumerate(words)]
+def joined(use: Use, out: str, words: list[str], first: int) -> list[str]:
+    """The lines that join words of residual with the values from a column on."""
     lines: list[str] = []
+    if out == "f32":
+        for i, word in enumerate(words):
+            lines += _joined(use, f"%v{first + i}", word)
+        return lines
     for i, word in enumerate(words):
         lines.append(f"mov.b32 {{%low, %high}}, {word};")
         for half, value in (("%low", f"%v{first + 2 * i}"), ("%high", f"%v{first + 2 * i + 1}")):
-            lines += [f"cvt.f32.{out} %wide, {half};", f"add.rn.f32 {value}, {value}, %wide;"]
+            lines += [f"cvt.f32.{out} %wide, {half};", *_joined(use, value, "%wide")]
     return lines
+
+
+def _joined(use: Use, value: str, other: str) -> list[str]:
+    """The lines that join a value with a float32 number of the residual."""
+    if use == ADD:
+        return [f"add.rn.f32 {value}, {value}, {other};"]
+    return [f"setp.gt.f32 %above, {other}, 0f00000000;", f"selp.f32 {value}, {value}, 0f00000000, %above;"]
