@@ -29,7 +29,9 @@ GOLDEN = Path(__file__).parent / "golden"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write tests/golden from what the tests make now")
-    parser.addoption("--rotate", metavar="SEED", help="an order of the tests that only this seed has")
+    parser.addoption(
+        "--rotate", type=int, metavar="SEED", help="a third of the tests, in an order that only this seed has"
+    )
     parser.addoption("--for", type=float, metavar="SECONDS", dest="seconds", help="begin no test later than that")
 
 
