@@ -57,10 +57,10 @@ class Contestant(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def title(self) -> str:
         """The kernel for people: its schedule, tiles, and how CTAs work."""
         plan = self.compiled.plan
-        walk = ", persistent" if plan.launch.persistent else ""
+        persistent = ", persistent" if plan.launch.persistent else ""
         parts = f", split K {plan.launch.parts}" if plan.launch.parts > 1 else ""
         columns = "" if plan.layout.columns == "off" else f", columns {plan.layout.columns}"
-        return f"{plan.schedule.title} {plan.tiling}{walk}{parts}{columns}"
+        return f"{plan.schedule.title} {plan.tiling}{persistent}{parts}{columns}"
 
 
 class _Way(msgspec.Struct, frozen=True, kw_only=True, eq=False):

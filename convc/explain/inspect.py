@@ -157,7 +157,7 @@ def _plan(plan: Plan) -> Iterator[str]:
     launch = plan.launch
     work = plan.work
     yield f"schedule {plan.schedule.title} for {plan.arch.name}: {plan.tiling}"
-    yield f"grid {' x '.join(map(str, launch.grid))} CTAs of {launch.threads} threads: {launch.why.walk}"
+    yield f"grid {' x '.join(map(str, launch.grid))} CTAs of {launch.threads} threads: {launch.why.persistent}"
     if launch.why.pairs:
         yield f"clusters of {' x '.join(map(str, launch.cluster))} CTAs: {launch.why.pairs}"
     if launch.parts > 1:

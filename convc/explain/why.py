@@ -76,7 +76,7 @@ def _launched(plan: Plan, taken: ScheduleSummary, fastest: ScheduleSummary) -> I
     )
     why = plan.launch.why
     sentences = (
-        ("persistent", why.walk),
+        ("persistent", why.persistent),
         ("2-CTA MMA", why.pairs),
         ("split K", why.split),
         ("multicast", why.multicast),

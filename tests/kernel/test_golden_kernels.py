@@ -68,7 +68,7 @@ SCHEDULES = {
         "shift_windows_f16": ScheduleOptions(
             schedule="shift", shift="windows", border="mask", rows="outer", split_k="off"
         ),
-        "hopper_slide_f16": ScheduleOptions(schedule="slide", target="sm_90a"),
+        "hopper_slide_f16": ScheduleOptions(schedule="slide", target="sm_90a", filters="apart"),
         "stationary_f16": ScheduleOptions(schedule="stationary", border="mask", rows="outer"),
     }.items()
 }

@@ -164,12 +164,12 @@ def test_the_planner_takes_what_it_finds_faster_and_says_why():
     assert {plan.launch.tiles for plan in plans.values()} == {(784, 1)}
     assert plans["auto"].estimate.cycles == min(plan.estimate.cycles for plan in plans.values())
     assert plans["on"].launch.grid == (131, 1, 1)  # six turns, as many as 148 CTAs would need
-    assert "131 persistent CTAs for 784 tiles" in plans["auto"].launch.why.walk
+    assert "131 persistent CTAs for 784 tiles" in plans["auto"].launch.why.persistent
     hopper = plan(device_layout(layer), options=ScheduleOptions(target="sm_90a"))
-    assert "131 persistent CTAs for 784 tiles" in hopper.launch.why.walk
+    assert "131 persistent CTAs for 784 tiles" in hopper.launch.why.persistent
     assert hopper.tiling.b_stages > hopper.pipeline.steps  # the copies of several tiles run ahead
     few = plan(device_layout(SMALL))
-    assert few.launch.why.walk == f"one CTA per tile, as {few.launch.ctas} tiles fit on the 148 SMs"
+    assert few.launch.why.persistent == f"one CTA per tile, as {few.launch.ctas} tiles fit on the 148 SMs"
 
 
 @pytest.mark.parametrize(

@@ -241,16 +241,16 @@ def _about(program: TileProgram) -> list[str]:
     """What a reader of the text should know first."""
     storage = program.storage
     grid = program.launch.grid
-    walk = "" if program.visits is None else f", at most {program.visits} tiles each"
+    visits = "" if program.visits is None else f", at most {program.visits} tiles each"
     if storage.answers is not None:
-        walk = ", of which those that begin take over tiles of the others"
+        visits = ", of which those that begin take over tiles of the others"
     if program.ordered is not None:
-        walk += f"; {program.ordered[0]} x {program.ordered[1]} tiles in order {program.order}"
-    pair = ", CTA pairs whose tensor cores multiply as one" if program.pair > 1 else ""
+        visits += f"; {program.ordered[0]} x {program.ordered[1]} tiles in order {program.order}"
+    pair = ", 2-CTA MMA" if program.pair > 1 else ""
     parts = grid[2]
     clusters = f" in clusters of {program.launch.cluster[2]}" if parts > program.launch.cluster[2] else ""
     shared = f" x {parts}{clusters}, which share the K loop of a tile" if parts > 1 else ""
-    lines = [f"Schedule {program.schedule}; grid {grid[0]} x {grid[1]}{shared}{walk}{pair}; {program.warps} warps:"]
+    lines = [f"Schedule {program.schedule}; grid {grid[0]} x {grid[1]}{shared}{visits}{pair}; {program.warps} warps:"]
     lines += [f"  {role.name}: {role.who}, {role.note}" for role in program.roles]
     lines.append(f"Shared memory ({storage.smem_bytes} bytes):")
     lines += [

@@ -26,7 +26,7 @@ from convc.compiler.schedules.base import PARTS_OF, Known, Request, Schedule
 from convc.support.memory import human_bytes
 
 CLUSTERS = "one cluster per tile"
-"""The reason why split-K CTAs do not walk."""
+"""The reason why split-K CTAs are not persistent."""
 
 
 SPLIT_GAIN = 2.0
@@ -112,12 +112,12 @@ def _other_forms(schedule: Schedule, survey: Survey) -> Iterator[LaunchForm]:
     """Forms of a schedule besides the one that every schedule has been asked for."""
     request = survey.request
     requested = (bool(request.persistent), bool(request.pairs), request.parts or 1)
-    walks = (False, True) if request.persistent is None else (request.persistent,)
+    ways = (False, True) if request.persistent is None else (request.persistent,)
     pairs = (False, schedule.pairs) if request.pairs is None else (request.pairs,)
     parts = [each for each in PARTS_OF.values() if each] if request.parts is None else [request.parts]
-    for form in dict.fromkeys(itertools.product(walks, pairs, parts if schedule.splits else [1])):
-        walk, pair, part = form
-        several = part > 1 and (walk or pair)
+    for form in dict.fromkeys(itertools.product(ways, pairs, parts if schedule.splits else [1])):
+        persistent, pair, part = form
+        several = part > 1 and (persistent or pair)
         if form != requested and not several and LaunchForm(schedule.id, *form) not in survey.refused:
             yield LaunchForm(schedule.id, *form)
 
@@ -137,13 +137,13 @@ def _makes_sense(grid: TileGrid) -> bool:
 def _to_be_timed(schedule: ScheduleCandidates, best: Candidate) -> Pick:
     tiles = math.prod(best.tiled.grid)
     parts = best.tiled.parts
-    walk = f"one CTA for each of {tiles} tiles" if best.tiled.ctas is None else _persistent_ctas(best)
+    persistent = f"one CTA for each of {tiles} tiles" if best.tiled.ctas is None else _persistent_ctas(best)
     pairs = "2-CTA MMA, one of the timed candidates" if best.tiled.tiling.ctas == PAIR else ""
     each = f"{parts} split-K CTAs per tile, one of the timed candidates"
     split = f"{each}: {_busy(best)}" if parts > 1 else ""
     if parts > 1:
-        walk = CLUSTERS
-    return Pick(schedule=schedule, best=best, why=Reasons(walk=walk, pairs=pairs, split=split))
+        persistent = CLUSTERS
+    return Pick(schedule=schedule, best=best, why=Reasons(persistent=persistent, pairs=pairs, split=split))
 
 
 def _persistent_ctas(best: Candidate) -> str:
@@ -180,13 +180,13 @@ def _with_persistent(pick: Pick, survey: Survey) -> Pick:
     best = pick.best
     arch = best.tiled.arch
     if best.tiled.parts > 1:
-        return pick.because(walk=CLUSTERS)
+        return pick.because(persistent=CLUSTERS)
     if request.persistent is not None:
         how = "with the dynamic tile scheduler" if request.dynamic else "on"
-        return pick.because(walk=f"persistent CTAs {how if request.persistent else 'off'}, as requested")
+        return pick.because(persistent=f"persistent CTAs {how if request.persistent else 'off'}, as requested")
     tiles = math.prod(best.tiled.grid)
     if tiles <= arch.rates.sms:
-        return pick.because(walk=f"one CTA per tile, as {tiles} tiles fit on the {arch.rates.sms} SMs")
+        return pick.because(persistent=f"one CTA per tile, as {tiles} tiles fit on the {arch.rates.sms} SMs")
     # Elsewhere the schedule stays: on an H200 nobody has measured whether estimates choose rightly between two.
     others = survey.legal if arch.tensor_core == "tcgen05" else ()
     own = _persistent_offer(pick.schedule, pick, survey)
@@ -196,10 +196,10 @@ def _with_persistent(pick: Pick, survey: Survey) -> Pick:
         for one in others
         if one is not pick.schedule and assumed(one) <= assumed(pick.schedule)
     ]
-    possible = [(one, walks.best) for one, walks in offered if isinstance(walks, ScheduleCandidates)]
+    possible = [(one, found.best) for one, found in offered if isinstance(found, ScheduleCandidates)]
     turned_down = f"one CTA per tile: {own}"
     if not possible:
-        return pick.because(walk=turned_down)
+        return pick.because(persistent=turned_down)
     # As among schedules: of those that are about as fast, the one that has the least traffic.
     schedule, fastest = possible[choose([candidate for _, candidate in possible])]
     other = "" if schedule is pick.schedule else f" of {schedule.schedule.title}"
@@ -210,8 +210,8 @@ def _with_persistent(pick: Pick, survey: Survey) -> Pick:
     # by more than 1 percent, of 11 layers of ResNet-50 at batch 32 and a product on an H200.
     slack = SLACK if arch.limits.tmem_columns else 1.0
     if slack * fastest.cycles > best.cycles:
-        return pick.because(walk=turned_down if isinstance(own, str) else f"one CTA per tile: {both}, {alone}")
-    return replace(pick, schedule=schedule, best=fastest).because(walk=f"persistent: {both}, {alone}")
+        return pick.because(persistent=turned_down if isinstance(own, str) else f"one CTA per tile: {both}, {alone}")
+    return replace(pick, schedule=schedule, best=fastest).because(persistent=f"persistent: {both}, {alone}")
 
 
 def _persistent_offer(one: ScheduleCandidates, pick: Pick, survey: Survey) -> ScheduleCandidates | str:
@@ -253,11 +253,11 @@ def _pairing(pick: Pick, survey: Survey) -> Pick:
     if request.persistent is not None:
         return taken
     each = f"one CTA for each of {math.prod(pairs.tiled.grid)} tiles"
-    return taken.because(walk=each if pairs.tiled.ctas is None else _persistent_ctas(pairs))
+    return taken.because(persistent=each if pairs.tiled.ctas is None else _persistent_ctas(pairs))
 
 
 def _worth_pairing(pairs: Candidate, best: Candidate) -> bool:
-    """Whether pairs are faster by more than estimates are off, or about as fast while they walk and move fewer bytes.
+    """Whether pairs are faster by more than the error of estimates, or as fast within it, persistent, and load less.
 
     Through rounds of tiles every CTA asks L2 at once, and what the estimate does not see of that falls on who asks for
     more. A launch of one round has no such time, and pairs wait for each other when they begin and when they end.
@@ -270,9 +270,8 @@ def _worth_pairing(pairs: Candidate, best: Candidate) -> bool:
 def _pairs(chosen: ScheduleCandidates, survey: Survey) -> Iterator[tuple[ScheduleCandidates, Candidate]]:
     """The best candidates of CTA pairs, of schedules with no more assumed rules than the chosen one.
 
-    A schedule whose pairs are all slower than those before is left out.
-
-    Pairs have room for wider tiles, and hide other waits when they walk, so both are looked at anew.
+    A schedule whose pairs are all slower than those before is left out. Pairs have room for wider tiles, and persistent
+    pairs hide other waits, so both are planned anew.
     """
     request = survey.request
     tiled = chosen.best.tiled
@@ -358,4 +357,4 @@ def _sharing(pick: Pick, survey: Survey) -> Pick:
     if survey.split_gain * found.cycles > best.cycles:
         return pick.because(split=f"no split-K: {both}")
     taken = replace(pick, schedule=shared, best=found)
-    return taken.because(walk=CLUSTERS, pairs="", split=f"split K: {both}; {_busy(found)}")
+    return taken.because(persistent=CLUSTERS, pairs="", split=f"split K: {both}; {_busy(found)}")

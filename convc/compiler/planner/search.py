@@ -356,13 +356,13 @@ def loading(pick: Pick, survey: Survey) -> Pick:
     schedule = schedule_of(chosen)
     if tiled.parts > 1 or tiled.tiling.ctas > 1 or not schedule.multicasts:
         return pick
-    walks = tiled.ctas is not None
-    if survey.multicast_gain > SLACK and not walks:
+    persistent = tiled.ctas is not None
+    if survey.multicast_gain > SLACK and not persistent:
         return pick
     offers = [
-        survey.offered(schedule, tiled, dataclasses.replace(request, multicast=shape, persistent=walks))
+        survey.offered(schedule, tiled, dataclasses.replace(request, multicast=shape, persistent=persistent))
         for shape in MULTICAST_OF.values()
-        if shape not in (None, (1, 1)) and LaunchForm(chosen, walks, False, 1, shape) not in survey.refused
+        if shape not in (None, (1, 1)) and LaunchForm(chosen, persistent, False, 1, shape) not in survey.refused
     ]
     found = min((one.best for one in offers if one.possible), key=lambda best: best.cycles, default=None)
     if found is None:

@@ -119,8 +119,8 @@ class Request:
 @lru_cache(maxsize=64)
 def _alone(request: Request) -> Request:
     """`Request.alone`, which every schedule asks of the same requests."""
-    walks = request.persistent if request.dynamic else None
-    return replace(request, persistent=walks, ctas=None, pairs=None, parts=None, order=None)
+    persistent = request.persistent if request.dynamic else None
+    return replace(request, persistent=persistent, ctas=None, pairs=None, parts=None, order=None)
 
 
 Known: TypeAlias = "dict[tuple[ScheduleName, Request, str], ScheduleCandidates]"

@@ -30,7 +30,7 @@ def test_another_schedule_walks_where_that_is_faster():
     found = planned(8)
     assert still.schedule.name != found.schedule.name == "reload"
     assert found.launch.persistent
-    assert "persistent CTAs of reload for" in found.launch.why.walk
+    assert "persistent CTAs of reload for" in found.launch.why.persistent
 
 
 @pytest.mark.parametrize("batch", [4, 8, 32, 100])

@@ -84,7 +84,7 @@ def test_ctas_that_walk_give_way_to_a_cta_for_each_tile(monkeypatch):
     monkeypatch.setattr(kernel, "emit", emit)
     plan = compile_problem(WALKED).plan
     assert not plan.launch.persistent
-    assert plan.launch.why.walk == "one CTA per tile: the kernel is too long"
+    assert plan.launch.why.persistent == "one CTA per tile: the kernel is too long"
     assert not reasons(compile_problem(WALKED))
     with pytest.raises(PlanError, match="no kernel can be planned: the kernel is too long"):
         compile_problem(WALKED, options=ScheduleOptions(schedule="reload", persistent="on"))
@@ -99,7 +99,7 @@ def test_a_walk_that_is_not_proved_gives_way_too(monkeypatch):
         return derived(schedule, candidate)
 
     monkeypatch.setattr(Schedule, "indexing", indexing)
-    assert compile_problem(WALKED).plan.launch.why.walk == "one CTA per tile: not proved"
+    assert compile_problem(WALKED).plan.launch.why.persistent == "one CTA per tile: not proved"
 
 
 BROKEN = {

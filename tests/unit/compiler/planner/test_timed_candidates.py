@@ -72,7 +72,7 @@ def test_every_form_is_in_the_race():
         why = found.launch.why
         assert bool(why.split) == (found.launch.parts > 1)
         assert bool(why.pairs) == (found.tiling.ctas > 1)
-        assert why.walk.startswith("persistent: ") == found.launch.persistent
+        assert why.persistent.startswith("persistent: ") == found.launch.persistent
     assert len({(found.form, found.tiling, found.work) for found in (*shared, *walking)}) == len(shared + walking)
 
 
