@@ -27,13 +27,13 @@ class InputData:
     """The inputs of a run.
 
     Attributes:
-        given: arrays, or the files that hold them, by name or as the only one; of a layer the names are ``x`` and
+        arrays: arrays, or the files that hold them, by name or as the only one; of a layer the names are ``x`` and
             ``residual``.
-        seed: draw those that are not given at random; None: all must be given.
+        seed: draw the others at random; None: all must be there.
         save: file to write all inputs to that are used, before they are: ``.npz``, or ``.npy`` for a single one.
     """
 
-    given: Any = None
+    arrays: Any = None
     seed: int | None = None
     save: str | Path | None = None
 

@@ -35,14 +35,14 @@ class KernelInputs:
     """The inputs of a launch.
 
     Attributes:
-        given: of a kernel with a launch file, buffers by name, arrays or .npy files, in place of the files that the
+        arrays: of a kernel with a launch file, buffers by name, arrays or .npy files, in place of the files that the
             launch file names; of a layer the activations, as `convc.run` takes them, or ``InputData``.
         layer: which layer of a build; not needed where there is only one.
         residual: of a layer whose epilogue adds one.
-        seed: draw what is not given at random: inputs of a layer, or every buffer of a kernel that no file fills.
+        seed: draw the others at random: inputs of a layer, or every buffer of a kernel that no file fills.
     """
 
-    given: object = None
+    arrays: object = None
     layer: str | None = None
     residual: np.ndarray | str | Path | None = None
     seed: int | None = None
@@ -91,14 +91,15 @@ def launch_job(kernel: BuildSource, launch: LaunchSpec | str | Path | None, inpu
 
 
 def _layer_job(build: Build, inputs: KernelInputs) -> LaunchJob:
-    given = inputs.given
-    data = given if isinstance(given, InputData) else InputData(given=given, seed=inputs.seed)
+    data = inputs.arrays
+    if not isinstance(data, InputData):
+        data = InputData(arrays=data, seed=inputs.seed)
     data.check()
     ready = build.load(inputs.layer)
     arrays = layer_inputs(data, ready, read_beside("residual", inputs.residual, ready))
     bound, activations, residual = ready_for(ready, arrays)
     contents = listed(ready.launch) | input_buffers(bound, activations, residual)
-    files = [Path(file) for file in (data.given, inputs.residual) if isinstance(file, str | Path)]
+    files = [Path(file) for file in (data.arrays, inputs.residual) if isinstance(file, str | Path)]
     return LaunchJob(
         image=ready.ptx.encode(),
         text=ready.ptx,
@@ -114,21 +115,21 @@ def _layer_job(build: Build, inputs: KernelInputs) -> LaunchJob:
 
 
 def _kernel_job(kernel: Path, launch: LaunchSpec | str | Path, inputs: KernelInputs) -> LaunchJob:
-    if inputs.given is not None and not isinstance(inputs.given, Mapping):
+    if inputs.arrays is not None and not isinstance(inputs.arrays, Mapping):
         raise InputError("the inputs of a kernel are arrays or files by the name of the buffer: NAME=FILE")
-    given = cast("Mapping[str, object]", inputs.given or {})
+    sources = cast("Mapping[str, object]", inputs.arrays or {})
     image = _image(kernel)
     text = "" if image.startswith(BINARIES) else _text(image, kernel)
     spec = launch if isinstance(launch, LaunchSpec) else load_launch(Path(launch))
     folder = Path() if isinstance(launch, LaunchSpec) else Path(launch).parent
-    for name in given:
+    for name in sources:
         if name not in spec.buffers:
             known = f"--input {next(iter(spec.buffers), 'NAME')}=FILE; its buffers: {', '.join(spec.buffers)}"
             raise LaunchError(f"buffer {name!r} is not in the launch file", where=str(kernel), hint=known)
-    files = {name: Path(file).absolute() for name, file in given.items() if isinstance(file, str | Path)}
-    arrays: dict[str, np.ndarray] = {name: array for name, array in given.items() if isinstance(array, np.ndarray)}
-    for name in set(given) - files.keys() - arrays.keys():
-        raise wrong_type(f"inputs.given[{name!r}]", "an array or the name of a .npy file", given[name])
+    files = {name: Path(file).absolute() for name, file in sources.items() if isinstance(file, str | Path)}
+    arrays: dict[str, np.ndarray] = {name: array for name, array in sources.items() if isinstance(array, np.ndarray)}
+    for name in set(sources) - files.keys() - arrays.keys():
+        raise wrong_type(f"inputs.arrays[{name!r}]", "an array or the name of a .npy file", sources[name])
     named = msgspec.structs.replace(
         spec,
         buffers={

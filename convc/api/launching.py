@@ -141,7 +141,7 @@ def write_host_program(
 
     Example:
         >>> numbers = np.arange(1000, dtype=np.float32)
-        >>> inputs = convc.KernelInputs(given={"x": numbers, "y": numbers})
+        >>> inputs = convc.KernelInputs(arrays={"x": numbers, "y": numbers})
         >>> files = convc.write_host_program("saxpy/kernel.ptx", "saxpy/launch.json", inputs, "host.cu")
         >>> [file.name for file in files]
         ['host.cu', 'x.bin', 'y.bin']

@@ -49,7 +49,7 @@ def check_given(feeds: object) -> None:
 
 def drawn_feeds(graph: Graph, data: InputData, read: ReadOptions) -> dict[str, np.ndarray]:
     """The inputs that are given, of the shapes that were asked for, and the others drawn where there is a seed."""
-    arrays = read_feeds(graph, {} if data.given is None else data.given)
+    arrays = read_feeds(graph, {} if data.arrays is None else data.arrays)
     known = [value.name for value in (*graph.inputs, *graph.optional)]
     for name, shape in read.shapes.items():
         if name not in known:

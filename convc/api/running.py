@@ -88,7 +88,7 @@ def run_layer(
         ('clean', 4)
     """
     source = opened(build)
-    data = x if isinstance(x, InputData) else InputData(given=x)
+    data = x if isinstance(x, InputData) else InputData(arrays=x)
     if not isinstance(x, bytes | InputData):
         array_or_file(x, "x")
     for name, beside in (("residual", residual), ("dy", dy)):
@@ -97,7 +97,7 @@ def run_layer(
     layer_names(layer)
     file_name(save, "save")
     data.check()
-    files = [Path(file) for file in (data.given, residual, dy) if isinstance(file, str | Path)]
+    files = [Path(file) for file in (data.arrays, residual, dy) if isinstance(file, str | Path)]
     for target in (Path(file) for file in (save, data.save) if file is not None):
         check_target(target)
         check_kept(target, [source.path, *files])
@@ -130,16 +130,16 @@ def layer_inputs(
     where = f"layer {layer.name!r}"
     beside = {name: array for name, array in (("residual", residual), ("dy", dy)) if array is not None}
     drawn = {} if data.seed is None else runtime.random_inputs(layer, data.seed)
-    if data.given is None:
+    if data.arrays is None:
         if data.seed is None:
             raise InputError(
                 "the input is missing", where=where, hint="give it with --input X.npy, or a random one with --seed N"
             )
-        given: dict[str, np.ndarray] = {}
-    elif isinstance(data.given, str | Path | bytes):
-        given = read_inputs(data.given if isinstance(data.given, bytes) else Path(data.given), layer)
+        arrays: dict[str, np.ndarray] = {}
+    elif isinstance(data.arrays, str | Path | bytes):
+        arrays = read_inputs(data.arrays if isinstance(data.arrays, bytes) else Path(data.arrays), layer)
     else:
-        given = {"x": data.given}
-    for name in given.keys() & beside.keys():
+        arrays = {"x": data.arrays}
+    for name in arrays.keys() & beside.keys():
         raise InputError(f"{'the residual' if name == 'residual' else name} is given twice", where=where)
-    return drawn | given | beside
+    return drawn | arrays | beside

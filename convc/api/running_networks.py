@@ -95,7 +95,7 @@ def run_network(
     """
     chosen = given_options(work, WorkOptions, "work")
     check_whole(model, chosen)
-    data = feeds if isinstance(feeds, InputData) else InputData(given=feeds)
+    data = feeds if isinstance(feeds, InputData) else InputData(arrays=feeds)
     if data is not feeds:
         check_given(feeds)
     by_name(save, "save", "names of files")
@@ -131,5 +131,5 @@ def run_network(
 
 
 def _files(model: Source, data: InputData) -> list[Path]:
-    given = cast("Mapping[str, object]", data.given).values() if isinstance(data.given, Mapping) else [data.given]
-    return [Path(file) for file in (model, *given) if isinstance(file, str | Path)]
+    sources = cast("Mapping[str, object]", data.arrays).values() if isinstance(data.arrays, Mapping) else [data.arrays]
+    return [Path(file) for file in (model, *sources) if isinstance(file, str | Path)]

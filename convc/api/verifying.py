@@ -172,7 +172,7 @@ def _own_case(
     model: Source, feeds: Feeds | InputData, wanted: Expected, runner: Convolutions, host: str, read: ReadOptions
 ) -> NetworkCase:
     """A network with its own weights on data of the caller's."""
-    data = feeds if isinstance(feeds, InputData) else InputData(given=feeds)
+    data = feeds if isinstance(feeds, InputData) else InputData(arrays=feeds)
     if data is not feeds:
         check_given(feeds)
     data.check()

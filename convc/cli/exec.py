@@ -8,7 +8,7 @@ import click
 
 from convc import api
 from convc.cli.contradictions import check_order
-from convc.cli.folder_options import Asked, answer, folder_options
+from convc.cli.folder_options import FolderOptions, answer, folder_options
 from convc.cli.options import (
     Chosen,
     all_switches_option,
@@ -46,7 +46,7 @@ from convc.support.visible import visible
 @folder_options
 @report_options
 @chosen_options
-@collected("asked", Asked)
+@collected("folder", FolderOptions)
 def exec_command(  # noqa: PLR0913 - each is one option
     kernel: Path | None,
     launch: Path | None,
@@ -58,7 +58,7 @@ def exec_command(  # noqa: PLR0913 - each is one option
     json_file: Path | None,
     sarif_file: Path | None,
     chosen: Chosen,
-    asked: Asked,
+    folder: FolderOptions,
 ) -> None:
     """Run any PTX kernel on the simulator, with the launch file LAUNCH.json.
 
@@ -69,7 +69,7 @@ def exec_command(  # noqa: PLR0913 - each is one option
     With --triton-cache or --cute-dump instead of files, list the kernels in such a folder and their arguments, or write
     the launch file of one.
     """
-    if answer(asked, kernel):
+    if answer(folder, kernel):
         return
     check_order(kernel, launch)
     if kernel is None or launch is None:

@@ -13,8 +13,8 @@ from convc.cli.options import Command, path_type, target_type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """Wishes about a folder; there are none where neither ``triton_cache`` nor ``cute_dump`` is given."""
+class FolderOptions:
+    """Options on a folder of kernels; none is used where neither ``triton_cache`` nor ``cute_dump`` is given."""
 
     triton_cache: Path | None = None
     cute_dump: Path | None = None
@@ -69,48 +69,48 @@ OPTIONS = (
 
 
 def folder_options(command: Command) -> Command:
-    """Give a command these options, as one argument ``asked``."""
+    """Give a command these options, the fields of `FolderOptions`."""
     for option in reversed(OPTIONS):
         command = option(command)
     return command
 
 
-def answer(asked: Asked, kernel: Path | None) -> bool:
+def answer(options: FolderOptions, kernel: Path | None) -> bool:
     """Do what is asked of a folder; False where nothing is.
 
     Raises:
         click.UsageError: options that have no use for one another.
     """
-    folder = asked.triton_cache or asked.cute_dump
+    folder = options.triton_cache or options.cute_dump
     if folder is None:
-        if asked != Asked():
+        if options != FolderOptions():
             raise click.UsageError(
                 "--kernel, --grid, --arg, --shared-bytes, --emit-launch: give --triton-cache or --cute-dump."
             )
         return False
-    if asked.triton_cache is not None and asked.cute_dump is not None:
+    if options.triton_cache is not None and options.cute_dump is not None:
         raise click.UsageError("--triton-cache and --cute-dump are two kinds of folders: give one of them.")
     if kernel is not None:
         raise click.UsageError(f"the kernel is one of {folder}: leave {kernel} out.")
     # Imported when the command runs: its help needs none of it.
     from convc.api.finding import find_kernels, write_launch
 
-    tool = "triton" if asked.triton_cache is not None else "cute"
-    if asked.emit_launch is not None:
+    tool = "triton" if options.triton_cache is not None else "cute"
+    if options.emit_launch is not None:
         found = write_launch(
             folder,
             tool,
-            asked.emit_launch,
-            dict(asked.arguments),
-            kernel=asked.kernel_name,
-            grid=asked.grid,
-            shared=asked.shared_bytes,
+            options.emit_launch,
+            dict(options.arguments),
+            kernel=options.kernel_name,
+            grid=options.grid,
+            shared=options.shared_bytes,
         )
-        click.echo(f"wrote {asked.emit_launch}: kernel {found.name}")
-        click.echo(f"next: convc exec {found.ptx} {asked.emit_launch} --check")
+        click.echo(f"wrote {options.emit_launch}: kernel {found.name}")
+        click.echo(f"next: convc exec {found.ptx} {options.emit_launch} --check")
         return True
     for found in find_kernels(folder, tool):
-        if asked.kernel_name in (None, found.name):
+        if options.kernel_name in (None, found.name):
             click.echo(f"{found.name}: {found.ptx}")
             for argument in found.needed:
                 click.echo(f"  {argument}")

@@ -31,7 +31,7 @@ from convc.cli.streams import DASH, named_files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class Data:
     """Options on what goes in and what comes out."""
 
     inputs: tuple[str, ...]
@@ -70,11 +70,11 @@ class Given:
 @max_instructions_option
 @numerics_option
 @json_option
-@collected("given", Given)
+@collected("data", Data)
 @collected("gpu", GpuOptions)
 @chosen_options
 def launch_command(
-    kernel: Path, launch: Path | None, given: Given, gpu: GpuOptions, json_file: Path | None, chosen: Chosen
+    kernel: Path, launch: Path | None, data: Data, gpu: GpuOptions, json_file: Path | None, chosen: Chosen
 ) -> None:
     """Launch a kernel on the first GPU of this machine: a layer of a build folder, or any with a launch file.
 
@@ -89,22 +89,22 @@ def launch_command(
     from convc.report.launch import print_sanitized
     from convc.report.output import check_reports, write_report
 
-    files = named_files(given.inputs, "--input")
-    save = named_files(given.outputs, "--output")
+    files = named_files(data.inputs, "--input")
+    save = named_files(data.outputs, "--output")
     check_order(kernel, launch)
-    _check(launch, given, files, save)
+    _check(launch, data, files, save)
     inputs = KernelInputs(
-        given=files.get("") if launch is None else files,
-        layer=given.layer,
-        residual=given.residual,
-        seed=given.seed,
+        arrays=files.get("") if launch is None else files,
+        layer=data.layer,
+        residual=data.residual,
+        seed=data.seed,
     )
     out = console(stderr=check_reports(json_file))
-    if given.emit_host is not None:
-        for file in write_host_program(kernel, launch, inputs, given.emit_host):
+    if data.emit_host is not None:
+        for file in write_host_program(kernel, launch, inputs, data.emit_host):
             out.print(f"wrote {file}", soft_wrap=True, markup=False)
         return
-    if given.sanitize:
+    if data.sanitize:
         with progress_bar() as progress:
             checked = api.sanitize(
                 kernel, launch, inputs, timeout=gpu.timeout, machine=chosen.machine, progress=progress
@@ -128,15 +128,15 @@ def launch_command(
         raise click.exceptions.Exit(1)
 
 
-def _check(launch: Path | None, given: Given, files: dict[str, Path], save: dict[str, Path]) -> None:
+def _check(launch: Path | None, data: Data, files: dict[str, Path], save: dict[str, Path]) -> None:
     """Raise click.UsageError where words of the call do not go together."""
-    if DASH in map(str, (given.residual, given.emit_host, *files.values(), *save.values())):
+    if DASH in map(str, (data.residual, data.emit_host, *files.values(), *save.values())):
         raise click.UsageError("buffers and programs go to files: only the report of --json can go to stdout (-).")
     if launch is None and set(files) - {""}:
         raise click.UsageError("a layer of a build folder takes one '--input', a file without NAME.")
-    if given.emit_host is not None:
+    if data.emit_host is not None:
         settled = ("compare", "atol", "rtol", "repeat", "timeout", "outputs", "switches", "numerics", "json_file")
         refuse_given("--emit-host launches nothing", (*settled, "sanitize"))
-    if given.sanitize:
+    if data.sanitize:
         settled = ("compare", "atol", "rtol", "repeat", "outputs", "json_file")
         refuse_given("--sanitize launches under compute-sanitizer and says what that says", settled)

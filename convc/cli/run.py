@@ -126,9 +126,9 @@ def _run_layer(
 
     piped = str(target) == DASH
     out = console(stderr=check_reports(json_file) or piped)
-    given = named_files(data.inputs, "--input")
+    files = named_files(data.inputs, "--input")
     x = api.InputData(
-        given=None if not given and data.seed is not None else sources_of({"": _one_file(given, "--input")}, "x")[""],
+        arrays=None if not files and data.seed is not None else sources_of({"": _one_file(files, "--input")}, "x")[""],
         seed=data.seed,
         save=data.save_inputs,
     )
@@ -161,7 +161,7 @@ def _run_network(
     out = console(stderr=check_reports(json_file) or piped is not None)
     save = {name: file for name, file in files.items() if name != piped}
     feeds = api.InputData(
-        given=sources_of(named_files(data.inputs, "--input"), "an input"), seed=data.seed, save=data.save_inputs
+        arrays=sources_of(named_files(data.inputs, "--input"), "an input"), seed=data.seed, save=data.save_inputs
     )
     source = model_source(model)
     with progress_bar() as progress:

@@ -25,7 +25,7 @@ from convc.cli.options import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class SurveyOptions:
     """Options on how a model is surveyed, as `convc.survey` takes them."""
 
     seed: int
@@ -67,9 +67,11 @@ class Asked:
 @no_cache_option
 @json_option
 @click.option("--markdown", type=target_type, metavar="FILE", help="Write the table as Markdown (- is stdout).")
-@collected("asked", Asked)
+@collected("options", SurveyOptions)
 @chosen_options
-def survey_command(folder: Path, asked: Asked, json_file: Path | None, markdown: Path | None, chosen: Chosen) -> None:
+def survey_command(
+    folder: Path, options: SurveyOptions, json_file: Path | None, markdown: Path | None, chosen: Chosen
+) -> None:
     """List, verify and run every .onnx file below DIR, and print a line for each.
 
     A model's convolutions are compiled, run and compared with the float64 reference, as by verify; then the whole
@@ -86,7 +88,7 @@ def survey_command(folder: Path, asked: Asked, json_file: Path | None, markdown:
     quiet = check_reports(json_file, markdown)
     with progress_bar() as progress:
         work = dataclasses.replace(chosen.work, progress=progress)
-        report = api.survey(folder, read=chosen.read, work=work, **dataclasses.asdict(asked))
+        report = api.survey(folder, read=chosen.read, work=work, **dataclasses.asdict(options))
     if not quiet:
         print_survey(console(), report)
     write_report(json_file, survey_json(report))

@@ -92,7 +92,7 @@ def launched(name: str, text: str, launch: LaunchSpec, **options: Any) -> convc.
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "kernel.ptx"
         file.write_text(text)
-        inputs = convc.KernelInputs(given=inputs_of(name))
+        inputs = convc.KernelInputs(arrays=inputs_of(name))
         return convc.launch(file, launch, inputs, gpu=convc.GpuOptions(compare=True, **options))
 
 
@@ -167,7 +167,7 @@ def host_program(name: str, digests: dict[str, str]) -> bool:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         (folder / "kernel.ptx").write_text(text_of(name))
-        inputs = convc.KernelInputs(given=inputs_of(name)) if name in COUNTED else convc.KernelInputs(seed=SEED)
+        inputs = convc.KernelInputs(arrays=inputs_of(name)) if name in COUNTED else convc.KernelInputs(seed=SEED)
         convc.write_host_program(folder / "kernel.ptx", launch_of(name), inputs, folder / "host.cu")
         compiler = shutil.which("nvcc") or "nvcc"
         subprocess.run([compiler, "-std=c++17", "-o", "host", "host.cu", "-lcuda"], cwd=folder, check=True)
@@ -230,7 +230,7 @@ def machine_code() -> bool:
         (folder / "kernel.ptx").write_text(text_of("saxpy"))
         assembler = shutil.which("ptxas") or "/usr/local/cuda/bin/ptxas"
         subprocess.run([assembler, "-arch", "sm_90a", "-o", "kernel.cubin", "kernel.ptx"], cwd=folder, check=True)
-        inputs = convc.KernelInputs(given=inputs_of("saxpy"))
+        inputs = convc.KernelInputs(arrays=inputs_of("saxpy"))
         both = [convc.launch(folder / f"kernel.{kind}", launch_of("saxpy"), inputs) for kind in ("ptx", "cubin")]
     return digest(both[0].buffers["y"]) == digest(both[1].buffers["y"])
 

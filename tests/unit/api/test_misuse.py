@@ -179,7 +179,7 @@ def test_buffers_of_a_launch_are_given_by_name_and_refused_before_memory_is_take
     asked = kernel / "kernel.ptx", kernel / "launch.json"
     assert launch_job(*asked, c.KernelInputs(seed=1)).contents.keys() == {"activation", "filter", "bias", "output"}
     with pytest.raises(InputError, match="the inputs of a kernel are arrays or files by the name of the buffer"):
-        launch_job(*asked, c.KernelInputs(given=X))
+        launch_job(*asked, c.KernelInputs(arrays=X))
     monkeypatch.setattr(memory, "available_memory", lambda: 1000)
     with pytest.raises(LimitError, match=r"the launch's buffers needs .* of memory"):
         launch_job(*asked, c.KernelInputs(seed=1))

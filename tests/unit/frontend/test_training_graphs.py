@@ -73,7 +73,7 @@ def test_a_training_graph_makes_all_three_gradients():
 
 def test_kernels_are_held_against_the_definition_on_the_host():
     model = training(outputs=["dx", "dw", "db"])
-    report = verify(model, feeds=InputData(given=feeds(model)))
+    report = verify(model, feeds=InputData(arrays=feeds(model)))
     assert report.ok
     assert [layer.name for layer in report.layers] == ["conv_dgrad", "conv_wgrad"]
     assert [(output.decided_by, output.count_wrong, output.worst_error) for output in report.network.outputs] == [

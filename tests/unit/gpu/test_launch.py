@@ -117,7 +117,7 @@ def test_arrays_and_seeds_from_python():
     done = convc.launch(
         SAXPY / "kernel.ptx",
         launch,
-        convc.KernelInputs(given={"x": x}, seed=4),
+        convc.KernelInputs(arrays={"x": x}, seed=4),
         gpu=convc.GpuOptions(compare=True),
         driver=saxpy_gpu(),
     )
@@ -148,7 +148,7 @@ def test_a_layer_of_a_build(tmp_path):
     layer = build.load()
     x = np.random.default_rng(0).integers(-3, 4, layer.layout.model.x_shape).astype(np.float32)
     used = simulating_gpu(layer)
-    done = convc.launch(build, None, convc.KernelInputs(given=x), gpu=convc.GpuOptions(compare=True), driver=used)
+    done = convc.launch(build, None, convc.KernelInputs(arrays=x), gpu=convc.GpuOptions(compare=True), driver=used)
     assert done.ok
     assert len(done.maps) == used.sizes.count(128) > 0
     np.testing.assert_array_equal(done.y, convc.run(build, x))
@@ -163,7 +163,7 @@ def test_sums_are_those_of_a_gpu_unless_others_are_asked_for(tmp_path):
         numerics: convc.launch(
             build,
             None,
-            convc.KernelInputs(given=x),
+            convc.KernelInputs(arrays=x),
             gpu=convc.GpuOptions(compare=True),
             machine=convc.MachineOptions(numerics=numerics),
             driver=simulating_gpu(layer),
@@ -180,7 +180,7 @@ def test_sums_are_those_of_a_gpu_unless_others_are_asked_for(tmp_path):
         ((SAXPY / "kernel.ptx", 5), {}, "launch must be the name of a launch file, or a LaunchSpec, got int 5"),
         ((SAXPY / "kernel.ptx", SAXPY / "launch.json", 5), {}, "inputs must be a KernelInputs, got int 5"),
         (
-            (SAXPY / "kernel.ptx", SAXPY / "launch.json", convc.KernelInputs(given={"x": 5})),
+            (SAXPY / "kernel.ptx", SAXPY / "launch.json", convc.KernelInputs(arrays={"x": 5})),
             {},
             "must be an array or the name of a .npy file, got int 5",
         ),
@@ -294,7 +294,7 @@ def test_the_host_program_is_what_was_read(name, tmp_path, golden):
     kernel = FOREIGN / name / "kernel.ptx"
     first, spec = next(iter(buffers.items()))
     data = np.zeros(spec.size_bytes, np.uint8)
-    convc.write_host_program(kernel, launch, convc.KernelInputs(given={first: data}, seed=1), tmp_path / f"{name}.cu")
+    convc.write_host_program(kernel, launch, convc.KernelInputs(arrays={first: data}, seed=1), tmp_path / f"{name}.cu")
     program = (
         (tmp_path / f"{name}.cu").read_text().replace(kernel.read_text().strip(), "").replace(convc.__version__, "")
     )
