@@ -153,8 +153,12 @@ def test_every_function_is_tried_but_those_of_addresses():
 
 
 @pytest.mark.parametrize(
-    "op", ["add.sat.s32 %d32, %a32, %b32", "add.f32 %d32, %a32, %b32", "cvt.rn.f32.u32 %d32, %a32"]
-)
+    "op",
+    [
+        "add.sat.s32 %d32, %a32, %b32", "add.f32 %d32, %a32, %b32", "cvt.rn.f32.u32 %d32, %a32",
+        "min.relu.s32 %d32, %a32, %b32", "cvt.sat.u8.s32 %d32, %a32",
+    ],
+)  # fmt: skip
 def test_what_saturates_or_is_no_whole_number_is_not_known(op):
     text = kernel([("int.add", "add.u32", "u32", ("u32", "u32"))]).replace("add.u32 %d32, %a32, %b32", op)
     text = text.replace("; ", ";\n")

@@ -6,11 +6,13 @@ import pytest
 from unit.auditor.test_audited_kernels import HEAD, audited, rules
 
 from convc import ptx
+from convc.auditor.effects.copies import box_of
 from convc.auditor.layout import layout_of
 from convc.auditor.limits import certainly_resident, resident
 from convc.auditor.run import audit_kernel
 from convc.errors import InputError, LaunchError
 from convc.ir.launch import BufferSpec, LaunchSpec, PointerParam
+from convc.ir.tensormap import TensorMap
 
 
 def launched(**fields) -> LaunchSpec:
@@ -244,3 +246,33 @@ def test_without_a_launch_the_text_says_the_extents(directives, right):
 )
 def test_the_first_and_the_last_cluster_are_walked(grid, cluster, walked):
     assert audited("", grid=grid, cluster=cluster).clusters == walked
+
+
+TILE = {
+    "mode": "tile", "dims": (256, 64, 64), "strides": (4096, 1 << 18), "element_strides": (1, 1, 1), "box": (128, 4, 2),
+}  # fmt: skip
+IMAGES = {
+    "dims": (128, 16, 16, 4), "strides": (1024, 1 << 14, 1 << 18), "element_strides": (1, 1, 1, 1), "channels": 64,
+    "pixels": 100, "lower": (0, 0), "upper": (0, 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fields", "mode", "halo", "box"),
+    [
+        (TILE | {"dtype": "f16"}, "tile", None, (8, 256)),
+        (TILE | {"dtype": "u8"}, "tile", None, (8, 128)),
+        (TILE | {"dtype": "f32", "element_strides": (1, 3, 1)}, "tile", None, (4, 512)),
+        (TILE | {"dtype": "b4x16"}, "tile", None, (8, 64)),
+        (TILE | {"dtype": "b4x16_p64"}, "tile", None, (8, 128)),
+        (TILE | {"dtype": "b6x16_p32"}, "tile", None, (8, 128)),
+        (TILE | {"dtype": "f16"}, "tile::gather4", None, (4, 256)),
+        (IMAGES | {"mode": "im2col", "dtype": "f16"}, "im2col", None, (100, 128)),
+        (IMAGES | {"mode": "im2col_w", "dtype": "f16"}, "im2col::w", None, None),
+        (IMAGES | {"mode": "im2col_w", "dtype": "f16"}, "im2col::w", 3, (103, 128)),
+        (IMAGES | {"mode": "im2col_w128", "dtype": "f16"}, "im2col::w::128", 3, (140, 128)),
+    ],
+)
+def test_rows_of_a_copy_and_bytes_of_each(fields, mode, halo, box):
+    """CUDA driver API, cuTensorMapEncode*; padded elements of 4 and 6 bits take a byte of shared memory each."""
+    assert box_of(TensorMap(buffer="x", **fields), mode, halo) == box
