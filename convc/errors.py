@@ -91,7 +91,7 @@ class ProblemError(ConvcError):
 
 
 class PlanError(ConvcError):
-    """No kernel can be planned: a limit of the hardware (tensor map, shared memory, tensor memory) is passed."""
+    """No kernel can be planned: a limit of the hardware (tensor map, shared memory, tensor memory) is exceeded."""
 
     code = "C200"
 
@@ -107,7 +107,7 @@ class DerivationError(ConvcError):
 
 
 class TileError(ConvcError):
-    """A tile program did what no kernel may do: it hangs, copies from outside a box, or writes an element twice."""
+    """A tile program is invalid: it hangs, copies from outside a box, or writes an element twice."""
 
     code = "C400"
 
@@ -161,13 +161,13 @@ class WorkerError(ConvcError):
 
 
 class GpuError(ConvcError):
-    """A launch on a GPU cannot be tried or timed: there is no GPU or driver, or the driver refuses a call."""
+    """A launch on a GPU is not possible: there is no GPU or driver, or the driver refuses a call."""
 
     code = "G100"
 
 
 class GpuFault(ConvcError):
-    """A kernel faulted on the GPU, did not end in time, or wrote behind a buffer: its result is lost."""
+    """A kernel faulted on the GPU, exceeded its time limit, or wrote beyond a buffer: its result is lost."""
 
     code = "G200"
     exit_code = 1
@@ -183,7 +183,7 @@ class MachineError(ConvcError):
 
 
 class MachineFault(MachineError):
-    """The kernel does what faults on the hardware: a bad address, a misaligned copy, a wrong operand.
+    """The kernel faults, as on the hardware: a bad address, a misaligned copy, a wrong operand.
 
     ``row`` is the CTA that did it, as its row in the cohort, where who raises the fault knows (`of`).
     """
@@ -201,14 +201,14 @@ class MachineFault(MachineError):
 
 
 class DeadlockError(MachineError):
-    """The kernel hangs: no warp can go on and no asynchronous work is pending."""
+    """The kernel hangs: no warp can continue and no asynchronous operation is pending."""
 
     code = "M200"
     exit_code = 1
 
 
 class EndlessError(MachineError):
-    """A warp executed as many instructions as it may (`--max-instructions`): it goes on for ever, or takes long."""
+    """A warp reached the instruction limit (`--max-instructions`): the kernel does not end, or takes long."""
 
     code = "M300"
     exit_code = 1

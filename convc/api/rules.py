@@ -20,7 +20,7 @@ MADE_LATER = {
     "reuse": "A schedule cannot share activations in this convolution: the reason says which of its conditions fails.",
     "results": "Tensor copies cannot store the results, or load the residual, of this schedule: the reason says why.",
     "proof": "A claim about the index maps of the schedule is refuted; the reason has the counterexample.",
-    "persistent": "CTAs cannot be persistent here: the reason says which set-up each tile would need anew.",
+    "persistent": "CTAs cannot be persistent here: the reason says which setup each tile would repeat.",
     "pairs": "2-CTA MMA is not possible here: the reason says what the target or the schedule lacks.",
     "split": "Split-K is not possible here: the reason says what the schedule or the store lacks.",
     "multicast": "Multicast is not possible here: the reason says why.",

@@ -215,11 +215,11 @@ FINDINGS = {
         "is error M300."
     ),
     "fault": (
-        "The kernel does what faults on the hardware: a bad address, a misaligned copy, a wrong operand. "
+        "The kernel faults, as on the hardware: a bad address, a misaligned copy, a wrong operand. "
         "Without a checker it is error M100."
     ),
     "open-question": (
-        "The result depends on a rule that no public source settles: another setting of a switch changes it. See the "
+        "The result depends on a rule that no public source specifies: another setting of a switch changes it. See the "
         "switch, and docs/fidelity.md for what is known."
     ),
     "printf": "The kernel called printf; the message is what it printed. Nothing is wrong.",
@@ -231,7 +231,7 @@ FINDINGS = {
 
 VERDICTS = {
     "clean": "Everything was checked without a finding.",
-    "review": "Needs a person's judgement: it may be right. The exit code is 0.",
+    "review": "It may be right and needs a review. The exit code is 0.",
     "rule": (
         "The manual forbids it, and this run gave the right result: the hardware is known to be lenient here. The "
         "exit code "

@@ -147,7 +147,7 @@ def stored_pieces(tiled: TiledProblem) -> str | None:
 
 
 def group_tiles(tiled: TiledProblem) -> str | None:
-    """A tile of output channels lies in one group, since it reads the input channels of one."""
+    """A tile of output channels is within one group, as it reads the input channels of one."""
     problem = tiled.layout.problem
     n = tiled.tiling.block_n
     own = problem.out_channels // problem.groups
@@ -192,7 +192,7 @@ def tensor_memory(tiled: TiledProblem) -> str | None:
 
 
 def resident_columns(tiled: TiledProblem) -> str | None:
-    """An SM holds no more CTAs than have columns: it takes them by shared memory, threads and registers alone.
+    """The CTAs that fit on an SM by shared memory, threads and registers have enough columns of tensor memory.
 
     One that waits for columns has begun; the CTAs of a cluster wait for each other, and clusters may then wait in a
     circle (`convc.compiler.plan.residency`).

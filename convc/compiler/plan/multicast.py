@@ -93,7 +93,7 @@ def told_to_sharers(storage: Storage, shape: tuple[int, int]) -> Storage:
 
 
 def whole_clusters(tiled: TiledProblem) -> str | None:
-    """Clusters that share loads have whole tiles of channels: an empty one would be multiplied for nothing."""
+    """Multicast clusters have whole tiles of channels, as empty tiles would waste MMAs."""
     columns = tiled.grid[1]
     shape = tiled.tiling.multicast
     if columns % shape[1]:

@@ -195,7 +195,7 @@ def shared_columns(tiled: TiledProblem) -> str | None:
 
 
 def kept_sums(tiled: TiledProblem) -> str | None:
-    """The sums of all clusters have room in a workspace."""
+    """The partial sums of all clusters fit in a workspace."""
     if tiled.parts == ranks_of(tiled.parts):
         return None
     kept = SUM_BYTES * math.prod(kept_shape(tiled.grid, tiled.parts, tiled.tiling))
