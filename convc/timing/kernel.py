@@ -11,19 +11,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from convc.errors import UnmodelledError
-from convc.ir.dtypes import ARRAY_TYPES
 from convc.ir.launch import LaunchSpec
 from convc.ir.tile_order import OrderTraffic
 from convc.machine import RunOptions, run
 from convc.ptx import Instr
 from convc.ptx.parser import parse
 from convc.support.collecting import uncollected
-from convc.support.memory import named_memory
 from convc.timing.assembler import Assembly, assembled, assembly
 from convc.timing.attribution import PathPart, by_cause, critical_path
 from convc.timing.chip import Footprint, Operands, TimedLaunch, most_beside, time_launch
 from convc.timing.classes import GridTiles, tiles_of
 from convc.timing.clock import CLOCK, Load, kind_of, under_load
+from convc.timing.contents import contents_of, for_the_last
 from convc.timing.forms import warp_products
 from convc.timing.loops import Unrolled, unrolled_loops, walker
 from convc.timing.moving import mark_wrapped
@@ -261,16 +260,15 @@ def time_kernel(  # noqa: PLR0913 - each is one choice, and most are left out
     made = assembly(text, launch.entry, file=file) if sass else None
     cluster = math.prod(launch.cluster)
     running, turns = _running(text, file, launch, chip)
-    contents = _contents(launch, buffers, name or launch.entry)
+    given = contents_of(launch, buffers, name or launch.entry)
     starts = [] if made is None else _starts(text, file, launch.entry)
 
     at_once = min(running, int(chip["chip.sms"])) // cluster * cluster
-    others = Readers(text=text, launch=launch, contents=contents, file=file, ctas=at_once, gpcs=int(chip["gpc.count"]))
+    others = Readers(text=text, launch=launch, contents=given, file=file, ctas=at_once, gpcs=int(chip["gpc.count"]))
 
     def recorded(first: int, end: int) -> tuple[Recorder, Trace]:
         recorder = Recorder(_unrolled(text, file, launch.entry))
-        options = RunOptions(ctas=(first, end), resident=2, grants="ordered")
-        run(text, launch, contents, file=file, options=options, observer=recorder)
+        run(text, launch, contents, file=file, options=_alone(first, end), observer=recorder)
         others.mark(recorder.trace)
         if made is None:
             return recorder, recorder.trace
@@ -280,7 +278,10 @@ def time_kernel(  # noqa: PLR0913 - each is one choice, and most are left out
     # A cluster in the middle of a row is one without a border, as most are.
     busiest = None if cluster > 1 or turns > 1 else walker(_body(text, file, launch.entry), launch.ctas)
     first = middle_of_row(launch) if busiest is None else busiest
-    recorder, trace = recorded(*_recorded(first, turns, launch))
+    part = _recorded(first, turns, launch)
+    body = _body(text, file, launch.entry)
+    contents = for_the_last(body, given, lambda: run(text, launch, given, file=file, options=_alone(*part)).buffers)
+    recorder, trace = recorded(*part)
     footprint = _footprint(launch, recorder, made)
     if turns > 1:
         _check_alone(footprint, chip)
@@ -313,6 +314,11 @@ def time_kernel(  # noqa: PLR0913 - each is one choice, and most are left out
         load=load,
         products=warp_products(_body(text, file, launch.entry)),
     )
+
+
+def _alone(first: int, end: int) -> RunOptions:
+    """Run these CTAs alone, as they are recorded."""
+    return RunOptions(ctas=(first, end), resident=2, grants="ordered")
 
 
 def _footprint(launch: LaunchSpec, recorder: Recorder, made: Assembly | None) -> Footprint:
@@ -353,13 +359,6 @@ def _timed(
     whole = once(chip, first, tiles) if tiles is not None and tiles.parts else first
     launch, slowed, load = under_load(lambda on: whole if on is chip else once(on, whole, tiles), chip, kind)
     return launch, slowed, load, tiles
-
-
-def _contents(launch: LaunchSpec, given: Mapping[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
-    """All buffers of a launch, of which zeros that nobody reads take no memory but addresses."""
-    with named_memory(f"timing {name!r}", hint="zeros stand for its buffers"):
-        zeros = {name: np.zeros(spec.shape, ARRAY_TYPES[spec.dtype]) for name, spec in launch.buffers.items()}
-    return zeros | dict(given)
 
 
 def target_of(text: str, file: str = "kernel.ptx") -> str:
