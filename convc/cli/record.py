@@ -56,13 +56,13 @@ def record_command(  # noqa: PLR0913 - each is one option
     sarif_file: Path | None,
     chosen: Chosen,
 ) -> None:
-    """Run a CUDA host program without a GPU: its launches on the simulator, which gives it their results.
+    """Run a CUDA host program without a GPU: its launches run on the simulator.
 
     Stand-ins of libcuda and libcudart are built by the system's C compiler. The program needs PTX in it:
     nvcc -gencode arch=compute_100a,code=[compute_100a,sm_100a].
 
-    What convc has to say goes to stderr, behind the program's own words. Exit code 1 when the program fails, or the
-    verdict of a launch is incomplete or error; 2 when it needs what stands in for nothing here.
+    convc writes to stderr, after the program's output. Exit code 1 when the program fails, or the
+    verdict of a launch is incomplete or error; 2 when a CUDA function is not supported.
     """
     # Imported when the command runs: its help needs no report.
     from convc.report.console import console
