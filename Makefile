@@ -45,7 +45,7 @@ slow: $(VENV)/.installed-test  ## the slow part of the test suite, and all rando
 bench: $(VENV)/.installed-test  ## speed and memory, against the budgets of benchmarks/budgets.toml; BENCH="network check": sections
 	$(PY) -m benchmarks.run $(BENCH)
 
-versions: | $(PY)  ## a quick suite in fresh environments: oldest and newest libraries, Python 3.11 to 3.14
+versions: | $(PY)  ## fresh environments: a quick suite with oldest and newest libraries, Python 3.11 to 3.14; programs with oldest and newest Triton
 	$(PY) -m tests.versions.run $(VERSIONS)
 
 docs: $(VENV)/.installed-docs $(VENV)/.installed-test  ## the pictures of convc/docs, and its pages as a site in build/site; a warning fails
