@@ -277,6 +277,36 @@ def test_what_has_no_layout_is_refused_by_name(operation, message):
     assert message in str(refused.value)
 
 
+WRITTEN = "an extent that is a multiple is written as one, such as 64*m"
+
+
+@pytest.mark.parametrize(
+    ("operation", "hint"),
+    [
+        (lambda: parse("(4,8):(1,(2,3))"), "(4,8):(1,4) has its elements behind each other"),
+        (lambda: cute.composition(parse("(6,2):(8,2)"), parse("4:4")), ""),
+        (lambda: cute.composition(parse("(m,8):(1,100)"), parse("4:3")), WRITTEN),
+        (
+            lambda: cute.composition(parse("(2,2):(1,10)"), parse("(2,2):(1,1)")),
+            "modes of the layout on the right must not meet",
+        ),
+        (lambda: cute.composition(parse("(m,2):(1,99)"), parse("(m,m):(1,1)")), WRITTEN),
+        (lambda: cute.logical_divide(parse("m:1"), 64), WRITTEN),
+    ],
+)
+def test_a_hint_says_what_would_have_a_layout(operation, hint):
+    """Where symbols leave it open, how to write them; where numbers do not fit, no word of symbols."""
+    with pytest.raises(InputError) as refused:
+        operation()
+    assert refused.value.hint == hint
+
+
+def test_a_swizzle_stays_in_front_of_what_is_divided():
+    swizzled = parse("Sw<3,4,3> o (64,64):(64,1)")
+    tiler = (parse("8:1"), parse("16:1"))
+    assert str(cute.tiled_divide(swizzled, tiler)) == "Sw<3,4,3> o _0 o ((8,16),8,4):((64,1),512,16)"
+
+
 def test_a_recast_has_the_same_bytes():
     halves = parse("((4,2),16):((16,64),1)")
     words = cute.recast(halves, 16, 32)
