@@ -429,11 +429,11 @@ SLOW: dict[str, Callable[[], Subject]] = {
     ),
     "wgmma, persistent slide": partial(
         conv, in_channels=72, out_channels=24, in_extent=(12, 12), block_n=16, stages=4,
-        options=ScheduleOptions(schedule="slide", target="sm_90a", persistent="on", ctas=2),
+        options=ScheduleOptions(schedule="slide", filters="apart", target="sm_90a", persistent="on", ctas=2),
     ),
     "wgmma, slide": partial(
         conv, in_channels=192, out_channels=80, block_n=48, stages=6, in_extent=(12, 36), kernel=(3, 5), stride=(1, 3),
-        options=ScheduleOptions(schedule="slide", target="sm_90a"),
+        options=ScheduleOptions(schedule="slide", filters="apart", target="sm_90a"),
     ),
     "wgmma, filters beside activations": partial(
         conv, in_channels=72, out_channels=40,
