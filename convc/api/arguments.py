@@ -17,78 +17,78 @@ from convc.errors import InputError
 RecordT = TypeVar("RecordT")
 
 
-def given_options(given: RecordT | None, kind: type[RecordT], argument: str) -> RecordT:
+def given_options(record: RecordT | None, kind: type[RecordT], argument: str) -> RecordT:
     """A record of options, the default one for None; `InputError` where it is no such record, or has a wrong field."""
-    if given is None:
+    if record is None:
         return kind()
-    if not isinstance(given, kind):
-        raise wrong_type(argument, f"a {kind.__name__}", given, hint=f"write {argument}=convc.{kind.__name__}(...)")
+    if not isinstance(record, kind):
+        raise wrong_type(argument, f"a {kind.__name__}", record, hint=f"write {argument}=convc.{kind.__name__}(...)")
     for name, hint in _hints(kind).items():
-        value = getattr(given, name)
+        value = getattr(record, name)
         if not _fits(value, hint):
             raise wrong_type(f"{kind.__name__}.{name}", _spelled(hint), value)
-    return given
+    return record
 
 
-def file_or(given: object, others: tuple[type, ...], argument: str, expected: str) -> None:
+def file_or(value: object, others: tuple[type, ...], argument: str, expected: str) -> None:
     """Raise `InputError` for an argument that is neither the name of a file or folder nor of ``others``."""
-    if isinstance(given, type) or not isinstance(given, (str, Path, *others)):
-        raise wrong_type(argument, expected, given)
-    if isinstance(given, str | Path) and "\0" in str(given):
-        raise InputError(f"{argument}: a file name cannot contain a null character, got {str(given)!r}")
+    if isinstance(value, type) or not isinstance(value, (str, Path, *others)):
+        raise wrong_type(argument, expected, value)
+    if isinstance(value, str | Path) and "\0" in str(value):
+        raise InputError(f"{argument}: a file name cannot contain a null character, got {str(value)!r}")
 
 
-def file_name(given: object, argument: str) -> None:
+def file_name(value: object, argument: str) -> None:
     """Raise `InputError` for what is no name of a file or folder; None is none that is wanted."""
-    if given is not None:
-        file_or(given, (), argument, "the name of a file or folder")
+    if value is not None:
+        file_or(value, (), argument, "the name of a file or folder")
 
 
-def by_name(given: object, argument: str, expected: str) -> None:
+def by_name(value: object, argument: str, expected: str) -> None:
     """Raise `InputError` for what is no mapping by name; None is an empty one. ``expected``: what it maps to."""
-    if given is not None and not isinstance(given, Mapping):
-        raise wrong_type(argument, f"a dict of {expected} by name", given)
+    if value is not None and not isinstance(value, Mapping):
+        raise wrong_type(argument, f"a dict of {expected} by name", value)
 
 
-def array_or_file(given: object, argument: str) -> None:
+def array_or_file(value: object, argument: str) -> None:
     """Raise `InputError` for what is neither an array nor the name of a file."""
-    if isinstance(given, list | tuple | int | float):
+    if isinstance(value, list | tuple | int | float):
         hint = "convert it: np.asarray(x, np.float32)"
-        raise wrong_type(argument, "an array or the name of a .npy file", cast("object", given), hint=hint)
-    file_or(given, (np.ndarray,), argument, "an array or the name of a .npy file")
+        raise wrong_type(argument, "an array or the name of a .npy file", cast("object", value), hint=hint)
+    file_or(value, (np.ndarray,), argument, "an array or the name of a .npy file")
 
 
-def whole(given: object, argument: str, least: int = 0) -> int:
+def whole(value: object, argument: str, least: int = 0) -> int:
     """A whole number of at least ``least``; `InputError` for anything else."""
     try:
-        if isinstance(given, bool):
+        if isinstance(value, bool):
             raise TypeError
-        number = operator.index(given)  # pyright: ignore[reportArgumentType] - that it may not be one is the question
+        number = operator.index(value)  # pyright: ignore[reportArgumentType] - that it may not be one is the question
     except TypeError:
-        raise wrong_type(argument, "a whole number", given) from None
+        raise wrong_type(argument, "a whole number", value) from None
     if number < least:
         raise InputError(f"{argument} must be at least {least}, got {number}")
     return number
 
 
-def layer_names(given: object) -> None:
+def layer_names(value: object) -> None:
     """Raise `InputError` for what is no name of a layer and no sequence of names."""
-    if given is None or isinstance(given, str):
+    if value is None or isinstance(value, str):
         return
-    several = isinstance(given, Iterable) and not isinstance(given, bytes)
-    if not several or not all(isinstance(name, str) for name in cast("Iterable[object]", given)):
-        raise wrong_type("layer", "the name of a layer, or several", cast("object", given))
+    several = isinstance(value, Iterable) and not isinstance(value, bytes)
+    if not several or not all(isinstance(name, str) for name in cast("Iterable[object]", value)):
+        raise wrong_type("layer", "the name of a layer, or several", cast("object", value))
 
 
-def wrong_type(argument: str, expected: str, given: object, hint: str = "") -> InputError:
+def wrong_type(argument: str, expected: str, value: object, hint: str = "") -> InputError:
     """The error for an argument of a wrong type."""
-    got = f"the class {given.__name__}" if isinstance(given, type) else f"{type(given).__name__} {_short(given)}"
+    got = f"the class {value.__name__}" if isinstance(value, type) else f"{type(value).__name__} {_short(value)}"
     return InputError(f"{argument} must be {expected}, got {got}", hint=hint)
 
 
-def _short(given: object) -> str:
+def _short(value: object) -> str:
     """The beginning of what something looks like, in one line."""
-    shown = " ".join(repr(given).split())
+    shown = " ".join(repr(value).split())
     return shown if len(shown) <= 60 else f"{shown[:57]}..."
 
 

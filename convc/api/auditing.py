@@ -162,12 +162,12 @@ def _audit_text(source: str | Path, launch: LaunchSpec | str | Path | None) -> K
 
 
 def _audited(text: str, launch: LaunchSpec | None, file: str, layers: tuple[str, ...]) -> KernelAudit:
-    found = audit_kernel(text, launch, file)
+    result = audit_kernel(text, launch, file)
     return KernelAudit(
-        name=layers[0] if layers else found.entry,
+        name=layers[0] if layers else result.entry,
         layers=layers,
         file=file,
-        findings=found.findings,
-        looked=found.looked,
-        unclear=found.unclear,
+        findings=result.findings,
+        looked=result.looked,
+        unclear=result.unclear,
     )

@@ -142,24 +142,24 @@ def _record(problem: ConvProblem, options: ScheduleOptions, tuned: Tuned) -> Tun
 def tuned_layer(problem: ConvProblem, names: tuple[str, ...], bench: Bench) -> TunedLayer:
     """Measure the candidates of a problem."""
     try:
-        found = list(contestants(problem, bench.options, bench.tuning.candidates))
+        candidates = list(contestants(problem, bench.options, bench.tuning.candidates))
     except PlanError as error:
         return TunedLayer(names=names, problem=problem, record=None, reason=error.message)
-    outcome = _simulated(found, bench) if bench.report.engine else _launched(found, bench)
-    lost = tuple((found[number].title, reason) for number, reason in outcome.lost.items())
+    outcome = _simulated(candidates, bench) if bench.report.engine else _launched(candidates, bench)
+    lost = tuple((candidates[number].title, reason) for number, reason in outcome.lost.items())
     if not outcome.times:
         reason = "no candidate finished"
         return TunedLayer(names=names, problem=problem, record=None, lost=lost, reason=reason)
     medians = {number: statistics.median(turns) for number, turns in outcome.times.items()}
     best = min(medians, key=lambda number: medians[number])
-    kernel = found[best].compiled.artifact
+    kernel = candidates[best].compiled.artifact
     tuned = Tuned(
         device=bench.report.where,
         by="engine" if bench.report.engine else "gpu",
-        choice=found[best].choice,
-        block_n=found[best].block_n,
+        choice=candidates[best].choice,
+        block_n=candidates[best].block_n,
         kernel=text_digest(kernel.ptx),
-        title=found[best].title,
+        title=candidates[best].title,
         microseconds=medians[best],
         spread=_spread(outcome.times[best]),
         estimated=medians.get(0),
@@ -169,9 +169,9 @@ def tuned_layer(problem: ConvProblem, names: tuple[str, ...], bench: Bench) -> T
     return TunedLayer(names=names, problem=problem, record=_record(problem, bench.options, tuned), lost=lost)
 
 
-def _launched(found: Sequence[Contestant], bench: Bench) -> Tally:
+def _launched(candidates: Sequence[Contestant], bench: Bench) -> Tally:
     """Race on the GPU."""
-    runners = [Runner(text=one.compiled.artifact.ptx, launch=one.compiled.artifact.launch) for one in found]
+    runners = [Runner(text=one.compiled.artifact.ptx, launch=one.compiled.artifact.launch) for one in candidates]
     limits = Limits(seconds=bench.tuning.seconds, timeout=bench.tuning.timeout)
     driver = bench.driver
     if driver is not None:
@@ -179,13 +179,13 @@ def _launched(found: Sequence[Contestant], bench: Bench) -> Tally:
     return tally(runners, lambda some: race_apart(some, limits))
 
 
-def _simulated(found: Sequence[Contestant], bench: Bench) -> Tally:
+def _simulated(candidates: Sequence[Contestant], bench: Bench) -> Tally:
     """The timing engine's times."""
     timer = EngineTimer(ChipOptions())
     clock = chip_of(ChipOptions(), bench.options.target)["chip.clock"]
     times: dict[int, list[float]] = {}
     until = time.monotonic() + bench.tuning.seconds
-    for number, one in enumerate(found):
+    for number, one in enumerate(candidates):
         if number >= 2 and time.monotonic() > until:
             break
         order = one.compiled.plan.launch.order.timed

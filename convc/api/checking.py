@@ -108,7 +108,7 @@ def check(
         ready = source.load(name)
         arrays = random_inputs(ready, seed)
         bound, activations, residual = ready_for(ready, arrays)
-        found = check_kernel(
+        result = check_kernel(
             ready.ptx,
             ready.launch,
             input_buffers(bound, activations, residual),
@@ -118,7 +118,7 @@ def check(
             progress=told.piece(index, len(users)).launch(f"check {name}"),
         )
         info = source.debug_info(name)
-        placed = tuple(attach_source(ready, finding, info) for finding in found.findings)
+        placed = tuple(attach_source(ready, finding, info) for finding in result.findings)
         checked.append(KernelCheck(layer=name, layers=tuple(names), file=ready.file, findings=placed))
         if watch is not None:
             watch(checked[-1])

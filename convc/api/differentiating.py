@@ -160,9 +160,9 @@ def _alone(problem: ConvProblem) -> ConvNode:
     return ConvNode(name=problem.name, problem=problem, input=x, weight=None, bias=None, output=y)
 
 
-def _array(given: Given, name: str) -> np.ndarray:
-    array_or_file(given, name)
-    return given if isinstance(given, np.ndarray) else read_npy(Path(given))
+def _array(array: Given, name: str) -> np.ndarray:
+    array_or_file(array, name)
+    return array if isinstance(array, np.ndarray) else read_npy(Path(array))
 
 
 def _check_shape(name: str, array: np.ndarray, shape: tuple[int, ...], layer: str) -> None:

@@ -60,16 +60,16 @@ def write_launch(
         LaunchError: there is no such kernel, or something is missing, which is listed.
         InputError: a file is missing or damaged.
     """
-    found = _chosen(find_kernels(folder, tool), kernel, str(folder))
+    match = _chosen(find_kernels(folder, tool), kernel, str(folder))
     beside = Path(target).parent
     files: dict[str, BufferSpec] = {}
-    for argument in found.needed:
+    for argument in match.needed:
         said = arguments.get(argument.name, "")
         if said.endswith(".npy"):
             files[argument.name] = _of_file(argument.name, argument.dtype, Path(said), beside)
-    launch = launch_of(found, arguments, files, grid, shared)
+    launch = launch_of(match, arguments, files, grid, shared)
     write_bytes(Path(target), dump_launch(launch))
-    return found
+    return match
 
 
 def _chosen(kernels: tuple[Found, ...], name: str | None, folder: str) -> Found:

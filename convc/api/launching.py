@@ -74,11 +74,11 @@ def launch(
     chosen = given_options(gpu, GpuOptions, "gpu")
     _check_options(chosen)
     by_name(save, "save", "names of files")
-    given = KernelInputs() if inputs is None else inputs
-    check_inputs(given)
+    kernel_inputs = KernelInputs() if inputs is None else inputs
+    check_inputs(kernel_inputs)
     if driver is None:
         require_bindings()  # before anything is asked of the caller: without them no file will do
-    job = launch_job(kernel, launch, given)
+    job = launch_job(kernel, launch, kernel_inputs)
     if chosen.compare and not job.text:
         raise InputError("the simulator runs PTX, got machine code", where=job.file, hint="compare with the .ptx")
     targets = job.saves | _targets(job, save or {})

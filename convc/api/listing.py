@@ -66,10 +66,10 @@ def _of_build(build: Build) -> Listing:
     return Listing(source=str(build.path), layers=layers, skipped=build.network.skipped)
 
 
-def _layer(given: ConvNode | LayerRecord, planned: Planned | None, reason: str = "") -> ListedLayer:
-    operator = "ConvTranspose" if given.problem.transposed else "Conv"
-    if given.gradient is not None:
-        operator = SUFFIX[given.gradient.of]
+def _layer(node: ConvNode | LayerRecord, planned: Planned | None, reason: str = "") -> ListedLayer:
+    operator = "ConvTranspose" if node.problem.transposed else "Conv"
+    if node.gradient is not None:
+        operator = SUFFIX[node.gradient.of]
     return ListedLayer(
-        name=given.name, problem=given.problem, operator=operator, fused=given.fused, planned=planned, reason=reason
+        name=node.name, problem=node.problem, operator=operator, fused=node.fused, planned=planned, reason=reason
     )

@@ -60,8 +60,8 @@ def drawn_feeds(graph: Graph, data: InputData, read: ReadOptions) -> dict[str, n
     if data.seed is None:
         return arrays
     missing = tuple(value for value in graph.inputs if value.name not in arrays)
-    asked = {value.name: read.shapes[value.name] for value in missing if value.name in read.shapes}
-    return arrays | random_inputs(missing, data.seed, asked or read.batch, read.say)
+    shapes = {value.name: read.shapes[value.name] for value in missing if value.name in read.shapes}
+    return arrays | random_inputs(missing, data.seed, shapes or read.batch, read.say)
 
 
 def check_reading(model: Source, read: ReadOptions) -> None:

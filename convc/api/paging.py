@@ -84,17 +84,17 @@ def page_report(
     return PageReport(source=name, chip=parameters, layers=layers, kernels=tuple(kernels))
 
 
-def _layer(node: Node, found: Inspection | str, texts: list[str], times: dict[str, KernelTime]) -> PageLayer:
-    if isinstance(found, str):
-        return PageLayer(name=node.name, problem=node.problem, fused=node.fused, reason=found)
+def _layer(node: Node, inspection: Inspection | str, texts: list[str], times: dict[str, KernelTime]) -> PageLayer:
+    if isinstance(inspection, str):
+        return PageLayer(name=node.name, problem=node.problem, fused=node.fused, reason=inspection)
     point = RoofPoint(
         name=node.name,
         macs=node.problem.macs,
         element_bits=element_bits(node.problem),
-        kernel=times[found.text],
+        kernel=times[inspection.text],
     )
     return PageLayer(
-        name=node.name, problem=node.problem, fused=node.fused, kernel=texts.index(found.text), point=point
+        name=node.name, problem=node.problem, fused=node.fused, kernel=texts.index(inspection.text), point=point
     )
 
 

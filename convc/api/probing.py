@@ -102,12 +102,12 @@ def settle_probes(file: str | Path, target: str | Path | None = None) -> Settled
     """
     file_or(file, (), "file", "the name of a file")
     file_name(target, "target")
-    given = Path(file)
+    path = Path(file)
     written = None if target is None else Path(target)
     if written is not None:
         check_target(written)
-        check_kept(written, [given])
-    settled = settle(read_probed(given, PROBES))
+        check_kept(written, [path])
+    settled = settle(read_probed(path, PROBES))
     if written is not None:
         write_bytes(written, parameters_toml(settled).encode())
     return settled

@@ -144,13 +144,13 @@ def simulate(  # noqa: PLR0913 - each is one choice, and most are left out
     )
 
 
-def _buffers(given: object) -> tuple[str, ...]:
+def _buffers(names: object) -> tuple[str, ...]:
     """Names of buffers; `InputError` for anything else."""
-    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise wrong_type("dependent", "the names of buffers", given)
-    named = tuple(cast("Iterable[object]", given))
+    if isinstance(names, str | bytes) or not isinstance(names, Iterable):
+        raise wrong_type("dependent", "the names of buffers", names)
+    named = tuple(cast("Iterable[object]", names))
     if not all(isinstance(name, str) for name in named):
-        raise wrong_type("dependent", "the names of buffers", cast("object", given))
+        raise wrong_type("dependent", "the names of buffers", cast("object", names))
     return cast("tuple[str, ...]", named)
 
 

@@ -110,10 +110,10 @@ def model_files(home: Path) -> list[Path]:
         return [home]
     if not home.is_dir():
         raise no_file(home)
-    found = sorted(path for path in home.rglob("*.onnx") if path.is_file())
-    if not found:
+    files = sorted(path for path in home.rglob("*.onnx") if path.is_file())
+    if not files:
         raise InputError("no .onnx file here, nor in the folders in it", where=str(home))
-    return found
+    return files
 
 
 def _surveyed(task: _Task, limit: float) -> SurveyedModel:
@@ -134,16 +134,16 @@ def _look_at(task: _Task) -> SurveyedModel:
     for name, step in (("list", look.listed), ("verify", look.verified), ("run", look.ran)):
         started = time.perf_counter()
         try:
-            found = step()
+            fields = step()
         except ConvcError as error:
-            found = {"verdict": REFUSED if error.exit_code == 2 else WRONG, "problem": str(error)}
+            fields = {"verdict": REFUSED if error.exit_code == 2 else WRONG, "problem": str(error)}
         except Exception as error:  # a mistake of convc's own must not end the survey
-            found = {"verdict": WRONG, "problem": f"an error in convc: {type(error).__name__}: {error}"}
+            fields = {"verdict": WRONG, "problem": f"an error in convc: {type(error).__name__}: {error}"}
         seconds[name] = time.perf_counter() - started
         if line.verdict != RIGHT:  # the first message stays, but for a wrong number
-            found.pop("problem" if found.get("verdict") != WRONG else "", None)
-            found["verdict"] = WRONG if WRONG in (line.verdict, found.get("verdict")) else line.verdict
-        line = dataclasses.replace(line, **found, seconds=seconds)
+            fields.pop("problem" if fields.get("verdict") != WRONG else "", None)
+            fields["verdict"] = WRONG if WRONG in (line.verdict, fields.get("verdict")) else line.verdict
+        line = dataclasses.replace(line, **fields, seconds=seconds)
     return line
 
 
@@ -163,8 +163,8 @@ class _Look:
         constants = {tensor.name for tensor in model.graph.initializer}
         inputs = [value for value in model.graph.input if value.name not in constants]
         names = {value.name for value in inputs}
-        asked = {name: shape for name, shape in task.read.shapes.items() if name in names}
-        shapes = guessed_shapes(inputs, asked, task.extent)
+        known = {name: shape for name, shape in task.read.shapes.items() if name in names}
+        shapes = guessed_shapes(inputs, known, task.extent)
         self._read = dataclasses.replace(task.read, shapes=shapes, batch=None)
         if not has_convolutions(inlined(model).graph):
             return {"convolutions": 0, "verified": 0}

@@ -316,20 +316,20 @@ def _other_schedules(
 
 def only(schedule: Schedule, options: ScheduleOptions | None) -> ScheduleOptions:
     """The options that ask for one schedule, with what others say where it has a use for it."""
-    asked = options or ScheduleOptions()
-    shared = asked if schedule.shares else ScheduleOptions()
+    requested = options or ScheduleOptions()
+    shared = requested if schedule.shares else ScheduleOptions()
     return dataclasses.replace(
-        asked,
+        requested,
         schedule=schedule.name,
         shift=schedule.variant or AUTO,
         border=shared.border,
         rows=shared.rows,
         filters=shared.filters,
-        store=asked.store if asked.store in schedule.stores else AUTO,
-        cta_group=asked.cta_group if schedule.pairs else AUTO,
-        residual_load=asked.residual_load if TMA in schedule.stores else AUTO,
-        split_k=asked.split_k if schedule.splits else "off",
-        multicast=asked.multicast if schedule.multicasts else "off",
+        store=requested.store if requested.store in schedule.stores else AUTO,
+        cta_group=requested.cta_group if schedule.pairs else AUTO,
+        residual_load=requested.residual_load if TMA in schedule.stores else AUTO,
+        split_k=requested.split_k if schedule.splits else "off",
+        multicast=requested.multicast if schedule.multicasts else "off",
         timed=False,
     )
 

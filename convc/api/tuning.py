@@ -71,7 +71,7 @@ def tune(
         >>> report.layers[0].record.tuned.candidates
         2
     """
-    found: TuneReport | None = None
+    report: TuneReport | None = None
     steps = tune_layers(
         model,
         layer=layer,
@@ -81,10 +81,10 @@ def tune(
         work=work,
         driver=driver,
     )
-    for found in steps:  # noqa: B007 - the last one is the whole report
+    for report in steps:  # noqa: B007 - the last one is the whole report
         pass
-    assert found is not None, "the report comes before the first layer"
-    return found
+    assert report is not None, "the report comes before the first layer"
+    return report
 
 
 def tune_layers(
@@ -183,8 +183,8 @@ def _problems(
 
 
 def _shared(layers: Iterable[tuple[str, ConvProblem]]) -> dict[ConvProblem, tuple[str, ...]]:
-    found: dict[ConvProblem, tuple[str, ...]] = {}
+    names: dict[ConvProblem, tuple[str, ...]] = {}
     for name, problem in layers:
         shared = shared_problem(problem)
-        found[shared] = (*found.get(shared, ()), name)
-    return found
+        names[shared] = (*names.get(shared, ()), name)
+    return names

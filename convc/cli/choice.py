@@ -32,13 +32,13 @@ class Choice(ClickChoice):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The value, or click.BadParameter with those there are and the one that was meant."""
         names = [str(choice) for choice in cast("Sequence[object]", self.choices)]
-        given = str(value)
-        if given in names:
-            return given
+        word = str(value)
+        if word in names:
+            return word
         known = ", ".join(names)
-        near = nearest(given, names)
-        guess = self.meant.get(given.casefold()) or ("" if near is None else f"did you mean {near!r}?")
-        return self.fail(f"{given!r} is not one of {known}{f'; {guess}' if guess else ''}", param, ctx)
+        near = nearest(word, names)
+        guess = self.meant.get(word.casefold()) or ("" if near is None else f"did you mean {near!r}?")
+        return self.fail(f"{word!r} is not one of {known}{f'; {guess}' if guess else ''}", param, ctx)
 
 
 DTYPES = ("f16", "bf16", "tf32", "e4m3", "e5m2", "mxfp8", "mxfp4", "nvfp4")

@@ -56,11 +56,11 @@ def compile_command(
     from convc.report.console import console, progress_bar
     from convc.report.output import check_reports, write_report
 
-    made: dict[str, ptxas.Assembled] = {}
+    assembled: dict[str, ptxas.Assembled] = {}
 
     def assembler(digest: str, text: str) -> bytes:
-        made[digest] = ptxas.assemble(text, file=f"{digest}/kernel.ptx")
-        return made[digest].cubin
+        assembled[digest] = ptxas.assemble(text, file=f"{digest}/kernel.ptx")
+        return assembled[digest].cubin
 
     out = console(stderr=check_reports(json_file))
     if assemble:
@@ -77,7 +77,7 @@ def compile_command(
         )
     print_build(out, build, wide)
     if assemble:
-        print_assembled(out, build, made)
+        print_assembled(out, build, assembled)
     print_next(out, "inspect", folder, slowest((layer.name, layer.planned) for layer in build.network.layers))
     if json_file is not None:
-        write_report(json_file, build_json(build, made))
+        write_report(json_file, build_json(build, assembled))

@@ -38,17 +38,17 @@ def derive_command(name: str | None, rows: str, border: str, windows: bool, late
     inspect prints it: its statement, conditions, proof and uses.
     """
     if name is None or name in SCHEDULES:
-        found = derive_schedules(name, rows=rows, border=border, windows=windows)
+        derivation = derive_schedules(name, rows=rows, border=border, windows=windows)
     elif name in GRADIENTS:
-        found = derive_gradient(name)
+        derivation = derive_gradient(name)
     else:
-        found = derive_theorem(name)
+        derivation = derive_theorem(name)
     if latex_file is not None:
         from convc.report.output import write_report
 
-        write_report(latex_file, found.latex.encode())
+        write_report(latex_file, derivation.latex.encode())
         if str(latex_file) == "-":
             return
-        click.echo(f"wrote {latex_file}: the theorems of {', '.join(found.names)}")
+        click.echo(f"wrote {latex_file}: the theorems of {', '.join(derivation.names)}")
     else:
-        click.echo("\n".join(found.lines))
+        click.echo("\n".join(derivation.lines))

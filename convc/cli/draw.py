@@ -123,13 +123,13 @@ def draw_descriptor(word: str, name: str | None, kind: str | None, output: Path 
     write_picture(descriptor_picture(explain_word(word, name, kind)), output)
 
 
-def _grid(ctx: click.Context, param: click.Parameter, given: str | None) -> tuple[int, int] | None:
+def _grid(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[int, int] | None:
     """Tiles along M and along N of ``PxQ``."""
-    if given is None:
+    if text is None:
         return None
-    numbers = given.split("x")
+    numbers = text.split("x")
     if len(numbers) != 2 or not all(part.isascii() and part.isdigit() and len(part) < 10 for part in numbers):
-        raise click.BadParameter(f"expected tiles along M and along N, such as 16x12, got {given!r}", ctx, param)
+        raise click.BadParameter(f"expected tiles along M and along N, such as 16x12, got {text!r}", ctx, param)
     return int(numbers[0]), int(numbers[1])
 
 

@@ -92,8 +92,8 @@ def memory_command(model: Path, layer: str | None, output: Path | None, chosen: 
     from convc.draw.memory import memory_picture
 
     check_output(output)
-    found = api.inspect(model, layer, read=chosen.read, schedule=chosen.schedule)
-    write_picture(memory_picture(found.plan), output)
+    inspection = api.inspect(model, layer, read=chosen.read, schedule=chosen.schedule)
+    write_picture(memory_picture(inspection.plan), output)
 
 
 @click.command("operands", short_help="Places of the elements of an MMA that a layer issues.")
@@ -118,10 +118,10 @@ def operands_command(
     from convc.draw.mma import cropped, issued_layout, mma_picture
 
     check_output(output)
-    found = api.inspect(model, layer, read=chosen.read, schedule=chosen.schedule)
-    issued = issued_mmas(found.text, found.launch)
+    inspection = api.inspect(model, layer, read=chosen.read, schedule=chosen.schedule)
+    issued = issued_mmas(inspection.text, inspection.launch)
     if not issued:
-        raise InputError("the kernel issues no tcgen05.mma, whose operands are drawn", where=found.node.name)
+        raise InputError("the kernel issues no tcgen05.mma, whose operands are drawn", where=inspection.node.name)
     if number >= len(issued):
         raise InputError(f"there is no MMA {number}", hint=f"MMAs of the first CTA: 0 to {len(issued) - 1}")
     write_picture(mma_picture(cropped(issued_layout(issued[number]), most)), output)

@@ -17,27 +17,27 @@ MOST_DIGITS = 6
 """Of an extent of a tile."""
 
 
-def tile_of(ctx: click.Context, param: click.Parameter, given: str | None) -> tuple[int, int] | None:
+def tile_of(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[int, int] | None:
     """Rows and columns of ``MxN``; click.BadParameter for another text."""
-    if given is None:
+    if text is None:
         return None
-    found = re.fullmatch(rf"(\d{{1,{MOST_DIGITS}}})x(\d{{1,{MOST_DIGITS}}})", given, re.ASCII)
-    if found is None or int(found[1]) < 1 or int(found[2]) < 1:
-        raise click.BadParameter(f"expected rows and columns of a tile, such as 16x8, got {given!r}", ctx, param)
-    return int(found[1]), int(found[2])
+    match = re.fullmatch(rf"(\d{{1,{MOST_DIGITS}}})x(\d{{1,{MOST_DIGITS}}})", text, re.ASCII)
+    if match is None or int(match[1]) < 1 or int(match[2]) < 1:
+        raise click.BadParameter(f"expected rows and columns of a tile, such as 16x8, got {text!r}", ctx, param)
+    return int(match[1]), int(match[2])
 
 
-def _swizzle(ctx: click.Context, param: click.Parameter, given: str | None) -> Swizzle | None:
+def _swizzle(ctx: click.Context, param: click.Parameter, text: str | None) -> Swizzle | None:
     """The swizzle of ``B,M,S``, ``Sw<B,M,S>`` or the name of one of bytes; click.BadParameter for another text."""
     from convc.draw.layouts import BYTES
     from convc.layout import Swizzle
 
-    if given is None or given in BYTES:
-        return given and BYTES[given]  # pyright: ignore[reportReturnType]
-    found = re.fullmatch(r"(?:Sw?<)?(\d{1,2}),(\d{1,2}),(-?\d{1,2})>?", given, re.ASCII)
-    if found is None:
-        raise click.BadParameter(f"expected B,M,S such as 3,4,3, or {', '.join(BYTES)}, got {given!r}", ctx, param)
-    return Swizzle(*map(int, found.groups()))
+    if text is None or text in BYTES:
+        return text and BYTES[text]  # pyright: ignore[reportReturnType]
+    match = re.fullmatch(r"(?:Sw?<)?(\d{1,2}),(\d{1,2}),(-?\d{1,2})>?", text, re.ASCII)
+    if match is None:
+        raise click.BadParameter(f"expected B,M,S such as 3,4,3, or {', '.join(BYTES)}, got {text!r}", ctx, param)
+    return Swizzle(*map(int, match.groups()))
 
 
 @click.command("layout", short_help="A layout in CuTe's notation.")
@@ -60,13 +60,13 @@ def layout_command(
     from convc.layout import Layout, parse
 
     check_output(output)
-    found = parse(layout)
+    parsed = parse(layout)
     if swizzle is not None:
-        found = swizzled(found, swizzle)
+        parsed = swizzled(parsed, swizzle)
     if tile is None:
-        picture = layout_picture(found, colours)
-    elif isinstance(found, Layout):
-        picture = holders_picture(found, *tile)
+        picture = layout_picture(parsed, colours)
+    elif isinstance(parsed, Layout):
+        picture = holders_picture(parsed, *tile)
     else:
         raise click.UsageError("--tile draws which thread holds each element; a tile has no swizzle")
     write_picture(picture, output)
@@ -113,7 +113,7 @@ def tiled_command(
 def _layout(text: str) -> Layout:
     from convc.layout import Layout, parse
 
-    found = parse(text)
-    if not isinstance(found, Layout):
-        raise click.UsageError(f"expected a layout without a swizzle, got {found}")
-    return found
+    parsed = parse(text)
+    if not isinstance(parsed, Layout):
+        raise click.UsageError(f"expected a layout without a swizzle, got {parsed}")
+    return parsed

@@ -73,7 +73,7 @@ def _light() -> dict[str, Code]:
     """The codes that are known without the simulator and the planner."""
     kinds = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, ConvcError)]
     own = (kind for kind in kinds if "code" in vars(kind) and kind is not ConvcError)
-    found = [
+    matches = [
         Code(
             code=kind.code,
             kind="error",
@@ -83,10 +83,10 @@ def _light() -> dict[str, Code]:
         )
         for kind in sorted(own, key=lambda kind: kind.code)
     ]
-    found += [_plain("finding", code, text) for code, text in FINDINGS.items()]
-    found += [_plain("audit", code, text) for code, text in AUDIT.items()]
-    found += [_plain("verdict", code, text) for code, text in VERDICTS.items()]
-    return {each.code: each for each in found}
+    matches += [_plain("finding", code, text) for code, text in FINDINGS.items()]
+    matches += [_plain("audit", code, text) for code, text in AUDIT.items()]
+    matches += [_plain("verdict", code, text) for code, text in VERDICTS.items()]
+    return {each.code: each for each in matches}
 
 
 def _plain(kind: str, code: str, text: str) -> Code:
@@ -133,17 +133,17 @@ def _asked(words: tuple[str, ...]) -> list[Code]:
     return [_found(word) for word in words]
 
 
-def _found(asked: str) -> Code:
+def _found(word: str) -> Code:
     """The code that is asked for, as it was printed or nearly so; `InputError` with the nearest where there is none."""
-    inside = re.fullmatch(r"\w*\[([^]]*)\]:?", asked.strip())
-    wanted = (inside[1] if inside else asked).strip("[] :")
+    inside = re.fullmatch(r"\w*\[([^]]*)\]:?", word.strip())
+    wanted = (inside[1] if inside else word).strip("[] :")
     for known in (_light, codes):
         by_name = {name.lower(): each for name, each in known().items()}
         if wanted.lower() in by_name:
             return by_name[wanted.lower()]
     near = difflib.get_close_matches(wanted.lower(), by_name, n=NEAR)
     guess = f"did you mean {' or '.join(by_name[name].code for name in near)}? " if near else ""
-    raise InputError(f"there is no code {asked!r}", hint=f"{guess}`convc explain` lists all codes")
+    raise InputError(f"there is no code {word!r}", hint=f"{guess}`convc explain` lists all codes")
 
 
 def _print_schema(format: str) -> None:

@@ -32,14 +32,14 @@ def explain_descriptor_command(ctx: click.Context, word: str, name: str | None, 
     # Imported when the command runs: its help needs neither numpy nor the simulator.
     from convc.draw.fields import explain_word
 
-    found = explain_word(word, name, kind)
-    click.echo(found.title)
-    width = max(len(field.name) for field in found.fields)
-    bits = max(len(field.bits) for field in found.fields)
-    digits = max(len(field.digits) for field in found.fields)
+    explanation = explain_word(word, name, kind)
+    click.echo(explanation.title)
+    width = max(len(field.name) for field in explanation.fields)
+    bits = max(len(field.bits) for field in explanation.fields)
+    digits = max(len(field.digits) for field in explanation.fields)
     click.echo(f"{'bits':{bits}}  {'field':{width}}  {'value':{digits}}  meaning")
-    for field in found.fields:
+    for field in explanation.fields:
         click.echo(f"{field.bits:{bits}}  {field.name or '-':{width}}  {field.digits:{digits}}  {field.meaning}")
-    if found.wrong:
-        click.echo(f"wrong: {found.wrong}")
+    if explanation.wrong:
+        click.echo(f"wrong: {explanation.wrong}")
         ctx.exit(1)

@@ -97,7 +97,7 @@ def answer(options: FolderOptions, kernel: Path | None) -> bool:
 
     tool = "triton" if options.triton_cache is not None else "cute"
     if options.emit_launch is not None:
-        found = write_launch(
+        written = write_launch(
             folder,
             tool,
             options.emit_launch,
@@ -106,16 +106,16 @@ def answer(options: FolderOptions, kernel: Path | None) -> bool:
             grid=options.grid,
             shared=options.shared_bytes,
         )
-        click.echo(f"wrote {options.emit_launch}: kernel {found.name}")
-        click.echo(f"next: convc exec {found.ptx} {options.emit_launch} --check")
+        click.echo(f"wrote {options.emit_launch}: kernel {written.name}")
+        click.echo(f"next: convc exec {written.ptx} {options.emit_launch} --check")
         return True
-    for found in find_kernels(folder, tool):
-        if options.kernel_name in (None, found.name):
-            click.echo(f"{found.name}: {found.ptx}")
-            for argument in found.needed:
+    for written in find_kernels(folder, tool):
+        if options.kernel_name in (None, written.name):
+            click.echo(f"{written.name}: {written.ptx}")
+            for argument in written.needed:
                 click.echo(f"  {argument}")
-            if found.grid is not None:
-                click.echo(f"  grid {','.join(map(str, found.grid))}")
+            if written.grid is not None:
+                click.echo(f"  grid {','.join(map(str, written.grid))}")
     option = "--triton-cache" if tool == "triton" else "--cute-dump"
     click.echo(f"next: convc exec {option} {folder} --grid 8,1,1 --arg NAME=VALUE --emit-launch launch.json")
     return True

@@ -78,11 +78,11 @@ class View:
         return not (self.full or self.only is not None or self.of_tile or self.derivation or self.json_file is not None)
 
 
-def _sections(ctx: click.Context, param: click.Parameter, given: str | None) -> tuple[str, ...] | None:
+def _sections(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[str, ...] | None:
     """Names of sections from a list with commas; click.BadParameter for one that there is not."""
-    if given is None:
+    if text is None:
         return None
-    names = tuple(dict.fromkeys(name.strip() for name in given.split(",")))
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
     known = (*SECTION_NAMES, *VIEWS)
     for name in names:
         if name not in known:
@@ -150,8 +150,8 @@ def inspect_command(model: Path | None, layer: str | None, example: bool, view: 
     --derivation, --lanes, --svg and --json replace the summary.
     """
     if view.only is not None:
-        asked = view.tile if "lanes" not in view.only or view.tile is not None else 0
-        view = dataclasses.replace(view, derivation=view.derivation or "derivation" in view.only, tile=asked)
+        tile = view.tile if "lanes" not in view.only or view.tile is not None else 0
+        view = dataclasses.replace(view, derivation=view.derivation or "derivation" in view.only, tile=tile)
     if view.row is not None and not view.of_tile and not (example and view.json_file):
         raise click.UsageError("--filter-row is for lanes: give --lanes or --svg too.")
     if view.full and view.only is not None:
@@ -184,13 +184,13 @@ def inspect_command(model: Path | None, layer: str | None, example: bool, view: 
     from convc.report.output import check_reports
 
     out = console(stderr=check_reports(view.svg, view.json_file))
-    found = api.inspect(model_source(model), layer, read=chosen.read, schedule=chosen.schedule)
+    inspection = api.inspect(model_source(model), layer, read=chosen.read, schedule=chosen.schedule)
     with paged(out, view.pager and not view.alone):
-        _show(out, found, view)
+        _show(out, inspection, view)
     if view.alone:
         rest = f"the rest     --full, or --only with some of {', '.join((*SECTION_NAMES, *VIEWS))}"
         print_prose(out, [rest], hang=LABEL)
-        print_next(out, "inspect", model, found.node.name, chosen, "--full")
+        print_next(out, "inspect", model, inspection.node.name, chosen, "--full")
 
 
 def _list(model: Path, view: View, chosen: Chosen) -> None:

@@ -49,10 +49,10 @@ def chosen_options(command: Command) -> Command:
     """Give a command its options as one argument ``chosen``: options go by the names of the fields of the records."""
 
     @functools.wraps(command)
-    def telling(**given: Any) -> Any:
-        chosen = given["chosen"]
-        given["chosen"] = dataclasses.replace(chosen, read=dataclasses.replace(chosen.read, say=_say))
-        return command(**given)
+    def telling(**options: Any) -> Any:
+        chosen = options["chosen"]
+        options["chosen"] = dataclasses.replace(chosen, read=dataclasses.replace(chosen.read, say=_say))
+        return command(**options)
 
     return collected("chosen", Chosen)(telling)
 
@@ -70,24 +70,24 @@ def collected(keyword: str, record: type[Any]) -> Callable[[Command], Command]:
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
-        def wrapped(**given: Any) -> Any:
+        def wrapped(**options: Any) -> Any:
             check_there()
-            made = _taken(record, given)
-            return command(**given, **{keyword: made})
+            taken = _taken(record, options)
+            return command(**options, **{keyword: taken})
 
         return wrapped
 
     return decorate
 
 
-def _taken(record: type[Any], given: dict[str, Any]) -> Any:
+def _taken(record: type[Any], options: dict[str, Any]) -> Any:
     values = {}
     for each in dataclasses.fields(record):
         inner = each.default_factory
         if isinstance(inner, type) and dataclasses.is_dataclass(inner):
-            values[each.name] = _taken(inner, given)
-        elif each.name in given:
-            values[each.name] = given.pop(each.name)
+            values[each.name] = _taken(inner, options)
+        elif each.name in options:
+            values[each.name] = options.pop(each.name)
     return record(**values)
 
 
@@ -115,14 +115,14 @@ class _FilePath(click.Path):
 def noted_files(written: bool) -> Callable[[click.Context, click.Parameter, tuple[str, ...]], tuple[str, ...]]:
     """A callback of an option that takes ``[NAME=]FILE``: its files are remembered as those of `path_type` are."""
 
-    def remember(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
-        for value in given:
+    def remember(ctx: click.Context, param: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
+        for value in names:
             _, equals, after = value.partition("=")
             file = value if not equals or Path(value).exists() else after
             if not file:
                 raise click.BadParameter("expected the name of a file, got an empty text", ctx, param)
             note_file(ctx, Path(file), written)
-        return given
+        return names
 
     return remember
 
@@ -159,10 +159,10 @@ batch_option = click.option(
 )
 
 
-def _shapes(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
+def _shapes(ctx: click.Context, param: click.Parameter, words: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
     """Shapes by the name of the input, which may have colons in it; `click.BadParameter` for what is none."""
     shapes: dict[str, tuple[int, ...]] = {}
-    for text in (part for value in given for part in value.split(",")):
+    for text in (part for value in words for part in value.split(",")):
         name, colon, extents = text.rpartition(":")
         numbers = extents.split("x")
         if not colon or not name or not all(number.isascii() and number.isdigit() for number in numbers):
@@ -319,9 +319,9 @@ Layers = tuple[str, ...] | None
 """Names or patterns of layers; None for all layers."""
 
 
-def _layer_names(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> Layers:
+def _layer_names(ctx: click.Context, param: click.Parameter, words: tuple[str, ...]) -> Layers:
     """Names, or None for all layers."""
-    return given or None
+    return words or None
 
 
 layers_option = click.option(

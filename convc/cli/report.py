@@ -103,5 +103,5 @@ def _verdicts(source: Path, layer: Layers, chosen: Chosen) -> Mapping[str, str]:
     from convc import api
     from convc.report.verify import verdicts
 
-    found = api.verify(source, layer, read=chosen.read, schedule=chosen.schedule, work=chosen.work)
-    return {one.name: verdicts(one) for one in found.layers}
+    report = api.verify(source, layer, read=chosen.read, schedule=chosen.schedule, work=chosen.work)
+    return {one.name: verdicts(one) for one in report.layers}

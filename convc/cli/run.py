@@ -179,10 +179,10 @@ def _pipe(outputs: Mapping[str, Any], name: str) -> None:
         listed = ", ".join(outputs)
         which = f"say which with -o {next(iter(outputs))}=-"
         raise InputError(f"the model has {len(outputs)} outputs: {which}", hint=f"outputs: {listed}")
-    found = name or next(iter(outputs))
-    if found not in outputs:
+    output = name or next(iter(outputs))
+    if output not in outputs:
         raise InputError(f"the model has no output named {name!r}", hint=hint_of(name, list(outputs), "outputs"))
-    _write_array(found, outputs[found])
+    _write_array(output, outputs[output])
 
 
 def _write_array(name: str, values: Any) -> None:

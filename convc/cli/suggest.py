@@ -27,8 +27,8 @@ class Timed(Protocol):
 
 def slowest(layers: Iterable[tuple[str, Timed | None]]) -> str | None:
     """The name of the layer that should take longest: the first where nothing is estimated; None where none is."""
-    found = list(layers)
-    return max(found, key=lambda layer: 0.0 if layer[1] is None else layer[1].cycles)[0] if found else None
+    estimates = list(layers)
+    return max(estimates, key=lambda layer: 0.0 if layer[1] is None else layer[1].cycles)[0] if estimates else None
 
 
 def print_next(

@@ -190,14 +190,14 @@ def _check_options(
 ) -> None:
     """`click.UsageError` for options that do not go together."""
     beside = (("--expect", data.expect), ("--atol", data.atol is not None), ("--rtol", data.rtol is not None))
-    own = [name for name, given in beside if given]
+    own = [name for name, value in beside if value]
     if own and not data.inputs:
         raise click.UsageError(f"{', '.join(own)} applies to data of your own: give --input too.")
     if not data.network:
         if host != "auto":
             raise click.UsageError("--host is for whole networks: give --reweight or --input too.")
-        for option, given, does in (("--layer", layer, "names a layer of"), ("--annotate", files.annotate, "copies")):
-            if given is not None and len(models) > 1:
+        for option, value, does in (("--layer", layer, "names a layer of"), ("--annotate", files.annotate, "copies")):
+            if value is not None and len(models) > 1:
                 raise click.UsageError(f"{option} {does} one model: give one MODEL.")
         return
     others = {
@@ -214,7 +214,7 @@ def _check_options(
         "batch": data.inputs and chosen.read.batch,
         "no-fuse": not data.inputs and not chosen.read.fuse,
     }
-    left = [f"--{name}" for name, given in others.items() if given]
+    left = [f"--{name}" for name, value in others.items() if value]
     if left:
         raise click.UsageError(f"{data.network} runs the whole network: leave {', '.join(left)} out.")
     if len(models) > 1:
@@ -332,8 +332,8 @@ def _is_read(model: Path, layer: str | None, read: ReadOptions) -> bool:
     if layer is None or str(model) == DASH:
         return False
     try:
-        given = read.shapes or read.batch
-        network = api.load(model, batch=given, dtype=read.dtype, precision=read.precision, fuse=read.fuse)
+        extents = read.shapes or read.batch
+        network = api.load(model, batch=extents, dtype=read.dtype, precision=read.precision, fuse=read.fuse)
     except ConvcError:
         return False
     return any(conv.name == layer for conv in network.convs)

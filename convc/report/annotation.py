@@ -36,7 +36,7 @@ def _layer(layer: LayerReport) -> dict[str, str]:
     problem = layer.problem
     counters = layer.counters
     normal = layer.compared("normal")
-    found = {
+    notes = {
         "verdict": verdicts(layer),
         "schedule": layer.schedule,
         "kernel": layer.kernel.split("/")[0],
@@ -44,12 +44,12 @@ def _layer(layer: LayerReport) -> dict[str, str]:
         "macs": str(problem.macs),
     }
     if layer.planned is not None:
-        found["cycles"] = f"{layer.planned.cycles:.0f}"
+        notes["cycles"] = f"{layer.planned.cycles:.0f}"
     if normal is not None:
-        found["worst_error"], found["of_bound"] = map(number, nearest_to_bound(normal))
+        notes["worst_error"], notes["of_bound"] = map(number, nearest_to_bound(normal))
     if counters is not None:
-        found |= {"ctas": str(counters.ctas), "mmas": str(counters.mma)}
+        notes |= {"ctas": str(counters.ctas), "mmas": str(counters.mma)}
         for buffer, copies in sorted(counters.tma_loads.items()):
-            found[f"{buffer}_bytes"] = str(copies.bytes)
-        found["bytes_moved"] = str(counters.bytes_moved)
-    return found
+            notes[f"{buffer}_bytes"] = str(copies.bytes)
+        notes["bytes_moved"] = str(counters.bytes_moved)
+    return notes

@@ -141,8 +141,8 @@ def print_assembled(console: Console, build: Build, assembled: Mapping[str, Asse
     for heading in ("registers", "static shared bytes", "dynamic shared bytes", "spilled bytes"):
         table.add_column(heading, justify="right")
     launches = _launches(build)
-    for digest, made in assembled.items():
-        numbers = (made.registers, made.shared_bytes, launches[digest].shared_bytes, made.spill_bytes)
+    for digest, result in assembled.items():
+        numbers = (result.registers, result.shared_bytes, launches[digest].shared_bytes, result.spill_bytes)
         table.add_row(digest, *map(str, numbers))
     console.print(table)
 
@@ -157,6 +157,6 @@ def _plan(build: Build, digest: str) -> msgspec.Raw | None:
     return msgspec.Raw(file.read_bytes()) if file.is_file() else None
 
 
-def _taken(made: Assembled) -> dict[str, int]:
+def _taken(result: Assembled) -> dict[str, int]:
     """What a kernel takes, as JSON has it."""
-    return {"registers": made.registers, "shared_bytes": made.shared_bytes, "spill_bytes": made.spill_bytes}
+    return {"registers": result.registers, "shared_bytes": result.shared_bytes, "spill_bytes": result.spill_bytes}

@@ -57,9 +57,9 @@ def table_width(console: Console) -> int:
 
     The environment variable comes first on a terminal as well, which rich sees to.
     """
-    asked = os.environ.get("COLUMNS", "")
-    if console.width == FULL_WIDTH and asked.isdecimal() and int(asked) > 0:
-        return int(asked)
+    setting = os.environ.get("COLUMNS", "")
+    if console.width == FULL_WIDTH and setting.isdecimal() and int(setting) > 0:
+        return int(setting)
     return console.width
 
 

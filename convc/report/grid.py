@@ -73,10 +73,10 @@ def grid_lines(columns: Sequence[Column], rows: Sequence[Row], width: int | None
     if width is None or _total(natural) <= width:
         return _lines(columns, [heads, *rows], natural)
     broken = _fitted(columns, [heads, *rows], natural, width)
-    found = None if broken is None else _lines(columns, [heads, *rows], broken)
+    lines = None if broken is None else _lines(columns, [heads, *rows], broken)
     below = next((i for i, column in enumerate(columns) if column.below), None)
-    if below is None or (found is not None and len(found) <= 2 * (len(rows) + 1)):
-        return found or _lines(columns, [heads, *rows], _least(columns, [heads, *rows], natural, folded=True))
+    if below is None or (lines is not None and len(lines) <= 2 * (len(rows) + 1)):
+        return lines or _lines(columns, [heads, *rows], _least(columns, [heads, *rows], natural, folded=True))
     return _two_lines(columns, rows, below, width)
 
 

@@ -16,27 +16,27 @@ PRODUCT = re.compile(r"\.(m\d+n\d+k\d+)(?:\.(?:row|col))*\.(f16|f32)(?:\.f16\.f1
 
 def published(kernel: KernelTime) -> tuple[tuple[str, str, tuple[HmmaStep, ...]], ...]:
     """The products of a kernel whose steps somebody has published: spelling, architecture, steps."""
-    found: list[tuple[str, str, tuple[HmmaStep, ...]]] = []
+    products: list[tuple[str, str, tuple[HmmaStep, ...]]] = []
     for product in kernel.products:
         shape = PRODUCT.search(product)
         for arch in ARCHS:
             if shape is not None and shape[1] in SHAPES[arch]:
-                found.append((product, arch, steps(arch, shape[2], shape[1])))
-    return tuple(found)
+                products.append((product, arch, steps(arch, shape[2], shape[1])))
+    return tuple(products)
 
 
 def print_hmma(console: Console, kernel: KernelTime) -> None:
     """The HMMAs of each product of a kernel on each architecture whose steps are published, a line each."""
-    for product, arch, found in published(kernel):
-        print_part(console, f"{product} on {arch.capitalize()}, HMMA by HMMA", _lines(found))
+    for product, arch, hmmas in published(kernel):
+        print_part(console, f"{product} on {arch.capitalize()}, HMMA by HMMA", _lines(hmmas))
 
 
-def _lines(found: tuple[HmmaStep, ...]) -> list[str]:
-    octets = found[0].a_second is not None
+def _lines(hmmas: tuple[HmmaStep, ...]) -> list[str]:
+    octets = hmmas[0].a_second is not None
     first = "A of X  A of X+4  B    of  " if octets else "A     B     "
     last = "  cycle" if octets else ""
     lines = [f"set k      {first} bits of A     B     C{last}  instruction"]
-    for each in found:
+    for each in hmmas:
         parts = f"{spanned(each.a):6}{spanned(each.b):6}"
         if each.a_second is not None:
             parts = f"{spanned(each.a):8}{spanned(each.a_second):10}{spanned(each.b):5}{each.owner:4}"
@@ -47,7 +47,7 @@ def _lines(found: tuple[HmmaStep, ...]) -> list[str]:
         return [*lines, f"source: {PAPER}; order and registers: ptxas 12.9 for sm_75"]
     return [
         *lines,
-        f"X and X+4: groups of four threads, an octet; {sum(found[0].bits)} bits a step, of {PORT_BITS} that registers "
+        f"X and X+4: groups of four threads, an octet; {sum(hmmas[0].bits)} bits a step, of {PORT_BITS} that registers "
         f"can give in {STEP_CYCLES} cycles",
         f"source: {PAPER}, Fig. 9 (cycles, Titan V), Tables II and III; not of the chip above",
     ]

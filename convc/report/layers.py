@@ -45,8 +45,8 @@ def print_table(
         shown: headings of the columns to print; None: all, each row in one line.
     """
     kept = [index for index, (heading, _) in enumerate(columns) if shown is None or heading in shown]
-    made = [(layer, row(layer)) for layer in layers]
-    rows = [Row(tuple(cells[index] for index in kept), None if layer.ok else "red") for layer, cells in made]
+    table = [(layer, row(layer)) for layer in layers]
+    rows = [Row(tuple(cells[index] for index in kept), None if layer.ok else "red") for layer, cells in table]
     print_grid(console, grid_columns(columns[index] for index in kept), rows, whole=shown is None)
 
 
@@ -79,11 +79,11 @@ def print_tuned(console: Console, layers: Iterable[tuple[str, object]]) -> None:
     Args:
         layers: names, each with a `Tuning` where there is one.
     """
-    found: dict[str, list[str]] = {}
+    names_of: dict[str, list[str]] = {}
     for name, tuning in layers:
         if isinstance(tuning, Tuning):
-            found.setdefault(str(tuning), []).append(name)
-    for said, names in found.items():
+            names_of.setdefault(str(tuning), []).append(name)
+    for said, names in names_of.items():
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
         console.print(f"  {names[0]}{more}: {said}", soft_wrap=True, markup=False)
 
@@ -104,8 +104,8 @@ def count_of_special(comparison: Comparison) -> str:
 def special_legend(layers: Iterable[LayerReport]) -> str:
     """Say what NaN and infinite in a verdict mean; empty where there is neither."""
     checked = [check.comparison for layer in layers for check in layer.checks if check.comparison is not None]
-    words = [("NaN", any(found.count_nan for found in checked))]
-    words.append(("infinite", any(found.count_infinite for found in checked)))
+    words = [("NaN", any(comparison.count_nan for comparison in checked))]
+    words.append(("infinite", any(comparison.count_infinite for comparison in checked)))
     said = ", ".join(word for word, there in words if there)
     return f"{said}: the same elements in the result and in the reference; they count as right" if said else ""
 

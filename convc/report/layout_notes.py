@@ -21,17 +21,17 @@ def layout_notes(layout: DeviceLayout) -> tuple[str, ...]:
     """The sentences, in the order of what the host does."""
     if layout.summed:
         return _summed(layout)
-    asked = layout.ordinary
-    before = math.prod(asked.x_shape) * asked.operand_dtype.storage.itemsize
+    problem = layout.ordinary
+    before = math.prod(problem.x_shape) * problem.operand_dtype.storage.itemsize
     after = layout.activation.size_bytes
     notes = [] if layout.forward is None else [_equivalent(layout.forward, layout.model)]
     notes.append(
         "the host converts activations from NCHW to NHWC: "
         f"{human_bytes(before)} become {human_bytes(after)} ({after / before:.2f}x)"
     )
-    notes += _expansion(asked)
+    notes += _expansion(problem)
     folds = layout.folds if layout.columns == "off" else layout.folds[:-1]
-    notes += [_fold(asked, axis, fold) for axis, fold in enumerate(folds) if fold is not None]
+    notes += [_fold(problem, axis, fold) for axis, fold in enumerate(folds) if fold is not None]
     notes += _columns(layout)
     notes += _padding(layout) if layout.packing is None else [_packing(layout.folded, layout.packing)]
     return tuple(notes)
@@ -155,10 +155,10 @@ def _equivalent(equivalent: ForwardEquivalent, model: ConvProblem) -> str:
     if equivalent.strategy == "dilated":
         return f"transposed: a {taps} convolution of the dilated input; {done}"
     phases = math.prod(model.stride)
-    made = math.prod(axis.count for axis in equivalent.axes)
+    count = math.prod(axis.count for axis in equivalent.axes)
     those = f"the {phases} phases of the output as channels"
-    if made < phases:
-        those = f"{made} of {those}; the others have no taps and are zero"
+    if count < phases:
+        those = f"{count} of {those}; the others have no taps and are zero"
     return f"transposed: a {taps} convolution with stride 1 computes {those}; {done}"
 
 

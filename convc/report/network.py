@@ -133,33 +133,34 @@ def output_line(output: OutputReport) -> str:
 
 def amplification_lines(report: VerifyReport) -> list[str]:
     """Sentences on what another precision says; none where no error is too large, or a convolution is wrong."""
-    found = report.network and report.network.amplification
-    if found is None:
+    amplification = report.network and report.network.amplification
+    if amplification is None:
         if report.ok or not all(layer.ok for layer in report.layers):
             return []
         return [
             "all convolutions are right: the difference comes from other nodes, or is rounding that the network "
             "amplifies; there is no other precision to compare with"
         ]
-    what = "elements that differ:" if found.counts else "a relative RMS error of"
-    own = f"{number(found.measured)} with {found.precision}"
-    numbers = f"{what} {own}, {number(found.other_measured)} with {found.other}"
+    what = "elements that differ:" if amplification.counts else "a relative RMS error of"
+    own = f"{number(amplification.measured)} with {amplification.precision}"
+    numbers = f"{what} {own}, {number(amplification.other_measured)} with {amplification.other}"
     said = [
-        f"no convolution is wrong; the network amplifies the rounding of {found.precision}: {numbers}"
-        if found.explained
+        f"no convolution is wrong; the network amplifies the rounding of {amplification.precision}: {numbers}"
+        if amplification.explained
         else f"all convolutions are right, and rounding does not explain the difference: {numbers}; another node "
         "is wrong, or the expected output"
     ]
-    if found.node:
+    if amplification.node:
+        grows = f"{number(amplification.before)} before it, {number(amplification.behind)} behind it"
+        said.append(f"the error grows from {amplification.node} on: {grows}")
+    if amplification.agrees:
+        said.append(f"--precision {amplification.other} agrees")
+    elif amplification.explained and amplification.finer:
         said.append(
-            f"the error grows from {found.node} on: {number(found.before)} before it, {number(found.behind)} behind it"
+            f"--precision {amplification.other} is the most accurate: the rest is the amplified rounding of float32"
         )
-    if found.agrees:
-        said.append(f"--precision {found.other} agrees")
-    elif found.explained and found.finer:
-        said.append(f"--precision {found.other} is the most accurate: the rest is the amplified rounding of float32")
-    elif found.explained:
-        said.append(f"{found.precision} rounds about as float32 does, which the network amplifies too")
+    elif amplification.explained:
+        said.append(f"{amplification.precision} rounds about as float32 does, which the network amplifies too")
     return said
 
 

@@ -195,7 +195,7 @@ def failure_json(error: ConvcError) -> bytes:
 
 def error_json(message: str, *, exit_code: int, error: ConvcError | None = None) -> bytes:
     """A message as JSON, with all that is known of it where it is an error of convc."""
-    found = [finding_json(failure(error, error.where))] if isinstance(error, MachineError) else []
+    findings = [finding_json(failure(error, error.where))] if isinstance(error, MachineError) else []
     span = None if error is None else error.span
     record: ErrorJson = {
         "format": "convc-error/1",
@@ -205,6 +205,6 @@ def error_json(message: str, *, exit_code: int, error: ConvcError | None = None)
         "where": "" if error is None else error.where,
         "hint": "" if error is None else error.hint,
         "span": None if span is None else {"file": span.file, "line": span.line, "column": span.column},
-        "findings": found,
+        "findings": findings,
     }
     return json_text(record)

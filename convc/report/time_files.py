@@ -144,12 +144,14 @@ def times_json(source: str, chip: str, rows: Sequence[Row], answers: Sequence[Wh
     }
 
 
-def _assembly_json(made: Assembly) -> AssemblyJson:
+def _assembly_json(assembly: Assembly) -> AssemblyJson:
     """What ptxas made of a kernel, as plain data."""
     return {
-        "instructions": len(made.code),
-        "registers": made.registers,
-        "spill_bytes": made.spill_bytes,
-        "stack_bytes": made.stack_bytes,
-        "lane_loops": [{"line": loop.line, "opcode": loop.opcode, "cycles": loop.cycles} for loop in made.lane_loops],
+        "instructions": len(assembly.code),
+        "registers": assembly.registers,
+        "spill_bytes": assembly.spill_bytes,
+        "stack_bytes": assembly.stack_bytes,
+        "lane_loops": [
+            {"line": loop.line, "opcode": loop.opcode, "cycles": loop.cycles} for loop in assembly.lane_loops
+        ],
     }

@@ -50,11 +50,11 @@ LEGEND = (
 def print_times(console: Console, rows: Sequence[Row]) -> None:
     """A table with a line for each layer, the total, and what the time goes to."""
     total = sum(kernel.microseconds for _, _, _, kernel in rows)
-    made: list[GridRow] = []
+    table: list[GridRow] = []
     so_far = 0.0
     for name, schedule, rate, kernel in rows:
         so_far += kernel.microseconds
-        made.append(
+        table.append(
             GridRow(
                 (
                     name,
@@ -69,7 +69,7 @@ def print_times(console: Console, rows: Sequence[Row]) -> None:
                 )
             )
         )
-    print_grid(console, list(COLUMNS), made)
+    print_grid(console, list(COLUMNS), table)
     largest = waits(waits_of_all(kernel for _, _, _, kernel in rows), 3)
     console.print(f"total: {total:.1f} us of kernels; largest waits: {largest}", soft_wrap=True)
     slowed = [kernel.chip["chip.clock"] for _, _, _, kernel in rows if kernel.load is not None]
@@ -134,15 +134,15 @@ def _slower(load: Load) -> str:
     )
 
 
-def _print_assembly(console: Console, made: Assembly) -> None:
+def _print_assembly(console: Console, assembly: Assembly) -> None:
     print_heading(console, "ptxas")
     console.print(
-        f"{len(made.code)} instructions, {made.registers} registers a thread, {made.spill_bytes} bytes of spills, "
-        f"{made.stack_bytes} bytes of stack"
+        f"{len(assembly.code)} instructions, {assembly.registers} registers a thread, "
+        f"{assembly.spill_bytes} bytes of spills, {assembly.stack_bytes} bytes of stack"
     )
-    for loop in made.lane_loops:
+    for loop in assembly.lane_loops:
         console.print(f"line {loop.line}: {loop.opcode} is in a loop over lanes, {loop.cycles} cycles per iteration")
-    if not made.lane_loops:
+    if not assembly.lane_loops:
         console.print("no copy or tensor-core instruction is in a loop over lanes")
 
 

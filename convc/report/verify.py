@@ -123,9 +123,9 @@ def report_json(report: VerifyReport) -> bytes:
 def models_json(models: Sequence[Path], reports: Sequence[VerifyReport | ConvcError]) -> bytes:
     """Reports on several models as one JSON; in place of a report, the error that says why there is none."""
     records: list[dict[str, Any]] = []
-    for model, made in zip(models, reports, strict=True):
-        found = {"ok": False, "error": str(made)} if isinstance(made, ConvcError) else _record(made)
-        records.append({"model": str(model)} | found)
+    for model, report in zip(models, reports, strict=True):
+        record = {"ok": False, "error": str(report)} if isinstance(report, ConvcError) else _record(report)
+        records.append({"model": str(model)} | record)
     return json_text({"format": "convc-verify-models/2", "ok": all(r["ok"] for r in records), "models": records})
 
 
@@ -167,8 +167,8 @@ def row(layer: LayerReport) -> tuple[str, ...]:
 
 def verdicts(layer: LayerReport) -> str:
     """List what was found in each check of a layer; ``sampled`` comes first where not all CTAs were run."""
-    found = ", ".join(verdict(check, layer.problem) for check in layer.checks)
-    return found if layer.sampled is None else f"sampled: {found}"
+    verdict_words = ", ".join(verdict(check, layer.problem) for check in layer.checks)
+    return verdict_words if layer.sampled is None else f"sampled: {verdict_words}"
 
 
 def verdict(check: Check, problem: ConvProblem) -> str:

@@ -152,7 +152,7 @@ class _Samples:
                 wanted.update(node.input)
                 on_the_way.append((name, node))
         for name, node in reversed(on_the_way):
-            behind = max((self.apart.get(made, 0.0) for made in node.output), default=0.0)
+            behind = max((self.apart.get(output, 0.0) for output in node.output), default=0.0)
             if behind > allowed:
                 before = max((self.apart.get(read, 0.0) for read in node.input), default=0.0)
                 return f"{name} ({node.op_type})", before, behind

@@ -71,15 +71,15 @@ def draw_special(problem: ConvProblem, seed: int) -> Drawn | None:
     return None if share > MOST else Drawn(place=place, value=value, box=box)
 
 
-def without_drawn(found: Comparison, y: np.ndarray, drawn: Drawn | None) -> Comparison:
+def without_drawn(comparison: Comparison, y: np.ndarray, drawn: Drawn | None) -> Comparison:
     """A comparison that does not count as remarkable what is not finite because of what was drawn."""
-    if drawn is None or not found.ok:
-        return found
+    if drawn is None or not comparison.ok:
+        return comparison
     values = dtypes.decode(dtypes.of_array(y), y[drawn.box])
     return dataclasses.replace(
-        found,
-        count_nan=found.count_nan - int(np.isnan(values).sum()),
-        count_infinite=found.count_infinite - int(np.isinf(values).sum()),
+        comparison,
+        count_nan=comparison.count_nan - int(np.isnan(values).sum()),
+        count_infinite=comparison.count_infinite - int(np.isinf(values).sum()),
     )
 
 

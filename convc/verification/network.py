@@ -182,8 +182,8 @@ def random_case(
     graph = make(runner)
     feeds = random_inputs(graph.inputs, seed, batch, say)
     nodes = dict(zip(graph.names, graph.model.graph.node, strict=True))
-    made = {output for node in model.graph.node for output in node.output}
-    shown = [nodes[name].output[0] for name in graph.convolutions if nodes[name].output[0] in made]
+    outputs = {output for node in model.graph.node for output in node.output}
+    shown = [nodes[name].output[0] for name in graph.convolutions if nodes[name].output[0] in outputs]
     version = ort_session.available()
     answer: dict[str, np.ndarray] | str = _NOT_INSTALLED
     if version:

@@ -63,16 +63,16 @@ def judge_output(name: str, value: Value, expected: Expected, alone: ConvRun | N
     right = expected.outputs.get(name)
     if not is_array(value):
         return OutputReport(name=name, dtype=describe_value(value), shape=())
-    made = partial(OutputReport, name=name, dtype=value.dtype.name, shape=value.shape)
+    report = partial(OutputReport, name=name, dtype=value.dtype.name, shape=value.shape)
     if right is None or value.dtype.kind in "OUS":
-        return made()
+        return report()
     if right.shape != value.shape and expected.oracle == GIVEN:
         raise InputError(
             f"expected an array of the output's shape {list(value.shape)}, got {list(right.shape)}",
             where=f"output {name!r}",
         )
     if right.shape != value.shape:
-        return made(
+        return report(
             decided_by=RMS_ERROR,
             count_wrong=1,
             worst_error=math.inf,
@@ -81,10 +81,10 @@ def judge_output(name: str, value: Value, expected: Expected, alone: ConvRun | N
         )
     whole = value.dtype.kind in "iub"
     if expected.tolerance is not None or (whole and value.dtype.itemsize > 1):
-        return _element_by_element(made, value, right, expected.tolerance)
+        return _element_by_element(report, value, right, expected.tolerance)
     bounded = None if whole or alone is None or alone.conv.fused else against_onnxruntime(alone, right)
     if bounded is not None:
-        return made(
+        return report(
             decided_by="derived bound",
             count_wrong=bounded.count_wrong,
             worst_error=bounded.worst_error,
@@ -97,7 +97,7 @@ def judge_output(name: str, value: Value, expected: Expected, alone: ConvRun | N
         )
     error = rms_error(value, right, allowed.least)
     assert error is not None, "something is expected"
-    return made(
+    return report(
         decided_by=RMS_ERROR,
         count_wrong=int(not error <= allowed.rms_error),
         worst_error=float(_errors(value, right).max(initial=0.0)),
@@ -108,11 +108,11 @@ def judge_output(name: str, value: Value, expected: Expected, alone: ConvRun | N
 
 
 def _element_by_element(
-    made: Callable[..., OutputReport], value: np.ndarray, expected: np.ndarray, tolerance: Tolerance | None
+    report: Callable[..., OutputReport], value: np.ndarray, expected: np.ndarray, tolerance: Tolerance | None
 ) -> OutputReport:
     """The report on an output of which every element is held against a tolerance, or must be equal."""
     if not value.size:
-        return made(decided_by=str(tolerance or "equality"))
+        return report(decided_by=str(tolerance or "equality"))
     error = _errors(value, expected)
     wide = np.abs(expected.astype(np.float64))
     allowed = tolerance or Tolerance()
@@ -120,7 +120,7 @@ def _element_by_element(
     wrong = ~(error <= limit)
     count = int(np.count_nonzero(wrong))
     where = np.unravel_index(int(np.argmax(wrong if count else error - limit)), value.shape)
-    return made(
+    return report(
         decided_by=str(tolerance or "equality"),
         count_wrong=count,
         worst_error=float(error.max()),

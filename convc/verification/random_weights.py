@@ -82,11 +82,11 @@ def random_weights(graph: onnx.GraphProto, start: StartValues, seed: int) -> dic
         if value is not None and value.size > 1 and value.dtype in _FLOATS and node.domain in ONNX_DOMAINS:
             roles.setdefault(source, (draw, value))
     require_memory(sum(value.nbytes for _, value in roles.values()), "random weights of the model")
-    made: dict[str, np.ndarray] = {}
+    weights: dict[str, np.ndarray] = {}
     for source, (draw, value) in roles.items():
         rng = np.random.default_rng([seed, zlib.crc32(source.encode())])
-        made[source] = draw(rng, value.shape).astype(value.dtype, copy=False)
-    return made
+        weights[source] = draw(rng, value.shape).astype(value.dtype, copy=False)
+    return weights
 
 
 def _parameters(graph: onnx.GraphProto) -> Iterator[tuple[onnx.NodeProto, str, Draw]]:
@@ -102,26 +102,26 @@ def _parameters(graph: onnx.GraphProto) -> Iterator[tuple[onnx.NodeProto, str, D
         gain = 2 if rectified.intersection(node.input[:1]) else 1
         own = _LIFTED if lifted.intersection(node.input[:1]) else _UNLIFTED
         inputs = dict(enumerate(node.input))
-        found: dict[int, Draw] = {}
+        draws: dict[int, Draw] = {}
         ends_branch = bool(node.output) and node.output[0] in residual
         shift = _shift if ends_branch else _lift
         match node.op_type:
             case "Conv" | "ConvTranspose":
-                found = {1: _filters(node, own if gain > 1 else None), 2: shift}
+                draws = {1: _filters(node, own if gain > 1 else None), 2: shift}
             case "Gemm":
-                found = {1: _matrix(-1 if _attribute(node, "transB", 0) else 0, gain), 2: shift}
+                draws = {1: _matrix(-1 if _attribute(node, "transB", 0) else 0, gain), 2: shift}
             case "MatMul":
-                found = {0: _matrix(-1, 1), 1: _matrix(-2, gain)}
+                draws = {0: _matrix(-1, 1), 1: _matrix(-2, gain)}
             case kind if kind in _NORMALISATIONS:
-                found = {1: _half if ends_branch else _scale, 2: shift, 3: _shift, 4: _scale}
+                draws = {1: _half if ends_branch else _scale, 2: shift, 3: _shift, 4: _scale}
             case "Mul":
-                found = {0: _half if ends_branch and not _adds_parameter(graph, node) else _scale}
-                found[1] = found[0]
+                draws = {0: _half if ends_branch and not _adds_parameter(graph, node) else _scale}
+                draws[1] = draws[0]
             case "Add":
-                found = {0: shift, 1: shift}
+                draws = {0: shift, 1: shift}
             case _:
                 pass
-        for index, draw in found.items():
+        for index, draw in draws.items():
             if inputs.get(index):
                 yield node, inputs[index], draw
 

@@ -221,17 +221,17 @@ def _inside(
     filters = np.asarray(w, np.float64).reshape(groups, -1, *w.shape[1:])
     for tap in np.ndindex(*w.shape[2:]):
         read: list[slice] = []
-        made: list[slice] = []
+        written: list[slice] = []
         for t, step, spread, pad, extent, count in zip(tap, *steps, x.shape[2:], out, strict=True):
             first = max(0, -((t * spread - pad) // step))
             last = min(count, (extent - 1 - t * spread + pad) // step + 1)
             start = first * step + t * spread - pad
-            made.append(slice(first, max(first, last)))
+            written.append(slice(first, max(first, last)))
             read.append(
                 slice(max(0, start), max(0, start) + max(0, (last - first - 1) * step + 1) * (last > first), step)
             )
         with np.errstate(all="ignore"):
-            total[(..., *made)] += np.einsum("ngc...,gkc->ngk...", pixels[(..., *read)], filters[(..., *tap)])
+            total[(..., *written)] += np.einsum("ngc...,gkc->ngk...", pixels[(..., *read)], filters[(..., *tap)])
     y = total.reshape(len(x), len(w), *out)
     return y if bias is None else y + np.asarray(bias, np.float64).reshape(-1, *(1,) * len(out))
 

@@ -40,9 +40,9 @@ def rms_error(got: np.ndarray, expected: np.ndarray | None, least: float = 0.0) 
     if not expected.size:
         return 0.0
     wide = expected.astype(np.float64)
-    made = got.astype(np.float64)
-    same = (made == wide) | (np.isnan(made) & np.isnan(wide))
-    apart = np.subtract(made, wide, out=np.zeros_like(wide), where=~same)
+    values = got.astype(np.float64)
+    same = (values == wide) | (np.isnan(values) & np.isnan(wide))
+    apart = np.subtract(values, wide, out=np.zeros_like(wide), where=~same)
     size = math.sqrt(float(np.mean(wide**2, where=np.isfinite(wide))) if np.isfinite(wide).any() else 0.0)
     size = max(size, least)
     error = math.sqrt(float(np.mean(apart**2)))
@@ -96,13 +96,13 @@ STEP = 2.0**-22
 
 def bounded_outputs(nodes: Iterable[NodeProto]) -> frozenset[str]:
     """Find the tensors that hold results of bounded functions alone; nodes in an order in which they run."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in nodes:
         sources = node.input if node.op_type == "Concat" else node.input[:1]
-        moved = node.op_type in MOVING and bool(sources) and all(name in found for name in sources)
+        moved = node.op_type in MOVING and bool(sources) and all(name in names for name in sources)
         if moved or node.op_type in BOUNDED:
-            found.update(filter(None, node.output))
-    return frozenset(found)
+            names.update(filter(None, node.output))
+    return frozenset(names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

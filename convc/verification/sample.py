@@ -93,18 +93,18 @@ class TileMap:
         # Tiles need not hold pixels in their own order: then every one is looked at.
         for first in range(0, self.grid[0], SCANNED):
             tiles = np.arange(first, min(first + SCANNED, self.grid[0]))
-            found = np.flatnonzero((self.pixels(tiles) == pixel).any(axis=1))
-            if found.size:
-                return int(tiles[found[0]])
+            hits = np.flatnonzero((self.pixels(tiles) == pixel).any(axis=1))
+            if hits.size:
+                return int(tiles[hits[0]])
         return None
 
     def outputs(self, cta: int) -> Outputs:
         """List what a CTA must write: one tile, or those that it walks over."""
-        made = [self._outputs(*self._place(tile)) for tile in range(cta, math.prod(self.grid), self.ctas)]
+        tiles = [self._outputs(*self._place(tile)) for tile in range(cta, math.prod(self.grid), self.ctas)]
         return Outputs(
-            element=tuple(np.concatenate(axis) for axis in zip(*(one.element for one in made), strict=True)),
-            place=np.concatenate([one.place for one in made]),
-            written=np.concatenate([one.written for one in made]),
+            element=tuple(np.concatenate(axis) for axis in zip(*(one.element for one in tiles), strict=True)),
+            place=np.concatenate([one.place for one in tiles]),
+            written=np.concatenate([one.written for one in tiles]),
         )
 
     def number(self, tile_m: int, tile_n: int) -> int:
@@ -203,8 +203,8 @@ def _of_model(
     """Elements of the ordinary convolution as those of the model, and which of them the model has."""
     if forward is None:
         return element, np.ones(len(element[0]), bool)
-    found = model_elements(forward, layout.model, element)
+    elements = model_elements(forward, layout.model, element)
     inside = np.ones(len(element[0]), bool)
-    for coordinate, extent in zip(found[2:], layout.model.out_extent, strict=True):
+    for coordinate, extent in zip(elements[2:], layout.model.out_extent, strict=True):
         inside &= coordinate < extent
-    return tuple(coordinate[inside] for coordinate in found), inside
+    return tuple(coordinate[inside] for coordinate in elements), inside
