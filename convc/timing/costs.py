@@ -19,13 +19,13 @@ HOLDS = {
     "mbarrier.try_wait": "mbarrier.ready", "mbarrier.arrive": "mbarrier.arrive", "mbarrier.init": "mbarrier.arrive",
     "tcgen05.alloc": "tensor_memory.allocate", "tcgen05.mma": "tensor_core.issue", "tcgen05.cp": "tensor_core.issue",
     "tcgen05.shift": "tensor_core.issue", "cp.async.bulk.tensor": "tma.issue_next", "cp.async.bulk": "tma.issue_next",
-    "cp.reduce.async.bulk": "tma.issue_next", "float.add": "threads.float", "float.mul": "threads.float",
-    "float.fma": "threads.float",
+    "cp.reduce.async.bulk": "tma.issue_next", "float.add": "threads.float", "float.sub": "threads.float",
+    "float.mul": "threads.float", "float.fma": "threads.float",
 }  # fmt: skip
 """Instructions that hold their warp, by their form's name up to some dot; all others hold it for `threads.issue`."""
 
 ELSEWHERE: Mapping[str, str] = dict.fromkeys(
-    ("float.add", "float.mul", "float.fma", "int.mad", "int.mul", "ld", "st"), "elsewhere"
+    ("float.add", "float.sub", "float.mul", "float.fma", "int.mad", "int.mul", "ld", "st"), "elsewhere"
 )
 """Instructions that other pipes of a quarter of the SM perform than the one for logic, comparisons and conversions."""
 

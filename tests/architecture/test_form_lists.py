@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from convc.ptx.tables import opcodes, rows_of
+from convc.timing import costs
 from tests.architecture.parsed import nodes_of
 
 PACKAGE = Path(__file__).resolve().parents[2] / "convc"
@@ -91,3 +92,9 @@ def test_what_counts_as_a_list_of_forms() -> None:
         assert is_list(first(text)), text
     for text in ('("mov",)', '("mean", "mov", "median")', 'name.startswith("x")', '{"a": "mov", "b": "selp"}'):
         assert not is_list(first(text)), text
+
+
+def test_the_rows_of_the_table_of_costs_are_forms_or_families_of_them() -> None:
+    rows = {*costs.FREE, *costs.HOLDS, *costs.ELSEWHERE, *costs.RESULTS}
+    assert {row.removesuffix(".constant") for row in rows} <= FORMS | FAMILIES
+    assert {name for name in costs.HOLDS if name.startswith("float.")} <= set(costs.ELSEWHERE), "one pipe performs them"
