@@ -27,13 +27,16 @@ DEVICE = {
 """Of cuda.h, CU_DEVICE_ATTRIBUTE_...: the number, and what an H100 or a B200 says (CUDA programming guide)."""
 
 
-@pytest.mark.parametrize(("target", "capability"), [("sm_90a", (9, 0)), ("sm_100a", (10, 0))])
-def test_attributes_of_the_device(target, capability):
+@pytest.mark.parametrize(
+    ("target", "capability", "khz"), [("sm_90a", (9, 0), 1_830_000), ("sm_100a", (10, 0), 1_850_000)]
+)
+def test_attributes_of_the_device(target, capability, khz):
     told = attributes(arch_of(target), 100)
     assert {name: told.get(number, 0) for name, (number, _) in DEVICE.items()} == {
         name: value for name, (_, value) in DEVICE.items()
     }
     assert (told[75], told[76]) == capability
+    assert told[13] == khz  # CLOCK_RATE
 
 
 @pytest.mark.parametrize(
