@@ -319,6 +319,11 @@ EXCUSES = (
     ),
     # Split-K CTAs.
     Excuse(
+        r"^\d+ [+-]1 in \d+: mad\.lo\.s32 %(?:kept|kept_first|counter), %tile_n, ",
+        "the only tile of channels is number 0",
+        r"; grid \d+ x 1 x \d+ in clusters",
+    ),
+    Excuse(
         r"^1 \+1 in \d+: setp\.lt\.u32 %more, %chunk, 1; @epilogue\.parts",
         "sums of more columns go where nobody reads",
         same=False,
