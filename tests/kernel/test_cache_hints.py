@@ -97,7 +97,7 @@ def test_a_folder_says_what_was_asked(tmp_path):
     build = convc.compile(model, tmp_path / "hinted", schedule=hinted)
     found = convc.inspect(tmp_path / "hinted", "head")
     assert ".L2::cache_hint" in found.text
-    assert found.compiled.artifact.ptx == found.found
+    assert found.compiled.artifact.ptx == found.text
     assert "filters: evict_first, read once" in str(found)
     x = np.arange(16 * 64, dtype=np.float32).reshape(1, 16, 8, 8) / 64
     plain = convc.compile(model, tmp_path / "plain", schedule=ScheduleOptions(schedule="reload"))
