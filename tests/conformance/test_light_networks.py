@@ -22,7 +22,7 @@ def verify(name: str, seed: int, host: str) -> None:
     assert not report.network.stats.refused
     assert len(report.layers) == CONVOLUTIONS[name]
     assert report.departs is None
-    assert report.silent == ""
+    assert report.network.silent == ""
     for layer in report.layers:
         for oracle in ("reference", "onnxruntime"):
             found = layer.compared("network", oracle)

@@ -113,7 +113,7 @@ def test_the_planner_takes_what_it_finds_faster_and_says_why():
     assert plans["1"].launch.why.pairs == "1-CTA MMA, as requested"
     many = plan(device_layout(dataclasses.replace(layer, in_channels=1024, out_channels=1024)))
     assert many.launch.cluster == (2, 1, 1)
-    assert many.launch.why.pairs.startswith("2-CTA MMA: ")
+    assert many.launch.why.pairs.split(" (")[0].endswith("cycles with 2-CTA MMA")
     few = plan(device_layout(SMALL), options=ScheduleOptions(schedule="reload"))
     assert few.launch.why.pairs.startswith("1-CTA MMA: ")
 

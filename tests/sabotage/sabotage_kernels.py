@@ -356,6 +356,10 @@ SLOW: dict[str, Callable[[], Subject]] = {
         conv, in_channels=64, out_channels=80, block_n=48, batch=2, kernel=(1, 1), epilogue=(ReluGrad(),), **UNPADDED,
         options=ScheduleOptions(schedule="reload", store="direct", persistent="off", cta_group="1"),
     ),
+    "mask of a rectifier by tensor copies": partial(
+        conv, in_channels=64, out_channels=96, block_n=48, batch=2, kernel=(1, 1), epilogue=(ReluGrad(),), **UNPADDED,
+        options=ScheduleOptions(schedule="reload", store="tma", residual_load="tma", persistent="off", cta_group="1"),
+    ),
     "dependent launch, residual": partial(
         conv, in_channels=64, out_channels=64, kernel=(1, 1), bias=True, epilogue=(AddResidual(), Relu()), **UNPADDED,
         options=ScheduleOptions(
@@ -508,6 +512,9 @@ SLOW: dict[str, Callable[[], Subject]] = {
     ),
     "stationary, residual past the edges": partial(
         conv, in_channels=128, out_channels=160, in_extent=(3, 61), epilogue=(AddResidual(),), **THIN
+    ),
+    "stationary, mask past the edges": partial(
+        conv, in_channels=128, out_channels=160, in_extent=(3, 61), epilogue=(ReluGrad(),), **THIN
     ),
     "stationary, scaled": partial(
         conv, in_channels=128, out_channels=160, in_extent=(3, 61), multiplier=True, **THIN

@@ -53,7 +53,7 @@ def test_there_are_24_networks():
 def test_a_network_runs_as_onnxruntime_has_it(place, name):
     read = convc.ReadOptions(shapes=SHAPES.get(name, {}))
     report = convc.verify(written(place, name), feeds=convc.InputData(seed=1), read=read)
-    assert report.silent == ""
+    assert report.network.silent == ""
     assert [layer.name for layer in report.layers if not layer.ok] == []
     assert [output.name for output in report.network.outputs if not output.ok or not output.decided_by] == []
     assert report.network.stats.refused == {}

@@ -69,7 +69,7 @@ def test_without_a_launch():
     result.assert_outcomes(passed=3, failed=1)
     result.stdout.fnmatch_lines([
         "*convc found something wrong in the launches of this test (3 causes):",
-        "*kernels.ptx:97: error[[]race-shared-memory]: read by warp 0 *",
+        "*kernels.ptx:107: error[[]race-shared-memory]: read by warp 0 *",
     ])  # fmt: skip
 
 
