@@ -25,7 +25,7 @@ ALLOWED = {
     "spelling.UNIT_BYTES": "the unit of addresses in a matrix descriptor (PTX, matrix descriptor)",
     "slide.MOST_COLUMNS": "how many columns are written out is a choice",
     "persistent.MOST_HELD": "how many registers are spent on numbers is a choice",
-    "search.LANES": "a warpgroup has four warps (PTX, wgmma)",
+    "registers.LANES": "a warpgroup has four warps (PTX, wgmma)",
     "setup.WARP_LANES": "threads of a warp",
     "storage.STAGE_ALIGN": "the period of the widest swizzle, 8 rows of 128 bytes",
     "storage.BARRIER_BYTES": "an mbarrier is 64 bits (PTX, mbarrier)",

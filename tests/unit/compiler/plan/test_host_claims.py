@@ -79,7 +79,7 @@ NUMBERS = (
     (TRANSPOSED, "return read[0], step", "return 0, step"),
     (TRANSPOSED, "return read[0], step, (read[-1] - read[0]) // step + 1", "return read[0], step, len(read) - 1"),
     (TRANSPOSED, "math.gcd(*(phase - read[0] for phase in read)) or 1", "len(read)"),
-    (TRANSPOSED, "if problem.bias or problem.epilogue", "if problem.epilogue"),
+    (TRANSPOSED, "if problem.bias or not keeps_zero", "if not keeps_zero"),
     (TRANSPOSED, '"STEP": cut.step, "phase": phase', '"STEP": 1, "phase": phase'),
     (TRANSPOSED, 'return found["q"], found["phase"]', 'return found["phase"], found["q"]'),
     # spread out
