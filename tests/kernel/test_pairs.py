@@ -115,7 +115,7 @@ def test_the_planner_takes_what_it_finds_faster_and_says_why():
     assert many.launch.cluster == (2, 1, 1)
     assert many.launch.why.pairs.split(" (")[0].endswith("cycles with 2-CTA MMA")
     few = plan(device_layout(SMALL), options=ScheduleOptions(schedule="reload"))
-    assert few.launch.why.pairs.startswith("1-CTA MMA: ")
+    assert few.launch.why.pairs.split(" (")[0].endswith("cycles with 1-CTA MMA")
 
 
 @pytest.mark.parametrize(
