@@ -142,7 +142,7 @@ class TuneOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkOptions:
-    """Options of long work: where it is done, what is kept of it, and who is told how far it has come.
+    """Options of long work: where it is done, what is kept of it, and the callback for its progress.
 
     Attributes:
         jobs: worker processes of this machine; 1, or neither this nor an executor, is this process alone.

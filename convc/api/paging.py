@@ -47,7 +47,7 @@ def page_report(
         chip: whose parameters are used; with ``sass`` the page has the machine code of each kernel, which is timed.
         read: how a model is read.
         schedule: which schedules to consider for a model's layers.
-        work: who is told.
+        work: the progress callback.
 
     Raises:
         InputError: there is no such layer, chip or file, or no layer at all.

@@ -84,7 +84,7 @@ def run_probes(
 
 
 def settle_probes(file: str | Path, target: str | Path | None = None) -> Settled:
-    """Understand a file of ``convc probe --run``, which may come from somebody else.
+    """Understand a file of ``convc probe --run``, which may be a stranger's.
 
     Args:
         file: the answers of a GPU. What it says that they mean is not believed, but found again.

@@ -85,7 +85,7 @@ def run_network(
 
     Raises:
         InputError: an input is missing, or has another shape or type; there is no such output, or it cannot be written.
-        NodeError, ProblemError, PlanError: a convolution that convc does not compile, or a node that nobody can run.
+        NodeError, ProblemError, PlanError: a convolution that convc does not compile, or a node that no host can run.
         MachineFault, DeadlockError: a kernel fails.
 
     Example:

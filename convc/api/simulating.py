@@ -1,4 +1,4 @@
-"""The verb `simulate`: any PTX kernel with a launch file, whoever wrote it."""
+"""The verb `simulate`: any PTX kernel with a launch file, also of other compilers."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def simulate(  # noqa: PLR0913 - each is one choice, and most are left out
     Raises:
         InputError, LaunchError: a file is missing, or the launch does not fit the kernel or the buffers.
         PtxSyntaxError, UnmodelledError: the simulator does not take the text.
-        MachineFault, DeadlockError: the kernel fails, and nobody checks.
+        MachineFault, DeadlockError: the kernel fails, and no checker watches.
 
     Example:
         >>> numbers = np.arange(1000, dtype=np.float32)

@@ -67,7 +67,7 @@ def survey(
         extent: of axes of inputs that a model leaves open, but for the batch, which is 1.
         host: who runs the nodes that are no convolutions.
         read: how models are read; ``shapes`` are those of the inputs of these names, where a model has them.
-        work: where kernels are kept, and who is told.
+        work: where kernels are kept, and the progress callback.
 
     Returns:
         A line for each model, sorted by file name; ``report.ok`` says whether nothing that was compared is wrong.

@@ -1,4 +1,4 @@
-"""The verb `time`: how long kernels take on a chip that nobody here has, and what they wait for."""
+"""The verb `time`: how long kernels take on a modelled chip, and what they wait for."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class LayerTime:
 
     Attributes:
         name: of the layer, or of the kernel's entry.
-        schedule: of the layer; "" for a kernel that somebody else wrote.
+        schedule: of the layer; "" for a kernel that convc did not write.
         macs: multiply-adds of the convolution; None where the text alone is known.
         kernel: how long its kernel takes, and why.
         element_bits: of an operand of the tensor core; None as of ``macs``.
@@ -163,7 +163,7 @@ def time(
         chip: whose parameters are used, and how they are changed.
         read: how a model is read.
         schedule: which schedules to consider for a model's layers.
-        work: where compiled kernels are kept, and who is told.
+        work: where compiled kernels are kept, and the progress callback.
 
     Returns:
         Cycles and microseconds of every kernel, its critical path, and what each answer depends on.
@@ -261,7 +261,7 @@ def _jobs(
 
 
 def _foreign(source: object, launch: Path) -> _Job:
-    """A kernel that somebody wrote."""
+    """A kernel that convc did not write."""
     if not isinstance(source, str | Path):
         raise InputError("a launch file goes with a kernel file")
     spec = load_launch(launch)

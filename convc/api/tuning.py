@@ -49,7 +49,7 @@ def tune(
         read: how the model is read.
         schedule: what is settled of schedules, and for which target; None: nothing, and the target of the GPU.
         options: where, how long, among how many, and files of records.
-        work: where records are kept, and who is told.
+        work: where records are kept, and the progress callback.
         driver: of the GPU; None: NVIDIA's, in a process of its own.
 
     Returns:
@@ -97,7 +97,7 @@ def tune_layers(
     work: WorkOptions | None = None,
     driver: Driver | None = None,
 ) -> Iterator[TuneReport]:
-    """Do as `tune` does, and give the report before the first layer and behind each: who is interrupted has the last.
+    """Do as `tune` does, and give the report before the first layer and behind each, so that an interrupt loses one.
 
     The arguments and errors are those of `tune`.
 

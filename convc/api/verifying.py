@@ -89,7 +89,7 @@ def verify(  # noqa: PLR0913 - each is one choice, and most are left out
     Raises:
         InputError: an argument has a value that does not exist, or there is no such layer, input or output.
         LimitError, PlanError, WorkerError: a layer has no kernel or does not fit, or workers or a cluster fail.
-        ModelError, NodeError, ProblemError: a network cannot be read, or has a node that nobody can run.
+        ModelError, NodeError, ProblemError: a network cannot be read, or has a node that no host can run.
         MachineFault, DeadlockError: a kernel of a network fails.
 
     Example:

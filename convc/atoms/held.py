@@ -114,7 +114,7 @@ class Held:
         return math.prod(mode.extent for mode in self.values if not mode.copy)
 
     def grid(self, rows: int, columns: int) -> list[list[list[tuple[int, int]]]]:
-        """The holders, as (thread, value), of each of the first places of the tile; nobody holds some."""
+        """The holders, as (thread, value), of each of the first places of the tile; some are held by no thread."""
         found: list[list[list[tuple[int, int]]]] = [[[] for _ in range(columns)] for _ in range(rows)]
         thread, value, row, column = self.places
         shown = (row < rows) & (column < columns)

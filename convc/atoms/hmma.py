@@ -85,7 +85,7 @@ def steps(arch: str, sums: str = "f32", shape: str = "m16n16k16") -> tuple[HmmaS
         arch: of `ARCHS`. sums: of `SUMS`. shape: of `SHAPES`.
 
     Raises:
-        InputError: nobody has published the steps of that.
+        InputError: no steps of that are published.
     """
     if arch not in ARCHS:
         raise InputError(f"expected an architecture of {', '.join(ARCHS)}, got {arch!r}")

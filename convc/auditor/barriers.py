@@ -69,7 +69,7 @@ class Mbarrier:
         return len(self.phases)
 
     def arrive(self, clock: Clock | None, count: int = 1) -> None:
-        """So many arrivals, of somebody who knows so much."""
+        """So many arrivals of a warp with this clock."""
         if clock is not None:
             join(self.clock, clock)
         self.arrivals += count
@@ -87,7 +87,7 @@ class Mbarrier:
         self.announced = self.brought = None
 
     def passing(self, known: int, parity: int) -> int:
-        """Of somebody who knows of so many phases: the least number of them at which a wait for a parity goes on."""
+        """For a warp that knows of so many phases: the least number of them at which a wait for a parity goes on."""
         return known if known & 1 != parity else known + 1
 
 

@@ -36,7 +36,7 @@ def judge(cluster: Cluster, kernel: Kernel) -> None:
 
 
 def _explain(cluster: Cluster, stuck: list[Warp]) -> None:
-    """Nobody can go on: the barrier that the first of them waits for says why."""
+    """No warp can go on: the barrier that the first of them waits for says why."""
     ledger = cluster.ledger
     for cta in cluster.ctas:
         for barrier in cta.barriers.values():

@@ -1,6 +1,6 @@
 """Values of a warp: one number for all lanes, a tuple of one number a lane, or None where it is not known.
 
-Numbers are patterns of bits, not negative. A lane of a tuple may be None. A register that nobody wrote is `UNSET`: what
+Numbers are patterns of bits, not negative. A lane of a tuple may be None. A register never written is `UNSET`: what
 it holds in lanes that a write leaves out is no part of any right kernel, so such a write is taken for all lanes.
 """
 
@@ -17,7 +17,7 @@ Numeric = Callable[[int], int] | Callable[[int, int], int] | Callable[[int, int,
 
 
 class Unset:
-    """The value of a register that nobody wrote."""
+    """The value of a register that was never written."""
 
     __slots__ = ()
 

@@ -53,7 +53,7 @@ class Ledger:
     """Collects while an audit goes on. One instruction is accused once of breaking a rule.
 
     ``by_memory``: an instruction with which threads may synchronise by a word of memory, which is not followed: then
-    nobody is accused of a lack of order.
+    no lack of order is reported.
     """
 
     file: str

@@ -47,7 +47,7 @@ class Access:
     brought: bool = False
 
     def known(self, clock: Clock) -> bool:
-        """Whether somebody with this clock may rely on it as done."""
+        """Whether a warp with this clock may rely on it as done."""
         kind = {"mma": "issued", "wgmma": "multiplied", "store": "read", "copy": "phase"}.get(self.kind, "did")
         return clock.get((kind, self.owner), 0) >= self.time
 
@@ -89,7 +89,7 @@ class SharedShadow:
                 self.buckets[bucket] = {name: each for name, each in kept.items() if each.low < low or each.high > high}
 
     def read(self, clock: Clock, access: Access) -> Access | None:
-        """Hold a read, by somebody who knows so much, against the writes before it.
+        """Hold a read, by a warp with this clock, against the writes before it.
 
         What copies bring has to have come; what threads wrote has to be fenced for another proxy.
 
@@ -130,7 +130,7 @@ class SharedShadow:
             )
 
     def write(self, clock: Clock, access: Access) -> None:
-        """A write by somebody who knows so much: all that was done to the bytes before has to be over."""
+        """A write by a warp with this clock: all that was done to the bytes before has to be over."""
         copies = access.kind == "copy"
         for earlier in self._over(access.low, access.high):
             if earlier.kind in ("ld", "st"):

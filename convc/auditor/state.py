@@ -100,7 +100,7 @@ class Warp:
     # What operations use.
 
     def read(self, slot: int) -> Value:
-        """A register; unknown where nobody wrote it."""
+        """A register; unknown where it was never written."""
         value = self.registers[slot]
         return None if isinstance(value, Unset) else value
 
@@ -335,7 +335,7 @@ class Cluster:
         return [warp for cta in self.ctas for warp in cta.warps]
 
     def recount(self) -> None:
-        """Somebody has exited: barriers that wait for all are complete with fewer."""
+        """A warp has exited: barriers that wait for all are complete with fewer."""
         for cta in self.ctas:
             for barrier in cta.named.values():
                 if barrier.arrived and barrier.everybody and barrier.arrived >= cta.alive:

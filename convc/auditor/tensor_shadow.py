@@ -20,7 +20,7 @@ Kind = Literal["ld", "st", "mma", "dealloc"]
 
 @dataclass(slots=True)
 class Cells:
-    """An access of some lanes and columns; a ``ld`` or ``st`` that nobody has waited for has no time."""
+    """An access of some lanes and columns; a ``ld`` or ``st`` that no wait has covered has no time."""
 
     kind: Kind
     writes: bool
@@ -53,7 +53,7 @@ class TensorShadow:
     kept: dict[_Name, Cells] = field(default_factory=dict[_Name, Cells])
 
     def use(self, clock: Clock, cells: Cells) -> None:
-        """Hold an access of somebody who knows so much against those before it, and keep it."""
+        """Hold an access of a warp with this clock against those before it, and keep it."""
         for earlier in list(self.kept.values()):
             if earlier.meets(cells):
                 self._compare(clock, earlier, cells)

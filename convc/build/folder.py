@@ -182,7 +182,7 @@ class Build:
         return read_tuned(file.read_bytes()) if file.is_file() else None
 
     def written(self, record: LayerRecord) -> bool:
-        """Whether a layer's kernel is what its folder is named after: nobody changed its text or its launch file.
+        """Whether a layer's kernel is what its folder is named after: neither its text nor its launch file was changed.
 
         Raises:
             BuildError: the kernel's text is missing.

@@ -72,7 +72,7 @@ COMMANDS = {
 
 
 class _ReaderGoneError(Exception):
-    """Who reads the output went away."""
+    """The reader of the output went away."""
 
 
 class _InterruptedError(Exception):

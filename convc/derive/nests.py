@@ -245,5 +245,5 @@ def at_zero(place: Place, *axes: Symbol) -> dict[str, Expr]:
 
 
 def unknown(exprs: Iterable[Expr], known: set[Symbol]) -> set[str]:
-    """The axes that expressions read and nobody knows."""
+    """The axes that expressions read and that are not known."""
     return {x.name for expr in exprs for x in expr.free_symbols if x.name in z.AXES and x not in known}

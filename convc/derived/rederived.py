@@ -2,7 +2,7 @@
 
 It is kept beside compiled kernels (`convc.support.cache`): under the digest of what it was derived by, whole or not at
 all, and derived again where the entry is damaged. What it says decides what kernels compute, so that it is neither read
-from a folder that somebody else owns nor written to one.
+from a folder of another user nor written to one.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def png(picture: Picture, tell: Tell | None = None) -> bytes:
 
     Args:
         picture: what is drawn.
-        tell: called with what is being done and about the share that is done; None: nobody is told.
+        tell: called with what is being done and about the share that is done; None: not called.
 
     Raises:
         ToolError: the package is not there.

@@ -88,7 +88,7 @@ class Found:
 
     @property
     def needed(self) -> tuple[Argument, ...]:
-        """Arguments that somebody has to say."""
+        """Arguments that the caller has to give."""
         return tuple(each for each in self.arguments if each.kind != "null")
 
 

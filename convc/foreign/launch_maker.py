@@ -1,4 +1,4 @@
-"""A launch file for a kernel that was found in a folder, of what somebody says of its arguments.
+"""A launch file for a kernel that was found in a folder, with the arguments that the caller gives.
 
 x=x.npy               a buffer with the contents of a file
 x=f16[196,256]        a buffer of that type and shape, without contents

@@ -1,7 +1,7 @@
 """Lines of source that the instructions of a PTX text were made from: ``.file`` and ``.loc`` (PTX manual, 11.6).
 
 Compilers write ``.loc FILE LINE COLUMN`` in front of what a line became, and ``inlined_at FILE LINE COLUMN`` behind it
-where a function was put in place of its call; Triton 3.5 says that in a comment alone. Line 0 is nobody's line.
+where a function was put in place of its call; Triton 3.5 says that in a comment alone. Line 0 is no line.
 """
 
 from __future__ import annotations

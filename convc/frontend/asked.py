@@ -45,7 +45,7 @@ def check_operands(convs: Iterable[ConvNode], dtype: str | None, precision: str 
 def check_types(model: onnx.ModelProto, dtype: str | None, precision: str | None) -> None:
     """Raise `InputError` for an operand type or a precision that no convolution of a model can take.
 
-    A convolution whose input has a type that nobody knows can take any.
+    A convolution whose input has an unknown type can take any.
     """
     if dtype is None and precision is None:
         return

@@ -91,14 +91,14 @@ class Extents:
             self.causes[name] = (Cause(input=name, shape=shape_of(self.types[name]), channels=channels),)
 
     def add_carried(self, name: str, kind: TypeProto) -> None:
-        """An input of a subgraph, which nobody outside can say."""
+        """An input of a subgraph, which is unknown outside of it."""
         self.add_input(name, kind)
         if name in self.causes:
             reason = "its extents change between iterations, or are unknown outside of the loop"
             self.causes[name] = (Cause(node=name, op_type="input of a body", reason=reason),)
 
     def add_tensor(self, name: str, tensor: TensorProto) -> None:
-        """A constant, whose value is read when somebody asks for it."""
+        """A constant, whose value is read on demand."""
         kind = TypeProto()
         kind.tensor_type.elem_type = tensor.data_type
         kind.tensor_type.shape.SetInParent()

@@ -108,5 +108,5 @@ def _bytes(name: str, kind: TypeProto) -> int:
 
 
 def _names(tensors: Iterable[str]) -> list[ValueInfoProto]:
-    """Tensors of types that nobody states."""
+    """Tensors of types that are not stated."""
     return [ValueInfoProto(name=name) for name in tensors]

@@ -2,7 +2,7 @@
 
 What `convc.frontend.qdq_pattern` finds is written back as the nodes that it stands for: a ``QLinearConv`` in the place
 of the `QuantizeLinear`, and behind it a `Clip` of whole numbers where activations do more than saturation does. Nodes
-that nobody reads any more go. All else stays: a convolution that is not recognised runs as the floating-point one that
+that are no longer read go. All else stays: a convolution that is not recognised runs as the floating-point one that
 it is, and why is kept, to be said.
 """
 
@@ -118,7 +118,7 @@ def _done(conv: IntegerConv) -> tuple[int, ...]:
 
 
 def _unread(view: GraphView, found: list[IntegerConv], gone: set[int]) -> set[int]:
-    """Nodes in front of convolutions whose results nobody reads any more."""
+    """Nodes in front of convolutions whose results are no longer read."""
     before = {index for conv in found for index in conv.before}
     return {
         index

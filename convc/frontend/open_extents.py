@@ -52,7 +52,7 @@ class Cause:
         input: name of a graph input that leaves extents open; empty where it is a node.
         shape: of that input, None for an open extent; None where not even their number is said.
         channels: that it must have where a convolution reads it; 0 where that is not known.
-        node, op_type: the first node whose extents nobody knows, though its inputs' are known.
+        node, op_type: the first node whose extents are unknown, though its inputs' are known.
         reason: what inference says of it; empty where its extents depend on tensor contents.
     """
 

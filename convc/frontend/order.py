@@ -55,7 +55,7 @@ def _read_inside(graph: GraphProto) -> Iterator[str]:
 
 
 def _is_sorted(nodes: Sequence[NodeProto]) -> bool:
-    """Whether nobody reads, in these nodes or inside them, what a later node makes."""
+    """Whether none of these nodes, or of those inside them, reads what a later node makes."""
     later = {name for node in nodes for name in node.output if name}
     for node in nodes:
         if any(name in later for name in reads(node)):

@@ -4,7 +4,7 @@ They are a few numbers each. The operators that such arithmetic is mostly made o
 have constant results by those who compute weights (`convc.frontend.folding`). Division is ONNX's, towards zero.
 
 Where some extents are open, those that are known still pass through operators that only move numbers: so the fourth
-extent can be taken of a tensor whose first nobody knows.
+extent can be taken of a tensor whose first is unknown.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class Facts:
     Attributes:
         types: of its tensors, by name; those of which nothing is known are left out.
         extents: the walk that found them: causes, subgraphs.
-        stale: sentences on what the model says of tensors and its nodes do not make, or nobody can check.
+        stale: sentences on what the model says of tensors and its nodes do not make, or that cannot be checked.
     """
 
     types: Mapping[str, ValueType]
@@ -135,7 +135,7 @@ def _input_type(stated: TypeProto, batch: int | None, shape: tuple[int, ...] | N
 
 
 def _believed(graph: onnx.GraphProto, extents: Extents) -> list[str]:
-    """A sentence where convolutions are read with extents that the model says, and that nobody can check."""
+    """A sentence where convolutions are read with extents that the model says, and that cannot be checked."""
     given = [node.input[0] for node in graph.node if is_convolution(node) and node.input]
     named = list(dict.fromkeys(name for name in given if extents.is_believed(name)))
     more = f" and of {len(named) - 1} more" if len(named) > 1 else ""

@@ -70,7 +70,7 @@ class LaunchPlan:
         buffers: bytes of each buffer, by name, in the order of the launch file.
         params: in the order of the kernel.
         declared: how many parameters the kernel declares by its text; None for machine code.
-        listed: contents of buffers that stand in the launch file; somebody may give others.
+        listed: contents of buffers that stand in the launch file; a caller may give others.
     """
 
     entry: str

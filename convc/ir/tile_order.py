@@ -26,11 +26,11 @@ ENTRY_BITS = 16
 class OrderTraffic(msgspec.Struct, frozen=True, kw_only=True):
     """The facts about a rasterization order that a timer needs, and cannot see in a few CTAs.
 
-    A plan that an older convc wrote has more fields, which nobody reads.
+    A plan that an older convc wrote has more fields, which are not read.
 
     Attributes:
         fetched: bytes that all reads of operands bring from memory, where L2 does not hold all.
-        reached: bytes of operands that are read at all; None: nobody said (a plan of an older convc).
+        reached: bytes of operands that are read at all; None: not known (a plan of an older convc).
     """
 
     fetched: int

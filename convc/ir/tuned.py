@@ -1,6 +1,6 @@
 """The measured choice among a kernel's candidates: the part of a tuning record that a plan has.
 
-A record may come from a file of somebody else. So a choice is no kernel and no plan: it is a few options of the
+A record may come from a stranger's file. So a choice is no kernel and no plan: it is a few options of the
 schedule and a width, of which the planner makes a kernel as of any others, or refuses them.
 """
 

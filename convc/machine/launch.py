@@ -141,7 +141,7 @@ def writer_of(
     file: str = "kernel.ptx",
     only: tuple[int, ...] = (),
 ) -> Finding | None:
-    """Which CTA, warp and lane, by which line, last wrote a byte of a buffer in this launch; None if nobody did.
+    """Which CTA, warp and lane, by which line, last wrote a byte of a buffer in this launch; None if none did.
 
     ``only`` restricts the launch, see `RunOptions`.
     """

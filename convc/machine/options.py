@@ -11,7 +11,7 @@ from convc.machine.base.switches import Switches
 from convc.machine.state.grants import check_grants
 
 MAX_INSTRUCTIONS = 10_000_000
-"""Most instructions of a warp where nobody says another number: tens of milliseconds of a GPU, and minutes here.
+"""Most instructions of a warp where no other number is given: tens of milliseconds of a GPU, and minutes here.
 
 A loop with a wrong bound, or one that polls for what never comes, looks like one that takes long: only a number can
 tell them apart. GPGPU-Sim (``-gpgpu_max_insn``) and gem5 (``maxinsts``) have one too.
@@ -30,7 +30,7 @@ class RunOptions:
         grants: which cluster a running one gets that asks for one that has not begun (`convc.machine.state.grants`).
         resident: how many clusters begin at a time in a kernel that asks; None: one in five, so that there is
             something to ask for.
-        evaluation: ``lazy``: copies and products wait until somebody looks at their results (`convc.machine.lazy`);
+        evaluation: ``lazy``: copies and products wait until their results are looked at (`convc.machine.lazy`);
             ``eager``: everything is performed when it is issued. Nothing that a kernel, a caller or an observer can see
             differs but the order in which float32 sums are rounded. Runs with exact numerics are always eager.
         ctas: run only the CTAs from the first number up to, and not with, the second, whole clusters; None: all. What

@@ -62,7 +62,7 @@ class PageContents:
         chip: whose parameters the times are from.
         layers: in the order of the model.
         kernels: each once.
-        verdicts: of a verification, by the names of layers; empty where nobody asked.
+        verdicts: of a verification, by the names of layers; empty where there was none.
     """
 
     source: str

@@ -10,7 +10,7 @@ from convc.probe.probes import RuleProbe
 from convc.timing.parameters import read_chip
 
 UNSURE = ("inferred", "assumed")
-"""Classes of parameters that nobody has measured on the chip itself."""
+"""Classes of parameters that were not measured on the chip itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class AssumedRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssumedParameter:
-    """A number of a chip that nobody has measured there.
+    """A number of a chip that was not measured there.
 
     Attributes:
         name: as ``convc time --set`` takes it.
@@ -102,7 +102,7 @@ class Assumptions:
 
 
 def all_assumptions(chip: str) -> Assumptions:
-    """All switches, and the parameters of a chip that nobody has measured on it; `InputError`: no such chip."""
+    """All switches, and the parameters of a chip that were not measured on it; `InputError`: no such chip."""
     texts = explained()
     switches = tuple(
         AssumedSwitch(

@@ -118,7 +118,7 @@ class Tokens:
     """The tokens of one file.
 
     A text without block comments is read line by line, since no other token goes on in the next line, and most lines
-    were met before. Where the tokens stand is found when somebody asks, which is for errors and findings alone.
+    were met before. Where the tokens stand is found on demand, which is for errors and findings alone.
 
     Attributes:
         text, file: the source and its name.
@@ -234,7 +234,7 @@ class Tokens:
         return self.span_at(start, self._ends[first if last is None else last] - start)
 
     def forget(self) -> None:
-        """Drop the tokens, which nobody reads any more; instructions still find their place."""
+        """Drop the tokens, which are no longer read; instructions still find their place."""
         self.texts = []
         self.lines = {}
         self.marks = []

@@ -216,7 +216,7 @@ class Form:
 
 @dataclass(slots=True)
 class Instr:
-    """One instruction. Nobody changes one: it is not frozen because that would triple the time that making it takes.
+    """One instruction. It is never changed: it is not frozen because that would triple the time that making it takes.
 
     Fields may be given in their order, which takes a third of the time that giving them by name does.
 

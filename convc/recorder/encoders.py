@@ -60,7 +60,7 @@ def encoded(numbers: Sequence[int], memory: DeviceMemory) -> bytes:
         swizzle=cast("Swizzle", list(SWIZZLE_SPAN)[swizzle]),
         fill="nan" if fill else "zero",
     )
-    check(tmap, 1 << 62 if held is None else held.bytes.size)  # of no allocation: a map that nobody may use
+    check(tmap, 1 << 62 if held is None else held.bytes.size)  # of no allocation: a map that must not be used
     return encode(tmap, address)
 
 

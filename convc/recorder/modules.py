@@ -53,7 +53,7 @@ class Module:
         return tuple((name, held.bytes.size, held.address) for name, held in self.variables.items())
 
     def variable(self, name: str, memory: DeviceMemory) -> Allocation | None:
-        """The memory of a variable, with its initial bytes where nobody has asked before; None where there is none."""
+        """The memory of a variable, with its initial bytes at the first request; None where there is none."""
         if name not in self.variables:
             declared = next((each for each in self.outline.variables if each.name == name), None)
             if declared is None or not declared.size_bytes:
@@ -120,7 +120,7 @@ class Function:
             SHARED: self.shared,
             CONSTANT: self.constant,
             LOCAL: self.local,
-            REGISTERS: 32,  # of the text nobody knows
+            REGISTERS: 32,  # not known from the text
             PTX_VERSION: target,
             BINARY_VERSION: target,
             MOST_DYNAMIC: self.dynamic_limit,

@@ -15,7 +15,7 @@ PRODUCT = re.compile(r"\.(m\d+n\d+k\d+)(?:\.(?:row|col))*\.(f16|f32)(?:\.f16\.f1
 
 
 def published(kernel: KernelTime) -> tuple[tuple[str, str, tuple[HmmaStep, ...]], ...]:
-    """The products of a kernel whose steps somebody has published: spelling, architecture, steps."""
+    """The products of a kernel whose steps are published: spelling, architecture, steps."""
     products: list[tuple[str, str, tuple[HmmaStep, ...]]] = []
     for product in kernel.products:
         shape = PRODUCT.search(product)

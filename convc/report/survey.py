@@ -66,7 +66,7 @@ def _row(model: SurveyedModel) -> tuple[str, ...]:
 
 
 def _share(part: int | None, whole: int | None) -> str:
-    """``7`` of 7, ``6/7`` of more, ``-`` where nobody knows."""
+    """``7`` of 7, ``6/7`` of more, ``-`` where it is not known."""
     if part is None:
         return "-"
     return str(part) if part == whole else f"{part}/{whole}"

@@ -12,7 +12,7 @@ from convc.timing.kernel import KernelTime
 from convc.timing.timeline import Slice, Track, timeline
 
 WIDTH = 120
-"""Columns where nobody says how many there are."""
+"""Columns by default."""
 
 LEAST = 20
 """Characters of a line behind its name, at least."""

@@ -1,4 +1,4 @@
-"""The files around a kernel that somebody wrote: the arrays that its launch file names.
+"""The files around a kernel that convc did not write: the arrays that its launch file names.
 
 A buffer's ``file`` must hold exactly its type and shape. Types that ``.npy`` cannot name lie there as
 unsigned integers of the same width (bf16 as uint16), and any type may. What a launch ``save``s stays in the

@@ -37,7 +37,7 @@ CARRIED = 4
 """Views of a message."""
 
 NEVER = -1
-"""The time of a component that nobody has told of."""
+"""The time of a component that is not known."""
 
 Clock = dict[int, int]
 """The time up to which the owner has been told of a component, by component."""
@@ -53,14 +53,14 @@ def join(into: dict[Who, int], other: Mapping[Who, int]) -> None:
 
 
 NOTHING = fixed(np.full((CARRIED, 0), NEVER, np.int32))
-"""The views of a message that tells of nobody."""
+"""The views of a message that tells of no component."""
 
 
 class ClockMessage:
     """The message of a release: the sender's generic, fenced and weak views.
 
     Attributes:
-        views: int32 (views, components): the time of each, of those components that anybody has told of.
+        views: int32 (views, components): the time of each, of those components that are known.
     """
 
     __slots__ = ("views",)

@@ -152,7 +152,7 @@ class Writes(Checker):
             self._load(self.body[index], buffer, offsets, unit, readers)
 
     def copy(self, strand: ObservedStrand, instr: Instr, transfer: Transfer) -> None:
-        """Note what copies store; what they load is looked at in the end, for buffers that somebody writes."""
+        """Note what copies store; what they load is looked at in the end, for buffers that are written."""
         memory = transfer.memory
         cta = self.cohort.place.number[transfer.rows]
         if memory is None or memory.kind == "atom":
@@ -170,7 +170,7 @@ class Writes(Checker):
                 self._store(instr, memory.buffer, starts, size, who, lambda _: transfer.thread)
 
     def copies(self, strand: ObservedStrand, instr: Instr, transfers: Sequence[Transfer], memory: GlobalRange) -> None:
-        """Note what copies store at once, where nobody else stores there."""
+        """Note what copies store at once, where no other CTA stores there."""
         cta = self.cohort.place.number[np.concatenate([transfer.rows for transfer in transfers])]
         if memory.kind != "st" or self.orders or not self._stored_alone(instr, memory.buffer, list(_flat(memory, cta))):
             super().copies(strand, instr, transfers, memory)
@@ -208,7 +208,7 @@ class Writes(Checker):
         return tables, places.reshape(-1), offsets.reshape(-1), np.repeat(cta, places.shape[1])
 
     def _stored_alone(self, instr: Instr, buffer: str, parts: Sequence[Part]) -> bool:
-        """Become the writer of several parts at once, if nobody else ever wrote there; else change nothing."""
+        """Become the writer of several parts at once, if no other CTA ever wrote there; else change nothing."""
         if len({size for _, size, _ in parts}) != 1:
             return False
         size = parts[0][1]

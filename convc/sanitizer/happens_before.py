@@ -230,7 +230,7 @@ class HappensBefore(Checker):
                 number if isinstance(number, int) else int(number[home])
                 for number in (machine.pending, machine.expected)
             )
-            over = expected - pending  # arrivals behind the complete phase; none or all: nobody is late
+            over = expected - pending  # arrivals behind the complete phase; none or all: none is late
             found.update([position for position, to in enumerate(homes) if to == home][-over:])
         return found
 

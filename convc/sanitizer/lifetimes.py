@@ -1,4 +1,4 @@
-"""Exits: a CTA must not be gone while somebody may still reach its memory.
+"""Exits: a CTA must not be gone while another may still reach its memory.
 
 Shared and tensor memory live as long as the CTA. Asynchronous work on it, and everything that a peer of the cluster
 does to it (stores, loads, arrivals, multicast copies and commits), has to be known to a warp of the CTA before the last

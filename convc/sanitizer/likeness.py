@@ -65,7 +65,7 @@ class Likeness(Observer):
         self.plans: list[AddressRegisters] = []
 
     def begin(self, cohort: ObservedCohort) -> None:
-        """Nobody has done anything yet."""
+        """Nothing was done yet."""
         self.cohort = cohort
         if not self.plans:
             self.plans = [_places(instr) for instr in cohort.launch.program.kernel.body]

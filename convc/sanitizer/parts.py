@@ -16,7 +16,7 @@ import numpy as np
 from convc.sanitizer.shadow import LANES, SHORT, Tables
 
 FIRST = 4096
-"""Entries of the tables that there is room for at first; pages of it that nobody uses take no time."""
+"""Entries of the tables that there is room for at first; pages of it that are not used take no time."""
 
 TABLES = 32
 """Tables of a memory that there is room for at first."""
@@ -203,7 +203,7 @@ class Cuts:
     def find(self, lanes: np.ndarray, places: np.ndarray) -> Found | None:
         """The parts that lanes (n,) reach, each its own of places (n, m); None: none, or some outside.
 
-        An array that cannot be written is known by its identity: whoever makes one gives it as it is every time.
+        An array that cannot be written is known by its identity: it is given as it is every time.
         """
         key = (places.tobytes() if places.flags.writeable else id(places), lanes.tobytes())
         if key not in self.known:

@@ -190,7 +190,7 @@ def _missed(count: int, file: str) -> Iterator[Finding]:
 
 
 def _unnamed(text: str, launch: LaunchSpec, file: str) -> list[Finding]:
-    """A note where a kernel may overlap the one in front of it, and nobody says what that one uses."""
+    """A note where a kernel may overlap the one in front of it, and it is not known what that one uses."""
     if OVERLAPS not in text or launch.in_front is not None:
         return []
     message = (

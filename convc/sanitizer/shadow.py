@@ -149,7 +149,7 @@ class Tables:
             self.cells = np.concatenate([self.cells, np.full_like(self.cells, -1)])
 
     def number(self, offsets: np.ndarray) -> np.ndarray:
-        """The entry of each offset, of those that somebody has looked at."""
+        """The entry of each offset, of those that were looked at."""
         return offsets
 
     def grow(self, more: int) -> None:
@@ -159,7 +159,7 @@ class Tables:
 
 
 class Sparse(Tables):
-    """Tables over the bytes of a buffer: pages come into being where somebody looks, and are as coarse as can be.
+    """Tables over the bytes of a buffer: pages come into being where they are looked at, and are as coarse as can be.
 
     A place is ``unit`` bytes, at first 16. An access of less, or at another alignment, makes all places smaller.
     """
@@ -200,7 +200,7 @@ class Sparse(Tables):
             self._open(np.unique(page[slot < 0]))
 
     def number(self, offsets: np.ndarray) -> np.ndarray:
-        """The entry of each offset, of those that somebody has looked at."""
+        """The entry of each offset, of those that were looked at."""
         return (self.pages[offsets // PAGE].astype(np.int64) * PAGE + offsets % PAGE) // self.unit
 
     def known(self) -> Iterator[tuple[int, slice]]:

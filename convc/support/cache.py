@@ -4,7 +4,7 @@ Entries are bytes under a name, in one SQLite database that `diskcache` keeps: p
 time, and the oldest entries go when the folder is full. What is stored are compressed bytes and never pickles, so
 opening somebody else's cache runs nothing. An entry holds a digest of its name and contents: entries that were changed,
 cut off or exchanged are compiled anew. The digest is no signature: who may write to the folder may write a kernel of
-his own into it, so that nobody but the user should. A cache may always be lost: an entry or a database that is damaged
+his own into it, so that only the user should. A cache may always be lost: an entry or a database that is damaged
 costs a compilation, no more.
 
 The environment variable ``CONVC_CACHE`` names another folder, or is ``off``.
@@ -108,7 +108,7 @@ class KernelCache:
         except zlib.error:
             return None
         if not unpack.eof or data[:DIGEST_BYTES] != _digest(key, data[DIGEST_BYTES:]):
-            return None  # cut off, changed, or what somebody has put under another name
+            return None  # cut off, changed, or put under another name
         return data[DIGEST_BYTES:]
 
     def put(self, key: str, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""The name that somebody meant who wrote one that there is not."""
+"""The name that is nearest to an unknown one."""
 
 from __future__ import annotations
 

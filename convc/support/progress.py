@@ -1,4 +1,4 @@
-"""How far long work has come, told to whoever wants to know.
+"""How far long work has come, told to a callback.
 
 Every piece of work reports 0 to 1. Where it is done inside other work, that hands it a part of its own progress, so
 that nobody needs to know what he is a part of.
@@ -16,7 +16,7 @@ class Progress:
     """Tells how far some work has come; a `Progress` is itself a `Tell`.
 
     Args:
-        tell: called with what is being done and the share that is done; None where nobody wants to know.
+        tell: called with what is being done and the share that is done; None: not called.
     """
 
     __slots__ = ("_tell",)
@@ -48,4 +48,4 @@ class Progress:
 
 
 SILENT = Progress()
-"""Nobody wants to know."""
+"""Tells nothing."""

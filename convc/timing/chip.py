@@ -37,7 +37,7 @@ class Footprint:
 
     Attributes:
         shared_bytes: of shared memory. columns: of tensor memory. threads: how many.
-        registers: of each thread; 0 where nobody knows, which is taken to be few enough.
+        registers: of each thread; 0 where it is not known, which is taken to be few enough.
     """
 
     shared_bytes: int
@@ -51,7 +51,7 @@ class Operands:
     """Bytes of the buffers that a launch reads, and of those that it only writes.
 
     Attributes:
-        read: of what is read; of a buffer in part, where somebody knows that.
+        read: of what is read; of a buffer in part, where that is known.
         written: of buffers that are only written.
         fetched: those that reads bring from memory where L2 does not hold all; None: each byte once.
     """

@@ -21,7 +21,7 @@ Buffers = Mapping[str, np.ndarray]
 
 
 def contents_of(launch: LaunchSpec, given: Buffers, name: str) -> dict[str, np.ndarray]:
-    """All buffers of a launch, of which zeros that nobody reads take no memory but addresses."""
+    """All buffers of a launch, of which zeros that are not read take no memory but addresses."""
     with named_memory(f"timing {name!r}", hint="zeros stand for its buffers"):
         zeros = {name: np.zeros(spec.shape, ARRAY_TYPES[spec.dtype]) for name, spec in launch.buffers.items()}
     return zeros | dict(given)

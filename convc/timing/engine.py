@@ -117,7 +117,7 @@ class Replay:
     # ---- one item ------------------------------------------------------------------------------------------------
 
     def _go_alone(self, strand: _Strand) -> None:
-        """Perform the items up to the next one that others see: when they are performed matters to nobody else."""
+        """Perform the items up to the next one that others see: when they are performed matters to no other."""
         alone = strand.alone
         held = 0.0
         begin = strand.time

@@ -111,7 +111,7 @@ def names_in(line: str) -> tuple[str, ...]:
     """The names that a line gives the barriers of its lanes, as many as a warp has at most; none where it has none.
 
     Args:
-        line: of PTX, with its comment. It may be anybody's: what it says is never computed with beyond the lanes.
+        line: of PTX, with its comment. It may be a stranger's: what it says is never computed with beyond the lanes.
     """
     one = ONE.search(line)
     if one is not None:

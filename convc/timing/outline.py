@@ -1,4 +1,4 @@
-"""The part of a replay that is the same on every chip: kinds of items, who waits for what, and what nobody else sees.
+"""The part of a replay that is the same on every chip: kinds of items, who waits for what, and what no other sees.
 
 The numbers that an answer depends on are found by a replay for each, and a round of the grid takes several.
 """
@@ -25,7 +25,7 @@ class Outline:
         users: phases that an item or a work contributes to.
         kinds: items whose own cycles are alike: one of each, and whether it is a jump that is taken.
         kind: of each warp's items, as a number of ``kinds``.
-        alone: of each warp's items, and False behind them: nobody else sees it, and it takes no unit but the warp's.
+        alone: of each warp's items, and False behind them: no other sees it, and it takes no unit but the warp's.
     """
 
     due: Mapping[object, int]

@@ -8,7 +8,7 @@ A user's own file begins with ``base = "b200"``, the chip that it changes, and h
 
 Banks of tensor memory: what their number means for rows that shift, for ``.ashift``, and for loads.
 
-Nobody has published how tensor memory is built inside. The settings of ``tmem.banks`` are hypotheses: the 512 columns
+How tensor memory is built inside is not published. The settings of ``tmem.banks`` are hypotheses: the 512 columns
 of a lane lie in 8 banks of 64 entries or in 4 banks of 128, column c in bank c mod 8 or c mod 4, and a bank reads and
 writes one entry a cycle. From that follows, by counting the columns of a lane that share a bank (`turns`):
 
@@ -108,7 +108,7 @@ class Parameter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 BY_USER = "set by the user"
-"""The source of a parameter that somebody set for a call."""
+"""The source of a parameter that a caller set."""
 
 
 class Chip(msgspec.Struct, frozen=True, kw_only=True):

@@ -192,7 +192,7 @@ class Streaming:
         return begin, end, cause
 
     def _in_crowd(self, alone: float, asked: float, time: float, row: int, together: bool) -> float:
-        """Cycles of a copy that takes ``alone`` where nobody else asks, behind what this SM has asked for already.
+        """Cycles of a copy that takes ``alone`` where no other SM asks, behind what this SM has asked for already.
 
         A closed queue: all SMs do the same, so each waits for its own bytes in flight at its share of the rate, and
         the latency passes meanwhile: for what is left of the copies of its own CTA, ``row``, which come in order, and

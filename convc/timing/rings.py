@@ -1,7 +1,7 @@
 """The stages of a kernel's rings, found in its trace: when each is being filled, full, and free again.
 
 A stage is an mbarrier at which copies arrive. Whoever issues its next copy has waited, right before, for the barrier
-that says that the stage is free; where nobody did, a stage is taken to be full until its last waiter has gone on.
+that says that the stage is free; where none did, a stage is taken to be full until its last waiter has gone on.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from convc.ptx import Instr
 from convc.timing.trace import Trace
 
 MOST_STEPS = 20_000
-"""Instructions after which nobody waits for a first copy any longer."""
+"""Instructions after which no first copy is waited for."""
 
 
 class _Seen(Exception):

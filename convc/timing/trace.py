@@ -78,7 +78,7 @@ class Work(msgspec.Struct, kw_only=True, gc=False):
 
     @property
     def taken(self) -> int:
-        """Bytes of L2's rate that it takes if nobody else asks for the same.
+        """Bytes of L2's rate that it takes if no other SM asks for the same.
 
         Of rows that share lines with others a request takes `REQUEST` of them at least.
         """

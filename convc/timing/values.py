@@ -131,7 +131,7 @@ class Values:
         return there or folds
 
     def _of(self, slot: int) -> int:
-        """The value in a register; a new one where nobody has written there."""
+        """The value in a register; a new one where it was never written."""
         number = self._held.get(slot)
         if number is None:
             number = self._held[slot] = self._fresh()

@@ -18,7 +18,7 @@ class WhatIfTime:
     """The time of a kernel in a setting.
 
     Attributes:
-        layer: its name. schedule: of its kernel; "" for one that somebody else wrote.
+        layer: its name. schedule: of its kernel; "" for one that convc did not write.
         planned: the report is about this kernel; else it is one that another schedule would give.
         cycles: of the SM clock. microseconds: at the setting's clock.
     """

@@ -138,7 +138,7 @@ class Session:
         Raises:
             FindingsError: an error was found.
             InputError, LaunchError, PtxSyntaxError, UnmodelledError: the launch is not one that the simulator runs.
-            MachineError: nobody checks, and the kernel fails.
+            MachineError: no checker watches, and the kernel fails.
         """
         if 0 in grid:
             return  # Triton launches nothing then

@@ -12,7 +12,7 @@ r"""One convolution of a network against two oracles, on the input that reached 
    same terms in whatever order and grouping, so that its error is at most gamma(n) S too. Rounding both factors to a
    type of unit u gives r = 2u + u^2; operands of the model's own type have r = 0, and so has float32 that is
    multiplied in parts, where the bound has what is missing. Where the result is not float32, onnxruntime's is rounded
-   once more: half a unit of its type. This is what the operator means, seen by somebody else: a wrong reading of
+   once more: half a unit of its type. This is what the operator means, seen by another program: a wrong reading of
    pads, groups or strides shows here.
 
 Convolutions of integers have exact sums: no int32 may differ from `onnx.reference` or from onnxruntime. A sum that is

@@ -48,7 +48,7 @@ class Check:
         seconds: wall time of the simulator.
         digest: 16 hexadecimal digits of the SHA-256 of the result's bytes; empty where there is no result.
         comparison: the elements; None where the kernel did not come to an end.
-        writer: who wrote the first wrong element; None where none is wrong, or where nobody wrote it or was asked.
+        writer: who wrote the first wrong element; None where none is wrong, it was not written or not asked for.
         findings: what the simulator noticed, worst first.
         fault: the simulator's message where the kernel did not come to an end.
     """
@@ -112,7 +112,7 @@ class LayerReport:
         counters: what one launch did; None where no launch came to an end.
         checks: of a layer by itself one for each mode, in a network one for each oracle that has an answer.
         fused: names of the nodes of the model that the kernel does as well.
-        planned: what the planner expects of a launch; None where nobody planned it.
+        planned: what the planner expects of a launch; None where it was not planned.
         relative_rms_error: in a network, root mean square difference of the result from onnxruntime's run of the whole;
             None where there is none.
         sampled: how many of its CTAs were run; None: all of them.
@@ -245,7 +245,7 @@ class NetworkReport:
         stats: what ran where.
         outputs: of the network.
         oracle: who said what is expected of the outputs: a file, onnxruntime with its version, or onnx.reference;
-            empty where nobody did.
+            empty where none did.
         silent: why onnxruntime was not asked, or had no answer; empty where it had, or where a file says it.
         shapes: of the data for inputs whose extents the model leaves open, by name: with these as its shapes it is read
             as it ran.

@@ -110,7 +110,7 @@ class Pool:
                     piece = pieces[index]
                     try:
                         flying[crew.executor.submit(piece.function, *piece.arguments)] = index
-                    except BrokenExecutor:  # it broke while nobody looked: what flies will say so
+                    except BrokenExecutor:  # it broke unseen: what flies will say so
                         (suspects if index in suspected else waiting).appendleft(index)
                         break
                 done = wait(flying, return_when=FIRST_COMPLETED).done

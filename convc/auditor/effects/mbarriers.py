@@ -62,7 +62,7 @@ def _inval(instr: Instr) -> Run:
 
 
 def barrier_at(warp: Warp, instr: Instr, place: int | None, *, asynchronous: bool = False) -> Mbarrier | None:
-    """The mbarrier at an address, for somebody who uses it; the walk ends where there is none."""
+    """The mbarrier at an address that is used; the walk ends where there is none."""
     found = warp.locate(place)
     if found is None:
         warp.lose(instr, "unknown mbarrier address")
@@ -71,7 +71,7 @@ def barrier_at(warp: Warp, instr: Instr, place: int | None, *, asynchronous: boo
 
 
 def barrier_in(warp: Warp, instr: Instr, cta: Cta, offset: int, *, asynchronous: bool = False) -> Mbarrier | None:
-    """The mbarrier at an offset of a CTA: it has to be made ready before, in the view of whoever uses it."""
+    """The mbarrier at an offset of a CTA: it has to be made ready before, in the view of the warp that uses it."""
     ledger = warp.cta.cluster.ledger
     barrier = cta.barriers.get(offset)
     if barrier is None:

@@ -18,7 +18,7 @@ class Effect(NamedTuple):
     Attributes:
         build: makes it for an instruction.
         strict: whether the walk ends where a guard is not known: others may rely on it.
-        pure: whether it only computes a result, and is left out where nobody reads that.
+        pure: whether it only computes a result, and is left out where no instruction reads that.
         data: the operand with data, which no rule is about.
         anyway: whether it is performed even where its guard is not known, as it only notes that it is there.
     """

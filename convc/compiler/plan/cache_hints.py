@@ -25,7 +25,7 @@ class CacheHints(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         activations, filters: operands, each with its scale factors.
         residual: where tensor copies bring it.
-        why: a sentence for each, and what speaks against hints where there are none; empty where nobody asks.
+        why: a sentence for each, and what speaks against hints where there are none; empty where none are requested.
     """
 
     activations: Priority | None = None

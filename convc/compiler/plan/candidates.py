@@ -61,7 +61,7 @@ def _summed_pipeline(layout: DeviceLayout, atom_bytes: int) -> Pipeline:
 
 
 def atoms_of(layout: DeviceLayout, tiling: Tiling, atom_bytes: int) -> int:
-    """MMAs along an operand row: where a row is longer than a pixel, its end is fill, and nobody multiplies that."""
+    """MMAs along an operand row: where a row is longer than a pixel, its end is fill, which is not multiplied."""
     return -(-min(tiling.row_bytes, pixel_bytes(layout)) // atom_bytes)
 
 

@@ -29,7 +29,7 @@ class TileGrid(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         ctas: persistent CTAs; None: each tile has its own.
         parts: CTAs that share the K loop of a tile.
         traffic: bytes of memory traffic, where the rasterization order is chosen; None: as `memory_bytes` expects them.
-        size: what the launch reads and writes, where somebody has counted it.
+        size: what the launch reads and writes, where it has been counted.
     """
 
     layout: DeviceLayout

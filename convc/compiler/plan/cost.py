@@ -154,7 +154,7 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
         Where the loop waits for L2 or memory, an SM has more of it while others do not read: with the part r of the
         round in which all would have to, r = reads / round and round = around + r * reads. CTAs that begin together
-        ask for the same together, as long as L2 holds nobody up.
+        ask for the same together, as long as L2 delays none of them.
         """
         rates = self.rates
         on_each = -(-ctas // rates.sms)
@@ -287,8 +287,8 @@ def estimate(
     Args:
         tiled: a tiling of a problem on a target.
         work: of a CTA.
-        pace: that of the tiling's width, where somebody knows it.
-        rows: of a row of activations, and of one of the filter, where somebody knows them.
+        pace: that of the tiling's width, where it is known.
+        rows: of a row of activations, and of one of the filter, where they are known.
     """
     rates = tiled.arch.rates
     rows = rows or row_cycles(tiled.layout, work.row_bytes, rates)

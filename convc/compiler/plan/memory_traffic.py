@@ -36,7 +36,7 @@ def memory_bytes(size: Bytes, grid: tuple[int, int], *, free: bool) -> int:
     Args:
         size: what the launch reads and writes.
         grid: tiles of output pixels and of output channels.
-        free: whether rows may come after each other as well, as where nobody has chosen the rasterization order yet.
+        free: whether rows may come after each other as well, as where the rasterization order is not chosen yet.
     """
     if size.all <= size.l2:
         return 0

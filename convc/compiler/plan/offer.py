@@ -292,7 +292,7 @@ class Width(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """The tilings by their price; of several of one price, that which keeps most bytes under way.
 
         The price has it that a latency is hidden or is not. Where many CTAs ask L2 at once some copies take longer, and
-        memory that nobody else can use hides that too: on an H200 the layers of ResNet-50 take 0.96 of the time at
+        memory that no other CTA can use hides that too: on an H200 the layers of ResNet-50 take 0.96 of the time at
         batch 1, 0.97 at batch 8, and as long at batch 32.
         """
         alike: dict[float, list[Tiling]] = {}
@@ -311,7 +311,7 @@ class Width(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
             waits = {stages: latency_of(ring.steps, stages, turn, pace) for stages in set(column)}
             latencies = [max(latency, waits[stages]) for latency, stages in zip(latencies, column, strict=True)]
         most = pace.most_beside
-        if most == 1:  # nobody need know how many fit
+        if most == 1:  # how many fit need not be known
             alone = {latency: pace.cycles(latency, 1) for latency in set(latencies)}
             return [alone[latency] for latency in latencies]
         needs = (self.offer.laid(tiling).need for tiling in self.tilings)

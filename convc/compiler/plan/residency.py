@@ -95,7 +95,7 @@ def _by_threads(arch: Arch) -> int:
 def _by_registers() -> int:
     """CTAs that an SM has registers for: each of its quarters has its part of them, and warps of its own.
 
-    Nobody knows a thread's registers before ptxas has seen the text. What keeps a kernel to its columns does not rest
+    A thread's registers are not known before ptxas has seen the text. What keeps a kernel to its columns does not rest
     on them, so that a wrong guess makes an estimate wrong, and no kernel.
     """
     own = Registers()

@@ -108,7 +108,7 @@ class BarrierRing(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         offset: byte offset of barrier 0 in shared memory.
         state: which of a role's states says the stage and the phase; tiles and rings that move together share one.
         at: whose barriers its signals are for. Those of ``leader`` are waited for by the first CTA of a pair alone.
-        ahead: whether the role that signals is a stage ahead all the time, so that nobody waits for its last signals.
+        ahead: whether the role that signals is a stage ahead all the time, so that no role waits for its last signals.
     """
 
     name: RingName

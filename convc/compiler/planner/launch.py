@@ -96,7 +96,7 @@ def launched(chosen: ScheduleCandidates, survey: Survey) -> Pick:
 def every_form(survey: Survey) -> Iterator[Pick]:
     """The best candidate of every width of every legal schedule, in every form that is asked for or left open.
 
-    Their reasons say what they are, and that somebody else decides: they are there to be timed.
+    Their reasons say what they are, and that timing decides.
     """
     for candidates in survey.legal:
         schedule = schedule_of(candidates.schedule)
@@ -187,7 +187,7 @@ def _with_persistent(pick: Pick, survey: Survey) -> Pick:
     tiles = math.prod(best.tiled.grid)
     if tiles <= arch.rates.sms:
         return pick.because(persistent=f"one CTA per tile, as {tiles} tiles fit on the {arch.rates.sms} SMs")
-    # Elsewhere the schedule stays: on an H200 nobody has measured whether estimates choose rightly between two.
+    # On Hopper the schedule stays: whether estimates choose rightly between two was not measured on an H200.
     others = survey.legal if arch.tensor_core == "tcgen05" else ()
     own = _persistent_offer(pick.schedule, pick, survey)
     offered = [(pick.schedule, own)]

@@ -116,7 +116,7 @@ def plan(
 def contenders(
     layout: DeviceLayout, *, options: ScheduleOptions, refused: Mapping[LaunchForm, str]
 ) -> tuple[Plan, ...]:
-    """Plan the best few candidates of a problem, for somebody who can time their kernels.
+    """Plan the best few candidates of a problem, for a caller that times their kernels.
 
     Args:
         layout, options, refused: see `plan`.
@@ -344,7 +344,7 @@ def _no_plan(layout: DeviceLayout, rejected: Sequence[Rejection]) -> PlanError:
 
 
 def loading(pick: Pick, survey: Survey) -> Pick:
-    """CTAs load for each other where that is faster; nothing is said where nobody asks."""
+    """CTAs load for each other where that is faster; without a reason where it is not considered."""
     request = survey.request
     tiled = pick.best.tiled
     if request.multicast is not None:

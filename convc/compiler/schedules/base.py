@@ -74,14 +74,14 @@ class Request:
         border, rows: how the output is cut (schedules that share activations).
         block_n, stages: tile width, and number of stages.
         store: how results leave (schedules whose lanes are output pixels).
-        persistent: whether CTAs are persistent; None: each tile has its own, if nobody finds the other better.
+        persistent: whether CTAs are persistent; None: each tile has its own, unless the planner finds the other better.
         ctas: how many these are at most; None: one for each SM.
         dynamic: whether they ask for their tiles, as many of them as run.
         filters: where filter tiles are put (schedules that read the same activations for several filter columns).
-        pairs: whether the tensor cores of two CTAs multiply as one; None: each by itself, if nobody finds the other
-            better.
+        pairs: whether the tensor cores of two CTAs multiply as one; None: each by itself, unless the planner finds
+            pairs better.
         residual_load: how a residual arrives.
-        parts: CTAs that share the K loop of a tile; None: each tile has one, if nobody finds more better.
+        parts: CTAs that share the K loop of a tile; None: each tile has one, unless the planner finds more better.
         multicast: tiles of pixels and of channels of a cluster that shares loads; None: as with `parts`.
         order: in which tiles are made; None: along M first, if no other moves fewer bytes.
         registers: whether warps that load hand registers over to those that multiply; None: where these want more.

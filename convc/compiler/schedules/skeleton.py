@@ -141,7 +141,7 @@ def enter(plan: Plan, role: str, *, alone: bool = False) -> tuple[Step, ...]:
     this kernel: so only threads do so that know that this CTA has its own.
 
     `role`: whose steps they are; every warp has one that does so.
-    `alone`: it has not waited for the warps that get tensor memory, and lets nobody begin.
+    `alone`: it has not waited for the warps that get tensor memory, and lets no other warp begin.
     """
     if not plan.launch.dependent:
         return ()

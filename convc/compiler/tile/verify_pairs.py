@@ -1,4 +1,4 @@
-"""CTAs that work together: they meet before and after, and each signal is for the barriers at which somebody waits."""
+"""CTAs that work together: they meet before and after, and each signal is for barriers that are waited for."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def pairs_allocate(program: TileProgram) -> Iterator[str]:
 def last_signals_come(program: TileProgram) -> Iterator[str]:
     """A CTA that others give stages back to, by commits, waits for the last signal of each stage before it ends.
 
-    A wait for room is for the signal of a turn before, so that nobody else waits for the last turn's.
+    A wait for room is for the signal of a turn before, so that no other role waits for the last turn's.
     """
     for ring in program.storage.rings:
         steps = [(step, times) for role in program.roles for step, times in executions(role.steps)]

@@ -184,7 +184,7 @@ def stages_given_back(program: TileProgram) -> Iterator[str]:
 
 
 def shared_again(program: TileProgram) -> Iterator[str]:
-    """Nobody reads shared memory for the tile before when the epilogue writes there for the next."""
+    """No role reads shared memory for the tile before when the epilogue writes there for the next."""
     if program.visits is None:
         return
     for role in program.roles:

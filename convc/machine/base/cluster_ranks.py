@@ -54,7 +54,7 @@ class Place:
 def place(grid: Extent, cluster: Extent, first: int, ctas: int) -> Place:
     """CTAs number ``first .. first + ctas - 1`` in cluster order; ``number`` is the linear CTA number in the grid.
 
-    The same kernel is mostly launched again, and nobody can write what is kept.
+    The same kernel is mostly launched again, and what is kept cannot be written.
     """
     row = np.arange(first, first + ctas)
     index, rank = np.divmod(row, math.prod(cluster))

@@ -1,11 +1,11 @@
 """When asynchronous work takes effect: the completion policy.
 
-The hardware may perform asynchronous work at any time between its issue and the moment somebody has waited for it. A
+The hardware may perform asynchronous work at any time between its issue and the end of a wait for it. A
 right kernel does not depend on when. The simulator can choose:
 
 * ``eager``: at issue (for the tensor core: at the next commit at the latest);
 * ``late``: only when a wait asks for it, or when no warp can go on without it: oldest first, and what signals a barrier
-  before what signals nobody;
+  before what signals no mbarrier;
 * ``seeded``: in between, at random but repeatably.
 
 | work | order | what waits for it |
@@ -95,7 +95,7 @@ class Pending:
             self._signalling[self._number()] = deque(((0, action),))
 
     def silent_copy(self, action: Action) -> int:
-        """Work that signals nobody, ordered with nothing else; returns the number to `drop` it by."""
+        """Work that signals no mbarrier, ordered with nothing else; returns the number to `drop` it by."""
         number = self._number()
         self._silent[number] = deque(((0, action),))
         return number

@@ -58,7 +58,7 @@ DTYPE: dict[int, np.dtype[Any]] = {
     64: np.dtype(np.uint64),
     128: np.dtype(np.complex128),
 }
-"""numpy type of a register; 128-bit ones are moved as complex128, which nobody computes with."""
+"""numpy type of a register; 128-bit ones are moved as complex128, which is not computed with."""
 SIGNED: dict[int, np.dtype[Any]] = {bits: np.dtype(f"i{bits // 8}") for bits in (8, 16, 32, 64)}
 FLOAT: dict[int, np.dtype[Any]] = {bits: np.dtype(f"f{bits // 8}") for bits in (16, 32, 64)}
 MASK = {bits: (1 << bits) - 1 for bits in (1, 8, 16, 32, 64, 128)}

@@ -2,7 +2,7 @@
 
 Many threads execute an instruction at once, and what it refuses is the address or the operand of some of them. When a
 launch has ended that way, the instruction is tried again in single CTAs, then in the warps of the one that faults, then
-in its lanes: whoever meets the same fault alone did it. Nothing is left to disturb, as the launch is over.
+in its lanes: the one that meets the same fault alone did it. Nothing is left to disturb, as the launch is over.
 
 A fault that depends on what others did before (too many arrivals at an mbarrier, say) has another cause when it is
 tried again. Then it is somebody of those that executed: where these are of one CTA, or of one warp, it is said.
@@ -29,7 +29,7 @@ NUMBERS = re.compile(r"0x[0-9a-f]+|\d+|'[^']*'")
 
 
 def find(strand: Strand, run: Run, fault: MachineFault, name: str) -> tuple[MachineFault, Who] | None:
-    """Find the first CTA and warp that meets a fault alone, and its lanes; None where nobody does.
+    """Find the first CTA and warp that meets a fault alone, and its lanes; None where none does.
 
     Args:
         strand: the threads that executed, as they were then.

@@ -40,7 +40,7 @@ class DecodedKernel:
         ops: the operation of each instruction, and one behind the last, where lanes exit.
         uses_tensor_memory: whether any instruction is a tcgen05 one.
         dependent: the operations where loads of tensor memory may be under way (`convc.machine.execute.engine`), those
-            made of ``packed`` and those of ``ops``, once somebody has needed them.
+            made of ``packed`` and those of ``ops``, once they were needed.
         asks: whether any asks for clusters that have not begun.
         repeats: whether launches may replay an earlier one (known once `packed` is). kept: the latest,
             by the first CTA of their cohorts.
@@ -205,7 +205,7 @@ def _refusal(refused: list[Instr]) -> UnmodelledError:
 
 
 def _retire(strand: Strand) -> int:
-    """The active lanes exit; behind the last ones, their warps' stores that nobody waited for are performed."""
+    """The active lanes exit; behind the last ones, their warps' stores that no wait covered are performed."""
     result = strand.retire()
     if result == DONE and strand.stores:
         strand.set_mask(None)

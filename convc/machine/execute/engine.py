@@ -66,7 +66,7 @@ def _run_or_repeat(cohort: Cohort, decoded: DecodedKernel, ops: list[Run], first
 
 
 def _run_all(cohort: Cohort, ops: list[Run], first: Strand) -> None:
-    """Run everything to its end, work that nobody waits for included."""
+    """Run everything to its end, work that no wait covers included."""
     try:
         _take_turns(cohort, ops, first)
     finally:
@@ -108,7 +108,7 @@ def _take_turns(cohort: Cohort, ops: list[Run], first: Strand) -> None:
 def _part_ready(running: list[Strand]) -> bool:
     """Part one strand of which only some warps or CTAs still have to wait, so that the others go on.
 
-    A strand waits for its slowest warp as long as somebody else can go on: parting for good costs more than waiting.
+    A strand waits for its slowest warp as long as another strand can go on: parting for good costs more than waiting.
 
     Returns:
         Whether there was such a strand.
@@ -209,7 +209,7 @@ def _run(strand: Strand, ops: list[Run]) -> bool:
             elif result >= 0:
                 if result <= pc and executed + strand.skipped > turn:
                     # A long run: from here on watch one loop. When it comes round with every register as it was, it
-                    # spins; otherwise somebody else may have a turn.
+                    # spins; otherwise another one may have a turn.
                     if watch is None:
                         watch = (result, strand.regs.copy())
                     elif watch[0] == result:

@@ -1,8 +1,8 @@
 """Perform segments of instructions pack by pack (`convc.machine.execute.slp` finds them).
 
 A segment is tried where all threads of the strand are active. A tcgen05.ld may be deferred until its warp waits for it
-(`convc.machine.base.completion`): nobody comes between the two where both are in one segment, so that it makes no
-difference there; other segments are not tried then. Nothing that anybody could see changes before all of it
+(`convc.machine.base.completion`): no other strand comes between the two where both are in one segment, so that it
+makes no difference there; other segments are not tried then. Nothing visible changes before all of it
 is known to go well: registers, memory and counters are written last. Whatever is not plain, a fault above all, leaves
 the registers as they were, and the instructions are executed one by one, as if there were no segment.
 """

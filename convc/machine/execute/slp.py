@@ -58,7 +58,7 @@ class Pack:
         targets: slots, one for each element of the result.
         guard: of all members, loads from global memory and stores alone. Where it does not hold elements are anything.
         only: of all members, arithmetic and loads from clusters alone. Where it does not hold elements are those of
-            ``olds``, what the targets held before; anything where ``olds`` are empty, as nobody looks at them there.
+            ``olds``, what the targets held before; anything where ``olds`` are empty, as they are not looked at there.
         before: how many scalar instructions of the segment run before a load takes its address.
     """
 
@@ -174,7 +174,7 @@ class _Run:
 
     @staticmethod
     def _forget_olds(packs: list[Pack], left: dict[Pack, list[tuple[int, int]]]) -> None:
-        """What targets held before matters where somebody looks at them under another guard, or later."""
+        """What targets held before matters where they are looked at under another guard, or later."""
         looked_at = {pack for pack in packs if left[pack]}
         for pack in packs:
             own = _name(pack.only or pack.guard)

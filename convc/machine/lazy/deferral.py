@@ -1,6 +1,6 @@
 """The work of one cohort that waits, and when it is performed.
 
-Three things wait, each until somebody looks: tensor copies (in `SharedMemory.deferred`), the rows that copies of the
+Three things wait, each until it is looked at: tensor copies (in `SharedMemory.deferred`), the rows that copies of the
 tensor core filled columns of tensor memory with (`tags`), and products (`waiting`, by the columns of their
 accumulators). No column is in both of the last two at once: who writes columns that another names materializes it
 first.
@@ -64,7 +64,7 @@ class Deferral:
         """Perform what reaches into some columns of tensor memory."""
         for key in _overlapping(self.waiting, column, width):
             waiting = self.waiting.pop(key, None)
-            if waiting is not None:  # else materialized by somebody who asked for all columns on the way
+            if waiting is not None:  # else materialized on the way, by a read of all columns
                 products = products_of(key, waiting, self.tensor.ctas)
                 products.perform(self.tensor, self.workspaces)
                 if self.record is not None:
@@ -83,7 +83,7 @@ class Deferral:
             self.read.clear()
 
     def release(self) -> None:
-        """The CTAs have ended, and nobody will look."""
+        """The CTAs have ended, and no result is looked at."""
         self.waiting.clear()
         self.tags.clear()
 

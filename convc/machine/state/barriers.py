@@ -26,7 +26,7 @@ class NamedBarrier:
     Attributes:
         expected: int64 (ctas,): warps that the latest arrival wants there; 0 for all that have not exited.
         ballots: votes of bar.red by generation, as long as a warp waits for their result.
-        alike: (arrived, generation) as long as all CTAs have the same, and nobody has asked for the arrays.
+        alike: (arrived, generation) as long as all CTAs have the same, and the arrays were not asked for.
     """
 
     __slots__ = ("_arrived", "_generation", "alike", "ballots", "expected")

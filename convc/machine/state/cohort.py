@@ -36,11 +36,11 @@ class Cohort:
 
     Attributes:
         ctas: how many CTAs; a CTA is named by its row here, 0 and up.
-        observer: told of everything that happens; None: nobody.
+        observer: told of everything that happens; None: there is none.
         barriers: mbarriers by their shared address. named: CTA barriers by their number.
-        local: uint8, local memory of all threads, once somebody uses it.
-        lazy: what waits until somebody looks; None: everything is performed at once, as exact numerics need it.
-        unobserved_deferral: the same, where nobody observes and no completion policy is to be asked; else None.
+        local: uint8, local memory of all threads, once it is used.
+        lazy: what waits until it is looked at; None: everything is performed at once, as exact numerics need it.
+        unobserved_deferral: the same, where no observer and no completion policy is to be asked; else None.
         ticks: what the clocks show.
         declined: CTAs that have seen a request for another cluster declined.
         exited: int64 (ctas,): warps that have exited.
@@ -86,7 +86,7 @@ class Cohort:
         self.exited = np.zeros(ctas, np.int64)
 
     def release(self) -> None:
-        """All CTAs have ended, or one went wrong: nobody looks any more at what still waits.
+        """All CTAs have ended, or one went wrong: what still waits is no longer looked at.
 
         Their memory is for the next cohort, and no circle of references keeps it until a full garbage collection.
         """

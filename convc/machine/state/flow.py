@@ -1,7 +1,7 @@
 """Control flow of a kernel: where divergent lanes meet again, and which registers still matter there.
 
 Lanes that part at a branch run one after the other under a mask until the branch's immediate post-dominator (the
-first instruction that every path from the branch reaches). While they run, a register that nobody reads after the
+first instruction that every path from the branch reaches). While they run, a register that is not read after the
 meeting point needs no merging with the values of the waiting lanes, which keeps the registers of an elected thread
 as narrow as plain integers.
 

@@ -22,7 +22,7 @@ DECLINED = 1 / 8
 """Probability that ``seeded`` declines although clusters wait."""
 
 BEGIN_WITH = 5
-"""One cluster in so many begins where nobody says how many: the others are asked for."""
+"""One cluster in so many begins where the number is not given: the others are asked for."""
 
 
 class Grants:

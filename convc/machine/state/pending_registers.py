@@ -7,7 +7,7 @@ that who overwrites the cells must have been told by a wait (PTX manual, "tcgen0
 thread").
 
 Where the completion policy puts a move off, it is performed as late as that allows: at the wait; a load also before an
-instruction that names one of its registers; a store that nobody waits for when its warp exits.
+instruction that names one of its registers; a store that no wait covers when its warp exits.
 """
 
 from __future__ import annotations

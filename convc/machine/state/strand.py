@@ -103,7 +103,7 @@ class Strand:
         multiplies: wgmma that its warps issued and that have not been performed.
         skipped: instructions executed in its turn besides those that the run loop has counted.
         executed: instructions that each of its warps executed, in all turns that it has had.
-        gave_up: waits, by their place, that returned because nobody could go on, with the waits that had
+        gave_up: waits, by their place, that returned because none could go on, with the waits that had
             succeeded then.
         late: the place of a wait that is to return now, though its phase is not over; else None.
     """
@@ -211,7 +211,7 @@ class Strand:
     # ---- registers ---------------------------------------------------------------------------------------------
 
     def write(self, slot: int, value: Value) -> None:
-        """Write a register, merging with the lanes that wait where somebody still reads them."""
+        """Write a register, merging with the lanes that wait where they are still read."""
         keep = self.keep
         mask = self.mask
         if keep is None or mask is None or slot not in keep:
@@ -340,7 +340,7 @@ class Strand:
     def _run_other_side(self, frame: Frame, start: int) -> int:
         """Begin the side of a branch that has waited; returns where it does."""
         frame.other = None
-        # The first side has run: nobody but the code behind the join still needs what its lanes hold.
+        # The first side has run: only the code behind the join still needs what its lanes hold.
         self.keep = self.program.flow.live_in(frame.join) | (frame.keep or frozenset())
         self.set_mask(frame.other_mask)
         return start

@@ -15,7 +15,7 @@ from convc.machine.tensor_core.tensor_memory import TensorMemory
 
 
 class DeferralHook(Protocol):
-    """Takes work of the tensor core that may wait until somebody looks at its result (see `convc.machine.lazy`).
+    """Takes work of the tensor core that may wait until its result is looked at (see `convc.machine.lazy`).
 
     Each method answers whether it took the work; what it did not take must be performed now.
     """

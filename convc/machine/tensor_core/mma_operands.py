@@ -1,4 +1,4 @@
-"""Operands and accumulator of a run of MMAs: where they lie, whether they may lie there, whether anybody wrote them.
+"""Operands and accumulator of a run of MMAs: where they lie, whether they may lie there, whether they were written.
 
 Faults where a descriptor or an address leaves its memory; findings where an operand was never written.
 """

@@ -1,7 +1,7 @@
 """The tensor core: the queue of asynchronous tcgen05 operations (mma, cp, shift).
 
 Issued operations wait in a queue that is *sealed* (executed, in issue order) before anything could tell the
-difference: when the issuing thread commits, when it stops running, and before anybody writes shared memory or
+difference: when the issuing thread commits, when it stops running, and before a write of shared memory or
 touches tensor memory. Consecutive MMAs that continue one accumulation are executed as one product over their joint
 K, which is what makes the simulator fast (see `multiply`).
 

@@ -2,7 +2,7 @@
 
 Cells lie in one array, lane by lane. What the tensor core works on, an accumulator or an operand tile, is narrower than
 that: it is taken out as a *panel* of its own, in one piece, since numpy is slow with many short rows. A panel holds
-its columns until somebody asks for other columns that overlap it, or for all of them.
+its columns until other columns are asked for that overlap it, or for all of them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BLOCK = 32
 
 
 class Materializer(Protocol):
-    """Work on tensor memory that waits until somebody looks."""
+    """Work on tensor memory that waits until it is looked at."""
 
     def materialize(self, column: int, width: int) -> None:
         """Perform what reaches into some columns of any CTA; it may ask for panels itself."""
@@ -41,8 +41,8 @@ class TensorMemory:
         last: int64 (ctas,): columns of the CTA's latest allocation.
         asked: of each CTA that waits for the other one of its pair: its warps, in order, and the columns each wants.
         granted: first columns that warps, (CTA, number), have got and not fetched, as others of their strand wait.
-        deferral: is told of all columns before somebody looks at them or writes them.
-        taken: how often somebody has taken cells or a panel, to read or to write.
+        deferral: is told of all columns before they are looked at or written.
+        taken: how often cells or a panel were taken, to read or to write.
     """
 
     def __init__(self, ctas: int, placement: str = "first", pool: ArrayPool | None = None) -> None:
@@ -50,7 +50,7 @@ class TensorMemory:
         self._pool = pool or ArrayPool()
         self.placement = placement
         self.width = 0
-        self._cells: np.ndarray | None = None  # made when somebody needs it: accumulators mostly live in panels alone
+        self._cells: np.ndarray | None = None  # made when it is needed: accumulators mostly live in panels alone
         self._panels: dict[tuple[int, int], np.ndarray] = {}
         self.written = InitMask(ctas, LANES * COLUMNS)
         self.owner = np.full((ctas, COLUMNS // BLOCK), -1, np.int16)
@@ -78,7 +78,7 @@ class TensorMemory:
         return self._whole()
 
     def panel(self, column: int, width: int, fresh: bool = False) -> np.ndarray:
-        """Some columns in one piece, uint32 (ctas, 128, width): to read, and to write until anybody asks for others.
+        """Some columns in one piece, uint32 (ctas, 128, width): to read, and to write until others are asked for.
 
         ``fresh``: the caller writes every cell and reads none, so that a new panel may hold anything.
         """

@@ -1,4 +1,4 @@
-"""A tensor as a kernel left it, which becomes an array (N, K, P, Q) when somebody asks for that."""
+"""A tensor as a kernel left it, which becomes an array (N, K, P, Q) on demand."""
 
 from __future__ import annotations
 

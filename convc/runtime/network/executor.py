@@ -359,7 +359,7 @@ class Graph:
         return constant
 
     def _check_order(self) -> None:
-        """Raise `ModelError` where a node reads what nobody makes."""
+        """Raise `ModelError` where a node reads what no node makes."""
         known = {value.name for value in (*self.inputs, *self.optional)} | self.start.initializers
         for name, node in self._nodes:
             for wanted in needed(node):

@@ -15,7 +15,7 @@ Each node gets a session of its own, made when the types and extents of its inpu
 refused), and kept for later runs. One takes about 0.2 ms to make, a thirtieth of what `onnx.reference` takes to prepare
 a node, so a network of a thousand nodes on the host is ready in a fifth of a second, and every result can be looked at.
 What onnxruntime does not take (an operator set newer than it knows, a type it has no kernel for, sequences) it says,
-and `convc.runtime.network.host` asks somebody else.
+and `convc.runtime.network.host` asks another host.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class HostNodes:
             refuse_external(function.node, f"function {function.name!r}")
 
     def build(self, node: NodeProto, name: str) -> HostNode:
-        """A node that is ready to run; whether anybody can is known when it runs."""
+        """A node that is ready to run; whether a host can is known when it runs."""
         refuse_external([node], node_place(node, name))
         own = node
         opsets = self._opsets
@@ -166,7 +166,7 @@ class HostNode:
             values: by name, at least what `convc.runtime.network.node_info.needed` lists.
 
         Raises:
-            NodeError: nobody has the operator, everybody refuses the values, or what comes is not what inference knows.
+            NodeError: no host has the operator, all refuse the values, or what comes is not what inference knows.
             LimitError: memory does not hold the results.
         """
         self.said = ""
@@ -193,7 +193,7 @@ class HostNode:
         raise self._error(refusals, where, self._given(values))
 
     def _error(self, refusals: Sequence[Refusal], where: str, given: str) -> ConvcError:
-        """Why nobody has results: the most telling reason, and the others as a hint."""
+        """Why no host has results: the most telling reason, and the others as a hint."""
         by_kind = {refusal.kind: refusal for refusal in reversed(refusals)}
         alone = "absent" in by_kind
         runtime = next((refusal.reason for refusal in refusals if refusal.reason.startswith("onnxruntime")), "")

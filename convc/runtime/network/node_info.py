@@ -15,7 +15,7 @@ from convc.frontend.model_file import subgraphs
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The reason why somebody has no results for a node.
+    """The reason why a host has no results for a node.
 
     Attributes:
         kind: "absent": it is not installed; "missing": it has no such operator; "wrong": it is known to have it wrong;

@@ -20,7 +20,7 @@ class RunStats:
         hidden: nodes that ran on the host with convolutions inside them (`If`, `Loop`, `Scan`), by name, and how many.
         host: other nodes that ran on the host.
         evaluators: who runs each kind of node on the host, by operator (`convc.runtime.network.host`).
-        elsewhere: nodes that were run by somebody else, by name, and who ran them and why.
+        elsewhere: nodes that another host ran, by name, and who ran them and why.
         floating: quantised convolutions that ran in floating point, by name, and why (`convc.frontend.qdq_pattern`).
         seconds: wall time of the simulator in all convolutions.
         fused: names of the nodes that a kernel did as well, by the name of its convolution.

@@ -103,7 +103,7 @@ class TensorCore(ABC):
 
     @abstractmethod
     def vacated(self, plan: Plan) -> tuple[Step, ...]:
-        """The wait of the epilogue until nobody reads operand tiles, which the tile of results lies over."""
+        """The wait of the epilogue until operand tiles are read, which the tile of results lies over."""
 
     @abstractmethod
     def read(self, columns: int, slab: Number | None = None, slab_chunks: int = 0) -> tuple[Step, ...]:

@@ -145,7 +145,7 @@ class Wgmma(TensorCore):
     def vacated(self, plan: Plan) -> tuple[Step, ...]:
         """All warps meet: each has waited for its own rows alone, and those of a filter tile are read by all.
 
-        Results with a place of their own are in nobody's way.
+        Results with a place of their own block nothing.
         """
         if plan.storage.results_apart:
             return ()

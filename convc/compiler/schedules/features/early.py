@@ -1,6 +1,6 @@
 """Prefetches of filter tiles and biases while the preceding kernel still runs, which does not write them.
 
-The filters of a layer come from memory, as nobody has read them since the last image; activations were just written,
+The filters of a layer come from memory, as they were not read since the last image; activations were just written,
 and lie in L2. So the filter tiles of the first stages are brought to L2 before anybody waits
 (``cp.async.bulk.prefetch.tensor``), and then both kinds of tiles come in equal time. The warp that multiplies asks for
 them, which has nothing else to do then, and ahead of its tensor memory, which the preceding kernel may still hold.

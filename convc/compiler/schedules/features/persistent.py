@@ -102,7 +102,7 @@ def _take(role: str) -> tuple[Step, ...]:
 
 
 def _multiply(roles: Roles) -> tuple[Step, ...]:
-    """Wait for a half that nobody reads any more, fill it, and go on to the other."""
+    """Wait for a half that is no longer read, fill it, and go on to the other."""
     masked = roles.masks is not None
     note = "until the epilogue has read this half" + (", and lane masks are written" if masked else "")
     free = RingWait(id="mma.drained", note=note, ring=DRAINED, starts_open=not masked)

@@ -10,7 +10,7 @@ from convc.compiler.tile.steps.spelling import Names, RoleContext, phase, stage
 class RingWait(Step, frozen=True, kw_only=True):
     """Wait at the role's place in the ring.
 
-    `starts_open` says what a barrier nobody has signalled yet means. False: nothing is there, so wait (a consumer waits
+    `starts_open` says what a barrier without a signal yet means. False: nothing is there, so wait (a consumer waits
     for data). True: the stage has never been used, so go on (a producer waits for room).
     `last`: nothing comes to the stage any more. Other CTAs signal the barrier, and must have done so before this one
     ends, since its shared memory ends with it.
@@ -103,7 +103,7 @@ class WarpCommit(Signal, frozen=True, kw_only=True):
 
     Attributes:
         closes: whether the MMAs since the last such step become a group of their own, which is waited for.
-        behind: 1: the stage before is signalled here, and nobody is told of the last one; 0: this one is.
+        behind: 1: the stage before is signalled here, and the last one is not signalled; 0: this one is.
         counter: number that is 0 where no stage is before this one; None: one always is.
         ctas: number with the CTAs of the cluster whose barriers are signalled, a bit for each rank; None: its own.
     """

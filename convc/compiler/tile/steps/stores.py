@@ -95,7 +95,7 @@ class RowResidual(RowAccess, frozen=True, kw_only=True):
     def spelling(self, context: RoleContext) -> Names:
         """Sixteen bytes a piece, each with the registers that take them, and what is done with those.
 
-        ``.nc`` is for what nobody writes while the kernel runs (PTX manual, "ld.global.nc").
+        ``.nc`` is for what is not written while the kernel runs (PTX manual, "ld.global.nc").
         """
         per_piece = PIECE_BYTES // dtypes.BY_NAME[self.out].bytes
         words = [f"%res{i}" for i in range(4)]

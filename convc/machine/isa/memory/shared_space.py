@@ -55,7 +55,7 @@ def remote(strand: Strand, address: Value) -> tuple[Value, np.ndarray | None]:
 
 
 def check_written(strand: Strand, instr: Instr, offset: Value, size: int, rows: np.ndarray | None = None) -> None:
-    """Report a read of shared bytes that nobody wrote; ``rows`` where threads read other CTAs' memory.
+    """Report a read of shared bytes that were never written; ``rows`` where threads read other CTAs' memory.
 
     Each CTA's bytes are looked for in what that CTA has written, whatever others have.
     """

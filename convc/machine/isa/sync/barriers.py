@@ -2,7 +2,7 @@
 
 bar.red also reduces a predicate. Every thread that arrives casts a vote; when the barrier completes, all of them get
 the count of true votes, or whether all or any were true. A warp may read its result after others have arrived for the
-next round, so the votes belong to a generation of the barrier and live as long as somebody waits for them. Threads of
+next round, so the votes belong to a generation of the barrier and live as long as a warp waits for them. Threads of
 bar.sync and bar.arrive at the same barrier are counted by it and have no vote; the manual calls that unpredictable, and
 a finding says where it happens.
 """
@@ -66,7 +66,7 @@ def _notify(strand: Strand, instr: Instr, leave: bool) -> None:
 
 
 def _all_at_once(strand: Strand, number: Value, threads: Value | None) -> bool:
-    """Whether all warps of all CTAs arrive together at a barrier where nobody is: then it is over, and nobody waits."""
+    """Whether all warps of all CTAs arrive together at an empty barrier: then it is over, and none waits."""
     cohort = strand.cohort
     if isinstance(number, np.ndarray) or number >= BARRIERS or isinstance(threads, np.ndarray):
         return False

@@ -153,7 +153,7 @@ def arrive(instr: Instr, table: SlotTable) -> Run:
 
 
 def _report_overrun(strand: Strand, instr: Instr, where: int, phases: int) -> None:
-    """Say that an instruction has completed phases which nobody can have waited for."""
+    """Say that an instruction has completed phases that cannot have been waited for."""
     strand.cohort.findings.report(
         "mbarrier-overrun",
         f"the arrivals of one instruction span {phases} phases of the mbarrier at shared address {where:#x}: "

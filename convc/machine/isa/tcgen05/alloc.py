@@ -30,7 +30,7 @@ def alloc(instr: Instr, table: SlotTable) -> Run:
     """tcgen05.alloc [dst], columns: blocks until free; the address goes to shared memory. A pair allocates together.
 
     Warps and CTAs of a strand that have got their columns keep them while others still wait, and go on without these
-    where nobody else can.
+    where no other can.
     """
     target = address_of(instr.args["dst"], table)
     columns = table.slot(instr.args["columns"], 32)

@@ -30,7 +30,7 @@ STEP = 8
 
 
 def first_count(kernel: Kernel) -> int | None:
-    """Registers of a thread at launch, as the directives and the counts of a kernel bound them; None: nobody does."""
+    """Registers of a thread at launch, as the directives and the counts of a kernel bound them; None: they do not."""
     bound = _bound(kernel)
     if bound is None:
         return None
