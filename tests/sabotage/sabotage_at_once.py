@@ -20,6 +20,7 @@ AT_ONCE: dict[str, set[str]] = {
     "stationary, requantised": {"zero-column mask"},
     "stationary, scaled": {"zero-column mask"},
     "stationary, residual past the edges": {"zero-column mask"},
+    "stationary, mask past the edges": {"zero-column mask"},
     "slide, lines by tensor copies": ELSEWHERE,  # copies of the last turn are made by some CTAs only, at once
     "shift windows, lines by tensor copies": ELSEWHERE | {"B is no tile of a tensor"},
     "slide, persistent CTAs over masked tiles": {"some CTAs only, and A in tensor memory or a lane mask"},

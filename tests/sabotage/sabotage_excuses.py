@@ -282,7 +282,7 @@ EXCUSES = (
     Excuse(
         r"^(\d*[02468]) -1 in \d+: setp\.lt\.u32 %more, %tile, \d+; @mma\.tiles",
         "the first CTA of a pair multiplies, whose tiles have even numbers",
-        r"at most \d tiles each, CTA pairs",
+        r"at most \d tiles each, 2-CTA MMA",
     ),
     Excuse(r"%stage_masks, (8|96), .* @epilogue\.\w+_first", "the first table is number 0"),
     Excuse(r"(2 \+1|0 [+-]1) in .*%stage_masks.* @epilogue\.other_masks_first", "the table behind the first is there"),
