@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from msgspec import structs
+from support.gradient_cases import UNEVEN
 from support.oracles import oracles_agree
 
 from convc import machine
@@ -23,20 +24,9 @@ from convc.ir.launch import LaunchSpec, Param, PointerParam, TensorMapParam
 from convc.ir.problem import ConvProblem
 from convc.verification.reference import conv_sums
 
-FORWARD = ConvProblem(
-    batch=2,
-    in_channels=72,
-    out_channels=40,
-    in_extent=(9, 10),
-    kernel=(3, 2),
-    stride=(2, 1),
-    dilation=(1, 3),
-    pad_lo=(1, 0),
-    pad_hi=(0, 2),
-)
-WGRAD = weight_gradient(FORWARD)
-DGRAD = input_gradient(FORWARD)
-DEEP = weight_gradient(replace(FORWARD, batch=30, out_channels=64, out="f32"))
+WGRAD = weight_gradient(UNEVEN)
+DGRAD = input_gradient(UNEVEN)
+DEEP = weight_gradient(replace(UNEVEN, batch=30, out_channels=64, out="f32"))
 
 CASES = {
     "copied, persistent": (WGRAD, {"columns": "summed", "persistent": "on", "residual_load": "tma"}),

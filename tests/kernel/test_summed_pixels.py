@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from support.gradient_cases import UNEVEN
 
 from convc import machine
 from convc.compiler.compile import compile_problem
@@ -23,28 +24,17 @@ from convc.ir.problem import ConvProblem
 from convc.page.render import tile_parts
 from convc.verification.reference import conv_sums
 
-FORWARD = ConvProblem(
-    batch=2,
-    in_channels=72,
-    out_channels=40,
-    in_extent=(9, 10),
-    kernel=(3, 2),
-    stride=(2, 1),
-    dilation=(1, 3),
-    pad_lo=(1, 0),
-    pad_hi=(0, 2),
-)
 POINTWISE = ConvProblem(in_channels=136, out_channels=264, in_extent=(5, 3), kernel=(1, 1), operand="bf16", out="f32")
 
 CASES = {
-    "several filter columns": (FORWARD, {}),
-    "on Hopper": (FORWARD, {"target": "sm_90a"}),
+    "several filter columns": (UNEVEN, {}),
+    "on Hopper": (UNEVEN, {"target": "sm_90a"}),
     "fewer pixels than a step": (POINTWISE, {}),
-    "results from registers": (FORWARD, {"target": "sm_90a", "store": "direct"}),
-    "shared steps": (FORWARD, {"split_k": "2"}),
-    "shared blocks": (replace(FORWARD, batch=4), {"split_k": "2", "target": "sm_90a"}),
-    "persistent": (FORWARD, {"persistent": "on"}),
-    "a workspace": (replace(FORWARD, batch=30, out_channels=64), {"split_k": "16"}),
+    "results from registers": (UNEVEN, {"target": "sm_90a", "store": "direct"}),
+    "shared steps": (UNEVEN, {"split_k": "2"}),
+    "shared blocks": (replace(UNEVEN, batch=4), {"split_k": "2", "target": "sm_90a"}),
+    "persistent": (UNEVEN, {"persistent": "on"}),
+    "a workspace": (replace(UNEVEN, batch=30, out_channels=64), {"split_k": "16"}),
 }
 
 
@@ -93,7 +83,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_summed_is_transposed_and_says_why(name):
     changes, why = REFUSED[name]
-    gradient = weight_gradient(replace(FORWARD, **changes))
+    gradient = weight_gradient(replace(UNEVEN, **changes))
     with pytest.raises(PlanError, match=why):
         device_layout(gradient, "summed")
     made = compile_problem(gradient)
@@ -112,15 +102,15 @@ def test_lanes_have_weights_and_no_pixels():
 
 
 def test_a_forward_convolution_sums_channels():
-    assert why_not_summed(FORWARD) == "it is no gradient of weights"
+    assert why_not_summed(UNEVEN) == "it is no gradient of weights"
     with pytest.raises(PlanError, match="no gradient of weights"):
-        compile_problem(FORWARD, options=ScheduleOptions(columns="summed"))
+        compile_problem(UNEVEN, options=ScheduleOptions(columns="summed"))
 
 
 def test_the_faster_way_is_taken():
     # Of 64 rows of a span 61 would be empty.
-    few = replace(FORWARD, batch=64, in_channels=3, in_extent=(32, 32), kernel=(7, 7), dilation=(1, 1))
-    for forward, summed in ((FORWARD, True), (few, False)):
+    few = replace(UNEVEN, batch=64, in_channels=3, in_extent=(32, 32), kernel=(7, 7), dilation=(1, 1))
+    for forward, summed in ((UNEVEN, True), (few, False)):
         plan = plan_problem(weight_gradient(forward), options=ScheduleOptions(), refused={})
         assert plan.layout.summed == summed
         assert {each.columns for each in plan.columns} == {"off", "summed"}
